@@ -1,11 +1,12 @@
-"""The account of who used how much of each device. Pure: looks and holders in, `Usage` out.
+"""Usage accounts: which container used how much of each device.
 
-Belongs here: splitting what an interval brought among containers, and adding it up; their holdings,
-with an end; a container that is better known than before; going on from where an account stood;
-whom an error strikes. All numbers are integers, and no part is lost: the sum of the parts is the
-whole, to the last digit. The rules are told for users in `docs/usage.md`.
+The package is pure: usage samples and holders go in, `Usage` comes out. It splits the time, busy
+time, energy and memory of each interval among containers, adds them up, keeps a holding for each
+stay of a container on a device, renames containers whose identity becomes complete, continues
+stored accounts after a restart, and finds the containers that an XID error affects. All amounts
+are integers, and the sum of the parts is exactly the whole. `docs/usage.md` explains the rules.
 
-Doesn't belong here: I/O, clocks, whose a process is, which source is believed.
+I/O, clocks, the owners of processes and the choice between sources are not in this package.
 """
 
 from pipeline.usage.apportionment import apportion

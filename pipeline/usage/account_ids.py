@@ -4,7 +4,7 @@ from itertools import count
 
 
 class Ids:
-    """Makes ids that no account, container or holding had before.
+    """Generates unique ids for accounts, containers and holdings.
 
     Args:
         run: identifies this run of podgpu among all runs that write to the same ledger.

@@ -1,4 +1,4 @@
-"""Who comes into the account of a device, and when their holdings begin."""
+"""Admission of containers to the account of a device, and the start of their holdings."""
 
 from collections.abc import Sequence
 
@@ -10,26 +10,26 @@ from pipeline.usage.interval_samples import ContainerName, ProcessSample
 
 
 class Admission:
-    """Lets containers into an account.
+    """Adds containers to the account of a device.
 
     Args:
-        accounts: those that are in it.
-        closing: closes what those had that have to make room.
+        accounts: the containers in the account.
+        finalizer: finalizes the holdings of containers that are evicted.
     """
 
-    def __init__(self, accounts: ContainerAccounts, closing: HoldingFinalizer) -> None:
+    def __init__(self, accounts: ContainerAccounts, finalizer: HoldingFinalizer) -> None:
         self._containers = accounts
-        self._finalizer = closing
+        self._finalizer = finalizer
 
     def admit_holder(self, held: HolderShare, start: Instant, now: Instant) -> None:
-        """Let in a container that holds the device, from a moment on if it didn't before."""
+        """Add a container that holds the device; start a holding if none is running."""
         entry = self._admit(held.container, held.pod, start, now)
         if entry is not None:
             holding = entry.start_holding(start)
             holding.source, holding.evidence = held.source, held.evidence
 
     def admit_holders(self, held: Sequence[HolderShare], at: Instant) -> None:
-        """Let in those who held the device at a look that nothing is counted up to."""
+        """Add the containers that held the device at a sample that ends no counted interval."""
         for one in held:
             entry = self._containers.get(one.container)
             if entry is None or entry.unseen or entry.running is None:
@@ -43,25 +43,25 @@ class Admission:
         begin: Instant,
         at: Instant,
     ) -> None:
-        """Let in all who held or used the device in an interval.
+        """Add all containers that held or used the device in an interval.
 
         Args:
-            last: who holds it now.
-            pieces: the interval, cut where the holders changed; empty where no time is counted.
-            processes: those of the interval.
-            begin: its beginning.
-            at: its end, the moment of the look.
+            last: the holders now.
+            pieces: the interval, divided where the holders changed; empty if no time is counted.
+            processes: the processes of the interval.
+            begin: the start of the interval.
+            at: the end of the interval, when the sample was taken.
         """
         self._containers.rejected.clear()
-        for cut in [piece.change for piece in pieces]:
-            if cut is None or cut is last:
+        for change in [piece.change for piece in pieces]:
+            if change is None or change is last:
                 continue
-            for one in cut.held:
-                # Who is known has been let in when that was heard of.
+            for one in change.held:
+                # A container in the account was admitted when its source reported it.
                 if self._containers.get(one.container) is None:
-                    self.admit_holder(one, max(begin, cut.at), at)
+                    self.admit_holder(one, max(begin, change.at), at)
         if last is not None:
-            # Who came after the look was taken has no part in the interval.
+            # A container that began to hold after the sample has no part in the interval.
             start = max(begin if pieces and pieces[-1].change is last else at, last.at)
             for one in last.held:
                 self.admit_holder(one, start, at)
@@ -90,12 +90,12 @@ class Admission:
             return
         last = entry.ending[-1].end if entry.ending else None
         apart = last is None or last.mono_ns <= begin.mono_ns
-        # If it came and went, so did the holding before, unless that reaches into the time.
+        # The container came and went in the interval, and no earlier holding reaches into it.
         passed = (
             begin.mono_ns < at.mono_ns and (process.busy_ns or not entry.last_finalized) and apart
         )
         if later is not None:
-            # It began to hold the device only after the look.
+            # The container began to hold the device after the sample.
             if process.is_running and apart:
                 entry.move_start_back(begin)
             elif passed:
@@ -109,7 +109,7 @@ class Admission:
     ) -> ContainerAccount | None:
         before = self._containers.get(container)
         if before is not None and not container[3] and before.ended_before(start):
-            # Without a uid nobody knows whether it is the same pod.
+            # Without a uid it is unknown whether this is the same pod.
             self._containers.remove(before)
             self._finalizer.release_container(before, now.mono_ns)
         entry, made_room = self._containers.admit(container, pod, start)

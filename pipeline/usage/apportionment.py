@@ -1,4 +1,4 @@
-"""Integers in parts that add up, and sums of amounts of which some are unknown."""
+"""Exact division of an integer into parts, and sums of amounts that may be unknown."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -7,9 +7,10 @@ T = TypeVar("T")
 
 
 def apportion(total: int, weights: Sequence[int]) -> list[int]:
-    """Split a whole number by weights, by the method of largest remainder.
+    """Split an integer in proportion to weights, by the largest remainder method.
 
-    Each part is within 1 of its exact share. Of equal remainders the earlier part gets more.
+    Each part differs from its exact share by less than 1. Among equal remainders, the earlier part
+    gets more.
 
     Args:
         total: 0 or more.
@@ -40,11 +41,11 @@ def apportion(total: int, weights: Sequence[int]) -> list[int]:
 
 
 def known_values(*amounts: T | None) -> list[T]:
-    """Return the amounts that are known."""
+    """Return the amounts that are not None."""
     return [amount for amount in amounts if amount is not None]
 
 
 def sum_known(one: int | None, more: int | None) -> int | None:
-    """Return the sum of what is known of two amounts; None if neither is."""
+    """Return the sum of the known amounts; None if both are unknown."""
     parts = known_values(one, more)
     return sum(parts) if parts else None

@@ -1,4 +1,4 @@
-"""The containers in the account of one device."""
+"""The usage accounts of the containers on one device."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
@@ -10,31 +10,30 @@ from pipeline.usage.holding import HoldingAccount, sorted_xids, start_holding
 from pipeline.usage.interval_samples import ContainerName
 
 MAX_CONTAINERS: Final = 256
-"""How many containers of a device are kept account of, those that have ended among them."""
+"""Largest number of containers in the account of a device, including those that have ended."""
 
 RETENTION_NS: Final = 300 * NS
-"""How long the account of what has ended is kept, so that no scrape misses its last value."""
+"""How long the account of an ended container is kept, so that a scrape gets its last value."""
 
 
 @dataclass(slots=True, eq=False)
 class ContainerAccount:
-    """What is known of a container, as `ContainerUsage` has it.
+    """The usage of one container on one device; see `ContainerUsage`.
 
     Attributes:
         name: the container.
-        ids: makes the ids of its holdings.
-        id: identifies its account on this device.
-        has_processes: it had processes on the device when somebody last looked.
-        used_from_ns: since when it has, or had, processes there, by the monotonic clock: the look
-            before the one that first showed them. None where it never had.
-        used_to_ns: the look that showed them no more; None where none has.
-        unseen: it was there when podgpu last ran, and hasn't been seen since.
-        running: the holding that goes on.
-        ending: those that have ended, and for which something may still come.
-        last_finalized: when the last of those ended for which nothing may come any more.
-        concealed: MPS concealed what it did for a time: no 0 stands for that.
-        absorbed: ids of accounts and holdings that were found to be this container's, and are part
-            of this one now.
+        ids: generates the ids of its holdings.
+        id: identifies this account.
+        has_processes: whether the last sample showed processes of the container on the device.
+        used_from_ns: since when it has or had processes there, by the monotonic clock: the sample
+            before the first one that showed them. None if no sample did.
+        used_to_ns: the first sample that no longer showed them; None if there is none.
+        unseen: whether the container was present when podgpu last ran and was not seen since.
+        running: the holding that has not ended.
+        ending: holdings that have ended and are not final yet.
+        last_finalized: the latest end of a final holding.
+        concealed: whether MPS concealed usage of the container. Then an unknown amount is not 0.
+        absorbed: ids of accounts and holdings that were merged into this account.
     """
 
     name: ContainerName
@@ -61,13 +60,13 @@ class ContainerAccount:
 
     @property
     def has_full_identity(self) -> bool:
-        """Whether its pod's name and uid are both known."""
+        """Whether the pod's name and uid are both known."""
         return bool(self.name[1] and self.name[3])
 
     def start_holding(self, start: Instant) -> HoldingAccount:
-        """See that a holding goes on, from a moment on if there was none.
+        """Return the running holding; if there is none, start one.
 
-        One that has only just ended goes on, if it isn't told of yet and that moment isn't later.
+        A holding that ended at `start` or later and is not final continues instead.
         """
         running = self.running
         if running is not None and self.unseen:
@@ -85,14 +84,14 @@ class ContainerAccount:
         return running
 
     def move_start_back(self, start: Instant) -> None:
-        """See that the holding that goes on began before: nothing of it has passed yet."""
+        """Move the start of the running holding back; no time of it is counted yet."""
         if self.running is not None:
             start = start if self.last_finalized is None else max(start, self.last_finalized)
             self.running.start, self.running.until_ns = start, start.mono_ns
             self.start = min(self.start, start)
 
     def add_earlier_holding(self, start: Instant, end: Instant) -> None:
-        """See that it had another holding before the one that goes on."""
+        """Add a holding that ended before the running one began."""
         running, self.running = self.running, None
         self.start_holding(start)
         self.end(end)
@@ -100,7 +99,7 @@ class ContainerAccount:
         self.running, self.ended = running, None
 
     def end(self, moment: Instant) -> None:
-        """Let it have ended at a moment."""
+        """End the container and its running holding."""
         self.ended = max(moment, self.start)
         self.memory_bytes, self.unseen = None, False
         running = self.running
@@ -110,48 +109,48 @@ class ContainerAccount:
             self.running = None
 
     def ended_before(self, moment: Instant) -> bool:
-        """Whether it had ended before a moment."""
+        """Whether the container ended before a moment."""
         return self.ended is not None and self.ended.mono_ns < moment.mono_ns
 
     def end_at_last_seen(self, moment: Instant) -> None:
-        """Let it have ended when it was last there, before podgpu began.
+        """End the container when it was last seen, before podgpu started.
 
         Args:
-            moment: when it did, if it has no holding.
+            moment: the end if the container has no running holding.
         """
         self.end(moment if self.running is None else self.running.rewind_to_last_seen())
 
     def mark_concealed(self) -> None:
-        """Let what it does now be unknown, and what it did so far too where that was nothing."""
+        """Mark usage as concealed: unknown from now on, and unknown so far where it is 0."""
         self.concealed = True
         self.busy_ns, self.energy_mj = self.busy_ns or None, self.energy_mj or None
         for one in self.open_holdings():
             one.mark_concealed()
 
     def open_holdings(self) -> list[HoldingAccount]:
-        """Return the holdings for which something may come, the latest last."""
+        """Return the holdings that are not final, the latest last."""
         running = self.running
         if running is None:
             return self.ending
         return [*self.ending, running] if self.ending else [running]
 
     def holding_at(self, moment_ns: int) -> HoldingAccount | None:
-        """Return the holding at a moment, if something may still come for it."""
+        """Return the holding at a moment, if it is not final."""
         return next((one for one in self.open_holdings() if one.covers(moment_ns)), None)
 
     def used_at(self, moment_ns: int) -> bool:
-        """Whether it had processes on the device at a moment, as far as looks tell."""
+        """Whether the container had processes on the device at a moment, according to samples."""
         begin, end = self.used_from_ns, self.used_to_ns
         if begin is None or moment_ns < begin:
             return False
         return self.has_processes or (end is not None and moment_ns <= end)
 
     def usage(self, device: str, at_ns: int) -> ContainerUsage:
-        """Return it as it is now.
+        """Return the current usage.
 
         Args:
             device: uuid.
-            at_ns: when the device was last looked at.
+            at_ns: when the last sample was taken.
         """
         running = self.running
         return ContainerUsage(
@@ -174,19 +173,19 @@ class ContainerAccount:
 
 
 class ContainerAccounts:
-    """Containers by name, no more than `MAX_CONTAINERS`.
+    """The container accounts of one device by name, at most `MAX_CONTAINERS`.
 
     Attributes:
-        rejected: those that found no room since `rejected` was last cleared.
-        has_ending: whether any may have a holding that has ended and isn't told of yet.
-        removed_ends: of those that are kept no more, when the last holding ended that was told of,
-            where no look has passed that yet: whoever comes back begins after it.
-        forgotten_busy_ns: busy time of those that are kept no more.
-        forgotten_held_ns: held time of those.
-        forgotten_energy_mj: energy of those.
+        rejected: containers that did not fit since `rejected` was last cleared.
+        has_ending: whether a container may have an ended holding that is not final.
+        removed_ends: the end of the last final holding of each removed container, until a sample
+            passes that end. If the container returns, its new account starts no earlier.
+        forgotten_busy_ns: sum of the busy time of removed containers.
+        forgotten_held_ns: sum of their held time.
+        forgotten_energy_mj: sum of their energy.
 
     Args:
-        ids: makes the ids of containers and holdings.
+        ids: generates the ids of containers and holdings.
     """
 
     def __init__(self, ids: Ids) -> None:
@@ -200,28 +199,28 @@ class ContainerAccounts:
         self.forgotten_energy_mj = 0
 
     def __iter__(self) -> Iterator[ContainerAccount]:
-        """Yield all, sorted by subject."""
+        """Yield all accounts, sorted by name."""
         return iter(self._accounts.values())
 
     def get(self, name: ContainerName) -> ContainerAccount | None:
-        """Return a container that is in the account."""
+        """Return the account of a container."""
         return self._accounts.get(name)
 
     def admit(
         self, name: ContainerName, pod: PodInfo | None, start: Instant
     ) -> tuple[ContainerAccount | None, ContainerAccount | None]:
-        """See that a container is in the account, if there is room.
+        """Return the account of a container; create it if there is room.
 
-        The one that ended first makes room for it, before its time.
+        If the table is full, the container that ended first is removed early.
 
         Args:
             name: the container.
-            pod: what is known of its pod now.
-            start: since when there is an account of it, if it is new.
+            pod: the pod as known now.
+            start: the start of a new account.
 
         Returns:
-            The container, and one that had to make room; of either None if there is none. One that
-            is new has no holding yet.
+            The account, or None if there is no room; and the removed account, or None. A new
+            account has no holding.
         """
         entries = self._accounts
         known = entries.get(name)
@@ -238,7 +237,7 @@ class ContainerAccounts:
             oldest = entries[list(entries)[min(ended)[1]]]
             self.remove(oldest)
         closed = self.removed_ends.pop(name, None)
-        # What it had before that stands among what is forgotten.
+        # The usage before that end is in the forgotten sums already.
         start = start if closed is None else max(start, closed)
         ids = self._ids
         new = entries[name] = ContainerAccount(
@@ -253,12 +252,12 @@ class ContainerAccounts:
         now: Instant,
         end_of: Callable[[ContainerAccount], Instant],
     ) -> None:
-        """Find out who has ended: who neither holds the device nor uses it.
+        """End the containers that neither hold nor use the device.
 
         Args:
-            holders: who holds it now.
-            now: since when somebody is there who wasn't, where that is news.
-            end_of: tells when one has ended who is there no more.
+            holders: the containers that hold the device now.
+            now: the start of the holding of a container that is present without one.
+            end_of: returns when an absent container ended.
         """
         for entry in self:
             if entry.has_processes or entry.name in holders:
@@ -268,12 +267,12 @@ class ContainerAccounts:
                 self.end(entry, end_of(entry))
 
     def end(self, account: ContainerAccount, moment: Instant) -> None:
-        """Let a container have ended at a moment."""
+        """End a container and its running holding."""
         account.end(moment)
         self.has_ending = True
 
     def evict_expired(self, now_ns: int) -> list[ContainerAccount]:
-        """Let go of those that ended long ago; return them."""
+        """Remove and return the containers that ended more than `RETENTION_NS` ago."""
         gone = [
             entry
             for entry in self
@@ -284,11 +283,7 @@ class ContainerAccounts:
         return gone
 
     def put(self, account: ContainerAccount) -> None:
-        """Take in a container with what it had; where there is no room that is forgotten at once.
-
-        Args:
-            account: one that isn't there yet.
-        """
+        """Add an account. If its name is taken or there is no room, only keep its totals."""
         if account.name in self._accounts or len(self._accounts) >= MAX_CONTAINERS:
             self.add_to_forgotten(account)
             return
@@ -297,43 +292,43 @@ class ContainerAccounts:
         self._accounts = {key: entries[key] for key in sorted(entries)}
 
     def rename(self, before: ContainerName, name: ContainerName) -> ContainerAccount:
-        """Take out a container and give it another name; `put` lets it in again."""
+        """Remove a container and give it another name. `put` adds it again."""
         entry = self._accounts.pop(before)
         entry.name, entry.subject = name, PartialRef(*name)
         return entry
 
     def add_to_forgotten(self, account: ContainerAccount) -> None:
-        """Add what a container had to that of those that are kept no more."""
+        """Add the totals of a container to the sums of forgotten containers."""
         self.forgotten_busy_ns += account.busy_ns or 0
         self.forgotten_held_ns += account.held_ns
         self.forgotten_energy_mj += account.energy_mj or 0
 
     def note_removed_end(self, account: ContainerAccount) -> None:
-        """Note when the last holding ended of a container that is kept no more."""
+        """Store when the last final holding of a removed container ended."""
         if account.last_finalized is not None:
             if len(self.removed_ends) >= MAX_CONTAINERS:
                 del self.removed_ends[next(iter(self.removed_ends))]
             self.removed_ends[account.name] = account.last_finalized
 
     def advance_sample(self, at_ns: int) -> None:
-        """Let go of what lies before a look."""
+        """Discard the ends of removed containers up to a sample."""
         if self.removed_ends:
             self.removed_ends = {
                 n: end for n, end in self.removed_ends.items() if end.mono_ns > at_ns
             }
 
     def forget_memory(self) -> None:
-        """Let the memory of all be unknown."""
+        """Set the memory of all containers to unknown."""
         for entry in self:
             entry.memory_bytes = None
             for one in entry.open_holdings():
                 one.memory_bytes = None
 
     def first_end_ns(self) -> int | None:
-        """Return when the first of those that are there now ended; None if none has."""
+        """Return when the first of the ended containers ended; None if none has ended."""
         return min((e.ended.mono_ns for e in self if e.ended is not None), default=None)
 
     def remove(self, account: ContainerAccount) -> None:
-        """Let go of a container; what it had is that of those that are kept no more."""
+        """Remove a container and add its totals to the forgotten sums."""
         del self._accounts[account.name]
         self.add_to_forgotten(account)

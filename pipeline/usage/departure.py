@@ -1,4 +1,4 @@
-"""Who is on a device no more, and when their holdings ended."""
+"""Detection of containers that no longer hold or use a device, and of when they ended."""
 
 from collections.abc import Collection
 
@@ -10,30 +10,30 @@ from pipeline.usage.interval_samples import ContainerName
 
 
 class Departures:
-    """Lets holdings end of containers that neither hold the device nor use it.
+    """Ends the holdings of containers that neither hold nor use the device.
 
     Args:
-        timeline: who held it when.
-        accounts: those in the account.
-        entrance: lets those in who come back.
+        timeline: the holders of the device over time.
+        accounts: the containers in the account.
+        admission: admits containers that return.
     """
 
     def __init__(
-        self, timeline: HolderTimeline, accounts: ContainerAccounts, entrance: Admission
+        self, timeline: HolderTimeline, accounts: ContainerAccounts, admission: Admission
     ) -> None:
         self._timeline = timeline
         self._containers = accounts
-        self._admission = entrance
+        self._admission = admission
 
     def end_absent(
         self, moment: Instant, before: Instant, known_ended: Collection[ContainerName] = ()
     ) -> None:
-        """Find out who has ended, by the holders of now and the users at the last look.
+        """End absent containers, according to the current holders and the last usage sample.
 
         Args:
-            moment: since when somebody is there who wasn't, where that is news.
-            before: the look before.
-            known_ended: those of whom it is known already.
+            moment: the start of the holding of a container that is present without one.
+            before: the previous sample.
+            known_ended: containers that are known to have ended.
         """
         last = self._timeline.last
         holding = (
@@ -46,22 +46,24 @@ class Departures:
         )
 
     def end_missed(self, at: Instant, before: Instant) -> frozenset[ContainerName]:
-        """Let those have ended whom a look didn't find, and who hold the device again since.
+        """End containers that were absent at a sample and hold the device again since.
 
         Args:
-            at: the look; who uses the device is known.
-            before: the look before.
+            at: when the sample was taken; its processes are recorded.
+            before: the previous sample.
 
         Returns:
-            The containers. `restart_returned` has to follow, once the time before the look is
+            The containers. Call `restart_returned` with them after the time before the sample is
             counted.
         """
         later = self._timeline.after(at.mono_ns)
         if not later:
             return frozenset()
         holding = {held.container for held in self._timeline.at(at.mono_ns)}
-        again = frozenset[ContainerName]().union(*[cut.containers for cut in later]) - holding
-        found = [self._containers.get(name) for name in again]
+        returned = (
+            frozenset[ContainerName]().union(*[change.containers for change in later]) - holding
+        )
+        found = [self._containers.get(name) for name in returned]
         missed = [entry for entry in found if entry is not None and _was_there(entry, at)]
         for entry in missed:
             released = self._timeline.released(entry.name, at.mono_ns)
@@ -69,36 +71,36 @@ class Departures:
         return frozenset([entry.name for entry in missed])
 
     def restart_returned(self, missed: Collection[ContainerName], at: Instant) -> None:
-        """Let those come and go who came back after a look that missed them."""
-        for cut in self._timeline.after(at.mono_ns) if missed else ():
-            for held in cut.held:
+        """Start and end holdings of these containers by the holder changes after the sample."""
+        for change in self._timeline.after(at.mono_ns) if missed else ():
+            for held in change.held:
                 if held.container in missed:
-                    self._admission.admit_holder(held, cut.at, at)
-            for name in set(missed) - cut.containers:
+                    self._admission.admit_holder(held, change.at, at)
+            for name in set(missed) - change.containers:
                 entry = self._containers.get(name)
                 if entry is not None and entry.running is not None:
-                    self._containers.end(entry, cut.at)
+                    self._containers.end(entry, change.at)
 
 
 def _ended(
     account: ContainerAccount, released: Instant | None, moment: Instant, before: Instant
 ) -> Instant:
-    """Return when one ended who is there no more at a moment.
+    """Return when a container ended that is absent at `moment`.
 
-    Processes that were there at the look before and aren't now have ended with their container, if
-    it ceased to hold the device meanwhile.
+    If the container stopped holding the device after the previous sample, it ended then: its
+    processes are assumed to have ended with it.
     """
     running = account.running
     if released is None or released.mono_ns <= before.mono_ns:
         return moment
     if running is not None and released.mono_ns <= running.start.mono_ns:
-        # Another holding ended then; where processes were seen since, this is theirs.
+        # The release ended an earlier holding. Processes seen since belong to this holding.
         return moment if account.used_at(moment.mono_ns) else released
     return released
 
 
 def _was_there(account: ContainerAccount, at: Instant) -> bool:
-    """Whether one has a holding whose processes were there at the look before, and not at this."""
+    """Whether a running holding had processes at the previous sample and has none at this one."""
     running = account.running
     gone = account.used_to_ns == at.mono_ns and not (account.has_processes or account.unseen)
     return gone and running is not None and running.start.mono_ns <= at.mono_ns

@@ -1,4 +1,4 @@
-"""The account of one device."""
+"""The usage account of one device."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -30,34 +30,34 @@ from pipeline.usage.restored_accounts import RestoredAccount, restore_account
 NEVER: Final = 1 << 63
 
 RESTORED_WAIT_NS: Final = 60 * NS
-"""How long after the first look a container may still show itself that was there when podgpu last
-ran; else it ended then."""
+"""How long after the first sample a container that was present when podgpu last ran may reappear;
+otherwise it ended at that time."""
 
 _HISTORY_NS: Final = 60 * NS
-"""How long before the present a first look may lie, or an error that is told of, at most."""
+"""How long past holders are kept, for the first sample and for XID errors that come late."""
 
 _GOOD_FOR_NS: Final = 15 * NS
-"""Three of the usual intervals, where no look has told of others yet."""
+"""How long a sample is valid until one reports its own value: three default sample intervals."""
 
 _UNKNOWN: Final = Memory(None, None, None, {}, no_others=False)
 
 
 class DeviceAccount:
-    """Adds up what looks at one device bring. It begins with the first of them, or is restored.
+    """Adds up the usage samples of one device, from the first one or from a restored account.
 
     Attributes:
         device: its uuid.
-        timeline: who held it when.
-        energy_meter: its energy counter, and what it draws when idle; of a MIG instance not used.
+        timeline: the holders of the device over time.
+        energy_meter: its energy counter and idle power; not used for a MIG instance.
         containers: the containers in the account.
-        identity_completion: finds those of whose name a part was missing.
-        at: when it was last looked at; None before the first look.
+        identity_completion: finds containers whose incomplete name can be completed.
+        at: the last sample; None before the first one.
 
     Args:
         device: its uuid.
-        ended: where holdings go of which nothing more is to come.
-        ids: makes the ids of this account, and of its containers and holdings.
-        timeline: who held it so far.
+        ended: receives the holdings that are final.
+        ids: generates the ids of this account, its containers and holdings.
+        timeline: the holders so far.
     """
 
     def __init__(
@@ -95,19 +95,19 @@ class DeviceAccount:
         holders_known: bool,
         referred_to: NameReferredTo = never_referred,
     ) -> None:
-        """Note who holds the device from a moment on.
+        """Record the holders of the device from a moment on.
 
         Args:
-            held: the containers.
+            held: the holders.
             at: the moment.
-            holders_known: whether a source tells who holds the device.
-            referred_to: tells what a pod's name meant before its uid was known.
+            holders_known: whether a source reports all holders of the device.
+            referred_to: returns whether a pod's name meant that pod before its uid was known.
         """
         self.renamed(self.identity_completion.match_holders(held, referred_to))
         self.timeline.record(held, at, holders_known=holders_known)
         last = self.timeline.last
-        if self.at is None or self._unseen or last is None:
-            # Until somebody looks, one source may tell half of a container's name.
+        if self.at is None or self._awaits_sample or last is None:
+            # Before the first sample, sources may still report incomplete container names.
             self.timeline.forget(at.mono_ns - _HISTORY_NS)
             self._usage = None
             return
@@ -118,9 +118,9 @@ class DeviceAccount:
         self._usage = None
 
     def restore(self, stored: DeviceUsage, now: Instant) -> None:
-        """Go on from where an account stood, before the first look.
+        """Continue a stored account, before the first sample.
 
-        Those who hold the device have to be told of anew.
+        Call `update_holders` afterwards.
         """
         found: RestoredAccount = restore_account(stored, now, self._ids)
         self._id = found.id
@@ -131,29 +131,29 @@ class DeviceAccount:
         self._usage = None
 
     def counting_start(self, use: DeviceUse) -> Instant | None:
-        """Return from when on a look counts; None where it tells of no time that can be counted."""
-        if self.at is None or self._unseen:
+        """Return the start of the time that a sample counts; None if it counts no time."""
+        if self.at is None or self._awaits_sample:
             return None
         if use.since is None or use.since.mono_ns >= use.at.mono_ns:
             return None
         return max(use.since, self.at)
 
     def is_contiguous(self, since: Instant | None) -> bool:
-        """Whether what is counted from a moment on begins when the last look was taken."""
+        """Whether the time from `since` on follows the last sample without a gap."""
         return since is not None and self.at is not None and since.mono_ns == self.at.mono_ns
 
     def add_sample(
         self, use: DeviceUse, since: Instant | None, processes: Sequence[ProcessSample]
     ) -> IntervalUsage | None:
-        """Take in a look, but for energy. `finalize_sampled` has to follow once that is taken in.
+        """Add a sample, without its energy. Call `finalize_sampled` after the energy is added.
 
         Args:
-            use: what was found, later than what was found before.
-            since: from when on it counts.
-            processes: the same processes as in `use`, now that it is known whose they are.
+            use: the sample; later than the one before.
+            since: the start of the time that it counts.
+            processes: the processes of `use` with their containers.
 
         Returns:
-            What the interval brought; None where no time was counted.
+            The usage of the interval; None if no time was counted.
         """
         at = use.at
         begin = since or at
@@ -161,13 +161,13 @@ class DeviceAccount:
         pieces = self.timeline.spans(begin.mono_ns, at.mono_ns)
         before = self._users if self.is_contiguous(since) else frozenset[ContainerName | None]()
         if not pieces:
-            # What has changed since the look was taken comes after it.
+            # Changes after the sample do not belong to it.
             self._admission.admit_holders(self.timeline.at(at.mono_ns), at)
         self._admission.admit_interval(self.timeline.last, pieces, processes, begin, at)
-        # Who found no room counts as nobody.
-        kept = self.containers.get
+        # A container without an account counts as unattributed.
+        account_of = self.containers.get
         processes = [
-            p if p.container is None or kept(p.container) else p._replace(container=None)
+            p if p.container is None or account_of(p.container) else p._replace(container=None)
             for p in processes
         ]
         self._record_users(use, processes, begin)
@@ -183,7 +183,7 @@ class DeviceAccount:
             if use.mps:
                 self._totals.mark_concealed(interval, concealed_by_mps(processes, others))
             if (total := use.busy_ns) is not None:
-                # Nothing is busy for longer than there was time.
+                # A device cannot be busy for longer than the interval.
                 total = min(total, whole_ns) * time_ns // whole_ns
                 processes = [p.scaled_to(time_ns, whole_ns) for p in processes]
                 if use.mps:
@@ -199,7 +199,7 @@ class DeviceAccount:
         return interval
 
     def skip_sample(self, at: Instant) -> None:
-        """Note a look at a GPU that carries MIG instances: of its own there is nothing to see."""
+        """Record a sample of a GPU with MIG instances; it has no usage except its instances'."""
         self._end_use(at)
         self._end_absent(at)
         self.forget_memory()
@@ -207,47 +207,47 @@ class DeviceAccount:
         self._mark_sampled(at)
 
     def add_energy(self, total: int, idle: int, interval: IntervalUsage) -> None:
-        """Take in the energy of an interval.
+        """Add the energy of an interval.
 
         Args:
             total: in millijoules.
-            idle: of it, what would have been used anyway.
-            interval: what the time brought; more than none.
+            idle: the part that an idle device would have used.
+            interval: the usage of the interval, which is not empty.
         """
         self._totals.count_energy(total, idle, interval)
         self._usage = None
 
     def add_unattributed_energy(self, total: int) -> None:
-        """Take in energy that falls to no container, in millijoules."""
+        """Add energy, in millijoules, that no container used."""
         self._totals.add_unattributed_energy(total, total)
         self._usage = None
 
     @property
     def pending(self) -> IntervalUsage:
-        """Of a MIG instance, what came since its GPU's energy was last split."""
+        """The usage of the time whose energy is not known yet."""
         return self._finalizer.pending
 
     def add_pending(self, interval: IntervalUsage) -> None:
-        """Note what an interval of a MIG instance brought, until its GPU's energy is split."""
+        """Add the usage of an interval whose energy is not known yet."""
         self._finalizer.add_pending(interval)
 
     def take_pending(self) -> IntervalUsage:
-        """Return what was noted so, once."""
+        """Return and clear the pending usage."""
         return self._finalizer.take_pending()
 
     def finalize_sampled(self, now_ns: int) -> None:
-        """Tell of the holdings that a look has passed, now that it is wholly taken in."""
+        """Finalize the holdings that ended before the last sample, which is completely added."""
         if self.at is not None:
             self._finalizer.finalize_sampled(self.at.mono_ns, now_ns)
             self._usage = None
 
     def finalize_ended(self, now_ns: int) -> None:
-        """Tell of all holdings that have ended, since it may be that no look comes any more."""
+        """Finalize all holdings that have ended, because there may be no further sample."""
         self._finalizer.finalize_ended(now_ns)
         self._usage = None
 
     def end_all_holdings(self, at: Instant, now_ns: int) -> None:
-        """Let all holdings end at a moment: the device is gone, or its account is."""
+        """End all holdings, because the device or its account is removed."""
         moment = at if self.at is None else max(at, self.at)
         self._end_use(moment)
         self._end_unseen()
@@ -259,13 +259,13 @@ class DeviceAccount:
         self.finalize_ended(now_ns)
 
     def forget_memory(self) -> None:
-        """Let what was told of memory be unknown."""
+        """Set the memory to unknown."""
         self._memory, self._memory_end_ns = _UNKNOWN, NEVER
         self.containers.forget_memory()
         self._usage = None
 
     def expire(self, now_ns: int) -> bool:
-        """Let go of what is no longer good; return whether anything was."""
+        """Discard what has expired; return whether anything changed."""
         changed = self._memory_end_ns < now_ns
         if changed:
             self.forget_memory()
@@ -282,7 +282,7 @@ class DeviceAccount:
 
     @property
     def due_ns(self) -> int:
-        """The last moment at which nothing has to go."""
+        """The last time at which nothing expires."""
         due_ns = min(self._memory_end_ns, self._wait_until_ns)
         ended_ns = self.containers.first_end_ns()
         late_ns = self._finalizer.due_ns(self._good_for_ns)
@@ -292,11 +292,11 @@ class DeviceAccount:
 
     @property
     def rejected_containers(self) -> int:
-        """How many containers found no room."""
+        """How many containers did not fit in the account."""
         return len(self.containers.rejected)
 
     def usage(self) -> DeviceUsage | None:
-        """Return what it comes to; None before the first look. The same while nothing changes."""
+        """Return the usage; None before the first sample. The same object while it is unchanged."""
         at = self.at
         if self._usage is None and self._start is not None and at is not None:
             self._usage = self._totals.to_device_usage(
@@ -305,11 +305,11 @@ class DeviceAccount:
         return self._usage
 
     def invalidate_usage(self) -> None:
-        """Note that something of its containers was changed from outside."""
+        """Note that a container account was changed by a caller."""
         self._usage = None
 
     def renamed(self, names: Iterable[tuple[ContainerName, ContainerName]]) -> None:
-        """Note that containers go on under other names: each with its name so far, and its name."""
+        """Apply renames of containers, given as pairs of old and new name."""
         for before, name in names:
             self._users = frozenset([name if one == before else one for one in self._users])
             self._memory.rename(before, name)
@@ -318,14 +318,18 @@ class DeviceAccount:
     def _record_users(
         self, use: DeviceUse, processes: Sequence[ProcessSample], begin: Instant
     ) -> None:
-        """Note who uses the device now."""
+        """Record which containers use the device now, and their memory."""
         holding = self.timeline.at(use.at.mono_ns)
-        alone = self._if_in_account(holding[0].container) if len(holding) == 1 else None
+        sole_holder = self._if_in_account(holding[0].container) if len(holding) == 1 else None
         self._memory = split_memory(
-            use.memory_used_bytes, use.memory_reserved_bytes, processes, alone, listed=use.listed
+            use.memory_used_bytes,
+            use.memory_reserved_bytes,
+            processes,
+            sole_holder,
+            listed=use.listed,
         )
         self._memory_end_ns = use.at.mono_ns + use.good_for_ns
-        users = frozenset([p.owner(alone) for p in processes if p.is_running])
+        users = frozenset([p.owner(sole_holder) for p in processes if p.is_running])
         if use.listed:
             self._listed_end_ns = self._memory_end_ns
         elif use.at.mono_ns <= self._listed_end_ns:
@@ -348,10 +352,16 @@ class DeviceAccount:
     def _pass_time(
         self, since: Instant | None, at: Instant, shown: Memory
     ) -> dict[HoldingAccount, int]:
-        """Let time go on to a look that showed this; return what was counted of each holding."""
+        """Advance all holdings to a sample; return how much time each one counted.
+
+        Args:
+            since: the start of the time that the sample counts; None if it counts no time.
+            at: when the sample was taken.
+            shown: the memory at the sample.
+        """
         at_ns, since_ns = at.mono_ns, None if since is None else since.mono_ns
         adjoins, times = self.is_contiguous(since), dict[HoldingAccount, int]()
-        told, elapsed_ns = shown.containers, self._totals.elapsed_ns
+        memories, elapsed_ns = shown.containers, self._totals.elapsed_ns
         nothing = 0 if shown.no_others else None
         for entry in self.containers:
             running = entry.running
@@ -364,7 +374,7 @@ class DeviceAccount:
                 counted_ns = one.advance(since_ns, at_ns, elapsed_ns, adjoins=adjoins)
                 if counted_ns:
                     times[one] = counted_ns
-            has = told.get(entry.name, nothing)
+            has = memories.get(entry.name, nothing)
             if running is not None:
                 entry.memory_bytes = has
             now = running if running is not None and running.start.mono_ns <= at_ns else None
@@ -374,18 +384,20 @@ class DeviceAccount:
                 now.set_memory(has)
         return times
 
-    def _end_absent(self, moment: Instant, but: frozenset[ContainerName] = frozenset()) -> None:
-        """Find out who has ended, by the holders of now and the users at the last look."""
-        self._departures.end_absent(moment, self.at or moment, but)
+    def _end_absent(
+        self, moment: Instant, known_ended: frozenset[ContainerName] = frozenset()
+    ) -> None:
+        """End absent containers, according to the current holders and the last sample's users."""
+        self._departures.end_absent(moment, self.at or moment, known_ended)
         if self.containers.has_ending:
-            # Where no process can be seen, memory is a holder's only as long as it is one.
+            # If processes are invisible, a container has memory only while it holds the device.
             gone = [
                 e.name for e in self.containers if e.ended and e.name in self._memory.containers
             ]
             self._memory = self._memory.without(gone)
 
     def _end_unseen(self) -> None:
-        """Let those have ended when podgpu last ran that were there then and not since."""
+        """End the containers that were present when podgpu last ran and did not reappear."""
         self._wait_until_ns = NEVER
         for entry in self.containers:
             if entry.unseen and self._restored_at is not None:
@@ -394,7 +406,7 @@ class DeviceAccount:
         self._usage = None
 
     def _mark_sampled(self, at: Instant) -> None:
-        if self._unseen:
+        if self._awaits_sample:
             self._wait_until_ns = at.mono_ns + RESTORED_WAIT_NS
         self._start = self._start or at
         self.at = at
@@ -403,10 +415,10 @@ class DeviceAccount:
         self._usage = None
 
     @property
-    def _unseen(self) -> bool:
-        """Whether it was restored, and nobody has looked since."""
+    def _awaits_sample(self) -> bool:
+        """Whether the account was restored and has no sample since."""
         return self._restored_at is not None and self._restored_at is self.at
 
     def _if_in_account(self, container: ContainerName | None) -> ContainerName | None:
-        """Return a container if it is in the account."""
+        """Return the container if it is in the account, else None."""
         return container if container is not None and self.containers.get(container) else None

@@ -1,4 +1,4 @@
-"""The accounts of all devices."""
+"""The usage accounts of all devices."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -20,14 +20,13 @@ from pipeline.usage.xid_attribution import (
 
 
 class UsageAccounts:
-    """Accounts by device uuid. Not one for a device that isn't known, and none before its looks.
+    """Usage accounts by device uuid. Only known devices have one, from their first sample on.
 
-    The account of a device that is no longer known is kept for a while, and goes on if the device
-    comes back: MIG instances are made anew under the same uuid.
+    The account of a removed device is kept for a while and continues if the device returns: a MIG
+    instance that is created again can have the same uuid.
 
     Args:
-        run: identifies this run of podgpu: the ids of accounts, containers and holdings begin with
-            it.
+        run: identifies this run of podgpu; prefix of the ids of accounts, containers and holdings.
     """
 
     def __init__(self, run: str = "") -> None:
@@ -46,7 +45,7 @@ class UsageAccounts:
         self._dirty = True
 
     def __contains__(self, device: str) -> bool:
-        """Whether a device is known."""
+        """Whether the device is known."""
         return device in self._attributions
 
     def update_holders(
@@ -57,36 +56,39 @@ class UsageAccounts:
         holders_known: bool = True,
         referred_to: NameReferredTo = never_referred,
     ) -> None:
-        """Note which devices there are, and who holds them from a moment on.
+        """Record the devices, and their holders from a moment on.
 
         Args:
-            attributions: by device uuid, in device order; what hasn't changed is the same object.
-            at: the moment. One before that of an earlier call stands for that.
-            holders_known: whether a source tells who holds what: else it isn't known that a device
-                without holders is free.
-            referred_to: tells what a pod's name meant before its uid was known.
+            attributions: by device uuid, in device order. An unchanged one is the same object.
+            at: the moment; if it is before that of an earlier call, the earlier call's is used.
+            holders_known: whether a source reports all holders. Otherwise it is unknown whether a
+                device without holders is free.
+            referred_to: returns whether a pod's name meant that pod before its uid was known.
         """
         self._referred_to = referred_to
         seen = self._attributions
-        turned, self._holders_known = holders_known != self._holders_known, holders_known
+        all_changed, self._holders_known = (
+            holders_known != self._holders_known,
+            holders_known,
+        )
         changed = {
-            u: known for u, known in attributions.items() if turned or seen.get(u) is not known
+            u: known for u, known in attributions.items() if all_changed or seen.get(u) is not known
         }
         if not changed and len(seen) == len(attributions):
             return
         self._dirty = True
         self._attributions = dict(attributions)
-        before, carries = (
+        before, instances = (
             self._instances,
             instances_by_gpu(one.device for one in attributions.values()),
         )
-        self._instances = carries
+        self._instances = instances
         for uuid in [uuid for uuid in seen if uuid not in attributions]:
             self._removed[uuid] = at.mono_ns
             self._put(uuid, None, at)
             self._accounts[uuid].end_all_holdings(at, at.mono_ns)
         changed |= {
-            u: known for u, known in attributions.items() if (u in carries) != (u in before)
+            u: known for u, known in attributions.items() if (u in instances) != (u in before)
         }
         for uuid, known in changed.items():
             self._removed.pop(uuid, None)
@@ -97,10 +99,10 @@ class UsageAccounts:
         account = self._accounts.get(uuid)
         if account is None:
             account = self._accounts[uuid] = DeviceAccount(uuid, self._ended, self._ids)
-        told = None if known is None else self._pending_restores.take(uuid)
-        if told is not None:
-            self._resume(account, told, at)
-        # Of a GPU that carries instances there is nothing to be held.
+        stored = None if known is None else self._pending_restores.take(uuid)
+        if stored is not None:
+            self._resume(account, stored, at)
+        # A GPU with MIG instances is not held itself.
         holders = () if known is None or uuid in self._instances else known.holders
         account.update_holders(
             holder_shares(holders),
@@ -111,14 +113,14 @@ class UsageAccounts:
         self._due_ns = min(self._due_ns, account.due_ns)
 
     def restore(self, devices: Iterable[DeviceUsage], at: Instant) -> None:
-        """Go on from where accounts stood when podgpu last ran.
+        """Continue the accounts that were stored when podgpu last ran.
 
-        One of a device that isn't known yet waits for a while; one of a device that has an account
-        already goes on nowhere.
+        An account of an unknown device waits for the device. An account of a device that has one
+        already is not continued.
 
         Args:
-            devices: the accounts.
-            at: the present.
+            devices: the stored accounts.
+            at: now.
         """
         self._pending_restores.put(devices, at)
         for uuid, known in self._attributions.items():
@@ -129,24 +131,24 @@ class UsageAccounts:
         self._dirty = True
 
     def has_account(self, device: str) -> bool:
-        """Whether a device has an account already, or one that waits for it."""
+        """Whether a device has an account or a stored account that waits for it."""
         account = self._accounts.get(device)
         return (account is not None and account.at is not None) or device in self._pending_restores
 
-    def _resume(self, account: DeviceAccount, told: DeviceUsage, at: Instant) -> None:
+    def _resume(self, account: DeviceAccount, stored: DeviceUsage, at: Instant) -> None:
         if account.at is None:
-            account.restore(told, at)
+            account.restore(stored, at)
         else:
-            end_stored_holdings(told, self._ended, at, self._ids)
+            end_stored_holdings(stored, self._ended, at, self._ids)
 
     def unnamed_containers(self, device: str) -> list[ContainerName]:
-        """Return the containers on a device that is known whose pod has a uid and no name."""
+        """Return the containers on a known device whose pod's uid is known, but not its name."""
         return self._accounts[device].identity_completion.unnamed_containers
 
     def set_container_name(
         self, device: str, before: ContainerName, name: ContainerName, pod: PodInfo | None
     ) -> None:
-        """Let such a container go on under its full name, if that is one."""
+        """Give an unnamed container its full name, if `name` is complete and unambiguous."""
         account = self._accounts[device]
         account.renamed(account.identity_completion.set_container_name(before, name, pod))
         self._dirty = True
@@ -154,14 +156,14 @@ class UsageAccounts:
     def complete_pod_identity(
         self, pod_name: tuple[str, str], pod: PodInfo, referred_to: NameReferredTo
     ) -> None:
-        """Let containers go on under their full names that had the name of a pod and no uid.
+        """Rename containers that were recorded with a pod's name and without its uid.
 
-        Those that hold a device now are left to `update_holders`.
+        `update_holders` renames those that hold a device now.
 
         Args:
             pod_name: namespace and name of a pod.
-            pod: what is known of the pod that the name means.
-            referred_to: tells what the name meant before.
+            pod: the pod that the name means now.
+            referred_to: returns whether the name meant that pod at an earlier moment.
         """
         for account in self._accounts.values():
             found = account.identity_completion.complete_pod_identity(pod_name, pod, referred_to)
@@ -171,13 +173,13 @@ class UsageAccounts:
     def add_sample(
         self, source: str, device: str, use: DeviceUse, processes: Sequence[ProcessSample]
     ) -> bool:
-        """Take in a look; return whether it was one that counts.
+        """Add a usage sample; return False if it is not newer than the last one.
 
         Args:
-            source: who looked.
-            device: uuid of a device that is known.
-            use: what was found.
-            processes: the same processes as in `use`, now that it is known whose they are.
+            source: name of the source.
+            device: uuid of a known device.
+            use: the sample.
+            processes: the processes of `use` with their containers.
         """
         account = self._accounts[device]
         at = use.at
@@ -211,14 +213,14 @@ class UsageAccounts:
         since: Instant | None,
         processes: Sequence[ProcessSample],
     ) -> None:
-        """Take in a look at a whole GPU, with what it used since its counter was last known."""
+        """Add a sample of a GPU without MIG, and its energy since the last good reading."""
         if not account.is_contiguous(since):
             account.take_pending()
         interval = account.add_sample(use, since, processes)
         if interval is not None:
             account.add_pending(interval)
         meter = account.energy_meter
-        if meter.has_base_reading:
+        if meter.has_outstanding_energy:
             return
         interval = account.take_pending()
         if used is not None and interval.time_ns:
@@ -226,18 +228,18 @@ class UsageAccounts:
             account.add_energy(used, meter.idle_energy(used, meter.time_ns), interval)
 
     def _split_energy(self, gpu: DeviceAccount, used: int | None) -> None:
-        """Split the energy of a GPU among the instances that it carries, once it is known."""
-        if gpu.energy_meter.has_base_reading:
+        """Split the energy of a GPU among its MIG instances, if it is known."""
+        if gpu.energy_meter.has_outstanding_energy:
             return
         slices = self._instances[gpu.device]
         accounts = {uuid: self._accounts[uuid] for uuid in slices}
-        looked: list[tuple[DeviceAccount, int, IntervalUsage]] = []
+        sampled: list[tuple[DeviceAccount, int, IntervalUsage]] = []
         for uuid, account in accounts.items():
             interval = account.take_pending()
             if interval.time_ns:
-                looked.append((account, slices[uuid], interval))
+                sampled.append((account, slices[uuid], interval))
         if used is not None:
-            self._split_among_instances(gpu, used, looked)
+            self._split_among_instances(gpu, used, sampled)
         if gpu.at is not None:
             for account in accounts.values():
                 account.finalize_sampled(gpu.at.mono_ns)
@@ -246,26 +248,26 @@ class UsageAccounts:
         self,
         gpu: DeviceAccount,
         used: int,
-        looked: Sequence[tuple[DeviceAccount, int, IntervalUsage]],
+        sampled: Sequence[tuple[DeviceAccount, int, IntervalUsage]],
     ) -> None:
         slices, time_ns = self._instances[gpu.device], gpu.energy_meter.time_ns
-        times = [interval.busy_ns for _, _, interval in looked]
-        if len(looked) == len(slices) and None not in times:
+        times = [interval.busy_ns for _, _, interval in sampled]
+        if len(sampled) == len(slices) and None not in times:
             gpu.energy_meter.learn_idle_power(used, time_ns, sum(time or 0 for time in times))
-        parts = [(number, interval) for _, number, interval in looked]
+        parts = [(number, interval) for _, number, interval in sampled]
         whole = max(COMPUTE_SLICES, sum(slices.values()))
         vacant = whole - sum(number for number, _ in parts)
         draws, left = split_gpu_energy(
             used, gpu.energy_meter.idle_energy(used, time_ns), parts, vacant
         )
-        for (account, _, interval), draw in zip(looked, draws, strict=True):
+        for (account, _, interval), draw in zip(sampled, draws, strict=True):
             account.add_energy(draw.idle + draw.rest, draw.idle, interval)
         gpu.add_unattributed_energy(left)
 
     def forget_memory(self, device: str, at: Instant) -> None:
-        """Let what is known of a device's memory be unknown: nobody stands by it any more.
+        """Set the memory of a device to unknown, because its source no longer confirms it.
 
-        Holdings that have ended are told of, since it may be that nobody looks any more.
+        Holdings that have ended become final, because there may be no further sample.
         """
         account = self._accounts[device]
         account.forget_memory()
@@ -273,12 +275,12 @@ class UsageAccounts:
         self._dirty = True
 
     def expire(self, now: Instant) -> bool:
-        """Let go of what is no longer good, by the monotonic clock; return whether anything was."""
+        """Discard what has expired; return whether anything changed."""
         now_ns = now.mono_ns
         if now_ns <= self._due_ns:
             return False
-        over = [uuid for uuid, since in self._removed.items() if now_ns - since > RETENTION_NS]
-        for uuid in over:
+        expired = [uuid for uuid, since in self._removed.items() if now_ns - since > RETENTION_NS]
+        for uuid in expired:
             del self._removed[uuid], self._accounts[uuid]
         changed = [account.expire(now_ns) for account in self._accounts.values()]
         changed += [self._pending_restores.expire(now), self._ended.expire(now_ns)]
@@ -290,10 +292,10 @@ class UsageAccounts:
         return any(changed)
 
     def affected_by_xid(self, device: str, moment_ns: int) -> list[tuple[str, AffectedContainer]]:
-        """Return who held or used a device at a moment, each with the device that it was on.
+        """Return the containers that held or used a device at a moment, with their device.
 
         Args:
-            device: uuid of one that is known; of a GPU, its MIG instances count as well.
+            device: uuid of a known device; for a GPU, its MIG instances are included.
             moment_ns: by the monotonic clock.
         """
         devices = (device, *self._instances.get(device, ()))
@@ -305,12 +307,12 @@ class UsageAccounts:
         return sorted(found, key=lambda one: (one[1].container, one[0]))
 
     def count_xid(self, device: str, container: ContainerName, code: int, moment_ns: int) -> None:
-        """Count an XID error of a container on a device that is known."""
+        """Count an XID error of a container on a known device."""
         count_container_xid(self._accounts[device], container, code, moment_ns)
         self._dirty = True
 
     def ended(self) -> Usage | None:
-        """Return the holdings that have ended, without any account; None where there are none."""
+        """Return only the ended holdings, without accounts; None if there are none."""
         usage = self.usage()
         if not usage.ended:
             return None
@@ -319,7 +321,7 @@ class UsageAccounts:
         return self._split_devices
 
     def clear(self, now_ns: int) -> None:
-        """Forget all accounts, but not who holds the devices. Holdings ended with the last look."""
+        """Discard all accounts, but not the holders. Holdings end at the last sample."""
         for uuid, account in self._accounts.items():
             if account.at is not None:
                 account.end_all_holdings(account.at, now_ns)
@@ -328,7 +330,7 @@ class UsageAccounts:
         self._dirty = True
 
     def usage(self) -> Usage:
-        """Return what it all comes to; the same object while nothing of that changes."""
+        """Return the usage of all devices; the same object while it is unchanged."""
         known = self._usage
         if known is not None and not self._dirty:
             return known

@@ -1,4 +1,4 @@
-"""What was used of one device in all, and the parts of it that its containers and holdings had."""
+"""The usage totals of one device, and how they are divided among containers and holdings."""
 
 from collections.abc import Sequence
 
@@ -12,23 +12,23 @@ from pipeline.usage.interval_split import Busy, Memory, split_energy, split_held
 
 
 class UsageTotals:
-    """Adds up intervals. Whatever a container has, its holdings have, and what it doesn't, nobody.
+    """Adds up intervals. The totals are the sums of containers, holdings and unattributed amounts.
 
-    What comes for a container whose holdings have all been told of is nobody's: those are final.
+    An amount for a container without a holding that can still change is unattributed.
 
     Attributes:
-        containers: the containers.
-        busy_ns: how long the device was busy; None where that was never known.
-        busy_unattributed_ns: of it, what no container is known to have done.
-        elapsed_ns: all time that was counted.
-        unheld_ns: of it, what no container is known to have held, by part.
-        unknown_ns: of that, the time for which no source told who holds the device, or a container
-            held it that has no account.
-        energy_mj: what it used; None where that was never known.
-        energy_unattributed_mj: of it, what falls to no container.
+        containers: the container accounts.
+        busy_ns: busy time of the device; None if it was never known.
+        busy_unattributed_ns: the part of it that belongs to no known container.
+        elapsed_ns: all counted time.
+        unheld_ns: the part of it that no known container held, by share.
+        unknown_ns: the part of `unheld_ns` in which it was unknown who held the device, or a
+            container without an account held it.
+        energy_mj: energy of the device in millijoules; None if it was never known.
+        energy_unattributed_mj: the part of it that belongs to no known container.
 
     Args:
-        ids: makes the ids of containers and holdings.
+        ids: generates the ids of containers and holdings.
     """
 
     def __init__(self, ids: Ids) -> None:
@@ -44,25 +44,25 @@ class UsageTotals:
     def count_time(
         self, pieces: Sequence[HolderSpan], time_ns: int, times: dict[HoldingAccount, int]
     ) -> IntervalUsage:
-        """Take in an interval, with those who held the device in its pieces."""
+        """Add the time of an interval, which is divided where the holders changed."""
         parts, unheld, unknown = split_held_time(pieces)
         interval = IntervalUsage(time_ns, {}, unheld, None, holding_times=times)
         for container, part in parts.items():
             entry = self.containers.get(container)
-            its = 0 if entry is None else _add_held_time(entry, part, pieces)
-            interval.unheld_ns += part - its
-            # A container held it that has no account, or whose holding is final.
-            unknown += part - its
+            received = 0 if entry is None else _add_held_time(entry, part, pieces)
+            interval.unheld_ns += part - received
+            # The holder has no account, or all its holdings are final.
+            unknown += part - received
             if entry is not None and entry.open_holdings():
-                entry.held_ns += its
-                interval.held[container] = its
+                entry.held_ns += received
+                interval.held[container] = received
         self.elapsed_ns += time_ns
         self.unheld_ns += interval.unheld_ns
         self.unknown_ns += unknown
         return interval
 
     def mark_concealed(self, interval: IntervalUsage, containers: frozenset[ContainerName]) -> None:
-        """Note of whom MPS conceals what they did."""
+        """Record the containers whose usage MPS conceals."""
         interval.concealed |= containers
         for name in containers:
             entry = self.containers.get(name)
@@ -70,7 +70,7 @@ class UsageTotals:
                 entry.mark_concealed()
 
     def count_busy(self, interval: IntervalUsage, found: Busy) -> None:
-        """Take in the busy time of an interval, whose time has been taken in."""
+        """Add the busy time of an interval; its time has been added."""
         interval.busy, interval.busy_unattributed_ns = {}, found.unattributed
         for container, part in found.containers.items():
             entry = self.containers.get(container)
@@ -95,14 +95,14 @@ class UsageTotals:
         self.busy_unattributed_ns += interval.busy_unattributed_ns
 
     def count_energy(self, total: int, idle: int, interval: IntervalUsage) -> None:
-        """Take in the energy of an interval, whose time and busy time have been taken in.
+        """Add the energy of an interval; its time and busy time have been added.
 
         Args:
             total: in millijoules.
-            idle: of it, what would have been used anyway.
-            interval: what the time brought; more than none.
+            idle: the part that an idle device would have used.
+            interval: the usage of the interval, which is not empty.
         """
-        parts, nobody = split_energy(total, idle, interval)
+        parts, unattributed = split_energy(total, idle, interval)
         for entry in self.containers:
             if entry.energy_mj is None and _starts_at_zero(entry, interval):
                 entry.energy_mj = 0
@@ -114,36 +114,36 @@ class UsageTotals:
             known = self.containers.get(container)
             hidden = container in interval.concealed
             if known is None or hidden or not (holdings := known.open_holdings()):
-                nobody += part
+                unattributed += part
                 continue
             known.energy_mj = (known.energy_mj or 0) + part
             for holding, own in split_among_holdings(part, holdings, interval.holding_times):
                 holding.add_energy(own)
-        self.add_unattributed_energy(total, nobody)
+        self.add_unattributed_energy(total, unattributed)
 
     def add_unattributed_energy(self, total: int, unattributed: int) -> None:
-        """Take in energy, in millijoules, with the part of it that falls to no container."""
+        """Add energy, in millijoules, and the part of it that belongs to no container."""
         self.energy_mj = (self.energy_mj or 0) + total
         self.energy_unattributed_mj += unattributed
 
     def to_device_usage(
         self, device: str, own_id: str, start: Instant, at: Instant, memory: Memory
     ) -> DeviceUsage:
-        """Return what it all comes to.
+        """Return the totals.
 
         Args:
             device: uuid.
-            own_id: identifies the account.
-            start: since when there is an account.
-            at: the last look.
-            memory: the memory that is used now.
+            own_id: id of the account.
+            start: start of the account.
+            at: the last sample.
+            memory: the memory that is in use now.
         """
-        roster = self.containers
+        accounts = self.containers
         return DeviceUsage(
             device,
             start,
             at,
-            tuple([entry.usage(device, at.mono_ns) for entry in roster]),
+            tuple([entry.usage(device, at.mono_ns) for entry in accounts]),
             memory.used,
             memory.reserved,
             memory.unattributed,
@@ -153,35 +153,35 @@ class UsageTotals:
             self.unheld_ns,
             self.energy_mj,
             None if self.energy_mj is None else self.energy_unattributed_mj,
-            roster.forgotten_busy_ns,
-            roster.forgotten_held_ns,
-            roster.forgotten_energy_mj,
+            accounts.forgotten_busy_ns,
+            accounts.forgotten_held_ns,
+            accounts.forgotten_energy_mj,
             self.unknown_ns,
             own_id,
         )
 
 
 def _starts_at_zero(account: ContainerAccount, interval: IntervalUsage) -> bool:
-    """Whether a container's sum begins at 0: it is there, and nothing that it did is unknown."""
+    """Whether an unknown amount of a container is really 0: it is present and not concealed."""
     if account.concealed:
         return False
     return (account.ended is None and not account.unseen) or account.name in interval.held
 
 
 def _add_held_time(account: ContainerAccount, part: int, pieces: Sequence[HolderSpan]) -> int:
-    """Give the holdings of a container its held time; return how much of it they have."""
+    """Add held time to a container's holdings; return how much of it they received."""
     running = account.running
     if running is not None and not account.ending and running.start.mono_ns <= pieces[0].start_ns:
         running.held_ns += part
         return part
-    given = 0
+    added = 0
     for piece in pieces:
         holding = account.holding_at(piece.start_ns)
         if holding is not None:
             own = _held_in(piece, account.name)
             holding.held_ns += own
-            given += own
-    return given
+            added += own
+    return added
 
 
 def _held_in(piece: HolderSpan, container: ContainerName) -> int:

@@ -1,4 +1,4 @@
-"""Holdings that have ended, for as long as somebody may not have seen them yet."""
+"""Holdings that have ended, kept until every sink has had time to read them."""
 
 from collections import deque
 from dataclasses import replace
@@ -7,17 +7,17 @@ from typing import Final
 from pipeline.model import NS, Holding
 
 RETENTION_NS: Final = 300 * NS
-"""For how long they are kept."""
+"""How long an ended holding is kept."""
 
 MAX_ENDED: Final = 1024
-"""How many are kept; beyond that the first of them are let go of early, and counted."""
+"""Largest number of ended holdings. If there are more, the oldest is evicted and counted."""
 
 
 class EndedHoldings:
-    """The holdings of all devices that have ended, by the number of their end.
+    """The ended holdings of all devices, in the order in which they became final.
 
     Attributes:
-        evicted: how many were let go of early.
+        evicted: how many were removed early.
     """
 
     def __init__(self) -> None:
@@ -27,10 +27,10 @@ class EndedHoldings:
         self._cached: tuple[Holding, ...] | None = ()
 
     def add(self, holding: Holding, now_ns: int) -> None:
-        """Take in a holding of which nothing more is to come; it gets the next number.
+        """Add a final holding; it gets the next serial number.
 
         Args:
-            holding: with an end.
+            holding: a holding with an end.
             now_ns: by the monotonic clock.
         """
         self._serial += 1
@@ -41,7 +41,7 @@ class EndedHoldings:
         self._cached = None
 
     def expire(self, now_ns: int) -> bool:
-        """Let go of those that were kept long enough; return whether there were any."""
+        """Remove the holdings that were kept long enough; return whether there were any."""
         kept = self._holdings
         before = len(kept)
         while kept and now_ns - kept[0][0] > RETENTION_NS:
@@ -53,11 +53,11 @@ class EndedHoldings:
 
     @property
     def due_ns(self) -> int | None:
-        """The last moment at which none has to go; None where there is none."""
+        """The last time at which none expires; None if there are no holdings."""
         return self._holdings[0][0] + RETENTION_NS if self._holdings else None
 
     def holdings(self) -> tuple[Holding, ...]:
-        """Return all that are kept; the same object while they are the same."""
+        """Return all kept holdings; the same object while they are unchanged."""
         if self._cached is None:
             self._cached = tuple([holding for _, holding in self._holdings])
         return self._cached

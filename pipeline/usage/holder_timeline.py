@@ -1,4 +1,4 @@
-"""Who held a device, and from when on."""
+"""The holders of a device over time."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -8,11 +8,11 @@ from pipeline.model import Evidence, Holder, Instant, PodInfo
 from pipeline.usage.interval_samples import ContainerName
 
 MAX_CHANGES: Final = 256
-"""How many changes of the holders of a device are kept in mind, counted back from the newest. What
-lies before all of them is nobody's."""
+"""How many changes of a device's holders are kept. For time before the oldest one, the holders are
+unknown."""
 
 WHOLE: Final = 1 << 40
-"""A whole device, in the numbers in which parts are reckoned."""
+"""The weight of a whole device; shares are rounded to multiples of 1 / WHOLE."""
 
 
 class HolderShare(NamedTuple):
@@ -20,10 +20,10 @@ class HolderShare(NamedTuple):
 
     Attributes:
         container: its name.
-        share: part of the device; None where nobody says.
+        share: its part of the device; None if unknown.
         pod: what is known of its pod.
-        source: by whose word.
-        evidence: what that word rests on.
+        source: name of the source whose claim is valid.
+        evidence: what the claim is based on.
     """
 
     container: ContainerName
@@ -34,14 +34,14 @@ class HolderShare(NamedTuple):
 
 
 class HolderChange(NamedTuple):
-    """A moment from which on certain containers held a device.
+    """The holders of a device from one moment on.
 
     Attributes:
         at: the moment.
-        held: the containers, sorted.
-        weights: of each the part that it held, and at the end that which nobody held.
-        holders_known: whether a source told who holds the device. Else what these containers don't
-            hold isn't known to be free.
+        held: the holders, sorted by container.
+        weights: the part that each of them holds, followed by the part that no container holds.
+        holders_known: whether a source reports all holders. Otherwise it is unknown whether the
+            part that no container holds is free.
     """
 
     at: Instant
@@ -56,12 +56,12 @@ class HolderChange(NamedTuple):
 
 
 class HolderSpan(NamedTuple):
-    """A span of time in which the holders didn't change.
+    """A span of time without a change of holders.
 
     Attributes:
         start_ns: by the monotonic clock.
-        time_ns: how long it is; more than 0.
-        change: who held the device; None where that isn't known.
+        time_ns: its length, above 0.
+        change: the holders; None if they are unknown.
     """
 
     start_ns: int
@@ -70,18 +70,18 @@ class HolderSpan(NamedTuple):
 
 
 def weights(shares: Sequence[float | None]) -> tuple[int, ...]:
-    """Return what each of several holders has of a device, and at the end what nobody has.
+    """Return the weight of each holder, followed by the weight that no container holds.
 
-    A known share is that part. Those of unknown share have equal parts of what is left; if nothing
-    is, each has as much as the smallest known share. The sum of the weights is the whole: so what
-    is more than 1 in all is scaled down.
+    A known share is the holder's part. Holders of unknown share have equal parts of the rest. If
+    there is no rest, each of them has as much as the smallest known share. The sum of the weights
+    counts as the whole device, so shares that add up to more than 1 are scaled down.
     """
     known = [_part(share) for share in shares]
-    told = sum(part for part in known if part is not None)
+    known_sum = sum(part for part in known if part is not None)
     unknown = known.count(None)
-    left = WHOLE - told
+    left = WHOLE - known_sum
     if left <= len(known):
-        # Three thirds are a whole, though each of them is rounded.
+        # Rounded shares of 1/3 must add up to a whole device.
         left = 0
     if not unknown:
         return (*(part or 0 for part in known), left)
@@ -98,7 +98,7 @@ def _part(share: float | None) -> int | None:
 
 
 def holder_shares(holders: Sequence[Holder]) -> tuple[HolderShare, ...]:
-    """Return who holds a device, sorted; each container once, whatever its id."""
+    """Return the holders of a device, sorted, each container once."""
     found: dict[ContainerName, HolderShare] = {}
     for holder in holders:
         subject = holder.subject
@@ -111,11 +111,11 @@ def holder_shares(holders: Sequence[Holder]) -> tuple[HolderShare, ...]:
 
 
 class HolderTimeline:
-    """The holders of one device over time, as far back as somebody may still ask.
+    """The holders of one device over time, as far back as they may still be needed.
 
     Attributes:
-        incomplete: holders of whom the pod's name or uid was missing, each with the newest change
-            that had it.
+        incomplete: holders whose pod's name or uid was missing, with the time of the newest change
+            that contains them.
     """
 
     def __init__(self) -> None:
@@ -124,105 +124,105 @@ class HolderTimeline:
 
     @property
     def last(self) -> HolderChange | None:
-        """The newest change: who holds the device now."""
+        """The newest change: the holders now."""
         return self._changes[-1] if self._changes else None
 
     def record(
         self, held: tuple[HolderShare, ...], at: Instant, *, holders_known: bool = True
     ) -> None:
-        """Note who holds the device from a moment on; one before the newest change is moved there.
+        """Record the holders from a moment on; a moment before the newest change is moved to it.
 
         Args:
             held: sorted by container.
             at: the moment.
-            holders_known: whether a source tells who holds the device.
+            holders_known: whether a source reports all holders of the device.
         """
-        cuts = self._changes
+        changes = self._changes
         for one in held:
             if not (one.container[1] and one.container[3]):
                 self.incomplete[one.container] = at.mono_ns
         new = HolderChange(at, held, weights([one.share for one in held]), holders_known)
-        if not cuts:
-            cuts.append(new)
+        if not changes:
+            changes.append(new)
             return
-        last = cuts[-1]
+        last = changes[-1]
         same = [one[:2] for one in last.held] == [one[:2] for one in held]
         if same and last.holders_known == holders_known:
-            # The same holders: of their pods something else is known.
-            cuts[-1] = last._replace(held=held)
+            # The holders are the same; only their pod, source or evidence may differ.
+            changes[-1] = last._replace(held=held)
         elif at.mono_ns <= last.at.mono_ns:
-            cuts[-1] = new._replace(at=last.at)
+            changes[-1] = new._replace(at=last.at)
         else:
-            cuts.append(new)
+            changes.append(new)
 
     def rename(
         self, before: ContainerName, name: ContainerName, referred_to: Callable[[Instant], bool]
     ) -> None:
-        """Let a container have another name, as far back as that is what was meant.
+        """Rename a container in all changes, back to the first one where the name meant another.
 
         Args:
-            before: its name so far.
-            name: its name.
-            referred_to: tells whether it was the container of that name at a moment.
+            before: the old name.
+            name: the new name.
+            referred_to: returns whether the new name meant this container at a moment.
         """
         for place in range(len(self._changes) - 1, -1, -1):
-            cut = self._changes[place]
-            names = [one.container for one in cut.held]
+            change = self._changes[place]
+            names = [one.container for one in change.held]
             if before not in names:
                 continue
-            if not referred_to(cut.at):
+            if not referred_to(change.at):
                 return
             if name in names:
                 continue
-            *parts, rest = cut.weights
+            *parts, rest = change.weights
             renamed = [
                 (one._replace(container=name) if one.container == before else one, part)
-                for one, part in zip(cut.held, parts, strict=True)
+                for one, part in zip(change.held, parts, strict=True)
             ]
             renamed.sort(key=lambda one: one[0].container)
             held = tuple([one for one, _ in renamed])
-            self._changes[place] = cut._replace(
+            self._changes[place] = change._replace(
                 held=held, weights=(*(part for _, part in renamed), rest)
             )
 
     def at(self, moment_ns: int) -> tuple[HolderShare, ...]:
-        """Return who held the device at a moment."""
-        for cut in reversed(self._changes):
-            if cut.at.mono_ns <= moment_ns:
-                return cut.held
+        """Return the holders at a moment."""
+        for change in reversed(self._changes):
+            if change.at.mono_ns <= moment_ns:
+                return change.held
         return ()
 
     def after(self, moment_ns: int) -> list[HolderChange]:
-        """Return the changes since a moment, the earliest first."""
-        return [cut for cut in self._changes if cut.at.mono_ns > moment_ns]
+        """Return the changes after a moment, the earliest first."""
+        return [change for change in self._changes if change.at.mono_ns > moment_ns]
 
     def released(self, container: ContainerName, until_ns: int | None = None) -> Instant | None:
-        """Return when a container last ceased to hold the device, as far as is kept in mind.
+        """Return when a container last stopped holding the device, as far as changes are kept.
 
         Args:
             container: its name.
-            until_ns: what came after that moment doesn't count.
+            until_ns: ignore changes after this time.
 
         Returns:
-            None if it holds it now, or never did.
+            None if the container holds the device now, or never did.
         """
         later: HolderChange | None = None
-        for cut in reversed(self._changes):
-            if until_ns is not None and cut.at.mono_ns > until_ns:
+        for change in reversed(self._changes):
+            if until_ns is not None and change.at.mono_ns > until_ns:
                 continue
-            if any(one.container == container for one in cut.held):
+            if any(one.container == container for one in change.held):
                 return later.at if later is not None else None
-            later = cut
+            later = change
         return None
 
     def spans(self, start_ns: int, end_ns: int) -> list[HolderSpan]:
-        """Return the span from `start_ns` to before `end_ns`, cut where the holders changed."""
+        """Return the spans from `start_ns` to before `end_ns`, divided at changes of holders."""
         found: list[HolderSpan] = []
         end = end_ns
-        for cut in reversed(self._changes):
-            start = max(cut.at.mono_ns, start_ns)
+        for change in reversed(self._changes):
+            start = max(change.at.mono_ns, start_ns)
             if start < end:
-                found.append(HolderSpan(start, end - start, cut))
+                found.append(HolderSpan(start, end - start, change))
                 end = start
             if end <= start_ns:
                 break
@@ -232,13 +232,13 @@ class HolderTimeline:
         return found
 
     def forget(self, before_ns: int) -> None:
-        """Let go of what was over before a moment."""
-        cuts = self._changes
-        while len(cuts) > 1 and cuts[1].at.mono_ns <= before_ns:
-            cuts.popleft()
+        """Remove changes that were superseded at or before a moment."""
+        changes = self._changes
+        while len(changes) > 1 and changes[1].at.mono_ns <= before_ns:
+            changes.popleft()
         if self.incomplete:
-            now = {one.container for one in cuts[-1].held} if cuts else set()
-            oldest = cuts[0].at.mono_ns if cuts else before_ns
+            now = {one.container for one in changes[-1].held} if changes else set()
+            oldest = changes[0].at.mono_ns if changes else before_ns
             self.incomplete = {
                 n: ns for n, ns in self.incomplete.items() if n in now or ns >= oldest
             }

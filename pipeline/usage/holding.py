@@ -1,4 +1,4 @@
-"""What a container has of a device from when it holds or uses it until it does neither."""
+"""The account of one holding: a container's time on a device, and what it used in it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,30 +9,30 @@ from pipeline.usage.apportionment import apportion
 from pipeline.usage.energy_meter import MIN_INTERVAL_NS
 
 MAX_XID_CODES: Final = 64
-"""How many codes of XID errors are counted of one container; those that come later are left out."""
+"""How many XID codes are counted per container; further codes are not counted."""
 
 _WHOLE_PPM: Final = 1_000_000
 
 
 @dataclass(slots=True, eq=False)
 class HoldingAccount:
-    """Adds up what one holding has, as `Holding` tells it.
+    """Adds up the usage of one holding; see `Holding` for the amounts.
 
     Attributes:
         start: when it began.
         id: identifies it.
-        source: by whose word it holds the device; empty where none says so.
-        evidence: what that word rests on.
-        end: when it ended; None while it goes on.
-        until_ns: up to when its time has been told apart in what was counted and what wasn't, by
-            the monotonic clock.
-        elapsed_ns: how much time of the device had been counted by then, once a look has passed
-            any of it: the same for all holdings at a moment.
-        memory_bytes: what the last look showed, while that stands; None where it isn't known.
-        peak_ppm: the largest part of an interval that is long enough to tell.
-        concealed: as of `Entry`.
-        unseen_counted_ns: as of `Holding`; `unseen_gap_ns` too.
-        restored: it was told of before podgpu began.
+        source: name of the source whose claim is valid; empty if the container only uses the
+            device.
+        evidence: what the claim is based on.
+        end: when it ended; None if it has not ended.
+        until_ns: its time up to this moment of the monotonic clock is in `counted_ns` or `gap_ns`.
+        elapsed_ns: the counted time of the device at `until_ns`, once a sample has counted time of
+            the holding; the same for all holdings at one moment.
+        memory_bytes: memory at the last sample while that is valid; None if unknown.
+        peak_ppm: largest busy part of an interval of `MIN_INTERVAL_NS` or more, in millionths.
+        concealed: see `ContainerAccount`.
+        unseen_counted_ns: see `Holding`; also for `unseen_gap_ns`.
+        restored: whether it was stored before podgpu started.
     """
 
     start: Instant
@@ -61,33 +61,34 @@ class HoldingAccount:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it ended when it began, and nothing is in it: there is nothing to be told of."""
+        """Whether it has no length and no usage, so that it need not be reported."""
         if self.restored:
-            return False  # whoever keeps it has to hear of its end
+            return False  # the ledger has it and needs its end
         no_time = self.end is not None and self.end.mono_ns == self.start.mono_ns
         return no_time and not (self.busy_ns or self.energy_mj or self.xids)
 
     @property
     def seen_ns(self) -> int:
-        """Up to when its container is known to have been there, as far as its time has passed."""
+        """Up to when the container is known to have been present, by the monotonic clock."""
         return self.until_ns - self.unseen_counted_ns - self.unseen_gap_ns
 
     def covers(self, moment_ns: int) -> bool:
-        """Whether it goes on at a moment: from its start to before its end."""
+        """Whether a moment is in the holding, from its start to before its end."""
         begun = self.start.mono_ns <= moment_ns
         return begun and (self.end is None or moment_ns < self.end.mono_ns)
 
     def advance(self, since_ns: int | None, at_ns: int, elapsed_ns: int, *, adjoins: bool) -> int:
-        """Let time go on to a look.
+        """Advance the holding to a sample.
 
         Args:
-            since_ns: from when on time counts; None where none does.
-            at_ns: when the look was taken.
-            elapsed_ns: how much time of the device had been counted before it.
-            adjoins: what counts begins at the look before, so that what that showed still stands.
+            since_ns: the start of the time that the sample counts; None if it counts no time.
+            at_ns: when the sample was taken.
+            elapsed_ns: the counted time of the device before the sample.
+            adjoins: whether the counted time begins at the previous sample. Then the memory of
+                that sample is valid for it.
 
         Returns:
-            How much of its time was counted.
+            How much time of the holding was counted.
         """
         end_ns = at_ns if self.end is None else min(at_ns, self.end.mono_ns)
         if end_ns <= self.until_ns:
@@ -104,29 +105,29 @@ class HoldingAccount:
         return counted_ns
 
     def advance_unseen(self, since_ns: int | None, at_ns: int, elapsed_ns: int) -> None:
-        """Let time go on to a look for a container that nobody has seen since a start.
+        """Advance the holding of a container that was not seen since podgpu started.
 
         Args:
-            since_ns: as of `advance`.
-            at_ns: likewise.
-            elapsed_ns: likewise.
+            since_ns: see `advance`.
+            at_ns: see `advance`.
+            elapsed_ns: see `advance`.
         """
         gap_ns = self.gap_ns
         self.unseen_counted_ns += self.advance(since_ns, at_ns, elapsed_ns, adjoins=False)
         self.unseen_gap_ns += self.gap_ns - gap_ns
 
     def mark_seen(self) -> None:
-        """Note that its container is there: the time until now is its own."""
+        """Record that the container is present, so that the time until now belongs to it."""
         self.unseen_counted_ns = self.unseen_gap_ns = 0
 
     def rewind_to_last_seen(self, seen_ns: int | None = None) -> Instant:
-        """Take back what has passed since its container was last there; return when that was.
+        """Remove the time since the container was last seen; return when that was.
 
         Args:
-            seen_ns: when that was, if it has been there since podgpu began.
+            seen_ns: when it was last seen, if that was after podgpu started.
         """
         back_ns = max(self.until_ns - (self.seen_ns if seen_ns is None else seen_ns), 0)
-        # No look at all lies before the first one: what is a gap comes before what was counted.
+        # Before the first sample there is only gap, so the counted time is the latest.
         counted_ns = min(self.unseen_counted_ns, back_ns)
         self.counted_ns -= counted_ns
         self.gap_ns -= back_ns - counted_ns
@@ -137,31 +138,31 @@ class HoldingAccount:
         return Instant(self.until_ns, start.wall_ns + self.until_ns - start.mono_ns)
 
     def set_memory(self, found: int | None) -> None:
-        """Note how much memory it has at a look; None where that isn't known."""
+        """Record the memory at a sample; None if it is unknown."""
         self.memory_bytes = found
         if found is not None:
             self.memory_peak_bytes = max(found, self.memory_peak_bytes or 0)
 
     def add_busy(self, part_ns: int, time_ns: int) -> None:
-        """Take in its busy time in so much of its time, which was all counted."""
+        """Add the busy time of `time_ns` nanoseconds of counted time."""
         self.busy_ns = (self.busy_ns or 0) + part_ns
         self.busy_time_ns += time_ns
         if time_ns >= MIN_INTERVAL_NS:
             self.peak_ppm = max(self.peak_ppm or 0, _part(part_ns, time_ns))
 
     def mark_concealed(self) -> None:
-        """Let what it does now be unknown, and what it did so far too where that was nothing."""
+        """Mark usage as concealed: unknown from now on, and unknown so far where it is 0."""
         self.concealed = True
         self.energy_mj = self.energy_mj or None
         if not self.busy_ns:
             self.busy_ns, self.busy_time_ns, self.peak_ppm = None, 0, None
 
     def add_energy(self, part_mj: int) -> None:
-        """Take in its energy, in millijoules."""
+        """Add energy, in millijoules."""
         self.energy_mj = (self.energy_mj or 0) + part_mj
 
     def close_gap(self) -> None:
-        """Let what nobody has counted of its time, up to its end, be a gap: no look is to come."""
+        """Add the time up to the end that no sample counted to the gap."""
         if self.end is not None:
             self.gap_ns += max(self.end.mono_ns - self.until_ns, 0)
             self.until_ns = max(self.end.mono_ns, self.until_ns)
@@ -175,14 +176,15 @@ class HoldingAccount:
         *,
         unseen: bool = False,
     ) -> Holding:
-        """Return it as it is.
+        """Return the holding as it is now.
 
         Args:
             device: uuid.
             subject: the container.
             pod: what is known of its pod.
-            at_ns: when the device was last looked at: up to then its time is counted or a gap.
-            unseen: its container hasn't been seen since podgpu began.
+            at_ns: the last sample of the device; if the holding has not ended, its time up to then
+                is counted or a gap.
+            unseen: whether the container was not seen since podgpu started.
         """
         return Holding(
             device,
@@ -209,27 +211,27 @@ class HoldingAccount:
         )
 
     def _busy_peak(self) -> int | None:
-        # A short interval may hold the whole of one of the driver's looks, or none of it. Where
-        # there was no other, all of them together tell the best that is known.
+        # A short interval may contain a whole sampling period of the driver or none. If all
+        # intervals are short, the mean over all of them is the best estimate.
         if self.busy_ns is None or not self.busy_time_ns:
             return self.peak_ppm
         return max(self.peak_ppm or 0, _part(self.busy_ns, self.busy_time_ns))
 
 
 def start_holding(start: Instant, own_id: str) -> HoldingAccount:
-    """Return a holding that begins."""
+    """Return a new holding."""
     return HoldingAccount(start, own_id, until_ns=start.mono_ns)
 
 
 def split_among_holdings(
     part: int, holdings: list[HoldingAccount], times: Mapping[HoldingAccount, int]
 ) -> list[tuple[HoldingAccount, int]]:
-    """Split what a container had in an interval among its holdings in it, by their times.
+    """Split an amount of a container in an interval among its holdings, by their time in it.
 
     Args:
-        part: of whatever.
-        holdings: one or more. If none had any of the interval, the last of them has it all.
-        times: how much of the interval each had, where it had any.
+        part: the amount.
+        holdings: one or more. If none has time in the interval, the last one gets everything.
+        times: the time in the interval of the holdings that have any.
     """
     mine = [one for one in holdings if times.get(one)] or holdings[-1:]
     if len(mine) == 1:
@@ -238,7 +240,7 @@ def split_among_holdings(
 
 
 def count_xid(xids: dict[int, int], code: int) -> None:
-    """Count an XID error, if there is room for its code."""
+    """Count an XID error, unless its code is new and there are `MAX_XID_CODES` codes."""
     if code in xids or len(xids) < MAX_XID_CODES:
         xids[code] = xids.get(code, 0) + 1
 

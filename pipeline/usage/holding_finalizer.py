@@ -1,4 +1,4 @@
-"""When a holding that has ended is told of: once nothing more is to come for it, each once."""
+"""Finalizing of ended holdings: each one is reported once, when nothing can be added any more."""
 
 from collections.abc import Mapping
 
@@ -9,15 +9,15 @@ from pipeline.usage.interval_samples import ContainerName, IntervalUsage
 
 
 class HoldingFinalizer:
-    """Closes the holdings of one device.
+    """Finalizes the holdings of one device.
 
     Attributes:
-        pending: of a MIG instance, what came since its GPU's energy was last split.
+        pending: the usage of the time whose energy is not known yet.
 
     Args:
         device: its uuid.
-        accounts: the containers with their holdings.
-        ended: where the holdings go.
+        accounts: the containers and their holdings.
+        ended: receives final holdings.
     """
 
     def __init__(self, device: str, accounts: ContainerAccounts, ended: EndedHoldings) -> None:
@@ -27,36 +27,36 @@ class HoldingFinalizer:
         self._ended = ended
 
     def add_pending(self, interval: IntervalUsage) -> None:
-        """Add what an interval brought to what is pending."""
+        """Add an interval to the pending usage."""
         if self.pending.time_ns:
             self.pending.append(interval)
         else:
             self.pending = interval
 
     def take_pending(self) -> IntervalUsage:
-        """Return what is pending, once."""
+        """Return and clear the pending usage."""
         interval, self.pending = self.pending, IntervalUsage()
         return interval
 
     def finalize_sampled(self, at_ns: int, now_ns: int) -> None:
-        """Close what a look has passed, but for what energy is still to come for.
+        """Finalize holdings that ended before the last sample and have no energy pending.
 
         Args:
-            at_ns: when the device was last looked at.
+            at_ns: when the last sample was taken.
             now_ns: now, by the monotonic clock.
         """
-        roster = self._containers
-        if not roster.has_ending:
+        accounts = self._containers
+        if not accounts.has_ending:
             return
-        roster.has_ending = False
-        for entry in roster:
+        accounts.has_ending = False
+        for entry in accounts:
             for one in [*entry.ending]:
                 if one.end and one.end.mono_ns <= at_ns and one not in self.pending.holding_times:
                     self._finalize(entry, one, now_ns)
-            roster.has_ending = roster.has_ending or bool(entry.ending)
+            accounts.has_ending = accounts.has_ending or bool(entry.ending)
 
     def finalize_overdue(self, good_for_ns: int, now_ns: int) -> bool:
-        """Close what has waited for a look for so long; return whether there was any."""
+        """Finalize holdings that ended more than `good_for_ns` ago; return whether any did."""
         found = False
         for entry in self._containers if self._containers.has_ending else ():
             for one in [*entry.ending]:
@@ -66,24 +66,24 @@ class HoldingFinalizer:
         return found
 
     def due_ns(self, good_for_ns: int) -> int | None:
-        """Return the last moment at which nothing has waited for so long; None if nothing waits."""
+        """Return the last time at which none is overdue; None if no holding is ending."""
         if not self._containers.has_ending:
             return None
         ends = [e.ending[0].end for e in self._containers if e.ending]
         return min((end.mono_ns + good_for_ns for end in ends if end), default=None)
 
     def finalize_ended(self, now_ns: int) -> None:
-        """Close all that have ended, since it may be that no look comes any more."""
+        """Finalize all ended holdings, because there may be no further sample."""
         for entry in self._containers:
             self.finalize_container(entry, now_ns)
 
     def finalize_container(self, account: ContainerAccount, now_ns: int) -> None:
-        """Close all of a container's that have ended."""
+        """Finalize all ended holdings of a container."""
         for one in [*account.ending]:
             self._finalize(account, one, now_ns)
 
     def release_container(self, account: ContainerAccount, now_ns: int) -> None:
-        """Close all of a container that is kept no more; what comes for it is nobody's."""
+        """Finalize the holdings of a removed container, and make its pending usage unattributed."""
         self.finalize_container(account, now_ns)
         self.pending.move_to_unattributed(account.name)
         self._containers.note_removed_end(account)
@@ -92,14 +92,14 @@ class HoldingFinalizer:
         self,
         before: ContainerName,
         name: ContainerName,
-        folded: Mapping[HoldingAccount, HoldingAccount],
+        merged: Mapping[HoldingAccount, HoldingAccount],
     ) -> None:
-        """Let what is pending of a container be that of another name.
+        """Move the pending usage of a container to another name.
 
         Args:
-            before: its name so far.
-            name: its name now.
-            folded: holdings that are none any more, each with the one that stands for it.
+            before: the old name.
+            name: the new name.
+            merged: merged holdings, each with the holding that replaces it.
         """
         pending = self.pending
         for parts in (pending.held, pending.busy or {}):
@@ -107,7 +107,7 @@ class HoldingFinalizer:
                 parts[name] = parts.get(name, 0) + parts.pop(before)
         if before in pending.concealed:
             pending.concealed = pending.concealed - {before} | {name}
-        for one, other in folded.items():
+        for one, other in merged.items():
             if one in pending.holding_times:
                 time_ns = pending.holding_times.pop(one)
                 pending.holding_times[other] = max(time_ns, pending.holding_times.get(other, 0))

@@ -1,4 +1,4 @@
-"""What a look brings, once it is known whose the processes are."""
+"""The usage of one interval between two samples, by container."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -9,22 +9,21 @@ from pipeline.usage.holding import HoldingAccount
 K = TypeVar("K")
 
 ContainerName: TypeAlias = tuple[str, str, str, str]
-"""Namespace, pod, container and uid: a container, whatever its id. Hashes many times as fast as a
-`PartialRef`, and sorts as one."""
+"""Namespace, pod name, container name and pod uid. It hashes much faster than a `PartialRef` and
+sorts in the same order."""
 
 
 class ProcessSample(NamedTuple):
-    """What one process had of a device since the look before.
+    """The usage of a device by one process since the previous sample.
 
     Attributes:
-        container: whose it is; None if it is no container's, or nobody
-            could say whose.
-        owner_known: whether it is known whose it is, be it nobody's.
+        container: the container of the process; None if it is in no container or unknown.
+        owner_known: whether it is known in which container the process is, or that it is in none.
         pod: what is known of the container's pod.
-        is_running: it is there now.
-        memory_bytes: device memory that it has now; None where the driver doesn't say.
-        busy_ns: how long it kept the device busy; None where the driver doesn't say.
-        is_mps_client: it is a client of an MPS server.
+        is_running: whether the process is there at the sample.
+        memory_bytes: its device memory now; None if the driver does not report it.
+        busy_ns: how long it kept the device busy; None if the driver does not report it.
+        is_mps_client: whether it is a client of an MPS server.
     """
 
     container: ContainerName | None
@@ -36,20 +35,20 @@ class ProcessSample(NamedTuple):
     is_mps_client: bool = False
 
     def owner(self, sole_holder: ContainerName | None) -> ContainerName | None:
-        """Return whose it is, by claims where nobody could look.
+        """Return its container. If that is unknown, it is assumed to be the only holder.
 
         Args:
-            sole_holder: the one container that held the device; None if none did, or several.
+            sole_holder: the only container that held the device; None if not exactly one did.
         """
         return self.container if self.owner_known else sole_holder
 
     @property
     def presence_key(self) -> tuple[bool, int]:
-        """What tells which of several processes says best that their container is there."""
+        """Sort key: the process with the largest key best shows that its container is present."""
         return self.is_running, self.busy_ns or 0
 
     def scaled_to(self, time_ns: int, whole_ns: int) -> "ProcessSample":
-        """Return it with its busy time in a part of the interval; that is no longer than it."""
+        """Return the process with its busy time scaled from `whole_ns` to `time_ns`."""
         if self.busy_ns is None:
             return self
         return self._replace(busy_ns=min(self.busy_ns, whole_ns) * time_ns // whole_ns)
@@ -57,16 +56,16 @@ class ProcessSample(NamedTuple):
 
 @dataclass(slots=True)
 class IntervalUsage:
-    """What an interval brought: the whole of it, in parts.
+    """The usage of a device in an interval, divided among containers.
 
     Attributes:
-        time_ns: how long it was.
+        time_ns: the length of the interval.
         held: held time by container.
-        unheld_ns: the rest of the time.
-        busy: busy time by container; None where it isn't known how long the device was busy.
-        busy_unattributed_ns: busy time that no container is known to have had.
-        holding_times: how much of the time each holding had.
-        concealed: containers of whom MPS conceals what they did: neither busy time nor energy.
+        unheld_ns: time that no container held, by share.
+        busy: busy time by container; None if the busy time of the device is unknown.
+        busy_unattributed_ns: busy time that belongs to no known container.
+        holding_times: the time of the interval that each holding has.
+        concealed: containers whose busy time and energy MPS conceals.
     """
 
     time_ns: int = 0
@@ -79,11 +78,11 @@ class IntervalUsage:
 
     @property
     def busy_ns(self) -> int | None:
-        """How long the device was busy."""
+        """Busy time of the device; None if unknown."""
         return None if self.busy is None else sum(self.busy.values()) + self.busy_unattributed_ns
 
     def append(self, later: "IntervalUsage") -> None:
-        """Let a later interval follow; what is unknown in a part of it is unknown of it all."""
+        """Append a later interval. An amount that is unknown in one of the two is unknown."""
         self.time_ns += later.time_ns
         self.unheld_ns += later.unheld_ns
         _add(self.held, later.held)
@@ -96,7 +95,7 @@ class IntervalUsage:
             self.busy_unattributed_ns += later.busy_unattributed_ns
 
     def move_to_unattributed(self, container: ContainerName) -> None:
-        """Let what a container had be nobody's."""
+        """Move the amounts of a container to the unattributed amounts."""
         self.unheld_ns += self.held.pop(container, 0)
         if self.busy is not None:
             self.busy_unattributed_ns += self.busy.pop(container, 0)

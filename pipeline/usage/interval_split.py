@@ -1,4 +1,4 @@
-"""How what an interval brought is split among containers. Each function keeps the whole."""
+"""Functions that split the usage of an interval among containers. The parts sum to the whole."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
@@ -11,14 +11,15 @@ Parts: TypeAlias = dict[ContainerName, int]
 
 
 class Memory(NamedTuple):
-    """Memory of a device: `used` is `reserved`, `unattributed` and all that is known of containers.
+    """Memory of a device: `used` is the sum of `reserved`, `unattributed` and known containers'.
 
     Attributes:
-        used: in bytes; None where it isn't known, then the other two are as well.
-        reserved: what the driver keeps for itself.
-        unattributed: what no container is known to have.
-        containers: by container with processes, in bytes; None where the driver doesn't say.
-        no_others: whether no other container has any.
+        used: in bytes; None if unknown, and then the next two are None.
+        reserved: memory that the driver keeps for itself.
+        unattributed: memory that belongs to no known container.
+        containers: memory of each container with processes, in bytes; None if the driver does not
+            report it.
+        no_others: whether it is known that other containers have none.
     """
 
     used: int | None
@@ -28,7 +29,7 @@ class Memory(NamedTuple):
     no_others: bool
 
     def without(self, gone: Collection[ContainerName]) -> "Memory":
-        """Return it with what some containers had as nobody's."""
+        """Return it with the memory of some containers moved to unattributed."""
         if not gone:
             return self
         freed = sum(self.containers[one] or 0 for one in gone)
@@ -37,7 +38,7 @@ class Memory(NamedTuple):
         return self._replace(unattributed=unattributed, containers=left)
 
     def rename(self, before: ContainerName, name: ContainerName) -> None:
-        """Let what one container has be that of another name, beside what stands under that."""
+        """Move the memory of a container to another name, and add what that name has."""
         if before in self.containers:
             self.containers[name] = sum_known(
                 self.containers.pop(before), self.containers.get(name)
@@ -49,8 +50,8 @@ class Busy(NamedTuple):
 
     Attributes:
         containers: by container, in nanoseconds.
-        unattributed: what no container is known to have done.
-        no_others: whether no container has done any of that.
+        unattributed: busy time that belongs to no known container.
+        no_others: whether it is known that other containers have none.
     """
 
     containers: Parts
@@ -59,35 +60,35 @@ class Busy(NamedTuple):
 
 
 def split_held_time(pieces: Iterable[HolderSpan]) -> tuple[Parts, int, int]:
-    """Split an interval among those who held the device.
+    """Split the time of an interval among the holders.
 
     Returns:
-        Nanoseconds by container; what none of them held; and of that the time for which no source
-        told who holds the device.
+        Nanoseconds by container; the time that none of them held; and the part of that time in
+        which the holders were not known.
     """
     parts: Parts = {}
     unheld = unknown = 0
     for piece in pieces:
-        cut = piece.change
-        if cut is None:
+        change = piece.change
+        if change is None:
             unheld += piece.time_ns
             unknown += piece.time_ns
             continue
-        *of_holders, of_nobody = apportion(piece.time_ns, cut.weights)
-        for held, part in zip(cut.held, of_holders, strict=True):
+        *of_holders, of_unheld = apportion(piece.time_ns, change.weights)
+        for held, part in zip(change.held, of_holders, strict=True):
             parts[held.container] = parts.get(held.container, 0) + part
-        unheld += of_nobody
-        unknown += 0 if cut.holders_known else of_nobody
+        unheld += of_unheld
+        unknown += 0 if change.holders_known else of_unheld
     return parts, unheld, unknown
 
 
 def holders(pieces: Iterable[HolderSpan]) -> set[ContainerName]:
-    """Return the containers that held the device in any part of an interval."""
+    """Return the containers that held the device at any time in an interval."""
     return {name for piece in pieces if piece.change for name in piece.change.containers}
 
 
 def only_holder(pieces: Iterable[HolderSpan]) -> ContainerName | None:
-    """Return the one container that held the device in whatever part of an interval."""
+    """Return the container that held the device in an interval, if it is the only one."""
     found = holders(pieces)
     return next(iter(found)) if len(found) == 1 else None
 
@@ -100,15 +101,16 @@ def split_memory(
     *,
     listed: bool = True,
 ) -> Memory:
-    """Split the memory that is used now.
+    """Split the memory that is in use now.
 
     Args:
-        used: all that is not free, in bytes; None where nobody says.
-        reserved: of it, what the driver keeps for itself; None where it doesn't tell that apart.
-        processes: those of the device.
-        sole_holder: the one container that holds the device now, if there is exactly one.
-        listed: whether those are all. Where none can be listed, all that isn't the driver's is that
-            of the one container that holds the device.
+        used: all memory that is not free, in bytes; None if unknown.
+        reserved: the part that the driver keeps for itself; None if the driver does not report it.
+        processes: the processes of the device.
+        sole_holder: the only container that holds the device now; None if there are none or
+            several.
+        listed: whether these are all processes. If they cannot be listed, all memory except the
+            driver's is attributed to `sole_holder`.
     """
     if not listed and sole_holder is not None and not any(one.is_running for one in processes):
         if used is None:
@@ -140,7 +142,7 @@ def split_memory(
     left = used - reserved
     of_containers = sum(known.values())
     if of_containers + others > left:
-        # Read a moment apart: what has been given back since stands in one of the two.
+        # Both are read at different times: memory that was freed in between is in one of them.
         order = sorted(known)
         fitted = apportion(left, [*(known[one] for one in order), others])
         known = dict(zip(order, fitted[:-1], strict=True))
@@ -156,26 +158,26 @@ def split_busy(
     *,
     listed: bool = True,
 ) -> Busy:
-    """Split busy time.
+    """Split busy time among containers.
 
     Args:
-        total: how long the device was busy, in nanoseconds: no longer than there was time. Where
-            processes come to more, they are scaled down to it, those of no container too.
-        processes: those of the interval. Where the driver tells busy time of none of them, it is a
-            container's if all of them are, else nobody's.
-        sole_holder: the one container that held the device in the interval, if there is exactly
-            one.
-        before: whose the processes were that were there when the interval began; they may have
-            ended since, and what they did is not for those who came after them.
-        listed: whether the processes could be listed: else nobody is said to have done nothing.
+        total: busy time of the device in nanoseconds, at most the length of the interval. If the
+            processes have more, their busy times are scaled down to it.
+        processes: the processes of the interval. If the driver reports busy time for none of
+            them, all of it is attributed to their container if they share one, else to none.
+        sole_holder: the only container that held the device in the interval; None if there were
+            none or several.
+        before: containers of the processes at the start of the interval. They may have ended
+            since, and their usage does not belong to later processes.
+        listed: whether the processes could be listed; otherwise no container is known to be idle.
     """
     total = max(total, 0)
     parts: Parts = {}
-    others, told, whole = 0, False, True
+    others, reported, whole = 0, False, True
     for process in processes:
         if process.busy_ns is None:
             continue
-        told = True
+        reported = True
         container = process.owner(sole_holder)
         if container is not None:
             parts[container] = parts.get(container, 0) + max(process.busy_ns, 0)
@@ -183,11 +185,11 @@ def split_busy(
         others += max(process.busy_ns, 0)
         if process.busy_ns > 0 and not process.owner_known:
             whole = False
-    if not told:
-        whose = {process.owner(sole_holder) for process in processes} | set(before)
-        if not whose:
-            whose = {sole_holder}
-        if len(whose) == 1 and (only := next(iter(whose))) is not None:
+    if not reported:
+        owners = {process.owner(sole_holder) for process in processes} | set(before)
+        if not owners:
+            owners = {sole_holder}
+        if len(owners) == 1 and (only := next(iter(owners))) is not None:
             return Busy({only: total}, 0, no_others=True)
         return Busy({}, total, no_others=listed and not total)
     if sum(parts.values()) + others > total:
@@ -203,13 +205,13 @@ def split_busy_with_mps(
     hidden: Collection[ContainerName],
     others: Collection[ContainerName | None],
 ) -> Busy:
-    """Split busy time where an MPS server works on the device: most of it is nobody's.
+    """Split busy time while an MPS server uses the device; most of it is unattributed.
 
     Args:
-        total: as of `split_busy`.
-        processes: those of the interval.
-        hidden: the containers of whom nothing is known: see `concealed_by_mps`.
-        others: as of `concealed_by_mps`.
+        total: see `split_busy`.
+        processes: the processes of the interval.
+        hidden: the containers whose usage is concealed; see `concealed_by_mps`.
+        others: see `concealed_by_mps`.
     """
     only = _only_client(processes, others)
     if only is not None:
@@ -222,16 +224,16 @@ def split_busy_with_mps(
 def concealed_by_mps(
     processes: Sequence[ProcessSample], others: Collection[ContainerName | None]
 ) -> frozenset[ContainerName]:
-    """Return the containers of whom an MPS server conceals what they did.
+    """Return the containers whose usage an MPS server conceals.
 
-    Its clients come and go unseen. So those are all that may have any, except those whose own
-    processes have all a busy time that is known. If there is but one container, and it has clients,
-    nothing is concealed: it did all.
+    The driver does not list all clients, so every container may have had some. A container is not
+    concealed if the busy time of each of its own processes is known. If there is only one
+    container and it has clients, all usage is its own and nothing is concealed.
 
     Args:
-        processes: those of the interval.
-        others: who else may have had processes in it: holders, and whose were there at its
-            beginning.
+        processes: the processes of the interval.
+        others: containers that may have had other processes: the holders, and the containers of
+            the processes at the start of the interval.
     """
     if _only_client(processes, others) is not None:
         return frozenset()
@@ -243,38 +245,38 @@ def concealed_by_mps(
 def _only_client(
     processes: Sequence[ProcessSample], others: Collection[ContainerName | None]
 ) -> ContainerName | None:
-    """Return the one container that there is, if it has clients of MPS."""
-    whose = {one.container for one in processes} | set(others)
+    """Return the only container, if it has MPS clients."""
+    owners = {one.container for one in processes} | set(others)
     clients = any(one.is_mps_client for one in processes)
-    return next(iter(whose)) if clients and len(whose) == 1 else None
+    return next(iter(owners)) if clients and len(owners) == 1 else None
 
 
 def split_energy(total: int, idle: int, interval: IntervalUsage) -> tuple[Parts, int]:
-    """Split energy, by a model: what is drawn when idle by held time, the rest by busy time.
+    """Split energy by a model: idle energy by held time, the rest by busy time.
 
-    Where nothing was busy, or that isn't known, all of it is split by held time.
+    If the busy time is 0 or unknown, all energy is split by held time.
 
     Args:
         total: in millijoules.
-        idle: of it, what the device would have drawn anyway.
-        interval: what the time brought in which it was used.
+        idle: the part that an idle device would have used.
+        interval: the usage of the time in which the energy was used.
 
     Returns:
-        Millijoules by container, and what falls to none.
+        Millijoules by container, and the unattributed part.
     """
     idle = total if not interval.busy_ns else idle
     parts: Parts = {}
-    nobody = 0
-    for amount, by, by_nobody in (
+    unattributed = 0
+    for amount, by, by_unattributed in (
         (idle, interval.held, interval.unheld_ns),
         (total - idle, interval.busy or {}, interval.busy_unattributed_ns),
     ):
         if not amount:
             continue
         order = sorted(by) if len(by) > 1 else list(by)
-        weights = [*(by[one] for one in order), by_nobody]
+        weights = [*(by[one] for one in order), by_unattributed]
         *of_containers, rest = apportion(amount, weights)
         for container, part in zip(order, of_containers, strict=True):
             parts[container] = parts.get(container, 0) + part
-        nobody += rest
-    return parts, nobody
+        unattributed += rest
+    return parts, unattributed

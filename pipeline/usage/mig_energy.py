@@ -1,4 +1,4 @@
-"""The energy of a GPU that carries MIG instances, split among them."""
+"""Division of a GPU's energy among its MIG instances."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,17 +9,17 @@ from pipeline.usage.apportionment import apportion
 from pipeline.usage.interval_samples import IntervalUsage
 
 COMPUTE_SLICES: Final = 7
-"""Compute slices of a GPU."""
+"""Compute slices of a whole GPU."""
 
 _NUMBER: Final = re.compile(r"[0-9]{1,3}")
 
 
 class EnergyShare(NamedTuple):
-    """What an instance has of its GPU's energy, in millijoules.
+    """The part of a GPU's energy that a MIG instance has, in millijoules.
 
     Attributes:
-        idle: of what the GPU draws when idle.
-        rest: of what it draws beyond that.
+        idle: its part of the GPU's idle energy.
+        rest: its part of the energy above that.
     """
 
     idle: int
@@ -27,16 +27,16 @@ class EnergyShare(NamedTuple):
 
 
 def compute_slices(profile: str) -> int:
-    """Return how many compute slices an instance of a profile has: `3g.40gb`, `1c.3g.40gb`.
+    """Return how many compute slices a MIG profile has, such as `3g.40gb` or `1c.3g.40gb`.
 
-    One whose profile isn't known counts as the smallest.
+    An unknown profile counts as 1 slice.
     """
     found = _NUMBER.search(profile)
     return max(int(found[0]), 1) if found else 1
 
 
 def instances_by_gpu(devices: Iterable[Device]) -> Mapping[str, Mapping[str, int]]:
-    """Return by the uuid of each GPU that carries MIG instances their uuids and slices."""
+    """Return the MIG instances by the uuid of their GPU, each with its number of slices."""
     found: dict[str, dict[str, int]] = {}
     for device in devices:
         if device.mig is not None:
@@ -48,19 +48,19 @@ def instances_by_gpu(devices: Iterable[Device]) -> Mapping[str, Mapping[str, int
 def split_gpu_energy(
     total: int, idle: int, parts: Sequence[tuple[int, IntervalUsage]], unused_slices: int
 ) -> tuple[list[EnergyShare], int]:
-    """Split the energy of a GPU among its instances.
+    """Split the energy of a GPU among its MIG instances.
 
-    What it draws when idle goes by slices, the rest by busy time times slices. Where nothing was
-    busy, or that isn't known of an instance, all of it goes by slices.
+    Idle energy is split by slices, the rest by busy time multiplied by slices. If the busy time of
+    an instance is unknown, or all are 0, all energy is split by slices.
 
     Args:
         total: in millijoules.
-        idle: of it, what the GPU would have drawn anyway.
-        parts: of each instance that was looked at its slices, and what the time brought.
-        unused_slices: slices that no such instance has.
+        idle: the part that an idle GPU would have used.
+        parts: the number of slices and the usage of each instance that has samples.
+        unused_slices: slices of the GPU that belong to none of these instances.
 
     Returns:
-        What each instance has, and what none has.
+        The energy of each instance, and the energy of the unused slices.
     """
     times = [interval.busy_ns for _, interval in parts]
     known = [0 if time is None else time for time in times]

@@ -1,42 +1,42 @@
-"""A counter that only grows, and the readings of it that can't be true."""
+"""A counter that only increases, with detection of implausible readings."""
 
 from typing import Final
 
 from pipeline.model import NS
 
 CONFIRMED_NS: Final = 60 * NS
-"""For how long readings must agree with each other before they replace a base that they contradict:
-the counter was reset then."""
+"""How long readings must be consistent with each other before they replace a base that they
+contradict: the counter was reset."""
 
 POWER_LIMIT_MW: Final = 4_000_000
-"""The power limit of a GPU whose driver doesn't report one: more than any board draws."""
+"""Power limit of a GPU whose driver reports none: higher than the limit of any board."""
 
 
 def energy_rate(limit_mw: int | None) -> int:
-    """Return the most millijoules a second that a GPU can use: one and a half of its power limit.
+    """Return the largest plausible energy rate of a GPU, in mJ/s: 1.5 times its power limit.
 
     Args:
-        limit_mw: the power limit in milliwatts; None where the driver doesn't report it.
+        limit_mw: the power limit in milliwatts; None if the driver does not report it.
     """
     return (POWER_LIMIT_MW if limit_mw is None else limit_mw) * 3 // 2
 
 
 class PlausibleCounter:
-    """By how much a counter grows between the readings that can be true.
+    """Calculates the increase of a counter between plausible readings.
 
-    A reading is good if the counter hasn't fallen since the last good one, and hasn't grown faster
-    than it can: by `rate` a second for the time since then and one second more. Any other reading
-    is unknown. The last good one stays the base, so that the next good reading returns all that the
-    counter grew meanwhile.
+    A reading is good if the counter has not decreased since the last good one, and has not grown
+    faster than `rate` per second over the time since then plus one second. The increase at any
+    other reading is unknown. The last good reading stays the base, so the next good one returns
+    the whole increase since.
 
-    A counter may really have been reset. Readings that contradict the base, but neither contradict
-    each other nor stand still for `CONFIRMED_NS`, are taken for that: the first of them is the base
-    then. The very first reading is no better than those that contradict it: until the counter has
-    grown from it, any two readings that agree with each other, and grow, replace it at once.
+    A counter can be reset. Readings that contradict the base but are consistent with each other,
+    and grow, for `CONFIRMED_NS` mean a reset: the first of them becomes the base. The very first
+    reading is not more reliable than those that contradict it: until the counter has grown from
+    it, any two readings that are consistent with each other, and grow, replace it immediately.
 
     Attributes:
-        is_implausible: whether the last reading couldn't be true.
-        time_ns: the time in which the counter grew by what `read` last returned.
+        is_implausible: whether the last reading was implausible.
+        time_ns: the time in which the counter grew by the amount that `read` last returned.
     """
 
     def __init__(self) -> None:
@@ -49,24 +49,24 @@ class PlausibleCounter:
 
     @property
     def has_base(self) -> bool:
-        """Whether there is a base for the next good reading."""
+        """Whether there is a base for the next reading."""
         return self._base is not None
 
     def is_plausible(self, value: int, at_ns: int, rate: int) -> bool:
-        """Whether a reading would be good, or the first; arguments as of `read`."""
+        """Whether a reading would be good or the first one; see `read` for the arguments."""
         return self._base is None or _follows(self._base, value, at_ns, rate)
 
     def read(self, value: int, at_ns: int, rate: int) -> int | None:
-        """Take in a reading.
+        """Add a reading.
 
         Args:
-            value: of the counter.
+            value: the counter.
             at_ns: when it was read, by the monotonic clock.
-            rate: by how much it grows in a second at most.
+            rate: the largest possible increase per second.
 
         Returns:
-            By how much the counter grew since the last good reading; None where there was none, and
-            where this one isn't good.
+            The increase since the last good reading; None if there was none or if this reading is
+            not good.
         """
         base, first = self._base, self._first
         self.is_implausible = False
@@ -83,7 +83,7 @@ class PlausibleCounter:
         return None
 
     def reset(self) -> None:
-        """Start anew: the next reading is the base."""
+        """Forget all readings; the next one is the base."""
         self._base = self._first = None
         self._grew = False
 

@@ -1,7 +1,7 @@
-"""A container of which a part of the name was missing until now: it goes on under its full name.
+"""Renaming of containers when a missing part of their name becomes known.
 
-What it had so far stays its own, in one account and one holding: where both names had one, the two
-are put together. Sums don't change.
+The usage of the incomplete name continues under the full name, in one account and one holding. If
+both names have an account, the two are merged. Totals do not change.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -18,11 +18,11 @@ from pipeline.usage.interval_samples import ContainerName, ProcessSample
 _Renamed: TypeAlias = tuple[ContainerName, ContainerName]
 
 NameReferredTo: TypeAlias = Callable[[ContainerName, Instant], bool]
-"""Tells whether the name of a container's pod meant that very pod at a moment."""
+"""Returns whether the pod name of a container meant the pod with its uid at a moment."""
 
 
 def never_referred(_name: ContainerName, _moment: Instant) -> bool:
-    """Tell of no name what it meant before."""
+    """Return False: it is unknown what a name meant before."""
     return False
 
 
@@ -32,8 +32,8 @@ def partial_names(
     """Yield the names that a container may have had while a part of its name was missing.
 
     Args:
-        name: with its pod's name and uid.
-        others: the containers that are known now, itself among them.
+        name: the container, with its pod's name and uid.
+        others: all containers that are known now, including this one.
     """
     namespace, pod, container, uid = name
     yield (namespace, pod, container, "")
@@ -43,37 +43,37 @@ def partial_names(
 
 
 class IdentityCompletion:
-    """Finds the containers in the account of one device that are better known now.
+    """Finds containers of one device's account whose full name is known now, and renames them.
 
     Args:
-        timeline: who held the device.
-        accounts: those in the account.
-        closing: closes their holdings.
+        timeline: the holders of the device.
+        accounts: the containers in the account.
+        finalizer: holds pending usage, which is renamed too.
     """
 
     def __init__(
-        self, timeline: HolderTimeline, accounts: ContainerAccounts, closing: HoldingFinalizer
+        self, timeline: HolderTimeline, accounts: ContainerAccounts, finalizer: HoldingFinalizer
     ) -> None:
         self._timeline = timeline
         self._containers = accounts
-        self._finalizer = closing
+        self._finalizer = finalizer
 
     @property
     def unnamed_containers(self) -> list[ContainerName]:
-        """The containers whose pod has a uid and no name."""
+        """The containers whose pod's uid is known, but not its name."""
         return [one.name for one in self._containers if one.name[3] and not one.has_full_identity]
 
     def match_holders(
         self, held: Sequence[HolderShare], referred_to: NameReferredTo
     ) -> list[_Renamed]:
-        """Recognise those who hold the device from now on.
+        """Rename containers that are among the new holders.
 
         Args:
-            held: the containers.
-            referred_to: tells what a pod's name meant before its uid was known.
+            held: the holders from now on.
+            referred_to: returns whether a pod's name meant that pod before its uid was known.
 
         Returns:
-            Of each that goes on under another name that and its name so far.
+            Old and new name of each renamed container.
         """
         if not self._timeline.incomplete and all(
             entry.has_full_identity for entry in self._containers
@@ -84,7 +84,7 @@ class IdentityCompletion:
         return [one for several in found for one in several]
 
     def match_processes(self, processes: Iterable[ProcessSample]) -> list[_Renamed]:
-        """Recognise those whose processes are seen; return what `match_holders` does."""
+        """Rename containers whose processes were seen; return the same as `match_holders`."""
         nameless = self.unnamed_containers
         if not nameless:
             return []
@@ -93,7 +93,7 @@ class IdentityCompletion:
         for name in sorted(pods):
             for before in nameless:
                 if name[3] == before[3]:
-                    found += self.set_container_name(before, name, pods[name], beside=pods)
+                    found += self.set_container_name(before, name, pods[name], seen_together=pods)
         return found
 
     def set_container_name(
@@ -101,24 +101,24 @@ class IdentityCompletion:
         before: ContainerName,
         name: ContainerName,
         pod: PodInfo | None,
-        beside: Collection[ContainerName] = (),
+        seen_together: Collection[ContainerName] = (),
     ) -> list[_Renamed]:
-        """Let a container that has no name go on under its full name, if that is one.
+        """Rename an unnamed container, if the new name is complete and unambiguous.
 
         Args:
             before: one of `unnamed_containers`.
-            name: the container of its pod, as far as it is known.
+            name: the container, as far as it is known.
             pod: what is known of its pod.
-            beside: containers that are seen with it: one of two may be meant.
+            seen_together: containers seen at the same time; `before` may mean one of them.
 
         Returns:
-            What `match_holders` does.
+            The same as `match_holders`.
         """
         last = self._timeline.last
         held = [one.container for one in last.held] if last is not None else []
         others = {
             name,
-            *(one for one in beside if one[1] and one[3]),
+            *(one for one in seen_together if one[1] and one[3]),
             *(one.name for one in self._containers if one.has_full_identity),
             *held,
         }
@@ -129,15 +129,15 @@ class IdentityCompletion:
     def complete_pod_identity(
         self, pod_name: tuple[str, str], pod: PodInfo, referred_to: NameReferredTo
     ) -> list[_Renamed]:
-        """Recognise those that had a pod's name and no uid, and hold nothing now.
+        """Rename containers that have a pod's name and no uid, and hold nothing now.
 
         Args:
             pod_name: the pod's namespace and name.
             pod: what is known of the pod.
-            referred_to: tells what the name meant before.
+            referred_to: returns whether the name meant that pod at an earlier moment.
 
         Returns:
-            What `match_holders` does.
+            The same as `match_holders`.
         """
         last = self._timeline.last
         held = [one.container for one in last.held] if last is not None else []
@@ -156,7 +156,7 @@ class IdentityCompletion:
         name: ContainerName,
         names: Collection[ContainerName],
         pod: PodInfo | None,
-        meant: NameReferredTo,
+        referred_to: NameReferredTo,
     ) -> list[_Renamed]:
         found: list[_Renamed] = []
         if not (name[1] and name[3]):
@@ -166,14 +166,14 @@ class IdentityCompletion:
                 continue
 
             def same(moment: Instant, before: ContainerName = before) -> bool:
-                return before[3] != "" or meant(name, moment)
+                return before[3] != "" or referred_to(name, moment)
 
             if before in self._timeline.incomplete:
                 self._timeline.rename(before, name, same)
             entry = self._containers.get(before)
             if entry is not None and same(entry.start):
-                folded = merge_containers(self._containers, before, name, pod)
-                self._finalizer.rename(before, name, folded)
+                merged = merge_containers(self._containers, before, name, pod)
+                self._finalizer.rename(before, name, merged)
                 found.append((before, name))
         return found
 
@@ -181,53 +181,53 @@ class IdentityCompletion:
 def merge_containers(
     accounts: ContainerAccounts, before: ContainerName, name: ContainerName, pod: PodInfo | None
 ) -> dict[HoldingAccount, HoldingAccount]:
-    """Let a container in the account go on under another name.
+    """Rename a container in an account, and merge it with the one that has the new name.
 
     Args:
-        accounts: those in the account.
-        before: its name so far; one that is there.
-        name: its name now.
+        accounts: the containers in the account.
+        before: the old name, which is in the account.
+        name: the new name.
         pod: what is known of its pod.
 
     Returns:
-        Holdings that are none any more, each with the one that has what it had.
+        Merged holdings, each with the holding that replaces it.
     """
     entry = accounts.rename(before, name)
     if pod is not None:
         entry.pod = pod
-    folded: dict[HoldingAccount, HoldingAccount] = {}
+    merged: dict[HoldingAccount, HoldingAccount] = {}
     if (other := accounts.get(name)) is None:
         accounts.put(entry)
-        return folded
+        return merged
     for each, more in ((other, entry), (entry, other)):
         if each.unseen and not more.unseen:
             _mark_seen(each, more)
     _merge(other, entry)
-    going: list[HoldingAccount] = []
+    holdings: list[HoldingAccount] = []
     for one in sorted(
         [*other.open_holdings(), *entry.open_holdings()], key=lambda one: one.start.mono_ns
     ):
-        last = going[-1] if going else None
+        last = holdings[-1] if holdings else None
         if last is None or (last.end is not None and last.end.mono_ns <= one.start.mono_ns):
-            going.append(one)
+            holdings.append(one)
         else:
             _merge_holding(last, one)
-            folded[one] = last
-    other.running = next((one for one in going if one.end is None), None)
-    other.ending = [one for one in going if one.end is not None]
+            merged[one] = last
+    other.running = next((one for one in holdings if one.end is None), None)
+    other.ending = [one for one in holdings if one.end is not None]
     accounts.has_ending = accounts.has_ending or bool(other.ending)
     if other.running is not None:
         other.ended = None
-    other.absorbed += (entry.id, *entry.absorbed, *(one.id for one in folded))
-    return folded
+    other.absorbed += (entry.id, *entry.absorbed, *(one.id for one in merged))
+    return merged
 
 
 def _mark_seen(account: ContainerAccount, more: ContainerAccount) -> None:
-    """Let a container that was awaited have been there under another name."""
+    """Update an unseen container with the presence that was recorded under another name."""
     if more.ended is None:
         account.start_holding(more.start)
     elif account.running is None or not more.ending:
-        # What has been told of its time since then is final.
+        # Holdings that were reported since then are final.
         account.end_at_last_seen(more.ended)
     else:
         account.running.rewind_to_last_seen(more.ended.mono_ns)
@@ -254,8 +254,8 @@ def _merge(account: ContainerAccount, more: ContainerAccount) -> None:
 
 
 def _merge_holding(one: HoldingAccount, more: HoldingAccount) -> None:
-    """Add to a holding what one had that began later, and before the end of the first."""
-    # Who of the two was seen last tells since when nobody has seen the container.
+    """Add a holding to one that began no later and overlaps it."""
+    # The container was last seen when either of the two was.
     last = max(one, more, key=lambda each: each.seen_ns)
     one.unseen_counted_ns, one.unseen_gap_ns = last.unseen_counted_ns, last.unseen_gap_ns
     counted_ns = 0
@@ -273,11 +273,11 @@ def _merge_holding(one: HoldingAccount, more: HoldingAccount) -> None:
     one.energy_mj = sum_known(one.energy_mj, more.energy_mj)
     one.memory_bytes = sum_known(one.memory_bytes, more.memory_bytes)
     one.memory_byte_ns += more.memory_byte_ns
-    # A look that shows the memory of one shows that of both.
+    # A sample that shows the memory of one holding shows that of both.
     one.memory_ns = max(one.memory_ns + min(more.memory_ns, counted_ns), more.memory_ns)
     peaks = known_values(one.memory_peak_bytes, more.memory_peak_bytes, one.memory_bytes)
     if peaks and one.memory_ns:
-        # Both may have had memory at once: then the peak of neither is that of both.
+        # If both had memory at the same time, neither peak is the peak of the sum.
         peaks.append(one.memory_byte_ns // one.memory_ns)
     one.memory_peak_bytes = max(peaks, default=None)
     one.busy_time_ns = max(one.busy_time_ns, more.busy_time_ns)

@@ -1,6 +1,7 @@
-"""An account as it stood when podgpu last ran, made into one that goes on.
+"""Conversion of stored usage accounts into accounts that continue after a restart.
 
-What a file told is believed for its parts; each total is their sum, so that every identity holds.
+Only the parts are taken from the stored account. Each total is calculated as their sum, so that
+all identities hold.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,23 +15,23 @@ from pipeline.usage.ended_holdings import EndedHoldings
 from pipeline.usage.holding import MAX_XID_CODES, HoldingAccount, start_holding
 
 MAX_PENDING: Final = 512
-"""How many devices may wait to be known. Sixteen GPUs with their MIG instances are 128."""
+"""How many stored accounts may wait for their device. 16 GPUs with 7 MIG instances need 128."""
 
 PENDING_NS: Final = 300 * NS
-"""For how long they wait."""
+"""How long they wait."""
 
 
 class RestoredAccount(NamedTuple):
-    """What an account goes on from.
+    """The state from which an account continues.
 
     Attributes:
         id: identifies the account.
-        start: since when there is an account.
-        at: until when.
-        accounts: containers that go on, or have ended.
-        without_uid: those whose uid nobody knew: whoever has the name now may be another. They have
-            ended.
-        stored: the account as it was told.
+        start: the start of the account.
+        at: its last sample.
+        accounts: containers with a known uid.
+        without_uid: containers without a uid, which have ended: the name may belong to another pod
+            now.
+        stored: the account as it was stored.
     """
 
     id: str
@@ -41,38 +42,38 @@ class RestoredAccount(NamedTuple):
     stored: DeviceUsage
 
     def add_to(self, sums: UsageTotals) -> None:
-        """Let sums that hold nothing yet go on from there."""
-        told, roster = self.stored, sums.containers
-        roster.forgotten_busy_ns = max(told.forgotten_busy_ns, 0)
-        roster.forgotten_held_ns = max(told.forgotten_held_ns, 0)
-        roster.forgotten_energy_mj = max(told.forgotten_energy_mj, 0)
+        """Add the stored amounts to empty totals."""
+        stored, accounts = self.stored, sums.containers
+        accounts.forgotten_busy_ns = max(stored.forgotten_busy_ns, 0)
+        accounts.forgotten_held_ns = max(stored.forgotten_held_ns, 0)
+        accounts.forgotten_energy_mj = max(stored.forgotten_energy_mj, 0)
         for entry in self.accounts:
-            roster.put(entry)
+            accounts.put(entry)
         for entry in self.without_uid:
-            roster.add_to_forgotten(entry)
-        sums.unheld_ns = max(told.unheld_ns, 0)
-        sums.unknown_ns = min(max(told.unknown_ns, 0), sums.unheld_ns)
-        sums.busy_unattributed_ns = max(told.busy_unattributed_ns or 0, 0)
-        sums.energy_unattributed_mj = max(told.energy_unattributed_mj or 0, 0)
-        held = roster.forgotten_held_ns + sum(entry.held_ns for entry in roster)
-        busy = roster.forgotten_busy_ns + sum(entry.busy_ns or 0 for entry in roster)
-        energy = roster.forgotten_energy_mj + sum(entry.energy_mj or 0 for entry in roster)
+            accounts.add_to_forgotten(entry)
+        sums.unheld_ns = max(stored.unheld_ns, 0)
+        sums.unknown_ns = min(max(stored.unknown_ns, 0), sums.unheld_ns)
+        sums.busy_unattributed_ns = max(stored.busy_unattributed_ns or 0, 0)
+        sums.energy_unattributed_mj = max(stored.energy_unattributed_mj or 0, 0)
+        held = accounts.forgotten_held_ns + sum(entry.held_ns for entry in accounts)
+        busy = accounts.forgotten_busy_ns + sum(entry.busy_ns or 0 for entry in accounts)
+        energy = accounts.forgotten_energy_mj + sum(entry.energy_mj or 0 for entry in accounts)
         sums.elapsed_ns = held + sums.unheld_ns
-        for one in [one for entry in roster for one in entry.open_holdings()]:
+        for one in [one for entry in accounts for one in entry.open_holdings()]:
             one.elapsed_ns = sums.elapsed_ns
-        if told.busy_ns is not None or busy or sums.busy_unattributed_ns:
+        if stored.busy_ns is not None or busy or sums.busy_unattributed_ns:
             sums.busy_ns = busy + sums.busy_unattributed_ns
-        if told.energy_mj is not None or energy or sums.energy_unattributed_mj:
+        if stored.energy_mj is not None or energy or sums.energy_unattributed_mj:
             sums.energy_mj = energy + sums.energy_unattributed_mj
 
 
 def restore_account(stored: DeviceUsage, now: Instant, ids: Ids) -> RestoredAccount:
-    """Return what an account goes on from.
+    """Return the state from which an account continues.
 
     Args:
-        stored: as it stood, with moments of this machine's monotonic clock.
-        now: the present; what lies after it is moved there.
-        ids: makes ids where none is told.
+        stored: the account; its moments are of this machine's monotonic clock.
+        now: later moments in `stored` are moved to this one.
+        ids: generates ids where none is stored.
     """
     at = _not_after(stored.at, now)
     start = min(_not_after(stored.start, now), at)
@@ -87,7 +88,7 @@ def restore_account(stored: DeviceUsage, now: Instant, ids: Ids) -> RestoredAcco
 
 
 def end_stored_holdings(stored: DeviceUsage, ended: EndedHoldings, now: Instant, ids: Ids) -> None:
-    """Let the holdings of an account that goes on nowhere have ended when it was last looked at."""
+    """Finalize the holdings of a stored account that does not continue, at its last sample."""
     at = _not_after(stored.at, now)
     for one in stored.containers:
         if one.holding is not None or one.closing:
@@ -101,7 +102,7 @@ def end_stored_holdings(stored: DeviceUsage, ended: EndedHoldings, now: Instant,
 
 
 def _end(account: ContainerAccount, at: Instant) -> None:
-    """Let a container have ended with the last look, or before where it has."""
+    """End a container when it was last seen, or at `at`."""
     if account.unseen:
         account.end_at_last_seen(at)
     else:
@@ -136,9 +137,9 @@ def _restored_account(one: ContainerUsage, at: Instant, now: Instant, ids: Ids) 
 def _holding(
     stored: Holding, at: Instant, ended: Instant | None, now: Instant, ids: Ids
 ) -> HoldingAccount:
-    """Return a holding that goes on, or that ended before anybody told of it.
+    """Return the account of a stored holding.
 
-    Its length is what was counted and what was a gap, whatever the wall clock said meanwhile.
+    Its length is its counted time and gap, independent of changes of the wall clock.
     """
     start, known_ns = _not_after(stored.start, now), stored.counted_ns + stored.gap_ns
     if ended is not None:
@@ -175,11 +176,11 @@ def _not_after(moment: Instant, now: Instant) -> Instant:
 
 
 class PendingRestores:
-    """Accounts of devices that aren't known yet, for as long as they may still turn up.
+    """Stored accounts whose devices are not known yet.
 
     Args:
-        ended: where the holdings go of those that don't.
-        ids: makes ids where none is told.
+        ended: receives the holdings of accounts whose device does not appear in time.
+        ids: generates ids where none is stored.
     """
 
     def __init__(self, ended: EndedHoldings, ids: Ids) -> None:
@@ -189,11 +190,11 @@ class PendingRestores:
         self._until_ns = 0
 
     def __contains__(self, device: str) -> bool:
-        """Whether an account waits for a device."""
+        """Whether a stored account waits for the device."""
         return device in self._accounts
 
     def put(self, stored: Iterable[DeviceUsage], now: Instant) -> None:
-        """Take in accounts, each in place of what waits for its device."""
+        """Add stored accounts; each one replaces an account that waits for the same device."""
         for one in stored:
             before = self._accounts.pop(one.device, None)
             if before is not None:
@@ -205,11 +206,11 @@ class PendingRestores:
         self._until_ns = now.mono_ns + PENDING_NS
 
     def take(self, device: str) -> DeviceUsage | None:
-        """Return what waits for a device, once."""
+        """Remove and return the account that waits for a device; None if there is none."""
         return self._accounts.pop(device, None)
 
     def expire(self, now: Instant) -> bool:
-        """Let go of those that have waited for too long; return whether there were any."""
+        """Remove accounts that waited for too long; return whether there were any."""
         if not self._accounts or now.mono_ns <= self._until_ns:
             return False
         for one in self._accounts.values():
@@ -219,5 +220,5 @@ class PendingRestores:
 
     @property
     def due_ns(self) -> int | None:
-        """The last moment at which none has to go; None where none waits."""
+        """The last time at which none expires; None if none waits."""
         return self._until_ns if self._accounts else None

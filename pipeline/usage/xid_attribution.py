@@ -1,4 +1,4 @@
-"""Whom an XID error on a device strikes: those who held or used it at that moment."""
+"""Attribution of XID errors to the containers that held or used the device at that time."""
 
 from typing import NamedTuple
 
@@ -9,13 +9,13 @@ from pipeline.usage.interval_samples import ContainerName
 
 
 class AffectedContainer(NamedTuple):
-    """A container that was on a device.
+    """A container that was on a device when an XID error occurred.
 
     Attributes:
         container: its name.
         pod: what is known of its pod.
-        holds: it held the device.
-        uses: it had processes there, by the looks around that moment.
+        holds: whether it held the device.
+        uses: whether it had processes there, according to the samples around that moment.
     """
 
     container: ContainerName
@@ -25,9 +25,9 @@ class AffectedContainer(NamedTuple):
 
 
 def affected_containers(account: DeviceAccount, moment_ns: int) -> list[AffectedContainer]:
-    """Return who held or used a device at a moment, sorted; no further back than a minute.
+    """Return the containers that held or used a device at a moment, sorted.
 
-    Holders are known where nobody looks at processes, too.
+    Holders are known without usage samples, for at least a minute.
     """
     found = {
         held.container: AffectedContainer(held.container, held.pod, holds=True, uses=False)
@@ -43,9 +43,9 @@ def affected_containers(account: DeviceAccount, moment_ns: int) -> list[Affected
 def count_container_xid(
     account: DeviceAccount, container: ContainerName, code: int, moment_ns: int
 ) -> None:
-    """Count an error of a container's, and of its holding of that moment.
+    """Count an XID error for a container, and for its holding at that moment.
 
-    A holding that has been told of already is final: it isn't counted there.
+    A final holding is not changed.
     """
     entry = account.containers.get(container)
     if entry is None:
