@@ -1,8 +1,7 @@
-"""The core: what flows, how it is joined, who runs it.
+"""The core of podgpu: the model, the join, delivery, the HTTP server and the runtime.
 
-Belongs here: the model, the field catalogue, channels, the join, supervision, the runtime, the
-registry, the shared HTTP listener, our own telemetry and the command line.
+Packages form layers: a package imports only from layers below its own.
 
-Doesn't belong here: anything that knows one source or one sink. The registry names them as dotted
-paths and loads them when the configuration asks for them.
+Nothing in here depends on one particular source or sink. The registry names sources and sinks as
+dotted paths and loads those that the configuration uses.
 """

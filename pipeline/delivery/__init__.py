@@ -1,7 +1,6 @@
-"""Delivery that loses nothing: what sinks that send have in common.
+"""Queued delivery for sinks that send data to a receiver.
 
-A `PushSink` makes records of snapshots and sends them. `Delivering` makes a sink of it: records go
-through a queue, on the disk if that is configured, and are sent again until the receiver has taken
-or refused them. Every point is accounted for: produced + recovered = acked + rejected + dropped +
-queued.
+A `PushSink` encodes snapshots and sends records. `QueuedSink` makes a sink of it: records
+go through a queue, on disk if that is configured, and are sent again until the receiver accepts or
+rejects them. Every point is counted: produced + recovered = acked + rejected + dropped + queued.
 """

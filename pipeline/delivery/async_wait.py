@@ -1,4 +1,4 @@
-"""Waiting that something else can cut short."""
+"""Waits that end early when a future or an event is done."""
 
 import asyncio
 from typing import Any
@@ -7,10 +7,10 @@ from pipeline.base.clock import Clock
 
 
 async def wait_first(clock: Clock, seconds: float, *others: "asyncio.Future[Any]") -> bool:
-    """Wait for the first of some futures, but no longer than so many seconds.
+    """Wait until the first of some futures is done, but at most a number of seconds.
 
     Returns:
-        Whether one of them is done. None of them is cancelled, whatever happens.
+        Whether one of them is done. The futures are never cancelled.
     """
     if any(other.done() for other in others):
         return True
@@ -23,10 +23,10 @@ async def wait_first(clock: Clock, seconds: float, *others: "asyncio.Future[Any]
 
 
 async def wait_or_stop(clock: Clock, seconds: float, end: asyncio.Event) -> bool:
-    """Wait so many seconds, but no longer than until an event.
+    """Wait until an event is set, but at most a number of seconds.
 
     Returns:
-        Whether the event has come.
+        Whether the event is set.
     """
     ended = asyncio.ensure_future(end.wait())
     try:
@@ -37,7 +37,7 @@ async def wait_or_stop(clock: Clock, seconds: float, end: asyncio.Event) -> bool
 
 
 async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
-    """Cancel tasks and wait until they have ended, whatever came of them."""
+    """Cancel tasks and wait until they end; their exceptions are ignored."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What is sent, what may become of it, and what a queue is."""
+"""Interfaces of delivery: records, outcomes of sending, and queues."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,23 +9,23 @@ from pipeline.delivery.options import QueueOptions
 from pipeline.model import Instant, Snapshot
 
 SIGNALS: Final = 4
-"""How many signals a sink may have: a number of one takes two bits in a queue's folder."""
+"""How many signals a sink may have. A queue's folder stores the signal in two bits."""
 
 SHUTDOWN: Final = "shutdown"
-"""Why points are dropped that waited in memory alone when podgpu had to stop."""
+"""Reason of drops: points that were only in memory when podgpu had to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is sent, kept or lost as one piece.
+    """Bytes that hold one or more points, and that are sent, stored or lost as a unit.
 
     Attributes:
-        data: the bytes, not empty. Those of several records of one signal, one after the other,
-            are a valid message again: so records are put together without looking into them.
-        points: how many points stand in it, 1 at least.
+        data: the bytes, not empty. The concatenated data of several records of one signal is also
+            a valid message, so that records can be combined without decoding them.
+        points: number of points in it, at least 1.
         created_ns: when it was made, by the wall clock, nanoseconds since the Unix epoch.
-        signal: which of the sink's kinds of message it belongs to, below `SIGNALS`. Records of two
-            signals never go out in one message. 0 is what the sink is there for.
+        signal: the kind of message, below `SIGNALS`. A message never contains records of two
+            signals. 0 is the sink's main signal.
     """
 
     data: bytes
@@ -36,11 +36,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Acked:
-    """The receiver has taken the records, or all but some of their points.
+    """The receiver accepted the records, except perhaps some of their points.
 
     Attributes:
-        rejected: points that it refused for good, though it took the others.
-        message: what it says about that, or a warning of its own; empty without either.
+        rejected: points that it refused permanently, although it accepted the others.
+        message: the receiver's explanation of that, or another warning of it; may be empty.
     """
 
     rejected: int = 0
@@ -49,12 +49,12 @@ class Acked:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The receiver has refused all of it for good: to send it again would change nothing.
+    """The receiver refused all of it permanently; sending it again would change nothing.
 
     Attributes:
-        reason: a word for a label, such as `http_400` or `unauthenticated`.
-        message: for people, with the place and the mend.
-        already_logged: people have heard of it already: it is only counted.
+        reason: value for a label, such as `http_400` or `unauthenticated`.
+        message: for users: what happened, where, and how to fix it.
+        already_logged: the user has been informed; the points are only counted.
     """
 
     reason: str
@@ -64,14 +64,14 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Nothing of it was taken, as far as is known; it is sent again.
+    """Nothing was accepted, as far as is known; it is sent again.
 
     Attributes:
-        reason: a word for a label, such as `unavailable`.
-        message: for people, with the place and the mend.
-        after: seconds that the receiver asks to wait at least; None where it says nothing.
-        accepted: how many of the records, from the first, were taken all the same: these are not
-            sent again.
+        reason: value for a label, such as `unavailable`.
+        message: for users: what happened, where, and how to fix it.
+        after: minimum seconds to wait, as the receiver requests; None if it requests nothing.
+        accepted: how many records, counted from the first, were accepted nevertheless. These are
+            not sent again.
     """
 
     reason: str
@@ -82,10 +82,10 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class TooLarge:
-    """The receiver takes no message of this size. Halves may do; a single record never will.
+    """The message is too large for the receiver. It is split; a single record can't be split.
 
     Attributes:
-        message: for people.
+        message: for users.
     """
 
     message: str
@@ -95,18 +95,18 @@ Outcome: TypeAlias = Acked | Rejected | Retry | TooLarge
 
 
 class PushSink(Protocol):
-    """Something that turns snapshots into records and sends records.
+    """Encodes snapshots as records, and sends records.
 
-    It neither waits to try again, nor keeps what it could not send: `Delivering` wraps around it
-    and does. Results, not exceptions: what `send` raises is a bug.
+    It does not retry and does not store what it could not send: `QueuedSink` wraps it and does
+    both. `send` returns outcomes; an exception that it raises is a bug.
     """
 
     async def __aenter__(self) -> Self:
         """Acquire what sending needs.
 
         Raises:
-            PermanentError: it can't be had with this configuration.
-            TransientError: not now.
+            PermanentError: not possible with this configuration.
+            TransientError: not possible now.
         """
         ...
 
@@ -117,38 +117,39 @@ class PushSink(Protocol):
         traceback: TracebackType | None,
         /,
     ) -> None:
-        """Give everything back. Bounded in time."""
+        """Release everything, in bounded time."""
         ...
 
     def encode(self, snapshot: Snapshot) -> Iterable[Record]:
-        """Return what a snapshot has to say, oldest first; nothing at all is fine.
+        """Return the records of a snapshot, oldest first; there may be none.
 
-        Called for every snapshot in turn, in the event loop: it must not block. Also while
-        `__aenter__` has not succeeded yet, since data waits in the queue until it does.
+        Called for every snapshot in order, in the event loop: it must not block. It is also called
+        before `__aenter__` has succeeded; data then waits in the queue.
         """
         ...
 
     async def send(self, records: Sequence[Record]) -> Outcome:
         """Send records of one signal as one message, in their order.
 
-        Bounded in time by its own timeout. While a message waits, so do all behind it: a sink that
-        has several signals has to see to it that one of them doesn't hold up the first for long.
+        Must end in bounded time, by its own timeout. Later messages wait for this one: a sink with
+        several signals must make sure that no other signal blocks signal 0 for long.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What became of all points that a queue was ever given; outlives the process with the queue.
+    """Counts of all points that were ever put into a queue. A queue on disk stores them.
 
-    `appended == acked + sum(rejected) + sum(dropped) + queued` holds at every moment.
+    `appended == acked + sum(rejected) + sum(dropped) + queued` is always true.
 
     Attributes:
-        appended: points that were put into it.
-        acked: points that the receiver took.
-        rejected: points that it refused for good, by reason.
-        dropped: points that were given up here, by reason. Not `queue_full`, `stopped` or
-            `not_finite`: these stand in the same metric for what never became a point.
+        appended: points that were put into the queue.
+        acked: points that the receiver accepted.
+        rejected: points that the receiver refused permanently, by reason.
+        dropped: points that podgpu gave up, by reason. The reasons `queue_full`, `stopped` and
+            `not_finite` of the same metric are not in here: they count data that never became a
+            point.
     """
 
     appended: int = 0
@@ -158,27 +159,27 @@ class Totals:
 
     @property
     def queued(self) -> int:
-        """Points that wait, those that are being sent included."""
+        """Points that wait, including those in flight."""
         return self.appended - self.acked - sum(self.rejected.values()) - sum(self.dropped.values())
 
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """How a queue is doing.
+    """State of a queue.
 
     Attributes:
-        totals: what became of all points; `totals.queued` of them wait.
-        recovered: points that were found in it when it was opened, which may be later than at the
-            start: those that were lost in it meanwhile are counted here, and as dropped.
-        bytes: space that it takes, on the disk or in memory.
-        oldest_ns: when the oldest record that waits was made, by the wall clock; None when none is.
-        writable: False while the disk takes nothing and memory has to do.
-        faults: how often something went wrong that is not told by a dropped point, by
-            (operation, reason), since it was opened: `("fsync", "io_error")`, and so on.
-        notes: what happened since the last look that people should hear of, one sentence each.
-        warnings: the same, where something was lost, perhaps some looks ago.
-        previous: what stands in `totals` and was counted by earlier processes, without what was
-            waiting.
+        totals: counts of all points; `totals.queued` of them wait.
+        recovered: points that were in the folder when it was opened, which may happen later than
+            the start. Points of these that were lost since are counted here, and as dropped.
+        bytes: space used, on disk or in memory.
+        oldest_ns: when the oldest waiting record was made, by the wall clock; None if none waits.
+        writable: False while the disk can't be written and data is kept in memory.
+        faults: number of failures by (operation, reason), such as `("fsync", "io_error")`, since
+            the queue was made. Dropped points are not counted here.
+        notes: messages for users since the previous call of `state`, one sentence each.
+        warnings: the same, about lost points; these may be reported with a delay.
+        previous: the part of `totals` that earlier processes counted, without the points that
+            were waiting.
     """
 
     totals: Totals
@@ -193,43 +194,42 @@ class QueueState:
 
 
 class Queue(Protocol):
-    """Records on their way, oldest first, with one taker. Not thread-safe; may block on a disk."""
+    """A FIFO of records with one consumer. Not thread-safe; calls may block on a disk."""
 
     def append(self, records: Sequence[Record]) -> None:
-        """Put records at the end. What finds no room costs the oldest, or itself; it is counted.
+        """Append records. If there is no room, the oldest records or these are dropped and counted.
 
-        Never raises for what a disk does: that is told by `state`.
+        Never raises for a failing disk: `state` reports that.
         """
         ...
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
-        """Return the oldest records, and keep them until they are settled or released.
+        """Return the oldest records. They are in flight until they are settled or released.
 
-        As many as fit into `most_bytes` and are of one signal, but one at least; none at all when
-        the queue is empty.
-        What was taken before has to be settled or released first.
+        Returns as many as fit into `most_bytes` and have the same signal, but at least one; none
+        if the queue is empty. Records that were taken before must be settled or released first.
         """
         ...
 
     def settle(
         self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
     ) -> None:
-        """Forget the first `count` of the records that were taken; the others stay taken.
+        """Remove the first `count` records that are in flight; the others stay in flight.
 
         Args:
             count: how many records.
-            acked: points of them that the receiver took.
-            rejected: points of them that it refused for good, by reason. Both together are the
-                points of these records.
+            acked: points of them that the receiver accepted.
+            rejected: points of them that the receiver refused permanently, by reason. `acked` and
+                `rejected` together are the points of these records.
         """
         ...
 
     def release(self) -> None:
-        """Put back what was taken and isn't settled: the next `take` returns it again."""
+        """Put back the records in flight: the next `take` returns them again."""
         ...
 
     def maintain(self, now_ns: int) -> None:
-        """Do what has to be done from time to time: flush to the disk, try a disk that failed.
+        """Do periodic work: flush to the disk, and retry a disk that failed.
 
         Args:
             now_ns: the monotonic clock.
@@ -237,22 +237,23 @@ class Queue(Protocol):
         ...
 
     def state(self) -> QueueState:
-        """Return how it is doing."""
+        """Return the state of the queue."""
         ...
 
     def close(self) -> None:
-        """Flush and give back. What was taken is put back.
+        """Flush and close. Records in flight are put back.
 
-        Memory that no disk took is dropped, by the reason `SHUTDOWN`. `state` can be asked after.
+        Records that are only in memory are dropped, with the reason `SHUTDOWN`. `state` can still
+        be called afterwards.
         """
         ...
 
 
 OpenQueue: TypeAlias = Callable[[QueueOptions, str, Callable[[], Instant]], Queue]
-"""Opens a queue for records of a kind, by a word; it asks for the time by itself, in whatever
-thread, and blocks on a disk.
+"""Opens a queue for records of a kind. Arguments: options, kind, and a function that returns the
+time, which is called in any thread. Blocks on a disk.
 
-Raises `PermanentError` if another podgpu has the folder, records of another kind are in it, or it
-can't be a queue's; `TransientError` while this same process has it. A disk that takes nothing is no
-reason to raise: memory has to do then.
+Raises `PermanentError` if another process uses the folder, if it holds records of another kind, or
+if it can't hold a queue; `TransientError` while this same process uses it. A disk that can't be
+written raises nothing: data is then kept in memory.
 """

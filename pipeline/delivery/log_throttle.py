@@ -1,4 +1,4 @@
-"""Log lines that would come with every message, told once in a while."""
+"""Limits repeated warnings to one a minute."""
 
 import logging
 from typing import Final
@@ -10,11 +10,11 @@ _MINUTE_NS: Final = 60 * NS
 
 
 class LogThrottle:
-    """Warns of the same thing once a minute at most; in between it is told at the level debug.
+    """Logs each warning at most once a minute; repetitions are logged at level debug.
 
     Args:
-        log: where to.
-        clock: tells when.
+        log: the logger.
+        clock: measures the minute.
     """
 
     def __init__(self, log: logging.Logger, clock: Clock) -> None:
@@ -23,15 +23,15 @@ class LogThrottle:
         self._logged_ns: dict[str, int] = {}
 
     def warn(self, what: str, text: str, *args: object) -> bool:
-        """Log a text.
+        """Log a message.
 
         Args:
-            what: equal for what is the same thing.
-            text: for people, with places for `args`.
-            args: what stands there.
+            what: identifies the warning; equal for repetitions.
+            text: format of the message.
+            args: values for the format.
 
         Returns:
-            Whether it was a warning.
+            Whether it was logged as a warning.
         """
         now_ns = self._clock.now().mono_ns
         recent = {key: at for key, at in self._logged_ns.items() if now_ns - at < _MINUTE_NS}

@@ -1,4 +1,4 @@
-"""Looks after a queue from time to time, and notices when its disk hangs."""
+"""Periodic maintenance of a queue, and detection of a disk that hangs."""
 
 import asyncio
 from typing import Final
@@ -12,7 +12,7 @@ from pipeline.delivery.queue_thread import ThreadedQueue
 _INTERVAL: Final = 1.0
 _MIN_INTERVAL: Final = 0.05
 _MAX_UNANSWERED: Final = 10
-"""Seconds after which a call that doesn't end is told of."""
+"""Seconds after which a call that does not return is reported."""
 
 
 async def maintain_queue(
@@ -20,20 +20,20 @@ async def maintain_queue(
     options: QueueOptions,
     ctx: SinkContext,
     reporter: DeliveryMetrics,
-    news: asyncio.Event,
+    work_available: asyncio.Event,
 ) -> None:
-    """Let the queue flush and try its disk, once a second or as often as it is to be flushed.
+    """Let the queue flush and retry its disk, each second or as often as `fsync` requires.
 
     Args:
-        queue: what to look after.
+        queue: the queue.
         options: how often it is flushed.
-        ctx: whose log, and whose clock.
-        reporter: tells in between how old the oldest data is.
-        news: set while something waits: a disk that could not be read may have recovered.
+        ctx: logger, metrics and clock of the sink.
+        reporter: updates the age of the oldest data while a call is running.
+        work_available: set while records wait: a disk that could not be read may work again.
     """
-    every = min(_INTERVAL, max(float(options.fsync) or _INTERVAL, _MIN_INTERVAL))
+    interval = min(_INTERVAL, max(float(options.fsync) or _INTERVAL, _MIN_INTERVAL))
     while True:
-        await ctx.clock.sleep(every)
+        await ctx.clock.sleep(interval)
         call = asyncio.create_task(queue.maintain(ctx.clock.now().mono_ns))
         try:
             seconds = 0
@@ -42,16 +42,16 @@ async def maintain_queue(
                 seconds += 1
                 if seconds == _MAX_UNANSWERED:
                     reporter.on_disk_unresponsive()
-                    told = (
-                        f"the queue in {options.path} has not answered for {_MAX_UNANSWERED} s: "
-                        "see to its disk; new data waits in the sink's inbox while there is room"
+                    message = (
+                        f"the queue in {options.path} has not responded for {_MAX_UNANSWERED} s: "
+                        "check its disk; new data waits in the sink's inbox while there is room"
                     )
-                    ctx.log.warning("%s", told)
-                    ctx.meter.set_problem(told, ctx.clock.now())
+                    ctx.log.warning("%s", message)
+                    ctx.meter.set_problem(message, ctx.clock.now())
             call.result()
             if reporter.queued:
-                news.set()
+                work_available.set()
             if seconds >= _MAX_UNANSWERED:
-                ctx.log.info("the queue in %s answers again", options.path)
+                ctx.log.info("the queue in %s responds again", options.path)
         finally:
             call.cancel()

@@ -1,7 +1,7 @@
 """Delivery in podgpu's own metrics.
 
-Everything that is counted comes from the queue's own accounts, in one piece: so the metrics say
-produced + recovered = emitted + rejected + dropped + queued whenever somebody looks.
+All counts come from one state of the queue, so that the metrics are consistent at every scrape:
+produced + recovered = emitted + rejected + dropped + queued.
 """
 
 import logging
@@ -18,13 +18,13 @@ from pipeline.delivery.contract import SHUTDOWN, QueueState, Totals
 from pipeline.model import NS
 
 PARTIAL: Final = "partial"
-"""Why points are rejected that the receiver refused while it took others of the message."""
+"""Reason of rejections: the receiver refused these points and accepted others of the message."""
 
 TOO_LARGE: Final = "too_large"
-"""Why points are rejected whose record alone is larger than a message may be."""
+"""Reason of rejections: one record alone is larger than a message may be."""
 
 MISSING: Final = "missing"
-"""Why points are dropped that waited on the disk when the sink last stopped, and are not there."""
+"""Reason of drops: points were on disk when the sink last stopped, and are no longer there."""
 
 K = TypeVar("K")
 
@@ -43,17 +43,17 @@ _ERRORS: Final = "podgpu_sink_errors_total"
 
 
 _folders: Final[WeakKeyDictionary[Clock, dict[str, Path | None]]] = WeakKeyDictionary()
-"""The folder in which each sink's points were left, beside their number in the metrics.
+"""The queue folder that each sink used last. The number of points in it is in the metrics.
 
-By the clock, which all sinks of one podgpu share, and which outlives a reload.
+By clock, which all sinks of one podgpu share and which outlives a reload.
 """
 
 
 class DeliveryMetrics:
-    """Tells how delivery is going.
+    """Reports delivery of one sink in podgpu's own metrics.
 
     Args:
-        ctx: whose metrics and whose log.
+        ctx: metrics and logger of the sink.
     """
 
     def __init__(self, ctx: SinkContext) -> None:
@@ -65,18 +65,18 @@ class DeliveryMetrics:
 
     @property
     def queued(self) -> int:
-        """How many points wait, as was told last."""
+        """Number of waiting points in the last state."""
         return self._last.totals.queued if self._last else 0
 
     def on_opened(self, state: QueueState, path: Path | None) -> None:
-        """Tell of a queue that has just been opened: what is counted from now on begins here.
+        """Start to count for a queue that was just opened.
 
-        What waited when this sink stopped before, in this same process, was counted then and is
-        not counted as recovered once more.
+        Points that this sink left in the queue earlier in the same process, as before a reload, are
+        already counted. They are not counted as recovered.
 
         Args:
-            state: of the queue.
-            path: its folder.
+            state: state of the queue.
+            path: folder of the queue; None if it has none.
         """
         meter = self._ctx.meter
         for family in (_PRODUCED, _RECOVERED, _EMITTED):
@@ -94,7 +94,7 @@ class DeliveryMetrics:
         self.update(state)
 
     def _queued_before(self) -> int:
-        """How many points this sink's queue held when it was told of last."""
+        """Return how many points this sink's queue held in the last report."""
         own = ("sink", self._ctx.name)
         return round(
             sum(
@@ -107,7 +107,7 @@ class DeliveryMetrics:
         )
 
     def _discard_old_folder(self, path: Path | None) -> None:
-        """Do without what is in another folder than the one that this sink uses now."""
+        """Count the points in another folder, which the sink used before, as missing."""
         folders = _folders.setdefault(self._ctx.clock, {})
         folder = None if path is None else Path(os.path.normpath(path))
         before = folders.get(self._ctx.name, folder)
@@ -118,15 +118,15 @@ class DeliveryMetrics:
         if before is not None:
             warn(
                 self._ctx,
-                "%d points stay behind in %s, the queue that this sink had before, and count as "
-                "missing; they are sent once a sink has that queue.path again",
+                "%d points remain in %s, the previous queue of this sink, and count as dropped "
+                "(missing); they are sent once a sink uses that queue.path again",
                 self._left_behind_points,
                 before,
             )
         self._left_behind_points = 0
 
     def update(self, state: QueueState) -> None:
-        """Tell what has changed since the last time."""
+        """Report what changed since the last state."""
         meter = self._ctx.meter
         self._count_recovered(state)
         now, before = self._own_totals(state), self._reported_ages
@@ -138,14 +138,14 @@ class DeliveryMetrics:
         for reason, points in dropped.items():
             meter.add(_DROPPED, points, reason=reason)
         for warning in state.warnings:
-            # No mere warning: it is why something is lost.
+            # Always a warning: it says why points are lost.
             self._ctx.log.warning("%s", warning)
             meter.set_problem(warning, self._ctx.clock.now())
         faults = _risen(state.faults, self._last.faults if self._last else {})
         for (operation, reason), times in faults.items():
             meter.add(_ERRORS, times, operation=operation, reason=reason)
-            told = state.notes[-1] if state.notes else f"its queue: {operation} fails, {reason}"
-            meter.set_problem(told, self._ctx.clock.now())
+            problem = state.notes[-1] if state.notes else f"queue: {operation} fails: {reason}"
+            meter.set_problem(problem, self._ctx.clock.now())
         meter.set(_QUEUED, state.totals.queued + self._left_behind_points)
         meter.set(_BYTES, state.bytes)
         meter.set(_WRITABLE, int(state.writable))
@@ -157,7 +157,7 @@ class DeliveryMetrics:
         self.update_age()
 
     def _own_totals(self, state: QueueState) -> Totals:
-        """Return what this process has put into the queue, and what became of that and the rest."""
+        """Return the counts of this process, without those of earlier processes."""
         totals, earlier = state.totals, state.previous
         return Totals(
             totals.appended - earlier.appended - state.recovered,
@@ -167,9 +167,9 @@ class DeliveryMetrics:
         )
 
     def _count_recovered(self, state: QueueState) -> None:
-        """Count what was found in the queue, but for what this process has left there itself.
+        """Count the points that were found in the queue, except those that this process left there.
 
-        A folder that can't be opened yet holds that still.
+        Nothing is compared while the folder can't be opened: it may still hold them.
         """
         found = state.recovered - self._recovered
         if found or state.writable:
@@ -180,7 +180,7 @@ class DeliveryMetrics:
             self._left_behind_points = 0
 
     def update_age(self) -> None:
-        """Tell how old the oldest data is by now."""
+        """Report how old the oldest data is now."""
         oldest_ns = self._last.oldest_ns if self._last else None
         if oldest_ns is None:
             self._ctx.meter.set(_AGE, 0)
@@ -190,28 +190,28 @@ class DeliveryMetrics:
             self._ctx.meter.set(_AGE, age_ns / NS)
 
     def on_disk_unresponsive(self) -> None:
-        """Tell that the queue's disk doesn't answer."""
+        """Report that the queue's disk does not respond."""
         self._ctx.meter.set(_WRITABLE, 0)
 
     def count_lost(self, points: int) -> None:
-        """Count points of which nobody knows whether the queue has them: its disk hangs."""
+        """Count points that may or may not be in the queue, because its disk hangs, as dropped."""
         self._ctx.meter.add(_PRODUCED, points)
         self._ctx.meter.add(_DROPPED, points, reason=SHUTDOWN)
 
     def on_closed(self) -> None:
-        """Tell what went with the memory of a queue that is closed: no page shows it any more."""
+        """Log how many points were lost with the memory of a closed queue."""
         last = self._last
         lost = last.totals.dropped.get(SHUTDOWN, 0) - self._shut if last else 0
         if lost:
             warn(
                 self._ctx,
-                "%d points waited in memory and are lost; a queue with a path that can be written "
-                "keeps them for the next start",
+                "%d points in memory are lost at shutdown; set queue.path to a folder that can be "
+                "written to keep them for the next start",
                 lost,
             )
 
     def set_delivering(self, accepted: bool) -> None:
-        """Tell whether the receiver takes what is sent."""
+        """Report whether the receiver accepts data."""
         self._ctx.meter.set(_DELIVERING, int(accepted))
 
     def count_retry(self, reason: str) -> None:

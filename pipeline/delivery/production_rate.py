@@ -1,7 +1,7 @@
-"""How much podgpu itself makes for a queue, and a word where that is more than may be sent.
+"""Measures how many bytes podgpu produces for a queue, and warns if that is too much.
 
-While there is a backlog no more than `queue.max_rate` is sent. Where as much or more is made, a
-backlog never ends: it grows until the queue is full, though the receiver takes all that it gets.
+While there is a backlog, at most `queue.max_rate` is sent. If podgpu produces as much or more, the
+backlog never ends: the queue grows until it is full, although the receiver accepts everything.
 """
 
 from typing import Final
@@ -12,17 +12,17 @@ from pipeline.delivery.log_throttle import LogThrottle
 from pipeline.model import NS
 
 WINDOW_NS: Final = 60 * NS
-"""Over what time the rate is worked out: what is told seldom, once a minute, is in it."""
+"""Time over which the rate is measured; long enough for data that is produced once a minute."""
 
 _RATE: Final = "podgpu_sink_produced_bytes_per_second"
 
 
 class ProductionRate:
-    """Counts what is made for one queue.
+    """Measures the bytes that are produced for one queue.
 
     Args:
-        max_rate: bytes that are sent in a second at most; 0 for no limit.
-        ctx: whose metrics and whose log.
+        max_rate: maximum bytes sent per second; 0 for no limit.
+        ctx: logger, metrics and clock of the sink.
     """
 
     def __init__(self, max_rate: ByteSize, ctx: SinkContext) -> None:
@@ -34,17 +34,17 @@ class ProductionRate:
         self._reported = False
 
     def record(self, size: int) -> None:
-        """Note that so many bytes were made, or that none were.
+        """Count produced bytes; call it for every snapshot, also if it produced none.
 
         Args:
-            size: of all records of one snapshot.
+            size: bytes of all records of one snapshot.
         """
         now_ns = self._ctx.clock.now().mono_ns
         if self._since_ns is None:
             self._since_ns = now_ns
         self._size += size
         passed_ns = now_ns - self._since_ns
-        # It is known before its time that it is more.
+        # A rate above the limit is known before the window ends.
         more = bool(self._max_rate) and self._size * NS > self._max_rate * WINDOW_NS
         if passed_ns < WINDOW_NS and not more:
             return
@@ -58,26 +58,26 @@ class ProductionRate:
         if rate < self._max_rate:
             if self._reported:
                 self._ctx.log.info(
-                    "podgpu makes less than queue.max_rate (%s) again: %s a second",
+                    "podgpu produces less than queue.max_rate (%s) again: %s per second",
                     self._max_rate,
                     format_bytes(rate),
                 )
             self._reported = False
             return
-        told = (
-            f"podgpu itself makes {format_bytes(rate)} a second for this sink, and queue.max_rate "
-            f"is {self._max_rate}: while data waits no more than that is sent, so that the queue "
-            "grows until it is full, and then the oldest is dropped and counted "
-            "(queue_over_size); raise queue.max_rate, or let podgpu make less: longer intervals of "
-            "the sources, fewer fields"
+        message = (
+            f"podgpu produces {format_bytes(rate)} per second for this sink, and queue.max_rate is "
+            f"{self._max_rate}: while there is a backlog only max_rate is sent, so that the queue "
+            "grows until it is full, and then the oldest points are dropped (reason "
+            "queue_over_size); raise queue.max_rate, or reduce the data with longer intervals of "
+            "the sources or fewer fields"
         )
-        self._ctx.meter.set_problem(told, self._ctx.clock.now(), warning=True)
+        self._ctx.meter.set_problem(message, self._ctx.clock.now(), warning=True)
         if not self._reported:
-            self._reported = self._throttle.warn("more than max_rate", "%s", told)
+            self._reported = self._throttle.warn("more than max_rate", "%s", message)
 
 
 def format_bytes(rate: int) -> str:
-    """Return a number of bytes for people, such as `1.5 MiB`."""
+    """Format a number of bytes, such as `1.5 MiB`."""
     for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
         if rate >= size:
             return f"{rate / size:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""A queue in a thread of its own, since a disk may be slow, sick or hung."""
+"""Runs a queue in its own thread, so that a slow or hung disk does not block the event loop."""
 
 import asyncio
 import weakref
@@ -14,29 +14,28 @@ from pipeline.delivery.options import QueueOptions
 
 T = TypeVar("T")
 
-_OPENING: Final = 1.0
-"""Seconds that a queue has to open at first: sinks are entered one after the other."""
+_FIRST_WAIT: Final = 1.0
+"""Seconds to wait at first until a queue is open: sinks are entered one after the other."""
 
-_MORE: Final = 3.0
-"""Seconds that it is waited for each further time; a sink that has to stop waits for that."""
+_NEXT_WAIT: Final = 3.0
+"""Seconds of each further wait. A sink that has to stop waits for it to end."""
 
 ReportState = Callable[[QueueState], None]
 
 
 class ThreadedQueue:
-    """A queue whose calls wait in the event loop and not in it.
+    """A queue whose calls run in a thread and are awaited in the event loop.
 
-    Calls are made one after the other, in the order in which they were asked for. One that was
-    asked for is made, though who asked is cancelled: what was settled stays settled.
+    Calls run one after the other, in the order in which they were requested. A requested call runs
+    even if its caller is cancelled, so that settled records stay settled.
 
     Args:
-        thread: has one thread.
-        queue: what it works on; nobody else does.
+        thread: executor with one thread.
+        queue: the queue; nothing else may use it.
         report: called with the state after each call.
 
     Attributes:
-        unconfirmed_points: points that were to be appended by calls which nobody waited for to the
-            end.
+        unconfirmed_points: points of `append` calls that were cancelled before they returned.
     """
 
     def __init__(self, thread: Executor, queue: Queue, report: ReportState) -> None:
@@ -46,50 +45,50 @@ class ThreadedQueue:
         self.unconfirmed_points = 0
 
     async def append(self, records: Sequence[Record]) -> None:
-        """Put records at the end."""
+        """Append records."""
         points = sum(record.points for record in records)
         self.unconfirmed_points += points
         await self._call(lambda: self._queue.append(records))
         self.unconfirmed_points -= points
 
     async def take(self, most_bytes: int) -> tuple[Record, ...]:
-        """Return the oldest records, and keep them until they are settled or released."""
+        """Return the oldest records. They are in flight until they are settled or released."""
         return await self._call(lambda: self._queue.take(most_bytes))
 
     async def settle(
         self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
     ) -> None:
-        """Forget the first `count` of the records that were taken."""
+        """Remove the first `count` records that are in flight."""
         await self._call(lambda: self._queue.settle(count, acked=acked, rejected=rejected))
 
     async def release(self) -> None:
-        """Put back what was taken and isn't settled."""
+        """Put back the records in flight."""
         await self._call(self._queue.release)
 
     async def maintain(self, now_ns: int) -> None:
-        """Do what has to be done from time to time."""
+        """Do periodic work."""
         await self._call(lambda: self._queue.maintain(now_ns))
 
     async def close(self, clock: Clock, seconds: float, *, before: float) -> bool:
-        """Close the queue after all calls that were asked for, and give the thread back.
+        """Close the queue after all requested calls, and release the thread.
 
         Args:
-            clock: tells when.
-            seconds: how long it may take to close it.
-            before: how long those calls may take.
+            clock: measures the time.
+            seconds: how long closing may take.
+            before: how long the requested calls may take.
 
         Returns:
-            Whether that has ended in time; else it ends when the disk answers.
+            Whether the queue was closed in time. If not, it is closed when the disk responds.
         """
-        asked = asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
+        requested = asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
         closing = self._thread.submit(self._close)
         done = asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
         self._thread.shutdown(wait=False)
-        if await wait_first(clock, before, asked) and await wait_first(clock, seconds, done):
+        if await wait_first(clock, before, requested) and await wait_first(clock, seconds, done):
             self._report(closing.result())
             self.unconfirmed_points = 0
             return True
-        asked.cancel()
+        requested.cancel()
         done.cancel()
         return False
 
@@ -101,24 +100,24 @@ class ThreadedQueue:
         def call() -> tuple[T, QueueState]:
             return function(), self._queue.state()
 
-        made = asyncio.wrap_future(self._thread.submit(call))
-        result, state = await asyncio.shield(made)
+        future = asyncio.wrap_future(self._thread.submit(call))
+        result, state = await asyncio.shield(future)
         self._report(state)
         return result
 
 
 class QueueOpening:
-    """A queue that opens in a thread, however long that takes.
+    """Opens a queue in a thread, however long that takes.
 
-    Whoever wants it waits a little at a time. If it is wanted no more, that is if nobody has this
-    object, then the queue is closed once it is open, and the thread is given back.
+    Callers poll `wait`. If this object is collected before the queue is used, the queue is closed
+    as soon as it is open, and the thread is released.
 
     Args:
-        thread: has one thread.
+        thread: executor with one thread.
         open_queue: opens the queue.
-        options: where.
-        kind: a word for what its records are.
-        clock: tells when.
+        options: options of the queue.
+        kind: kind of the records.
+        clock: the clock.
     """
 
     def __init__(
@@ -136,25 +135,25 @@ class QueueOpening:
         self._thread = thread
         self._path = options.path
         self._clock = clock
-        self._wait_seconds = _OPENING
+        self._wait_seconds = _FIRST_WAIT
         self._opening = thread.submit(call)
-        self._finalizer = weakref.finalize(self, _give_up, thread, self._opening)
+        self._finalizer = weakref.finalize(self, _abandon, thread, self._opening)
         self._finalizer.atexit = False
 
     async def wait(self) -> None:
-        """Wait a little until it is open, or can't be opened.
+        """Wait a limited time until the queue is open, or can't be opened.
 
         Raises:
-            TransientError: it takes longer.
+            TransientError: opening takes longer.
         """
         waited = asyncio.wrap_future(self._opening)
         waited.add_done_callback(lambda done: done.cancelled() or done.exception())
-        patience, self._wait_seconds = self._wait_seconds, _MORE
-        if not await wait_first(self._clock, patience, waited):
+        seconds_left, self._wait_seconds = self._wait_seconds, _NEXT_WAIT
+        if not await wait_first(self._clock, seconds_left, waited):
             raise TransientError(
-                f"the queue's folder {self._path} has not answered yet: see to its disk; new data "
+                f"the folder {self._path} of the queue does not respond: check its disk; new data "
                 "waits in the sink's inbox while there is room",
-                retry_after=_OPENING,
+                retry_after=_FIRST_WAIT,
             )
 
     def result(self, report: ReportState) -> tuple[ThreadedQueue, QueueState]:
@@ -164,8 +163,8 @@ class QueueOpening:
             report: called with each further state.
 
         Raises:
-            PermanentError: it can't be had with this configuration.
-            TransientError: not now.
+            PermanentError: not possible with this configuration.
+            TransientError: not possible now.
         """
         self._finalizer.detach()
         if self._opening.exception():
@@ -174,12 +173,12 @@ class QueueOpening:
         return ThreadedQueue(self._thread, queue, report), state
 
 
-def _give_up(thread: Executor, opening: "Future[tuple[Queue, QueueState]]") -> None:
+def _abandon(thread: Executor, opening: "Future[tuple[Queue, QueueState]]") -> None:
     thread.submit(_close_late, opening)
     thread.shutdown(wait=False)
 
 
 def _close_late(opening: "Future[tuple[Queue, QueueState]]") -> None:
-    """Close a queue that opened after nobody wanted it any more."""
+    """Close a queue that opened after it was abandoned."""
     if opening.exception() is None:
         opening.result()[0].close()

@@ -1,4 +1,4 @@
-"""Makes a sink that loses nothing of one that sends."""
+"""A sink that queues what it sends and retries until the receiver has decided."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from pipeline.delivery.maintenance import maintain_queue
 from pipeline.delivery.metrics import DeliveryMetrics
 from pipeline.delivery.options import QueueOptions, RetryOptions
 from pipeline.delivery.production_rate import ProductionRate
-from pipeline.delivery.queue.factory import open_queue as open_queue_of_ours
+from pipeline.delivery.queue.factory import open_queue as open_default_queue
 from pipeline.delivery.queue_thread import QueueOpening, ThreadedQueue
 from pipeline.delivery.rate_limits import MessageSizeLimit, RateLimiter, RetryBackoff
 from pipeline.delivery.sender import Sender, StopSignal
@@ -23,25 +23,25 @@ from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.model import Instant
 
 _CLOSE_SECONDS: Final = 3.0
-"""Seconds that a queue has to close. Until then nobody else gets its folder."""
+"""Seconds that a queue has to close. Its folder stays locked until then."""
 
 _MIN_FLUSH_SECONDS: Final = 1.0
-"""Seconds that calls of the queue before have at least, after which it isn't closed in time."""
+"""Minimum seconds that earlier calls of the queue get, before closing is given up."""
 
 
 class QueuedSink:
-    """A sink that puts what `push` makes of snapshots into a queue, and sends it from there.
+    """A sink that puts the records of a `PushSink` into a queue, and sends them from there.
 
     Args:
-        push: makes and sends records.
-        queue: where they wait.
-        retry: how long to wait before they are sent again.
-        ctx: what the runtime lends.
-        kind: a word for what the records are: they are never mixed with those of another.
-        most_bytes: the largest message; a record that is larger is refused here.
-        flush: seconds that a sink which has to stop goes on sending.
+        push: encodes and sends records.
+        queue: options of the queue.
+        retry: how long to wait before records are sent again.
+        ctx: context of the sink.
+        kind: kind of the records. Records of two kinds are never in one queue.
+        most_bytes: size limit of a message; a larger record is rejected here.
+        flush: seconds that the sink continues to send when it has to stop.
         open_queue: opens the queue.
-        executor: makes the queue's thread, by a name.
+        executor: makes the queue's thread, given a name.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class QueuedSink:
         kind: str,
         most_bytes: int,
         flush: float = 2.0,
-        open_queue: OpenQueue = open_queue_of_ours,
+        open_queue: OpenQueue = open_default_queue,
         executor: Callable[[str], Executor] = DaemonExecutor,
     ) -> None:
         self._push = push
@@ -73,23 +73,23 @@ class QueuedSink:
         self._queue: ThreadedQueue | None = None
         self._ended: Instant | None = None
         self._ready = False
-        self._begin: TransientError | None = None
+        self._not_ready: TransientError | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the queue and acquire what sending needs; if that can't be had now, data waits.
+        """Open the queue and acquire what sending needs; if the latter fails for now, data waits.
 
         Raises:
-            PermanentError: either can't be had with this configuration.
-            TransientError: the queue can't be opened now. If it takes long, it goes on being opened
-                until this is called again, or this object is gone.
+            PermanentError: not possible with this configuration.
+            TransientError: the queue can't be opened now. If opening takes long, it continues until
+                this method is called again, or this object is collected.
         """
         self._queue = await self._opened()
-        self._begin = self._ended = None
+        self._not_ready = self._ended = None
         try:
             await self._push.__aenter__()
             self._ready = True
         except TransientError as error:
-            self._begin = error
+            self._not_ready = error
         except BaseException:
             await self._close()
             raise
@@ -117,9 +117,9 @@ class QueuedSink:
         traceback: TracebackType | None,
         /,
     ) -> None:
-        """Give everything back.
+        """Release everything.
 
-        What waits on the disk stays there; what waits in memory is dropped and counted.
+        Records on disk stay there; records in memory are dropped and counted.
         """
         try:
             if self._ready:
@@ -132,26 +132,26 @@ class QueuedSink:
         queue, self._queue = self._queue, None
         if queue is None:
             return
-        clock, gone = self._ctx.clock, 0.0
+        clock, elapsed = self._ctx.clock, 0.0
         if self._ended is not None:
-            gone = self._ended.seconds_until(clock.now())
+            elapsed = self._ended.seconds_until(clock.now())
         if await queue.close(
-            clock, _CLOSE_SECONDS, before=max(_CLOSE_SECONDS - gone, _MIN_FLUSH_SECONDS)
+            clock, _CLOSE_SECONDS, before=max(_CLOSE_SECONDS - elapsed, _MIN_FLUSH_SECONDS)
         ):
             self._reporter.on_closed()
         else:
             self._reporter.count_lost(queue.unconfirmed_points)
             warn(
                 self._ctx,
-                "gave up on the queue in %s: its disk does not answer",
+                "gave up closing the queue in %s: its disk does not respond",
                 self._options.path,
             )
 
     async def run(self, inbox: SinkInbox) -> None:
-        """Queue and send until the inbox ends, then do so with what waits for a short while."""
-        queue, ending = self._queue, StopSignal()
+        """Queue and send until the inbox ends, then send what waits for a short time."""
+        queue, stop_signal = self._queue, StopSignal()
         if queue is None:
-            raise RuntimeError("run() outside of the sink's context")
+            raise RuntimeError("run() was called outside of the sink's context")
         sender = Sender(
             self._push,
             queue,
@@ -160,48 +160,50 @@ class QueuedSink:
             backoff=self._backoff,
             size_limit=self._size_limit,
             rate_limiter=self._rate_limiter,
-            stop_signal=ending,
+            stop_signal=stop_signal,
             has_backlog=self._reporter.queued > 0,
             persistent=self._options.path is not None,
-            not_ready=self._begin,
+            not_ready=self._not_ready,
         )
         sending = asyncio.create_task(sender.run())
-        tending = asyncio.create_task(
-            maintain_queue(queue, self._options, self._ctx, self._reporter, ending.work_available)
+        maintaining = asyncio.create_task(
+            maintain_queue(
+                queue, self._options, self._ctx, self._reporter, stop_signal.work_available
+            )
         )
-        filling = asyncio.create_task(self._fill(queue, inbox, ending))
-        tasks, clock = (filling, sending, tending), self._ctx.clock
+        filling = asyncio.create_task(self._fill(queue, inbox, stop_signal))
+        tasks, clock = (filling, sending, maintaining), self._ctx.clock
         closed = asyncio.create_task(inbox.wait_closed())
         try:
             await asyncio.wait((*tasks, closed), return_when=asyncio.FIRST_COMPLETED)
-            _raise(*tasks)
+            _raise_failure(*tasks)
             self._ended = clock.now()
-            # A disk that hasn't taken by then what is in the inbox doesn't get the rest either.
+            # A disk that has not accepted the inbox by then does not get the rest either.
             await wait_first(clock, self._flush, *tasks)
-            _raise(*tasks)
-            ending.set()
+            _raise_failure(*tasks)
+            stop_signal.set()
             left = self._flush - self._ended.seconds_until(clock.now())
-            await wait_first(clock, max(left, 0.0), sending, tending)
-            _raise(*tasks)
+            await wait_first(clock, max(left, 0.0), sending, maintaining)
+            _raise_failure(*tasks)
         finally:
             await cancel_and_wait(*tasks, closed)
             self._ready = sender.ready
-            self._begin = None
+            self._not_ready = None
 
-    async def _fill(self, queue: ThreadedQueue, inbox: SinkInbox, ending: StopSignal) -> None:
-        """Put what snapshots have to say into the queue.
+    async def _fill(self, queue: ThreadedQueue, inbox: SinkInbox, stop_signal: StopSignal) -> None:
+        """Put the records of snapshots into the queue.
 
-        While its disk hangs, no further one is taken: they stay in the inbox, which is bounded.
+        While the disk hangs, snapshots stay in the inbox, which is bounded.
         """
         async for snapshot in inbox:
             if records := tuple(self._push.encode(snapshot)):
                 await queue.append(records)
-                ending.work_available.set()
+                stop_signal.work_available.set()
             self._production.record(sum(len(record.data) for record in records))
 
 
-def _raise(*tasks: "asyncio.Task[None]") -> None:
-    """Let a bug go its way: nobody is to wait for a task that has died of one."""
+def _raise_failure(*tasks: "asyncio.Task[None]") -> None:
+    """Raise the exception of a task that failed: it is a bug, and nothing should wait for it."""
     for task in tasks:
         if task.done():
             task.result()

@@ -1,4 +1,4 @@
-"""How long to wait, how much to send at once, and how much in a second."""
+"""Limits of sending: waits between retries, size of a message, and bytes per second."""
 
 import random
 from typing import Final
@@ -7,21 +7,21 @@ from pipeline.delivery.options import RetryOptions
 from pipeline.model import NS
 
 _JITTER: Final = 0.25
-"""The largest part of a wait that chance takes or adds: a cluster's nodes don't come in step."""
+"""Largest random part of a wait, so that the nodes of a cluster do not retry at the same time."""
 
-_LEAST: Final = 0.001
-"""Seconds; a wait that is shorter than a clock's step would be over before time goes on."""
+_MIN_DELAY: Final = 0.001
+"""Minimum wait in seconds: a wait below the clock's resolution could end without time passing."""
 
 _STEPS: Final = 256
-"""After so many messages that were taken, the largest one is what it was at the start."""
+"""Number of accepted messages after which the size limit is back at its maximum."""
 
 
 class RetryBackoff:
-    """Waits that grow while nothing is taken.
+    """Exponential backoff with jitter.
 
     Args:
-        options: the first and the longest.
-        rng: source of the jitter; a test gives a seeded one.
+        options: the first and the longest wait.
+        rng: source of the jitter; tests pass a seeded one.
     """
 
     def __init__(self, options: RetryOptions, rng: random.Random | None = None) -> None:
@@ -31,29 +31,29 @@ class RetryBackoff:
         self._next = self._initial
 
     def next_delay(self, after: float | None = None) -> float:
-        """Return the seconds to wait: the longer of our own wait and the one that was asked for.
+        """Return the seconds to wait: podgpu's own wait or the receiver's, whichever is longer.
 
         Args:
-            after: what the receiver asks for, in seconds: any number. It is granted up to the
-                longest wait, with jitter on top while there is room: a receiver tells all nodes
-                the same.
+            after: the wait that the receiver requests, in seconds. Any number; it is limited to the
+                longest wait. Up to there jitter is added, because a receiver sends the same number
+                to all nodes.
         """
         own = min(self._next, self._most)
         self._next = min(self._next * 2, self._most)
-        chance = self._rng.random() * _JITTER
-        asked = 0.0 if after is None else after * (1 + chance)
-        return min(max(own * (1 - chance), asked), self._most)
+        jitter = self._rng.random() * _JITTER
+        requested = 0.0 if after is None else after * (1 + jitter)
+        return min(max(own * (1 - jitter), requested), self._most)
 
     def reset(self) -> None:
-        """Begin anew: something was taken."""
+        """Start again with the first wait, because the receiver has responded."""
         self._next = self._initial
 
 
 class MessageSizeLimit:
-    """The largest message, in bytes: what was asked for, until the receiver says that is too large.
+    """Size limit of a message, in bytes, which adapts to what the receiver accepts.
 
     Args:
-        most: the largest at all.
+        most: the upper bound.
     """
 
     def __init__(self, most: int) -> None:
@@ -61,28 +61,28 @@ class MessageSizeLimit:
         self.bytes = most
 
     def reduce(self, size: int) -> None:
-        """Take it that messages have to be no larger than this."""
+        """Limit messages to this size."""
         self.bytes = max(1, min(self.bytes, size))
 
     def on_accepted(self, size: int) -> None:
-        """Grow a little after a message of this size, if it tells anything about the limit."""
+        """Raise the limit a little if an accepted message of this size was close to it."""
         if self.bytes < self.most and size * 2 > self.bytes:
             self.bytes = min(self.most, self.bytes + -(-self.most // _STEPS))
 
 
 class RateLimiter:
-    """A token bucket: bytes in a second.
+    """A token bucket of bytes per second.
 
-    A message may take more than is there; the next one then waits for it. So the rate holds however
-    large messages are.
+    A message may use more tokens than there are; the next message then waits. So the rate is kept
+    even with large messages.
 
     Args:
-        rate: bytes in a second, which is also what may come at once; 0 for no limit.
+        rate: bytes per second, which is also the size of the bucket; 0 for no limit.
     """
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
-        # Bytes times nanoseconds, whole: a debt that is only a rounding would be waited for again.
+        # Bytes times nanoseconds, as integers: a rounding error would cause another wait.
         self._tokens = rate * NS
         self._at_ns: int | None = None
 
@@ -95,12 +95,12 @@ class RateLimiter:
         if not self.rate:
             return 0.0
         if self._at_ns is not None:
-            grown = (now_ns - self._at_ns) * self.rate
-            self._tokens = min(self.rate * NS, self._tokens + grown)
+            refill = (now_ns - self._at_ns) * self.rate
+            self._tokens = min(self.rate * NS, self._tokens + refill)
         self._at_ns = now_ns
         # Rounded up to the next nanosecond.
-        return max(-(self._tokens // self.rate) / NS, _LEAST) if self._tokens < 0 else 0.0
+        return max(-(self._tokens // self.rate) / NS, _MIN_DELAY) if self._tokens < 0 else 0.0
 
     def spend(self, size: int) -> None:
-        """Count a message."""
+        """Take the tokens of a message."""
         self._tokens -= size * NS

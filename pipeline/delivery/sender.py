@@ -1,4 +1,4 @@
-"""Takes records out of the queue, sends them, and settles what became of them."""
+"""Takes records from the queue, sends them, and settles them by their outcome."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from pipeline.delivery.queue_thread import ThreadedQueue
 from pipeline.delivery.rate_limits import MessageSizeLimit, RateLimiter, RetryBackoff
 
 NOT_READY = "not_ready"
-"""Why data has to wait while what sending needs can't be had."""
+"""Reason of retries: the sink could not acquire what sending needs."""
 
 
 class StopSignal:
-    """Says that a sink has to stop, and that there is something to send.
+    """Signals the sender that there is work, and that the sink has to stop.
 
     Attributes:
         stopping: set when nothing more is appended.
@@ -30,27 +30,27 @@ class StopSignal:
         self.work_available = asyncio.Event()
 
     def set(self) -> None:
-        """Let the sender send what waits, and return."""
+        """Make the sender send what waits, and return."""
         self.stopping.set()
         self.work_available.set()
 
 
 class Sender:
-    """Sends one message after the other, the oldest data first, each until something became of it.
+    """Sends one message at a time, oldest data first, and repeats each until its outcome is final.
 
     Args:
-        push: sends.
-        queue: what is to be sent.
-        ctx: whose log, and whose clock.
-        reporter: tells the rest in podgpu's own metrics.
-        backoff: how long to wait before data is sent again.
-        size_limit: the largest message.
-        rate_limiter: how much is sent in a second while there is a backlog.
+        push: sends messages.
+        queue: the records to send.
+        ctx: logger, metrics and clock of the sink.
+        reporter: reports delivery in podgpu's own metrics.
+        backoff: how long to wait before a retry.
+        size_limit: size limit of a message.
+        rate_limiter: limit of bytes per second while there is a backlog.
         stop_signal: when to stop.
-        has_backlog: there is a backlog from the start.
-        persistent: what can't be sent before the end is sent in the next life; else it has to
-            hurry.
-        not_ready: why `push` could not be entered so far; None if it was.
+        has_backlog: whether there is a backlog from the start.
+        persistent: whether records that can't be sent before the stop are sent after the next
+            start. If not, the rate limit does not apply while stopping.
+        not_ready: why `push` could not be entered so far; None if it was entered.
 
     Attributes:
         ready: whether `push` was entered.
@@ -83,27 +83,29 @@ class Sender:
         self._persistent = persistent
         self._throttle = LogThrottle(ctx.log, ctx.clock)
         self._outage = Outage(ctx, reporter, self._throttle)
-        self._again: int | None = None
-        self._begin = not_ready
+        self._repeat_bytes: int | None = None
+        self._not_ready_error = not_ready
         self.ready = not_ready is None
 
     async def run(self) -> None:
-        """Send until the end has come and all is sent, or can't be sent before it."""
-        if self._begin is not None and not await self._not_ready(self._begin):
+        """Send until the sink stops and all is sent, or the rest can't be sent before that."""
+        if self._not_ready_error is not None and not await self._wait_until_ready(
+            self._not_ready_error
+        ):
             return
         while True:
             if not self.ready:
                 try:
                     await self._push.__aenter__()
                 except ComponentError as error:
-                    if not await self._not_ready(error):
+                    if not await self._wait_until_ready(error):
                         return
                     continue
                 self.ready = True
-            await self._keep_pace()
+            await self._limit_rate()
             last = self._stop_signal.stopping.is_set()
             self._stop_signal.work_available.clear()
-            if records := await self._queue.take(self._most()):
+            if records := await self._queue.take(self._max_bytes()):
                 if not await self._send(records):
                     return
             elif last:
@@ -113,16 +115,16 @@ class Sender:
                 if not self._stop_signal.stopping.is_set():
                     await self._stop_signal.work_available.wait()
 
-    def _most(self) -> int:
-        if self._again is not None:
-            # The same message as before, to the byte, so that who has it already may know it.
-            return self._again
+    def _max_bytes(self) -> int:
+        if self._repeat_bytes is not None:
+            # The same bytes as before, so that a receiver that has them can recognize a duplicate.
+            return self._repeat_bytes
         if self._has_backlog and self._rate_limiter.rate:
             return min(self._size_limit.bytes, self._rate_limiter.rate)
         return self._size_limit.bytes
 
-    async def _keep_pace(self) -> None:
-        """While there is a backlog, wait until the next message may be sent."""
+    async def _limit_rate(self) -> None:
+        """While there is a backlog, wait until the rate limit allows the next message."""
         while self._has_backlog and not (
             self._stop_signal.stopping.is_set() and not self._persistent
         ):
@@ -135,14 +137,15 @@ class Sender:
                 await wait_or_stop(self._ctx.clock, seconds, self._stop_signal.stopping)
 
     async def _send(self, records: Sequence[Record]) -> bool:
-        """Send one message and see to what becomes of it; whether to go on."""
+        """Send one message and handle its outcome; return whether to continue."""
         size, points = _size(records), sum(record.points for record in records)
         if len(records) == 1 and size > self._size_limit.most:
-            await self._refused(
+            await self._on_rejected(
                 records,
                 Rejected(
                     TOO_LARGE,
-                    f"a single record takes {size} bytes, and {self._size_limit.most} may",
+                    f"one record has {size} bytes, but a message may have at most "
+                    f"{self._size_limit.most}",
                 ),
             )
             return True
@@ -151,42 +154,42 @@ class Sender:
         outcome = await self._push.send(records)
         match outcome:
             case Acked():
-                self._answered(size)
-                self._delivers(records, well=True)
-                await self._acked(len(records), points, outcome)
+                self._on_response(size)
+                self._report_delivering(records, accepted=True)
+                await self._on_acked(len(records), points, outcome)
             case Rejected():
-                self._answered(size)
-                self._delivers(records, well=False)
-                await self._refused(records, outcome)
+                self._on_response(size)
+                self._report_delivering(records, accepted=False)
+                await self._on_rejected(records, outcome)
             case Retry():
-                return await self._retry(records, outcome)
+                return await self._on_retry(records, outcome)
             case TooLarge():
-                await self._too_large(records, outcome)
+                await self._on_too_large(records, outcome)
         return True
 
-    def _delivers(self, records: Sequence[Record], *, well: bool) -> None:
-        if not records[0].signal:  # what comes beside it says nothing of that
-            self._reporter.set_delivering(well)
+    def _report_delivering(self, records: Sequence[Record], *, accepted: bool) -> None:
+        if not records[0].signal:  # other signals don't show whether the main one is delivered
+            self._reporter.set_delivering(accepted)
 
-    def _answered(self, size: int) -> None:
-        self._again = None
+    def _on_response(self, size: int) -> None:
+        self._repeat_bytes = None
         self._outage.report_recovery()
         self._backoff.reset()
         self._size_limit.on_accepted(size)
 
-    async def _acked(self, count: int, points: int, outcome: Acked) -> None:
+    async def _on_acked(self, count: int, points: int, outcome: Acked) -> None:
         rejected = min(max(outcome.rejected, 0), points)
         if rejected:
-            why = outcome.message or "it doesn't say why"
-            told = f"the receiver refuses a part of the points for good: {why}"
-            self._ctx.meter.set_problem(told, self._ctx.clock.now())
-            self._throttle.warn(PARTIAL, "%s; %d of %d points are lost", told, rejected, points)
+            why = outcome.message or "the receiver gives no reason"
+            problem = f"the receiver permanently rejected a part of the points: {why}"
+            self._ctx.meter.set_problem(problem, self._ctx.clock.now())
+            self._throttle.warn(PARTIAL, "%s; %d of %d points are lost", problem, rejected, points)
         elif outcome.message:
             self._throttle.warn("message", "the receiver warns: %s", outcome.message)
-        refused = {PARTIAL: rejected} if rejected else None
-        await self._queue.settle(count, acked=points - rejected, rejected=refused)
+        by_reason = {PARTIAL: rejected} if rejected else None
+        await self._queue.settle(count, acked=points - rejected, rejected=by_reason)
 
-    async def _refused(self, records: Sequence[Record], outcome: Rejected) -> None:
+    async def _on_rejected(self, records: Sequence[Record], outcome: Rejected) -> None:
         points = sum(record.points for record in records)
         if not outcome.already_logged:
             self._ctx.meter.set_problem(outcome.message, self._ctx.clock.now())
@@ -195,50 +198,51 @@ class Sender:
             )
         await self._queue.settle(len(records), rejected={outcome.reason: points})
 
-    async def _too_large(self, records: Sequence[Record], outcome: TooLarge) -> None:
-        self._again = None
+    async def _on_too_large(self, records: Sequence[Record], outcome: TooLarge) -> None:
+        self._repeat_bytes = None
         if len(records) == 1:
-            await self._refused(records, Rejected(TOO_LARGE, outcome.message))
+            await self._on_rejected(records, Rejected(TOO_LARGE, outcome.message))
             return
-        self._ctx.log.debug("%s; sent in halves", outcome.message)
+        self._ctx.log.debug("%s; the message is split in two and sent again", outcome.message)
         self._size_limit.reduce(_size(records[: len(records) // 2]))
         await self._queue.release()
 
-    async def _retry(self, records: Sequence[Record], outcome: Retry) -> bool:
+    async def _on_retry(self, records: Sequence[Record], outcome: Retry) -> bool:
         self._reporter.count_retry(outcome.reason)
         taken, rest = records[: outcome.accepted], records[outcome.accepted :]
         if taken:
             await self._queue.settle(len(taken), acked=sum(record.points for record in taken))
         await self._queue.release()
-        self._again = _size(rest) if rest else None
-        return await self._wait(outcome) or await self._left_out(outcome)
+        self._repeat_bytes = _size(rest) if rest else None
+        return await self._wait_to_retry(outcome) or await self._drop_blocking_signal(outcome)
 
-    async def _left_out(self, outcome: Retry) -> bool:
-        """Do at the end without what comes beside, if it holds up what a sink is there for.
+    async def _drop_blocking_signal(self, outcome: Retry) -> bool:
+        """When stopping, give up records of another signal that block signal 0.
 
-        It is lost with the memory in any case; what waits on the disk goes in the next life.
+        Records in memory would be lost anyway. Records on disk are sent after the next start.
+        Return whether to continue.
         """
-        if self._persistent or not (records := await self._queue.take(self._most())):
+        if self._persistent or not (records := await self._queue.take(self._max_bytes())):
             return False
         if not records[0].signal:
             await self._queue.release()
             return False
-        self._again = None
-        await self._refused(records, Rejected(outcome.reason, outcome.message))
+        self._repeat_bytes = None
+        await self._on_rejected(records, Rejected(outcome.reason, outcome.message))
         return True
 
-    async def _not_ready(self, error: ComponentError) -> bool:
+    async def _wait_until_ready(self, error: ComponentError) -> bool:
         after = error.retry_after if isinstance(error, TransientError) else None
-        return await self._wait(Retry(NOT_READY, str(error), after))
+        return await self._wait_to_retry(Retry(NOT_READY, str(error), after))
 
-    async def _wait(self, retry: Retry) -> bool:
-        """Wait before it is tried again; whether it is, now that the end may have come."""
+    async def _wait_to_retry(self, retry: Retry) -> bool:
+        """Wait before a retry; return whether to retry, since the sink may have to stop."""
         self._has_backlog = True
         self._outage.report_failure(retry)
         if self._stop_signal.stopping.is_set():
             return False
         seconds = self._backoff.next_delay(retry.after)
-        # A last attempt, unless the receiver wants to be left alone.
+        # One last attempt when the sink stops, unless the receiver requested a wait.
         ended = await wait_or_stop(self._ctx.clock, seconds, self._stop_signal.stopping)
         return not ended or retry.after is None
 

@@ -1,1 +1,1 @@
-"""Queues for delivery: in memory, on the disk, and on the disk with memory behind it."""
+"""Queues for delivery: in memory, on disk, and on disk with memory as fallback."""

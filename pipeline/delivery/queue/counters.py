@@ -1,4 +1,4 @@
-"""What became of points, and what went wrong meanwhile."""
+"""Counters of points, and a log of the queue's failures."""
 
 import re
 from collections import Counter, deque
@@ -11,17 +11,17 @@ from pipeline.delivery.contract import Totals
 from pipeline.delivery.queue.error_reasons import reason_of, text_of
 from pipeline.model import NS
 
-_MOST_REASONS: Final = 32
+_MAX_REASONS: Final = 32
 _REASON: Final = re.compile(r"[\w.:-]{1,48}", re.ASCII)
 _OTHER: Final = "other"
-_MOST_NOTES: Final = 32
+_MAX_NOTES: Final = 32
 _MINUTE_NS: Final = 60 * NS
 
 
 class PointCounters:
-    """Points that are done with: taken by the receiver, refused by it, or given up.
+    """Counts points that left the queue: accepted, rejected or dropped.
 
-    As many reasons are told apart as there is room for in a file; the rest is `other`.
+    The number of reasons is limited by the size of the cursor file; further reasons are `other`.
     """
 
     def __init__(self) -> None:
@@ -30,25 +30,27 @@ class PointCounters:
         self.dropped: dict[str, int] = {}
         self._done = 0
         self.previous = Totals()
-        """What of it earlier processes have counted."""
+        """The part that earlier processes counted."""
 
     def settle(self, points: int, acked: int, rejected: Mapping[str, int]) -> None:
-        """Count points that the receiver has decided on.
+        """Count points that the receiver accepted or rejected.
 
         Raises:
-            ValueError: it didn't decide on exactly these.
+            ValueError: accepted and rejected points are not `points` together.
         """
         if acked < 0 or min(rejected.values(), default=0) < 0:
-            raise ValueError("a receiver takes or refuses no fewer than 0 points")
+            raise ValueError("accepted and rejected points can't be negative")
         if acked + sum(rejected.values()) != points:
-            raise ValueError(f"{points} points are settled, but not so many taken and refused")
+            raise ValueError(
+                f"{points} points are settled, but accepted and rejected differ from it"
+            )
         self.acked += acked
         self._done += points
         for reason, count in rejected.items():
             _count(self.rejected, reason, count)
 
     def drop(self, reason: str, points: int) -> None:
-        """Count points that are given up."""
+        """Count dropped points."""
         if points > 0:
             self._done += points
             _count(self.dropped, reason, points)
@@ -56,7 +58,7 @@ class PointCounters:
     def add_previous(
         self, acked: int, rejected: Mapping[str, int], dropped: Mapping[str, int]
     ) -> None:
-        """Count what earlier processes have counted. Once."""
+        """Add the counts of earlier processes. Call it once."""
         self.settle(acked + sum(rejected.values()), acked, rejected)
         for reason, points in dropped.items():
             self.drop(reason, points)
@@ -68,7 +70,7 @@ class PointCounters:
         )
 
     def totals(self, queued: int) -> Totals:
-        """Return all of it, with the points that wait."""
+        """Return all counts, with the points that wait."""
         return Totals(
             appended=self._done + queued,
             acked=self.acked,
@@ -78,87 +80,87 @@ class PointCounters:
 
 
 def _count(counts: dict[str, int], reason: str, points: int) -> None:
-    known = reason in counts or (len(counts) < _MOST_REASONS and _REASON.fullmatch(reason))
+    known = reason in counts or (len(counts) < _MAX_REASONS and _REASON.fullmatch(reason))
     where = reason if known else _OTHER
     counts[where] = counts.get(where, 0) + points
 
 
 class FaultLog:
-    """Faults by operation and reason, and sentences for people, each change told once."""
+    """Counts failures by operation and reason, and collects a message for each change."""
 
     def __init__(self) -> None:
         self._faults: Counter[tuple[str, str]] = Counter()
-        self._notes: deque[str] = deque(maxlen=_MOST_NOTES)
-        self._warnings: deque[str] = deque(maxlen=_MOST_NOTES)
+        self._notes: deque[str] = deque(maxlen=_MAX_NOTES)
+        self._warnings: deque[str] = deque(maxlen=_MAX_NOTES)
         self._failing: dict[str, str] = {}
-        self._broken: Counter[Path] = Counter()
-        self._summed_ns: int | None = None
+        self._corrupt_points: Counter[Path] = Counter()
+        self._summarized_ns: int | None = None
 
     @property
     def faults(self) -> Mapping[tuple[str, str], int]:
-        """How often what failed, since the start."""
+        """Number of failures by operation and reason."""
         return MappingProxyType(dict(self._faults))
 
     def add_note(self, sentence: str) -> None:
-        """Tell people something."""
+        """Add a message for users."""
         self._notes.append(sentence)
 
     def count_fault(self, operation: str, reason: str) -> None:
-        """Count a fault that needs no sentence, or has one of its own."""
+        """Count a failure without a message, or whose message is added separately."""
         self._faults[operation, reason] += 1
 
     def record_failure(self, operation: str, cause: OSError, sentence: str) -> None:
-        """Count a fault, and tell it if it is news.
+        """Count a failure, and add a message if the failure is new.
 
         Args:
-            operation: what was tried.
-            cause: what the system said.
-            sentence: what to tell; `{}` in it becomes the system's text.
+            operation: the operation that failed.
+            cause: the error of the system.
+            sentence: the message; `{}` in it is replaced by the system's error text.
         """
         self._faults[operation, reason_of(cause)] += 1
         self.note_failure(operation, text_of(cause), sentence)
 
     def note_failure(self, operation: str, text: str, sentence: str) -> None:
-        """Tell that something fails, if that is news; it has been counted elsewhere."""
+        """Add a message for a failure that was counted elsewhere, if the failure is new."""
         if self._failing.get(operation) != text:
             self._failing[operation] = text
             self._notes.append(sentence.replace("{}", text))
 
     def record_recovery(self, operation: str, sentence: str) -> None:
-        """Tell that something works again, if it didn't."""
+        """Add a message that an operation works again, if it failed before."""
         if self._failing.pop(operation, None) is not None:
             self._notes.append(sentence)
 
     def add_corrupt_points(self, folder: Path, points: int) -> None:
-        """Add broken points in a folder; `summarize_corruption` logs their sum."""
-        self._broken[folder] += points
+        """Add lost points of a folder; `summarize_corruption` reports their sum."""
+        self._corrupt_points[folder] += points
 
     def summarize_corruption(self, now_ns: int | None) -> None:
-        """Tell how many points are broken, once a minute at most.
+        """Add a warning with the number of lost points, at most once a minute.
 
         Args:
-            now_ns: the monotonic clock; None for the last time.
+            now_ns: the monotonic clock; None to add it in any case.
         """
-        last_ns = self._summed_ns
-        if not self._broken or (
+        last_ns = self._summarized_ns
+        if not self._corrupt_points or (
             now_ns is not None and last_ns is not None and now_ns - last_ns < _MINUTE_NS
         ):
             return
-        for folder, points in self._broken.items():
+        for folder, points in self._corrupt_points.items():
             self._warnings.append(
-                f"{points} points in {folder} were broken or are missing, and are lost"
+                f"{points} points in {folder} were corrupt or missing and are lost"
             )
-        self._broken.clear()
-        self._summed_ns = now_ns
+        self._corrupt_points.clear()
+        self._summarized_ns = now_ns
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return what there is to tell of losses, once."""
+        """Return the warnings about lost points, and clear them."""
         warnings = tuple(self._warnings)
         self._warnings.clear()
         return warnings
 
     def take_notes(self) -> tuple[str, ...]:
-        """Return what there is to tell, once."""
+        """Return the messages, and clear them."""
         notes = tuple(self._notes)
         self._notes.clear()
         return notes

@@ -1,4 +1,4 @@
-"""What a disk says, in a word for a label."""
+"""Reasons of dropped points and of disk errors, as label values."""
 
 import errno
 from types import MappingProxyType
@@ -7,25 +7,25 @@ from typing import Final
 from pipeline.files.disk_sync import REASONS
 
 TOO_LARGE: Final = "too_large"
-"""Dropped: a record that is larger than the whole queue may be."""
+"""Dropped: the record is larger than the queue may be."""
 
 OVER_SIZE: Final = "queue_over_size"
-"""Dropped: the oldest, to make room."""
+"""Dropped: the oldest records, to make room."""
 
 CORRUPT: Final = "corrupt"
-"""Dropped: its bytes are no longer those that were written, or are gone."""
+"""Dropped: the record's bytes are corrupt or missing."""
 
 REMOVED: Final = "removed"
-"""Dropped: somebody else has removed its file."""
+"""Dropped: another program removed the file."""
 
 LOCKED: Final = "locked"
 
 
 _REASONS: Final = MappingProxyType({**REASONS, errno.ENOENT: "removed", errno.EAGAIN: LOCKED})
 
-_OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_RESOURCE_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
-_LASTING: Final = frozenset(
+_PERMANENT_ERRNOS: Final = frozenset(
     {
         errno.EACCES,
         errno.EAGAIN,
@@ -42,20 +42,20 @@ _LASTING: Final = frozenset(
 
 
 def is_permanent(cause: OSError) -> bool:
-    """Whether no waiting mends that a folder can't be opened."""
-    return cause.errno in _LASTING
+    """Return whether an error of opening a folder can't be fixed by waiting."""
+    return cause.errno in _PERMANENT_ERRNOS
 
 
 def is_resource_shortage(cause: OSError) -> bool:
-    """Whether it says nothing about a file: the process or the node lacks something."""
-    return cause.errno in _OURS
+    """Return whether the process or the node lacks a resource; the file itself may be fine."""
+    return cause.errno in _RESOURCE_ERRNOS
 
 
 def reason_of(cause: OSError) -> str:
-    """Return what the system said in a word, for a label; `other` for what is rare."""
+    """Return an error as a label value; `other` for rare errors."""
     return _REASONS.get(cause.errno or 0, "other")
 
 
 def text_of(cause: OSError) -> str:
-    """Return what the system said, for people."""
+    """Return the text of an error, for users."""
     return cause.strerror or str(cause)

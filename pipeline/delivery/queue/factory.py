@@ -1,4 +1,4 @@
-"""From what is configured to a queue."""
+"""Opens the configured queue, and inspects a queue's folder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,25 +17,25 @@ from pipeline.delivery.queue.memory_queue import MemoryQueue
 from pipeline.model import Instant
 
 _TRIES: Final = 3
-_AGAIN: Final = 1.0
-"""Seconds after which a folder may be free that is being closed."""
+_RETRY_SECONDS: Final = 1.0
+"""Seconds after which a folder that is being closed may be free."""
 
 
 def open_queue(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> Queue:
-    """Open the queue that is configured.
+    """Open the configured queue.
 
-    A folder that takes nothing for the time being, as a full disk does, is no error: data waits in
+    A folder that can't be written for now, as on a full disk, is not an error: data is kept in
     memory, and `state().writable` is False.
 
     Args:
-        options: what is configured.
-        kind: a word for what the records are, that of the sink's kind.
+        options: options of the queue.
+        kind: kind of the records: the kind of the sink.
         now: the clocks: `ctx.clock.now`.
 
     Raises:
-        PermanentError: the folder can't be had: another process has it, records of another kind are
-            in it, or it can't be one.
-        TransientError: this process has it itself.
+        PermanentError: another process uses the folder, it holds records of another kind, or it
+            can't hold a queue.
+        TransientError: this process uses the folder.
     """
     if options.path is None:
         return MemoryQueue(int(options.max_size))
@@ -50,19 +50,19 @@ def open_queue(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> 
     except LockedError as error:
         if error.own_process:
             raise TransientError(
-                f"the queue in {options.path} is still being closed by this podgpu, or another of "
-                "its sinks has it: each needs a queue.path of its own",
-                retry_after=_AGAIN,
+                f"the queue in {options.path} is in use by this podgpu: it is still closing, or "
+                "another sink uses it; each sink needs its own queue.path",
+                retry_after=_RETRY_SECONDS,
             ) from error
         raise PermanentError(
-            f"the queue in {options.path} is in use by {error.owner or 'another process'}; end "
-            "that, or set another queue.path: each sink of each podgpu needs a folder of its own"
+            f"the queue in {options.path} is in use by {error.owner or 'another process'}; stop "
+            "that process, or set another queue.path: each sink of each podgpu needs its own folder"
         ) from error
     except KindError as error:
         raise PermanentError(
-            f"the queue in {options.path} holds records of {error.found}, and this sink's are of "
-            f"{kind}; set another queue.path, or let a sink of the kind {error.found} send them "
-            "first and remove the folder then"
+            f"the queue in {options.path} holds records of the kind {error.found}, and this sink "
+            f"has the kind {kind}; set another queue.path, or let a sink of the kind {error.found} "
+            "send them first and then remove the folder"
         ) from error
     except OSError as error:
         raise PermanentError(
@@ -72,10 +72,10 @@ def open_queue(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> 
 
 
 def inspect(path: Path) -> QueueState:
-    """Return what is in the folder of a queue, without opening it: nothing is changed.
+    """Return the state of the queue in a folder, without opening it. Nothing is changed.
 
-    Exact while nobody has the queue; else what was true a moment ago, without the points that are
-    in flight from segments that made room.
+    Exact while no process uses the queue. Otherwise it may be outdated, and lacks the points in
+    flight whose segments were removed to make room.
 
     Args:
         path: the folder.
@@ -83,32 +83,32 @@ def inspect(path: Path) -> QueueState:
     Raises:
         OSError: it can't be read.
     """
-    mark, found = _survey(path)
+    cursor, found = _scan(path)
     for _ in range(_TRIES):
-        again, found_again = mark, found
-        mark, found = _survey(path)
-        if mark.generation == again.generation and found.end == found_again.end:
+        cursor_before, found_before = cursor, found
+        cursor, found = _scan(path)
+        if cursor.generation == cursor_before.generation and found.end == found_before.end:
             break
-    end = max(found.end, mark.end, mark.position)
-    done = mark.acked + sum(mark.rejected.values()) + sum(mark.dropped.values())
+    end = max(found.end, cursor.end, cursor.position)
+    done = cursor.acked + sum(cursor.rejected.values()) + sum(cursor.dropped.values())
     return QueueState(
         totals=Totals(
-            appended=done + end - mark.position,
-            acked=mark.acked,
-            rejected=mark.rejected,
-            dropped=mark.dropped,
+            appended=done + end - cursor.position,
+            acked=cursor.acked,
+            rejected=cursor.rejected,
+            dropped=cursor.dropped,
         ),
-        recovered=end - mark.position,
+        recovered=end - cursor.position,
         bytes=sum(segment.size for segment in found.segments),
         oldest_ns=None,
     )
 
 
-def _survey(path: Path) -> tuple[CursorState, FolderScan]:
+def _scan(path: Path) -> tuple[CursorState, FolderScan]:
     try:
-        mark, _ = read_cursor(path / CURSOR)
+        cursor, _ = read_cursor(path / CURSOR)
     except FileNotFoundError:
-        mark = None
-    found = scan_folder(path, mark.segment if mark else 0)
+        cursor = None
+    found = scan_folder(path, cursor.segment if cursor else 0)
     first = found.segments[0].first_point if found.segments else 0
-    return mark or CursorState(position=first), found
+    return cursor or CursorState(position=first), found

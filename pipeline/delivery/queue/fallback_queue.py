@@ -1,4 +1,4 @@
-"""The queue on the disk with memory behind it, for when the disk takes nothing."""
+"""A queue on disk that falls back to memory while the disk can't be written."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,30 +12,30 @@ from pipeline.delivery.queue.memory_buffer import MemoryBuffer, check_count
 from pipeline.model import Instant
 
 MEMORY_BYTES: Final = 8 << 20
-"""Bytes of records that wait in memory at most."""
+"""Maximum bytes of records that wait in memory."""
 
-_AGAIN_NS: Final = 1_000_000_000
+_RETRY_NS: Final = 1_000_000_000
 
 
 class FallbackQueue:
-    """Keeps records in a folder, and in memory while that takes none.
+    """Keeps records in a folder, and in memory while the folder can't be written.
 
-    The order stays: first what is on the disk, then what is in memory, which moves to the disk once
-    that works again. What finds no room in memory costs the oldest there; it is dropped for the
-    reason that the disk gave.
+    The order is kept: first the records on disk, then those in memory. Records in memory move to
+    the disk when it works again. If memory is full, the oldest records in it are dropped, with the
+    disk's error as reason.
 
     Args:
-        path: the folder, which belongs to this queue alone.
-        max_size: bytes that it may take on the disk.
-        kind: a word for what the records are.
-        fsync_ns: flush so often, in nanoseconds; 0 for never.
+        path: the folder, which only this queue may use.
+        max_size: maximum bytes on disk.
+        kind: kind of the records.
+        fsync_ns: interval of flushes in nanoseconds; 0 for never.
         now: the clocks.
-        memory: bytes of records in memory at most, beside those in flight.
+        memory: maximum bytes of records in memory, not counting those in flight.
 
     Raises:
-        LockedError: somebody else has the folder.
-        KindError: records of another kind are in it.
-        OSError: the folder can't be had, and waiting doesn't mend that.
+        LockedError: the folder is in use.
+        KindError: the folder holds records of another kind.
+        OSError: the folder can't be used, and waiting does not fix that.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class FallbackQueue:
             self._on_disk_failure(error)
 
     def append(self, records: Sequence[Record]) -> None:
-        """Put records at the end; the oldest make room."""
-        due = self._reason and self._now().mono_ns - self._tried_ns >= _AGAIN_NS
+        """Append records; the oldest are dropped if there is no room."""
+        due = self._reason and self._now().mono_ns - self._tried_ns >= _RETRY_NS
         if due:
             due = self._move_to_disk()
         for record in records:
@@ -103,22 +103,21 @@ class FallbackQueue:
         self._tried_ns = self._now().mono_ns
         self._fault_log.record_failure(
             "write", cause,
-            f"cannot write to the queue in {self._path}: {{}}; data waits in memory, of which "
-            f"there is {self._max_memory >> 20} MiB, until that folder takes it again",
+            f"cannot write to the queue in {self._path}: {{}}; data is kept in memory (up to "
+            f"{self._max_memory >> 20} MiB) until the folder can be written again",
         )  # fmt: skip
 
     def _move_to_disk(self) -> bool:
-        """Move what is in memory to the disk, as far as that takes it.
+        """Move records from memory to the disk, as far as it accepts them.
 
         Returns:
-            Whether nothing is left in it. That the disk takes data again is known when it took
-            some, and not before.
+            Whether memory is empty. The disk is considered to work only after it accepted a record.
         """
         try:
             self._disk.open()
             if self._memory.in_flight and not self._disk.is_drained:
-                # A folder that came late with data of its own: that stands before all of memory,
-                # and what is in flight of that can't go in between.
+                # The folder was opened late and holds older records. They come before those in
+                # memory, so that the records in flight from memory can't be put between.
                 self._tried_ns = self._now().mono_ns
                 return False
             moved = bool(self._memory)
@@ -135,29 +134,27 @@ class FallbackQueue:
 
     def _on_disk_recovery(self) -> None:
         self._reason = ""
-        self._fault_log.record_recovery(
-            "write", f"the queue in {self._path} is written to the disk again"
-        )
+        self._fault_log.record_recovery("write", f"the queue in {self._path} can be written again")
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
         """Return the oldest records.
 
         Raises:
-            RuntimeError: what was taken before is neither settled nor released.
+            RuntimeError: records that were taken before are neither settled nor released.
         """
         if self._disk.in_flight or self._memory.in_flight:
-            raise RuntimeError("what was taken before is neither settled nor released")
+            raise RuntimeError("records that were taken before are neither settled nor released")
         records = self._disk.take(most_bytes)
-        # What can't be read just now stands before what is in memory.
+        # Records on disk that can't be read now are still older than those in memory.
         return records if records or self._disk.queued else self._memory.take(most_bytes)
 
     def settle(
         self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
     ) -> None:
-        """Forget the first `count` of the records that were taken.
+        """Remove the first `count` records that are in flight.
 
         Raises:
-            ValueError: there are fewer, or other points.
+            ValueError: fewer records are in flight, or they have another number of points.
         """
         disk, memory = self._disk, self._memory
         check_count(count, disk.in_flight + memory.in_flight)
@@ -168,18 +165,18 @@ class FallbackQueue:
         disk.forget(on_disk)
 
     def release(self) -> None:
-        """Put back what was taken, as far as there is room for it."""
+        """Put back the records in flight, as far as there is room for them."""
         self._counters.drop(self._reason, self._memory.release())
         self._disk.release()
 
     def maintain(self, now_ns: int) -> None:
-        """Flush, if it is time, and try a disk that failed."""
-        if self._reason and now_ns - self._tried_ns >= _AGAIN_NS:
+        """Flush if it is due, and retry a disk that failed."""
+        if self._reason and now_ns - self._tried_ns >= _RETRY_NS:
             self._move_to_disk()
         self._disk.maintain(now_ns)
 
     def state(self) -> QueueState:
-        """Return how it is doing."""
+        """Return the state of the queue."""
         disk, memory = self._disk.state(), self._memory
         return QueueState(
             totals=self._counters.totals(self._disk.queued + memory.points),
@@ -194,7 +191,7 @@ class FallbackQueue:
         )
 
     def close(self) -> None:
-        """Move to the disk what is in memory, or drop it; flush, and give the folder back."""
+        """Move the records in memory to the disk or drop them; flush, and release the folder."""
         self.release()
         if self._reason:
             self._move_to_disk()

@@ -1,4 +1,4 @@
-"""Records that wait in memory."""
+"""A buffer of records in memory."""
 
 from collections import deque
 from itertools import islice
@@ -7,20 +7,20 @@ from pipeline.delivery.contract import Record
 
 
 class MemoryBuffer:
-    """Records in their order, the first of which may be in flight.
+    """Records in order; the first of them may be in flight.
 
-    What is in flight and has to make room stays with whoever sends it, but takes no room here any
-    more and doesn't come back: it is on loan.
+    A record that is evicted while it is in flight stays with the sender. It does not count for the
+    size any more, and is not put back by `release`.
     """
 
     def __init__(self) -> None:
         self._records: deque[Record] = deque()
         self.size = 0
-        """Bytes, without what is on loan."""
+        """Bytes, without records that were evicted in flight."""
         self.points = 0
-        """Points, those in flight and on loan included."""
+        """Points, including those in flight, evicted or not."""
         self.in_flight = 0
-        """Records that are in flight, those on loan included."""
+        """Number of records in flight, evicted or not."""
         self._evicted_in_flight = 0
 
     def __len__(self) -> int:
@@ -28,25 +28,25 @@ class MemoryBuffer:
 
     @property
     def oldest_ns(self) -> int | None:
-        """When the first was made."""
+        """When the oldest record was made."""
         return self._records[0].created_ns if self._records else None
 
     @property
     def first(self) -> Record:
-        """The oldest."""
+        """The oldest record."""
         return self._records[0]
 
     def push(self, record: Record) -> None:
-        """Put a record at the end."""
+        """Append a record."""
         self._records.append(record)
         self.size += len(record.data)
         self.points += record.points
 
     def evict_oldest(self) -> int:
-        """Give up the oldest that takes room.
+        """Evict the oldest record that counts for the size.
 
         Returns:
-            How many points are lost by that at once; none if it is in flight.
+            How many points are lost; 0 if it is in flight.
         """
         if self._evicted_in_flight < self.in_flight:
             self.size -= len(self._records[self._evicted_in_flight].data)
@@ -58,7 +58,7 @@ class MemoryBuffer:
         return record.points
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
-        """Return the first as far as they fit and are of one signal, one at least.
+        """Return the oldest records that fit and have the same signal, but at least one.
 
         They are in flight from now on.
         """
@@ -73,11 +73,11 @@ class MemoryBuffer:
         return tuple(found)
 
     def points_of(self, count: int) -> int:
-        """Return how many points stand in the first of those in flight."""
+        """Return how many points are in the first `count` records in flight."""
         return sum(record.points for record in islice(self._records, count))
 
     def forget(self, count: int) -> None:
-        """Forget the first of those in flight."""
+        """Remove the first `count` records in flight."""
         for _ in range(count):
             record = self._records.popleft()
             self.in_flight -= 1
@@ -88,17 +88,17 @@ class MemoryBuffer:
                 self._leave(record)
 
     def pop(self) -> None:
-        """Forget the first, in flight or not: it has been put elsewhere."""
+        """Remove the oldest record, in flight or not, because it was stored elsewhere."""
         if self.in_flight:
             self.forget(1)
         else:
             self._leave(self._records.popleft())
 
     def release(self) -> int:
-        """Put back what is in flight.
+        """Put back the records in flight.
 
         Returns:
-            How many points are lost by that, having been on loan.
+            How many points are lost, because their records were evicted in flight.
         """
         lost = self.points_of(self._evicted_in_flight)
         self.forget(self._evicted_in_flight)
@@ -111,10 +111,10 @@ class MemoryBuffer:
 
 
 def check_count(count: int, in_flight: int) -> None:
-    """Make sure that no more is settled than was taken.
+    """Check that no more records are settled than are in flight.
 
     Raises:
-        ValueError: it is.
+        ValueError: more are settled.
     """
     if not 0 <= count <= in_flight:
         raise ValueError(f"{count} records are settled, but {in_flight} were taken")

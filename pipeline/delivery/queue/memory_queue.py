@@ -1,4 +1,4 @@
-"""The queue of those who name no folder."""
+"""A queue in memory, used if no folder is configured."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,11 +9,11 @@ from pipeline.delivery.queue.memory_buffer import MemoryBuffer, check_count
 
 
 class MemoryQueue:
-    """Keeps records in memory; the process takes them with it.
+    """Keeps records in memory. They are lost when the process ends.
 
     Args:
-        max_size: bytes of records at most. What is in flight while newer records need the room is
-            not counted, so that there may be one message more.
+        max_size: maximum bytes of records. Records in flight that newer records have displaced do
+            not count, so that memory may hold one message more.
     """
 
     def __init__(self, max_size: int) -> None:
@@ -22,47 +22,47 @@ class MemoryQueue:
         self._buffer = MemoryBuffer()
 
     def append(self, records: Sequence[Record]) -> None:
-        """Put records at the end; the oldest make room."""
-        waiting = self._buffer
+        """Append records; the oldest are dropped if there is no room."""
+        buffer = self._buffer
         for record in records:
             if len(record.data) > self._max_size:
                 self._counters.drop(TOO_LARGE, record.points)
                 continue
-            while waiting.size + len(record.data) > self._max_size:
-                self._counters.drop(OVER_SIZE, waiting.evict_oldest())
-            waiting.push(record)
+            while buffer.size + len(record.data) > self._max_size:
+                self._counters.drop(OVER_SIZE, buffer.evict_oldest())
+            buffer.push(record)
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
         """Return the oldest records.
 
         Raises:
-            RuntimeError: what was taken before is neither settled nor released.
+            RuntimeError: records that were taken before are neither settled nor released.
         """
         if self._buffer.in_flight:
-            raise RuntimeError("what was taken before is neither settled nor released")
+            raise RuntimeError("records that were taken before are neither settled nor released")
         return self._buffer.take(most_bytes)
 
     def settle(
         self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
     ) -> None:
-        """Forget the first `count` of the records that were taken.
+        """Remove the first `count` records that are in flight.
 
         Raises:
-            ValueError: there are fewer, or other points.
+            ValueError: fewer records are in flight, or they have another number of points.
         """
         check_count(count, self._buffer.in_flight)
         self._counters.settle(self._buffer.points_of(count), acked, rejected or {})
         self._buffer.forget(count)
 
     def release(self) -> None:
-        """Put back what was taken, as far as there is room for it."""
+        """Put back the records in flight, as far as there is room for them."""
         self._counters.drop(OVER_SIZE, self._buffer.release())
 
     def maintain(self, now_ns: int) -> None:
         """Do nothing: there is no disk."""
 
     def state(self) -> QueueState:
-        """Return how it is doing."""
+        """Return the state of the queue."""
         return QueueState(
             totals=self._counters.totals(self._buffer.points),
             recovered=0,

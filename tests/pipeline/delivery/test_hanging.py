@@ -120,8 +120,8 @@ class SlowFolder:
 async def test_a_folder_that_opens_slowly_is_waited_for_a_little_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pipeline.delivery.queue_thread._OPENING", 0.05)
-    monkeypatch.setattr("pipeline.delivery.queue_thread._MORE", 0.1)
+    monkeypatch.setattr("pipeline.delivery.queue_thread._FIRST_WAIT", 0.05)
+    monkeypatch.setattr("pipeline.delivery.queue_thread._NEXT_WAIT", 0.1)
     folder = SlowFolder()
     bench = Bench(open_queue=folder, executor=DaemonExecutor)
     for _ in range(3):
@@ -143,7 +143,7 @@ async def test_a_folder_that_opens_slowly_is_waited_for_a_little_at_a_time(
 async def test_a_folder_that_opens_when_its_sink_is_gone_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pipeline.delivery.queue_thread._OPENING", 0.05)
+    monkeypatch.setattr("pipeline.delivery.queue_thread._FIRST_WAIT", 0.05)
     folder = SlowFolder()
     bench = Bench(open_queue=folder, executor=DaemonExecutor)
     with pytest.raises(TransientError):

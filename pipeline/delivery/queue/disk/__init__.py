@@ -1,7 +1,7 @@
-"""A queue in a folder: segments of records, and a cursor that tells what is done with.
+"""A queue in a folder: segments of records, and a cursor that says which records are settled.
 
-Segments are files `<number>.seg`, written at the end and read from the front. Each record carries
-its *position*, the points that stand before it, so that whatever is missing can be counted: it is
-the gap before the next one that is found. The cursor holds what became of all points beside the
-place up to which they are done with, and both change in one write.
+Segments are files `<number>.seg`; records are appended to the last and read from the first. Each
+record has a *position*: the number of points before it. So missing points can be counted: they are
+the gap before the next record that is found. The cursor holds the counts of all points together
+with the place up to which records are settled; one write changes both.
 """

@@ -1,4 +1,4 @@
-"""The queue on the disk."""
+"""A queue on disk."""
 
 import errno
 from collections.abc import Callable
@@ -18,19 +18,19 @@ from pipeline.model import Instant
 
 
 class DiskQueue:
-    """Keeps records in a folder; `SafeQueue` has what the disk doesn't take.
+    """Keeps records in a folder. `FallbackQueue` keeps those that the disk does not accept.
 
-    It is closed until `open` is called, and opens by itself for the first record. A folder that is
-    removed or replaced by another meanwhile is opened again in the same way.
+    It is closed until `open` is called; `put` also opens it. If the folder is removed or replaced,
+    it is opened again in the same way.
 
     Args:
-        path: the folder, which belongs to this queue alone.
-        max_size: bytes that it may take.
-        kind: a word for what the records are.
-        fsync_ns: flush so often, in nanoseconds; 0 for never.
+        path: the folder, which only this queue may use.
+        max_size: maximum bytes on disk.
+        kind: kind of the records.
+        fsync_ns: interval of flushes in nanoseconds; 0 for never.
         now: the clocks.
-        counters: where to count points.
-        fault_log: where to tell faults.
+        counters: counts points.
+        fault_log: collects failures.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class DiskQueue:
         self._fault_log = fault_log
         self._in_flight = InFlightRecords()
         self._now = now
-        self._setup = StoreConfig(
+        self._config = StoreConfig(
             path=path,
             max_size=max_size,
             kind=kind,
@@ -63,66 +63,68 @@ class DiskQueue:
         self._flushed_ns: int | None = None
         self._store: Store | None = None
         self._recovered = 0
-        self._known = False
+        self._opened_before = False
         self._left_on_disk: int | None = None
 
     def open(self) -> None:
-        """Open the folder, if it isn't open.
+        """Open the folder, if it is not open.
 
         Raises:
-            LockedError: somebody else has it.
-            KindError: records of another kind are in it.
+            LockedError: the folder is in use.
+            KindError: the folder holds records of another kind.
             OSError: it can't be opened.
         """
         if self._store is not None:
             return
         if self._left_on_disk is not None:
             raise RuntimeError("the queue is closed")
-        self._store = store = Store(self._setup, first=not self._known)
+        self._store = store = Store(self._config, first=not self._opened_before)
         self._recovered += store.recovered
         if store.recovered:
-            self._fault_log.add_note(f"{store.recovered} points were waiting in {self._setup.path}")
-        self._known = True
+            self._fault_log.add_note(
+                f"{store.recovered} points of an earlier run wait in {self._config.path}"
+            )
+        self._opened_before = True
 
     def drop_too_large(self, record: Record) -> bool:
-        """Drop a record for which there can be no room."""
-        room = min(self._setup.max_size - SEGMENT_SIZE - RECORD_SIZE, MAX_RECORD_BYTES)
+        """Drop a record that is larger than the queue may be; return whether it was dropped."""
+        room = min(self._config.max_size - SEGMENT_SIZE - RECORD_SIZE, MAX_RECORD_BYTES)
         if len(record.data) <= room:
             return False
         self._counters.drop(TOO_LARGE, record.points)
         return True
 
     def put(self, record: Record, *, in_flight: bool = False) -> None:
-        """Put a record at the end.
+        """Append a record.
 
         Args:
             record: not too large.
-            in_flight: whether it is in flight already, and all before it are too.
+            in_flight: whether it is in flight already; then all records before it are too.
 
         Raises:
-            OSError: the disk doesn't take it.
+            OSError: the disk does not accept it.
         """
         if self._store is not None and self._store.folder_replaced():
             self._store.discard_all()
             self._store = None
             self._fault_log.add_note(
-                f"{self._setup.path} was removed or replaced by somebody; what was in it is lost. "
-                "The folder of a queue belongs to it alone"
+                f"{self._config.path} was removed or replaced by another program; the points in it "
+                "are lost. Do not change the folder of a queue while podgpu runs"
             )
         self.open()
         if self._store is not None:
             if in_flight and not self.is_drained:
-                raise OSError(errno.EBUSY, "what waits in it goes first")
+                raise OSError(errno.EBUSY, "records in the folder must be sent first")
             self._store.put(record, in_flight=in_flight)
 
     @property
     def is_drained(self) -> bool:
-        """Whether all of it is in flight or done with."""
+        """Whether all records are settled or in flight."""
         return self._store is None or self._store.is_drained
 
     @property
     def in_flight(self) -> int:
-        """Records in flight."""
+        """Number of records in flight."""
         return len(self._in_flight)
 
     @property
@@ -132,7 +134,7 @@ class DiskQueue:
         return on_disk + self._in_flight.lost_points.total()
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
-        """Return the oldest records; none is in flight."""
+        """Return the oldest records. None may be in flight."""
         records: list[Record] = []
         room: int | None = None
         signal: int | None = None
@@ -145,7 +147,7 @@ class DiskQueue:
         return tuple(records)
 
     def _next(self, room: int | None, signal: int | None) -> FoundRecord | None:
-        """Take the next record, if there is one within `room` and of that signal."""
+        """Take the next record, if it fits into `room` and has the signal."""
         while (store := self._store) is not None:
             try:
                 found = store.reader.peek(store.end, room)
@@ -158,13 +160,13 @@ class DiskQueue:
                 self._fault_log.record_failure(
                     "read",
                     error,
-                    f"cannot read the queue in {self._setup.path}: {{}}; it is tried again, and "
-                    "given up after a minute what can't be read by then",
+                    f"cannot read the queue in {self._config.path}: {{}}; podgpu retries for a "
+                    "minute, and then skips what cannot be read",
                 )
                 return None
             position = found.header.position if found else store.end
             if position > store.reader.position.position:
-                # Never amid what is in flight: that is put back as a whole, or not.
+                # Not between records in flight: these are put back all together or not at all.
                 if self._in_flight:
                     return None
                 store.count_lost(position)
@@ -180,17 +182,17 @@ class DiskQueue:
         return None
 
     def points_of(self, count: int) -> int:
-        """Return how many points stand in the first of those in flight."""
+        """Return how many points are in the first `count` records in flight."""
         return self._in_flight.points(count)
 
     def forget(self, count: int) -> None:
-        """Forget the first in flight, which are counted already, and note that in the folder."""
+        """Remove the first `count` records in flight, and save that. They are counted already."""
         self._in_flight.forget(count)
         if self._store is not None:
             self._store.remove_finished()
 
     def release(self) -> None:
-        """Put back what was taken, as far as it is still there."""
+        """Put back the records in flight, as far as they are still on disk."""
         for reason, points in self._in_flight.lost_points.items():
             self._counters.drop(reason, points)
         place = self._in_flight.position
@@ -201,15 +203,15 @@ class DiskQueue:
             self._store.save()
 
     def maintain(self, now_ns: int) -> None:
-        """Flush, if it is time."""
+        """Flush if it is due."""
         due = self._flushed_ns is None or now_ns - self._flushed_ns >= self._fsync_ns
         if self._store is not None and due:
             self._flushed_ns = now_ns
             self._store.flush()
 
     def state(self) -> QueueState:
-        """Return how it is doing."""
-        oldest_ns = self._oldest_ns()  # which may find something broken
+        """Return the state of the queue."""
+        oldest_ns = self._oldest_ns()  # which may find corrupt records
         self._fault_log.summarize_corruption(self._now().mono_ns)
         return QueueState(
             totals=self._counters.totals(self.queued),
@@ -228,7 +230,7 @@ class DiskQueue:
         return self._store.reader.oldest_ns(self._store.end)
 
     def close(self) -> None:
-        """Flush and give the folder back. What was taken is put back."""
+        """Flush, and release the folder. Records in flight are put back."""
         self.release()
         self._fault_log.summarize_corruption(None)
         self._left_on_disk = self.queued

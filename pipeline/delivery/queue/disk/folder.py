@@ -1,4 +1,4 @@
-"""The folder of a queue: its lock, its names, and what is put aside in it."""
+"""The folder of a queue: its lock, its file names, and files that were put renamed."""
 
 import contextlib
 import errno
@@ -19,23 +19,23 @@ LOCK: Final = "lock"
 CURSOR: Final = "cursor"
 _SEGMENT: Final = re.compile(r"([0-9]{20})\.seg", re.ASCII)
 _UNFINISHED: Final = re.compile(r"[0-9]{20}\.seg\.tmp", re.ASCII)
-_ASIDE: Final = re.compile(r".+\.corrupt-([0-9]{8}T[0-9]{6}Z)", re.ASCII)
-_MOST_ASIDE: Final = 4
+_QUARANTINED: Final = re.compile(r".+\.corrupt-([0-9]{8}T[0-9]{6}Z)", re.ASCII)
+_MAX_QUARANTINED: Final = 4
 
 
 _lock_holders: Final[Counter[tuple[int, int]]] = Counter()
-"""How often this process has, or tries to get, which lock file, by device and inode.
+"""How many times this process holds a lock file or tries to, by device and inode.
 
-A process number would not tell whose a lock is: in containers each podgpu may be number 1.
+The process number in the file does not identify the holder: in containers each podgpu may be 1.
 """
 _lock_holders_guard: Final = threading.Lock()
 
 
 class LockedError(OSError):
-    """Somebody else has the queue, or another part of this process.
+    """The queue is in use by another process, or by another part of this process.
 
     Attributes:
-        owner: the process that wrote its number into the lock file; empty if it didn't.
+        owner: the process that wrote its number into the lock file; empty if none did.
         own_process: whether it is this process.
     """
 
@@ -46,17 +46,17 @@ class LockedError(OSError):
 
 
 class QueueFolder:
-    """A folder that is ours as long as we hold its lock.
+    """A locked folder.
 
-    The lock goes with the process, however that ends; the file stays.
+    The lock ends with the process, however it ends; the lock file stays.
 
     Args:
-        path: the folder; made, for the owner alone, where it is missing.
-        flushes: whether it shall outlive a power cut.
+        path: the folder; it is made if missing, with access for its owner only.
+        flushes: whether the folder's names are flushed to the disk.
 
     Raises:
-        LockedError: somebody else has it.
-        OSError: it can't be made or written to.
+        LockedError: the folder is in use.
+        OSError: it can't be made or written.
     """
 
     def __init__(self, path: Path, *, flushes: bool) -> None:
@@ -68,7 +68,7 @@ class QueueFolder:
         for folder in new if flushes else ():
             _flush(folder.parent)
         try:
-            # Open, so that no other folder gets its inode.
+            # Kept open, so that no other folder gets its inode.
             self._self = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self.lock()
             self._sweep()
@@ -77,13 +77,13 @@ class QueueFolder:
             raise
 
     def lock(self) -> None:
-        """Take the lock, if the lock file isn't the one that is held already.
+        """Lock the folder, unless the present lock file is locked already.
 
-        Tried for a tenth of a second. Blocking.
+        Tries for a tenth of a second. Blocks.
 
         Raises:
-            LockedError: somebody else has it.
-            OSError: there can be no lock.
+            LockedError: the folder is in use.
+            OSError: it can't be locked.
         """
         if self.is_locked():
             return
@@ -102,15 +102,15 @@ class QueueFolder:
         lock_file.sign(self._lock)
 
     def is_locked(self) -> bool:
-        """Whether the lock file is the one that is held."""
+        """Return whether the lock file at the path is the one that this object has locked."""
         return self._lock >= 0 and same_file(self._lock, self.path / LOCK)
 
     def exists(self) -> bool:
-        """Whether what stands at the path is still this folder."""
+        """Return whether the folder at the path is still this one."""
         return same_file(self._self, self.path)
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         self._unlock()
         if self._self >= 0:
             fd, self._self = self._self, -1
@@ -121,40 +121,43 @@ class QueueFolder:
             fd, self._lock = self._lock, -1
             file = os.fstat(fd)
             os.close(fd)
-            _count_lock_holder(file, -1)  # not before: whoever finds it locked has to know by whom
+            # Not before close: a part of this process that finds the lock must see its holder.
+            _count_lock_holder(file, -1)
 
     def segment(self, number: int) -> Path:
-        """Return where a segment is."""
+        """Return the path of a segment."""
         return self.path / segment_name(number)
 
     def flush(self) -> None:
-        """Let the names in it outlive a power cut.
+        """Flush the names in the folder to the disk.
 
         Raises:
-            OSError: the disk refuses; not if the file system knows no such thing.
+            OSError: the disk fails; not if the file system does not support it.
         """
         flush_names(self._self)
 
     def quarantine(self, path: Path, wall_ns: int) -> Path:
-        """Rename a file that can't be used, and remove all but the newest of those.
+        """Rename a file that can't be used, and remove all but the newest of such files.
 
         Raises:
             OSError: it can't be renamed.
         """
         stamp = datetime.fromtimestamp(max(wall_ns, 0) // 10**9, UTC).strftime("%Y%m%dT%H%M%SZ")
-        aside = path.with_name(f"{path.name}.corrupt-{stamp}")
-        path.rename(aside)
-        found = [(match[1], name) for name in self._names() if (match := _ASIDE.fullmatch(name))]
-        for _, name in sorted(found)[:-_MOST_ASIDE]:
+        renamed = path.with_name(f"{path.name}.corrupt-{stamp}")
+        path.rename(renamed)
+        found = [
+            (match[1], name) for name in self._names() if (match := _QUARANTINED.fullmatch(name))
+        ]
+        for _, name in sorted(found)[:-_MAX_QUARANTINED]:
             with contextlib.suppress(OSError):
                 (self.path / name).unlink()
-        return aside
+        return renamed
 
     def _names(self) -> list[str]:
-        return os.listdir(self.path)  # noqa: PTH208 - names are all it takes
+        return os.listdir(self.path)  # noqa: PTH208 - only names are needed
 
     def _sweep(self) -> None:
-        """Remove what was being made when the process was killed."""
+        """Remove unfinished files of a process that was killed."""
         for name in self._names():
             if _UNFINISHED.fullmatch(name):
                 with contextlib.suppress(OSError):
@@ -162,7 +165,7 @@ class QueueFolder:
 
 
 def _count_lock_holder(lock: os.stat_result, change: int) -> int:
-    """Count who in this process has a lock file, or tries to; returns how many do."""
+    """Change the number of holders of a lock file in this process, and return it."""
     file = lock.st_dev, lock.st_ino
     with _lock_holders_guard:
         _lock_holders[file] += change
@@ -173,21 +176,21 @@ def _count_lock_holder(lock: os.stat_result, change: int) -> int:
 
 
 def _flush(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # one of another owner, say; then it isn't for us to do
+    with contextlib.suppress(OSError):  # for example a folder of another user
         flush_folder(folder)
 
 
 def segment_name(number: int) -> str:
-    """Return the name of a segment's file."""
+    """Return the file name of a segment."""
     return f"{number:020}.seg"
 
 
 def segment_numbers(path: Path) -> list[int]:
-    """Return the numbers of the segments in a folder, in their order.
+    """Return the numbers of the segments in a folder, in order.
 
     Raises:
         OSError: it can't be listed.
     """
-    names = os.listdir(path)  # noqa: PTH208 - names are all it takes
+    names = os.listdir(path)  # noqa: PTH208 - only names are needed
     found = (int(match[1]) for name in names if (match := _SEGMENT.fullmatch(name)))
     return sorted(number for number in found if number < MAX_NUMBER)

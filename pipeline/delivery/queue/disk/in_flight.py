@@ -1,4 +1,4 @@
-"""Records of the disk that are in flight."""
+"""Records from disk that are in flight."""
 
 from collections import Counter, deque
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ class InFlightRecord:
     """A record in flight.
 
     Attributes:
-        position: where it stands.
-        points: how many stand in it.
+        position: where it is on disk.
+        points: number of points in it.
         created_ns: when it was made.
-        lost_reason: why its segment is gone; empty while it is there.
+        lost_reason: why its segment was removed; empty if it was not.
     """
 
     position: ReadPosition
@@ -25,7 +25,7 @@ class InFlightRecord:
 
 
 class InFlightRecords:
-    """All that are in flight, oldest first. Those whose segments are gone come first."""
+    """All records in flight, oldest first. Those whose segments were removed come first."""
 
     def __init__(self) -> None:
         self._records: deque[InFlightRecord] = deque()
@@ -35,17 +35,17 @@ class InFlightRecords:
 
     @property
     def oldest_ns(self) -> int | None:
-        """When the first was made."""
+        """When the oldest record was made."""
         return self._records[0].created_ns if self._records else None
 
     @property
     def position(self) -> ReadPosition | None:
-        """Where the first stands that is still on the disk."""
+        """Position of the oldest record that is still on disk."""
         return next((taken.position for taken in self._records if not taken.lost_reason), None)
 
     @property
     def lost_points(self) -> Counter[str]:
-        """Points of those that are no longer on the disk, by what became of them there."""
+        """Points of records that are no longer on disk, by reason."""
         found: Counter[str] = Counter()
         for taken in self._records:
             if not taken.lost_reason:
@@ -54,27 +54,27 @@ class InFlightRecords:
         return found
 
     def put(self, record: InFlightRecord) -> None:
-        """Add one."""
+        """Append a record."""
         self._records.append(record)
 
     def points(self, count: int) -> int:
-        """Return how many points stand in the first of them."""
+        """Return how many points are in the first `count` records."""
         return sum(taken.points for taken in islice(self._records, count))
 
     def forget(self, count: int) -> None:
-        """Forget the first of them."""
+        """Remove the first `count` records."""
         for _ in range(count):
             self._records.popleft()
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Remove all records."""
         self._records.clear()
 
     def mark_lost(self, segment: int | None, reason: str) -> None:
-        """Note that a segment is gone, or all of them.
+        """Note that a segment, or all segments if None, was removed.
 
-        One in flight behind others that are still on the disk isn't noted: were these put back, it
-        would be missed, and counted, when its place is come to again.
+        Records behind others that are still on disk are not marked. If those are put back, the
+        reader detects and counts the missing points when it reaches them.
         """
         for taken in self._records:
             if not taken.lost_reason:

@@ -1,10 +1,10 @@
-"""The bytes of a segment: one header, then records, each behind a header of its own.
+"""The binary format of a segment: a segment header, then records, each after a record header.
 
-All numbers are little-endian; checksums are CRC-32 as in zlib. Those of headers begin with the
-number of the segment, so that what a disk had in its place before is never taken for a record.
+All numbers are little-endian; checksums are CRC-32 as in zlib. The checksum of a record header also
+covers the segment's number, so that old data of another file is never taken for a record.
 
-The two highest bits of a record's length are its signal. A podgpu that knows no signals takes such
-a header for none, and counts the record as broken; all others look to it as ever.
+The two highest bits of a record's length are its signal. A podgpu version without signals finds the
+header of another signal than 0 invalid, and counts the record as corrupt.
 """
 
 import struct
@@ -18,10 +18,10 @@ VERSION: Final = 1
 MARKER: Final = b"\xf5rec"
 _LENGTH_BITS: Final = 30
 MAX_RECORD_BYTES: Final = (1 << _LENGTH_BITS) - 1
-"""Bytes that a record has at most."""
+"""Maximum bytes of a record."""
 
 MAX_NUMBER: Final = 1 << 62
-"""No number, position or count of points is beyond: adding two of them stays within 64 bits."""
+"""Maximum of a number, a position or a count of points: the sum of two fits into 64 bits."""
 
 _MAGIC: Final = b"podgpu\xf5q"
 _SEGMENT: Final = struct.Struct("<8sIQQQ")  # magic, version, number, position, record number
@@ -34,11 +34,11 @@ _MADE: Final = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """What a segment says about itself.
+    """The header of a segment.
 
     Attributes:
-        version: of the format.
-        number: of the segment, as in its name.
+        version: version of the format.
+        number: number of the segment, as in its file name.
         position: points before its first record.
         record: number of its first record.
     """
@@ -49,13 +49,13 @@ class SegmentHeader:
     record: int
 
     def pack(self) -> bytes:
-        """Return its bytes."""
+        """Return the header's bytes."""
         packed = _SEGMENT.pack(_MAGIC, self.version, self.number, self.position, self.record)
         return packed + _CRC.pack(zlib.crc32(packed))
 
 
 def read_segment_header(data: bytes) -> SegmentHeader | None:
-    """Return the header of a segment; None if these aren't the bytes of one."""
+    """Return the header of a segment; None if the bytes are not a valid header."""
     if len(data) < SEGMENT_SIZE or _crc(data, 0, _SEGMENT.size) != zlib.crc32(
         data[: _SEGMENT.size]
     ):
@@ -68,16 +68,16 @@ def read_segment_header(data: bytes) -> SegmentHeader | None:
 
 @dataclass(frozen=True, slots=True)
 class RecordHeader:
-    """What stands before a record.
+    """The header of a record.
 
     Attributes:
         length: bytes of the record.
-        points: how many points stand in it.
-        number: of the record, over all segments.
+        points: number of points in it.
+        number: number of the record, over all segments.
         position: points before it, over all segments.
         created_ns: when it was made, by the wall clock.
-        crc: of the record.
-        signal: which of the sink's kinds of message it belongs to.
+        crc: checksum of the record.
+        signal: the kind of message that it belongs to.
     """
 
     length: int
@@ -93,10 +93,10 @@ def pack_record_header(record: Record, number: int, position: int, segment: int)
     """Return the header of a record in a segment.
 
     Raises:
-        ValueError: there is no such signal.
+        ValueError: the signal is out of range.
     """
     if not 0 <= record.signal < SIGNALS:
-        raise ValueError(f"there is no signal {record.signal}")
+        raise ValueError(f"signal {record.signal} is out of range")
     length = record.signal << _LENGTH_BITS | len(record.data)
     made = min(max(record.created_ns, -_MADE), _MADE - 1)
     crc = zlib.crc32(record.data)
@@ -105,7 +105,7 @@ def pack_record_header(record: Record, number: int, position: int, segment: int)
 
 
 def read_record_header(data: bytes, segment: int) -> RecordHeader | None:
-    """Return the header of a record in a segment; None if these aren't the bytes of one."""
+    """Return the header of a record in a segment; None if the bytes are not a valid header."""
     if len(data) < RECORD_SIZE or data[: len(MARKER)] != MARKER:
         return None
     if _crc(data, 0, _RECORD.size) != zlib.crc32(data[: _RECORD.size], segment & 0xFFFFFFFF):

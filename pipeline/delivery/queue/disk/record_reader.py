@@ -1,4 +1,4 @@
-"""Reading records in their order, over all segments."""
+"""Reads records in order, across segments."""
 
 import os
 from dataclasses import dataclass, replace
@@ -14,12 +14,12 @@ from pipeline.delivery.queue.error_reasons import is_resource_shortage, reason_o
 
 @dataclass(frozen=True, slots=True)
 class ReadPosition:
-    """Between two records.
+    """A position between two records.
 
     Attributes:
         segment: number of the segment.
-        offset: bytes of it that lie before.
-        position: points that lie before, over all segments.
+        offset: bytes of the segment before it.
+        position: points before it, over all segments.
         record: number of the next record.
     """
 
@@ -30,15 +30,15 @@ class ReadPosition:
 
 
 def first_record_offset(segment: Segment) -> int:
-    """Return where the first record stands; with a broken header that has to be searched for."""
+    """Return the offset of the first record; 0 if the header is invalid, to search from there."""
     return SEGMENT_SIZE if segment.header_valid else 0
 
 
 class SegmentMissingError(Exception):
-    """A segment isn't there any more.
+    """The file of a segment is missing.
 
     Attributes:
-        index: which one of the shelf.
+        index: index of the segment in the list.
     """
 
     def __init__(self, index: int) -> None:
@@ -47,14 +47,14 @@ class SegmentMissingError(Exception):
 
 
 class SegmentReader:
-    """Where the next record is to be taken.
+    """Reads the next record, across segments.
 
     Args:
         segments: the segments.
         position: where to begin.
-        folder: where the segments are.
-        fault_log: where it is noted that the disk can't be read.
-        retry_budget: with such a disk.
+        folder: the folder of the segments.
+        fault_log: collects read errors.
+        retry_budget: how long reading a failing disk is retried.
     """
 
     def __init__(
@@ -72,52 +72,57 @@ class SegmentReader:
         self._retry_budget = retry_budget
         self._file: SegmentFile | None = None
         self._failing_segment: int | None = None
-        self._seen: tuple[ReadPosition, int, FoundRecord | None] | None = None
+        self._last_peek: tuple[ReadPosition, int, FoundRecord | None] | None = None
 
     def oldest_ns(self, end: int) -> int | None:
-        """Return when the next record was made, if there is one.
+        """Return when the next record was made; None if there is none.
 
-        If it can't be read now, that of the record that was there before: the next `peek` tells.
+        If it can't be read now, return the time of the record that was read last: the next `peek`
+        raises the error.
         """
-        tried = self._retry_budget.is_failing
-        if not tried and (self._seen is None or self._seen[:2] != (self.position, end)):
+        failing = self._retry_budget.is_failing
+        if not failing and (self._last_peek is None or self._last_peek[:2] != (self.position, end)):
             try:
-                found = self.peek(end, room=-1)  # which may change the place
-                self._seen = self.position, end, found
+                found = self.peek(end, room=-1)  # which may change the position
+                self._last_peek = self.position, end, found
             except SegmentMissingError:
                 return None
             except OSError:
                 pass
-        return self._seen[2].header.created_ns if self._seen and self._seen[2] else None
+        return (
+            self._last_peek[2].header.created_ns if self._last_peek and self._last_peek[2] else None
+        )
 
     def peek(self, end: int, room: int | None) -> FoundRecord | None:
-        """Return the next record, and leave it.
+        """Return the next record without moving behind it.
 
         Args:
-            end: points before the end of all.
-            room: bytes that it may have; one that is larger has no body. None for any.
+            end: points before the end of the queue.
+            room: maximum bytes of the record; a larger one is returned without body. None for no
+                limit.
 
         Raises:
-            MissingError: its segment is not there.
-            OSError: it can't be read now; that it never can be is known after a while.
+            SegmentMissingError: the segment's file is missing.
+            OSError: it can't be read now. Once the retry budget is exhausted, records that can't be
+                read are skipped instead.
         """
         index = self._segments.index(self.position.segment)
         while index < len(self._segments):
             segment = self._segments[index]
             if segment.number != self.position.segment:
-                self._go(segment.number, first_record_offset(segment))
+                self._move_to(segment.number, first_record_offset(segment))
             if self.position.offset < segment.size:
                 span = self.position.position, self._segments.first_after(index, end)
                 found = self._find(index, span, room)
                 if found:
                     return found
-                # So that a long piece of rubbish is searched once.
-                self._go(segment.number, segment.size)
+                # Move to the end, so that a long stretch of garbage is searched only once.
+                self._move_to(segment.number, segment.size)
             index += 1
         return None
 
     def advance(self, found: FoundRecord) -> ReadPosition:
-        """Go on behind a record; returns where it stands."""
+        """Move behind a record; return its position."""
         head = found.header
         before = ReadPosition(found.segment, found.offset, head.position, head.number)
         self.position = ReadPosition(
@@ -126,39 +131,39 @@ class SegmentReader:
         return before
 
     def skip_to(self, position: int) -> None:
-        """Take it that there is nothing before a position."""
+        """Set the position, because there are no records before it."""
         self.position = replace(self.position, position=position)
 
     def close_segment(self, segment: int) -> None:
-        """Close a segment, which is removed: as long as it is open it takes room on the disk."""
+        """Close a segment that is removed: an open file still takes room on the disk."""
         if self._file is not None and self._file.number == segment:
             self.close()
 
     def close(self) -> None:
-        """Close the segment."""
+        """Close the open segment."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _find(self, index: int, span: tuple[int, int], room: int | None) -> FoundRecord | None:
-        patience, segment = self._retry_budget, self._segments[index]
+        budget, segment = self._retry_budget, self._segments[index]
         try:
             file = self._open(index)
-            file.lenient |= patience.is_exhausted
+            file.lenient |= budget.is_exhausted
             found = find_record(file, self.position.offset, segment.size, span, room)
         except OSError as error:
             if is_resource_shortage(error):
                 raise
-            if not patience.is_exhausted:
-                patience.record_failure()
+            if not budget.is_exhausted:
+                budget.record_failure()
                 raise
             self._give_up(segment.number, error)
-            patience.record_success()
+            budget.record_success()
             return None
         if file.error is not None:
             self._give_up(segment.number, file.error)
             file.error = None
-        patience.record_success()
+        budget.record_success()
         self._fault_log.record_recovery("read", f"the queue in {self._folder} can be read again")
         return found
 
@@ -168,10 +173,10 @@ class SegmentReader:
             self._failing_segment = segment
             self._fault_log.add_note(
                 f"a part of the queue in {self._folder} still cannot be read: {text_of(error)}; "
-                "what was in it is lost and counted. Look after that disk"
+                "the points in it are lost and counted. Check that disk"
             )
 
-    def _go(self, segment: int, offset: int) -> None:
+    def _move_to(self, segment: int, offset: int) -> None:
         self.position = replace(self.position, segment=segment, offset=offset)
 
     def _open(self, index: int) -> SegmentFile:

@@ -1,20 +1,21 @@
-"""How long a disk that can't be read is asked again."""
+"""Limits how long reading a failing disk is retried."""
 
 from collections.abc import Callable
 from typing import Final
 
 from pipeline.model import NS, Instant
 
-_LONGEST_NS: Final = 60 * NS
-_HOPELESS_NS: Final = 600 * NS
-_TRIES: Final = 10
+_MIN_WAIT_NS: Final = 60 * NS
+_MAX_WAIT_NS: Final = 600 * NS
+_MIN_TRIES: Final = 10
 
 
 class RetryBudget:
-    """Ends a minute after the first of all tries that failed, one after the other.
+    """Is exhausted a minute after the first of consecutive failures.
 
-    A cable, a controller or a network may be away for a while, and what is on the disk is sound.
-    There have to be some tries, a second or more apart: nothing is read while no receiver takes it.
+    A cable, a controller or a network may be away for a while, and the data on disk be intact. A
+    minimum number of tries, at least a second apart, is required too: nothing is read while the
+    receiver accepts nothing.
 
     Args:
         now: the clocks.
@@ -28,24 +29,24 @@ class RetryBudget:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the last try has failed."""
+        """Whether the last try failed."""
         return self._since_ns is not None
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether what can't be read is to be given up, while something else can."""
-        return self._tries >= _TRIES and self._waited_ns() >= _LONGEST_NS
+        """Whether to give up data that can't be read, if other data can be read."""
+        return self._tries >= _MIN_TRIES and self._waited_ns() >= _MIN_WAIT_NS
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether all is to be given up, though nothing at all can be read."""
-        return self.is_exhausted and self._waited_ns() >= _HOPELESS_NS
+        """Whether to give up all data, although none of it can be read."""
+        return self.is_exhausted and self._waited_ns() >= _MAX_WAIT_NS
 
     def _waited_ns(self) -> int:
         return 0 if self._since_ns is None else self._now().mono_ns - self._since_ns
 
     def record_failure(self) -> None:
-        """Note that a try has failed."""
+        """Note that a try failed."""
         now_ns = self._now().mono_ns
         if self._since_ns is None:
             self._since_ns, self._tries = now_ns, 0
@@ -54,5 +55,5 @@ class RetryBudget:
             self._tries += 1
 
     def record_success(self) -> None:
-        """Begin anew: all that was asked for was read, or given up."""
+        """Reset the budget: the data was read or given up."""
         self._since_ns = None

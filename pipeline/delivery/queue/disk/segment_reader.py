@@ -1,4 +1,4 @@
-"""Reading a segment a little at a time, over whatever is broken in it."""
+"""Reads one segment in pieces, and skips what is corrupt in it."""
 
 import os
 import zlib
@@ -19,16 +19,16 @@ from pipeline.delivery.queue.disk.record_format import (
 _PIECE: Final = 256 << 10
 _BLOCK: Final = 4096
 _MOST_UNREADABLE: Final = 64
-"""Blocks one after the other that are tried; a sick disk takes long for each."""
+"""Number of consecutive blocks that are tried; a failing disk takes long for each."""
 
 
 class SegmentFile:
-    """A segment, open for reading. All calls raise `OSError` if the disk can't read.
+    """A segment that is open for reading. All methods raise `OSError` if the disk can't be read.
 
     Args:
-        path: of the segment.
-        number: of the segment.
-        lenient: let what the disk can't read be zeros, and raise nothing.
+        path: path of the segment.
+        number: number of the segment.
+        lenient: read zeros where the disk can't be read, instead of raising an error.
 
     Raises:
         OSError: it can't be opened.
@@ -39,25 +39,25 @@ class SegmentFile:
         self.number = number
         self.lenient = lenient
         self.error: OSError | None = None
-        """What the disk said when it couldn't read, if that was put up with."""
+        """The last read error that `lenient` has suppressed."""
         self._unreadable = 0
         self._piece = (0, b"")
 
     @property
     def size(self) -> int:
-        """Bytes that the file has."""
+        """Size of the file in bytes."""
         return os.fstat(self._fd).st_size
 
     def close(self) -> None:
-        """Give it back."""
+        """Close the file."""
         os.close(self._fd)
 
     def header(self) -> SegmentHeader | None:
-        """Return its header, if that is sound."""
+        """Return the segment's header, if it is valid."""
         return read_segment_header(self.read(0, SEGMENT_SIZE))
 
     def record_header(self, offset: int, size: int) -> RecordHeader | None:
-        """Return the header at a place, if there is a sound one whose record ends within `size`."""
+        """Return the header at an offset, if it is valid and its record ends within `size`."""
         head = read_record_header(self.read(offset, RECORD_SIZE), self.number)
         return head if head and offset + RECORD_SIZE + head.length <= size else None
 
@@ -65,7 +65,7 @@ class SegmentFile:
         """Return bytes; fewer at the end of the file.
 
         Raises:
-            OSError: the disk can't read them, and this isn't put up with.
+            OSError: the disk can't be read, and `lenient` is not set.
         """
         try:
             data = os.pread(self._fd, length, offset)
@@ -98,12 +98,12 @@ class SegmentFile:
             offset += step
 
     def find_marker(self, offset: int, size: int) -> int:
-        """Return where the next marker stands, within `size`; -1 without one."""
+        """Return the offset of the next marker within `size`; -1 if there is none."""
         while offset < size:
             start, data = self._piece
             if not start <= offset <= start + len(data) - len(MARKER):
                 start, data = offset, self.read(offset, min(_PIECE, size - offset))
-                # Kept for the next search: where there is one marker there may be many.
+                # Kept for the next search: one marker is often followed by more.
                 self._piece = start, data
                 if len(data) < len(MARKER):
                     return -1
@@ -114,7 +114,7 @@ class SegmentFile:
         return -1
 
     def is_valid(self, offset: int, head: RecordHeader) -> bool:
-        """Whether the record whose header stands at a place is what was written."""
+        """Return whether the record after a header has the right checksum."""
         crc, start, end = 0, offset + RECORD_SIZE, offset + RECORD_SIZE + head.length
         while start < end:
             data = self.read(start, min(_PIECE, end - start))
@@ -125,7 +125,7 @@ class SegmentFile:
         return crc == head.crc
 
     def iter_records(self, offset: int, size: int) -> Iterator[tuple[int, RecordHeader, bool]]:
-        """Yield all sound headers and where they stand, and whether their records are sound."""
+        """Yield all valid headers with their offsets, and whether their records are valid."""
         while 0 <= offset <= size - RECORD_SIZE:
             head = self.record_header(offset, size)
             if head is not None:
@@ -143,9 +143,9 @@ class FoundRecord:
 
     Attributes:
         segment: number of the segment.
-        offset: where its header stands.
+        offset: offset of its header.
         header: the header.
-        body: the record; None if there was no room for it.
+        body: the record; None if it is larger than the caller's limit.
     """
 
     segment: int
@@ -155,24 +155,24 @@ class FoundRecord:
 
     @property
     def end(self) -> int:
-        """Where the next record should stand."""
+        """Offset at which the next record is expected."""
         return self.offset + RECORD_SIZE + self.header.length
 
 
 def find_record(
     file: SegmentFile, offset: int, size: int, span: tuple[int, int], room: int | None
 ) -> FoundRecord | None:
-    """Return the next sound record.
+    """Return the next valid record; None if there is none.
 
-    A record whose header or bytes aren't sound is passed over in search of the next marker, byte by
-    byte: its length can't be trusted.
+    If a header or a record is corrupt, search for the next marker from there, byte by byte: the
+    length in the header can't be trusted.
 
     Args:
         file: the segment.
         offset: where to begin.
         size: where the segment ends.
-        span: the positions between which it must lie; others are left-overs of something.
-        room: bytes that it may have; a larger one is returned without its body, unchecked.
+        span: positions between which the record must be; records outside are old data.
+        room: maximum bytes of the record; a larger one is returned unchecked and without body.
     """
     while 0 <= offset <= size - RECORD_SIZE:
         head = file.record_header(offset, size)

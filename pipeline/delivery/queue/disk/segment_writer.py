@@ -1,4 +1,4 @@
-"""Writing at the end of the last segment."""
+"""Writes records to the last segment."""
 
 import contextlib
 import errno
@@ -17,17 +17,17 @@ _NEW: Final = _OPEN | os.O_CREAT | os.O_TRUNC
 
 
 class SegmentWriter:
-    """Has the last segment open, if it is one to go on in.
+    """Writes to the last segment, if one is open.
 
     Args:
-        folder: where segments are.
+        folder: the folder of the segments.
+        fault_log: collects errors of flushes.
         flushes: whether to flush at all.
-        notices: where it is noted that the disk doesn't flush.
     """
 
-    def __init__(self, folder: QueueFolder, notices: FaultLog, *, flushes: bool) -> None:
+    def __init__(self, folder: QueueFolder, fault_log: FaultLog, *, flushes: bool) -> None:
         self._folder = folder
-        self._fault_log = notices
+        self._fault_log = fault_log
         self._flushes = flushes
         self._fd = -1
         self._path = folder.path
@@ -36,27 +36,27 @@ class SegmentWriter:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a segment to go on in."""
+        """Whether a segment is open for writing."""
         return self._fd >= 0
 
     @property
     def dirty(self) -> bool:
-        """Whether a flush has something to do."""
+        """Whether there is unflushed data."""
         return self._dirty
 
     @property
     def size(self) -> int:
-        """Bytes in the segment."""
+        """Bytes in the open segment."""
         return self._size
 
     def exists(self) -> bool:
-        """Whether the segment is still at its path, if there is one."""
+        """Return whether the open segment is still at its path; True if none is open."""
         return self._fd < 0 or same_file(self._fd, self._path)
 
     def begin(self, number: int, position: int, record: int) -> Segment:
-        """Go on in a new segment.
+        """Make a new segment and open it for writing.
 
-        It has its name once its header is written, so that a segment without one has been broken.
+        It gets its name after its header is written, so that a segment without header is corrupt.
 
         Raises:
             OSError: it can't be made.
@@ -82,7 +82,7 @@ class SegmentWriter:
         return Segment(number, path, position, SEGMENT_SIZE)
 
     def resume(self, segment: Segment, size: int) -> bool:
-        """Go on in a segment that is there, cut to a size; whether that can be done."""
+        """Open an existing segment for writing, truncated to a size; return whether that worked."""
         fd = -1
         try:
             fd = os.open(segment.path, _OPEN)
@@ -105,8 +105,8 @@ class SegmentWriter:
         """Write a record.
 
         Raises:
-            OSError: it can't be written; what was written of it is cut off, or else the segment is
-                left.
+            OSError: it can't be written. A partly written record is truncated; if that fails too,
+                the segment is closed.
         """
         try:
             _write(self._fd, [head, body], self._size)
@@ -114,35 +114,35 @@ class SegmentWriter:
             try:
                 os.ftruncate(self._fd, self._size)
             except OSError:
-                self.close_flushed()  # a reader finds no record there
+                self.close_flushed()  # the reader finds no valid record in the rest
             raise
         self._size += len(head) + len(body)
         self._dirty = True
 
     def flush(self) -> None:
-        """Let what was written outlive a power cut.
+        """Flush written records to the disk.
 
-        A disk that refused has forgotten what it refused, so that the segment is left for a new
-        one. If that fails too, the new one is left when the disk flushes again: a fault that lasts
-        costs two segments, and not all that there is room for.
+        After a failed fsync the kernel may have discarded the data, so that the segment is closed
+        and a new one is used. If the flush fails again, that segment stays in use until a flush
+        succeeds, and is closed then. So a lasting fault costs two segments, not all of the room.
         """
         if not self._flushes or not self._dirty or self._fd < 0:
             return
-        again = self._failed
+        failed_before = self._failed
         if self.sync(self._fd) and (not self._name_unflushed or self.sync(None)):
             self._dirty = self._failed = False
             self._fault_log.record_recovery(
-                "fsync", f"{self._folder.path} is flushed to the disk again"
+                "fsync", f"{self._folder.path} can be flushed to the disk failed_before"
             )
             if self._flush_failed:
                 self.close()
         else:
             self._flush_failed = self._failed = True
-            if not again:
+            if not failed_before:
                 self.close()
 
     def sync(self, fd: int | None) -> bool:
-        """Flush a file of the queue, or the names in the folder; whether that was done."""
+        """Flush a file of the queue, or the folder's names if None; return whether that worked."""
         try:
             if fd is None:
                 self._folder.flush()
@@ -153,19 +153,19 @@ class SegmentWriter:
             self._fault_log.record_failure(
                 "fsync",
                 error,
-                f"cannot flush {self._folder.path} to the disk: {{}}; what was written last may "
-                "be missing after a power cut. Look after that disk, or choose another path",
+                f"cannot flush {self._folder.path} to the disk: {{}}; the latest records may be "
+                "lost in a power failure. Check that disk, or set another queue.path",
             )
             return False
         return True
 
     def close_flushed(self) -> None:
-        """Flush and close the segment; the next record needs a new one."""
+        """Flush and close the segment; the next record needs a new segment."""
         self.flush()
         self.close()
 
     def close(self) -> None:
-        """Close the segment as it is."""
+        """Close the segment without a flush."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             self._dirty = False

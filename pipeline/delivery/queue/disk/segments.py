@@ -1,4 +1,4 @@
-"""The segments that there are, as far as they are known without reading them."""
+"""The segments of a queue, as far as they are known without reading all records."""
 
 import bisect
 import errno
@@ -14,7 +14,7 @@ from pipeline.delivery.queue.disk.segment_reader import SegmentFile
 from pipeline.delivery.queue.error_reasons import is_resource_shortage
 
 _PIECE: Final = 256 << 10
-_STRANGE: Final = frozenset(
+_NOT_A_SEGMENT: Final = frozenset(
     {
         errno.EACCES,
         errno.EISDIR,
@@ -24,7 +24,7 @@ _STRANGE: Final = frozenset(
         errno.EPERM,
     }
 )
-"""What says that a file is none of ours; anything else may be otherwise the next time."""
+"""Errors that show that a file is not a segment; other errors may be temporary."""
 
 
 @dataclass(slots=True)
@@ -32,11 +32,11 @@ class Segment:
     """A segment.
 
     Attributes:
-        number: in its name.
-        path: where it is.
+        number: number in its name.
+        path: path of the file.
         first_point: points before its first record.
-        size: bytes of it that count.
-        header_valid: whether its header is.
+        size: bytes that are used.
+        header_valid: whether its header is valid.
     """
 
     number: int
@@ -47,7 +47,7 @@ class Segment:
 
 
 class SegmentList:
-    """Segments in their order, and how much room they take."""
+    """Segments in order, and their total size."""
 
     def __init__(self) -> None:
         self._segments: list[Segment] = []
@@ -60,47 +60,47 @@ class SegmentList:
         return self._segments[index]
 
     def append(self, segment: Segment) -> None:
-        """Put a segment at the end."""
+        """Append a segment."""
         self._segments.append(segment)
         self.size += segment.size
 
     def grow_last(self, more: int) -> None:
-        """Let the last one be larger."""
+        """Add to the size of the last segment."""
         self._segments[-1].size += more
         self.size += more
 
     def remove(self, index: int) -> Segment:
-        """Take one out."""
+        """Remove and return a segment."""
         segment = self._segments.pop(index)
         self.size -= segment.size
         return segment
 
     def index(self, number: int) -> int:
-        """Return where the segment with this number is, or the next one; `len` without any."""
+        """Return the index of the segment with a number, or of the next one; `len` if none."""
         return bisect.bisect_left(self._segments, number, key=lambda segment: segment.number)
 
     def first_after(self, index: int, end: int) -> int:
-        """Return how many points stand before the segment behind this one; or before the end."""
+        """Return the position of the segment after this one; `end` if it is the last."""
         if index + 1 == len(self._segments):
             return end
         first = self._segments[index + 1].first_point
-        # Never less than its own: the file of another queue, under a name of this one.
+        # Less than its own position means a file of another queue under a name of this one.
         return first if first >= self._segments[index].first_point else end
 
 
 @dataclass(slots=True)
 class FolderScan:
-    """What is in a folder.
+    """Result of scanning a folder.
 
     Attributes:
-        segments: those that can be used.
-        disposable: those in which nothing is, or nothing that isn't done with.
-        broken: those that say nothing, or in a version that isn't ours.
-        error: why one that is broken could not be read; None if all could.
-        highest_number: the highest number seen, 0 without any.
+        segments: segments that can be used.
+        disposable: segments without data, or with settled records only.
+        broken: files without a valid header or record, or in an unknown version.
+        error: why a broken one could not be read; None if all could be read.
+        highest_number: highest segment number, 0 if there is none.
         end: points before the end of the last segment.
-        next_record: number of the record after the last.
-        valid_end: where the last sound record of the last segment ends.
+        next_record: number of the record after the last one.
+        valid_end: offset of the end of the last valid record of the last segment.
     """
 
     segments: list[Segment] = field(default_factory=list)
@@ -114,15 +114,15 @@ class FolderScan:
 
 
 def scan_folder(folder: Path, oldest: int, *, lenient: bool = False) -> FolderScan:
-    """Look at the headers of all segments, and through the last one; nothing is changed.
+    """Read the headers of all segments, and all records of the last one. Nothing is changed.
 
     Args:
-        folder: where they are.
-        oldest: number of the first segment that isn't done with.
+        folder: the folder.
+        oldest: number of the first segment that is not settled.
         lenient: give up what can't be read.
 
     Raises:
-        OSError: a segment can't be looked at.
+        OSError: a segment can't be read.
     """
     found = FolderScan()
     for number in segment_numbers(folder):
@@ -132,63 +132,63 @@ def scan_folder(folder: Path, oldest: int, *, lenient: bool = False) -> FolderSc
             if stat.S_ISREG(path.lstat().st_mode):
                 _scan_segment(found, path, number, oldest, lenient)
         except FileNotFoundError:
-            continue  # whoever asks without the lock may come when it goes
+            continue  # `inspect` has no lock: the file may be removed meanwhile
         except OSError as error:
-            if is_resource_shortage(error) or not (lenient or error.errno in _STRANGE):
+            if is_resource_shortage(error) or not (lenient or error.errno in _NOT_A_SEGMENT):
                 raise
             found.broken.append(path)
-            if error.errno not in _STRANGE:
+            if error.errno not in _NOT_A_SEGMENT:
                 found.error = error
     if found.segments:
         _scan_last(found, found.segments[-1], lenient)
     return found
 
 
-def _scan_segment(survey: FolderScan, path: Path, number: int, oldest: int, lenient: bool) -> None:
+def _scan_segment(scan: FolderScan, path: Path, number: int, oldest: int, lenient: bool) -> None:
     if number < oldest:
-        survey.disposable.append(path)
+        scan.disposable.append(path)
         return
     file = SegmentFile(os.fspath(path), number, lenient=lenient)
     try:
         size, head = file.size, file.header()
         if head and head.number == number:
             if head.version == VERSION:
-                survey.segments.append(Segment(number, path, head.position, size))
+                scan.segments.append(Segment(number, path, head.position, size))
             else:
-                survey.broken.append(path)
+                scan.broken.append(path)
             return
         for _, record, sound in file.iter_records(0, size):
             if sound:
-                survey.segments.append(
+                scan.segments.append(
                     Segment(number, path, record.position, size, header_valid=False)
                 )
                 return
-        (survey.disposable if _empty(file, size) else survey.broken).append(path)
-        survey.error = file.error or survey.error
+        (scan.disposable if _empty(file, size) else scan.broken).append(path)
+        scan.error = file.error or scan.error
     finally:
         file.close()
 
 
 def _empty(file: SegmentFile, size: int) -> bool:
-    """Whether nothing of the file has come onto the disk before a power cut."""
+    """Return whether a file has only zeros: a power failure came before its data was on disk."""
     if any(any(file.read(start, _PIECE)) for start in range(0, size, _PIECE)):
         return False
     return file.error is None
 
 
-def _scan_last(survey: FolderScan, last: Segment, lenient: bool) -> None:
+def _scan_last(scan: FolderScan, last: Segment, lenient: bool) -> None:
     file = SegmentFile(os.fspath(last.path), last.number, lenient=lenient)
     try:
         head = file.header()
-        survey.end, survey.valid_end = last.first_point, SEGMENT_SIZE
-        survey.next_record = head.record if head and last.header_valid else 0
+        scan.end, scan.valid_end = last.first_point, SEGMENT_SIZE
+        scan.next_record = head.record if head and last.header_valid else 0
         for place, record, sound in file.iter_records(
             SEGMENT_SIZE if last.header_valid else 0, last.size
         ):
-            # One whose bytes alone are broken was written all the same: it is lost, and counts.
-            survey.end = max(survey.end, record.position + record.points)
-            survey.next_record = max(survey.next_record, record.number + 1)
+            # A valid header with a corrupt record: the points were written, and count as lost.
+            scan.end = max(scan.end, record.position + record.points)
+            scan.next_record = max(scan.next_record, record.number + 1)
             if sound:
-                survey.valid_end = place + RECORD_SIZE + record.length
+                scan.valid_end = place + RECORD_SIZE + record.length
     finally:
         file.close()

@@ -1,4 +1,4 @@
-"""What a store is told once, and how it says that a folder isn't for it."""
+"""Fixed settings of a store, and the error for a folder with records of another kind."""
 
 import errno
 from collections.abc import Callable
@@ -13,18 +13,18 @@ from pipeline.model import Instant
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """What a store is told once.
+    """Settings of a store.
 
     Attributes:
-        path: its folder.
-        max_size: bytes that all segments together have at most.
-        kind: a word for what the records are.
-        flushes: whether it flushes to the disk.
+        path: the folder.
+        max_size: maximum bytes of all segments.
+        kind: kind of the records.
+        flushes: whether files are flushed to the disk.
         now: the clocks.
-        counters: of all points that are done with.
-        fault_log: what goes wrong.
-        in_flight: what is in flight.
-        retry_budget: with a disk that can't be read.
+        counters: counts points.
+        fault_log: collects failures.
+        in_flight: the records in flight.
+        retry_budget: how long reading a failing disk is retried.
     """
 
     path: Path
@@ -39,12 +39,12 @@ class StoreConfig:
 
 
 class KindError(OSError):
-    """Records of another kind are in the folder.
+    """The folder holds records of another kind.
 
     Attributes:
-        found: the word for what they are.
+        found: the kind of these records.
     """
 
     def __init__(self, path: Path, found: str) -> None:
-        super().__init__(errno.EEXIST, f"holds records of {found}", str(path))
+        super().__init__(errno.EEXIST, f"holds records of the kind {found}", str(path))
         self.found = found

@@ -1,4 +1,4 @@
-"""The files of a queue as one: records go in at one end and are looked at from the other."""
+"""The files of a queue: appends records at the end and reads them from the front."""
 
 import contextlib
 import os
@@ -36,31 +36,35 @@ _PARTS: Final = 16
 
 
 class Store:
-    """An open folder.
+    """An open queue folder.
 
     Args:
-        setup: see there.
-        first: whether the tally lacks what earlier processes have counted.
+        config: settings of the store.
+        first: whether the counters still lack the counts of earlier processes.
 
     Raises:
-        LockedError: somebody else has it.
-        KindError: records of another kind are in it.
+        LockedError: the folder is in use.
+        KindError: the folder holds records of another kind.
         OSError: it can't be opened.
     """
 
-    def __init__(self, setup: StoreConfig, *, first: bool) -> None:
-        self._setup = setup
-        self._tally, self._notices = setup.counters, setup.fault_log
-        self._in_flight = setup.in_flight
-        self._segment_size = min(max(setup.max_size // _PARTS, _SMALLEST), _LARGEST)
+    def __init__(self, config: StoreConfig, *, first: bool) -> None:
+        self._config = config
+        self._counters, self._fault_log = config.counters, config.fault_log
+        self._in_flight = config.in_flight
+        self._segment_size = min(max(config.max_size // _PARTS, _SMALLEST), _LARGEST)
         self._segments = SegmentList()
         self._reader = SegmentReader(
-            self._segments, ReadPosition(0, 0, 0, 0), setup.path, self._notices, setup.retry_budget
+            self._segments,
+            ReadPosition(0, 0, 0, 0),
+            config.path,
+            self._fault_log,
+            config.retry_budget,
         )
         self._leftovers: list[Segment] = []
         self._missing = (0, 0)
-        self._folder = QueueFolder(setup.path, flushes=setup.flushes)
-        self._writer = SegmentWriter(self._folder, setup.fault_log, flushes=setup.flushes)
+        self._folder = QueueFolder(config.path, flushes=config.flushes)
+        self._writer = SegmentWriter(self._folder, config.fault_log, flushes=config.flushes)
         try:
             self._cursor = self._open_cursor()
         except OSError:
@@ -75,154 +79,159 @@ class Store:
     # -- opening -------------------------------------------------------------------------------
 
     def _open_cursor(self) -> CursorFile:
-        path = self._setup.path / CURSOR
+        path = self._config.path / CURSOR
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            self._put_aside(path)
+            self._quarantine(path)
         return CursorFile(path)
 
     def _load(self, *, first: bool) -> None:
-        mark = self._cursor.mark
-        if mark is not None and mark.kind not in ("", self._setup.kind):
-            raise KindError(self._setup.path, mark.kind)
-        found = self._survey(mark.segment if mark else 0)
-        if self._cursor.broken or (mark is None and found.segments):
-            self._notices.count_fault("cursor", "corrupt" if self._cursor.broken else "missing")
-        if mark is None:
-            mark = CursorState(position=found.segments[0].first_point if found.segments else 0)
+        saved = self._cursor.state
+        if saved is not None and saved.kind not in ("", self._config.kind):
+            raise KindError(self._config.path, saved.kind)
+        found = self._scan(saved.segment if saved else 0)
+        if self._cursor.broken or (saved is None and found.segments):
+            self._fault_log.count_fault("cursor", "corrupt" if self._cursor.broken else "missing")
+        if saved is None:
+            saved = CursorState(position=found.segments[0].first_point if found.segments else 0)
             if found.segments:
-                self._notices.add_note(
-                    f"the cursor of the queue in {self._setup.path} was lost: all that is in it is "
-                    "sent again, and its totals begin anew"
+                self._fault_log.add_note(
+                    f"the cursor of the queue in {self._config.path} was lost: all records in the "
+                    "queue are sent again, and its totals start at zero"
                 )
         if first:
-            self._tally.add_previous(mark.acked, mark.rejected, mark.dropped)
+            self._counters.add_previous(saved.acked, saved.rejected, saved.dropped)
         for path in found.disposable:
             with contextlib.suppress(OSError):
                 path.unlink()
         for path in found.broken:
-            self._put_aside(path)
-        self._next_segment = max(found.highest_number, mark.segment) + 1
-        self._next_record = max(found.next_record, mark.next_record, mark.record)
-        self.end = max(found.end, mark.end, mark.position)
-        self.recovered = self.end - mark.position
-        self._reader.position = ReadPosition(mark.segment, mark.place, mark.position, mark.record)
-        self._fill(found, mark)
+            self._quarantine(path)
+        self._next_segment = max(found.highest_number, saved.segment) + 1
+        self._next_record = max(found.next_record, saved.next_record, saved.record)
+        self.end = max(found.end, saved.end, saved.position)
+        self.recovered = self.end - saved.position
+        self._reader.position = ReadPosition(
+            saved.segment, saved.place, saved.position, saved.record
+        )
+        self._add_segments(found, saved)
         if not self._segments:
             self.count_lost(self.end)
-        while self._segments.size > self._setup.max_size:
+        while self._segments.size > self._config.max_size:
             self._remove(0, OVER_SIZE)
         self.save()
 
-    def _survey(self, oldest: int) -> FolderScan:
-        patience = self._setup.retry_budget
+    def _scan(self, oldest: int) -> FolderScan:
+        retry_budget = self._config.retry_budget
         try:
-            found = scan_folder(self._setup.path, oldest, lenient=patience.is_exhausted)
-            if found.error and not found.segments and not patience.is_hopeless:
-                raise found.error  # the disk is away, rather than a block of it broken
+            found = scan_folder(self._config.path, oldest, lenient=retry_budget.is_exhausted)
+            if found.error and not found.segments and not retry_budget.is_hopeless:
+                raise found.error  # the whole disk is away, not only a block of it unreadable
         except OSError as error:
             if not is_resource_shortage(error):
-                patience.record_failure()
-            self._notices.count_fault("read", reason_of(error))
+                retry_budget.record_failure()
+            self._fault_log.count_fault("read", reason_of(error))
             raise
-        patience.record_success()
+        retry_budget.record_success()
         return found
 
-    def _fill(self, survey: FolderScan, mark: CursorState) -> None:
-        for segment in survey.segments[:-1]:
+    def _add_segments(self, found: FolderScan, saved: CursorState) -> None:
+        for segment in found.segments[:-1]:
             self._segments.append(segment)
-        for last in survey.segments[-1:]:
-            unread = last.number > mark.segment or mark.place <= survey.valid_end
-            if last.header_valid and unread and self._writer.resume(last, survey.valid_end):
-                last.size = survey.valid_end
+        for last in found.segments[-1:]:
+            unread = last.number > saved.segment or saved.place <= found.valid_end
+            if last.header_valid and unread and self._writer.resume(last, found.valid_end):
+                last.size = found.valid_end
             self._segments.append(last)
 
-    def _put_aside(self, path: Path) -> None:
+    def _quarantine(self, path: Path) -> None:
         try:
-            aside = self._folder.quarantine(path, self._setup.now().wall_ns)
+            renamed = self._folder.quarantine(path, self._config.now().wall_ns)
         except OSError as error:
-            self._notices.count_fault("open", reason_of(error))
-            self._notices.add_note(f"{path} is not a file of this queue and cannot be put aside: "
+            self._fault_log.count_fault("open", reason_of(error))
+            self._fault_log.add_note(f"{path} is not a file of this queue and cannot be renamed: "
                               f"{text_of(error)}; remove it")  # fmt: skip
         else:
-            self._notices.count_fault("open", "quarantined")
-            self._notices.add_note(f"{path} says nothing that this queue understands; it is "
-                              f"{aside.name} now, and the queue goes on without it")  # fmt: skip
+            self._fault_log.count_fault("open", "quarantined")
+            self._fault_log.add_note(f"{path} is not a valid file of this queue; it was renamed to "
+                              f"{renamed.name}, and the queue continues without it")  # fmt: skip
 
-    # -- looking -------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------
 
     @property
     def read_position(self) -> ReadPosition:
-        """Up to where records are done with."""
-        place, shelf = self._in_flight.position or self._reader.position, self._segments
-        index = shelf.index(place.segment)
-        while index + 1 < len(shelf) and (
-            shelf[index].number > place.segment or place.offset >= shelf[index].size
+        """Position up to which records are settled."""
+        place, segments = self._in_flight.position or self._reader.position, self._segments
+        index = segments.index(place.segment)
+        while index + 1 < len(segments) and (
+            segments[index].number > place.segment or place.offset >= segments[index].size
         ):
-            if shelf[index].number == place.segment:
+            if segments[index].number == place.segment:
                 index += 1
             place = ReadPosition(
-                shelf[index].number, first_record_offset(shelf[index]), place.position, place.record
+                segments[index].number,
+                first_record_offset(segments[index]),
+                place.position,
+                place.record,
             )
         return place
 
     @property
     def reader(self) -> SegmentReader:
-        """Where the next record is to be taken."""
+        """Reader of the next record."""
         return self._reader
 
     @property
     def is_drained(self) -> bool:
-        """Whether nothing is left to be taken."""
+        """Whether all records are settled or in flight."""
         return self._reader.position.position >= self.end
 
     @property
     def queued(self) -> int:
-        """Points that are on the disk and not done with."""
+        """Points on disk that are not settled."""
         return self.end - (self._in_flight.position or self._reader.position).position
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """Bytes of all segments, including those that could not be removed yet."""
         return self._segments.size + sum(segment.size for segment in self._leftovers)
 
     def count_lost(self, position: int) -> None:
-        """Count all points from the next record to a position: nothing is there of them."""
+        """Count all points from the next record to a position as lost: they are not on disk."""
         start = self._reader.position.position
         removed = max(min(position, self._missing[1]) - max(start, self._missing[0]), 0)
-        self._tally.drop(REMOVED, removed)
+        self._counters.drop(REMOVED, removed)
         corrupt = position - start - removed
         if corrupt > 0:
-            self._tally.drop(CORRUPT, corrupt)
-            self._notices.add_corrupt_points(self._setup.path, corrupt)
+            self._counters.drop(CORRUPT, corrupt)
+            self._fault_log.add_corrupt_points(self._config.path, corrupt)
         self._reader.skip_to(max(position, start))
 
     # -- writing -------------------------------------------------------------------------------
 
     def folder_replaced(self) -> bool:
-        """Whether the folder is no longer the one at its path."""
+        """Return whether the folder at the path is no longer the open one."""
         return not self._folder.exists()
 
     def put(self, record: Record, *, in_flight: bool = False) -> None:
-        """Write a record at the end; the oldest segments make room.
+        """Write a record at the end; the oldest segments are removed if there is no room.
 
         Args:
-            record: no larger than there can be room for.
-            in_flight: whether it is in flight already, and all before it are too.
+            record: not larger than the queue may be.
+            in_flight: whether it is in flight already; then all records before it are too.
 
         Raises:
-            OSError: it can't be written; nothing is left of it.
+            OSError: it can't be written; no part of it is left.
         """
         self._drop_removed()
         try:
             self._write(record, taken=in_flight)
         except OSError as error:
-            # What is done with may take all the room that there is.
+            # Settled records may take all of the room.
             if reason_of(error) != NO_SPACE or not self._remove_all_sent():
                 raise
             self._write(record, taken=in_flight)
 
     def _remove_all_sent(self) -> bool:
-        """Remove all segments if nothing in them is left to be sent; whether that made room."""
+        """Remove all segments if all their records are settled; return whether that made room."""
         if (
             self._in_flight
             or not self.is_drained
@@ -248,11 +257,11 @@ class Store:
             )
 
     def _room_for(self, size: int) -> Segment:
-        """Return the segment in which a record is to be written."""
+        """Return the segment for a record of a size."""
         filled = self._writer.size
         if self._writer.is_open and filled > SEGMENT_SIZE and filled + size > self._segment_size:
             self._writer.close_flushed()
-        while self.size + size + SEGMENT_SIZE * (not self._writer.is_open) > self._setup.max_size:
+        while self.size + size + SEGMENT_SIZE * (not self._writer.is_open) > self._config.max_size:
             if self._leftovers:
                 self._remove_leftovers()
             elif self._segments:
@@ -266,12 +275,12 @@ class Store:
         return segment
 
     def _drop_removed(self) -> None:
-        """Notice what others have removed."""
+        """Detect files that other programs removed or replaced."""
         replaced = not self._writer.exists()
         if replaced or not self._folder.is_locked():
             self._folder.lock()
             if replaced and os.path.lexists(self._segments[-1].path):
-                self._put_aside(self._segments[-1].path)
+                self._quarantine(self._segments[-1].path)
             for index in reversed(range(len(self._segments))):
                 if not os.path.lexists(self._segments[index].path):
                     self.segment_missing(index)
@@ -279,19 +288,19 @@ class Store:
             cursor = self._open_cursor()
             self._cursor.close()
             self._cursor = cursor
-            self._flush_cursor() if self._setup.flushes else self.save()
+            self._flush_cursor() if self._config.flushes else self.save()
 
     def segment_missing(self, index: int) -> None:
-        """Note that a segment is gone that should be there."""
-        self._notices.count_fault("open", REMOVED)
-        self._notices.add_note(
-            f"{self._segments[index].path} was removed by somebody; what was in it is lost. The "
-            "folder of a queue belongs to it alone"
+        """Report that the file of a segment is missing."""
+        self._fault_log.count_fault("open", REMOVED)
+        self._fault_log.add_note(
+            f"{self._segments[index].path} was removed by another program; the points in it are "
+            "lost. Do not change the folder of a queue while podgpu runs"
         )
         self._remove(index, REMOVED)
 
     def _remove(self, index: int, reason: str) -> None:
-        """Do without a segment, and count what is lost by that."""
+        """Remove a segment, and count the points that are lost."""
         place = self._in_flight.position or self._reader.position
         first, after = (
             self._segments[index].first_point,
@@ -305,24 +314,24 @@ class Store:
         if self._in_flight.position is None and (index == 0 or first <= position):
             if first > position:
                 self.count_lost(first)
-            self._tally.drop(reason, after - max(position, first))
+            self._counters.drop(reason, after - max(position, first))
             self._reader.skip_to(max(position, after))
         elif reason == REMOVED:
-            # Counted when its place is come to.
+            # Its points are counted when the reader reaches them.
             known = self._missing if self._missing[1] > place.position else (first, after)
             self._missing = min(known[0], first), max(known[1], after)
         self._save_and_unlink([segment])
 
     def remove_finished(self) -> None:
-        """Note what is done with, and remove the segments in which nothing else is."""
+        """Save the cursor, and remove the segments whose records are all settled."""
         count = self._segments.index(self.read_position.segment)
         self._save_and_unlink(
             [self._segments.remove(0) for _ in range(min(count, len(self._segments)))]
         )
 
     def _save_and_unlink(self, segments: list[Segment]) -> None:
-        # First what became of it, then the loss of it: else it would be missed after a power cut.
-        if segments and self._setup.flushes:
+        # Save the counts before removing files, so that a power failure leaves no points uncounted.
+        if segments and self._config.flushes:
             self._flush_cursor()
         else:
             self.save()
@@ -339,13 +348,13 @@ class Store:
             except NotADirectoryError:
                 pass
             except OSError as error:
-                self._notices.record_failure(
+                self._fault_log.record_failure(
                     "remove", error, f"cannot remove {self._leftovers[-1].path}: {{}}"
                 )
                 raise
             self._leftovers.pop()
-            self._notices.record_recovery(
-                "remove", f"segments in {self._setup.path} are removed again"
+            self._fault_log.record_recovery(
+                "remove", f"segments in {self._config.path} can be removed again"
             )
 
     # -- the cursor ----------------------------------------------------------------------------
@@ -364,49 +373,51 @@ class Store:
         try:
             write(self._cursor_state())
         except OSError as error:
-            self._notices.record_failure(
+            self._fault_log.record_failure(
                 "cursor",
                 error,
-                f"cannot note in {self._setup.path / CURSOR} what is done with: {{}}; it would be "
-                "sent again after a restart",
+                f"cannot write the cursor {self._config.path / CURSOR}: {{}}; records that were "
+                "sent would be sent again after a restart",
             )
             return False
-        self._notices.record_recovery("cursor", f"{self._setup.path / CURSOR} is written again")
+        self._fault_log.record_recovery(
+            "cursor", f"{self._config.path / CURSOR} can be written again"
+        )
         return True
 
     def _cursor_state(self) -> CursorState:
         place = self.read_position
         return CursorState(
-            kind=self._setup.kind,
+            kind=self._config.kind,
             segment=place.segment,
             place=place.offset,
             position=place.position,
             record=place.record,
             end=self.end,
             next_record=self._next_record,
-            acked=self._tally.acked,
-            rejected=self._tally.rejected,
-            # What is in flight and gone from the disk is lost if the process ends now.
-            dropped=dict(Counter(self._tally.dropped) + self._in_flight.lost_points),
+            acked=self._counters.acked,
+            rejected=self._counters.rejected,
+            # Records in flight that are no longer on disk are lost if the process ends now.
+            dropped=dict(Counter(self._counters.dropped) + self._in_flight.lost_points),
         )
 
     def flush(self) -> None:
-        """Let everything outlive a power cut, and try again to remove what couldn't be."""
-        if self._setup.flushes and (self._writer.dirty or self._cursor.dirty):
+        """Flush everything to the disk, and retry to remove segments."""
+        if self._config.flushes and (self._writer.dirty or self._cursor.dirty):
             self._writer.flush()
             self._flush_cursor()
         with contextlib.suppress(OSError):
             self._remove_leftovers()
 
     def discard_all(self) -> None:
-        """Count everything that isn't in flight as removed, and what is as gone from the disk."""
+        """Count all points as removed: those in flight when they are released, the others now."""
         self._in_flight.mark_lost(None, REMOVED)
-        self._tally.drop(REMOVED, self.end - self._reader.position.position)
+        self._counters.drop(REMOVED, self.end - self._reader.position.position)
         self._writer.close()
         self.close()
 
     def close(self) -> None:
-        """Give everything back, as it is."""
+        """Close all files and release the folder."""
         self._writer.close_flushed()
         self._reader.close()
         self._cursor.close()

@@ -67,13 +67,13 @@ def test_d3_a_write_that_is_torn_leaves_the_mark_before(tmp_path: Path) -> None:
 
 def test_the_last_mark_counts(tmp_path: Path) -> None:
     cursor = CursorFile(tmp_path / "cursor")
-    assert cursor.mark is None
+    assert cursor.state is None
     assert not cursor.broken
     for position in range(7):
         cursor.save(CursorState(position=position, acked=position, dropped={"corrupt": 1}))
     cursor.close()
     again = CursorFile(tmp_path / "cursor")
-    assert again.mark == CursorState(generation=7, position=6, acked=6, dropped={"corrupt": 1})
+    assert again.state == CursorState(generation=7, position=6, acked=6, dropped={"corrupt": 1})
     assert (tmp_path / "cursor").stat().st_size == 4 * SLOT
     again.close()
 
@@ -85,7 +85,7 @@ def test_f1_any_bytes_are_no_error(
     path = tmp_path_factory.mktemp("any") / "cursor"
     path.write_bytes(bytes(place) + data)
     cursor = CursorFile(path)
-    assert cursor.mark is None
+    assert cursor.state is None
     cursor.save(CursorState(position=3))
     cursor.close()
     mark, _ = read_cursor(path)
