@@ -1,9 +1,11 @@
-"""The join: events in, snapshots out. Pure and synchronous; time arrives as an event.
+"""The join: combines the events of all sources into snapshots. Pure and synchronous.
 
-Belongs here: tables of what each source said, the resolution of claims, and the layout of series.
-Resolution is a function of the tables, never of the order in which events came.
+This package has the tables of what each source reported, the resolution of claims to holders, and
+the layout of series. The result depends on the content of the tables, never on the order of events.
+Time comes with the events.
 
-Doesn't belong here: I/O, clocks, tasks, wire formats, the names of sources or sinks.
+It does no I/O, reads no clock, starts no task, and knows no wire format and no name of a source or
+sink.
 """
 
 from pipeline.join.attribution import Outcome

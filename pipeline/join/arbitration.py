@@ -1,4 +1,4 @@
-"""Who holds one device, of all who stand by a claim on it."""
+"""Arbitration: decides which of the candidates for a device hold it."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,28 +9,29 @@ from typing import NamedTuple
 from pipeline.join.claim_resolution import PodKey, ResolvedClaim
 from pipeline.model import Evidence, Instant, PartialRef, Pod, PodInfo
 
-# The order of `PartialRef` itself, which compares many times as slowly.
+# Sorts as `PartialRef` itself does, but much faster.
 _by_subject = attrgetter(
     *(f"subject.{part}" for part in ("namespace", "pod", "container", "uid", "container_id"))
 )
 
 
 class Candidate(NamedTuple):
-    """A container that claims a device.
+    """A container with a valid claim on a device.
 
     Attributes:
         subject: the container, without its id.
-        pod: its pod, where a source told of it.
-        evidence: what the claim rests on.
-        source: who said it.
-        share: part of the device, if known.
-        divisible: the claim is on a part of the device or on a replica: others fit beside it.
-        allocated_whole: the kubelet gave the container the device under its own id, which it gives
-            to one pod only.
-        rank: between pods on the device; the lowest stands.
-        since: when the holding began, if the source knows.
-        container_id: the runtime's, if known.
-        replicas: the numbers of the device plugin's replicas that it has.
+        pod: its pod, where a source reported it.
+        evidence: what the claim is based on.
+        source: the source of the claim.
+        share: the part of the device, if known.
+        divisible: the claim is on a part of the device or on a replica, so that other pods may hold
+            the device as well.
+        allocated_whole: the kubelet allocated the device to the container under the id of the
+            whole device, which it gives to only one pod.
+        rank: among pods on the device; the lowest rank holds it.
+        since: when the holding began, if the source knows it.
+        container_id: the runtime's id, if known.
+        replicas: numbers of the device plugin's replicas that it has.
     """
 
     subject: PartialRef
@@ -47,17 +48,17 @@ class Candidate(NamedTuple):
 
     @property
     def pod_key(self) -> PodKey:
-        """Which pod it is."""
+        """Namespace, name and uid of the pod."""
         return (self.subject.namespace, self.subject.pod, self.subject.uid)
 
     @property
     def exclusive(self) -> bool:
-        """Whether the device can be nobody else's."""
+        """Whether no other pod can hold the device at the same time."""
         return not self.divisible and (self.share == 1 or self.allocated_whole)
 
 
 class DeviceHolder(NamedTuple):
-    """A container on a device, before the join knows since when."""
+    """A container that holds a device, before the join has determined the start of the holding."""
 
     subject: PartialRef
     share: float | None
@@ -69,11 +70,11 @@ class DeviceHolder(NamedTuple):
 
 
 class ArbitrationResult(NamedTuple):
-    """What the claims on a device come to.
+    """The holders of a device, and the conflicts.
 
     Attributes:
         holders: sorted by subject.
-        conflicting_pods: pods whose claims contradict another's, sorted.
+        conflicting_pods: pods whose claims contradict the claim of another pod, sorted.
     """
 
     holders: tuple[DeviceHolder, ...]
@@ -81,26 +82,26 @@ class ArbitrationResult(NamedTuple):
 
     @property
     def conflicts(self) -> int:
-        """How many pods' claims contradict another's."""
+        """Number of pods whose claims contradict the claim of another pod."""
         return len(self.conflicting_pods)
 
 
 def arbitrate(
     candidates: Iterable[Candidate], ineffective: Iterable[ResolvedClaim] = ()
 ) -> ArbitrationResult:
-    """Decide who holds a device.
+    """Decide which containers hold a device.
 
     Args:
-        candidates: in the order of the sources; of several for one container the first source's is
-            shown, with the best rank of all.
-        ineffective: claims without effect; they contradict a pod that has the device alone.
+        candidates: in the order of the sources. If there are several for one container, the one of
+            the first source is shown, with the best rank of all.
+        ineffective: claims without effect; they are a conflict if a pod holds the whole device.
     """
     once: dict[PartialRef, Candidate] = {}
     for stake in candidates:
         before = once.setdefault(stake.subject, stake)
         if before is stake:
             continue
-        # Said twice by one source: what comes first in its list has no say.
+        # Two claims of one source: the result must not depend on their order in its list.
         shown = min(before, stake, key=_specificity) if before.source == stake.source else before
         once[stake.subject] = shown._replace(rank=min(before.rank, stake.rank))
     standing = _without_ended(list(once.values()))
@@ -114,10 +115,10 @@ def arbitrate(
         pods = {stake.pod_key for stake in standing}
         told = {s.pod_key for s, share in zip(standing, shares, strict=True) if share is not None}
         if parts > 1 or pods != told:
-            # More than there is, or nothing left for a pod that holds some of it all the same.
+            # The shares exceed the device, or leave nothing for a pod with an unknown share.
             conflicts |= pods
     if parts > 1:
-        # Then nobody's part can be believed.
+        # At least one share is wrong, and it is unknown which: show none.
         shares = [None] * len(standing)
     if any(not stake.divisible for stake in standing):
         conflicts |= {_pod_key(word) for word in ineffective} - {
@@ -136,12 +137,12 @@ def _pod_key(resolved: ResolvedClaim) -> PodKey:
 
 
 def _select_pods(candidates: list[Candidate]) -> tuple[list[Candidate], set[PodKey]]:
-    """Choose among several pods; return those that stand, and which pods contradict."""
+    """Select the candidates of several pods that hold a device; return them and the conflicts."""
     parts = [stake for stake in candidates if stake.divisible]
     if len(parts) == len(candidates):
         return candidates, set()
     pods = {stake.pod_key for stake in candidates}
-    # What the kubelet gave a pod is that pod's, whatever else its containers show.
+    # The best evidence for any container of a pod decides for the whole pod.
     ranks: dict[PodKey, int] = {}
     for stake in candidates:
         ranks[stake.pod_key] = min(stake.rank, ranks.get(stake.pod_key, stake.rank))
@@ -158,7 +159,7 @@ def _select_pods(candidates: list[Candidate]) -> tuple[list[Candidate], set[PodK
 
 
 def _latest_started_pod(candidates: list[Candidate]) -> PodKey | None:
-    """Return the pod that started last; None unless all starts are known and one is the last."""
+    """Return the pod that started last; None if a start is unknown or two pods started last."""
     starts: dict[PodKey, int] = {}
     for stake in candidates:
         start = _started_ns(stake)
@@ -171,9 +172,10 @@ def _latest_started_pod(candidates: list[Candidate]) -> PodKey | None:
 
 
 def _started_ns(candidate: Candidate) -> int | None:
-    """Return when its pod, else the container, started, by the wall clock in nanoseconds.
+    """Return when the pod, else the container, started, by the wall clock in nanoseconds.
 
-    The kubelet gives devices to a pod when it takes it on; a container may start many times since.
+    The start of the pod comes first, because the kubelet allocates devices when it admits a pod;
+    containers may start several times after that.
     """
     container, pod = candidate.subject.container, candidate.pod
     times = [candidate.since]
@@ -183,7 +185,7 @@ def _started_ns(candidate: Candidate) -> int | None:
 
 
 def _without_ended(candidates: list[Candidate]) -> list[Candidate]:
-    """Leave out containers that have ended where another of their pod goes on with the device."""
+    """Drop ended containers where another container of the same pod still has the device."""
     live = {stake.pod_key for stake in candidates if not _ended(stake)}
     return [stake for stake in candidates if stake.pod_key not in live or not _ended(stake)]
 

@@ -1,4 +1,4 @@
-"""Who holds what: the tables that say so, and what they come to."""
+"""Attribution of devices to containers: the tables of claims, and the holders that result."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -37,11 +37,11 @@ _NO_HOLDERS = ArbitrationResult(())
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one event did.
+    """Result of applying one event.
 
     Attributes:
         changed: the next snapshot will differ from the last one.
-        hints: for those sources that asked for hints.
+        hints: for the sources that subscribed to hints.
     """
 
     changed: bool
@@ -52,22 +52,22 @@ class Outcome:
 
 
 class Attributor:
-    """Keeps what each source said of devices, pods and claims, and what that comes to.
+    """Keeps the reports of all sources about devices, pods and claims, and resolves the holders.
 
-    Whatever changes is noted (`mark_changed`), and worked out when somebody needs it
-    (`resolve_pending`): a burst of events costs one resolution.
+    A change is only recorded (`mark_changed`). It is resolved when the result is needed
+    (`resolve_pending`), so that a burst of events costs one resolution.
 
     Attributes:
         inventory: the devices.
         pods: the pods.
-        containers: the containers that run.
-        resources: what the kubelet offers.
-        attributions: by device uuid, in device order. An attribution that didn't change stays the
+        containers: the running containers.
+        resources: the extended resources that the kubelet advertises.
+        attributions: by device uuid, in device order. An attribution that did not change stays the
             same object.
-        mig_placements: the MIG instances among the devices, by where they are.
+        mig_placements: the MIG instances by placement.
 
     Args:
-        sources: what is known of each source.
+        sources: state of each source.
     """
 
     def __init__(self, sources: SourceTable) -> None:
@@ -95,10 +95,10 @@ class Attributor:
         self._holders_known_before = False
 
     def replace_claims(self, source: str, event: ClaimsReplaced) -> None:
-        """Take in all claims of a source."""
+        """Replace all claims of a source."""
         before = self._claims.get(source)
         self._claims[source] = event
-        # What was too early for a pod that has been taken on since isn't so any more.
+        # A claim that was too early for its pod may be valid with this later confirmation.
         same = before is not None and (before.claims, before.complete) == (
             event.claims,
             event.complete,
@@ -109,7 +109,7 @@ class Attributor:
             self.mark_changed(source)
 
     def replace_aliases(self, source: str, event: DeviceAliasesReplaced, at: Instant) -> bool:
-        """Take in all further names of devices; return whether `rebuild_devices` has to follow."""
+        """Replace all aliases of a source; return whether `rebuild_devices` has to follow."""
         before = self._aliases.get(source)
         self._aliases[source] = event
         self._dra_names.update_names(source, event, at)
@@ -117,7 +117,7 @@ class Attributor:
         return before != event
 
     def replace_resources(self, source: str, event: ResourcesAdvertised, at: Instant) -> bool:
-        """Take in what the kubelet offers; return whether that is news."""
+        """Replace the resources that the kubelet advertises; return whether they changed."""
         if not self.resources.replace(source, event, at):
             return False
         self._plugin_managed.update_resources(source, event)
@@ -125,7 +125,7 @@ class Attributor:
         return True
 
     def remove(self, source: str) -> None:
-        """Forget a source; `rebuild_devices` has to follow."""
+        """Remove all reports of a source; `rebuild_devices` has to follow."""
         self._claims.pop(source, None)
         self._previously_confirmed.pop(source, None)
         self._aliases.pop(source, None)
@@ -137,7 +137,7 @@ class Attributor:
         self.inventory.remove(source)
 
     def expire(self, now: Instant) -> Outcome:
-        """Withdraw the word of sources that have been silent for too long."""
+        """Remove the reports of sources that have not confirmed them for too long."""
         expired: set[str] = set()
         for source in self._sources.ranking():
             confirmed = self._sources.confirmed_at(source)
@@ -160,7 +160,7 @@ class Attributor:
         return Outcome(changed=withdrawn or bool(expired))
 
     def rebuild_devices(self, *sources: str) -> None:
-        """Work out the devices anew; who holds them is noted as changed."""
+        """Rebuild the set of devices. The holders are marked as changed."""
         ranking = self._sources.ranking()
         down = {source for source in ranking if not self._sources.is_up(source)}
         known = self.inventory.devices(ranking, down)
@@ -171,7 +171,7 @@ class Attributor:
             if source in self._aliases
             for raw, uuid in self._aliases[source].aliases
         }
-        # A GPU that is gone may have left its index to another: present ones come last, and win.
+        # Another GPU may have taken the index of one that is gone: present ones come last and win.
         self._devices = DeviceIndex([d for d, _ in sorted(known, key=itemgetter(1))], aliases)
         self._parents = {d.uuid: d.mig.parent_uuid for d, _ in known if d.mig is not None}
         self._numbered_schemes = numbered_schemes(device for device, _ in known)
@@ -190,40 +190,41 @@ class Attributor:
         self.mark_changed(*sources)
 
     def mark_changed(self, *sources: str) -> None:
-        """Note that who holds what may have changed.
+        """Record that holders may have changed.
 
         Args:
-            sources: those whose claims led to this.
+            sources: the sources whose claims caused the change.
         """
         self._changed = True
         self._changed_sources.update(sources)
 
     @property
     def has_pending_changes(self) -> bool:
-        """Whether something was noted and not worked out yet."""
+        """Whether recorded changes are not resolved yet."""
         return self._changed
 
     @property
     def plugin_managed(self) -> frozenset[str]:
-        """The devices that no scheduler gives out, as of the last `resolve_pending`."""
+        """Devices that no scheduler allocates, as of the last `resolve_pending`."""
         return self._resolution.plugin_managed
 
     @property
     def holders_known(self) -> bool:
-        """Whether it is known who holds what: else nobody known to hold it says nothing.
+        """Whether all holders are known. Otherwise a device without holders need not be free.
 
-        It takes the word of a source that lists all that is held, the kubelet's or the runtime's,
-        and no container of which it isn't known which devices it was given. Pods alone don't tell:
-        what the kubelet gave them isn't written on them.
+        This needs a report of a source that lists all holders (the kubelet or the runtime), and no
+        container for which it is unknown which devices it was given. Pods are not enough: they do
+        not contain what the kubelet allocated.
         """
         return self._holders_listed and not self._resolution.has_unresolved_holder
 
     @property
     def known_attributions(self) -> Mapping[str, Attribution] | None:
-        """Who holds what, by device uuid, as far as that is known; None where it isn't.
+        """Attributions by device uuid, as far as the holders are known; None if they are not.
 
-        A container of which it isn't known which of a scheduler's GPUs it was given leaves known
-        what a device plugin gives out; that is told where some of it is free.
+        If it is unknown which of a scheduler's GPUs a container was given, the holders of devices
+        that a device plugin allocates are still known. Only these are returned, and only if at
+        least one of their GPUs is free.
         """
         if not self._holders_listed:
             return None
@@ -242,7 +243,7 @@ class Attributor:
         return listed or (self.containers.is_reported and not self._resolution.has_env_access)
 
     def resolve_pending(self, at: Instant) -> Outcome:
-        """Resolve all claims anew, if anything was noted."""
+        """Resolve all claims again if a change was recorded."""
         if not self._changed:
             return Outcome(changed=False)
         self._changed = False
@@ -279,7 +280,7 @@ class Attributor:
         self._resolution = resolution
         self._premature_sources.update(self._pod_identities.pending_sources)
         self.pods.end_resolution(at)
-        # Before the first enumeration every id would look wrong.
+        # Before the first enumeration of devices no id can be resolved.
         unresolved = resolution.unresolved if self.inventory.is_enumerated else {}
         changed = (
             self._sources.record_unresolved(unresolved, at)
@@ -313,25 +314,25 @@ class Attributor:
             if [h.subject for h in holders] != [h.subject for h in known.holders]:
                 moved.add(uuid)
             self.attributions[uuid] = new
-        # A name and a uid that may be of one pod: who has told them is to tell them again.
+        # A name and a uid may belong to one pod: their sources are asked for a new report.
         asking = bool(self._pod_identities.pending_sources - waited)
         hint = Hint(frozenset(moved), sources=frozenset(self._changed_sources))
         self._changed_sources.clear()
         return Outcome(changed, (hint,) if moved or asking else ())
 
     def count_resources(self) -> Mapping[str, ResourceCount]:
-        """Return how many devices stand behind each extended resource."""
+        """Return the number of devices of each extended resource."""
         present = [known.device for known in self.attributions.values() if known.present]
         return self.resources.count(
             present, self._devices, self._resolution.allocated, active_sources=self._claims
         )
 
     def name_referred_to_pod(self, name: ContainerName, moment: Instant) -> bool:
-        """Whether the name of a container's pod meant that very pod at a moment.
+        """Whether the pod name of a container meant the pod with its uid at a moment.
 
         Args:
             name: namespace, pod, container and uid.
-            moment: not after now.
+            moment: not after the present time.
         """
         namespace, pod, _, uid = name
         known = self.pods.referred_to((namespace, pod), uid, moment)
@@ -351,7 +352,7 @@ class Attributor:
     def _resource_claims(
         self, ranking: Iterable[str]
     ) -> Iterator[tuple[Claim, IdentifiedContainer]]:
-        """Yield the claims on ResourceClaims, and what is known of their containers."""
+        """Yield the claims with a ResourceClaim, and what is known of their containers."""
         for source in ranking:
             for claim in self._claims_of(source):
                 if claim.resource_claim and (known := self._identify(source, claim)) is not None:
@@ -359,7 +360,7 @@ class Attributor:
 
     def _identify(self, source: str, claim: Claim) -> IdentifiedContainer | None:
         said = self._sources.confirmed_at(source)
-        if said is None:  # it made no claims
+        if said is None:  # the source made no claims
             return None
         known = self.pods.identify(claim.subject, said, claim.origin.evidence)
         if known is None and not claim.subject.uid:
@@ -368,7 +369,7 @@ class Attributor:
 
 
 def _access(resolved_claims: Iterable[ResolvedClaim]) -> tuple[Access, ...]:
-    """Return the containers that have access to a device without a holding, each once."""
+    """Return the containers that have access to a device without holding it, each once."""
     if not resolved_claims:
         return ()
     found: dict[PartialRef, Access] = {}

@@ -1,4 +1,4 @@
-"""What claims are about: the containers, as far as all sources together know them."""
+"""Resolution of claims: which container and which devices each claim means."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,29 +11,29 @@ from pipeline.join.trust_rules import CONTAINER_RANK, COUNT_ONLY_RESOURCES
 from pipeline.model import Claim, Evidence, PartialRef, Pod, RawDeviceId
 
 RawIds: TypeAlias = dict[tuple[str, str], RawDeviceId]
-"""Device ids by scheme and text, each once. Pairs of texts hash many times as fast as the ids."""
+"""Device ids by scheme and text, each once. Pairs of strings hash much faster than the ids."""
 
 IdentifyContainer: TypeAlias = Callable[[str, Claim], IdentifiedContainer | None]
-"""Tells which container a claim of a source is about; None if it is about none any more."""
+"""Returns the container that a claim of a source means; None if it means none any more."""
 
 PodKey: TypeAlias = tuple[str, str, str]
-"""Namespace, name and uid; those that nobody knows are empty."""
+"""Namespace, name and uid of a pod; unknown parts are empty."""
 
 
 class ResolvedClaim(NamedTuple):
-    """A claim that is about a container, and names a device of this node.
+    """A claim with its container and its devices on this node.
 
     Attributes:
-        source: who said it.
-        claim: what was said.
-        devices: what its ids name, real devices before placeholders; not empty, but in a vague
-            word.
-        subject: the container, completed; without its id.
-        pod: its pod, where a source told of it.
-        evidence: what it rests on.
-        rank: of what is said of one container the lowest stands.
-        is_partial: it is about a part of its devices: their ids are replicas or placeholders, or
-            the device plugin was asked for such.
+        source: the source of the claim.
+        claim: the claim as the source made it.
+        devices: the devices that its ids name, real devices before placeholders; empty only for an
+            ambiguous claim.
+        subject: the container with all known parts, without its id.
+        pod: its pod, where a source reported it.
+        evidence: what the claim is based on.
+        rank: of several claims on one container the lowest rank is valid.
+        is_partial: it is on parts of its devices: the ids, or the ids that the device plugin was
+            asked for, are replicas or placeholders.
     """
 
     source: str
@@ -47,7 +47,7 @@ class ResolvedClaim(NamedTuple):
 
     @property
     def names_real_device(self) -> bool:
-        """Whether it names a device, and not placeholders alone."""
+        """Whether it names a real device, and not only placeholders."""
         return not self.devices[0].is_placeholder
 
 
@@ -56,18 +56,18 @@ _NONE: Final[RawIds] = {}
 
 @dataclass(slots=True)
 class ResolvedClaims:
-    """Everything that was said.
+    """The claims of all sources, resolved.
 
     Attributes:
-        claims: those that can hold a device, in the order of the sources.
-        unresolved: by source, ids that fit no device; sources without any are missing.
-        allocated: by extended resource, what the kubelet gave out: uuids, and ids that fit no
+        claims: claims that can hold a device, in the order of the sources.
+        unresolved: by source, ids that match no device; only sources that have any.
+        allocated: by extended resource, what the kubelet allocated: uuids, and ids that match no
             device.
-        ambiguous: those that have ids which may mean any device, and none that names one; what
-            anybody can say is not among them.
-        shared_reservations: those that name what a reservation pod got, which is not known yet;
-            nothing is found in them.
-        admin_access: those that give access for monitoring, and hold nothing.
+        ambiguous: claims with ids that may mean any device and no id that names one. Claims by
+            which a user could write any id are not among them.
+        shared_reservations: claims on the devices of a reservation pod, which are not known yet;
+            their `devices` are empty.
+        admin_access: claims that give access for monitoring and hold nothing.
     """
 
     claims: list[ResolvedClaim]
@@ -78,7 +78,7 @@ class ResolvedClaims:
     admin_access: list[ResolvedClaim] = field(default_factory=list)
 
     def split_admin_access(self, claim: ResolvedClaim) -> ResolvedClaim:
-        """Keep what gives access for monitoring apart; return the rest."""
+        """Move devices with admin access to `admin_access`; return the claim without them."""
         if not any(one.admin_access for one in claim.devices):
             return claim
         self.admin_access.append(
@@ -95,16 +95,16 @@ def resolve_claims(
     dra_names: DraNameHistory | None = None,
     numbered_schemes: frozenset[str] = frozenset(),
 ) -> ResolvedClaims:
-    """Find out what all claims are about.
+    """Resolve the containers and devices of all claims.
 
     Args:
-        claims: good claims by source, the sources in the order of the configuration.
+        claims: valid claims by source, the sources in the order of the configuration.
         devices: the devices of the node.
-        identify: tells which container a claim is about.
-        dra_names: what names of DRA drivers meant when they were given out; None where they mean
-            what they mean now.
-        numbered_schemes: the schemes in which every GPU of the node has a number, as every one has
-            a uuid: an annotation with another one names none of them.
+        identify: returns the container that a claim means.
+        dra_names: the devices that names of DRA drivers meant when they were allocated; None where
+            names cannot change.
+        numbered_schemes: the schemes in which every GPU of the node has a number. An unknown number
+            in an annotation then names no device of the node, as an unknown uuid does.
     """
     heard = ResolvedClaims([], {}, {})
     words, vague = heard.claims, heard.ambiguous
@@ -154,10 +154,11 @@ def resolve_claims(
 
 
 def _effective_evidence(claim: Claim, pod: Pod | None) -> Evidence | None:
-    """Return what a claim rests on; None if another claim says it better.
+    """Return the evidence of a claim; None if the claim is ignored.
 
-    koordinator's proxy of the kubelet adds what stands in any pod's annotation, requested or not.
-    Who sees what the pod requests reads the annotation itself; else it is no more than that.
+    koordinator's proxy of the kubelet adds devices from the annotations of any pod, whether the pod
+    requested them or not. Where the pod's requests are known, podgpu reads the annotation itself
+    and ignores the proxy's claim; elsewhere the claim counts as a scheduler's annotation.
     """
     evidence = claim.origin.evidence
     if evidence != Evidence.KUBELET_IDS:
@@ -172,7 +173,7 @@ def _effective_evidence(claim: Claim, pod: Pod | None) -> Evidence | None:
 def _classify_kubelet_claim(
     claim: Claim, found: list[ResolvedDevice], devices: DeviceIndex
 ) -> tuple[list[ResolvedDevice], int, bool]:
-    """Return what the kubelet or a plugin said, its rank, and whether it is about parts."""
+    """Return devices, rank and partiality of a claim of the kubelet or of a device plugin."""
     rank = CONTAINER_RANK[claim.origin.evidence]
     if claim.origin.evidence == Evidence.PLUGIN_ANSWER:
         asked = resolve_ids(claim.asked, devices)[0]
@@ -188,7 +189,7 @@ def _classify_kubelet_claim(
 
 
 def _names_no_device(claim: Claim, raw: RawDeviceId, numbered: frozenset[str]) -> bool:
-    """Whether an id that fits no device, and that a pod's author can write, means none."""
+    """Whether an unresolved id, which the author of a pod can write, means no device at all."""
     match claim.origin.evidence:
         case Evidence.RUNTIME_ENV:
             return True
@@ -204,7 +205,7 @@ def _resolve_devices(
     devices: DeviceIndex,
     claimed: DraNameHistory | None,
 ) -> tuple[list[ResolvedDevice], RawIds, bool]:
-    """Return what a claim's ids name, and whether it holds something that isn't known."""
+    """Return the devices of a claim, its unresolved ids, and whether it holds an unknown device."""
     if claimed is None or not claimed.handles(claim):
         return (*resolve_ids(claim.devices, devices), False)
     return ([], _NONE, False) if identified is None else claimed.resolve(claim, identified, devices)
@@ -213,9 +214,9 @@ def _resolve_devices(
 def resolve_ids(
     ids: tuple[RawDeviceId, ...], devices: DeviceIndex
 ) -> tuple[list[ResolvedDevice], RawIds]:
-    """Return the devices that ids name, and the ids that name none."""
+    """Return the devices that ids name, and the ids that name no device."""
     if len(ids) == 1:
-        # Nearly every claim: written out, since this runs for all of them at each change.
+        # The common case, written separately because this runs for all claims at each change.
         one = devices.resolve(ids[0])
         return ([], {(ids[0].scheme, ids[0].text): ids[0]}) if one is None else ([one], _NONE)
     found: dict[ResolvedDevice, None] = {}

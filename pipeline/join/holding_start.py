@@ -1,4 +1,4 @@
-"""Since when a container has held a device."""
+"""Start of holdings: since when a container has held a device."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,26 +9,26 @@ from pipeline.model import Holder, Instant, PartialRef
 
 
 class HoldStart(NamedTuple):
-    """When a container began to hold a device, and whether that is only when it was first seen."""
+    """When a container began to hold a device; `is_observed`: as podgpu saw it, not as reported."""
 
     at: Instant
     is_observed: bool
 
 
 HoldStarts: TypeAlias = dict[PartialRef, HoldStart]
-"""By container, when it began to hold one device."""
+"""Starts of the holdings of one device, by container."""
 
 
 def make_holder(
     holding: DeviceHolder, at: Instant, previous: Mapping[PartialRef, HoldStart], starts: HoldStarts
 ) -> Holder:
-    """Return a holder, and note since when it has been one.
+    """Return a holder, and add its start to `starts`.
 
-    What a source has told once stays known when it doesn't tell it any more.
+    A start that a source reported once stays known when the source no longer reports it.
     """
     subject = holding.subject
     if subject.container_id:
-        # A container that is made anew goes on holding what it held.
+        # A restarted container continues its holding.
         subject = replace(subject, container_id="")
     start = previous.get(subject, HoldStart(at, is_observed=True))
     if holding.since is not None:

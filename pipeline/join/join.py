@@ -1,4 +1,4 @@
-"""The join itself: routes events to the tables and makes snapshots of them."""
+"""The class `Join`: routes events to the tables and makes snapshots of them."""
 
 from collections.abc import Mapping
 
@@ -41,13 +41,13 @@ from pipeline.model import (
 
 
 class Join:
-    """Joins readings with the containers that hold the devices.
+    """Combines readings with the containers that hold the devices.
 
-    Not thread-safe and never blocking. `apply` must see envelopes in the order of the inbox: a
-    claim emitted before a reading is joined before it.
+    It is not thread-safe and never blocks. `apply` must be called in the order of the inbox, so
+    that a claim that was emitted before a reading applies to that reading.
 
     Args:
-        run: identifies this run of podgpu; the ids of accounts and holdings begin with it.
+        run: identifies this run of podgpu; prefix of the ids of accounts and holdings.
     """
 
     def __init__(self, run: str = "") -> None:
@@ -66,12 +66,12 @@ class Join:
         self._starts: tuple[Instant | None, ...] = ()
 
     def apply(self, envelope: Envelope, *, more_pending: bool = False) -> Outcome:
-        """Take in one event, and let time go on to its moment.
+        """Apply one event, and advance the time to that of the event.
 
         Args:
             envelope: the event.
-            more_pending: others wait, so that what this one changes need not be worked out yet;
-                `resolve_pending` does, or the next `apply` without it.
+            more_pending: more events wait, so that changes of holders may stay pending until
+                `resolve_pending` or the next `apply` without this flag.
         """
         now = envelope.at
         outcome = Outcome(changed=False)
@@ -79,7 +79,7 @@ class Join:
             outcome |= self.resolve_pending(now)
         if not self._attributor.has_pending_changes:
             self._changed_at = now
-        # A loop that was too busy to hear of something is no reason to call it old.
+        # Reports must not expire because the event loop was too busy to receive confirmations.
         due = Instant(now.mono_ns - envelope.loop_delay_ns, now.wall_ns - envelope.loop_delay_ns)
         expired = self._readings.expire(due.mono_ns)
         outcome |= self._attributor.expire(due)
@@ -92,18 +92,18 @@ class Join:
             everything = Hint(devices=frozenset(self._attributor.attributions))
             outcome |= Outcome(changed=False, hints=(everything,))
         if self._sources.is_up(envelope.source) != up:
-            # What a source doesn't name counts for something only while it does its work, and of
-            # a device it is believed before one that is down.
+            # Missing entries count only while a source is up, and a source that is up has
+            # precedence over one that is down for the profiles of MIG instances.
             self._attributor.rebuild_devices(envelope.source)
         return outcome if more_pending else outcome | self.resolve_pending(now)
 
     @property
     def has_pending_changes(self) -> bool:
-        """Whether something has changed that isn't worked out yet."""
+        """Whether changes wait for `resolve_pending`."""
         return self._attributor.has_pending_changes
 
     def resolve_pending(self, at: Instant) -> Outcome:
-        """Work out who holds what, if that may have changed; has to come before `snapshot`."""
+        """Resolve pending changes to holders. Must be called before `snapshot`."""
         if not self._attributor.has_pending_changes:
             return Outcome(changed=False)
         at = self._changed_at or at
@@ -118,11 +118,12 @@ class Join:
         return outcome
 
     def _must_resolve_before(self, envelope: Envelope) -> bool:
-        """Whether what has changed so far has to be worked out before an event.
+        """Whether pending changes must be resolved before this event is applied.
 
-        Whose a device was is told by the changes that are known, not by those worked out. And a
-        container that comes and goes while both events wait has held its device for that time. Pods
-        come in bursts, and most of what is told of them changes no holder: they wait together.
+        Usage samples and XID errors are attributed to the resolved holders. Before most other
+        events the changes of an earlier moment are resolved: a container that came and went between
+        two events has held its device for that time. Pods change in bursts that mostly change no
+        holder, so their changes may wait.
         """
         match envelope.event:
             case ProcessesSampled() | XidsReported():
@@ -169,11 +170,11 @@ class Join:
                 return self._apply_internal(envelope)
 
     def _apply_internal(self, envelope: Envelope) -> Outcome:
-        """Take in what podgpu says itself: no source is heard by that, and nothing shown."""
+        """Apply an event of podgpu itself. It confirms no source and changes no snapshot."""
         match envelope.event:
             case TotalsRestored(accounts):
                 if envelope.relayed_by:
-                    # A recording that is played once more: what it told of goes on, or is over.
+                    # A recording may be played again: existing accounts continue or are final.
                     begun = self._usage.accounts.has_account
                     accounts = tuple([one for one in accounts if not begun(one.device)])
                 self._usage.accounts.restore(accounts, envelope.at)
@@ -198,7 +199,7 @@ class Join:
                 return Outcome(changed=False)
 
     def _apply_node(self, envelope: Envelope) -> Outcome:
-        """Take in what is said of the node as a whole."""
+        """Apply a report about the node as a whole."""
         source, told = envelope.source, envelope.event
         match told:
             case ResourcesAdvertised():
@@ -245,7 +246,7 @@ class Join:
             self._attributor.mark_changed()
         moved = change.changed_pod
         if moved is None or moved.ended or moved.started is None:
-            # Of what holds nothing, or nothing any more, the kubelet need not be asked.
+            # A pod that is not admitted, or has ended, holds nothing that could have changed.
             return Outcome(changed=False)
         if not (moved.wants_devices or moved.claims):
             return Outcome(changed=False)
@@ -275,11 +276,11 @@ class Join:
         return Outcome(changed=False, hints=(_pod_hint(uid, source),) if changed and uid else ())
 
     def _record_event(self, envelope: Envelope) -> Outcome:
-        """Note an event of a source: it may have brought the source up."""
+        """Record an event of a source; the outcome is a change if it brought the source up."""
         return Outcome(changed=self._sources.record_event(envelope))
 
     def _record_confirmation(self, envelope: Envelope) -> Outcome:
-        """Note that a source stands by its word."""
+        """Record that a source confirmed its reports."""
         woke = self._record_event(envelope)
         self._sources.record_confirmation(envelope.source, envelope.at)
         return woke
@@ -291,30 +292,30 @@ class Join:
 
     @property
     def plugin_managed(self) -> frozenset[str]:
-        """The devices that a device plugin or a DRA driver gives out, and no scheduler."""
+        """Devices that only a device plugin or a DRA driver allocates, and no scheduler."""
         return self._attributor.plugin_managed
 
     @property
     def all_reported(self) -> bool:
-        """Whether each source has told what it is there for, or that it can't."""
+        """Whether each source has reported, or was lost, since it was added."""
         return self._sources.all_reported
 
     @property
     def holders_known(self) -> bool:
-        """Whether some source tells who holds what: else a device without holders isn't free."""
+        """Whether all holders are known. Otherwise a device without holders need not be free."""
         return self._attributor.holders_known
 
     @property
     def unknown_xid_devices(self) -> Mapping[str, int]:
-        """How many XID errors were of devices that nobody knows, by what their source wrote."""
+        """Number of XID errors of unknown devices, by the device id that the source wrote."""
         return self._xids.unknown_devices
 
     def sources(self) -> Mapping[str, SourceState]:
-        """Return what is known of each source at this moment, snapshot or not."""
+        """Return the present state of each source, independent of snapshots."""
         return self._sources.states()
 
     def snapshot(self, at: Instant) -> Snapshot:
-        """Return everything that is known; the readings taken since the last call are fresh."""
+        """Return everything that is known. Readings taken since the last call are fresh."""
         self._update_layout()
         table = self._readings
         fresh = table.fresh
@@ -344,7 +345,7 @@ class Join:
         return snapshot
 
     def _update_layout(self) -> None:
-        """Make a new layout if series or their owners changed; unchanged series stay the same."""
+        """Make a new layout if series or attributions changed; unchanged series stay the same."""
         attributions = self._attributor.attributions
         resources = self._attributor.count_resources()
         reshaped = self._readings.layout_changed
@@ -357,7 +358,7 @@ class Join:
             starts = self._readings.starts
             self._starts = tuple([starts.get(key) for key in self._keys])
         layout = self._layout
-        # Cheap where nothing has changed: of each GPU the same attributions are found again.
+        # Without changes this is cheap: the table recognizes the attributions of each GPU.
         held = self._attributor.known_attributions
         self._topology.recompute(self._sources.ranking(), held, self._sources.is_up)
         if not reshaped and (layout.attributions, layout.resources) == (attributions, resources):

@@ -1,9 +1,10 @@
-"""The one rule of trust: what each kind of evidence may do.
+"""The table of trust: what each kind of evidence may do.
 
-`docs/attribution.md` and `docs/security.md` have the same table.
+`docs/attribution.md` and `docs/security.md` contain this table.
 
-A pod's author controls its annotations, labels, variables and mounts. He doesn't control which ids
-the kubelet gives out, nor what the container runtime shows of device nodes and CDI names.
+The author of a pod controls its annotations, labels, variables and mounts. He does not control the
+ids that the kubelet allocates, nor the device nodes and CDI names that the container runtime
+reports.
 """
 
 from typing import Final, NamedTuple
@@ -12,12 +13,12 @@ from pipeline.model import Evidence
 
 
 class EvidenceRule(NamedTuple):
-    """What one kind of evidence may do.
+    """The rule for one kind of evidence.
 
     Attributes:
-        evidence: the kind, in the order of its strength for one container: strongest first.
-        description: what it is.
-        pod_rank: its rank between pods on one device; the lower one holds the device.
+        evidence: the kind.
+        description: what it is, for people.
+        pod_rank: its rank between pods on one device; the lowest rank holds the device.
         permissions: what it may do, for people.
     """
 
@@ -30,26 +31,26 @@ class EvidenceRule(NamedTuple):
 EVIDENCE_RULES: Final = (
     EvidenceRule(
         Evidence.RUNTIME_CDI,
-        "a CDI name that the container runtime shows",
+        "a CDI name that the container runtime reports",
         3,
-        "hold a device that the kubelet gave to no other pod",
+        "hold a device that the kubelet allocated to no other pod",
     ),
     EvidenceRule(
         Evidence.RUNTIME_NODES,
-        "a device node that the container runtime shows",
+        "a device node that the container runtime reports",
         4,
-        "hold a device that the kubelet gave to no other pod",
+        "hold a device that the kubelet allocated to no other pod",
     ),
     EvidenceRule(
         Evidence.PLUGIN_ANSWER,
-        "what the device plugin answered the kubelet, where it differs from what was asked",
+        "the device plugin's response to the kubelet, where it differs from the request",
         1,
-        "hold; replace the ids that were asked for",
+        "hold; replace the ids that the kubelet requested",
     ),
     EvidenceRule(
         Evidence.KUBELET_IDS,
-        "the ids that the kubelet asked the device plugin for; placeholders fix only resource and "
-        "number",
+        "the ids that the kubelet requested from the device plugin; placeholders define only "
+        "resource and number",
         2,
         "hold; the id of a whole device excludes all other pods",
     ),
@@ -58,42 +59,43 @@ EVIDENCE_RULES: Final = (
         "a scheduler's annotation on a pod that requests that scheduler's resource, up to the "
         "number and share requested",
         5,
-        "hold a device that no device plugin and no DRA driver offers by its real id, and that the "
-        "kubelet gave to no other pod",
+        "hold a device that no device plugin and no DRA driver offers under its real id, and that "
+        "the kubelet allocated to no other pod",
     ),
     EvidenceRule(
         Evidence.POD_LIST_FILE,
-        "podlist.json, the administrator's",
+        "podlist.json, written by the administrator",
         6,
-        "hold a device that the kubelet gave to no other pod",
+        "hold a device that the kubelet allocated to no other pod",
     ),
     EvidenceRule(
         Evidence.RUNTIME_ENV,
         "the variable `NVIDIA_VISIBLE_DEVICES` or a mount of the running container",
         7,
-        "hold only where the kubelet gave the container placeholders, no device plugin and no DRA "
-        "driver offers the device by its real id, and nothing else says which; else it is access",
+        "hold only where the kubelet allocated placeholders to the container, no device plugin and "
+        "no DRA driver offers the device under its real id, and no other evidence names the "
+        "device; otherwise it is access",
     ),
 )
-"""Strongest first, for one container."""
+"""Sorted by strength for one container, the strongest first."""
 
 CONTAINER_RANK: Final = {trust.evidence: rank for rank, trust in enumerate(EVIDENCE_RULES)}
-"""Rank of what is said of one container; the lowest stands."""
+"""Rank of a claim among all claims on one container; the lowest is valid."""
 
 POD_RANK: Final = {trust.evidence: trust.pod_rank for trust in EVIDENCE_RULES}
-"""Rank of what is said of several pods on one device; the lowest stands."""
+"""Rank of a claim among the claims of several pods on one device; the lowest holds the device."""
 
 USER_CONTROLLED: Final = frozenset(
     {Evidence.SCHEDULER_ANNOTATION, Evidence.POD_LIST_FILE, Evidence.RUNTIME_ENV}
 )
-"""What contradicts a pod that holds the device, even where it is overruled for its own pod."""
+"""Evidence of claims that are a conflict with the holder of the device even without effect."""
 
 COUNT_ONLY_RESOURCES: Final = frozenset({"volcano.sh/gpu-number"})
-"""Resources whose ids look like real ones and only count: the plugin goes by the annotation."""
+"""Resources with ids that look real and only count: the device plugin obeys the annotation."""
 
 
 def markdown_table() -> str:
-    """Return the rule as the table of the documentation, in Markdown."""
+    """Return the table of trust for the documentation, in Markdown."""
     rows = [
         f"| `{trust.evidence.name.lower()}` | {trust.description} | {trust.pod_rank} | "
         f"{trust.permissions} |"
