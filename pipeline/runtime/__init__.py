@@ -1,1 +1,1 @@
-"""Runs sources, the join and sinks: start, reload, stop, supervision, health."""
+"""Runs podgpu: starts, reloads, supervises and stops sources, the join and sinks."""

@@ -1,4 +1,4 @@
-"""What the runtime hands to components: the contracts' contexts."""
+"""Implementations of `SourceContext` and `SinkContext`."""
 
 import logging
 from collections.abc import AsyncIterator, Callable
@@ -19,11 +19,11 @@ from pipeline.runtime.loop_lag import LoopDelay
 
 
 class Inlet:
-    """Numbers envelopes on their way into the inbox, so that there is one order of all events.
+    """Puts envelopes into the inbox and numbers them, so that all events have one order.
 
     Attributes:
         last: the time of the newest envelope.
-        lateness: says how busy the event loop was.
+        lateness: how busy the event loop was.
     """
 
     def __init__(self, inbox: Channel[Envelope], clock: Clock) -> None:
@@ -34,18 +34,18 @@ class Inlet:
         self._seq = 0
 
     async def put(self, source: str, kind: str, event: Event) -> None:
-        """Put an event of a source into the inbox, waiting while it is full."""
+        """Put an event of a source into the inbox; wait while it is full."""
         await self.relay(Envelope(source, kind, 0, self._clock.now(), event))
 
     async def relay(self, envelope: Envelope) -> None:
-        """Put an envelope into the inbox as it is, but for its number and how late it may be."""
+        """Put an envelope into the inbox, with a new number and the delay of the event loop."""
         self._seq += 1
         self.last = envelope.at
         late_ns = self.lateness.delay_ns(self._clock.now())
         try:
             await self._inbox.put(replace(envelope, seq=self._seq, loop_delay_ns=late_ns))
         except ChannelClosedError:
-            # Only while podgpu stops: the source is about to be cancelled.
+            # Happens only while podgpu stops: the source is cancelled soon.
             return
 
 
@@ -54,9 +54,9 @@ class RunningSource:
     """Implements `SourceContext`.
 
     Attributes:
-        is_running: whether a source of that name runs.
-        connect: joins a session with an API server.
-        has_emitted: it has emitted or relayed something.
+        is_running: whether a source with this name runs.
+        connect: opens a shared session with an API server.
+        has_emitted: the source has emitted or relayed an event.
     """
 
     name: str
@@ -75,12 +75,12 @@ class RunningSource:
     has_emitted: bool = False
 
     async def emit(self, event: Event) -> None:
-        """Hand an event to the join under this source's name."""
+        """Send an event to the join under this source's name."""
         self.has_emitted = True
         await self.inlet.put(self.name, self.kind, event)
 
     async def relay(self, envelope: Envelope) -> None:
-        """Hand on another source's event; not under the name of one that runs here."""
+        """Send another source's event to the join; if its name is in use here, add a suffix."""
         self.has_emitted = True
         name = envelope.source
         if self.is_running(name):
@@ -92,7 +92,7 @@ class RunningSource:
         return self.board.subscribe()
 
     def kube(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
-        """Join the session with an API server."""
+        """Return a shared session with an API server."""
         return self.connect(kubeconfig)
 
 
@@ -117,13 +117,13 @@ class RunningSink:
         return self.snapshot()
 
     def telemetry(self) -> list[FamilyPoints]:
-        """Return podgpu's own metrics as they are now."""
+        """Return the current values of podgpu's own metrics."""
         return self.collect()
 
     def http(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
-        """Join the listener at an address."""
+        """Return a shared HTTP listener."""
         return self.listen(address)
 
     def kube(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
-        """Join the session with an API server."""
+        """Return a shared session with an API server."""
         return self.connect(kubeconfig)

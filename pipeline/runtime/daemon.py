@@ -1,4 +1,4 @@
-"""The process: signals, the configuration file's changes, exit statuses."""
+"""The daemon's process: signals, reload of the configuration file, exit status."""
 
 import asyncio
 import logging
@@ -19,14 +19,14 @@ from pipeline.runtime.runtime import Runtime
 from pipeline.runtime.signals import stop_on_signals
 
 EXIT_CONFIG = 2
-"""Exit status for what only another configuration can mend."""
+"""Exit status for errors that only a changed configuration can fix."""
 
 
 async def run(runtime: Runtime, path: Path | None, *, stop: asyncio.Event | None = None) -> int:
-    """Run until SIGTERM or SIGINT; take over changes of the file at `path`.
+    """Run until SIGTERM or SIGINT; reload the file at `path` when it changes, or at SIGHUP.
 
     Returns:
-        The exit status: 0 after a signal, 2 if the configuration asks for what can't be had.
+        The exit status: 0 after a signal, 2 if the configuration cannot work.
     """
     stop = stop or asyncio.Event()
     log = logging.getLogger(ROOT)
@@ -34,7 +34,7 @@ async def run(runtime: Runtime, path: Path | None, *, stop: asyncio.Event | None
     loop.set_default_executor(DaemonExecutor("podgpu-files", threads=4))
     stop_on_signals(stop, log)
     watch = FileWatch(path, log) if path is not None else None
-    loop.add_signal_handler(signal.SIGHUP, _rereader(runtime, watch, log))
+    loop.add_signal_handler(signal.SIGHUP, _sighup_handler(runtime, watch, log))
     try:
         async with asyncio.TaskGroup() as group:
             reloading = group.create_task(_reload_on_change(runtime, watch), name="reload")
@@ -50,11 +50,11 @@ async def run(runtime: Runtime, path: Path | None, *, stop: asyncio.Event | None
 
 
 def texts(found: BaseExceptionGroup[BaseException]) -> list[str]:
-    """Return what the errors of a group say, those of groups within it included."""
-    said: list[str] = []
+    """Return the texts of all errors of a group and its nested groups."""
+    messages: list[str] = []
     for error in found.exceptions:
-        said += texts(error) if isinstance(error, BaseExceptionGroup) else [str(error)]
-    return said
+        messages += texts(error) if isinstance(error, BaseExceptionGroup) else [str(error)]
+    return messages
 
 
 async def _reload_on_change(runtime: Runtime, watch: FileWatch | None) -> None:
@@ -64,12 +64,12 @@ async def _reload_on_change(runtime: Runtime, watch: FileWatch | None) -> None:
 
 
 async def reload(runtime: Runtime, path: Path, *, asked: bool = False) -> bool:
-    """Read the file and take it over if it is good; return whether it is in force.
+    """Read the file and use it if it is valid; return whether the file's content is in use.
 
     Args:
         runtime: what to reload.
         path: the file.
-        asked: somebody waits for an answer, even if nothing has changed.
+        asked: requested by a user: log a message even if nothing has changed.
 
     Raises:
         CancelledError: podgpu stops.
@@ -78,27 +78,31 @@ async def reload(runtime: Runtime, path: Path, *, asked: bool = False) -> bool:
     try:
         config: Config = await asyncio.to_thread(load, path, RegisteredKinds(), env=os.environ)
     except ConfigError as error:
-        log.error("the changed configuration is not taken over:\n%s", error)
+        log.error(
+            "configuration not reloaded; podgpu keeps running with the previous one:\n%s", error
+        )
         runtime.attempts.count("configuration", "refused")
         return False
     if config == runtime.config:
         runtime.attempts.note_unchanged("configuration")
         if asked:
-            log.info("the configuration has not changed")
+            log.info("configuration unchanged")
         return True
     done = await runtime.reload(config)
     runtime.attempts.count("configuration", "done" if done else "failed")
     if done:
         set_up(config.log.level, config.log.format)
-        log.info("the changed configuration is in force")
+        log.info("configuration reloaded")
     return done
 
 
-def _rereader(runtime: Runtime, watch: FileWatch | None, log: logging.Logger) -> Callable[[], None]:
+def _sighup_handler(
+    runtime: Runtime, watch: FileWatch | None, log: logging.Logger
+) -> Callable[[], None]:
     def handle() -> None:
         if watch is not None:
             watch.ask()
         if not runtime.reread() and watch is None:
-            log.info("SIGHUP: there is no configuration file to read again")
+            log.info("SIGHUP: podgpu runs without a configuration file; there is nothing to reload")
 
     return handle

@@ -1,4 +1,4 @@
-"""How podgpu itself is doing: its own metrics, its health, its readiness."""
+"""podgpu's own metrics, health and readiness."""
 
 import platform
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from pipeline.model import NS, Envelope, Snapshot, SourceState
 from pipeline.runtime.publisher import Publisher
 
 _HEARTBEAT_LIMIT = 10.0
-"""Seconds without a heartbeat after which the loop or the join counts as stuck: ten ticks."""
+"""Seconds without a heartbeat after which the event loop or the join counts as stuck."""
 
 _READY_LIMIT = 15.0
-"""Seconds after which a source that says nothing no longer holds up readiness."""
+"""Seconds after start for which sources without a report delay readiness."""
 
 
 class Status:
-    """Answers for the endpoints that are about podgpu itself. Nothing here waits for anything."""
+    """Computes health, readiness and podgpu's own metrics. No method blocks."""
 
     def __init__(
         self, publisher: Publisher, inbox: Channel[Envelope], telemetry: Telemetry, clock: Clock
@@ -32,30 +32,31 @@ class Status:
         self._process = ProcessFigures(clock)
 
     def healthy(self) -> tuple[bool, str]:
-        """Whether the event loop and the join are alive, with a line for people."""
+        """Return whether the event loop and the join work, with a line of text."""
         beat = self._publisher.heartbeat or self._started
         age = beat.seconds_until(self._clock.now())
         if age > _HEARTBEAT_LIMIT:
-            return False, f"the join has been stuck for {age:.0f} s"
+            return False, f"the main loop has not processed events for {age:.0f} s"
         return True, "ok"
 
     def ready(self) -> tuple[bool, str]:
-        """Whether there is something to show, with a line for people.
+        """Return whether there is something to show, with a line of text.
 
-        Every source has spoken, or had its time; and not all sources that have devices are down.
+        podgpu is ready once every source has reported, or after some time; and not while all
+        sources that have devices are down.
         """
         if self._publisher.latest is None:
             return False, "no snapshot yet"
         silent = [n for n, s in self._publisher.join.sources().items() if not s.has_reported]
         if silent and self._started.seconds_until(self._clock.now()) < _READY_LIMIT:
-            return False, f"waiting for the first word of: {', '.join(silent)}"
-        having = {n: s for n, s in self._publisher.join.sources().items() if s.devices}
-        if having and not any(state.up for state in having.values()):
-            return False, f"no GPU can be read: {', '.join(having)} is down"
+            return False, f"waiting for the first report of: {', '.join(silent)}"
+        with_devices = {n: s for n, s in self._publisher.join.sources().items() if s.devices}
+        if with_devices and not any(state.up for state in with_devices.values()):
+            return False, f"no GPU can be read: {', '.join(with_devices)} is down"
         return True, "ready"
 
     def collect(self) -> list[FamilyPoints]:
-        """Return all of podgpu's own metrics as they are now."""
+        """Return the current values of podgpu's own metrics."""
         computed: dict[str, list[Point]] = {
             "podgpu_build_info": [
                 Point((("version", VERSION), ("python", platform.python_version())), 1)
@@ -63,7 +64,7 @@ class Status:
             "podgpu_inbox_depth": [Point((), len(self._inbox))],
             "podgpu_gpus": _gpu_points(self._publisher.latest),
             "podgpu_topology_contradictions": _contradictions(self._publisher.latest),
-            "podgpu_usage_left_out_containers": _left_out(self._publisher.latest),
+            "podgpu_usage_left_out_containers": _left_out_containers(self._publisher.latest),
             **self._source_points(self._publisher.join.sources()),
             **self._process.points(),
         }
@@ -97,9 +98,9 @@ class Status:
 
 
 def _gpu_points(snapshot: Snapshot | None) -> list[Point]:
-    """Count the physical GPUs; no points before any source has enumerated devices.
+    """Count the physical GPUs; return no points before a source has enumerated devices.
 
-    Which of them are there is not known where nobody asked for `gpu_up`.
+    How many are present is only known if the plan has `gpu_up`.
     """
     if snapshot is None or all(s.devices is None for s in snapshot.sources.values()):
         return []
@@ -109,7 +110,7 @@ def _gpu_points(snapshot: Snapshot | None) -> list[Point]:
     for series, reading in zip(layout.series, snapshot.readings, strict=True):
         if series.field == "gpu_up":
             up.append(reading.value)
-        elif up:  # series stand together by field: nothing of it comes later
+        elif up:  # Series are sorted by field, so that no more of them follow.
             break
     points = [Point((("state", "expected"),), expected)]
     if up or not expected:
@@ -122,6 +123,6 @@ def _contradictions(snapshot: Snapshot | None) -> list[Point]:
     return [] if topology is None else [Point((), len(topology.contradictions))]
 
 
-def _left_out(snapshot: Snapshot | None) -> list[Point]:
+def _left_out_containers(snapshot: Snapshot | None) -> list[Point]:
     usage = snapshot.usage if snapshot is not None else None
     return [] if usage is None else [Point((), usage.rejected_containers)]

@@ -1,4 +1,4 @@
-"""What the process serves by HTTP: its listeners, and who is let in."""
+"""podgpu's HTTP server: its listeners, TLS and passwords, as the configuration's section `http`."""
 
 import logging
 import socket
@@ -25,16 +25,16 @@ _LOG = logging.getLogger(f"{ROOT}.http")
 
 
 class Serving:
-    """Owned by the runtime.
+    """Opens HTTP listeners and applies changes of the section `http`. Owned by the runtime.
 
     Args:
         node: the node's name.
-        health: whether podgpu works.
-        ready: whether it has something to show.
-        pages: what is served besides, by path, with titles for the page at `/`.
+        health: returns whether podgpu works.
+        ready: returns whether podgpu has something to show.
+        pages: further paths to serve, with titles for the page at `/`.
         front: makes the page at `/`.
-        web_setting: what the setting that names the web config is called, for messages.
-        hosts_setting: likewise, the one that allows further hosts.
+        web_setting: name of the setting for the web configuration file, for messages.
+        hosts_setting: name of the setting for further allowed hosts, for messages.
     """
 
     def __init__(
@@ -61,22 +61,22 @@ class Serving:
         self._lease: AbstractAsyncContextManager[HttpMounts] | None = None
 
     async def enter(self, http: Http) -> None:
-        """Read the web config and listen where no sink need be.
+        """Read the web configuration file, and listen on the address of `http.listen`, if set.
 
         Raises:
-            PermanentError: that can't be had.
+            PermanentError: one of them does not work.
         """
         async with self.changed(http):
             pass
 
     def listen(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
-        """Join the listener at an address, which starts with its first user.
+        """Return a shared listener at an address, which is opened on first use.
 
         Raises:
-            PermanentError: on entry, the address can't be listened on.
+            PermanentError: on entry, podgpu cannot listen on the address.
         """
         if self._listeners is None:
-            # An HTTP server costs 10 MB: not without somebody who wants one.
+            # The HTTP server needs 10 MB: imported only if it is used.
             from pipeline.http.listener_registry import Listeners  # noqa: PLC0415
 
             self._listeners = Listeners(
@@ -93,12 +93,12 @@ class Serving:
 
     @asynccontextmanager
     async def changed(self, http: Http) -> AsyncIterator[None]:
-        """Take over a section `http`, while paths that are given back stay served.
+        """Apply a changed section `http`; paths that are unmounted meanwhile stay served.
 
-        Whatever fails inside puts everything back.
+        An error inside the context restores the previous state.
 
         Raises:
-            PermanentError: it asks for what can't be had.
+            PermanentError: the section cannot work.
         """
         before, known, past = self._http, self._access, self._lease
         with self._listeners.keep_served() if self._listeners is not None else nullcontext():
@@ -108,9 +108,9 @@ class Serving:
             try:
                 self._admit(access, http)
                 if http.listen != before.listen:
-                    # The new address may be a part of the old one: `:9400` became `[::1]:9400`.
-                    await self._give_back()
-                    await self._take(http.listen)
+                    # The old and the new address may overlap: `:9400` and `[::1]:9400`.
+                    await self._release_listener()
+                    await self._acquire_listener(http.listen)
                 yield
             except BaseException:
                 self._admit(known, before)
@@ -129,34 +129,34 @@ class Serving:
         if self._listeners is not None:
             self._listeners.access = access
 
-    async def _take(self, address: ListenAddress | None) -> None:
+    async def _acquire_listener(self, address: ListenAddress | None) -> None:
         if address is not None:
             lease = self.listen(address)
             await lease.__aenter__()
             self._lease = lease
 
-    async def _give_back(self) -> None:
+    async def _release_listener(self) -> None:
         lease, self._lease = self._lease, None
         if lease is not None:
             await lease.__aexit__(None, None, None)
 
     async def _restore(self, address: ListenAddress | None) -> None:
-        await self._give_back()
+        await self._release_listener()
         try:
-            await self._take(address)
+            await self._acquire_listener(address)
         except ComponentError as error:
             _LOG.error("http.listen: %s", error)
 
     def rename(self, node: str) -> None:
-        """Show another name of the node on the page at `/`."""
+        """Change the node's name on the page at `/`."""
         self._node = node
         self._hosts.allow((socket.gethostname(), node), self._http.allowed_hosts)
         if self._listeners is not None:
             self._listeners.node = node
 
     async def leave(self) -> None:
-        """Give everything back. Bounded in time."""
-        await self._give_back()
+        """Release all resources, in bounded time."""
+        await self._release_listener()
         access, self._access = self._access, None
         if access is not None:
             access.close()
@@ -166,7 +166,7 @@ class Serving:
 async def _opened(path: Path | None, setting: str) -> "Access | None":
     if path is None:
         return None
-    # Not without somebody who wants it: certificates and passwords have libraries of their own.
+    # Imported only if it is used, because of its libraries for certificates and passwords.
     from pipeline.http.access import open_access  # noqa: PLC0415
 
     return await open_access(path, _LOG, setting)

@@ -1,4 +1,4 @@
-"""The states of a running podgpu: it starts, takes over changes one at a time, and stops once."""
+"""Orders the phases of a running podgpu: start, reloads one at a time, stop."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -7,9 +7,9 @@ from typing import Any
 
 
 class Lifecycle:
-    """Orders changes behind the start, and ends them before the stop.
+    """Delays changes until podgpu has started, and cancels them when it stops.
 
-    All methods belong to the event loop.
+    All methods must be called in the event loop.
     """
 
     def __init__(self) -> None:
@@ -19,12 +19,12 @@ class Lifecycle:
         self._changes: set[asyncio.Task[Any]] = set()
 
     def started(self) -> None:
-        """Let changes begin."""
+        """Allow changes, now that podgpu has started."""
         self._started.set()
 
     @asynccontextmanager
     async def change(self) -> AsyncIterator[None]:
-        """Make a change in the body, once podgpu has started and the changes before are done.
+        """Make a change in the body, after the start and after earlier changes.
 
         The task that waits here, or is in the body, is cancelled when podgpu stops.
 
@@ -43,10 +43,10 @@ class Lifecycle:
             self._changes.discard(task)
 
     def close(self) -> set[asyncio.Task[Any]]:
-        """Let no change begin any more, and cancel those that wait or are under way.
+        """Allow no more changes, and cancel those that wait or run.
 
         Returns:
-            The tasks that were cancelled.
+            The cancelled tasks.
         """
         self._stopping = True
         for task in self._changes:
@@ -55,12 +55,12 @@ class Lifecycle:
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, None], *, seconds: float) -> bool:
-    """Do work, and give it up when podgpu is to stop.
+    """Run work, but cancel it when podgpu has to stop.
 
     Args:
-        stop: set when podgpu is to stop.
-        work: what to do; its errors are raised here.
-        seconds: how long work that is cancelled may take to end.
+        stop: set when podgpu has to stop.
+        work: the coroutine to run; its errors are raised here.
+        seconds: how long cancelled work may take to end.
 
     Returns:
         Whether the work is done.

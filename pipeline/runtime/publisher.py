@@ -1,4 +1,4 @@
-"""The task around the join: from the inbox to every sink's outlet."""
+"""The task that feeds the join: takes events from the inbox and passes snapshots to all sinks."""
 
 import asyncio
 import logging
@@ -25,28 +25,29 @@ from pipeline.model import (
 Tap = Callable[[Envelope], None]
 
 _BATCH: Final = 128
-"""How many events that wait together are worked out at once, and shown as one snapshot."""
+"""The largest number of queued events that are combined into one snapshot."""
 
 _MAX_LISTED: Final = 10
-"""How many ids that fit no device are told one by one when a source's claims change."""
+"""The largest number of unresolved ids that are logged one by one per change of claims."""
 
 _REMEMBERED: Final = 10_000
-"""How many of them, and of contradictory pairs of GPUs, are kept in mind: none is told twice."""
+"""The largest number of ids and of GPU pairs that are kept, so that each is logged only once."""
 
 
 class Publisher:
-    """Feeds the join and hands its snapshots out.
+    """Feeds the join and passes its snapshots on.
 
-    Consecutive changes of dimensions merge into one snapshot. `SamplesTaken` is a barrier on both
-    sides: what came before is published first, so that no sink that records history binds a reading
-    to a holder that came after it. `ProcessesSampled` is published with what came before it, and
-    before what comes after: what is told of a pod's use is never passed over by its end. Holdings
-    that ended and XID errors stand in snapshots for minutes, so that no sink misses one by that.
+    Consecutive changes of claims, pods and devices are combined into one snapshot. `SamplesTaken`
+    is a barrier on both sides: changes before it are published first, so that a sink that records
+    history does not assign a reading to a later holder. `ProcessesSampled` is published together
+    with the changes before it, and before later ones, so that the end of a pod does not hide its
+    last usage. Snapshots contain ended holdings and XID errors for minutes, so that no sink misses
+    one because of combined changes.
 
     Attributes:
-        heartbeat: the time of the last envelope that the join took; None before the first.
+        heartbeat: the time of the last envelope that the join processed; None before the first.
         latest: the newest snapshot.
-        accepted: which annotations count, and which GPUs are a scheduler's, for sources.
+        accepted: accepted annotations and the GPUs that a scheduler may allocate, for sources.
     """
 
     def __init__(self, inbox: Channel[Envelope], hints: HintBoard, log: logging.Logger) -> None:
@@ -60,13 +61,13 @@ class Publisher:
         self._hints = hints
         self._log = log
         self._unresolved: dict[str, SourceState] = {}
-        self._named: set[tuple[str, str, str]] = set()
-        self._contradictory: set[tuple[str, str]] = set()
+        self._logged_ids: set[tuple[str, str, str]] = set()
+        self._logged_pairs: set[tuple[str, str]] = set()
         self._logged_once: set[tuple[str, str, str]] = set()
-        self._unplaced = 0
+        self._logged_xid_devices = 0
 
     async def run(self) -> None:
-        """Work until the inbox is closed and drained."""
+        """Process events until the inbox is closed and empty."""
         pending, taken = False, 0
         async for envelope in self._inbox:
             barrier = isinstance(envelope.event, SamplesTaken)
@@ -78,8 +79,8 @@ class Publisher:
             for tap in self.taps:
                 tap(envelope)
             taken += 1
-            own = barrier or isinstance(envelope.event, ProcessesSampled)
-            more = bool(len(self._inbox)) and not own and taken < _BATCH
+            separate = barrier or isinstance(envelope.event, ProcessesSampled)
+            more = bool(len(self._inbox)) and not separate and taken < _BATCH
             changed = self._apply_outcome(self.join.apply(envelope, more_pending=more))
             if isinstance(envelope.event, XidsReported):
                 self._log_unknown_devices(envelope.source)
@@ -90,7 +91,7 @@ class Publisher:
             self.heartbeat = envelope.at
             if not more:
                 taken = 0
-                # What waits in the inbox is taken without a pause: others want the loop too.
+                # Taking a queued event does not yield, and other tasks need the loop too.
                 await asyncio.sleep(0)
 
     def _apply_outcome(self, outcome: Outcome) -> bool:
@@ -116,9 +117,9 @@ class Publisher:
                 outlet.offer(snapshot)
 
     def _log_new_unresolved(self, snapshot: Snapshot) -> None:
-        """Tell of ids that fit no device, each once, at the snapshot that first has them."""
+        """Log ids that match no device, each once, at the first snapshot that contains them."""
         before = self._unresolved
-        # The join keeps the tuple while nothing about it changes.
+        # The join keeps the same tuple while it does not change.
         for source, state in snapshot.sources.items():
             known = before.get(source)
             if state.unresolved is not (known.unresolved if known is not None else ()):
@@ -127,30 +128,36 @@ class Publisher:
         self._unresolved = dict(snapshot.sources)
 
     def _log_unresolved(self, source: str, ids: tuple[RawDeviceId, ...], turned_up: int) -> None:
-        room = _REMEMBERED - len(self._named)
+        room = _REMEMBERED - len(self._logged_ids)
         keys = ((source, raw.scheme, raw.text) for raw in ids)
-        new = [key for key in keys if key not in self._named][: max(room, 0)]
+        new = [key for key in keys if key not in self._logged_ids][: max(room, 0)]
         if not new:
             return
-        self._named.update(new)
+        self._logged_ids.update(new)
         for _, scheme, text in new[:_MAX_LISTED]:
             self._log.warning(
-                "%s names %s %r, which fits no device of this node", source, scheme, text
+                "source %s reports device id %s %r, which matches no device of this node",
+                source,
+                scheme,
+                text,
             )
+        # The state lists only some of many ids; the total counts all of them.
         # The state doesn't name them all: where more turned up than it names, they count as well.
         count = turned_up if turned_up > len(ids) else len(new)
         if count > _MAX_LISTED:
             self._log.warning(
-                "%s names %d more ids that fit no device of this node", source, count - _MAX_LISTED
+                "source %s reports %d more device ids that match no device of this node",
+                source,
+                count - _MAX_LISTED,
             )
-        if len(self._named) >= _REMEMBERED:
+        if len(self._logged_ids) >= _REMEMBERED:
             self._log.warning(
-                "more ids that fit no device are counted (podgpu_unresolved_device_ids_total), "
-                "and no longer named"
+                "further unmatched device ids are not logged; "
+                "podgpu_unresolved_device_ids_total counts them"
             )
 
     def _log_conflicts(self, snapshot: Snapshot) -> None:
-        """Tell of pods that contradict one another, and of access without a holding, each once."""
+        """Log pods with conflicting claims, and access without a holding, each once."""
         for uuid, known in snapshot.layout.attributions.items():
             if not (known.conflicting_pods or known.access):
                 continue
@@ -158,18 +165,18 @@ class Publisher:
             for pod in known.conflicting_pods:
                 self._log_once(
                     ("conflict", uuid, pod),
-                    "device %s: pod %s claims it against %s, which holds it by stronger evidence; "
+                    "device %s: pod %s also claims it, but %s holds it by stronger evidence; "
                     "see podgpu_attribution_conflicts",
                     uuid,
                     line(pod),
-                    line(holders) or "nobody",
+                    line(holders) or "no pod",
                 )
             for ref in (one.subject for one in known.access):
                 self._log_once(
                     ("access", uuid, f"{ref.namespace}/{ref.pod}/{ref.container}"),
-                    "device %s: container %s has access to it by a variable, a mount or a claim "
-                    "with adminAccess, and is no holder; what it uses is counted as its own; see "
-                    "podgpu_device_access_info",
+                    "device %s: container %s has access to it (environment variable, mount or "
+                    "adminAccess) but does not hold it; its usage is counted for this container; "
+                    "see podgpu_device_access_info",
                     uuid,
                     line(f"{ref.namespace}/{ref.pod or ref.uid}/{ref.container}"),
                 )
@@ -180,27 +187,28 @@ class Publisher:
             self._log.warning(text, *values)
 
     def _log_unknown_devices(self, source: str) -> None:
-        """Tell of XID errors of devices that nobody knows, each device once."""
+        """Log XID errors of unknown devices, each device once."""
         found = self.join.unknown_xid_devices
-        for written in list(found)[self._unplaced :]:
+        for device_id in list(found)[self._logged_xid_devices :]:
             self._log.warning(
-                "%s tells of an XID error on %r, which is no device of this node that a source "
-                "shows; errors there are counted for no container",
+                "source %s reports an XID error on %r, which matches no device of this node; "
+                "such errors are not attributed to containers",
                 source,
-                written,
+                device_id,
             )
-        self._unplaced = len(found)
+        self._logged_xid_devices = len(found)
 
     def _log_contradictions(self, snapshot: Snapshot) -> None:
-        """Tell of pairs of GPUs that are told to be joined as they can't be, each pair once."""
+        """Log pairs of GPUs with contradictory topology levels, each pair once."""
         found = snapshot.topology.contradictions if snapshot.topology is not None else ()
-        new = [pair for pair in found if (pair.a, pair.b) not in self._contradictory]
-        new = new[: max(_REMEMBERED - len(self._contradictory), 0)]
-        self._contradictory.update((pair.a, pair.b) for pair in new)
+        new = [pair for pair in found if (pair.a, pair.b) not in self._logged_pairs]
+        new = new[: max(_REMEMBERED - len(self._logged_pairs), 0)]
+        self._logged_pairs.update((pair.a, pair.b) for pair in new)
         for pair in new[:_MAX_LISTED]:
-            self._log.warning("the driver's answers contradict each other: %s", pair.text)
+            self._log.warning("the driver reports contradictory topology levels: %s", pair.text)
         if len(new) > _MAX_LISTED:
             self._log.warning(
-                "%d more pairs of GPUs contradict others (podgpu_topology_contradictions)",
+                "%d more pairs of GPUs have contradictory topology levels; "
+                "see podgpu_topology_contradictions",
                 len(new) - _MAX_LISTED,
             )

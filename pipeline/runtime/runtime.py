@@ -1,4 +1,4 @@
-"""Starts, stops and reloads the whole: sinks first, then the join, then sources; and back."""
+"""Starts, reloads and stops podgpu: starts sinks, then the join, then sources; stops in reverse."""
 
 import asyncio
 import logging
@@ -49,23 +49,23 @@ if TYPE_CHECKING:
 
 _INBOX = 1024
 _SILENCE = 2.0
-"""Seconds without any event after which the clock speaks."""
+"""Seconds without any event after which `ClockTicked` is sent, so that the join knows the time."""
 
 _FILES = 3.0
-"""Seconds that the kubeconfigs may take to be looked at: a file server may be away."""
+"""Seconds for the check of kubeconfigs: a file server may not respond."""
 
 _CANCEL = 1.0
-"""Seconds that a start or a change has to end once it is cancelled."""
+"""Seconds that a cancelled start or reload has to end."""
 
 
 class Runtime:
-    """One podgpu: its components and everything they share.
+    """A running podgpu: its components and what they share.
 
     Args:
-        config: what to run.
-        clock: where all times come from.
-        taps: called with each envelope before the join sees it.
-        allowed: code that the configuration leads to and that may run.
+        config: the configuration to run.
+        clock: the source of all times.
+        taps: called with each envelope before the join gets it.
+        allowed: code that the configuration names and that may run.
     """
 
     def __init__(
@@ -109,25 +109,25 @@ class Runtime:
         self._sessions: Sessions | None = None
         self._sources = SourceSet(self._shared)
         self._sinks = SinkSet(self._shared, self._status.collect, self._serving.listen)
-        # Only while it runs: what asks a ledger is one of its tasks.
+        # Only set while podgpu runs, because its queries are tasks of podgpu.
         self._last_day: LastDayCache | None = None
         self._attempts = ReloadAttempts(telemetry)
-        self._keeper = self._keeper_of(config)
+        self._keeper = self._make_keeper(config)
         self._keeping: asyncio.Task[None] | None = None
         self._lifecycle = Lifecycle()
 
     @property
     def config(self) -> Config:
-        """The configuration in force."""
+        """The current configuration."""
         return self._config
 
     @property
     def plan(self) -> FieldPlan:
-        """The fields that are read and shown now."""
+        """The fields that are currently read and exported."""
         return self._shared.plan
 
     def telemetry(self) -> list[FamilyPoints]:
-        """Return podgpu's own metrics as they are now."""
+        """Return the current values of podgpu's own metrics."""
         return self._status.collect()
 
     def _known(self) -> StatusInput:
@@ -148,19 +148,19 @@ class Runtime:
 
     @property
     def attempts(self) -> ReloadAttempts:
-        """Keeps how attempts to take over a change have ended."""
+        """Counts and results of reloads."""
         return self._attempts
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set, then drain and return.
 
         Raises:
-            PermanentError: a sink, a listener or the counters file can't be had with this
+            PermanentError: a sink, a listener or the counters file cannot work with this
                 configuration.
-            ExceptionGroup: a source can't (`PermanentError`), or there is a bug.
+            ExceptionGroup: a source cannot work (`PermanentError`), or there is a bug.
         """
         try:
-            # A file system may not answer.
+            # A file system may not respond.
             if await unless(stop, self._prepare(), seconds=_CANCEL):
                 await self._run(stop)
         finally:
@@ -177,28 +177,28 @@ class Runtime:
             joining = self._shared.spawn(self._publisher.run(), "join")
             ticking = self._shared.spawn(self._tick(), "clock")
             try:
-                if await unless(stop, self._begin(), seconds=_CANCEL):
+                if await unless(stop, self._start_sources(), seconds=_CANCEL):
                     self._keep(self._keeper)
                     settle()
                     self._lifecycle.started()
                     await stop.wait()
                 await self._stop(joining, ticking)
             finally:
-                # A component may have ended podgpu.
+                # The reason may be the failure of a component.
                 self._lifecycle.close()
 
-    async def _begin(self) -> None:
+    async def _start_sources(self) -> None:
         await self._restore_usage()
         for order, component in enumerate(self._config.sources.values()):
             await self._sources.start(component, order, fatal=True)
 
     async def _restore_usage(self) -> None:
-        """Let the join go on from the accounts that a sink keeps, before any source's word."""
+        """Give the join the usage accounts that a sink has stored, before sources start."""
         if (found := await self._sinks.stored_usage()) is not None:
             await self._shared.inlet.put(*found)
 
     async def _prepare(self) -> None:
-        await self._refuse_code(self._config)
+        await self._check_code_allowed(self._config)
         try:
             self._shared.plan = await self._keeper.first(DEFAULT_TEXT) or self._shared.plan
         except ListUnavailableError as error:
@@ -207,11 +207,11 @@ class Runtime:
         await self._sinks.enter(self._config, node_name(self._config))
 
     async def _stop(self, joining: asyncio.Task[None], ticking: asyncio.Task[None]) -> None:
-        """Stop with the flow, all in `shutdown_grace`."""
+        """Stop sources, the join and sinks in this order, within `shutdown_grace`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + float(self._config.shutdown_grace)
         if changing := self._lifecycle.close():
-            # One may be waiting for a sink that never stops, or for a disk.
+            # A reload may wait for a sink that does not stop, or for a disk.
             await asyncio.wait(changing, timeout=_CANCEL)
         if self._keeping is not None:
             self._keeping.cancel()
@@ -223,15 +223,15 @@ class Runtime:
         self._inbox.close()
         await asyncio.wait({joining})
         await self._sinks.stop(max(0.0, deadline - loop.time()))
-        # A change that was cancelled may have left a sink that it was stopping.
+        # A cancelled reload may have left a sink that it was stopping.
         self._shared.cancel()
 
     async def reload(self, config: Config) -> bool:
-        """Take over a changed configuration; unchanged components go on running.
+        """Apply a changed configuration; unchanged components keep running.
 
         Returns:
-            Whether it is in force. If a new sink can't acquire what it needs, everything becomes
-            again as it was.
+            Whether it is in use. If a new sink cannot acquire its resources, the previous
+            configuration is restored.
 
         Raises:
             CancelledError: podgpu stops.
@@ -241,18 +241,23 @@ class Runtime:
 
     async def _reload(self, config: Config) -> bool:
         try:
-            await self._refuse_code(config)
+            await self._check_code_allowed(config)
         except PermanentError as error:
-            self._shared.log.error("the changed configuration is not taken over: %s", error)
+            self._shared.log.error(
+                "configuration not reloaded: %s; podgpu keeps running with the previous one", error
+            )
             return False
         keeper, plan, usable = self._keeper, self._shared.plan, True
         if config.counters != self._config.counters:
-            keeper = self._keeper_of(config)
+            keeper = self._make_keeper(config)
             try:
                 listed = await keeper.first(KEPT_TEXT)
             except ListUnavailableError as error:
-                told = f"counters: {error}"
-                self._shared.log.error("the changed configuration is not taken over: %s", told)
+                reason = f"counters: {error}"
+                self._shared.log.error(
+                    "configuration not reloaded: %s; podgpu keeps running with the previous one",
+                    reason,
+                )
                 return False
             plan, usable = listed or plan, listed is not None
         if not await self._exchange(config, plan):
@@ -262,21 +267,21 @@ class Runtime:
             self._keep(keeper)
         return True
 
-    async def _refuse_code(self, config: Config) -> None:
-        """See that the configuration leads to no code that may not run.
+    async def _check_code_allowed(self, config: Config) -> None:
+        """Check that podgpu may run all code that the configuration names.
 
         Raises:
-            PermanentError: it does.
+            PermanentError: it names code that is not allowed.
         """
         found = libraries(config, self._allowed)
         if names_kubeconfig(config):
-            # One that can't be read in time is looked at again by whoever uses it.
+            # After a timeout, the component that uses the kubeconfig checks it again.
             with suppress(TimeoutError):
                 async with asyncio.timeout(_FILES):
                     found += await asyncio.to_thread(plugins, config, self._allowed)
         if found:
-            told = [f"{each.path}: {each.message}; {each.hint}" for each in found]
-            raise PermanentError("\n".join(told))
+            problems = [f"{each.path}: {each.message}; {each.hint}" for each in found]
+            raise PermanentError("\n".join(problems))
 
     async def _exchange(self, config: Config, plan: FieldPlan) -> bool:
         before = self._shared.plan
@@ -287,7 +292,9 @@ class Runtime:
                 await self._sinks.reload(difference.sinks, self._config, config, node_name(config))
         except ComponentError as error:
             self._shared.plan = before
-            self._shared.log.error("the changed configuration is not taken over: %s", error)
+            self._shared.log.error(
+                "configuration not reloaded: %s; podgpu keeps running with the previous one", error
+            )
             return False
         self._config = config
         self._shared.node = node_name(config)
@@ -296,46 +303,44 @@ class Runtime:
         return True
 
     def reread(self) -> bool:
-        """Read the counters list again, changed or not; return whether there is one."""
+        """Read the counters list again, changed or not; return whether one is configured."""
         return self._keeper.ask()
 
-    def _keeper_of(self, config: Config) -> CountersKeeper:
+    def _make_keeper(self, config: Config) -> CountersKeeper:
         count = partial(self._attempts.count, "counters")
         return CountersKeeper(config.counters, self._connect, self._shared.log, count)
 
     def _keep(self, keeper: CountersKeeper) -> None:
-        """Follow a list, and no other."""
+        """Watch the list of this keeper, instead of the previous one."""
         if self._keeping is not None:
             self._keeping.cancel()
         self._keeper = keeper
         self._keeping = self._shared.spawn(keeper.follow(self._replan), "counters")
 
     async def _replan(self, plan: FieldPlan, asked: bool) -> None:
-        """Take over a changed plan; who doesn't look at it goes on running."""
+        """Apply a changed plan; components that do not use it keep running."""
         async with self._lifecycle.change():
             before = self._shared.plan
             if plan == before:
                 self._attempts.note_unchanged("counters")
                 if asked:
-                    self._shared.log.info("the counters have not changed")
+                    self._shared.log.info("counters list unchanged")
                 return
             done = await self._exchange(self._config, plan)
             self._attempts.count("counters", "done" if done else "failed")
             if done:
-                self._shared.log.info(
-                    "the changed counters are in force: %s", describe_plan_change(before, plan)
-                )
+                self._shared.log.info("counters reloaded: %s", describe_plan_change(before, plan))
 
     def _connect(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
         if self._sessions is None:
-            # Not without somebody who wants to talk to an API server.
+            # Imported only if a component uses an API server.
             from pipeline.kube.sessions import Sessions  # noqa: PLC0415
 
             self._sessions = Sessions(plugins=self._allowed.everything)
         return self._sessions.session(kubeconfig)
 
     async def _tick(self) -> None:
-        """Let the join know of time when no source does."""
+        """Send the time to the join when no source emits events."""
         shared = self._shared
         while True:
             silent = shared.inlet.last.seconds_until(shared.clock.now())
@@ -345,11 +350,11 @@ class Runtime:
 
 
 def describe_plan_change(before: FieldPlan, plan: FieldPlan) -> str:
-    """Return what has changed from one plan to the next, for people."""
+    """Return how many fields one plan adds to and removes from another, as text."""
     old, new = ({field.name for field in each.fields} for each in (before, plan))
-    return f"{len(new)} fields, {len(new - old)} new, {len(old - new)} gone"
+    return f"{len(new)} fields: {len(new - old)} added, {len(old - new)} removed"
 
 
 def node_name(config: Config) -> str:
-    """Return the node's name: the configured one, else the machine's."""
+    """Return the node's name: the configured one, or else the host name."""
     return config.node or socket.gethostname()

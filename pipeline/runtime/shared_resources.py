@@ -1,4 +1,4 @@
-"""What the components of one podgpu share, and how their tasks are waited for."""
+"""What all components of one podgpu share; starting their tasks and waiting for them."""
 
 import asyncio
 import logging
@@ -20,12 +20,12 @@ from pipeline.runtime.publisher import Publisher
 
 @dataclass(slots=True)
 class Shared:
-    """Made by the runtime, handed to those that run components.
+    """Created by the runtime; used to run components.
 
     Attributes:
-        group: every task of podgpu lives in it.
-        kube: joins a session with an API server.
-        node: the node's name, as the configuration in force has it.
+        group: contains all tasks of podgpu.
+        kube: opens a shared session with an API server.
+        node: the node's name according to the current configuration.
     """
 
     clock: Clock
@@ -42,19 +42,19 @@ class Shared:
 
     @property
     def accepted(self) -> AcceptedAnnotations:
-        """Which annotations of pods count."""
+        """The annotations of pods that are accepted as claims."""
         return self.publisher.accepted
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Start a task under a name for people.
+        """Start a task; its name is used in messages.
 
         Raises:
-            CancelledError: the group ends, since one of its tasks has failed.
+            CancelledError: the group ends, because one of its tasks has failed.
         """
         try:
             task = self.group.create_task(work, name=name)
         except RuntimeError:
-            # The group takes no more tasks; whoever asks for one is about to be cancelled.
+            # The group accepts no more tasks; the caller is cancelled soon.
             work.close()
             raise asyncio.CancelledError from None
         self._tasks.add(task)
@@ -69,7 +69,7 @@ class Shared:
     async def wait(
         self, tasks: Iterable[asyncio.Task[None]], seconds: float
     ) -> list[asyncio.Task[None]]:
-        """Wait for tasks to end; name and return those that are late."""
+        """Wait for tasks to end; log and return those that do not end in time."""
         waiting = list(tasks)
         if not waiting:
             return []

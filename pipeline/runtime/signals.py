@@ -1,4 +1,4 @@
-"""The signals that end a daemon."""
+"""Handlers for the signals that stop a daemon."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def stop_on_signals(stop: asyncio.Event, log: logging.Logger) -> None:
-    """Set `stop` at SIGTERM and at SIGINT, in the running event loop."""
+    """Set `stop` on SIGTERM and SIGINT; call it in the running event loop."""
 
     def handle(signum: signal.Signals) -> None:
         log.info("%s: stopping", signum.name)
@@ -20,10 +20,10 @@ def stop_on_signals(stop: asyncio.Event, log: logging.Logger) -> None:
 
 
 def ignore_signals() -> None:
-    """Let no signal change the exit status any more: all that there was to stop has stopped.
+    """Ignore signals from now on, so that they cannot change the exit status.
 
-    A loop that closes gives signals back to the kernel, which would end the process by a second
-    SIGTERM while Python is still tidying up.
+    Call it when everything has stopped. A loop that closes restores the default handlers, and a
+    second SIGTERM would kill the process while Python still cleans up.
     """
     for signum in (*_ENDING, signal.SIGHUP):
         asyncio.get_running_loop().remove_signal_handler(signum)

@@ -1,4 +1,4 @@
-"""The sinks that run: entering, starting, stopping and exchanging them."""
+"""The set of running sinks: enters, starts, reloads and stops them."""
 
 import asyncio
 import logging
@@ -22,10 +22,10 @@ from pipeline.runtime.supervision import SinkRunner
 
 _QUEUE = 64
 _RESTORE_SECONDS = 12.0
-"""Seconds that a sink has to tell of the accounts it keeps: no source begins before."""
+"""Seconds that a sink has to return the stored usage; sources start after that."""
 
 _CANCEL = 1.0
-"""Seconds that a sink has to go once it is cancelled."""
+"""Seconds that a sink has to end after it is cancelled."""
 
 
 @dataclass(slots=True)
@@ -40,8 +40,8 @@ class SinkSet:
 
     Args:
         shared: what all components share.
-        collect: podgpu's own metrics.
-        listen: joins an HTTP listener.
+        collect: returns podgpu's own metrics.
+        listen: opens a shared HTTP listener.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class SinkSet:
         self._restart_states: dict[tuple[str, str], dict[str, object]] = {}
 
     async def enter(self, config: Config, node: str) -> None:
-        """Acquire what all sinks need, before any of them runs.
+        """Acquire the resources of all sinks, before any of them runs.
 
         Raises:
-            ComponentError: one of them can't be had; those before it were given back.
+            ComponentError: one of them cannot work; those before it were released.
         """
         try:
             for component in config.sinks.values():
-                sink = self._made(component, node)
+                sink = self._make(component, node)
                 await self._acquire(sink)
                 self._running[component.name] = sink
         except BaseException:
@@ -80,41 +80,41 @@ class SinkSet:
             raise PermanentError(f"sinks.{sink.component.name}: {error}") from error
 
     def usage_histories(self) -> Mapping[str, UsageHistory]:
-        """Return those that keep the accounts, by name: of such as were entered or run."""
+        """Return the sinks that store usage, by name; only sinks that were entered or run."""
         found = {name: running.runner.sink for name, running in self._running.items()}
         return {name: sink for name, sink in found.items() if isinstance(sink, UsageHistory)}
 
     async def stored_usage(self) -> tuple[str, str, TotalsRestored] | None:
-        """Ask those that keep the accounts how they stood when podgpu last ran.
+        """Read the usage accounts that a sink has stored in podgpu's previous run.
 
         Returns:
-            Name and kind of the first that has something to tell, and what it tells.
+            Name and kind of the first sink that has some, and the accounts.
         """
         for name, keeper in self.usage_histories().items():
             try:
                 async with asyncio.timeout(_RESTORE_SECONDS):
-                    told = await keeper.stored_usage()
+                    restored = await keeper.stored_usage()
             except (ComponentError, TimeoutError) as error:
-                why = str(error) or f"it has not answered for {_RESTORE_SECONDS:g} s"
+                why = str(error) or f"no response within {_RESTORE_SECONDS:g} s"
                 log = logging.getLogger(f"{ROOT}.sinks.{name}")
-                log.warning("the accounts begin anew, and don't go on: %s", why)
+                log.warning("could not restore usage totals: %s; usage counters start at zero", why)
                 continue
-            if told is not None and told.devices:
-                return name, self._running[name].component.kind, told
+            if restored is not None and restored.devices:
+                return name, self._running[name].component.kind, restored
         return None
 
     def start(self) -> None:
-        """Start those that were entered."""
+        """Start the sinks that were entered."""
         for sink in self._running.values():
             self._start(sink)
 
     async def reload(self, names: tuple[str, ...], old: Config, new: Config, node: str) -> None:
-        """Exchange sinks: all of the old stop before the first of the new is entered.
+        """Replace sinks: stop all changed ones before the first new one is entered.
 
-        So two of them can swap a path or a file. Meant to be called while HTTP paths are held.
+        So two sinks can swap a path or a file. Call it while HTTP paths are kept served.
 
         Raises:
-            ComponentError: a new one can't be had; the old ones run again.
+            ComponentError: a new sink cannot work; the old ones run again.
         """
         stopped = [self._running.pop(name) for name in names if name in self._running]
         await self.stop_some(stopped, float(old.shutdown_grace))
@@ -124,12 +124,12 @@ class SinkSet:
         try:
             for name in names:
                 if name in new.sinks:
-                    sink = self._made(new.sinks[name], node)
+                    sink = self._make(new.sinks[name], node)
                     await self._acquire(sink)
                     self._start(sink)
         except ComponentError:
-            begun = [self._running.pop(name) for name in names if name in self._running]
-            await self.stop_some(begun, float(new.shutdown_grace))
+            new_sinks = [self._running.pop(name) for name in names if name in self._running]
+            await self.stop_some(new_sinks, float(new.shutdown_grace))
             for sink in stopped:
                 await self._restore(sink)
             self._forget(names, old)
@@ -140,7 +140,7 @@ class SinkSet:
         try:
             await sink.runner.enter()
         except ComponentError as error:
-            # Its place may be taken for good, but that is for its supervisor to see.
+            # If its resource is permanently taken, the supervision of the sink reports it.
             self._shared.log.error("%s", error)
         sink.runner.outlet = self._outlet(sink.component)
         self._start(sink)
@@ -154,7 +154,7 @@ class SinkSet:
                 if sink is None or sink.kind != key[1]:
                     del self._restart_states[key]
 
-    def _made(self, component: Component, node: str) -> _Running:
+    def _make(self, component: Component, node: str) -> _Running:
         shared, name = self._shared, component.name
         context = RunningSink(
             name=name,
@@ -188,11 +188,11 @@ class SinkSet:
         self._shared.publisher.outlets[name] = sink.runner.outlet
 
     async def stop(self, seconds: float) -> None:
-        """Let all sinks flush and go; name and cancel those that are late."""
+        """Let all sinks flush and end; log and cancel those that do not end in time."""
         await self.stop_some(list(self._running.values()), seconds)
 
     async def stop_some(self, sinks: list[_Running], seconds: float) -> None:
-        """The same for some of them."""
+        """Let some sinks flush and end, as `stop` does."""
         for sink in sinks:
             self._shared.publisher.outlets.pop(sink.component.name, None)
             sink.runner.outlet.close()
@@ -208,7 +208,7 @@ class SinkSet:
 
 
 def _is_incompatible(before: Component | None, after: Component | None) -> bool:
-    """Whether what one sink has counted means nothing for the other, though they share a name."""
+    """Return whether two sinks of the same name cannot share their counters."""
     if before is None or after is None:
         return False
     return before.kind != after.kind or sends(before.options) != sends(after.options)

@@ -1,4 +1,4 @@
-"""The sources that run: starting, stopping and exchanging them."""
+"""The set of running sources: starts, reloads and stops them."""
 
 import asyncio
 import logging
@@ -15,14 +15,14 @@ from pipeline.runtime.shared_resources import Shared
 from pipeline.runtime.supervision import supervise_source
 
 _STOP = 2.0
-"""Seconds that a source has to stop before it is named and left behind."""
+"""Seconds that a source has to stop before podgpu logs it and continues."""
 
 _HANDOVER = 10.0
-"""Seconds for which the word of a source that left stands at most, until its successors speak."""
+"""Longest time for which reports of a removed source stay valid until new sources have reported."""
 
 _SETTLE = 1.0
-"""Seconds between a successor's first word and the end of its predecessor's: the first word may be
-the list of devices, with the readings still to come."""
+"""Seconds between the first reports of the new sources and the removal of the old source: the first
+report may be the list of devices, without readings."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class _Running:
 
 
 class SourceSet:
-    """Runs sources by name; what they keep outlives their restarts and reloads."""
+    """Runs sources by name; their `restart_state` is kept across restarts and reloads."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -44,9 +44,9 @@ class SourceSet:
         """Start a source.
 
         Args:
-            component: which.
-            order: its place in the configuration.
-            fatal: podgpu has just started: what can't be had ends it.
+            component: the source's configuration.
+            order: its position in the configuration.
+            fatal: podgpu has just started: a `PermanentError` of the source ends podgpu.
         """
         shared, name = self._shared, component.name
         await self._cancel_removal(component)
@@ -73,15 +73,15 @@ class SourceSet:
         self._running[name] = _Running(component, task)
 
     async def reload(self, difference: Changes, config: Config) -> None:
-        """Exchange what has changed. The word of the old stands until the new ones speak."""
+        """Replace what has changed. Reports of removed sources stay valid until new ones report."""
         stopped = [self._running.pop(n) for n in difference.sources if n in self._running]
         await self._end(stopped)
-        left: list[Component] = []
+        removed: list[Component] = []
         for running in stopped:
             old = running.component
             new = config.sources.get(old.name)
             if new is None:
-                left.append(old)
+                removed.append(old)
             elif new.kind != old.kind:
                 await self._remove(old)
         started: list[str] = []
@@ -93,17 +93,17 @@ class SourceSet:
                 await self._shared.inlet.put(
                     name, component.kind, source_added(component.kind, component.options, order)
                 )
-        for component in left:
+        for component in removed:
             if started:
                 leaving = self._shared.spawn(
-                    self._hand_over(component, started), f"source {component.name}, leaving"
+                    self._hand_over(component, started), f"removal of source {component.name}"
                 )
                 self._leaving[component.name] = (component, leaving)
             else:
                 await self._remove(component)
 
     async def _hand_over(self, component: Component, successors: list[str]) -> None:
-        """Withdraw what a source said once its successors have spoken, or had their time."""
+        """Remove a source once its successors have reported, or after a timeout."""
         clock = self._shared.clock
         start = clock.now()
         while start.seconds_until(clock.now()) < _HANDOVER:
@@ -116,7 +116,7 @@ class SourceSet:
         await self._remove(component)
 
     async def _cancel_removal(self, component: Component) -> None:
-        """See that nothing of a source that was leaving withdraws this one's word."""
+        """Cancel the removal of an earlier source of the same name."""
         leaving = self._leaving.pop(component.name, None)
         if leaving is None:
             return

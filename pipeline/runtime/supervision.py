@@ -1,7 +1,7 @@
-"""Runs one component, again and again if need be.
+"""Runs one component, and restarts it after errors.
 
-A `TransientError` degrades the component: it is said, counted, and tried again after a delay that
-grows. Anything unexpected ends the process: hiding a bug behind a retry helps nobody.
+A `TransientError` degrades the component: it is logged and counted, and the component is retried
+after a growing delay. Any unexpected exception ends the process, because a retry would hide a bug.
 """
 
 import asyncio
@@ -15,22 +15,22 @@ from pipeline.model import Snapshot, SourceLost
 from pipeline.runtime.contexts import RunningSink, RunningSource
 
 _SLOW_RETRY = 60.0
-"""Seconds between attempts at what a changed configuration alone can mend."""
+"""Seconds between retries after errors that only a changed configuration can fix."""
 
 
 async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -> None:
     """Run a source until it is finished or cancelled.
 
     Args:
-        source: what to run.
+        source: the source to run.
         ctx: its context.
-        fatal: podgpu has just started: let a `PermanentError` through, if it comes before the
-            source's first word.
+        fatal: podgpu has just started: raise a `PermanentError` that occurs before the source's
+            first event.
 
     Raises:
         PermanentError: see `fatal`.
     """
-    backoff, told = Backoff(), ""
+    backoff, logged = Backoff(), ""
     ctx.meter.add("podgpu_source_restarts_total", 0)
     while True:
         started = ctx.clock.now()
@@ -41,19 +41,19 @@ async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -
                 raise
             reason, retry_after = str(error), _retry_after(error)
         else:
-            ctx.log.info("finished: there is no more to come")
+            ctx.log.info("source finished: no more data to read")
             await ctx.emit(SourceLost("finished"))
             return
         fatal = False
         delay = backoff.delay(started.seconds_until(ctx.clock.now()), retry_after)
-        # A driver that isn't there stays away for days: once is enough.
+        # Each reason is logged once: a missing driver may be missing for days.
         ctx.log.log(
-            logging.DEBUG if reason == told else logging.WARNING,
-            "%s; tried again until it works, next in %.0f s",
+            logging.DEBUG if reason == logged else logging.WARNING,
+            "%s; retrying, next attempt in %.0f s",
             reason,
             delay,
         )
-        told = reason
+        logged = reason
         ctx.meter.set_problem(reason, ctx.clock.now())
         ctx.meter.add("podgpu_source_restarts_total")
         await ctx.emit(SourceLost(reason))
@@ -65,10 +65,10 @@ def _retry_after(error: ComponentError) -> float | None:
 
 
 class SinkRunner:
-    """Runs a sink: entered at the start, so that what it lacks is known at once, and then again.
+    """Runs a sink. It is entered separately first, so that problems show at start.
 
     Args:
-        sink: what to run.
+        sink: the sink to run.
         ctx: its context.
         outlet: its snapshots; closing it ends the sink after a last flush.
     """
@@ -83,14 +83,14 @@ class SinkRunner:
 
     @property
     def sink(self) -> Sink:
-        """What it runs."""
+        """The sink that it runs."""
         return self._sink
 
     async def enter(self) -> None:
-        """Acquire what the sink needs; a transient failure is left to `run`.
+        """Enter the sink; after a transient error, `run` tries it again.
 
         Raises:
-            PermanentError: it can't be had with this configuration.
+            PermanentError: the sink cannot work with this configuration.
         """
         self._ctx.meter.add("podgpu_sink_dropped_total", 0, reason="queue_full")
         self._ctx.meter.set("podgpu_sink_up", 0)
@@ -99,18 +99,18 @@ class SinkRunner:
         except TransientError as error:
             self._logged_error = str(error)
             self._ctx.meter.set_problem(self._logged_error, self._ctx.clock.now())
-            self._ctx.log.warning("%s; tried again until it works", error)
+            self._ctx.log.warning("%s; retrying", error)
         else:
-            self._opened()
+            self._mark_entered()
 
     async def run(self) -> None:
-        """Feed the sink until its outlet is closed and drained."""
+        """Run the sink until its outlet is closed and empty."""
         while True:
             started = self._ctx.clock.now()
             try:
                 if not self._entered:
                     await self._sink.__aenter__()
-                    self._opened()
+                    self._mark_entered()
                 await self._sink.run(self.outlet)
             except ComponentError as error:
                 reason, retry_after = str(error), _retry_after(error)
@@ -121,7 +121,7 @@ class SinkRunner:
             delay = self._backoff.delay(started.seconds_until(self._ctx.clock.now()), retry_after)
             self._ctx.log.log(
                 logging.DEBUG if reason == self._logged_error else logging.WARNING,
-                "%s; tried again until it works, next in %.0f s",
+                "%s; retrying, next attempt in %.0f s",
                 reason,
                 delay,
             )
@@ -130,19 +130,19 @@ class SinkRunner:
             if await self._closed_within(delay):
                 return
 
-    def _opened(self) -> None:
+    def _mark_entered(self) -> None:
         self._entered, self._logged_error = True, ""
         self._ctx.meter.set("podgpu_sink_up", 1)
 
     async def leave(self) -> None:
-        """Give back what the sink holds, if it holds anything."""
+        """Release the sink's resources, if it has been entered."""
         if self._entered:
             self._entered = False
             self._ctx.meter.set("podgpu_sink_up", 0)
             await self._sink.__aexit__(None, None, None)
 
     async def _closed_within(self, seconds: float) -> bool:
-        """Wait, but no longer than until podgpu stops."""
+        """Wait, but at most until the outlet is closed; return whether it is closed."""
         sleep = asyncio.ensure_future(self._ctx.clock.sleep(seconds))
         closed = asyncio.ensure_future(self.outlet.wait_closed())
         try:

@@ -106,7 +106,7 @@ class Node(Scraped):
 
     def reconfigure(self, **changes: object) -> None:
         """Put another configuration in the place of the one in force and wait until it is."""
-        taken = "the changed configuration is in force"
+        taken = "configuration reloaded"
         before = self.said().count(taken)
         self.settings = replace(self.settings, **changes)  # type: ignore[arg-type]
         new = self.config.with_suffix(".new")

@@ -18,7 +18,7 @@ PLAYED: Final = {"kind": "replay", "path": "builtin:demo", "loop": True, "speed"
 
 _PREFIX: Final = "podgpu_sink_"
 _MISSED: Final = ("queue_full", "stopped", "not_finite", "doubled", "missed")
-_TAKEN_OVER: Final = "the changed configuration is in force"
+_TAKEN_OVER: Final = "configuration reloaded"
 
 
 @dataclass(frozen=True, slots=True)

@@ -298,7 +298,7 @@ def test_a_resource_claim_without_the_api_server_is_an_unresolved_id(
     unresolved = "podgpu_unresolved_device_ids_total"
     wait_until(lambda: podgpu.value(unresolved, source="podresources") == 1, "an unresolved id")
     assert podgpu.owners() == {}
-    assert podgpu.said().count("fits no device of this node") == 1
+    assert podgpu.said().count("matches no device of this node") == 1
 
 
 def test_a_gpu_that_the_plugin_withdrew_is_visible(

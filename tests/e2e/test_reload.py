@@ -84,7 +84,7 @@ def test_a_page_that_moves(node: Node) -> None:
 def test_a_broken_file_changes_nothing(node: Node, watcher: Watcher) -> None:
     since = time.time()
     node.config.write_text("sources: [")
-    wait_until(lambda: "not taken over" in node.said(), "the refusal")
+    wait_until(lambda: "configuration not reloaded" in node.said(), "the refusal")
     node.wait_scrapes_more(4)
     watcher.end()
     assert watcher.faults == []

@@ -127,7 +127,7 @@ def test_t1a_an_annotation_does_not_take_anothers_gpu(
     assert free(podgpu) == without(a, b)
     # Who contradicts is counted and named.
     wait_until(lambda: conflicts(podgpu) == {a: 1}, "the conflict")
-    assert f"device {a}: pod default/evil claims it against default/victim" in podgpu.said()
+    assert f"device {a}: pod default/evil also claims it, but default/victim holds it" in podgpu.said()
     wait_busy(podgpu, a, "victim")
     grown = Growth(podgpu)
     assert (grown.held(a, "victim"), grown.held(b, "evil")) == pytest.approx((1, 1))

@@ -171,4 +171,4 @@ async def test_where_nothing_can_be_watched_the_file_is_looked_at(
         new.write_text("two")
         new.replace(path)
         await noticed.reaches(1)
-    assert caplog.text.count("can't watch") == 1
+    assert caplog.text.count("cannot watch") == 1

@@ -236,7 +236,8 @@ class TestUnresolvedIds:
             ("other", self.strangers(1)),
         )
         assert messages == [
-            f"{source} names uuid 'GPU-{n:06}', which fits no device of this node"
+            f"source {source} reports device id uuid 'GPU-{n:06}', "
+            "which matches no device of this node"
             for source, n in [("pods", 1), ("pods", 2), ("other", 1)]
         ]
 
@@ -245,7 +246,9 @@ class TestUnresolvedIds:
         self, caplog: pytest.LogCaptureFixture, count: int
     ) -> None:
         messages = await self.told(caplog, ("pods", self.strangers(*range(count))))
-        more = [f"pods names {count - 10} more ids that fit no device of this node"]
+        more = [
+            f"source pods reports {count - 10} more device ids that match no device of this node"
+        ]
         assert len(messages) == 10 + (count > 10)
         assert messages[10:] == (more if count > 10 else [])
 
@@ -255,7 +258,7 @@ class TestUnresolvedIds:
         said = [("pods", self.strangers(*range(n, n + 900))) for n in range(0, 18_000, 900)]
         messages = await self.told(caplog, *said)
         assert len(messages) == 12 * 11 + 1
-        assert messages[-1].endswith("and no longer named")
+        assert messages[-1].startswith("further unmatched device ids are not logged")
 
     async def test_a_snapshot_without_news_looks_at_no_id(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -304,8 +307,8 @@ async def test_answers_that_contradict_each_other_are_told_once(
     assert 0 in counts
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 2
-    assert told[0].startswith("the driver's answers contradict each other: GPU1 and GPU2 ")
-    assert told[1].startswith("the driver's answers contradict each other: GPU0 and GPU2 ")
+    assert told[0].startswith("the driver reports contradictory topology levels: GPU1 and GPU2 ")
+    assert told[1].startswith("the driver reports contradictory topology levels: GPU0 and GPU2 ")
 
 
 async def test_of_many_contradictions_some_are_named_and_the_others_counted(
@@ -321,7 +324,7 @@ async def test_of_many_contradictions_some_are_named_and_the_others_counted(
     await published(("gpus", TopologyRead(cards, (*near, *far))))
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 11
-    assert told[-1].startswith("11 more pairs of GPUs contradict others")
+    assert told[-1].startswith("11 more pairs of GPUs have contradictory topology levels")
 
 
 async def test_xid_errors_are_published_at_once_and_none_is_missed() -> None:
@@ -369,4 +372,4 @@ async def test_xid_errors_on_devices_that_nobody_knows_are_told_once(
     )
     assert len(snapshots) == 1
     [record] = [r for r in caplog.records if "XID" in r.getMessage()]
-    assert "kernel tells of an XID error on '0009:01:00'" in record.getMessage()
+    assert "source kernel reports an XID error on '0009:01:00'" in record.getMessage()

@@ -196,7 +196,7 @@ def no_holders() -> StatusInput:
 def nothing_yet() -> StatusInput:
     """Podgpu has just started."""
     node = begun()
-    waiting = (False, "waiting for the first word of: gpus, kubelet")
+    waiting = (False, "waiting for the first report of: gpus, kubelet")
     return replace(known_of(node), snapshot=None, ready=waiting)
 
 

@@ -201,7 +201,7 @@ def test_sources_and_sinks() -> None:
 
 def test_not_ready_says_what_it_waits_for() -> None:
     text = shown("nothing-yet").text
-    assert "Not ready: waiting for the first word of: gpus, kubelet" in text
+    assert "Not ready: waiting for the first report of: gpus, kubelet" in text
     assert "not heard yet" in text
 
 

@@ -234,7 +234,7 @@ def test_a_driver_that_has_no_gpu_is_another_thing() -> None:
 def test_before_the_first_snapshot() -> None:
     found = status("nothing-yet")
     assert (found.gpus, found.driver, found.ready) == (None, None, False)
-    assert found.waiting_for == "waiting for the first word of: gpus, kubelet"
+    assert found.waiting_for == "waiting for the first report of: gpus, kubelet"
     assert [source.state for source in found.sources] == ["waiting", "waiting"]
     assert problems(found) == ["no source has told of GPUs yet"]
 

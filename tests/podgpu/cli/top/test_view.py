@@ -132,7 +132,7 @@ def test_for_how_long_at_least(seconds: int, told: str, known: str) -> None:
         ("two-gpus", ""),
         ("troubled", "! (and 5 more) GPU 0 is lost: it was there, and does not answer any more"),
         ("no-driver", "! (and 1 more) no source has told of GPUs: gpus can't work"),
-        ("nothing-yet", "not ready: waiting for the first word of: gpus, kubelet"),
+        ("nothing-yet", "not ready: waiting for the first report of: gpus, kubelet"),
     ],
 )
 def test_what_needs_somebody_stands_in_the_second_line(name: str, wanted: str) -> None:
