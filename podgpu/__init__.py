@@ -1,4 +1,4 @@
-"""The programs: the command line, the doctor, the scheduler extender.
+"""The programs of podgpu: the command line, the doctor, and the scheduler extender.
 
-`python -m podgpu` is the command `podgpu`.
+`python -m podgpu` runs the command `podgpu`.
 """

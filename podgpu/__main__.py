@@ -1,4 +1,4 @@
-"""`python -m podgpu` is `podgpu`."""
+"""Entry point of `python -m podgpu`, which is the same as the command `podgpu`."""
 
 import sys
 

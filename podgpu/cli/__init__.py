@@ -1,4 +1,7 @@
-"""The command line. Importing this package imports next to nothing: see `main`."""
+"""The command line of podgpu.
+
+Importing this package imports almost nothing, so that `main` can handle SIGTERM early.
+"""
 
 import contextlib
 import os
@@ -10,22 +13,22 @@ from functools import partial
 from types import FrameType
 
 _DAEMONS = frozenset({"run", "demo", "record", "extender", "dcgm-exporter"})
-"""Commands whose end by SIGTERM is what was wanted of them."""
+"""Long-running commands. SIGTERM is the normal way to stop them, so it gives exit status 0."""
 
 _ENDED = 128 + signal.SIGTERM
-"""What a shell has for a program that the signal ended: what it was asked has no answer."""
+"""Exit status of every other command that SIGTERM ends, as a shell reports it."""
 
 
 def program() -> int:
-    """Run the command of this process; the process ends with its exit status.
+    """Run the command of this process and return its exit status.
 
-    A daemon thread that returns from a call into a library while the interpreter is finalized is
-    ended by unwinding its stack. A library written in Rust (bcrypt) or C++ aborts the process then.
-    So the interpreter isn't finalized while such threads are left.
+    If daemon threads are left, end the process without finalizing the interpreter. During
+    finalization, Python ends a daemon thread by unwinding its stack when the thread returns from
+    a library call. A library written in Rust (bcrypt) or C++ then aborts the process.
     """
     try:
         status = main()
-    except Exception:  # noqa: BLE001 - a bug, shown as the interpreter shows it
+    except Exception:  # noqa: BLE001 - a bug; print it as the interpreter does
         sys.excepthook(*sys.exc_info())
         status = 1
     if any(thread.daemon for thread in threading.enumerate()):
@@ -40,10 +43,10 @@ def program() -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit status: 1 is a bug, 2 what only the user can mend."""
-    # Loading the rest takes a quarter of a second. A SIGTERM in that time would kill podgpu by the
-    # signal, or, as process 1 of a container, be thrown away by the kernel. What runs on has a
-    # handler of its own later; all others keep this one.
+    """Run a command and return its exit status: 1 for a bug, 2 for an error the user has to fix."""
+    # Importing the rest takes a quarter of a second. Without a handler, a SIGTERM in that time
+    # would kill podgpu, or be ignored by the kernel if podgpu is process 1 of a container.
+    # Daemons install their own handler later. All other commands keep this one.
     command = next(iter(sys.argv[1:] if argv is None else argv), "")
     status = 0 if command in _DAEMONS else _ENDED
     signal.signal(signal.SIGTERM, partial(_leave, status))
@@ -53,5 +56,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _leave(status: int, _signum: int, _frame: FrameType | None) -> None:
-    """There is nothing to drain: a daemon has not been started yet."""
+    """Exit immediately. No daemon has started yet, so there is nothing to shut down."""
     os._exit(status)

@@ -1,4 +1,4 @@
-"""Values on the command line that have a form of their own, for `argparse`."""
+"""Converters for command-line values, used as `type` of `argparse` options."""
 
 import argparse
 
@@ -6,10 +6,10 @@ from config.value_types import Duration, FormatError, ListenAddress
 
 
 def address(text: str) -> ListenAddress:
-    """Read where a server listens.
+    """Parse a listen address.
 
     Raises:
-        ArgumentTypeError: it is no listen address.
+        ArgumentTypeError: the text is not a listen address.
     """
     try:
         return ListenAddress.parse(text)
@@ -18,10 +18,10 @@ def address(text: str) -> ListenAddress:
 
 
 def duration(text: str) -> Duration:
-    """Read a length of time.
+    """Parse a duration.
 
     Raises:
-        ArgumentTypeError: it is no duration.
+        ArgumentTypeError: the text is not a duration.
     """
     try:
         return Duration.parse(text)

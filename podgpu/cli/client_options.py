@@ -1,7 +1,7 @@
-"""What a command takes to ask a daemon behind TLS or a password.
+"""Options of commands that query a daemon protected by TLS or a password.
 
-It loads next to nothing: every command loads it. `client_tls` reads what is named here, and
-`daemon_client` asks.
+Every command imports this module, so it imports almost nothing. `client_tls` reads the files that
+the options name, and `daemon_client` sends the request.
 """
 
 import argparse
@@ -12,59 +12,65 @@ from typing import Any, Final, NoReturn
 from pipeline.base.errors import PermanentError
 
 LOCAL: Final = "http://localhost:9400"
-"""Where a daemon listens by default."""
+"""The address at which a daemon listens by default."""
 
 PASSWORD: Final = "PODGPU_PASSWORD"  # noqa: S105 -- the variable's name
-"""The variable that may hold the password itself; no option does."""
+"""The environment variable that can hold the password itself. No option can hold it."""
 
 _OPTIONS: Final = {
-    "ca_file": ("FILE", "authority that signed the daemon's certificate; else this machine's"),
-    "cert_file": ("FILE", "client certificate to show"),
-    "key_file": ("FILE", "its key"),
-    "user": ("NAME", f"with the password from --password-file or the variable {PASSWORD}"),
-    "password_file": ("FILE", "its only line is the password"),
+    "ca_file": (
+        "FILE",
+        "CA certificate to verify the daemon's certificate with; default: those of this machine",
+    ),
+    "cert_file": ("FILE", "client certificate to present"),
+    "key_file": ("FILE", "private key of the client certificate"),
+    "user": (
+        "NAME",
+        f"user name; the password comes from --password-file or the variable {PASSWORD}",
+    ),
+    "password_file": ("FILE", "file with the password as its only line"),
 }
 
 
 def add_access(parser: argparse.ArgumentParser, default: Any = None) -> None:
-    """Add the options to a command that asks a daemon; `access_of` takes them from there.
+    """Add the options to a command that queries a daemon. `access_of` reads them.
 
     Args:
-        parser: the command's.
-        default: `argparse.SUPPRESS` for a command below one that has them too.
+        parser: the parser of the command.
+        default: `argparse.SUPPRESS` for a subcommand of a command that has these options too.
     """
     group = parser.add_argument_group(
-        "a daemon behind TLS or a password",
-        "Each FILE and NAME may stand in a variable instead, such as PODGPU_CA_FILE.",
+        "a daemon with TLS or a password",
+        "Each FILE and NAME can be set by an environment variable instead, such as PODGPU_CA_FILE.",
     )
-    for name, (metavar, told) in _OPTIONS.items():
-        group.add_argument(_option(name), metavar=metavar, default=default, help=told)
+    for name, (metavar, help_text) in _OPTIONS.items():
+        group.add_argument(_option(name), metavar=metavar, default=default, help=help_text)
     group.add_argument(
         "--insecure",
         action="store_true",
         default=default or False,
-        help="take any certificate, and send a password over plain HTTP",
+        help="accept any certificate, and send a password over plain HTTP",
     )
-    # Else nothing would be said of what to do instead.
+    # Refused with an error that names the alternatives. It is hidden from --help.
     group.add_argument(
-        "--password", type=_refused, default=argparse.SUPPRESS, help=argparse.SUPPRESS
+        "--password", type=_refuse_password, default=argparse.SUPPRESS, help=argparse.SUPPRESS
     )
 
 
-def _refused(_: str) -> NoReturn:
+def _refuse_password(_: str) -> NoReturn:
     raise argparse.ArgumentTypeError(
-        f"others on this machine could read it: use --password-file or the variable {PASSWORD}"
+        f"other users of this machine could read it: use --password-file or the variable {PASSWORD}"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialOption:
-    """A value, and where it comes from.
+    """A value of an option or an environment variable.
 
     Attributes:
-        value: a path, a name, or the password, which is not in the text of this object.
-        origin: the option or the variable, for people.
-        option: it is an option.
+        value: a path, a name, or the password. `repr` does not show it.
+        origin: name of the option or the variable, for messages.
+        option: True for an option, False for a variable.
     """
 
     value: str = field(repr=False)
@@ -74,16 +80,16 @@ class CredentialOption:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a daemon is asked. Nothing has been read yet.
+    """How to connect to a daemon: TLS and credentials. No file has been read yet.
 
     Attributes:
-        ca_file: what its certificate is checked with; None for this machine's authorities.
-        cert_file: our own certificate; None to show none.
-        key_file: its key; there if `cert_file` is.
-        user: who asks; None for nobody.
-        password_file: where the user's password is; None if it is in `password`.
-        password: the user's, if there is no file.
-        insecure: any certificate will do, and a password may be sent over plain HTTP.
+        ca_file: CA certificate to verify the daemon with; None for those of this machine.
+        cert_file: client certificate; None to present none.
+        key_file: its private key; set if and only if `cert_file` is.
+        user: user name; None for no authentication.
+        password_file: file with the user's password; None if the password is in `password`.
+        password: the user's password, if no file is given.
+        insecure: accept any certificate, and allow a password over plain HTTP.
     """
 
     ca_file: CredentialOption | None = None
@@ -96,21 +102,21 @@ class Access:
 
 
 NO_ACCESS_OPTIONS: Final = Access()
-"""Like anybody."""
+"""Access without certificates and credentials."""
 
 
 def access_of(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Access:
-    """Return what the options and the variables say; an option counts more than its variable.
+    """Return the access that options and environment variables set. An option has precedence.
 
     Args:
-        arguments: of a parser that `add_access` has seen.
+        arguments: result of a parser to which `add_access` added the options.
         environ: `PODGPU_CA_FILE`, `PODGPU_CERT_FILE`, `PODGPU_KEY_FILE`, `PODGPU_USER`,
-            `PODGPU_PASSWORD_FILE` and `PODGPU_PASSWORD`; an empty one counts as none.
+            `PODGPU_PASSWORD_FILE` and `PODGPU_PASSWORD`; an empty variable counts as unset.
 
     Raises:
-        PermanentError: they don't go together. No text has a password in it.
+        PermanentError: the combination is invalid. The message never contains a password.
     """
-    given = {name: _given(name, arguments, environ) for name in _OPTIONS}
+    given = {name: _credential(name, arguments, environ) for name in _OPTIONS}
     if environ.get(PASSWORD):
         if given["password_file"] is None:
             given["password"] = CredentialOption(environ[PASSWORD], PASSWORD, option=False)
@@ -119,11 +125,11 @@ def access_of(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Acce
                 f"{PASSWORD} and {given['password_file'].origin} are both set: unset one"
             )
     access = Access(**given, insecure=arguments.insecure)
-    _together(access)
+    _check_combination(access)
     return access
 
 
-def _given(
+def _credential(
     name: str, arguments: argparse.Namespace, environ: Mapping[str, str]
 ) -> CredentialOption | None:
     option: str | None = getattr(arguments, name)
@@ -134,7 +140,7 @@ def _given(
     return CredentialOption(value, variable, option=False) if value else None
 
 
-def _together(access: Access) -> None:
+def _check_combination(access: Access) -> None:
     for one, other, missing in (
         (access.cert_file, access.key_file, "--key-file"),
         (access.key_file, access.cert_file, "--cert-file"),
@@ -144,18 +150,19 @@ def _together(access: Access) -> None:
                 f"{one.origin} needs {missing}: a certificate and its key go together"
             )
     if access.insecure and access.ca_file is not None and access.ca_file.option:
-        raise PermanentError("--ca-file and --insecure: give one, to check or not to check")
+        raise PermanentError("--ca-file and --insecure exclude each other: give only one")
     secret = access.password_file or access.password
     if access.user is None:
         if secret is not None:
-            raise PermanentError(f"{secret.origin} needs --user: whose password is it?")
+            raise PermanentError(f"{secret.origin} needs --user")
         return
     name = access.user.value
-    # RFC 7617, 2: a colon ends the name. What follows may be the password, so it isn't repeated.
+    # RFC 7617, 2: a colon ends the name. The text after it may be a password: do not repeat it.
     if not name or ":" in name or not name.isprintable():
         raise PermanentError(
-            f"{access.user.origin}: a user's name has no colon and is not empty; the password goes "
-            f"into --password-file or the variable {PASSWORD}"
+            f"{access.user.origin}: a user name must not be empty, and must not contain a colon "
+            "or unprintable characters; give the password with --password-file or the variable "
+            f"{PASSWORD}"
         )
     if secret is None:
         raise PermanentError(

@@ -1,4 +1,4 @@
-"""What a command takes to allow the code that its configuration leads to."""
+"""Options that permit external code that a configuration refers to."""
 
 import argparse
 from pathlib import Path
@@ -7,14 +7,14 @@ from pipeline.component.code_permissions import LIBRARY, OPTION, Allowed
 
 
 def add_allowed(parser: argparse.ArgumentParser) -> None:
-    """Add the options to a command that runs, or looks at, what a configuration names."""
-    group = parser.add_argument_group("code that the configuration leads to")
+    """Add the options to a command that runs or inspects what a configuration names."""
+    group = parser.add_argument_group("external code that the configuration refers to")
     group.add_argument(
         OPTION,
         dest="allow_everything",
         action="store_true",
-        help="run it: the programs that a kubeconfig names for credentials, and the library of "
-        "hostengine; whoever may write these files runs code as podgpu then",
+        help="allow all of it: the credential programs of a kubeconfig, and the library of "
+        "hostengine; then, whoever can write these files can run code as podgpu",
     )
     group.add_argument(
         LIBRARY,
@@ -23,10 +23,10 @@ def add_allowed(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="load this library if the configuration names it; may be given again",
+        help="load this library if the configuration names it; can be given several times",
     )
 
 
 def allowed_of(arguments: argparse.Namespace) -> Allowed:
-    """Return what a command line with these options allows."""
+    """Return what these options allow."""
     return Allowed(arguments.allow_everything, frozenset(arguments.allow_libraries))

@@ -1,4 +1,4 @@
-"""`podgpu COMMAND`: what each command takes, and where it goes."""
+"""Define the commands and their options, and dispatch `podgpu COMMAND`."""
 
 import argparse
 import sys
@@ -23,14 +23,14 @@ _DCGM_EXPORTER = "dcgm-exporter"
 
 
 def run_command(argv: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit status.
+    """Run a command and return its exit status.
 
-    1 is a bug or, of a command that asks for something, that it can't be had now; 2 is what only
-    the user can mend.
+    Status 1 means a bug or, for a command that queries something, that the information is not
+    available now. Status 2 means an error that the user has to fix.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        # It reads its options as dcgm-exporter does, which argparse can't.
+        # This command parses its options as dcgm-exporter does, which argparse cannot do.
         if words[:1] == [_DCGM_EXPORTER]:
             return command.run(words[1:])
         arguments = _parser().parse_args(words)
@@ -49,7 +49,7 @@ def run_command(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = Parser(
         prog="podgpu",
-        description="Who uses which GPU of this node, how well: NVML readings joined with pods.",
+        description="GPU exporter for Kubernetes nodes: NVML readings, attributed to containers.",
     )
     parser.add_argument("--version", action="version", version=f"podgpu {VERSION}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -59,9 +59,14 @@ def _parser() -> argparse.ArgumentParser:
     add_allowed(run)
     run.set_defaults(command=run_commands.run)
 
-    demo = commands.add_parser("demo", help="run on the recording of a real node, without a GPU")
+    demo = commands.add_parser(
+        "demo", help="run the daemon on a recording of a real node; needs no GPU"
+    )
     demo.add_argument(
-        "--listen", metavar="ADDRESS", type=address, help="where /metrics is served (:9400)"
+        "--listen",
+        metavar="ADDRESS",
+        type=address,
+        help="address to serve /metrics on (default :9400)",
     )
     demo.set_defaults(command=run_commands.demo)
 
@@ -72,7 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     add_allowed(check)
     check.set_defaults(command=config_commands.check)
 
-    record = commands.add_parser("record", help="record what the sources say, for replay")
+    record = commands.add_parser(
+        "record", help="record the events of the sources to a file, for the source replay"
+    )
     _config_argument(record)
     add_allowed(record)
     record.add_argument("-o", "--output", metavar="FILE", type=Path, required=True)
@@ -81,23 +88,23 @@ def _parser() -> argparse.ArgumentParser:
         dest="duration",
         metavar="DURATION",
         type=duration,
-        help="stop after so long, such as 5m; else at Ctrl-C or SIGTERM",
+        help="stop after this time, such as 5m; default: at Ctrl-C or SIGTERM",
     )
-    record.add_argument("-f", "--force", action="store_true", help="replace a file that is there")
+    record.add_argument("-f", "--force", action="store_true", help="overwrite an existing file")
     record.set_defaults(command=run_commands.record)
 
     commands.add_parser(
         _DCGM_EXPORTER,
-        help="the daemon behind dcgm-exporter's command line; dcgm-exporter --help lists it",
+        help="run the daemon with dcgm-exporter's options; dcgm-exporter --help lists them",
     )
 
     schema = commands.add_parser("schema", help="print the JSON Schema of the configuration file")
     schema.set_defaults(command=config_commands.schema)
 
-    kinds = commands.add_parser("kinds", help="list the kinds of source and sink, with options")
+    kinds = commands.add_parser("kinds", help="list the kinds of sources and sinks, with options")
     kinds.set_defaults(command=config_commands.kinds)
 
-    fields = commands.add_parser("fields", help="list every reading that podgpu knows")
+    fields = commands.add_parser("fields", help="list all fields that podgpu can read")
     fields.add_argument("--format", choices=("table", "markdown", "json"), default="table")
     fields.set_defaults(command=field_table.fields)
 
@@ -115,6 +122,6 @@ def _config_argument(parser: argparse.ArgumentParser) -> None:
         "--config",
         metavar="FILE",
         type=Path,
-        help="configuration file; without it the first of ./podgpu.yaml, /etc/podgpu/config.yaml, "
-        "else this machine's GPUs on :9400",
+        help="configuration file; default: the first that exists of ./podgpu.yaml and "
+        "/etc/podgpu/config.yaml, else a built-in one: this machine's GPUs on :9400",
     )

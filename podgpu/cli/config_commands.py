@@ -1,4 +1,4 @@
-"""Commands that only tell: `check`, `schema`, `kinds`."""
+"""The commands `check`, `schema` and `kinds`, which print and exit."""
 
 import argparse
 import sys
@@ -16,13 +16,13 @@ from podgpu.cli.config_location import located
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """`podgpu check`: status 0 if the configuration can be taken."""
+    """`podgpu check`: return 0 if the configuration is valid."""
     config, path = located(arguments.config)
     if found := refused(config, allowed_of(arguments)):
         raise ConfigError(str(path or "built-in"), found)
     _check_counters(config, str(path or "built-in"))
     if config.http.web_config is not None:
-        # Certificates and passwords have libraries of their own.
+        # Imported only here, because it loads libraries for certificates and passwords.
         from pipeline.http.access import check as check_web
 
         check_web(config.http.web_config)
@@ -32,10 +32,10 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def _check_counters(config: Config, origin: str) -> None:
-    """Say on stderr what is wrong with the rows of a counters file.
+    """Print a warning on stderr about invalid rows of the counters file.
 
     Raises:
-        ConfigError: there is no such file, or it can't be read.
+        ConfigError: the file does not exist or cannot be read.
     """
     setting = config.counters
     if setting.file is None:
@@ -48,18 +48,18 @@ def _check_counters(config: Config, origin: str) -> None:
         text = read_list(setting.file, orphan=True)
     except ListUnavailableError as error:
         raise ConfigError(origin, [Problem("counters.file", str(error))]) from error
-    if told := warning(str(setting.file), planned(text, setting), DEFAULT_TEXT):
-        print(told, file=sys.stderr)
+    if message := warning(str(setting.file), planned(text, setting), DEFAULT_TEXT):
+        print(message, file=sys.stderr)
 
 
 def schema(_: argparse.Namespace) -> int:
-    """`podgpu schema`: JSON Schema, for editors."""
+    """`podgpu schema`: print the JSON Schema of the configuration, for editors."""
     print(orjson.dumps(json_schema(RegisteredKinds()), option=orjson.OPT_INDENT_2).decode())
     return 0
 
 
 def kinds(_: argparse.Namespace) -> int:
-    """`podgpu kinds`: each kind, what it is for, and its options."""
+    """`podgpu kinds`: print each kind of source and sink, its purpose and its options."""
     for (role, kind), entry in ENTRIES.items():
         print(f"{role} {kind}: {entry.summary}")
         for option in describe(RegisteredKinds().options(role, kind)):

@@ -1,4 +1,4 @@
-"""Which configuration a command works with."""
+"""Find and load the configuration of a command."""
 
 import os
 import sys
@@ -11,23 +11,23 @@ from config.schema import Config
 from pipeline.component.registry import RegisteredKinds
 
 PLACES = (Path("podgpu.yaml"), Path("/etc/podgpu/config.yaml"))
-"""Where a file is looked for when none is named; the first that exists is taken."""
+"""Where a configuration file is searched if none is named. The first that exists is used."""
 
 
 def located(named: Path | None) -> tuple[Config, Path | None]:
-    """Read the configuration; say on stderr which it is, unless it was named.
+    """Load the configuration. If no file is named, print on stderr which one is used.
 
     Returns:
-        The configuration and its file; None for the built-in one.
+        The configuration and the path of its file; None for the built-in configuration.
 
     Raises:
-        ConfigError: the file can't be read or is wrong.
+        ConfigError: the file cannot be read or is invalid.
     """
     path = named or next((place for place in PLACES if place.exists()), None)
     if path is None:
         print(
-            f"podgpu: no configuration file ({' or '.join(map(str, PLACES))}): "
-            "using the built-in one, this machine's GPUs on :9400",
+            f"podgpu: no configuration file found ({' or '.join(map(str, PLACES))}): using the "
+            "built-in configuration, which serves this machine's GPUs on :9400",
             file=sys.stderr,
         )
         return built_in("default.yaml", os.environ), None
@@ -37,6 +37,6 @@ def located(named: Path | None) -> tuple[Config, Path | None]:
 
 
 def built_in(name: str, env: Mapping[str, str]) -> Config:
-    """Read one of the configurations that are shipped with podgpu."""
+    """Load one of the configurations that are shipped with podgpu."""
     text = files("config").joinpath(name).read_text(encoding="utf-8")
     return parse(text, RegisteredKinds(), env=env, origin=f"<built-in {name}>")

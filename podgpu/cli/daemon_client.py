@@ -1,6 +1,6 @@
-"""Asks a running daemon.
+"""HTTP client that queries a running daemon.
 
-Not by aiohttp, which takes longer to load than the answer to come.
+It uses `http.client`, because importing aiohttp takes longer than the request.
 """
 
 import http.client
@@ -21,119 +21,124 @@ from podgpu.cli import daemon_errors
 from podgpu.cli.client_options import LOCAL, NO_ACCESS_OPTIONS, PASSWORD, Access
 from podgpu.cli.client_tls import authorization, context
 
-_SECONDS: Final = 15.0
-_MOST: Final = 16 << 20
+_TIMEOUT_S: Final = 15.0
+_MAX_BYTES: Final = 16 << 20
 
 
 class NotListeningError(Exception):
-    """Nothing listens at the address."""
+    """No server answers at the address."""
 
 
 def get(url: str, path: str, query: Mapping[str, str], access: Access = NO_ACCESS_OPTIONS) -> str:
-    """Return the body of a page, as text. Redirects are not followed, no proxy is asked.
+    """Return the body of a page, as text. Redirects are not followed and no proxy is used.
 
-    The text is the daemon's: see `output` before it goes to a terminal.
+    The text comes from the daemon: pass it through `output` before printing it on a terminal.
 
     Args:
-        url: of the listener, `http://HOST:PORT` or `https://HOST:PORT`.
-        path: of the page.
-        query: its parameters.
-        access: how the daemon is checked, and who asks.
+        url: address of the daemon, `http://HOST:PORT` or `https://HOST:PORT`.
+        path: path of the page.
+        query: query parameters.
+        access: TLS and credentials.
 
     Raises:
-        NobodyThereError: nothing listens there.
-        PermanentError: the url is none, what `access` names can't be used or doesn't fit the url,
-            or the daemon refuses the question; with its own words.
-        TransientError: there is no good answer.
+        NotListeningError: no server listens at the address.
+        PermanentError: the URL is invalid, `access` cannot be used or does not fit the URL, or
+            the daemon refuses the request (with the daemon's message).
+        TransientError: there is no usable response.
     """
     address = _address(url)
-    _fits(address, access)
+    _check_access(address, access)
     headers = {"User-Agent": f"podgpu/{VERSION}"}
     if secret := authorization(access):
         headers["Authorization"] = secret
     connection = (
         http.client.HTTPSConnection(
-            address.host, address.port, timeout=_SECONDS, context=context(access)
+            address.host, address.port, timeout=_TIMEOUT_S, context=context(access)
         )
         if address.secure
-        else http.client.HTTPConnection(address.host, address.port, timeout=_SECONDS)
+        else http.client.HTTPConnection(address.host, address.port, timeout=_TIMEOUT_S)
     )
     target = address.path + path + (f"?{urlencode(query)}" if query else "")
     try:
-        answer, body = _exchanged(connection, target, headers)
+        response, body = _exchange(connection, target, headers)
     except (ConnectionRefusedError, socket.gaierror) as error:
         raise NotListeningError(f"nothing answers at {address}: {error.strerror}") from error
     except TimeoutError as error:
         raise TransientError(
-            f"{address}: no answer within {_SECONDS:g} s; see that the address is right and "
+            f"{address}: no answer within {_TIMEOUT_S:g} s; check that the address is right and "
             "reachable"
         ) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        said = daemon_errors.broken(error, address.host, access, secure=address.secure)
-        raise TransientError(f"{address}: {said}") from error
+        message = daemon_errors.broken(error, address.host, access, secure=address.secure)
+        raise TransientError(f"{address}: {message}") from error
     finally:
         connection.close()
-    if len(body) > _MOST:
-        raise TransientError(f"{address}: the answer is larger than {_MOST} bytes; is it podgpu?")
-    text = body.decode("utf-8", "replace")
-    if answer.status == HTTPStatus.BAD_REQUEST:
-        raise PermanentError(daemon_errors.words(text))
-    if answer.status != HTTPStatus.OK:
-        page = str(address).rstrip("/") + path
-        said = daemon_errors.words(text) or daemon_errors.words(answer.reason)
+    if len(body) > _MAX_BYTES:
         raise TransientError(
-            f"{page} answers {answer.status}"
-            + daemon_errors.refused(answer.status, said, page, answer.getheader("Location"), access)
+            f"{address}: the response is larger than {_MAX_BYTES} bytes; check that the server is "
+            "podgpu"
+        )
+    text = body.decode("utf-8", "replace")
+    if response.status == HTTPStatus.BAD_REQUEST:
+        raise PermanentError(daemon_errors.one_line(text))
+    if response.status != HTTPStatus.OK:
+        page = str(address).rstrip("/") + path
+        message = daemon_errors.one_line(text) or daemon_errors.one_line(response.reason)
+        raise TransientError(
+            f"{page} answers {response.status}"
+            + daemon_errors.refused(
+                response.status, message, page, response.getheader("Location"), access
+            )
         )
     return text
 
 
 def place(url: str) -> str:
-    """Return an address for people: where `get` asks.
+    """Return the address that `get` queries, for messages.
 
     Raises:
-        PermanentError: the url is none.
+        PermanentError: the URL is invalid.
     """
     return str(_address(url))
 
 
-def _exchanged(
+def _exchange(
     connection: http.client.HTTPConnection, target: str, headers: Mapping[str, str]
 ) -> tuple[http.client.HTTPResponse, bytes]:
-    """Ask, and return the answer with its body, of which too much is cut off.
+    """Send the request and return the response with its body, up to one byte over the limit.
 
     Raises:
-        TimeoutError: it takes too long.
+        TimeoutError: the exchange takes longer than the timeout in all.
     """
     connection.connect()
-    line, late = connection.sock, threading.Event()
+    sock, timed_out = connection.sock, threading.Event()
 
-    def cut() -> None:
-        late.set()
+    def abort() -> None:
+        timed_out.set()
         with suppress(OSError):
-            # The method of a line with TLS would take the TLS away under whoever is reading.
-            socket.socket.shutdown(line, socket.SHUT_RDWR)
+            # `shutdown` of the TLS socket would remove the TLS layer while the reader uses it.
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
-    # The library bounds each step alone: a byte every now and then would go on for ever.
-    timer = threading.Timer(_SECONDS, cut)
+    # http.client applies its timeout to each read only: a slow server could keep it busy forever.
+    timer = threading.Timer(_TIMEOUT_S, abort)
     timer.daemon = True
     timer.start()
     try:
         connection.request("GET", target, headers=headers)
-        answer = connection.getresponse()
-        body = answer.read(_MOST + 1)
-        # What the library doesn't look at when it is told how much to read.
-        if answer.length and len(body) <= _MOST:
-            raise http.client.IncompleteRead(b"", answer.length)
+        response = connection.getresponse()
+        body = response.read(_MAX_BYTES + 1)
+        # http.client does not detect a short body when `read` has a limit.
+        if response.length and len(body) <= _MAX_BYTES:
+            raise http.client.IncompleteRead(b"", response.length)
     except (OSError, http.client.HTTPException) as error:
-        if late.is_set():
+        if timed_out.is_set():
             raise TimeoutError from error
         raise
     finally:
         timer.cancel()
-    if late.is_set():
+    if timed_out.is_set():
         raise TimeoutError
-    return answer, body
+    return response, body
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +161,11 @@ class _Address:
 
 
 def _address(url: str) -> _Address:
-    # Before anything else is said of it: that would repeat a password, wherever it stands.
+    # Checked first, because any other message would repeat the password.
     if "@" in url:
         raise PermanentError(
-            "no users and passwords in the address, others could read it: give --user, and "
-            f"--password-file or the variable {PASSWORD}"
+            "do not put a user name or password in the address, other users could read them: "
+            f"give --user, and --password-file or the variable {PASSWORD}"
         )
     try:
         where = urlsplit(url)
@@ -168,15 +173,15 @@ def _address(url: str) -> _Address:
     except ValueError:
         where, port = urlsplit(""), None
     kinds = {"http": http.client.HTTP_PORT, "https": http.client.HTTPS_PORT}
-    # What is wrong is not repeated: it may be a password or a token.
+    # The invalid part is not repeated in the message: it may be a password or a token.
     if where.query or where.fragment:
         raise PermanentError(
-            "no query and no fragment in the address, others could read it: "
+            "the address must have no query and no fragment, other users could read them: "
             f"give an address such as {LOCAL}"
         )
     if where.scheme not in kinds or not where.hostname:
-        raise PermanentError(f"the address is none: give an address such as {LOCAL}")
-    # Without a port the library would take the end of an IPv6 address for one.
+        raise PermanentError(f"not a valid address: give an address such as {LOCAL}")
+    # Without a port, http.client would take the last part of an IPv6 address as the port.
     port = kinds[where.scheme] if port is None else port
     return _Address(
         where.hostname,
@@ -187,17 +192,17 @@ def _address(url: str) -> _Address:
     )
 
 
-def _fits(address: _Address, access: Access) -> None:
+def _check_access(address: _Address, access: Access) -> None:
     if address.secure:
         return
     for given in (access.ca_file, access.cert_file):
-        # A variable is there for all addresses.
+        # Only options are checked: a variable applies to all addresses.
         if given is not None and given.option:
             raise PermanentError(
                 f"{given.origin} is for TLS: give --url https://HOST:PORT, not {address}"
             )
     if access.user is not None and not address.loopback and not access.insecure:
         raise PermanentError(
-            f"{address}: over plain HTTP everybody on the way could read the password; give an "
-            "https:// address, or --insecure to send it all the same"
+            f"{address}: over plain HTTP the password could be read on the network; give an "
+            "https:// address, or --insecure to send it anyway"
         )

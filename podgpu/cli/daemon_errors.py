@@ -1,4 +1,4 @@
-"""What is said of a daemon that gives no good answer: what is wrong, and what mends it."""
+"""Error messages for a daemon that cannot be queried: what is wrong, and how to fix it."""
 
 import http.client
 import ssl
@@ -10,101 +10,108 @@ from pipeline.base.safe_text import line
 from podgpu.cli.client_options import PASSWORD, Access
 from podgpu.cli.client_tls import place_of
 
-_LONGEST: Final = 500
+_MAX_CHARACTERS: Final = 500
 
 # OpenSSL's x509_vfy.h.
 _NOT_YET: Final = 9
 _EXPIRED: Final = 10
 _UNTRUSTED: Final = frozenset({18, 19, 20, 21})
-"""Self-signed, alone or at the end of the chain; its issuer isn't known, or isn't there."""
+"""Codes for: self-signed, alone or at the end of the chain; issuer unknown or not found."""
 _OTHER_NAME: Final = frozenset({62, 64})
 
-_CUT: Final = (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError)
-"""What comes of a listener that ends the connection: podgpu's does so without a word."""
+_CLOSED_ERRORS: Final = (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError)
+"""Errors when a server closes the connection. podgpu's server does so without a response."""
 
 
-def words(text: str) -> str:
-    """Return what a daemon says, on one line and not too long."""
-    return line(text.strip(), _LONGEST)
+def one_line(text: str) -> str:
+    """Return a text of the daemon on one line, shortened if it is too long."""
+    return line(text.strip(), _MAX_CHARACTERS)
 
 
 def broken(error: Exception, host: str, access: Access, *, secure: bool) -> str:
-    """Return why there was no answer.
+    """Return why there was no response.
 
     Args:
-        error: of the connection or of `http.client`.
-        host: that was connected to.
-        access: how it was asked.
-        secure: over TLS.
+        error: error of the connection or of `http.client`.
+        host: host of the connection.
+        access: TLS and credentials of the request.
+        secure: whether the connection uses TLS.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return _untrusted(error, host, access)
     if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
-        return "is no server with TLS; write http:// if it is a daemon"
+        return "the server does not use TLS; give an http:// address if it is a podgpu daemon"
     alert = isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
-    if alert or isinstance(error, _CUT):
-        return f"ended the connection without an answer; {_cut(access, secure=secure)}"
+    if alert or isinstance(error, _CLOSED_ERRORS):
+        fix = _closed_fix(access, secure=secure)
+        return f"the server closed the connection without a response; {fix}"
     if isinstance(error, ssl.SSLError):
-        return f"TLS failed: {line(error.reason or str(error))}; is it podgpu?"
+        return f"TLS failed: {line(error.reason or str(error))}; check that the server is podgpu"
     if isinstance(error, http.client.HTTPException):
-        return f"the answer can't be read: {line(repr(error))}; is it podgpu?"
+        return f"the response is invalid: {line(repr(error))}; check that the server is podgpu"
     return line(str(error)) or type(error).__name__
 
 
-def _cut(access: Access, *, secure: bool) -> str:
+def _closed_fix(access: Access, *, secure: bool) -> str:
     if not secure:
-        return "if it serves TLS, write https://"
+        return "if it uses TLS, give an https:// address"
     if access.cert_file is None:
-        return "it may want a client certificate: give --cert-file and --key-file"
-    return f"see that it takes the client certificate of {place_of(access.cert_file)}"
+        return "it may require a client certificate: give --cert-file and --key-file"
+    return f"check that it accepts the client certificate of {place_of(access.cert_file)}"
 
 
 def _untrusted(error: ssl.SSLCertVerificationError, host: str, access: Access) -> str:
     code = error.verify_code
     if code in _OTHER_NAME:
         return (
-            f"its certificate is not for {host}; ask by a name or address that the certificate has "
-            "(subjectAltName, not the common name)"
+            f"its certificate is not valid for {host}; use a host name or address from the "
+            "certificate's subjectAltName (the common name does not count)"
         )
     if code in (_EXPIRED, _NOT_YET):
         when = "has expired" if code == _EXPIRED else "is not valid yet"
-        return f"its certificate {when}; renew it, or see this machine's clock"
+        return f"its certificate {when}; renew it, or correct this machine's clock"
     if code not in _UNTRUSTED:
-        return f"its certificate is not good: {line(error.verify_message)}; renew it"
+        return f"its certificate is invalid: {line(error.verify_message)}; renew it"
     if access.ca_file is None:
-        return "its certificate is not trusted; give the authority that signed it as --ca-file"
+        return (
+            "its certificate is not trusted; give the certificate of the authority that signed it "
+            "with --ca-file"
+        )
     return (
-        f"its certificate is not trusted; {place_of(access.ca_file)} has to have the authority "
-        "that signed it"
+        f"its certificate is not trusted; {place_of(access.ca_file)} must contain the certificate "
+        "of the authority that signed it"
     )
 
 
-def refused(status: int, said: str, page: str, location: str | None, access: Access) -> str:
-    """Return what stands behind "PAGE answers STATUS".
+def refused(status: int, message: str, page: str, location: str | None, access: Access) -> str:
+    """Return the text that follows "PAGE answers STATUS" in the error message.
 
     Args:
-        status: not 200.
-        said: the answer's own words.
-        page: that was asked for.
-        location: the answer's header.
-        access: how it was asked.
+        status: HTTP status, not 200.
+        message: message in the response.
+        page: URL of the request.
+        location: the header `Location` of the response.
+        access: TLS and credentials of the request.
     """
     if 300 <= status < 400 and location and (place := _place(page, location)):
-        return f" and points to {place}, where podgpu doesn't follow; give that daemon's --url"
-    mend = ""
+        return (
+            f" and redirects to {place}; podgpu does not follow redirects: give the address of the "
+            "daemon with --url"
+        )
+    fix = ""
     if status == HTTPStatus.UNAUTHORIZED:
-        mend = f"; give --user, and --password-file or the variable {PASSWORD}"
+        fix = f"; give --user, and --password-file or the variable {PASSWORD}"
         if access.user is not None:
             secret = access.password_file
             source = place_of(secret) if secret is not None else PASSWORD
-            mend = f"; see that {place_of(access.user)} and {source} are what its web config has"
+            fix = f"; check that {place_of(access.user)} and {source} match its web config file"
     elif status == HTTPStatus.FORBIDDEN:
-        mend = "; see that whatever lets clients in there lets this user or client certificate in"
-    return f": {said}{mend}"
+        fix = "; check that access control there allows this user or client certificate"
+    return f": {message}{fix}"
 
 
 def _place(page: str, location: str) -> str:
-    """Return where a redirect points to, without what may be secret: user and query."""
+    """Return the target of a redirect without its user and query, which may be secret."""
     try:
         where = urlsplit(urljoin(page, location))
     except ValueError:

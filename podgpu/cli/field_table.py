@@ -1,4 +1,4 @@
-"""`podgpu fields`: the catalogue as a table, as Markdown and as JSON."""
+"""`podgpu fields`: print the catalogue of fields as a table, as Markdown or as JSON."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ _BETWEEN = ", "
 
 
 def fields(arguments: argparse.Namespace) -> int:
-    """`podgpu fields`: every reading and every label."""
+    """`podgpu fields`: print all fields and labels."""
     rows = [_row(field) for field in (*CATALOGUE, *LABELS)]
     if arguments.format == "json":
         table = [dict(zip(COLUMNS, row, strict=True)) for row in rows]

@@ -1,6 +1,6 @@
-"""What a command says: made fit for a terminal, which acts on some characters, and printed.
+"""Print texts of commands, without characters that control a terminal.
 
-A command may have no stdout or stderr at all (`podgpu top >&-`), or one that takes nothing.
+A command can have no stdout or stderr (`podgpu top >&-`), or one that cannot be written to.
 """
 
 import os
@@ -10,72 +10,72 @@ from typing import Final, TextIO
 from pipeline.base.safe_text import line
 
 EXIT_UNWRITTEN: Final = 3
-"""Nobody has read what there was to say: neither 1 nor 2, which say something of the node."""
+"""Exit status if the output could not be written. 1 and 2 report on the node instead."""
 
 
 def lines(text: str) -> str:
-    """Return a text of several lines without anything that a terminal would act on."""
-    # `isprintable` is fast, and nearly always true.
+    """Return a text of several lines with control characters made harmless."""
+    # `isprintable` is fast, and almost always true.
     return "\n".join(
         part if part.isprintable() else line(part, len(part)) for part in text.split("\n")
     )
 
 
 def put(text: str, about: str) -> bool:
-    """Print a text on stdout; what its encoding lacks is `?`.
+    """Print a text on stdout. Characters that its encoding lacks are printed as `?`.
 
-    A reader who has gone (`podgpu top | head`) has what he wanted.
+    A closed pipe (`podgpu top | head`) is not an error.
 
     Args:
-        text: lines.
-        about: what it is, for the message on stderr where it can't be written.
+        text: one or more lines.
+        about: what the text is, for the error message on stderr.
 
     Returns:
-        Whether it was written.
+        Whether the text was written.
     """
     stdout = out()
     if stdout is None:
         complain(f"{about} can't be written: there is no stdout")
         return False
     try:
-        print(_said(text, stdout), file=stdout, flush=True)
+        print(_encodable(text, stdout), file=stdout, flush=True)
     except BrokenPipeError:
-        _drop(stdout)
+        _discard(stdout)
     except OSError as error:
-        _drop(stdout)
+        _discard(stdout)
         complain(f"{about} can't be written: {error.strerror}")
         return False
     return True
 
 
 def complain(text: str) -> None:
-    """Print a text on stderr, if there is one that takes it."""
-    # Typed as if it were always there; `2>&-` leaves none.
+    """Print a text on stderr, if there is a stderr that can be written to."""
+    # The type stubs say that stderr is never None; with `2>&-` it is.
     stderr: TextIO | None = sys.stderr
     if stderr is not None:
         try:
-            print(_said(text, stderr), file=stderr, flush=True)
+            print(_encodable(text, stderr), file=stderr, flush=True)
         except OSError:
-            _drop(stderr)
+            _discard(stderr)
 
 
 def out() -> TextIO | None:
-    """Return stdout; None where the process was started without."""
+    """Return stdout; None if the process was started without one."""
     return sys.stdout
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether somebody sits there."""
+    """Return whether a stream is connected to a terminal."""
     return stream is not None and stream.isatty()
 
 
-def _said(text: str, stream: TextIO) -> str:
+def _encodable(text: str, stream: TextIO) -> str:
     encoding = stream.encoding or "utf-8"
     return text.encode(encoding, "replace").decode(encoding)
 
 
-def _drop(stream: TextIO) -> None:
-    """Let nothing more be written: the interpreter tries it again at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+def _discard(stream: TextIO) -> None:
+    """Redirect a stream to /dev/null: the interpreter would try to flush it again at exit."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, stream.fileno())
+    os.close(devnull)

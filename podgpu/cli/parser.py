@@ -1,67 +1,69 @@
-"""Reads a command line, and repeats no word of it that may be a secret in the wrong place."""
+"""The argument parser of all commands. Its error messages do not repeat text that may be secret."""
 
 import argparse
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
-_NAME: Final = re.compile(r"--[A-Za-z][-A-Za-z0-9]*|-[A-Za-z]")
-"""An option's name, without a value that stands behind it, such as in -pVALUE."""
+_OPTION_NAME: Final = re.compile(r"--[A-Za-z][-A-Za-z0-9]*|-[A-Za-z]")
+"""An option name, without a value that is appended to it, such as in -pVALUE."""
 
 _UNKNOWN: Final = "unrecognized arguments: "
-_CUT: Final = (
+_REPLACEMENTS: Final = (
     (re.compile(r"invalid choice: .* (?=\(choose from )", re.DOTALL), "invalid choice "),
     (re.compile(r"ignored explicit argument .*", re.DOTALL), "takes no value"),
     (re.compile(r"(invalid \w+ value): .*", re.DOTALL), r"\1"),
 )
-"""What the library repeats, and what is said instead."""
+"""Parts of argparse's messages that repeat user input, and their replacements."""
 
 
 class Parser(argparse.ArgumentParser):
-    """The library's, and so are those of the commands below it. It differs in two things.
+    """An argument parser that differs from argparse's in two ways.
 
-    * No option may be cut short: a wrong --pass would be taken for another one.
-    * Of words that mean nothing the first alone is told, by an option's name: what stands behind
-      it may be the password.
+    * Options cannot be abbreviated: a mistyped --pass would be taken for another option.
+    * An error message shows only the first unknown argument, and only its option name: the rest
+      may be the password.
+
+    The parsers of subcommands are of this class too.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False} | options)
-        self._words: Sequence[str] = ()
+        self._arguments: Sequence[str] = ()
 
     def parse_known_args(
         self, args: Iterable[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        """As the library's does, which calls it for the commands below too.
+        """Parse arguments as argparse does. argparse calls this method for subcommands too.
 
-        What a command doesn't know it refuses itself, so that it is its usage that is shown.
+        A subcommand rejects its unknown arguments itself, so that its own usage is shown.
         """
-        self._words = () if args is None else list(args)
-        found, others = super().parse_known_args(args, namespace)
-        if others:
-            self.error(_UNKNOWN + " ".join(others))
-        return found, others
+        self._arguments = () if args is None else list(args)
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(_UNKNOWN + " ".join(unknown))
+        return found, unknown
 
     def error(self, message: str) -> NoReturn:
-        """End the process with exit status 2.
+        """Print the error and end the process with exit status 2.
 
         Args:
-            message: the library's.
+            message: argparse's message.
         """
         if message.startswith(_UNKNOWN):
             super().error(_unknown(message.removeprefix(_UNKNOWN)))
         if "invalid choice" in message and (option := self._first_unknown()):
             super().error(_unknown(option))
-        for pattern, instead in _CUT:
-            message = pattern.sub(instead, message)
+        for pattern, replacement in _REPLACEMENTS:
+            message = pattern.sub(replacement, message)
         super().error(message)
 
     def _first_unknown(self) -> str:
-        """Return the unknown option before the first word of its own; empty if there is none.
+        """Return the unknown option before the first positional argument; empty if there is none.
 
-        The library takes an unknown option's value for that word, and complains of it first.
+        argparse takes the value of an unknown option for that argument, and reports it first.
         """
-        words = iter(self._words)
+        words = iter(self._arguments)
         for word in words:
             if not word.startswith("-") or word in ("-", "--"):
                 break
@@ -74,5 +76,5 @@ class Parser(argparse.ArgumentParser):
 
 
 def _unknown(word: str) -> str:
-    name = _NAME.match(word)
-    return _UNKNOWN + (name[0] if name is not None else "a word that belongs to no option")
+    name = _OPTION_NAME.match(word)
+    return _UNKNOWN + (name[0] if name is not None else "an argument that belongs to no option")

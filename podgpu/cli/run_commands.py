@@ -1,4 +1,4 @@
-"""Commands that run: `run`, `demo`, `record`."""
+"""The commands `run`, `demo` and `record`, which run until a signal."""
 
 import argparse
 import asyncio
@@ -17,13 +17,13 @@ from podgpu.cli.config_location import built_in, located
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """`podgpu run`: the daemon."""
+    """`podgpu run`: run the daemon."""
     config, path = located(arguments.config)
     return serve(config, path, allowed=allowed_of(arguments))
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """`podgpu demo`: the shipped recording, over and over."""
+    """`podgpu demo`: run the daemon on the shipped recording, in a loop."""
     env = dict(os.environ)
     if arguments.listen:
         env["PODGPU_LISTEN"] = str(arguments.listen)
@@ -33,18 +33,18 @@ def demo(arguments: argparse.Namespace) -> int:
 def serve(
     config: Config,
     path: Path | None,
-    said: Iterable[tuple[int, str]] = (),
+    first_messages: Iterable[tuple[int, str]] = (),
     allowed: Allowed = NOTHING,
 ) -> int:
-    """Run the daemon until a signal; return its exit status.
+    """Run the daemon until a signal and return its exit status.
 
     Args:
-        config: what it does.
-        path: the file that it came from, to be followed; None if there is none.
-        said: what to log first, levels of `logging` and texts.
-        allowed: code that the configuration leads to and that may run.
+        config: the configuration.
+        path: the configuration file, which is watched for changes; None if there is none.
+        first_messages: log levels of `logging` and texts to log first.
+        allowed: external code of the configuration that may run.
     """
-    # What only the running daemon needs is imported here, so that the other commands stay light.
+    # Imported here, because only the daemon needs it and other commands should start fast.
     from pipeline.host.memory_footprint import trim
     from pipeline.runtime import daemon
     from pipeline.runtime.runtime import Runtime
@@ -52,7 +52,7 @@ def serve(
 
     trim()
     log = set_up(config.log.level, config.log.format)
-    for level, text in said:
+    for level, text in first_messages:
         log.log(level, "%s", text)
 
     async def main() -> int:
@@ -69,7 +69,7 @@ def serve(
 
 
 def record(arguments: argparse.Namespace) -> int:
-    """`podgpu record`: the sources' events into a file, with no sink."""
+    """`podgpu record`: write the events of all sources to a file, without sinks."""
     from pipeline.base.clock import SystemClock
     from pipeline.recording import Header, RecordingError, RecordingWriter
     from pipeline.runtime import daemon

@@ -1,19 +1,19 @@
-"""Texts of foreign origin, made fit for places of a terminal."""
+"""Fit texts into columns and lines of a terminal, and remove control characters from them."""
 
 import unicodedata
 from typing import Final
 
 _CUT: Final = "~"
-_FURTHER_IN: Final = "  "
+_INDENT: Final = "  "
 
 
 def width(text: str) -> int:
-    """Return how many columns a text takes."""
+    """Return how many columns a text occupies on a terminal."""
     return len(text) if text.isascii() else sum(map(_columns, text))
 
 
 def terminal_safe(text: str) -> str:
-    """Return a text without anything that a terminal would act on."""
+    """Return a text with `?` in place of characters that control a terminal."""
     if text.isprintable():
         return text
     text = text.replace("\N{NO-BREAK SPACE}", " ")
@@ -21,7 +21,7 @@ def terminal_safe(text: str) -> str:
 
 
 def written(text: str, encoding: str) -> str:
-    """Return a text in what an encoding has; `?` stands for the rest."""
+    """Return a text with `?` in place of characters that an encoding lacks."""
     if text.isascii():
         return text
     try:
@@ -31,12 +31,12 @@ def written(text: str, encoding: str) -> str:
 
 
 def fit(text: str, columns: int, *, right: bool = False) -> str:
-    """Return a text that takes exactly so many columns: cut, which shows, or padded.
+    """Return a text of exactly the given width: padded, or cut with a `~` at the end.
 
     Args:
-        text: what is printed.
-        columns: how many there are.
-        right: it stands at the right.
+        text: the text.
+        columns: the width.
+        right: align the text to the right.
     """
     text = terminal_safe(text)
     if width(text) > columns:
@@ -46,9 +46,9 @@ def fit(text: str, columns: int, *, right: bool = False) -> str:
 
 
 def middle(text: str, columns: int) -> str:
-    """Return a text that takes no more than so many columns: what is left out is left out within.
+    """Return a text of at most the given width. A longer text is cut in the middle.
 
-    Names of pods are alike at their beginning, and differ by what is generated, at their end.
+    Names of pods often start alike and differ in a generated part at the end.
     """
     text = terminal_safe(text)
     if width(text) <= columns:
@@ -60,35 +60,35 @@ def middle(text: str, columns: int) -> str:
 
 
 def broken(text: str, columns: int) -> list[str]:
-    """Return a text in as many lines as it takes, each of no more than so many columns.
+    """Split a text into lines of at most the given width.
 
     Args:
-        text: on one line.
-        columns: 4 at least; lines behind the first stand further in.
+        text: text of one line.
+        columns: the width, at least 4; lines after the first are indented.
     """
     left = terminal_safe(text)
     first = _start(left, columns)
     found, left = [first], left[len(first) :]
     while left:
-        part = _start(left, columns - len(_FURTHER_IN))
-        found.append(_FURTHER_IN + part)
+        part = _start(left, columns - len(_INDENT))
+        found.append(_INDENT + part)
         left = left[len(part) :]
     return found
 
 
 def _end(text: str, columns: int) -> str:
-    taken, at = 0, len(text)
-    while at and taken + _columns(text[at - 1]) <= columns:
+    used, at = 0, len(text)
+    while at and used + _columns(text[at - 1]) <= columns:
         at -= 1
-        taken += _columns(text[at])
+        used += _columns(text[at])
     return text[at:]
 
 
 def _start(text: str, columns: int) -> str:
-    taken = 0
+    used = 0
     for at, character in enumerate(text):
-        taken += _columns(character)
-        if taken > columns:
+        used += _columns(character)
+        if used > columns:
             return text[:at]
     return text
 

@@ -1,5 +1,5 @@
-"""`podgpu dcgm-exporter`: the daemon behind dcgm-exporter's command line.
+"""`podgpu dcgm-exporter`: run the daemon with dcgm-exporter's command-line options.
 
-`option_table` has the options as data; `go_arguments` and `environment` read what was given as
-dcgm-exporter reads it; `config_builder` makes of it the configuration that a file would hold.
+`option_table` defines the options. `go_arguments` parses arguments and environment variables as
+dcgm-exporter does. `config_builder` converts the settings into a podgpu configuration.
 """

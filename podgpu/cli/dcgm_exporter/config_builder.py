@@ -1,4 +1,4 @@
-"""From dcgm-exporter's options to the configuration that a file of podgpu's would hold."""
+"""Convert dcgm-exporter's options to a podgpu configuration."""
 
 from collections.abc import Iterator
 from typing import Final, cast
@@ -9,26 +9,26 @@ from config.value_types import Duration
 from pipeline.component.registry import RegisteredKinds
 from pipeline.http.allowed_hosts import ANY_HOST
 from podgpu.cli.dcgm_exporter.settings import Settings
-from podgpu.cli.dcgm_exporter.yaml_writer import Made, Verbatim
+from podgpu.cli.dcgm_exporter.yaml_writer import ConfigDraft, Verbatim
 
-_LEAST_INTERVAL: Final = 100  # milliseconds, as the nvml source has it
+_MIN_INTERVAL: Final = 100  # milliseconds, the minimum of the nvml source
 _WINDOWS: Final = {
     "xid-count-window-size": "sources.gpus.xid_window",
     "clock-events-count-window-size": "sources.gpus.clock_events_window",
 }
 _ENGINE_PORT: Final = ":5555"
-_MOST_LABELS: Final = 1000
-"""Of one pod: as good as all. The most that the pods source allows."""
+_MAX_LABELS: Final = 1000
+"""Maximum number of labels of one pod: all, in practice. The pods source allows no more."""
 
 
-def made(settings: Settings) -> Made:
+def build(settings: Settings) -> ConfigDraft:
     """Return the configuration.
 
     Raises:
-        ConfigError: a value can't be taken.
+        ConfigError: a value is invalid.
     """
-    config = Made()
-    # A placeholder, so that what is printed on one node does for all.
+    config = ConfigDraft()
+    # A placeholder, so that the printed configuration can be used on every node.
     config.put("node", Verbatim("${NODE_NAME:-}"), "NODE_NAME")
     _gpus(config, settings)
     _engine(config, settings)
@@ -37,31 +37,33 @@ def made(settings: Settings) -> Made:
     _counters(config, settings)
     if path := settings.text("web-config-file"):
         config.put("http.web_config", path, settings.origin("web-config-file"))
-    # dcgm-exporter answers whatever host a request has.
+    # dcgm-exporter accepts any Host header.
     config.put("http.allowed_hosts", (ANY_HOST,))
     if settings.switch("web-systemd-socket"):
         raise settings.refused(
-            "web-systemd-socket", "podgpu opens its address itself", "leave it out, and give -a"
+            "web-systemd-socket",
+            "podgpu does not support socket activation",
+            "remove it, and give the address with -a",
         )
     _log(config, settings)
     return config
 
 
-def _gpus(config: Made, settings: Settings) -> None:
+def _gpus(config: ConfigDraft, settings: Settings) -> None:
     config.put("sources.gpus.kind", "nvml")
     interval = settings.number("collect-interval")
-    if interval < _LEAST_INTERVAL:
+    if interval < _MIN_INTERVAL:
         seconds = f"; for {interval} seconds write {interval * 1000}" if interval > 0 else ""
         raise settings.refused(
             "collect-interval",
-            f"{interval} is too short: it counts milliseconds (ms)",
-            f"the least is {_LEAST_INTERVAL}{seconds}",
+            f"{interval} is too short: the unit is milliseconds (ms)",
+            f"the minimum is {_MIN_INTERVAL}{seconds}",
         )
     for key in ("interval", "slow_interval"):
         text, origin = _duration(settings, "collect-interval"), settings.origin("collect-interval")
         config.put(f"sources.gpus.{key}", text, origin)
     config.put("sources.gpus.devices", settings.text("devices"), settings.origin("devices"))
-    # dcgm-exporter tells of none, and each is a series of its own.
+    # dcgm-exporter has no readings per process, and each would be an additional series.
     config.put("sources.gpus.processes", False)
     for name, place in _WINDOWS.items():
         if settings.number(name) <= 0:
@@ -78,30 +80,30 @@ def _duration(settings: Settings, name: str) -> str:
         raise settings.refused(name, f"{number} is too long", "write milliseconds") from None
 
 
-def _engine(config: Made, settings: Settings) -> None:
+def _engine(config: ConfigDraft, settings: Settings) -> None:
     if not settings.given("remote-hostengine-info"):
         return
     address = settings.text("remote-hostengine-info").removeprefix("tcp://")
     if not set(":/") & set(address):
         address += _ENGINE_PORT
-    config.begin("sources.engine", "hostengine", settings.origin("remote-hostengine-info"))
+    config.add_component("sources.engine", "hostengine", settings.origin("remote-hostengine-info"))
     config.put("sources.engine.address", address, settings.origin("remote-hostengine-info"))
     interval, origin = _duration(settings, "collect-interval"), settings.origin("collect-interval")
     config.put("sources.engine.interval", interval, origin)
 
 
-_ALONE: Final = "2s"
-"""How often the kubelet is asked where no other source tells of pods."""
+_KUBELET_INTERVAL: Final = "2s"
+"""Interval at which the kubelet is queried if no other source reports pods."""
 
 
-def _holders(config: Made, settings: Settings) -> None:
+def _holders(config: ConfigDraft, settings: Settings) -> None:
     if (kind := settings.text("kubernetes-gpu-id-type")) not in {"uid", "device-name"}:
         raise settings.refused(
             "kubernetes-gpu-id-type", f'"{kind}" is unknown', "write uid or device-name"
         )
     if not settings.switch("kubernetes"):
         return
-    config.begin("sources.kubelet", "podresources", settings.origin("kubernetes"))
+    config.add_component("sources.kubelet", "podresources", settings.origin("kubernetes"))
     socket = settings.text("pod-resources-kubelet-socket")
     origin = settings.origin("pod-resources-kubelet-socket")
     config.put("sources.kubelet.sockets", (socket,), origin)
@@ -109,12 +111,12 @@ def _holders(config: Made, settings: Settings) -> None:
         known = _default("podresources", "resources")
         origin = settings.origin("nvidia-resource-names")
         config.put("sources.kubelet.resources", tuple(dict.fromkeys([*known, *names])), origin)
-    reasons = [name for name in _FOR_PODS if settings.switch(name)]
+    reasons = [name for name in _NEED_PODS_SOURCE if settings.switch(name)]
     if not reasons:
-        # Nobody else tells of a pod that came or went; dcgm-exporter asks at each scrape.
-        config.put("sources.kubelet.interval", _ALONE, settings.origin("kubernetes"))
+        # No other source reports new or deleted pods; dcgm-exporter queries at each scrape.
+        config.put("sources.kubelet.interval", _KUBELET_INTERVAL, settings.origin("kubernetes"))
     else:
-        config.begin("sources.pods", "pods", ", ".join(map(settings.origin, reasons)))
+        config.add_component("sources.pods", "pods", ", ".join(map(settings.origin, reasons)))
         slices = settings.switch("kubernetes-enable-dra")
         origin = settings.origin("kubernetes-enable-dra")
         config.put("sources.pods.resource_slices", slices, origin)
@@ -123,21 +125,21 @@ def _holders(config: Made, settings: Settings) -> None:
         _pod_labels(config, settings)
 
 
-_FOR_PODS: Final = (
+_NEED_PODS_SOURCE: Final = (
     "kubernetes-enable-pod-labels",
     "kubernetes-enable-pod-uid",
     "kubernetes-enable-dra",
 )
 
 
-def _pod_labels(config: Made, settings: Settings) -> None:
+def _pod_labels(config: ConfigDraft, settings: Settings) -> None:
     if patterns := settings.list("kubernetes-pod-label-allowlist-regex"):
         origin = settings.origin("kubernetes-pod-label-allowlist-regex")
         config.put("sources.pods.label_patterns", patterns, origin)
     else:
         origin = settings.origin("kubernetes-enable-pod-labels")
         config.put("sources.pods.labels", ("*",), origin)
-    config.put("sources.pods.max_labels", _MOST_LABELS)
+    config.put("sources.pods.max_labels", _MAX_LABELS)
 
 
 def _default(kind: str, option: str) -> tuple[str, ...]:
@@ -145,7 +147,7 @@ def _default(kind: str, option: str) -> tuple[str, ...]:
     return cast("tuple[str, ...]", next(each.default for each in fields if each.name == option))
 
 
-def _page(config: Made, settings: Settings) -> None:
+def _page(config: ConfigDraft, settings: Settings) -> None:
     config.put("sinks.metrics.kind", "prometheus")
     config.put("sinks.metrics.listen", settings.text("address"), settings.origin("address"))
     if settings.given("labels"):
@@ -172,11 +174,11 @@ def _page(config: Made, settings: Settings) -> None:
 
 
 def _inline(settings: Settings) -> Iterator[tuple[str, str]]:
-    wanted = {"pod_uid": "kubernetes-enable-pod-uid", "labels": "kubernetes-enable-pod-labels"}
-    return ((word, name) for word, name in wanted.items() if settings.switch(name))
+    options = {"pod_uid": "kubernetes-enable-pod-uid", "labels": "kubernetes-enable-pod-labels"}
+    return ((word, name) for word, name in options.items() if settings.switch(name))
 
 
-def _counters(config: Made, settings: Settings) -> None:
+def _counters(config: ConfigDraft, settings: Settings) -> None:
     configmap = settings.text("configmap-data")
     if configmap in {"", "none"}:
         config.put("counters.file", settings.text("collectors"), settings.origin("collectors"))
@@ -184,13 +186,13 @@ def _counters(config: Made, settings: Settings) -> None:
         config.put("counters.configmap", configmap, settings.origin("configmap-data"))
     else:
         raise settings.refused(
-            "configmap-data", f'"{configmap}" is no ConfigMap', "write NAMESPACE:NAME"
+            "configmap-data", f'"{configmap}" is not a ConfigMap', "write NAMESPACE:NAME"
         )
     if settings.given("own"):
         config.put("counters.own", settings.switch("own"), settings.origin("own"))
 
 
-def _log(config: Made, settings: Settings) -> None:
+def _log(config: ConfigDraft, settings: Settings) -> None:
     if (form := settings.text("log-format")) not in {"text", "json"}:
         raise settings.refused("log-format", f'"{form}" is unknown', "write text or json")
     levels = ("NONE", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "VERB")

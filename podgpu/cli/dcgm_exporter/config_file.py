@@ -1,4 +1,4 @@
-"""Takes over what dcgm-exporter's YAML file sets."""
+"""Read settings from dcgm-exporter's YAML file."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ from podgpu.cli.dcgm_exporter.settings import Setting
 
 
 def settings(path: Path) -> tuple[dict[str, Setting], list[str]]:
-    """Return what the file sets, by the names of options, and warnings.
+    """Return the settings of the file, by option name, and warnings.
 
     Raises:
-        ConfigError: the file can't be read or is wrong.
+        ConfigError: the file cannot be read or is invalid.
     """
     origin = str(path)
     document = parse_struct(read(path), Document, origin=origin)
@@ -31,7 +31,7 @@ def settings(path: Path) -> tuple[dict[str, Setting], list[str]]:
         found["collect-interval"] = Setting(number, f"{origin}: {place}")
     warnings = [
         f"{origin}: {place}: podgpu reads all fields at one interval, so this has no effect"
-        for place in _own_paces(document)
+        for place in _separate_intervals(document)
     ]
     return found, warnings
 
@@ -42,15 +42,17 @@ def _intervals(document: Document) -> list[tuple[str, str]]:
     return [
         (f"collections[{at}].every", each.every)
         for at, each in enumerate(document.collections)
-        if each.of_all
+        if each.includes_all
     ]
 
 
-def _own_paces(document: Document) -> list[str]:
+def _separate_intervals(document: Document) -> list[str]:
     groups = [
         f"collection.watchGroups[{at}]" for at in range(len(document.collection.watch_groups))
     ]
     named = [
-        f"collections[{at}]" for at, each in enumerate(document.collections) if not each.of_all
+        f"collections[{at}]"
+        for at, each in enumerate(document.collections)
+        if not each.includes_all
     ]
     return groups + named

@@ -1,7 +1,7 @@
-"""The YAML file of dcgm-exporter's newest releases, as far as it has a meaning here.
+"""Schema of dcgm-exporter's YAML configuration file, versions 1 and 2.
 
-Version 1 has one `collection`, version 2 several `collections`. What only tunes DCGM is read, so
-that a file that dcgm-exporter takes is taken, and goes no further.
+Version 1 has one `collection`, version 2 several `collections`. Keys that only tune DCGM are
+accepted, so that podgpu reads every file that dcgm-exporter reads, and have no effect.
 """
 
 from collections.abc import Iterable
@@ -9,14 +9,14 @@ from typing import Annotated, Final
 
 import msgspec
 
-_FROM_A_FILE: Final = (
-    "podgpu reads fields from a file: write each as a line NAME, type, help into one, and its path "
-    "as metrics.file"
+_FIELDS_IN_FILE: Final = (
+    "podgpu reads fields only from a counters file: write each field as a line NAME, type, help "
+    "into a file, and set metrics.file to its path"
 )
 
 
 class Inline(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A row of a counters file, written out."""
+    """A row of a counters file, written in YAML."""
 
     name: str
     prometheus_type: str
@@ -24,7 +24,7 @@ class Inline(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which fields."""
+    """Which fields are exported."""
 
     file: str = ""
     fields: tuple[Inline, ...] = ()
@@ -39,7 +39,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class WatchGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Fields with an interval of their own."""
+    """Fields with their own interval."""
 
     name: str
     interval: str
@@ -48,7 +48,7 @@ class WatchGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Collection(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How often, in version 1."""
+    """How often fields are read, in version 1."""
 
     interval: str = ""
     retention: Retention = Retention()
@@ -63,21 +63,21 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Detection(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Whether DCGM is asked for GPUs that come and go."""
+    """Whether DCGM watches for added and removed GPUs."""
 
     enabled: bool = False
     poll_interval: str = ""
 
 
 class Dcgm(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How DCGM is asked."""
+    """Settings of DCGM."""
 
     watch: Watch = Watch()
     detect_bind_unbind: Detection = Detection()
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How sources are asked; there is one."""
+    """Settings of the sources. DCGM is the only one."""
 
     dcgm: Dcgm = Dcgm()
 
@@ -89,7 +89,7 @@ class Included(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class NamedCollection(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Fields and how often they are read; `*` alone stands for all others."""
+    """Fields and how often they are read; a single `*` includes all other fields."""
 
     name: str
     every: str
@@ -97,13 +97,13 @@ class NamedCollection(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     sources: Sources = Sources()
 
     @property
-    def of_all(self) -> bool:
-        """Whether it holds for every field without one of its own."""
+    def includes_all(self) -> bool:
+        """Whether it includes every field that no other collection has."""
         return self.metrics.include == ("*",)
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How many are served at once."""
+    """Limits of the HTTP server."""
 
     max_concurrent_scrapes: int = 16
 
@@ -119,14 +119,14 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     server: Server = Server()
 
     def problems(self) -> Iterable[tuple[str | tuple[str, ...], str]]:
-        """The versions can't be mixed, and fields come from a file."""
+        """Yield a problem if the keys do not fit the version, or if fields are listed inline."""
         if self.version not in {1, 2}:
-            yield "version", "there are versions 1 and 2"
+            yield "version", "must be 1 or 2"
         if self.version == 1 and self.collections:
-            yield "collections", "version 1 has collection; write version: 2"
+            yield "collections", "belongs to version 2; write version: 2"
         if self.version == 2 and self.collection != Collection():
-            yield "collection", "version 2 has collections; write version: 1"
+            yield "collection", "belongs to version 1; write version: 1"
         if self.metrics.fields:
-            yield ("metrics", "fields"), _FROM_A_FILE
-        if sum(each.of_all for each in self.collections) > 1:
-            yield "collections", "two of them are of all fields"
+            yield ("metrics", "fields"), _FIELDS_IN_FILE
+        if sum(each.includes_all for each in self.collections) > 1:
+            yield "collections", "only one of them can include all fields"

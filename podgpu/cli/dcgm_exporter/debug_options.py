@@ -1,11 +1,11 @@
-"""dcgm-exporter's options about itself and its DCGM, none of which has anything to set here."""
+"""dcgm-exporter's options for debugging and for DCGM. None of them has an effect in podgpu."""
 
 from typing import Final
 
 from podgpu.cli.dcgm_exporter.option import Fate, Option, Type
 
-_NO_DCGM: Final = "There is no DCGM in podgpu; its own log is set by --debug and --log-format."
-_NO_DUMPS: Final = "`podgpu record` writes what the sources say into a file that can be played."
+_NO_DCGM: Final = "podgpu does not run DCGM; --debug and --log-format configure podgpu's own log."
+_NO_DUMPS: Final = "`podgpu record` writes the events of the sources to a file, for replay."
 
 OPTIONS: Final = (
     Option(
@@ -46,7 +46,7 @@ OPTIONS: Final = (
         False,
         Fate.NOT_NEEDED,
         "",
-        "podgpu is no Go program.",
+        "podgpu is not a Go program.",
     ),
     Option(
         "dump-enabled",
@@ -63,7 +63,7 @@ OPTIONS: Final = (
         "",
         "DCGM_EXPORTER_DUMP_DIRECTORY",
         Type.TEXT,
-        "/tmp/dcgm-exporter-debug",  # noqa: S108 - dcgm-exporter's own; nothing is written there
+        "/tmp/dcgm-exporter-debug",  # noqa: S108 - dcgm-exporter's default, not used here
         Fate.NOT_NEEDED,
         "",
         _NO_DUMPS,

@@ -1,7 +1,7 @@
-"""Reads a command line as Go's flag package does, and the environment as urfave/cli does.
+"""Parse a command line as Go's flag package does, and the environment as urfave/cli does.
 
-That is how dcgm-exporter reads them: one dash or two, a value behind a blank or behind `=`, a
-switch with `=` only, and nothing behind the first word that is no option.
+dcgm-exporter parses them this way: one dash or two, a value after a blank or after `=`, a value of
+a switch only after `=`, and nothing after the first word that is not an option.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,17 +15,17 @@ from podgpu.cli.dcgm_exporter.option import Option, Type, Value
 from podgpu.cli.dcgm_exporter.option_table import BY_NAME, OPTIONS
 from podgpu.cli.dcgm_exporter.settings import COMMAND, Setting
 
-_ASKING: Final = {"h": "help", "help": "help", "v": "version", "version": "version"}
+_INFO_FLAGS: Final = {"h": "help", "help": "help", "v": "version", "version": "version"}
 
 
 @dataclass(slots=True)
 class Line:
-    """What a command line says.
+    """A parsed command line.
 
     Attributes:
-        settings: by the name of the option.
-        asks: `help`, `version` or nothing.
-        ignored: the words behind the first one that is no option, with it.
+        settings: by name of the option.
+        asks: `help` or `version` if requested, else empty.
+        ignored: the first word that is not an option, and all words after it.
     """
 
     settings: dict[str, Setting] = field(default_factory=dict)
@@ -34,41 +34,41 @@ class Line:
 
 
 def read(arguments: Sequence[str]) -> Line:
-    """Read a command line.
+    """Parse a command line.
 
     Raises:
-        ConfigError: an option that there isn't, or a value that it can't have; tells all of them.
+        ConfigError: options are unknown or have invalid values; the error lists all of them.
     """
-    return _Reader(arguments).line()
+    return _Parser(arguments).line()
 
 
-class _Reader:
+class _Parser:
     def __init__(self, arguments: Sequence[str]) -> None:
-        self._left = list(arguments)
+        self._rest = list(arguments)
         self._line = Line()
         self._problems: list[Problem] = []
 
     def line(self) -> Line:
-        while self._left:
-            word = self._left[0]
+        while self._rest:
+            word = self._rest[0]
             if len(word) < 2 or not word.startswith("-"):
                 break
-            del self._left[0]
+            del self._rest[0]
             if word == "--":
                 break
             if not self._option(word):
-                # Whether the next word is its value can't be known.
-                self._left.clear()
+                # The next word may be the value of the unknown option, so parsing stops.
+                self._rest.clear()
         if self._problems:
             raise ConfigError(COMMAND, self._problems)
-        self._line.ignored = tuple(self._left)
+        self._line.ignored = tuple(self._rest)
         return self._line
 
     def _option(self, argument: str) -> bool:
         flag, equals, text = argument.partition("=")
         name = flag.removeprefix("-").removeprefix("-")
-        if name in _ASKING:
-            self._line.asks = self._line.asks or _ASKING[name]
+        if name in _INFO_FLAGS:
+            self._line.asks = self._line.asks or _INFO_FLAGS[name]
             return True
         option = BY_NAME.get(name)
         if option is None:
@@ -77,10 +77,10 @@ class _Reader:
         if not equals:
             if option.type is Type.SWITCH:
                 text = "true"
-            elif self._left:
-                text = self._left.pop(0)
+            elif self._rest:
+                text = self._rest.pop(0)
             else:
-                self._problems.append(Problem(flag, "its value is missing", f"write {flag} VALUE"))
+                self._problems.append(Problem(flag, "the value is missing", f"write {flag} VALUE"))
                 return True
         self._set(option, flag, text)
         return True
@@ -89,23 +89,23 @@ class _Reader:
         found = _checked(option, flag, text, self._problems)
         if found is None:
             return
-        before = self._line.settings.get(option.name)
-        if isinstance(found, tuple) and before is not None and isinstance(before.value, tuple):
-            found = before.value + found
+        earlier = self._line.settings.get(option.name)
+        if isinstance(found, tuple) and earlier is not None and isinstance(earlier.value, tuple):
+            found = earlier.value + found
         self._line.settings[option.name] = Setting(found, flag)
 
     def _unknown(self, flag: str, name: str) -> None:
-        guess = nearest(name, [*BY_NAME, *_ASKING])
+        guess = nearest(name, [*BY_NAME, *_INFO_FLAGS])
         dashes = "--" if len(guess) > 1 else "-"
         hint = f"did you mean {dashes}{guess}?" if guess else f"{COMMAND} --help lists all"
-        self._problems.append(Problem(shown(flag)[1:-1], "there is no such option", hint))
+        self._problems.append(Problem(shown(flag)[1:-1], "unknown option", hint))
 
 
 def variables(env: Mapping[str, str]) -> dict[str, Setting]:
-    """Read the environment; a variable that is empty counts as not set.
+    """Read settings from environment variables. An empty variable counts as unset.
 
     Raises:
-        ConfigError: a value that an option can't have; tells all of them.
+        ConfigError: values are invalid; the error lists all of them.
     """
     settings: dict[str, Setting] = {}
     problems: list[Problem] = []
@@ -121,12 +121,12 @@ def variables(env: Mapping[str, str]) -> dict[str, Setting]:
 
 def _checked(option: Option, origin: str, text: str, problems: list[Problem]) -> Value | None:
     try:
-        text.encode()  # what isn't UTF-8 comes with lone surrogates
+        text.encode()  # bytes that are not UTF-8 appear as lone surrogates
         if "\0" in text:
-            raise ValueError(f"{shown(text)} holds a zero byte")  # noqa: TRY301 - told below
+            raise ValueError(f"{shown(text)} contains a NUL byte")  # noqa: TRY301 - handled below
         return value(option.type, text)
     except UnicodeEncodeError:
-        problems.append(Problem(origin, "its value is not UTF-8", "write it anew"))
+        problems.append(Problem(origin, "the value is not UTF-8", "write it again"))
     except ValueError as error:
         hint = f"write {origin}=true or {origin}=false" if option.type is Type.SWITCH else ""
         problems.append(Problem(origin, str(error), hint))

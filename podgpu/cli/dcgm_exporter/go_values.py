@@ -1,4 +1,4 @@
-"""The forms of values that Go's flag package takes."""
+"""Parse values in the formats that Go's flag package accepts."""
 
 import re
 from fractions import Fraction
@@ -21,14 +21,14 @@ _MILLISECONDS: Final = {
     "m": Fraction(60_000),
     "h": Fraction(3_600_000),
 }
-_LONGEST: Final = 64
+_MAX_CHARACTERS: Final = 64
 
 
 def value(type_: Type, text: str) -> Value:
-    """Return what a text means to an option of that type.
+    """Return the value of a text for an option of the given type.
 
     Raises:
-        ValueError: it means nothing to it; the error's text says why.
+        ValueError: the text is invalid for the type; the message says why.
     """
     match type_:
         case Type.TEXT:
@@ -42,35 +42,40 @@ def value(type_: Type, text: str) -> Value:
 
 
 def switch(text: str) -> bool:
-    """Return what Go's ParseBool makes of it; ValueError if that is nothing."""
+    """Parse a switch as Go's ParseBool does; raise ValueError if it is invalid."""
     if text not in _TRUE | _FALSE:
         raise ValueError(f"{shown(text)} is neither true nor false")
     return text in _TRUE
 
 
 def number(text: str) -> int:
-    """Return a whole number, written as in Go: 30000, 0x10, 1_000; ValueError if it is none."""
+    """Parse an integer as Go does (30000, 0x10, 1_000); raise ValueError if it is invalid."""
     octal = _OCTAL.fullmatch(text)
     try:
-        if len(text) > _LONGEST or text.strip() != text:
-            raise ValueError(text)  # noqa: TRY301 - one message for all
+        if len(text) > _MAX_CHARACTERS or text.strip() != text:
+            raise ValueError(text)  # noqa: TRY301 - one message for all errors
         found = int(f"{octal[1]}0o{octal[2]}" if octal else text, 0)
     except ValueError:
-        raise ValueError(f"{shown(text)} is no whole number") from None
+        raise ValueError(f"{shown(text)} is not a whole number") from None
     if not -(2**63) <= found < 2**63:
         raise ValueError(f"{shown(text)} is out of range")
     return found
 
 
 def milliseconds(text: str) -> int:
-    """Return a duration as Go writes them, 1m30s, in milliseconds; ValueError if it is none.
+    """Parse a duration in Go's format, such as 1m30s, and return milliseconds.
 
-    It has to be a whole number of them and more than none, as dcgm-exporter wants it.
+    Raise ValueError if it is invalid, or not a positive whole number of milliseconds, as
+    dcgm-exporter does.
     """
     parts = _PART.findall(text)
-    if not text or len(text) > _LONGEST or "".join(f"{n}{unit}" for n, unit in parts) != text:
-        raise ValueError(f"{shown(text)} is no duration; write for example 30s or 1m30s")
+    if (
+        not text
+        or len(text) > _MAX_CHARACTERS
+        or "".join(f"{n}{unit}" for n, unit in parts) != text
+    ):
+        raise ValueError(f"{shown(text)} is not a duration; write for example 30s or 1m30s")
     found = sum((Fraction(n) * _MILLISECONDS[unit] for n, unit in parts), Fraction(0))
     if found <= 0 or found.denominator != 1:
-        raise ValueError(f"{shown(text)} is no whole number of milliseconds, one or more")
+        raise ValueError(f"{shown(text)} is not a whole number of milliseconds, 1 or more")
     return int(found)

@@ -1,4 +1,4 @@
-"""dcgm-exporter's options about who holds the devices."""
+"""dcgm-exporter's options about the pods and containers that hold devices."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ OPTIONS: Final = (
         False,
         Fate.SAME,
         "sources.kubelet",
-        "Pods and containers, from the kubelet; without it readings have no such labels.",
+        "Adds pods and containers, from the kubelet; without it readings have no such labels.",
     ),
     Option(
         "kubernetes-enable-pod-labels",
@@ -23,7 +23,7 @@ OPTIONS: Final = (
         False,
         Fate.SAME,
         "sources.pods.labels",
-        "With -k; labels of pods stand on readings without a prefix.",
+        "With -k; adds the labels of pods to readings, without a prefix.",
     ),
     Option(
         "kubernetes-pod-label-allowlist-regex",
@@ -33,8 +33,8 @@ OPTIONS: Final = (
         (),
         Fate.SAME,
         "sources.pods.label_patterns",
-        "One that is no regular expression is an error at the start; dcgm-exporter goes on without "
-        "it, and without any shows all labels.",
+        "An invalid regular expression is an error at the start. dcgm-exporter ignores it, and "
+        "adds all labels if no other is given.",
     ),
     Option(
         "kubernetes-enable-pod-uid",
@@ -44,7 +44,7 @@ OPTIONS: Final = (
         False,
         Fate.SAME,
         "sinks.metrics.inline",
-        "With -k; `pod_uid` on readings.",
+        "With -k; adds the label `pod_uid` to readings.",
     ),
     Option(
         "kubernetes-gpu-id-type",
@@ -54,8 +54,8 @@ OPTIONS: Final = (
         "uid",
         Fate.NOT_NEEDED,
         "",
-        "All forms of ids are known, GKE's `nvidia0` too; another value than uid and device-name "
-        "is an error.",
+        "podgpu recognizes all forms of device ids, also GKE's `nvidia0`. A value other than uid "
+        "and device-name is an error.",
     ),
     Option(
         "kubernetes-virtual-gpus",
@@ -65,8 +65,8 @@ OPTIONS: Final = (
         False,
         Fate.SAME,
         "sinks.metrics.sharing",
-        "With -k; a copy of each reading for each holder, which sums count as often. Without it, "
-        "`podgpu_device_holder_info` names all holders of a shared GPU.",
+        "With -k; exports a copy of each reading for each holder, so that sums count it several "
+        "times. Without it, `podgpu_device_holder_info` lists all holders of a shared GPU.",
     ),
     Option(
         "kubernetes-enable-dra",
@@ -76,7 +76,7 @@ OPTIONS: Final = (
         False,
         Fate.SAME,
         "sources.pods.resource_slices",
-        "With -k; pods are found for devices of resource claims. There are no labels `dra_*`.",
+        "With -k; finds the pods of devices in resource claims. There are no labels `dra_*`.",
     ),
     Option(
         "nvidia-resource-names",
@@ -86,7 +86,7 @@ OPTIONS: Final = (
         (),
         Fate.SAME,
         "sources.kubelet.resources",
-        "Seldom needed: all of nvidia.com/ and every name with gpu in it counts anyway.",
+        "Rarely needed: podgpu always includes nvidia.com/ and all names that contain gpu.",
     ),
     Option(
         "pod-resources-kubelet-socket",
@@ -96,7 +96,7 @@ OPTIONS: Final = (
         "/var/lib/kubelet/pod-resources/kubelet.sock",
         Fate.SAME,
         "sources.kubelet.sockets",
-        "Mount its folder.",
+        "Mount the folder of the socket.",
     ),
     Option(
         "hpc-job-mapping-dir",
@@ -106,7 +106,7 @@ OPTIONS: Final = (
         "",
         Fate.NOT_SUPPORTED,
         "",
-        "podgpu knows pods, and no jobs of batch systems: there is no label `hpc_job`.",
+        "podgpu reports pods, not jobs of batch systems: there is no label `hpc_job`.",
     ),
     Option(
         "container-labels",
@@ -116,7 +116,7 @@ OPTIONS: Final = (
         False,
         Fate.NOT_SUPPORTED,
         "",
-        "Labels of containers outside of Kubernetes aren't read.",
+        "podgpu does not read labels of containers outside of Kubernetes.",
     ),
     Option(
         "container-runtime-socket",
@@ -126,6 +126,6 @@ OPTIONS: Final = (
         "",
         Fate.NOT_SUPPORTED,
         "",
-        "Labels of containers outside of Kubernetes aren't read.",
+        "podgpu does not read labels of containers outside of Kubernetes.",
     ),
 )

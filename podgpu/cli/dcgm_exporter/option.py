@@ -1,15 +1,15 @@
-"""What is known of an option."""
+"""Types that describe a command-line option."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
 Value: TypeAlias = str | int | bool | tuple[str, ...]
-"""What an option was set to, by its type: text, number, switch, list."""
+"""Value of an option, according to its type: text, number, switch or list."""
 
 
 class Type(StrEnum):
-    """What an option takes."""
+    """Type of an option's value."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -18,11 +18,11 @@ class Type(StrEnum):
 
 
 class Fate(StrEnum):
-    """What becomes of an option of dcgm-exporter."""
+    """How podgpu treats an option of dcgm-exporter."""
 
     SAME = "same"
     RENAMED = "renamed"
-    """What it gives is there, under another name or in another form."""
+    """podgpu has the same function under another name or in another form."""
     NOT_NEEDED = "not needed"
     NOT_SUPPORTED = "not supported"
     OWN = "podgpu's own"
@@ -30,17 +30,17 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option.
+    """A command-line option.
 
     Attributes:
-        name: without its dashes.
-        short: a shorter name, likewise; may be empty.
+        name: the name without its dashes.
+        short: a short name without its dash; may be empty.
         variable: the environment variable; may be empty.
-        type: what it takes.
-        default: what holds if it isn't given.
-        fate: what podgpu makes of it.
-        becomes: key of the configuration file that it sets; empty for none.
-        why: a sentence for the person who has it on a command line.
+        type: type of the value.
+        default: the value if the option is not given.
+        fate: how podgpu treats it.
+        becomes: the key of podgpu's configuration file that it sets; empty for none.
+        why: a sentence of explanation, for users of the option.
     """
 
     name: str
@@ -54,12 +54,12 @@ class Option:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Its names as they are written, the long one first."""
+        """All names with their dashes, the long one first."""
         return (f"--{self.name}", f"-{self.short}") if self.short else (f"--{self.name}",)
 
     @property
     def written_default(self) -> str:
-        """The default as one would write it."""
+        """The default as it is written on a command line."""
         if isinstance(self.default, bool):
             return str(self.default).lower()
         return ",".join(self.default) if isinstance(self.default, tuple) else str(self.default)

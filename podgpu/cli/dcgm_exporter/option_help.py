@@ -1,4 +1,4 @@
-"""The options as a text, for the help and for the documentation."""
+"""Describe the options in the output of `--help` and in the documentation."""
 
 from collections.abc import Iterator
 
@@ -8,14 +8,14 @@ from podgpu.cli.dcgm_exporter.option_table import OPTIONS
 _HEAD = """\
 usage: podgpu dcgm-exporter [OPTION ...]
 
-The daemon behind dcgm-exporter's own command line. Options, then environment variables, then
---config-file, then defaults count, in this order. Switches are written -k or -k=false; lists with
-commas or by giving the option again.
+Run the daemon with dcgm-exporter's options. Options have precedence over environment variables,
+these over --config-file, and this over defaults. Write switches as -k or -k=false. Separate the
+items of a list with commas, or give the option several times.
 """
 
 
 def help_text() -> str:
-    """Return what `podgpu dcgm-exporter --help` prints."""
+    """Return the text that `podgpu dcgm-exporter --help` prints."""
     return "\n".join([_HEAD, *(line for option in OPTIONS for line in _entry(option))])
 
 
@@ -29,7 +29,7 @@ def _entry(option: Option) -> Iterator[str]:
 
 
 def table_row(option: Option) -> str:
-    """Return the option's line of the table in docs/migrating.md."""
+    """Return the row of the option in the table of docs/migrating.md."""
     flags = ", ".join(f"`{flag}`" for flag in reversed(option.flags))
     variable = f"`{option.variable}`" if option.variable else ""
     default = f"`{option.written_default}`" if option.written_default else ""

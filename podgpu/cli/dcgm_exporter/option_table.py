@@ -1,4 +1,4 @@
-"""All options, dcgm-exporter's and a few of podgpu's own."""
+"""All options: those of dcgm-exporter and a few of podgpu's own."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ OWN: Final = (
         "dcgm",
         Fate.OWN,
         "sinks.metrics.labels",
-        "The form of the labels: dcgm, dcgm-hostname, dcgm-old or dcgm-1x; it counts more than -o.",
+        "The format of the labels: dcgm, dcgm-hostname, dcgm-old or dcgm-1x. It overrides -o.",
     ),
     Option(
         "own",
@@ -24,7 +24,7 @@ OWN: Final = (
         True,
         Fate.OWN,
         "counters.own",
-        "Whether podgpu's own readings are shown beside the rows of the counters file.",
+        "Whether podgpu's own fields are exported in addition to those of the counters file.",
     ),
     Option(
         "print-config",
@@ -34,7 +34,7 @@ OWN: Final = (
         False,
         Fate.OWN,
         "",
-        "Prints the configuration that all this comes to, for `podgpu run -c FILE`.",
+        "Prints the resulting configuration, for `podgpu run -c FILE`.",
     ),
 )
 
@@ -49,4 +49,4 @@ OPTIONS: Final = (
 BY_NAME: Final = {
     name: option for option in OPTIONS for name in (option.name, option.short) if name
 }
-"""Each option by its long and by its short name."""
+"""Each option by its long name and by its short name."""

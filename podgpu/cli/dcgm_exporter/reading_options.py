@@ -1,4 +1,4 @@
-"""dcgm-exporter's options about what is read, and of which devices."""
+"""dcgm-exporter's options about the fields and the devices that are read."""
 
 from typing import Final
 
@@ -13,8 +13,8 @@ OPTIONS: Final = (
         "/etc/dcgm-exporter/default-counters.csv",
         Fate.SAME,
         "counters.file",
-        "The file is read as it is; a row that can't be given is named in the log and costs no "
-        "other.",
+        "The file is used unchanged. A row that podgpu cannot export is logged and skipped; all "
+        "others are exported.",
     ),
     Option(
         "configmap-data",
@@ -24,8 +24,8 @@ OPTIONS: Final = (
         "none",
         Fate.SAME,
         "counters.configmap",
-        "NAMESPACE:NAME of a ConfigMap whose key `metrics` is the file; it is followed, and then "
-        "-f isn't read.",
+        "NAMESPACE:NAME of a ConfigMap with the counters file in its key `metrics`. podgpu "
+        "watches it for changes, and does not read -f.",
     ),
     Option(
         "collect-interval",
@@ -35,7 +35,7 @@ OPTIONS: Final = (
         30000,
         Fate.SAME,
         "sources.gpus.interval",
-        "Milliseconds, 100 or more; podgpu has two speeds, and this sets both.",
+        "Milliseconds, 100 or more; sets both intervals of podgpu, the normal and the slow one.",
     ),
     Option(
         "devices",
@@ -45,7 +45,7 @@ OPTIONS: Final = (
         "f",
         Fate.SAME,
         "sources.gpus.devices",
-        "f, or g and i with indices or without; g+i is everything.",
+        "f, or g and i with or without indices; g+i selects all devices.",
     ),
     Option(
         "switch-devices",
@@ -55,7 +55,7 @@ OPTIONS: Final = (
         "f",
         Fate.NOT_SUPPORTED,
         "",
-        "NVML tells nothing of NVSwitches; NVLinks are told by GPU.",
+        "NVML has no data about NVSwitches; NVLinks are reported for each GPU.",
     ),
     Option(
         "cpu-devices",
@@ -65,7 +65,7 @@ OPTIONS: Final = (
         "f",
         Fate.NOT_SUPPORTED,
         "",
-        "NVML tells nothing of Grace processors.",
+        "NVML has no data about Grace processors.",
     ),
     Option(
         "xid-count-window-size",
@@ -95,8 +95,8 @@ OPTIONS: Final = (
         "localhost:5555",
         Fate.SAME,
         "sources.engine.address",
-        "Only if it is given: adds what NVML can't read on these cards, from a DCGM that runs; "
-        "NVML stays the source of all else.",
+        "Only if given: reads the fields that NVML cannot read on these GPUs from a running DCGM. "
+        "All other fields are read from NVML.",
     ),
     Option(
         "fake-gpus",
@@ -106,8 +106,8 @@ OPTIONS: Final = (
         False,
         Fate.RENAMED,
         "",
-        "Made-up readings never stand beside real ones: `podgpu demo` plays a recording where "
-        "there is no GPU.",
+        "podgpu never mixes simulated readings with real ones. `podgpu demo` replays a recording, "
+        "without a GPU.",
     ),
     Option(
         "watch-max-keep-age",
@@ -117,7 +117,7 @@ OPTIONS: Final = (
         "10m0s",
         Fate.NOT_NEEDED,
         "",
-        "There is no cache of DCGM's to be kept small.",
+        "podgpu has no DCGM cache that could grow.",
     ),
     Option(
         "watch-max-keep-samples",
@@ -127,7 +127,7 @@ OPTIONS: Final = (
         0,
         Fate.NOT_NEEDED,
         "",
-        "There is no cache of DCGM's to be kept small.",
+        "podgpu has no DCGM cache that could grow.",
     ),
     Option(
         "enable-gpu-bind-unbind-watch",
@@ -137,7 +137,7 @@ OPTIONS: Final = (
         False,
         Fate.NOT_NEEDED,
         "",
-        "GPUs that come and go are seen in each round.",
+        "podgpu detects added and removed GPUs in each round of readings.",
     ),
     Option(
         "gpu-bind-unbind-poll-interval",
@@ -147,6 +147,6 @@ OPTIONS: Final = (
         "1s",
         Fate.NOT_NEEDED,
         "",
-        "GPUs that come and go are seen in each round.",
+        "podgpu detects added and removed GPUs in each round of readings.",
     ),
 )

@@ -1,4 +1,4 @@
-"""dcgm-exporter's options about the page, where it is served, and the log."""
+"""dcgm-exporter's options about the HTTP server, the format of the metrics, and the log."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ OPTIONS: Final = (
         False,
         Fate.SAME,
         "sinks.metrics.labels",
-        "The labels of 1.x with today's names of metrics: `labels: dcgm-old`.",
+        "The labels of dcgm-exporter 1.x with current metric names: `labels: dcgm-old`.",
     ),
     Option(
         "no-hostname",
@@ -33,7 +33,7 @@ OPTIONS: Final = (
         False,
         Fate.SAME,
         "sinks.metrics.hostname",
-        "The label of the node's name is left out.",
+        "Omits the label with the node's name.",
     ),
     Option(
         "replace-blanks-in-model-name",
@@ -43,7 +43,7 @@ OPTIONS: Final = (
         False,
         Fate.SAME,
         "sinks.metrics.replace_model_blanks",
-        "Dashes for blanks in `modelName`.",
+        "Replaces blanks in `modelName` with dashes.",
     ),
     Option(
         "web-config-file",
@@ -53,7 +53,7 @@ OPTIONS: Final = (
         "",
         Fate.SAME,
         "http.web_config",
-        "TLS, client certificates and passwords, in the same form.",
+        "TLS, client certificates and passwords, in the same format.",
     ),
     Option(
         "config-file",
@@ -63,8 +63,8 @@ OPTIONS: Final = (
         "",
         Fate.SAME,
         "",
-        "dcgm-exporter's YAML, versions 1 and 2: the counters file and the interval are taken; "
-        "fields written out in it are an error, intervals of single fields a warning.",
+        "dcgm-exporter's YAML, versions 1 and 2. podgpu uses the counters file and the interval. "
+        "Fields that are listed in it cause an error, intervals of single fields a warning.",
     ),
     Option(
         "web-read-timeout",
@@ -74,7 +74,7 @@ OPTIONS: Final = (
         "10s",
         Fate.NOT_NEEDED,
         "",
-        "The page is answered from memory; slow and idle clients make room for others.",
+        "Responses are served from memory; slow and idle clients give way to new ones.",
     ),
     Option(
         "web-write-timeout",
@@ -84,7 +84,7 @@ OPTIONS: Final = (
         "30s",
         Fate.NOT_NEEDED,
         "",
-        "The page is answered from memory; slow and idle clients make room for others.",
+        "Responses are served from memory; slow and idle clients give way to new ones.",
     ),
     Option(
         "max-concurrent-scrapes",
@@ -94,7 +94,7 @@ OPTIONS: Final = (
         16,
         Fate.NOT_NEEDED,
         "",
-        "A scrape reads no GPU and costs a millisecond.",
+        "A scrape reads no GPU and takes a millisecond.",
     ),
     Option(
         "web-systemd-socket",
@@ -104,7 +104,7 @@ OPTIONS: Final = (
         False,
         Fate.NOT_SUPPORTED,
         "",
-        "podgpu opens its address itself, so this is an error: say with -a where.",
+        "An error: podgpu does not support socket activation. Give the address with -a.",
     ),
     Option(
         "enable-exporter-metrics",
@@ -114,7 +114,7 @@ OPTIONS: Final = (
         False,
         Fate.RENAMED,
         "",
-        "podgpu's metrics about itself are always there, as `podgpu_*`.",
+        "podgpu always exports metrics about itself, as `podgpu_*`.",
     ),
     Option(
         "health-require-gpus",
@@ -124,7 +124,7 @@ OPTIONS: Final = (
         False,
         Fate.NOT_NEEDED,
         "",
-        "A driver that comes late is found without a restart; `podgpu_source_up` tells of it.",
+        "podgpu finds a driver that is loaded later without a restart; see `podgpu_source_up`.",
     ),
     Option(
         "log-format",

@@ -1,4 +1,4 @@
-"""What the options were set to, and by what."""
+"""Values of options, and what set each of them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ T = TypeVar("T", str, int, bool, tuple[str, ...])
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value.
+    """The value of an option.
 
     Attributes:
-        value: by the type of its option.
-        origin: what set it, for people: `-c`, `DCGM_EXPORTER_INTERVAL`.
+        value: the value, of the option's type.
+        origin: what set it, for messages: `-c`, `DCGM_EXPORTER_INTERVAL`.
     """
 
     value: Value
@@ -27,25 +27,25 @@ class Setting:
 
 
 class Settings:
-    """The options as they are in force.
+    """The effective values of all options.
 
     Args:
-        layers: settings by the names of their options; the first that has one counts.
+        layers: settings by option name; the first layer that has an option takes precedence.
     """
 
     def __init__(self, *layers: Mapping[str, Setting]) -> None:
         self._given = {name: found for layer in reversed(layers) for name, found in layer.items()}
 
     def above(self, lower: Mapping[str, Setting]) -> "Settings":
-        """Return these, and where they set nothing those of another layer."""
+        """Return these settings, with another layer for options that they do not set."""
         return Settings(self._given, lower)
 
     def text(self, name: str) -> str:
-        """Return the value of an option that takes a text."""
+        """Return the value of a text option."""
         return self._value(name, str)
 
     def number(self, name: str) -> int:
-        """Return the value of an option that takes a whole number."""
+        """Return the value of a number option."""
         return self._value(name, int)
 
     def switch(self, name: str) -> bool:
@@ -53,31 +53,31 @@ class Settings:
         return self._value(name, bool)
 
     def list(self, name: str) -> tuple[str, ...]:
-        """Return the value of an option that may be given several times."""
+        """Return the value of a list option."""
         return self._value(name, tuple)
 
     def given(self, name: str) -> bool:
-        """Tell whether anything has set it."""
+        """Return whether the option was set."""
         return name in self._given
 
     def origin(self, name: str) -> str:
-        """Return what set it; the flag where nothing did."""
+        """Return what set the option; its shortest flag if it was not set."""
         found = self._given.get(name)
         return found.origin if found else BY_NAME[name].flags[-1]
 
     def changed(self) -> Iterator[Option]:
-        """Yield the options that have another value than their default."""
+        """Yield the options whose value differs from the default."""
         for option in OPTIONS:
             found = self._given.get(option.name)
             if found is not None and found.value != option.default:
                 yield option
 
     def refused(self, name: str, message: str, hint: str = "") -> ConfigError:
-        """Return the error of a value that can't be taken."""
+        """Return the error for an invalid value."""
         return ConfigError(COMMAND, [Problem(self.origin(name), message, hint)])
 
     def _value(self, name: str, type_: type[T]) -> T:
         found = self._given.get(name)
         value = found.value if found else BY_NAME[name].default
-        assert isinstance(value, type_)  # noqa: S101 - the table says so
+        assert isinstance(value, type_)  # noqa: S101 - ensured by the option table
         return value

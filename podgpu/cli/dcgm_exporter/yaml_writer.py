@@ -1,4 +1,4 @@
-"""Writes a configuration as YAML that reads back to the same values."""
+"""Write a configuration as YAML. Reading the YAML gives the same values."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 Path: TypeAlias = tuple[str, ...]
 
-# Words, durations and paths that every reader of YAML takes for texts; all others are quoted.
+# Words, durations and paths that every YAML parser reads as text. All others are quoted.
 _PLAIN: Final = re.compile(
     r"[a-z]+(?:[-_][a-z0-9]+)*|(?:[0-9]+(?:d|h|ms|m|s))+|(?:/[A-Za-z0-9_.-]+)+"
 )
@@ -17,7 +17,7 @@ _UNPRINTABLE: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 class Verbatim(str):
-    """A text whose `${NAME}` is a placeholder and not meant as it stands."""
+    """A text whose `${NAME}` is a placeholder. In other texts `$` is escaped."""
 
     __slots__ = ()
 
@@ -27,54 +27,54 @@ Tree: TypeAlias = "dict[str, Leaf | Tree]"
 
 
 @dataclass(slots=True)
-class Made:
-    """A configuration in the making.
+class ConfigDraft:
+    """A configuration under construction.
 
     Attributes:
-        tree: what goes into the file.
-        origins: what set a value, by its place.
+        tree: the content of the file.
+        origins: what set a value, by its path.
     """
 
     tree: Tree = field(default_factory=dict)
     origins: dict[Path, str] = field(default_factory=dict)
 
     def put(self, place: str, value: Leaf, origin: str = "") -> None:
-        """Set the value at a place such as `sources.gpus.interval`."""
+        """Set the value at a path such as `sources.gpus.interval`."""
         *outer, key = place.split(".")
         table = self.tree
         for step in outer:
             inner = table.setdefault(step, {})
-            assert isinstance(inner, dict)  # noqa: S101 - places are our own
+            assert isinstance(inner, dict)  # noqa: S101 - all paths are constants of podgpu
             table = inner
         table[key] = value
         if origin:
             self.origins[(*outer, key)] = origin
 
-    def begin(self, place: str, kind: str, origin: str) -> None:
+    def add_component(self, place: str, kind: str, origin: str) -> None:
         """Add a source or a sink."""
         self.put(f"{place}.kind", kind)
         self.origins[tuple(place.split("."))] = origin
 
     def origin(self, place: str) -> str:
-        """Return what set the value at a place, or at the nearest around it; empty for nothing."""
+        """Return what set the value at a path or its nearest parent; empty if nothing did."""
         found = [
-            (len(known), origin)
+            (len(prefix), origin)
             for path, origin in self.origins.items()
-            for known in [".".join(path)]
-            if place == known or place.startswith((f"{known}.", f"{known}["))
+            for prefix in [".".join(path)]
+            if place == prefix or place.startswith((f"{prefix}.", f"{prefix}["))
         ]
         return max(found, default=(0, ""))[1]
 
 
-def text(made: Made, head: Sequence[str] = ()) -> str:
-    """Return the file, with what set each value behind it.
+def text(draft: ConfigDraft, head: Sequence[str] = ()) -> str:
+    """Return the text of the file. A comment after each value says what set it.
 
     Args:
-        made: what goes into it.
-        head: lines of a comment on top.
+        draft: the configuration.
+        head: lines of a comment at the top.
     """
     lines = [f"# {_on_one_line(line)}" for line in head]
-    _add(made.tree, (), made.origins, lines)
+    _add(draft.tree, (), draft.origins, lines)
     return "\n".join(lines) + "\n"
 
 

@@ -42,7 +42,7 @@ async def test_a_redirect_is_named_and_not_followed(
         status, out, err = await told(capsys, url, *USER)
     assert (status, out) == (1, "")
     to = place.format(url=url)
-    assert f"{url}/topology answers 302 and points to {to}, where podgpu doesn't follow" in err
+    assert f"{url}/topology answers 302 and redirects to {to}; podgpu does not follow" in err
     assert "token" not in err
 
 
@@ -58,7 +58,7 @@ async def test_a_redirect_to_nowhere(
 async def test_who_is_forbidden(web: Web, capsys: pytest.CaptureFixture[str]) -> None:
     async with daemon(answering(403, {})) as port:
         _, _, err = await told(capsys, f"http://127.0.0.1:{port}", *USER)
-    assert "answers 403: no; see that whatever lets clients in there lets this user or" in err
+    assert "answers 403: no; check that access control there allows this user or" in err
 
 
 async def test_words_of_others_stay_on_one_line(
@@ -189,7 +189,7 @@ async def test_a_server_that_falls_silent(
     monkeypatch.setattr(daemon_client, "_SECONDS", 0.3)
     async with saying(*begun) as url:
         said = await told(capsys, url)
-    why = "no answer within 0.3 s; see that the address is right and reachable"
+    why = "no answer within 0.3 s; check that the address is right and reachable"
     assert said == (1, "", f"podgpu: {url}: {why}\n")
 
 
@@ -209,9 +209,9 @@ async def test_a_server_that_never_comes_to_an_end(
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"SSH-2.0-x\r\n", "the answer can't be read: BadStatusLine"),
-        (HEAD + b"half", "the answer can't be read: IncompleteRead"),
-        (b"", "ended the connection without an answer"),
+        (b"SSH-2.0-x\r\n", "the response is invalid: BadStatusLine"),
+        (HEAD + b"half", "the response is invalid: IncompleteRead"),
+        (b"", "the server closed the connection without a response"),
     ],
 )
 async def test_servers_of_another_kind(

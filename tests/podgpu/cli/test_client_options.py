@@ -112,10 +112,14 @@ def test_an_option_counts_more_than_its_variable(files: Path) -> None:
         (
             ("--user", f"me:{KEPT}", "--password-file", "password"),
             {},
-            "--user: a user's name has no colon and is not empty",
+            "--user: a user name must not be empty, and must not contain a colon",
         ),
-        (("--user", "", "--password-file", "password"), {}, "--user: a user's name has no colon"),
-        ((), {"PODGPU_USER": "a\nb", "PODGPU_PASSWORD": KEPT}, "PODGPU_USER: a user's name"),
+        (
+            ("--user", "", "--password-file", "password"),
+            {},
+            "--user: a user name must not be empty",
+        ),
+        ((), {"PODGPU_USER": "a\nb", "PODGPU_PASSWORD": KEPT}, "PODGPU_USER: a user name"),
     ],
 )
 def test_what_does_not_go_together(
@@ -133,7 +137,7 @@ PAIR = ("--cert-file", "cert", "--key-file", "key")
 @pytest.mark.parametrize(
     ("words", "environ", "why"),
     [
-        (("--ca-file", "none"), {}, "--ca-file none: no such file; see that the path is right"),
+        (("--ca-file", "none"), {}, "--ca-file none: no such file; check the path"),
         ((), {"PODGPU_CA_FILE": "none"}, "PODGPU_CA_FILE none: no such file"),
         (("--ca-file", "."), {}, "--ca-file .: is a directory; give the path of a file"),
         (("--ca-file", "large"), {}, "--ca-file large: is larger than 1048576 bytes"),
@@ -151,7 +155,7 @@ PAIR = ("--cert-file", "cert", "--key-file", "key")
         (
             (*PAIR, "--key-file", "other"),
             {},
-            "--key-file other: is not the key of the certificate; give the key that was made with",
+            "--key-file other: is not the key of the certificate; give the private key",
         ),
         ((*PAIR, "--key-file", "locked"), {}, "--key-file locked: is encrypted: podgpu can ask"),
     ],
@@ -168,12 +172,12 @@ def test_files_that_are_no_good_for_tls(
 @pytest.mark.parametrize(
     ("words", "environ", "why"),
     [
-        (("--password-file", "none"), {}, "--password-file none: no such file; see that the path"),
-        (("--password-file", "empty"), {}, "--password-file empty: has to be one line"),
-        (("--password-file", "lines"), {}, "--password-file lines: has to be one line"),
+        (("--password-file", "none"), {}, "--password-file none: no such file; check the path"),
+        (("--password-file", "empty"), {}, "--password-file empty: must contain only"),
+        (("--password-file", "lines"), {}, "--password-file lines: must contain only"),
         ((), {"PODGPU_PASSWORD_FILE": "none"}, "PODGPU_PASSWORD_FILE none: no such file"),
-        ((), {"PODGPU_PASSWORD": "\n"}, "PODGPU_PASSWORD: has to be one line"),
-        ((), {"PODGPU_PASSWORD": f"{KEPT}\nb"}, "PODGPU_PASSWORD: has to be one line"),
+        ((), {"PODGPU_PASSWORD": "\n"}, "PODGPU_PASSWORD: must contain only"),
+        ((), {"PODGPU_PASSWORD": f"{KEPT}\nb"}, "PODGPU_PASSWORD: must contain only"),
     ],
 )
 def test_passwords_that_are_no_good(
@@ -215,5 +219,5 @@ def test_no_password_on_the_command_line(
 ) -> None:
     status, out, err = run(capsys, *command, *words)
     assert (status, out) == (2, "")
-    assert "others on this machine could read it: use --password-file or the variable" in err
+    assert "other users of this machine could read it: use --password-file or the variable" in err
     assert KEPT not in err

@@ -91,10 +91,10 @@ async def test_variables_do_without_a_word(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ((), "its certificate is not trusted; give the authority that signed it as --ca-file"),
+        ((), "its certificate is not trusted; give the certificate of the authority"),
         (
             ("--ca-file", "strangers-ca.crt"),
-            "its certificate is not trusted; --ca-file strangers-ca.crt has to have the authority",
+            "its certificate is not trusted; --ca-file strangers-ca.crt must contain the",
         ),
     ],
 )
@@ -118,7 +118,7 @@ async def test_a_certificate_for_another_host(
     async with daemon(web_config=web.path) as port:
         status, _, err = await told(capsys, f"https://{host}:{port}", *CA_FILE)
     assert status == 1
-    assert f"its certificate is not for {host}; ask by a name or address" in err
+    assert f"its certificate is not valid for {host}; use a host name or address" in err
 
 
 async def test_a_certificate_s_common_name_is_no_name(
@@ -129,12 +129,12 @@ async def test_a_certificate_s_common_name_is_no_name(
     async with daemon(web_config=web.path) as port:
         status, out, err = await told(capsys, f"https://localhost:{port}", *CA_FILE)
     assert (status, out) == (1, "")
-    assert "that the certificate has (subjectAltName, not the common name)" in err
+    assert "certificate's subjectAltName (the common name does not count)" in err
 
 
 @pytest.mark.parametrize(
     ("begins", "ends", "why"),
-    [(-9, -1, "has expired; renew it"), (1, 9, "is not valid yet; renew it, or see this machine")],
+    [(-9, -1, "has expired; renew it"), (1, 9, "is not valid yet; renew it, or correct")],
 )
 async def test_a_certificate_out_of_its_time(
     web: Web, capsys: pytest.CaptureFixture[str], begins: int, ends: int, why: str
@@ -152,16 +152,16 @@ async def test_a_certificate_out_of_its_time(
 @pytest.mark.parametrize(
     ("words", "more", "why"),
     [
-        ((), (), "it may want a client certificate: give --cert-file and --key-file"),
+        ((), (), "it may require a client certificate: give --cert-file and --key-file"),
         (
             ("--cert-file", "stranger.crt", "--key-file", "stranger.key"),
             (),
-            "see that it takes the client certificate of --cert-file stranger.crt",
+            "check that it accepts the client certificate of --cert-file stranger.crt",
         ),
         (
             PAIR,
             ("client_allowed_sans: [someone.example.org]",),
-            "see that it takes the client certificate of --cert-file client.crt",
+            "check that it accepts the client certificate of --cert-file client.crt",
         ),
     ],
 )
@@ -178,7 +178,11 @@ async def test_a_client_certificate_that_is_wanted(
         async with daemon(web_config=web.path) as port:
             url = f"https://127.0.0.1:{port}"
             said = await told(capsys, url, *CA_FILE, *words)
-        assert said == (1, "", f"podgpu: {url}: ended the connection without an answer; {why}\n")
+        assert said == (
+            1,
+            "",
+            f"podgpu: {url}: the server closed the connection without a response; {why}\n",
+        )
 
 
 @pytest.mark.parametrize(
@@ -209,13 +213,16 @@ async def test_plain_http_where_tls_is_wanted(web: Web, capsys: pytest.CaptureFi
     web.secure()
     async with daemon(web_config=web.path) as port:
         _, _, err = await told(capsys, f"http://127.0.0.1:{port}")
-    assert "ended the connection without an answer; if it serves TLS, write https://" in err
+    assert (
+        "the server closed the connection without a response; if it uses TLS, give an https://"
+        in err
+    )
 
 
 async def test_tls_where_none_is(web: Web, capsys: pytest.CaptureFixture[str]) -> None:
     async with daemon() as port:
         _, _, err = await told(capsys, f"https://127.0.0.1:{port}", *CA_FILE)
-    assert "is no server with TLS; write http:// if it is a daemon" in err
+    assert "the server does not use TLS; give an http:// address if it is a podgpu daemon" in err
 
 
 # -- what isn't even tried
@@ -230,7 +237,7 @@ async def test_no_password_over_plain_http_to_another_machine(
     monkeypatch.setattr("http.client.HTTPConnection", None)
     status, _, err = await told(capsys, url, *USER)
     assert status == 2
-    assert "over plain HTTP everybody on the way could read the password; give an https://" in err
+    assert "over plain HTTP the password could be read on the network; give an https://" in err
 
 
 @pytest.mark.parametrize(

@@ -92,18 +92,18 @@ def test_asking(word: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--colectors", "x"], "--colectors: there is no such option; did you mean --collectors?"),
-        (["-z"], "-z: there is no such option; podgpu dcgm-exporter --help lists all"),
-        (["---f", "x"], "---f: there is no such option; did you mean -f?"),
-        (["-f"], "-f: its value is missing; write -f VALUE"),
-        (["-c", "5s"], '-c: "5s" is no whole number'),
-        (["-c", ""], '-c: "" is no whole number'),
+        (["--colectors", "x"], "--colectors: unknown option; did you mean --collectors?"),
+        (["-z"], "-z: unknown option; podgpu dcgm-exporter --help lists all"),
+        (["---f", "x"], "---f: unknown option; did you mean -f?"),
+        (["-f"], "-f: the value is missing; write -f VALUE"),
+        (["-c", "5s"], '-c: "5s" is not a whole number'),
+        (["-c", ""], '-c: "" is not a whole number'),
         (["-c", "9" * 30], '-c: "999999999999999999999999999999" is out of range'),
-        (["-c", "9" * 5000], "is no whole number"),
+        (["-c", "9" * 5000], "is not a whole number"),
         (["-k=yes"], '-k: "yes" is neither true nor false; write -k=true or -k=false'),
         (["-k="], '-k: "" is neither true nor false; write -k=true or -k=false'),
-        (["-f", "a\udcffb"], "-f: its value is not UTF-8; write it anew"),
-        (["--a\nb"], "--a\\nb: there is no such option"),
+        (["-f", "a\udcffb"], "-f: the value is not UTF-8; write it again"),
+        (["--a\nb"], "--a\\nb: unknown option"),
     ],
 )
 def test_what_is_wrong_is_said_with_the_option(words: list[str], message: str) -> None:

@@ -147,20 +147,20 @@ def test_each_value_says_what_set_it(option: Any) -> None:
         (
             "-c 30",
             (
-                "-c: 30 is too short: it counts milliseconds (ms); the least is 100; for 30 "
+                "-c: 30 is too short: the unit is milliseconds (ms); the minimum is 100; for 30 "
                 "seconds write 30000"
             ),
         ),
-        ("-c 0", "-c: 0 is too short: it counts milliseconds (ms); the least is 100"),
-        ("-c -1", "-c: -1 is too short: it counts milliseconds (ms); the least is 100"),
+        ("-c 0", "-c: 0 is too short: the unit is milliseconds (ms); the minimum is 100"),
+        ("-c -1", "-c: -1 is too short: the unit is milliseconds (ms); the minimum is 100"),
         ("-c 99999999999999999", "-c: 99999999999999999 is too long; write milliseconds"),
         ("-x 0", "-x: 0 is too short; write milliseconds, 1 or more"),
         ("-a 9400", '-a: "9400" is a port alone; write ":9400"'),
         ("-d f+g", "podgpu dcgm-exporter: -d: "),
         ("-d x", "podgpu dcgm-exporter: -d: 'x' names no devices; write all, f, g, i, "),
         ("-x 10", '-x: "10ms" is too small; the least is 1s'),
-        ("-m name", '-m: "name" is no ConfigMap; write NAMESPACE:NAME'),
-        ("-m a:b:c", '-m: "a:b:c" is no ConfigMap; write NAMESPACE:NAME'),
+        ("-m name", '-m: "name" is not a ConfigMap; write NAMESPACE:NAME'),
+        ("-m a:b:c", '-m: "a:b:c" is not a ConfigMap; write NAMESPACE:NAME'),
         ("-r vsock://3:5555", "-r: is no address"),
         (
             "--kubernetes-gpu-id-type uuid",
@@ -175,7 +175,10 @@ def test_each_value_says_what_set_it(option: Any) -> None:
         ),
         ("--log-format xml", '--log-format: "xml" is unknown; write text or json'),
         ("--dcgm-log-level LOUD", '--dcgm-log-level: "LOUD" is unknown; the levels are NONE,'),
-        ("--web-systemd-socket", "--web-systemd-socket: podgpu opens its address itself;"),
+        (
+            "--web-systemd-socket",
+            "--web-systemd-socket: podgpu does not support socket activation;",
+        ),
         ("--labels dcgm-2x", "--labels: wanted one of dcgm, dcgm-hostname, dcgm-old, dcgm-1x"),
         ("--config-file /none.yaml", "/none.yaml: there is no such file; check the path"),
     ],
@@ -202,15 +205,18 @@ def test_errors_name_the_variable_that_made_them() -> None:
         ("-s f -p f --dump-enabled=false --enable-dcgm-log=false", []),
         (
             "-s g:1",
-            ["-s has no effect: NVML tells nothing of NVSwitches; NVLinks are told by GPU."],
+            [
+                "-s has no effect: NVML has no data about NVSwitches; NVLinks are reported for "
+                "each GPU."
+            ],
         ),
-        ("--hpc-job-mapping-dir /x", ["--hpc-job-mapping-dir has no effect: podgpu knows pods,"]),
+        ("--hpc-job-mapping-dir /x", ["--hpc-job-mapping-dir has no effect: podgpu reports pods,"]),
         (
             "--dump-enabled --enable-pprof --fake-gpus",
             [
                 (
-                    "not needed here: --fake-gpus, --enable-pprof, --dump-enabled; "
-                    "docs/migrating.md says why"
+                    "not needed in podgpu: --fake-gpus, --enable-pprof, --dump-enabled; "
+                    "see docs/migrating.md"
                 )
             ],
         ),
@@ -227,13 +233,13 @@ def test_errors_name_the_variable_that_made_them() -> None:
                 )
             ],
         ),
-        ("-o --labels dcgm-1x", ["-o has no effect beside --labels"]),
+        ("-o --labels dcgm-1x", ["-o has no effect with --labels"]),
         (
             "-k true -f x",
             [
                 (
-                    "true is no option, and as in dcgm-exporter nothing from there on is read: "
-                    "true -f x; write a switch as -k or -k=true"
+                    "true is not an option; as in dcgm-exporter, everything from there on is "
+                    "ignored: true -f x; write a switch as -k or -k=true"
                 )
             ],
         ),
@@ -313,15 +319,15 @@ class TestDcgmExportersOwnFile:
     @pytest.mark.parametrize(
         ("text", "error"),
         [
-            ("version: 3", "c.yaml:1:10: version: there are versions 1 and 2"),
+            ("version: 3", "c.yaml:1:10: version: must be 1 or 2"),
             ("metrics: {file: /x}", "c.yaml:1:1: version: this key is missing"),
             ("version: 2\nmetric: {}", "c.yaml:2:1: metric: unknown key; did you mean"),
             ("version: 1\ncollections: [{name: a, every: 1s, metrics: {include: [a]}}]", "write v"),
-            ("version: 2\ncollection: {interval: 1s}", "version 2 has collections"),
-            ("version: 1\ncollection: {interval: 5}", 'collection.interval: "5" is no duration'),
+            ("version: 2\ncollection: {interval: 1s}", "collection: belongs to version 1"),
+            ("version: 1\ncollection: {interval: 5}", 'collection.interval: "5" is not a duration'),
             (
                 "version: 2\nmetrics: {fields: [{name: A, prometheusType: gauge, help: b}]}",
-                "c.yaml:2:19: metrics.fields: podgpu reads fields from a file: write each as",
+                "c.yaml:2:19: metrics.fields: podgpu reads fields only from a counters file:",
             ),
             ("version: [", "c.yaml"),
         ],

@@ -95,7 +95,7 @@ def test_the_page_has_the_list_s_families_and_dcgm_exporter_s_labels(
             for labels in series:
                 assert labels.keys() == LABELS
                 assert labels["Hostname"] == "node-1"
-    assert "not needed here: --dump-enabled; docs/migrating.md says why" in running.said()
+    assert "not needed in podgpu: --dump-enabled; see docs/migrating.md" in running.said()
 
 
 def test_another_form_of_labels(tmp_path: Path, node: dict[str, str], counters: Path) -> None:

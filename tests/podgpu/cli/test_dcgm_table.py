@@ -37,7 +37,7 @@ def test_what_becomes_nothing_says_why() -> None:
 def test_the_page_s_table_is_this_one() -> None:
     """Both ways: each option has its line, and there are no others.
 
-    `python -m pipeline dcgm-exporter --help` has the same; to write the page anew, print
+    `python -m pipeline dcgm-exporter --help` has the same; to update the page, print
     `table_row` of each option.
     """
     lines = [line for line in PAGE.splitlines() if line.startswith("| `-")]

@@ -85,7 +85,7 @@ def test_no_part_of_a_wrong_address_is_repeated(
     url = address.format(secret)
     assert "such as http://localhost:9400" in (
         said := refused(capsys, "--url", url)
-    ) or said.startswith("podgpu: no users and passwords in the address")
+    ) or said.startswith("podgpu: do not put a user name or password in")
     refused(capsys, "best", "-n", "1", f"--url={url}")
 
 
@@ -115,8 +115,8 @@ def test_wherever_it_stands(
         ("--pw=x", "unrecognized arguments: --pw"),
         ("--pw --x --y", "unrecognized arguments: --pw"),
         ("-px", "unrecognized arguments: -p"),
-        ("-\x1b[2J", "unrecognized arguments: a word that belongs to no option"),
-        ("best -n 1 x", "unrecognized arguments: a word that belongs to no option"),
+        ("-\x1b[2J", "unrecognized arguments: an argument that belongs to no option"),
+        ("best -n 1 x", "unrecognized arguments: an argument that belongs to no option"),
         ("bets --url x", "argument [best]: invalid choice (choose from 'best')"),
         ("bets -n 4", "argument [best]: invalid choice (choose from 'best')"),
         ("--json=x", "argument --json: takes no value"),

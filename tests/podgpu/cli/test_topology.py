@@ -283,7 +283,7 @@ def test_what_is_no_address(capsys: pytest.CaptureFixture[str], url: str) -> Non
 def test_no_password_in_an_address(capsys: pytest.CaptureFixture[str], url: str) -> None:
     status, out, err = run(capsys, "--url", url)
     assert (status, out) == (2, "")
-    assert "no users and passwords in the address" in err
+    assert "do not put a user name or password in the address" in err
     assert "give --user, and --password-file or the variable PODGPU_PASSWORD" in err
     assert "sec" not in err
 
