@@ -1,1 +1,1 @@
-"""Checks and probes of `podgpu doctor` that more than one component uses."""
+"""Checks and helpers of `podgpu doctor` that several components use."""

@@ -1,4 +1,7 @@
-"""What an API server lets podgpu do: by the very requests where they only read, else by asking."""
+"""Check which requests an API server allows podgpu to make.
+
+Requests that only read are made. For requests that change something, an access review is created.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,23 +19,23 @@ from pipeline.diagnostics.context import DoctorContext
 from pipeline.kube.json_access import as_dict
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-"""Every user who is known may ask for these: the ClusterRole `system:basic-user`."""
+"""Every authenticated user may create these: ClusterRole `system:basic-user`."""
 
 OTHERS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-"""About somebody else; administrators may ask for these."""
+"""For the permissions of another user; administrators may create these."""
 
 ACCOUNT: Final = "the pod's service account"
 _ACCESS_FIX: Final = (
-    "see that the API server can be reached from here and accepts the credentials; a service "
-    "account that is known may ask for its rights (ClusterRole system:basic-user)"
+    "check that podgpu can reach the API server and that the server accepts the credentials; an "
+    "authenticated service account may query its own permissions (ClusterRole system:basic-user)"
 )
 _REACH_FIX: Final = (
-    "see that the address is right, that the server runs, and that no NetworkPolicy or proxy is in "
-    "between"
+    "check that the address is correct, that the server runs, and that no NetworkPolicy or proxy "
+    "blocks the connection"
 )
 _RENEW_FIX: Final = (
-    "renew the token or the kubeconfig (an expired token, or one of another cluster); a pod's own "
-    "is renewed by the kubelet: restart the pod, and see the node's clock"
+    "renew the token or the kubeconfig (the token has expired or belongs to another cluster); the "
+    "kubelet renews the token of a pod: restart the pod, and check the node's clock"
 )
 _SILENCE: Final = 5.0
 _UNAUTHORIZED: Final = 401
@@ -41,7 +44,7 @@ NOT_FOUND: Final = 404
 
 
 def fix_for(error: TransientError) -> str:
-    """Return what to do about a request that came to nothing."""
+    """Return how to fix a failed request to an API server."""
     if isinstance(error, CodeRefusedError):
         return f"{FIX}; {GIVE_BOTH}"
     if not isinstance(error, ApiError):
@@ -49,20 +52,20 @@ def fix_for(error: TransientError) -> str:
             "run podgpu in a pod with a service account, or set kubeconfig to a file that is "
             "mounted"
         )
-    mends = {0: _REACH_FIX, _UNAUTHORIZED: _RENEW_FIX, FORBIDDEN: _ACCESS_FIX}
-    return mends.get(error.status, "see the API server's log for this request")
+    fixes = {0: _REACH_FIX, _UNAUTHORIZED: _RENEW_FIX, FORBIDDEN: _ACCESS_FIX}
+    return fixes.get(error.status, "check the log of the API server for this request")
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """One verb on one resource.
+    """A permission: one verb on one resource.
 
     Attributes:
         verb: `get`, `list`, `watch`, `patch`, ...
-        resource: in the plural.
-        group: of the API; empty for the core group.
-        name: of one object; empty for all.
-        namespace: empty for all, or for what is in none.
+        resource: plural name.
+        group: API group; empty for the core group.
+        name: of one object; empty for all objects.
+        namespace: empty for all namespaces, and for resources that are not namespaced.
     """
 
     verb: str
@@ -72,27 +75,27 @@ class Right:
     namespace: str = ""
 
     def __str__(self) -> str:
-        what = f"{self.resource}.{self.group}" if self.group else self.resource
-        one = f" {self.name}" if self.name else ""
-        return f"{self.verb} {what}{one}" + (f" in {self.namespace}" if self.namespace else "")
+        resource = f"{self.resource}.{self.group}" if self.group else self.resource
+        name = f" {self.name}" if self.name else ""
+        return f"{self.verb} {resource}{name}" + (f" in {self.namespace}" if self.namespace else "")
 
     @property
     def fix(self) -> str:
-        """The rule that gives it to podgpu."""
+        """The RBAC rule that grants this permission to podgpu."""
         return self.fix_for("podgpu's service account")
 
-    def fix_for(self, whom: str) -> str:
-        """Return the rule that gives it to somebody."""
+    def fix_for(self, subject: str) -> str:
+        """Return the RBAC rule that grants this permission to a subject."""
         kind = f"Role in {self.namespace}" if self.namespace else "ClusterRole"
         return (
-            f'give {whom} a {kind} with apiGroups ["{self.group}"], '
+            f'give {subject} a {kind} with apiGroups ["{self.group}"], '
             f'resources ["{self.resource}"], verbs [{self.verb}], and its binding'
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A service account that somebody else asks about."""
+    """A service account whose permissions another user queries."""
 
     namespace: str
     name: str
@@ -102,18 +105,18 @@ class Account:
 
     @property
     def user(self) -> str:
-        """What the API server calls it."""
+        """Its user name at the API server."""
         return f"system:serviceaccount:{self.namespace}:{self.name}"
 
     @property
     def groups(self) -> list[str]:
-        """The groups that every such account is in; rules may be given to them."""
-        all_ = "system:serviceaccounts"
-        return [all_, f"{all_}:{self.namespace}", "system:authenticated"]
+        """The groups of every service account of its namespace; rules may be bound to them."""
+        accounts = "system:serviceaccounts"
+        return [accounts, f"{accounts}:{self.namespace}", "system:authenticated"]
 
 
 async def try_list(api: KubeApi, path: str, query: Mapping[str, str]) -> ApiError | None:
-    """List one object; return what stands in the way."""
+    """List one object; return the error, or None if the request succeeds."""
     try:
         await api.get(path, {**query, "limit": "1"})
     except ApiError as error:
@@ -122,25 +125,25 @@ async def try_list(api: KubeApi, path: str, query: Mapping[str, str]) -> ApiErro
 
 
 async def try_watch(api: KubeApi, path: str, query: Mapping[str, str]) -> ApiError | None:
-    """Open a watch and end it; return what stands in the way."""
-    asked = {**query, "watch": "true", "timeoutSeconds": "1"}
+    """Open a watch and close it; return the error, or None if the request succeeds."""
+    parameters = {**query, "watch": "true", "timeoutSeconds": "1"}
     try:
-        async with api.watch(path, asked, silence=_SILENCE):
+        async with api.watch(path, parameters, silence=_SILENCE):
             return None
     except ApiError as error:
         return error
 
 
 async def is_allowed(api: KubeApi, right: Right, account: Account | None = None) -> bool:
-    """Ask whether something is allowed, by an access review: for what would change things.
+    """Query by an access review whether a request is allowed, without making the request.
 
     Args:
-        api: who is asked.
-        right: what would be done.
-        account: by whom; None for whom the session is of.
+        api: the API server.
+        right: the permission.
+        account: whose permission; None for the user of the session.
 
     Raises:
-        ApiError: the server doesn't answer that.
+        ApiError: the access review fails.
     """
     attributes = {
         "verb": right.verb,
@@ -150,24 +153,24 @@ async def is_allowed(api: KubeApi, right: Right, account: Account | None = None)
         "namespace": right.namespace,
     }
     kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
-    whose = {} if account is None else {"user": account.user, "groups": account.groups}
-    asked = {key: text for key, text in attributes.items() if text}
+    user = {} if account is None else {"user": account.user, "groups": account.groups}
+    resource = {key: text for key, text in attributes.items() if text}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": kind,
-        "spec": {**whose, "resourceAttributes": asked},
+        "spec": {**user, "resourceAttributes": resource},
     }
     try:
-        answer = orjson.loads(await api.create(OTHERS if account else REVIEWS, review))
+        response = orjson.loads(await api.create(OTHERS if account else REVIEWS, review))
     except orjson.JSONDecodeError as error:
-        raise ApiError(f"the answer to a {kind} is no JSON") from error
-    return as_dict(as_dict(answer).get("status")).get("allowed") is True
+        raise ApiError(f"the response to a {kind} is not JSON") from error
+    return as_dict(as_dict(response).get("status")).get("allowed") is True
 
 
 async def check_rights(
     ctx: DoctorContext, kubeconfig: Path | None, check: Check, *rights: Right
 ) -> list[Finding]:
-    """Return what `review_rights` does, or a failure if the server can't be asked."""
+    """Open a session and return `review_rights`, or a failure if the server is unreachable."""
     place = str(kubeconfig or ACCOUNT)
     try:
         async with ctx.kube(kubeconfig) as api:
@@ -177,10 +180,10 @@ async def check_rights(
 
 
 async def review_rights(api: KubeApi, check: Check, subject: str, *rights: Right) -> list[Finding]:
-    """Return a failure for each right that is missing, or one finding that all are there.
+    """Return a failure for each missing permission, or one `ok` finding if none is missing.
 
     Raises:
-        ApiError: the server doesn't answer that.
+        ApiError: an access review fails.
     """
     missing = [right for right in rights if not await is_allowed(api, right)]
     if missing:

@@ -1,7 +1,7 @@
-"""A session with an API server whose every answer is waited for so long and no longer.
+"""Limits the time of each request to an API server.
 
-A server that takes a connection and says nothing is a finding of the check that asks it, with the
-mend for servers; it is no examination that comes to no end, whose mend would be any.
+A server that accepts a connection and does not respond then fails the check that queries it, with a
+fix for servers. Without this limit the check `check.deadline` would report it, with a general fix.
 """
 
 import asyncio
@@ -16,31 +16,31 @@ from pipeline.component.contracts import KubeApi
 ANSWER: Final = 10.0
 """Seconds for one request."""
 
-Join: TypeAlias = Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
+OpenSession: TypeAlias = Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
 
 
-def with_timeout(join: Join, seconds: float = ANSWER) -> Join:
-    """Return the same as `join` but for what doesn't answer in time: that is an `ApiError`.
+def with_timeout(open_session: OpenSession, seconds: float = ANSWER) -> OpenSession:
+    """Return `open_session` with a time limit: a request that takes longer raises `ApiError`.
 
     Args:
-        join: joins a session.
+        open_session: opens a session with an API server, given a kubeconfig.
         seconds: for one request.
     """
 
     @asynccontextmanager
-    async def joined(kubeconfig: Path | None) -> AsyncIterator[KubeApi]:
-        async with join(kubeconfig) as api:
+    async def session(kubeconfig: Path | None) -> AsyncIterator[KubeApi]:
+        async with open_session(kubeconfig) as api:
             yield TimeoutKubeApi(api, seconds)
 
-    return joined
+    return session
 
 
 class TimeoutKubeApi:
-    """Implements `pipeline.component.contracts.KubeApi`.
+    """A `pipeline.component.contracts.KubeApi` with a time limit for each request.
 
     Args:
-        api: who is asked.
-        seconds: for one request; for a stream, until it begins.
+        api: makes the requests.
+        seconds: for one request; for a stream, until it starts.
     """
 
     def __init__(self, api: KubeApi, seconds: float) -> None:
@@ -48,13 +48,13 @@ class TimeoutKubeApi:
         self._seconds = seconds
 
     async def get(self, path: str, query: Mapping[str, str]) -> bytes:
-        """Return the body of an answer."""
+        """Return the body of a response."""
         with self._timeout_as_error("GET", path):
             async with asyncio.timeout(self._seconds):
                 return await self._api.get(path, query)
 
     async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
-        """Merge changes into an object and return it."""
+        """Merge changes into an object and return the object."""
         with self._timeout_as_error("PATCH", path):
             async with asyncio.timeout(self._seconds):
                 return await self._api.patch(path, changes)
@@ -89,5 +89,5 @@ class TimeoutKubeApi:
         try:
             yield
         except TimeoutError as error:
-            told = f"{method} {path}: no answer within {self._seconds:g} s"
-            raise ApiError(told, reason="timeout") from error
+            message = f"{method} {path}: no answer within {self._seconds:g} s"
+            raise ApiError(message, reason="timeout") from error

@@ -1,4 +1,4 @@
-"""Runs checks: each within its time, and none at the cost of another."""
+"""Runs checks side by side, each with a time limit; a failed check does not affect the others."""
 
 import asyncio
 import traceback
@@ -15,32 +15,33 @@ from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
 
 Examine: TypeAlias = Callable[[msgspec.Struct, DoctorContext], Awaitable[list[Finding]]]
-"""What an `Entry.doctor` names: looks after one component, given its options."""
+"""The function that `Entry.doctor` names: checks one component, given its options."""
 
 _HANGS: Final = (
-    "something that it looks at hangs: a file server that is away, or a driver (see dmesg)"
+    "something that it reads does not respond: a file server that is unavailable, or a driver "
+    "(see dmesg)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Some checks that go together.
+    """Checks that run together under one time limit.
 
     Attributes:
-        name: whom they concern, for people: `source kubelet`, or what they look at.
-        work: makes the findings.
-        component: the checks concern that component alone.
-        late: what to do if they don't come to an end.
+        name: what is examined, for people, such as `source kubelet`.
+        work: returns the findings.
+        component: the findings concern one component, which `name` names.
+        timeout_fix: the fix if the checks exceed the time limit.
     """
 
     name: str
     work: Callable[[], Awaitable[list[Finding]]]
     component: bool = False
-    late: str = _HANGS
+    timeout_fix: str = _HANGS
 
 
 def of_components(config: Config, ctx: DoctorContext) -> list[Examination]:
-    """Return the examinations of all sources and sinks that have something to look at."""
+    """Return the examinations of all sources and sinks that have checks."""
     return [
         _of(component, ctx)
         for component in (*config.sources.values(), *config.sinks.values())
@@ -52,20 +53,20 @@ def _of(component: Component, ctx: DoctorContext) -> Examination:
     entry = ENTRIES[component.role, component.kind]
 
     async def work() -> list[Finding]:
-        # What a module needs is loaded with it, off the event loop.
+        # Importing the module imports its libraries too, so do it outside of the event loop.
         examine = cast("Examine", await asyncio.to_thread(load, entry.doctor))
         return await examine(component.options, ctx)
 
     name = f"{component.role} {component.name}"
-    return Examination(name, work, component=True, late=entry.timeout_fix or _HANGS)
+    return Examination(name, work, component=True, timeout_fix=entry.timeout_fix or _HANGS)
 
 
 async def run(examinations: Sequence[Examination], deadline: float) -> list[Finding]:
-    """Run all at the same time; return their findings in the order of the examinations.
+    """Run all examinations at the same time; return the findings in their order.
 
     Args:
-        examinations: what is run.
-        deadline: seconds for each.
+        examinations: what to run.
+        deadline: seconds for each examination.
     """
     found = await asyncio.gather(*(_one(each, deadline) for each in examinations))
     return [finding for findings in found for finding in findings]
@@ -76,9 +77,9 @@ async def _one(examination: Examination, deadline: float) -> list[Finding]:
     try:
         async with limit:
             findings = await examination.work()
-    except Exception as error:  # noqa: BLE001 - one check's bug costs the others nothing
+    except Exception as error:  # noqa: BLE001 - a bug in one check must not stop the others
         if isinstance(error, TimeoutError) and limit.expired():
-            findings = [late(examination.name, deadline, examination.late)]
+            findings = [timed_out(examination.name, deadline, examination.timeout_fix)]
         else:
             findings = [_bug(examination.name, error)]
     if not examination.component:
@@ -86,8 +87,8 @@ async def _one(examination: Examination, deadline: float) -> list[Finding]:
     return [replace(finding, component=examination.name) for finding in findings]
 
 
-def late(name: str, seconds: float, fix: str) -> Finding:
-    """Return the finding that checks have not come to an end."""
+def timed_out(name: str, seconds: float, fix: str) -> Finding:
+    """Return the finding for checks that exceeded their time limit."""
     return CHECKS["check.deadline"].failure(
         name,
         f"no answer within {seconds:g} s",
@@ -101,5 +102,5 @@ def _bug(name: str, error: Exception) -> Finding:
     return CHECKS["check.bug"].failure(
         name,
         f"{type(error).__name__}: {error} ({where})",
-        "report this with the whole line; what the check looks at is not known",
+        "report this bug with the whole line; the result of the check is unknown",
     )

@@ -1,4 +1,4 @@
-"""The table of all checks: data alone, which loads nothing of what the checks need."""
+"""The table of all checks. It is data only: importing it imports none of the checks."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -15,13 +15,13 @@ GROUPS: Final[Mapping[str, tuple[Check, ...]]] = MappingProxyType(
         "The cluster": cluster.CHECKS,
     }
 )
-"""All checks under the headings of `docs/troubleshooting.md`."""
+"""All checks, by their heading in `docs/troubleshooting.md`."""
 
 CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {check.id: check for group in GROUPS.values() for check in group}
 )
 
-_COLUMNS: Final = ("check", "looks at", "if it isn't well", "what mends it")
+_COLUMNS: Final = ("check", "what it examines", "possible problem", "fix")
 
 
 def markdown_table(checks: Iterable[Check]) -> Iterable[str]:
@@ -30,6 +30,7 @@ def markdown_table(checks: Iterable[Check]) -> Iterable[str]:
     yield f"|{'---|' * len(_COLUMNS)}"
     for check in checks:
         worst = (
-            " or ".join(sorted(verdict.value for verdict in check.possible_verdicts)) or "no fault"
+            " or ".join(sorted(verdict.value for verdict in check.possible_verdicts))
+            or "information"
         )
         yield f"| `{check.id}` | {check.subject} | {worst}: {check.consequence} | {check.fix} |"

@@ -1,4 +1,4 @@
-"""Files that say who holds what: whether they are there, readable, and what they should be."""
+"""Check a file of claims: whether it exists, is readable, and has valid content."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +14,11 @@ from pipeline.model import NS
 
 _MAX_LISTED: Final = 2
 _AHEAD: Final = 60.0
-"""Seconds: what a file's time may be ahead of the clock, as on a file server."""
+"""Seconds by which the modification time may be in the future, as on a file server."""
 
 
 class FileOptions(Protocol):
-    """What the options of such a source have in common."""
+    """The options that sources of claims files have in common."""
 
     @property
     def path(self) -> Path:
@@ -27,7 +27,7 @@ class FileOptions(Protocol):
 
     @property
     def max_size(self) -> ByteSize:
-        """A larger file is not read."""
+        """The size limit; a larger file is not read."""
         ...
 
 
@@ -43,48 +43,48 @@ def check_file(
     """Read a file as its source does. Blocking.
 
     Args:
-        check: whose finding it is.
+        check: the check that makes the finding.
         options: which file.
-        read: makes claims of its content, or raises `UnreadableError`.
-        writer: who writes it, for people.
-        clock: tells how old it is.
-        elsewhere: where else it may be, for people.
+        read: parses the content into claims, or raises `UnreadableError`.
+        writer: the program that writes the file, for people.
+        clock: gives the age of the file.
+        elsewhere: other possible paths, for people.
 
     Returns:
-        The finding, and the content where there is one.
+        The finding, and the content if the file could be read.
     """
     path = options.path
     try:
         content = read_file(path, options.max_size, None)
     except AbsentError:
-        saw, mend = _absent(path, writer)
-        return check.failure(str(path), saw, mend + (elsewhere and f": {elsewhere}")), None
+        observed, fix = _absent(path, writer)
+        return check.failure(str(path), observed, fix + (elsewhere and f": {elsewhere}")), None
     except UnreadableError as error:
         return check.failure(str(path), str(error), _fix_for(str(error), path, writer)), None
     try:
         listed = read(content.data or b"")
     except UnreadableError as error:
-        mend = f"see what {writer} writes, and whether path is that file's"
-        return check.failure(str(path), str(error), mend), content
+        fix = f"check what {writer} writes, and that path names its file"
+        return check.failure(str(path), str(error), fix), content
     if listed.problems:
-        told = "; ".join(listed.problems[:_MAX_LISTED])
-        mend = f"mend the entries, or {writer} that writes them"
-        return check.warning(str(path), f"entries are left out: {told}", mend), content
+        problems = "; ".join(listed.problems[:_MAX_LISTED])
+        fix = f"fix the entries, or {writer} that writes them"
+        return check.warning(str(path), f"some entries are ignored: {problems}", fix), content
     age_s = (clock.now().wall_ns - content.stamp[0]) / NS
-    held = f"{len(listed.claims)} containers hold devices"
+    holders = f"{len(listed.claims)} containers hold devices"
     if age_s < -_AHEAD:
-        saw = f"{held}; was written {-age_s:.0f} s from now, by a clock that is ahead"
-        mend = f"see the clock of {writer} and that of this node"
-        return check.warning(str(path), saw, mend), content
-    return check.ok(str(path), f"{held}; written {span(max(age_s, 0))} ago"), content
+        observed = f"{holders}; its modification time is {-age_s:.0f} s in the future"
+        fix = f"check the clock of {writer} and the clock of this node"
+        return check.warning(str(path), observed, fix), content
+    return check.ok(str(path), f"{holders}; written {span(max(age_s, 0))} ago"), content
 
 
 def _absent(path: Path, writer: str) -> tuple[str, str]:
     if path.parent.is_dir():
-        saw = "the folder is here, and no such file in it"
-        return saw, f"see that {writer} runs, and set path where its file is another one"
-    saw = f"there is no folder {path.parent}: it is not mounted"
-    return saw, f"mount the folder {path.parent} from the host, or set path to where it is"
+        observed = "the folder exists, but the file does not"
+        return observed, f"check that {writer} runs; set path if its file is another one"
+    observed = f"folder {path.parent} does not exist here: it is not mounted"
+    return observed, f"mount the folder {path.parent} from the host, or set path to where it is"
 
 
 def _fix_for(error: str, path: Path, writer: str) -> str:
@@ -93,5 +93,5 @@ def _fix_for(error: str, path: Path, writer: str) -> str:
     if "replaced outside" in error:
         return f"mount the folder {path.parent} instead of the file, or let {writer} write in place"
     if "max_size" in error:
-        return "raise max_size, or see whether it is the right file"
+        return "raise max_size, or check that this is the correct file"
     return "give the path of a file, and mount its folder"

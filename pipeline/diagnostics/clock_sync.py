@@ -1,4 +1,4 @@
-"""What the kernel and an API server say of the time."""
+"""Whether the kernel's clock is synchronised, and the time of an API server."""
 
 import ctypes
 import http.client
@@ -13,15 +13,15 @@ from pipeline.model import NS
 
 _SECONDS: Final = 5.0
 _ROOM: Final = 512
-"""Bytes, more than a `struct timex` has on any machine (208 on 64 bits)."""
+"""Bytes; more than the size of `struct timex` on any machine (208 on 64 bits)."""
 _ERROR: Final = 5
-"""TIME_ERROR, what `adjtimex` returns for a clock that nobody keeps right; see adjtimex(2)."""
+"""TIME_ERROR, which `adjtimex` returns for a clock that is not synchronised; see adjtimex(2)."""
 
 
 def kernel_synchronised() -> bool | None:
-    """Whether somebody keeps the kernel's clock right; None where asking isn't allowed.
+    """Return whether the kernel's clock is synchronised; None if the call is not permitted.
 
-    `modes` is 0, so that nothing is set. Container runtimes refuse the call without CAP_SYS_TIME.
+    `modes` is 0, so the call changes nothing. Container runtimes refuse it without CAP_SYS_TIME.
     """
     try:
         call = ctypes.CDLL(None, use_errno=True).adjtimex
@@ -35,13 +35,13 @@ def server_address(kubeconfig: Path | None, *, plugins: bool) -> str:
     """Return the address of an API server. Blocking.
 
     Args:
-        kubeconfig: as of `SourceContext.kube`.
-        plugins: whether programs that it names may be run.
+        kubeconfig: as for `SourceContext.kube`.
+        plugins: whether credential plugins that the kubeconfig names may run.
 
     Raises:
         TransientError: there are no credentials.
     """
-    # It loads the library for Kubernetes.
+    # This imports the Kubernetes library.
     from pipeline.kube.credentials import KubeconfigFile, ServiceAccount  # noqa: PLC0415
 
     if kubeconfig is None:
@@ -50,22 +50,22 @@ def server_address(kubeconfig: Path | None, *, plugins: bool) -> str:
 
 
 def clock_offset_from(address: str, clock: Clock) -> float | None:
-    """Return by how many seconds this machine's clock is ahead of a server's. Blocking.
+    """Return by how many seconds this machine's clock is ahead of a server's clock. Blocking.
 
-    Whoever asks gets a date, with an error if need be; so it takes no credentials, and nothing
-    that is told in the answer is believed but that.
+    Every response has a date, error responses too. So the request needs no credentials, and the
+    server's certificate is not verified: only the date of the response is used.
 
     Args:
         address: `https://HOST:PORT`.
-        clock: this machine's.
+        clock: this machine's clock.
 
     Returns:
-        Within a second or so; None if the server doesn't say.
+        The difference, accurate to about a second; None if the server gives no date.
     """
     try:
         parts = urlsplit(address)
         host, port = parts.hostname or "", parts.port
-    except ValueError:  # the check of the server tells
+    except ValueError:  # the check of the server reports it
         return None
     connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
     if parts.scheme == "https":
@@ -74,12 +74,12 @@ def clock_offset_from(address: str, clock: Clock) -> float | None:
         context.verify_mode = ssl.CERT_NONE
         connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=context)
     try:
-        asked = clock.now()
+        before = clock.now()
         connection.request("GET", "/version")
-        told = connection.getresponse().getheader("Date") or ""
-        between = (asked.wall_ns + clock.now().wall_ns) / 2
-        # Its date is cut to whole seconds.
-        return between / NS - (parsedate_to_datetime(told).timestamp() + 0.5)
+        date = connection.getresponse().getheader("Date") or ""
+        middle = (before.wall_ns + clock.now().wall_ns) / 2
+        # The date is truncated to whole seconds.
+        return middle / NS - (parsedate_to_datetime(date).timestamp() + 0.5)
     except (OSError, http.client.HTTPException, ValueError):
         return None
     finally:

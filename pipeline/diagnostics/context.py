@@ -1,4 +1,4 @@
-"""What a check may use."""
+"""The context that every check gets: configuration, clock, API sessions and paths of the host."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from config.schema import Config
 from pipeline.base.clock import Clock, SystemClock
 from pipeline.component.code_permissions import NOTHING, Allowed
-from pipeline.diagnostics.api_timeout import Join, with_timeout
+from pipeline.diagnostics.api_timeout import OpenSession, with_timeout
 from pipeline.diagnostics.clock_sync import kernel_synchronised
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.kube.sessions import Sessions
@@ -19,18 +19,18 @@ from pipeline.kube.sessions import Sessions
 T = TypeVar("T")
 
 _DEADLINE: Final = 30.0
-"""Seconds: without its persistence daemon the driver starts every GPU at the first call."""
+"""Seconds. Without its persistence daemon, the driver initialises every GPU at the first call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Where the machine shows itself; tests have folders of their own.
+    """Root folders of the host's file systems. Tests use other folders.
 
     Attributes:
         proc: procfs.
         sys: sysfs.
         dev: device nodes.
-        host: where the folders of other distributions are looked for.
+        host: where the folders of Kubernetes distributions are searched.
     """
 
     proc: Path = Path("/proc")
@@ -41,23 +41,23 @@ class Roots:
 
 @dataclass(frozen=True, slots=True)
 class DoctorContext:
-    """Lent to every check.
+    """What a check may use.
 
     Attributes:
-        config: the whole configuration: some checks depend on what else is there.
-        clock: the only clock.
-        kube: joins a session with an API server, as `SourceContext.kube` does; every answer is
-            waited for so long and no longer.
-        allowed: code that the configuration leads to and that may run.
-        roots: where the machine shows itself.
-        environ: variables of the environment.
+        config: the whole configuration, since some checks depend on other components.
+        clock: the clock; checks use no other.
+        kube: opens a session with an API server, as `SourceContext.kube` does. Each request has a
+            time limit.
+        allowed: code from the configuration that may run.
+        roots: root folders of the host's file systems.
+        environ: environment variables.
         deadline: seconds that the checks of one component may take.
-        synchronised: whether the kernel's clock is; None where that can't be told.
+        synchronised: returns whether the kernel's clock is synchronised; None if unknown.
     """
 
     config: Config
     clock: Clock = field(default_factory=SystemClock)
-    kube: Join = field(default_factory=lambda: with_timeout(Sessions().session))
+    kube: OpenSession = field(default_factory=lambda: with_timeout(Sessions().session))
     allowed: Allowed = NOTHING
     roots: Roots = Roots()
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -66,16 +66,16 @@ class DoctorContext:
 
     @property
     def node(self) -> str:
-        """The node's name: the configured one, else the machine's."""
+        """The configured node name, else the host name."""
         return self.config.node or socket.gethostname()
 
     def has(self, kind: str) -> bool:
-        """Whether a source of that kind is configured."""
+        """Return whether a source of this kind is configured."""
         return any(source.kind == kind for source in self.config.sources.values())
 
 
 async def in_thread(call: Callable[[], T]) -> T:
-    """Make a call that may block, for ever perhaps: the end of the process doesn't wait for it."""
+    """Run a call that may block in a daemon thread, which does not delay the end of the process."""
     thread = DaemonExecutor("doctor")
     try:
         return await asyncio.get_running_loop().run_in_executor(thread, call)

@@ -1,4 +1,4 @@
-"""Whether the list of metrics can be read, and which fields it asks for."""
+"""Check `counters`: whether the list of metrics can be read, and which fields it selects."""
 
 import asyncio
 import os
@@ -20,7 +20,8 @@ _LIST: Final = "give the path of a list such as default-counters.csv"
 _FILE_FIXES: Final = (
     (
         "permission denied",
-        f"let uid {os.geteuid()} read the file, which is there, or run podgpu as root",
+        f"the file exists, but uid {os.geteuid()} may not read it: grant access, or run podgpu as "
+        "root",
     ),
     ("no such file", "mount the folder of the file"),
     ("replaced outside", "mount the folder of the file instead of the file"),
@@ -28,11 +29,11 @@ _FILE_FIXES: Final = (
 
 
 async def examine(setting: Counters, ctx: DoctorContext) -> list[Finding]:
-    """Check `counters`."""
+    """Run the check `counters`."""
     check = CHECKS["counters"]
     origin = origin_of(setting, ctx.kube)
     if origin is None:
-        return [check.ok(_SECTION, "no list: podgpu's usual fields")]
+        return [check.ok(_SECTION, "no list is set: podgpu reads its default fields")]
     try:
         reading = await asyncio.to_thread(planned, await origin.read(), setting)
     except ListUnavailableError as error:
@@ -42,34 +43,34 @@ async def examine(setting: Counters, ctx: DoctorContext) -> list[Finding]:
         return [
             check.failure(
                 origin.place,
-                "no row of it can be used",
-                "write rows such as those of default-counters.csv: field, type, help",
+                "the list has no usable row",
+                "write rows as in default-counters.csv: field, type, help",
             )
         ]
     if reading.complaints:
-        told = "; ".join(str(each) for each in reading.complaints[:_MAX_LISTED])
-        saw = f"{len(reading.complaints)} rows are left out: {told}"
-        return [check.warning(origin.place, saw, "mend or remove these rows")]
+        problems = "; ".join(str(each) for each in reading.complaints[:_MAX_LISTED])
+        observed = f"{len(reading.complaints)} rows are ignored: {problems}"
+        return [check.warning(origin.place, observed, "fix or remove these rows")]
     return [check.ok(origin.place, f"{len(reading.plan.fields)} fields")]
 
 
 def _fix_for(setting: Counters, error: ListUnavailableError) -> str:
     if not setting.configmap:
-        return next((mend for told, mend in _FILE_FIXES if told in str(error)), _LIST)
+        return next((fix for text, fix in _FILE_FIXES if text in str(error)), _LIST)
     namespace, _, name = setting.configmap.partition(":")
-    refused = error.__cause__
-    if isinstance(refused, ApiError) and refused.status in {FORBIDDEN, NOT_FOUND}:
+    cause = error.__cause__
+    if isinstance(cause, ApiError) and cause.status in {FORBIDDEN, NOT_FOUND}:
         return (
             f"give the service account a Role in {namespace} with verbs [get] on configmaps, "
-            f'resourceNames ["{name}"], or make that ConfigMap'
+            f'resourceNames ["{name}"], or create that ConfigMap'
         )
-    if isinstance(refused, TransientError):
-        return fix_for(refused)
-    return "see that the API server answers, and that the list stands under the key metrics"
+    if isinstance(cause, TransientError):
+        return fix_for(cause)
+    return "check that the API server responds, and that the ConfigMap has the list as key metrics"
 
 
 async def requested_plan(ctx: DoctorContext) -> FieldPlan:
-    """Return the plan that is in force, the usual one where the list can't be had."""
+    """Return the field plan in use; the default plan if the list cannot be read."""
     setting = ctx.config.counters
     origin = origin_of(setting, ctx.kube)
     if origin is not None:

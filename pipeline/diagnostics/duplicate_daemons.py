@@ -1,4 +1,4 @@
-"""Whether more than one podgpu runs here, as far as processes can be seen."""
+"""Check `twins`: whether more than one exporter runs here, according to visible processes."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -10,53 +10,53 @@ from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 
 _COMMANDS: Final = frozenset({"run", "demo", "dcgm-exporter"})
-"""Those that are the daemon."""
+"""Commands that run as a daemon."""
 _EXPORTER: Final = "dcgm-exporter"
 _INFO_OPTIONS: Final = frozenset({"print-config", "help", "h", "version", "v"})
-"""Options with which that command only tells something."""
+"""Options with which `dcgm-exporter` only prints something and exits."""
 
 FIX: Final = (
     "remove one of them from this node: find the two DaemonSets (kubectl get ds -A), and delete "
-    "one or keep their nodes apart by a label"
+    "one, or run them on different nodes by a label"
 )
 
 _PROCESSES_FIX: Final = (
-    "look again in a minute where podgpu is being updated: the old pod goes when the new one is "
-    f"ready; if both stay, {FIX}"
+    "if podgpu is being updated, run the check again in a minute: the old pod ends when the new "
+    f"one is ready; if both stay, {FIX}"
 )
-"""Processes don't tell whether one DaemonSet has made both."""
+"""Processes do not show whether both belong to one DaemonSet."""
 
 
 async def examine(ctx: DoctorContext) -> list[Finding]:
-    """Check `twins` by the processes."""
+    """Run the check `twins` on the visible processes."""
     check = CHECKS["twins"]
     ours, others = await in_thread(partial(daemon_pids, ctx.roots.proc))
     place = f"{ctx.roots.proc}/*/cmdline"
     if len(ours) > 1:
         numbers = ", ".join(map(str, ours))
         return [
-            check.warning(place, f"{len(ours)} podgpu run: processes {numbers}", _PROCESSES_FIX)
+            check.warning(place, f"{len(ours)} podgpu processes run: {numbers}", _PROCESSES_FIX)
         ]
     if others and not ctx.has("dcgm"):
-        saw = f"dcgm-exporter runs: process {others[0]}"
-        return [check.warning(place, saw, FIX)]
-    return [check.ok(place, "one podgpu runs" if ours else "no podgpu runs, as far as can be seen")]
+        observed = f"dcgm-exporter runs: process {others[0]}"
+        return [check.warning(place, observed, FIX)]
+    return [check.ok(place, "one podgpu runs" if ours else "no podgpu process is visible")]
 
 
 def daemon_pids(proc: Path) -> tuple[list[int], list[int]]:
-    """Return the process numbers of podgpu and of dcgm-exporter. Blocking.
+    """Return the PIDs of podgpu daemons and of dcgm-exporters. Blocking.
 
-    Others' processes are seen in the host's pid namespace alone.
+    Processes of other containers are visible in the host's PID namespace only.
     """
     ours, others = [], []
     for folder in proc.glob("[0-9]*"):
         try:
-            words = command_line(folder)
+            arguments = command_line(folder)
         except OSError:  # it has ended
             continue
-        if _is_podgpu(words):
+        if _is_podgpu(arguments):
             ours.append(int(folder.name))
-        elif words and PurePath(words[0]).name == _EXPORTER:
+        elif arguments and PurePath(arguments[0]).name == _EXPORTER:
             others.append(int(folder.name))
     return sorted(ours), sorted(others)
 
@@ -65,16 +65,16 @@ def command_line(folder: Path) -> list[str]:
     """Return the command line of a process.
 
     Args:
-        folder: its own, `/proc/PID`.
+        folder: `/proc/PID` of the process.
 
     Raises:
-        OSError: it has ended, or may not be looked at.
+        OSError: the process has ended or may not be read.
     """
     return (folder / "cmdline").read_bytes().decode("utf-8", "surrogateescape").split("\0")[:-1]
 
 
 def _is_podgpu(arguments: Sequence[str]) -> bool:
-    """Whether these are a daemon's: `podgpu run`, by way of an interpreter or not."""
+    """Whether a command line is that of a podgpu daemon, with or without an interpreter."""
     for at, word in enumerate(arguments[:-1]):
         is_it = PurePath(word).name == "podgpu" or (
             word == "pipeline" and arguments[at - 1] == "-m"
@@ -82,11 +82,11 @@ def _is_podgpu(arguments: Sequence[str]) -> bool:
         if is_it and arguments[at + 1] in _COMMANDS:
             if not _INFO_OPTIONS.isdisjoint(_option(each) for each in arguments[at + 2 :]):
                 return False
-            # `kubectl exec pod -- podgpu run` has it further back.
+            # `kubectl exec pod -- podgpu run` has these words too, further back.
             return at < 1 or PurePath(arguments[0]).name.startswith("python")
     return False
 
 
 def _option(argument: str) -> str:
-    """Return the name of an option, which has one dash or two; empty for another word."""
+    """Return the name of an option with one dash or two; empty if it is not an option."""
     return argument.lstrip("-").partition("=")[0] if argument.startswith("-") else ""

@@ -1,4 +1,4 @@
-"""Who may change what stands in a folder already, told without changing anything."""
+"""Whether podgpu may replace, read and write existing files. Nothing is changed to find out."""
 
 import os
 import stat
@@ -11,30 +11,26 @@ _FOWNER: Final = 3
 
 
 def not_replaceable_reason(path: Path) -> str:
-    """Return why a file can't be replaced though its folder may be written to; empty if it can.
+    """Return why a file in a writable folder cannot be replaced; empty if it can. Blocking.
 
-    In a sticky folder, as /tmp is, only the owner of the file or of the folder may rename or remove
-    it; see unlink(2). Blocking.
+    In a sticky folder such as /tmp, only the owner of the file or of the folder may rename or
+    remove the file; see unlink(2).
     """
     try:
         folder, file = path.parent.stat(), path.lstat()
     except OSError:
         return ""
-    ours = os.geteuid()
-    if (
-        not folder.st_mode & stat.S_ISVTX
-        or ours in (folder.st_uid, file.st_uid)
-        or _is_privileged()
-    ):
+    uid = os.geteuid()
+    if not folder.st_mode & stat.S_ISVTX or uid in (folder.st_uid, file.st_uid) or _is_privileged():
         return ""
     return (
         f"belongs to uid {file.st_uid}, and {path.parent} is sticky "
-        f"(mode {stat.S_IMODE(folder.st_mode):o}): uid {ours} may not replace it"
+        f"(mode {stat.S_IMODE(folder.st_mode):o}): uid {uid} may not replace it"
     )
 
 
 def inaccessible(paths: Iterable[Path]) -> list[Path]:
-    """Return which of these files are there and may not be both read and written. Blocking."""
+    """Return the existing files that podgpu may not both read and write. Blocking."""
     return [
         path
         for path in paths
@@ -43,7 +39,7 @@ def inaccessible(paths: Iterable[Path]) -> list[Path]:
 
 
 def _is_privileged() -> bool:
-    """Whether this process may act as any file's owner, by the line `CapEff` of proc(5)."""
+    """Whether this process has CAP_FOWNER, by the line `CapEff` of proc_pid_status(5)."""
     try:
         rows = Path("/proc/self/status").read_bytes().splitlines()
         effective = next(row.split()[1] for row in rows if row.startswith(b"CapEff:"))

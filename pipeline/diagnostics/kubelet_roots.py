@@ -1,4 +1,4 @@
-"""Where distributions of Kubernetes have the kubelet's root."""
+"""The kubelet's root folder in each distribution of Kubernetes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,14 +9,14 @@ ROOTS: Final[Sequence[tuple[str, str]]] = (
     ("var/lib/k0s/kubelet", "k0s"),
     ("var/snap/microk8s/common/var/lib/kubelet", "MicroK8s"),
 )
-"""The root, below that of the host, and whose it is."""
+"""Root folder, relative to the root of the host, and the distributions that use it."""
 
 
 def other_roots(path: Path) -> str:
-    """Return, for people, which roots a path is not in.
+    """Return the known root folders that do not contain a path, for people.
 
-    A container sees what is mounted, so that a kubelet of another root can't be found from there:
-    it is named instead.
+    A container sees only what is mounted, so a kubelet with another root cannot be found from
+    there. The message lists the possible roots instead.
     """
-    others = (f"/{root} of {whose}" for root, whose in ROOTS if Path("/", root) not in path.parents)
+    others = (f"/{root} of {users}" for root, users in ROOTS if Path("/", root) not in path.parents)
     return f"--root-dir; {', '.join(others)}"

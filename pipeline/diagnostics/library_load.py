@@ -1,6 +1,6 @@
-"""Whether a library can be loaded at all, tried in a process that may hang or break instead of us.
+"""Try to load a library in a separate process, which may hang or crash instead of podgpu.
 
-dlopen(3) runs what the library has to run at its start, and nothing here can end it.
+dlopen(3) runs the library's initialisation functions, and a process cannot interrupt them itself.
 """
 
 import contextlib
@@ -10,27 +10,27 @@ import sys
 from typing import Final
 
 PART: Final = 0.3
-"""Of a component's deadline: what `try_loading` may take."""
+"""The fraction of a component's deadline that `try_loading` may use."""
 
 _CODE: Final = "import ctypes, sys\ntry: ctypes.CDLL(sys.argv[1])\nexcept OSError: pass"
 _REAPED: Final = 1.0
-"""Seconds that the kernel may take to end it; one that waits for a disk stays for longer."""
+"""Seconds in which the kernel ends the process; one that waits for a disk takes longer."""
 _FIX: Final = (
-    "the file system of the library or of one that it needs does not answer (a file server, a "
-    "driver's root that is mounted from a container that is gone), or the driver hangs (see dmesg)"
+    "the file system of the library or of one of its dependencies does not respond (a file server, "
+    "or a driver root mounted from a container that has ended), or the driver hangs (see dmesg)"
 )
 
 
 def try_loading(name: str, seconds: float) -> tuple[str, str]:
-    """Load a library in a process of its own. Blocking.
+    """Load a library in a separate process. Blocking.
 
     Args:
-        name: of the library, or its path.
-        seconds: that it may take.
+        name: name or path of the library.
+        seconds: time limit.
 
     Returns:
-        What went wrong, and what mends it, for people; empty texts if the process ended by itself,
-        with the library or without: the latter tells whoever loads it.
+        What went wrong and how to fix it, for people. Both are empty if the process exits by
+        itself, even if it could not load the library: the code that uses the library reports that.
     """
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _CODE, name],
@@ -45,11 +45,11 @@ def try_loading(name: str, seconds: float) -> tuple[str, str]:
         process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_REAPED)
-        return f"loading it hangs: it took longer than {seconds:g} s", _FIX
+        return f"loading it hangs: it takes longer than {seconds:g} s", _FIX
     if status >= 0:
         return "", ""
-    saw = f"loading it ends the process: {_signal(-status)}"
-    return saw, "the file is damaged, or of another driver: install it anew"
+    observed = f"loading it crashes the process: {_signal(-status)}"
+    return observed, "the file is damaged or belongs to another driver: reinstall it"
 
 
 def _signal(number: int) -> str:

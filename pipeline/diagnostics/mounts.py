@@ -1,4 +1,4 @@
-"""Which file system a path is on, by the kernel's list of mounts."""
+"""The file system of a path, from the kernel's mount table."""
 
 import os
 import re
@@ -10,34 +10,34 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
 def file_system(path: Path, proc: Path) -> str:
-    """Return the kind of file system, such as `ext4`. Blocking.
+    """Return the type of the file system, such as `ext4`. Blocking.
 
     Args:
-        path: a file or folder that is there.
+        path: an existing file or folder.
         proc: where procfs is mounted.
 
     Returns:
-        An empty text where it can't be told.
+        The type; an empty text if it is unknown.
     """
-    where, best, kind = os.path.realpath(path), "", ""
-    for point, named in _mounts(proc):
-        inside = where == point or where.startswith(point.rstrip("/") + "/")
-        # Of two mounts at one place the later one is seen.
+    real, best, kind = os.path.realpath(path), "", ""
+    for point, mount_kind in _mounts(proc):
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        # Of two mounts at the same path, the later one is visible.
         if inside and len(point) >= len(best):
-            best, kind = point, named
+            best, kind = point, mount_kind
     return kind
 
 
 def is_mounted(path: Path, proc: Path) -> bool:
-    """Whether a file is mounted by itself, so that nothing can be put in its place. Blocking."""
-    where = os.path.realpath(path)
-    return any(point == where for point, _ in _mounts(proc))
+    """Return whether a file is a mount point, so that it cannot be replaced. Blocking."""
+    real = os.path.realpath(path)
+    return any(point == real for point, _ in _mounts(proc))
 
 
 def _mounts(proc: Path) -> Iterator[tuple[str, str]]:
-    """Yield place and kind of each mount; see proc_pid_mountinfo(5).
+    """Yield mount point and file system type of each mount; see proc_pid_mountinfo(5).
 
-    The place is the fifth word, the kind the first after the lone hyphen.
+    The mount point is the fifth field, the type the first one after the separator.
     """
     try:
         text = (proc / "self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")

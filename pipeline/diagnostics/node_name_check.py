@@ -1,4 +1,4 @@
-"""Whether the node's name can be the Node's; the pods source asks the API server itself."""
+"""Check `node.name` without the API server; the source `pods` checks the name against it."""
 
 from typing import Final
 
@@ -8,16 +8,17 @@ from pipeline.diagnostics.context import DoctorContext
 
 _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 FIX: Final = (
-    "set the variable NODE_NAME from the field spec.nodeName, and node: ${NODE_NAME:-} in the file"
+    "set the environment variable NODE_NAME from the field spec.nodeName, and node: "
+    "${NODE_NAME:-} in the configuration file"
 )
 
 
 async def examine(ctx: DoctorContext) -> list[Finding]:
-    """Check `node.name`, as far as it can be told without the API server."""
+    """Run the check `node.name`, as far as possible without the API server."""
     check = CHECKS["node.name"]
     if ctx.config.node:
         return [check.ok("node", f"{ctx.config.node}, as configured")]
-    saw = f"empty, so the name of the host is taken: {ctx.node}"
+    observed = f"not set, so podgpu uses the host name: {ctx.node}"
     if _IN_CLUSTER in ctx.environ:
-        return [check.warning("node", f"{saw}; in a pod that is the pod's", FIX)]
-    return [check.ok("node", saw)]
+        return [check.warning("node", f"{observed}; in a pod that is the name of the pod", FIX)]
+    return [check.ok("node", observed)]

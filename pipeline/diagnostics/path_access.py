@@ -1,4 +1,4 @@
-"""Whether a path can be looked at at all, told before anything is asked of it."""
+"""Whether podgpu can access a path, tested before anything else is done with the path."""
 
 import os
 import stat
@@ -6,9 +6,10 @@ from pathlib import Path
 
 
 def access_problem(path: Path) -> str:
-    """Return why a path can't be looked at, for people; empty if it can, or isn't there. Blocking.
+    """Return why a path cannot be accessed, for people. Blocking.
 
-    `Path.exists` and the like raise for what this tells, such as a folder of somebody else's above.
+    The text is empty if the path is accessible or does not exist. `Path.exists` and similar
+    methods raise an error in these cases, for example for a folder that podgpu may not enter.
     """
     try:
         path.stat()
@@ -23,7 +24,7 @@ def access_problem(path: Path) -> str:
 
 
 def is_socket(path: Path) -> bool:
-    """Whether a socket is there, as far as can be seen. Blocking."""
+    """Return whether a path is a socket; False if that is unknown. Blocking."""
     try:
         return stat.S_ISSOCK(path.stat().st_mode)
     except (OSError, ValueError):
@@ -31,7 +32,7 @@ def is_socket(path: Path) -> bool:
 
 
 def access_fix(path: Path) -> str:
-    """Return what lets podgpu look at a path."""
+    """Return how to give podgpu access to a path."""
     return (
         f"run podgpu as root or with the capability DAC_OVERRIDE, or let uid {os.geteuid()} into "
         f"{path.parent}"

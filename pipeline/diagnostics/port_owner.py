@@ -1,4 +1,4 @@
-"""Who listens at an address: asked as a scrape would."""
+"""Identify the server that listens at an address, by requests such as a scraper makes."""
 
 import html
 import http.client
@@ -14,14 +14,14 @@ from pipeline.base.safe_text import line
 _SECONDS: Final = 3.0
 _MOST: Final = 1 << 18
 _MOST_OF_PODGPU: Final = 16 << 20
-"""Bytes of podgpu's own pages: that of a large node has some of them."""
+"""Size limit for podgpu's own pages, in bytes: the page of a large node has several MiB."""
 
 _LONGEST: Final = 60
 _STATUS: Final = "/status"
 _METRICS: Final = "/metrics"
 _OK: Final = 200
 _NODE: Final = re.compile(r"<title>(?:podgpu on ([^<]*)|([^<]*): podgpu)</title>")
-"""Of the plain first page, and of the status page."""
+"""Matches the title of the plain first page, and that of the status page."""
 
 _EXPORTERS: Final = (
     (re.compile(rb"^DCGM_FI_|^dcgm_", re.MULTILINE), "dcgm-exporter"),
@@ -33,16 +33,16 @@ _EXPORTERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PortOwner:
-    """Who answers.
+    """The server that listens at an address.
 
     Attributes:
-        is_podgpu: it is podgpu.
+        is_podgpu: whether it is podgpu.
         description: for people.
-        node: the name that this podgpu has for its node; empty if it doesn't say.
-        is_silent: nothing was answered that HTTP knows, or nothing in time.
-        status: what `/status` of this podgpu answers; empty if it isn't told, as without a
-            password.
-        metrics: its own page of metrics, likewise.
+        node: the node name that this podgpu reports; empty if it reports none.
+        is_silent: it sent no HTTP response, or none in time.
+        status: the body of this podgpu's `/status`; empty if it is not available, for example
+            because a password is required.
+        metrics: the body of its metrics page, likewise.
     """
 
     is_podgpu: bool
@@ -55,12 +55,12 @@ class PortOwner:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What came.
+    """A response.
 
     Attributes:
-        code: of HTTP; 0 if nothing came in time.
+        code: HTTP status; 0 if no response came in time.
         server: the header `Server`.
-        body: the beginning of it.
+        body: the beginning of the body.
     """
 
     code: int
@@ -69,21 +69,22 @@ class _Answer:
 
 
 SILENT: Final = PortOwner(
-    False, "somebody who takes connections and says nothing within seconds", is_silent=True
+    False, "a server that accepts connections and does not respond within seconds", is_silent=True
 )
 
 
 def identify(host: str, port: int, path: str = _METRICS) -> PortOwner:
-    """Find out who listens; blocking, for as long as somebody says a little now and then.
+    """Find out which server listens at an address.
 
-    podgpu is known by the header `Server` of all its answers, those that refuse included; others
-    by what is on their page of metrics.
+    podgpu is identified by the header `Server`, which all its responses have, refusals included.
+    Other servers are identified by their metrics page. Blocking, with a time limit for each read
+    only: a server that sends its response slowly can take longer.
     """
     silent = False
     for secure in (False, True):
         answer = _get(host, port, "/", secure=secure)
         if answer is None or not answer.code:
-            # A server of something else may wait for the rest of what TLS begins with.
+            # A server of another protocol may wait for the rest of a TLS handshake.
             silent = silent or (answer is not None and not secure)
             continue
         if answer.server == "podgpu":
@@ -91,12 +92,12 @@ def identify(host: str, port: int, path: str = _METRICS) -> PortOwner:
         page = _get(host, port, path, secure=secure)
         text = page.body if page is not None else b""
         exporter = next((name for found, name in _EXPORTERS if found.search(text)), "")
-        said = f" (Server: {line(answer.server, _LONGEST)})" if answer.server else ""
-        return PortOwner(False, f"{exporter or 'a server for HTTP'}{said}")
+        header = f" (Server: {line(answer.server, _LONGEST)})" if answer.server else ""
+        return PortOwner(False, f"{exporter or 'an HTTP server'}{header}")
     if silent:
         return SILENT
-    who = "somebody who doesn't speak HTTP, or wants a certificate"
-    return PortOwner(False, who, is_silent=True)
+    description = "a server that does not speak HTTP, or requires a client certificate"
+    return PortOwner(False, description, is_silent=True)
 
 
 def _podgpu(host: str, port: int, first: bytes, *, secure: bool) -> PortOwner:
@@ -105,14 +106,14 @@ def _podgpu(host: str, port: int, first: bytes, *, secure: bool) -> PortOwner:
         answer = _get(host, port, path, secure=secure, most=_MOST_OF_PODGPU)
         pages.append(answer.body if answer is not None and answer.code == _OK else b"")
     node = _node(pages[0]) or _node_of_title(first)
-    who = f"podgpu on {node}" if node else "podgpu"
-    return PortOwner(True, who, node, status=pages[0], metrics=pages[1])
+    description = f"podgpu on {node}" if node else "podgpu"
+    return PortOwner(True, description, node, status=pages[0], metrics=pages[1])
 
 
 def certificate(host: str, port: int) -> bytes | None:
-    """Return the certificate that is shown there, DER; None if none is. Blocking.
+    """Return the server's certificate, in DER; None if it presents none. Blocking.
 
-    A server of TLS 1.3 shows it before it wants one itself.
+    With TLS 1.3, a server presents its certificate before it requires one of the client.
     """
     try:
         with (
@@ -125,12 +126,12 @@ def certificate(host: str, port: int) -> bytes | None:
 
 
 def _node(status: bytes) -> str:
-    """Return the node's name of `/status`; empty if it isn't told."""
+    """Return the node name in a `/status` document; empty if there is none."""
     try:
-        told = json.loads(status)
+        document = json.loads(status)
     except (ValueError, RecursionError):
         return ""
-    node = told.get("node") if isinstance(told, dict) else None
+    node = document.get("node") if isinstance(document, dict) else None
     return line(node, _LONGEST * 5) if isinstance(node, str) else ""
 
 
@@ -140,7 +141,7 @@ def _node_of_title(body: bytes) -> str:
 
 
 def _trusting() -> ssl.SSLContext:
-    # It is asked who it is, and told nothing.
+    # Certificates are not verified: the request only identifies the server, and sends no secrets.
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -148,7 +149,7 @@ def _trusting() -> ssl.SSLContext:
 
 
 def _get(host: str, port: int, path: str, *, secure: bool, most: int = _MOST) -> _Answer | None:
-    """Return what comes; None where a connection isn't had, breaks, or has no HTTP."""
+    """Return the response; None if the connection fails or the server does not speak HTTP."""
     connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
     if secure:
         connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=_trusting())

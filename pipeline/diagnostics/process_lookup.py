@@ -1,4 +1,4 @@
-"""Whose what is open is: a podgpu's of this container, or somebody else's."""
+"""Find which podgpu process of this container holds a file or socket, and how it was started."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -10,27 +10,27 @@ from pipeline.diagnostics.duplicate_daemons import command_line, daemon_pids
 from pipeline.files.lock_file import locked_by
 
 NAMES_OF_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
-"""What stands for standard input in the place of a file."""
+"""File names that stand for standard input."""
 
 _OPTION: Final = "--config"
 _LISTENS: Final = "0A"
-"""TCP_LISTEN, as the kernel's tables have it."""
+"""TCP_LISTEN, as in /proc/net/tcp."""
 
 
 class FileOwner(Enum):
-    """Who has something open."""
+    """Which process has a file or socket open."""
 
     OURS = "a podgpu of this container"
     OTHER = "no podgpu of this container"
-    UNKNOWN = "a podgpu that can't be looked into may have it"
+    UNKNOWN = "a podgpu process that cannot be inspected may have it open"
 
 
 def owner_of(proc: Path, is_it: Callable[[Path], bool]) -> FileOwner:
-    """Return who has something open. Blocking.
+    """Return which process has a file or socket open. Blocking.
 
     Args:
-        proc: procfs; processes of other containers are seen in the host's pid namespace alone.
-        is_it: tells it by its link in `/proc/PID/fd`; may raise `OSError`.
+        proc: procfs. It shows processes of other containers in the host's PID namespace only.
+        is_it: recognises the file or socket by its link in `/proc/PID/fd`; may raise `OSError`.
     """
     ours, _ = daemon_pids(proc)
     unknown = False
@@ -47,19 +47,19 @@ def owner_of(proc: Path, is_it: Callable[[Path], bool]) -> FileOwner:
 
 
 def _same_root(one: Path, other: Path) -> bool:
-    """Whether two processes see the same root folder, as those of one container do."""
+    """Whether two processes have the same root folder, as those of one container do."""
     return os.path.samestat((one / "root").stat(), (other / "root").stat())
 
 
 def _matches(is_it: Callable[[Path], bool], link: Path) -> bool:
     try:
         return is_it(link)
-    except OSError:  # closed meanwhile
+    except OSError:  # closed in the meantime
         return False
 
 
 def find_port_owner(port: int, proc: Path) -> FileOwner:
-    """Return who listens on a TCP port, in this network namespace. Blocking."""
+    """Return which process listens on a TCP port in this network namespace. Blocking."""
     inodes = _listening(port, proc)
     if not inodes:
         return FileOwner.UNKNOWN
@@ -68,95 +68,98 @@ def find_port_owner(port: int, proc: Path) -> FileOwner:
 
 
 def _listening(port: int, proc: Path) -> set[str]:
-    """Return the inodes of listening sockets; see proc_net_tcp(5): address 2nd, inode 10th word."""
+    """Return the inodes of listening sockets.
+
+    See proc_net_tcp(5): the address is the second field, the inode the tenth.
+    """
     found, suffix = set(), f":{port:04X}"
     for name in ("tcp", "tcp6"):
         try:
             rows = (proc / "net" / name).read_text(encoding="ascii", errors="replace").splitlines()
         except OSError:
             continue
-        words = [row.split() for row in rows[1:]]
+        fields = [row.split() for row in rows[1:]]
         found |= {
             each[9]
-            for each in words
+            for each in fields
             if len(each) > 9 and each[1].endswith(suffix) and each[3] == _LISTENS
         }
     return found
 
 
 def command_options(command: str, proc: Path) -> tuple[int, list[str]] | None:
-    """Return what a podgpu of this container was started with behind a command. Blocking.
+    """Return the arguments with which a podgpu of this container runs a command. Blocking.
 
     Args:
-        command: the word, such as `dcgm-exporter`.
+        command: the command, such as `dcgm-exporter`.
         proc: procfs.
 
     Returns:
-        Number of the process and the words behind the command; None if there is no such process.
+        PID of the process and the arguments after the command; None if there is no such process.
     """
     ours, _ = daemon_pids(proc)
     for number in ours:
         folder = proc / str(number)
         try:
-            words = command_line(folder)
-            if command in words and _same_root(folder, proc / "self"):
-                return number, words[words.index(command) + 1 :]
+            arguments = command_line(folder)
+            if command in arguments and _same_root(folder, proc / "self"):
+                return number, arguments[arguments.index(command) + 1 :]
         except OSError:
             continue
     return None
 
 
 def run_config_file(proc: Path) -> tuple[int, Path] | None:
-    """Return which file a `podgpu run` of this container was given. Blocking.
+    """Return the configuration file of a `podgpu run` of this container. Blocking.
 
     Args:
         proc: procfs.
 
     Returns:
-        Number of the process and the file; None if there is no such process, it was given none, or
-        standard input.
+        PID of the process and the file; None if there is no such process, if it has no file, or if
+        it reads standard input.
     """
     running = command_options("run", proc)
     if running is None:
         return None
-    number, words = running
-    name = _config_argument(words)
+    number, arguments = running
+    name = _config_argument(arguments)
     if not name or str(Path(name)) in NAMES_OF_STDIN:
         return None
     try:
-        # By its own folder, which need not be ours.
+        # Relative to that process' working directory, which may differ from ours.
         return number, (proc / str(number) / "cwd").readlink() / name
     except OSError:
         return (number, Path(name)) if name.startswith("/") else None
 
 
 def _config_argument(arguments: Sequence[str]) -> str:
-    """Return the file after `-c` or `--config`, as `podgpu run` reads them; the last one counts."""
-    named = ""
+    """Return the file after `-c` or `--config`, as `podgpu run` reads it; the last one counts."""
+    file = ""
     for at, word in enumerate(arguments):
         if word in ("-c", _OPTION):
-            named = arguments[at + 1] if at + 1 < len(arguments) else ""
+            file = arguments[at + 1] if at + 1 < len(arguments) else ""
         elif word.startswith(f"{_OPTION}="):
-            named = word.removeprefix(f"{_OPTION}=")
+            file = word.removeprefix(f"{_OPTION}=")
         elif word.startswith("-c"):
-            named = word.removeprefix("-c").removeprefix("=")
-    return named
+            file = word.removeprefix("-c").removeprefix("=")
+    return file
 
 
 def file_owner(file: Path, proc: Path) -> FileOwner:
-    """Return who has a file open. Blocking.
+    """Return which process has a file open. Blocking.
 
     Raises:
-        OSError: it isn't there any more.
+        OSError: the file does not exist any more.
     """
-    there = file.stat()
-    return owner_of(proc, lambda link: os.path.samestat(link.stat(), there))
+    stat = file.stat()
+    return owner_of(proc, lambda link: os.path.samestat(link.stat(), stat))
 
 
 def lock_owner(lock: Path, proc: Path) -> str:
-    """Return who holds a lock if it is no podgpu of this container; empty if nobody else does.
+    """Return which process holds a lock, for people; empty if a podgpu of this container does.
 
-    Blocking.
+    Empty too if no process holds it, or the owner is unknown. Blocking.
     """
     try:
         owner = locked_by(lock)

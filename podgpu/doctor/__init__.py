@@ -1,6 +1,6 @@
-"""`podgpu doctor`: looks at a node or a cluster and says in plain words what is wrong.
+"""`podgpu doctor`: checks a node or a cluster and reports problems with their fixes.
 
-It reads and asks, and changes nothing: see `pipeline.diagnostics.context` for what a check may use.
-The table of all checks is `pipeline.diagnostics.check_table.CHECKS`, which
+It only reads and queries, and changes nothing; `pipeline.diagnostics.context` has what a check may
+use. The table of all checks is `pipeline.diagnostics.check_table.CHECKS`, which
 `docs/troubleshooting.md` shows.
 """

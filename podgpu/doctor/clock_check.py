@@ -1,4 +1,4 @@
-"""Whether the clock is right."""
+"""Check `clock`: whether the node's clock is correct."""
 
 import asyncio
 from functools import partial
@@ -12,34 +12,36 @@ from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 
 _SECONDS: Final = 8.0
-"""For one server, whose own check tells if it takes longer."""
+"""Time limit for one server. If a server is slower, its own check reports that."""
 _OFF: Final = 5.0
 _FAR_OFF: Final = 60.0
-"""Seconds; where tokens and certificates begin to be refused."""
+"""Seconds from which servers refuse tokens and certificates."""
 _KERNEL: Final = "the kernel's clock (adjtimex)"
 _FIX: Final = (
-    "run chrony or systemd-timesyncd on the node, and on the API server's; "
+    "run chrony or systemd-timesyncd on this node and on that of the API server; "
     "see chronyc tracking or timedatectl"
 )
 
 
 async def examine(ctx: DoctorContext) -> list[Finding]:
-    """Check `clock`."""
+    """Run the check `clock`."""
     check = CHECKS["clock"]
     kernel = ctx.synchronised()
-    asking = (_in_time(ctx, kubeconfig) for kubeconfig in _servers(ctx))
-    told = [finding for finding in await asyncio.gather(*asking) if finding is not None]
+    comparisons = (_in_time(ctx, kubeconfig) for kubeconfig in _servers(ctx))
+    findings = [each for each in await asyncio.gather(*comparisons) if each is not None]
     match kernel:
         case True:
-            told.append(check.ok(_KERNEL, "synchronised"))
+            findings.append(check.ok(_KERNEL, "synchronised"))
         case False:
-            saw = "not synchronised: nobody keeps it right"
-            told.append(check.warning(_KERNEL, saw, _FIX))
-        case None if not told:
-            told.append(check.skip(_KERNEL, "a container may not ask, and there is no server"))
+            observed = "not synchronised: no time service keeps it correct"
+            findings.append(check.warning(_KERNEL, observed, _FIX))
+        case None if not findings:
+            findings.append(
+                check.skip(_KERNEL, "unknown: a container may not query it, and no server responds")
+            )
         case None:
             pass
-    return told
+    return findings
 
 
 def _servers(ctx: DoctorContext) -> list[Path | None]:
@@ -49,7 +51,7 @@ def _servers(ctx: DoctorContext) -> list[Path | None]:
 
 
 async def _in_time(ctx: DoctorContext, kubeconfig: Path | None) -> Finding | None:
-    """Compare; None for a server that doesn't answer, or credentials that aren't read, in time."""
+    """Compare the clocks; return None if server or credentials take longer than the limit."""
     try:
         async with asyncio.timeout(min(_SECONDS, ctx.deadline / 2)):
             return await _against_the_server(ctx, kubeconfig)
@@ -58,7 +60,7 @@ async def _in_time(ctx: DoctorContext, kubeconfig: Path | None) -> Finding | Non
 
 
 async def _against_the_server(ctx: DoctorContext, kubeconfig: Path | None) -> Finding | None:
-    """Compare; None where there is no answer, which is for the check of the server to say."""
+    """Compare the clocks; return None if the server gives no time: its own check reports that."""
     check = CHECKS["clock"]
     try:
         plugins = ctx.allowed.everything
@@ -68,8 +70,9 @@ async def _against_the_server(ctx: DoctorContext, kubeconfig: Path | None) -> Fi
     ahead = await in_thread(partial(clock_sync.clock_offset_from, address, ctx.clock))
     if ahead is None:
         return None
-    place = f"the time on an answer of {address}"
+    place = f"the time in a response of {address}"
     if abs(ahead) <= _OFF:
-        return check.ok(place, f"within {_OFF:g} s of this machine's")
-    saw = f"this machine's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} it"
-    return (check.failure if abs(ahead) > _FAR_OFF else check.warning)(place, saw, _FIX)
+        return check.ok(place, f"within {_OFF:g} s of this machine's clock")
+    order = "ahead of" if ahead > 0 else "behind"
+    observed = f"this machine's clock is {abs(ahead):.0f} s {order} it"
+    return (check.failure if abs(ahead) > _FAR_OFF else check.warning)(place, observed, _FIX)

@@ -1,4 +1,4 @@
-"""Whether queues have a folder that takes data and keeps it."""
+"""Check `queue.folder`: whether the folder of each sink's queue is writable and persistent."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ from pipeline.diagnostics.process_lookup import lock_owner
 _VOLATILE: Final = frozenset({"tmpfs", "ramfs"})
 _LAYERS: Final = frozenset({"overlay", "aufs", "fuse.fuse-overlayfs"})
 _BLOCK: Final = 512
-"""Bytes of what `st_blocks` counts."""
+"""Bytes of one block in `st_blocks`."""
 
 _PLACE: Final = "queue.path"
 _FIX: Final = (
@@ -33,7 +33,7 @@ _FIX: Final = (
 
 
 def examinations(config: Config, ctx: DoctorContext) -> list[Examination]:
-    """Return an examination for each sink that has a queue."""
+    """Return an examination for each sink with a queue."""
     return [
         Examination(f"sink {sink.name}", partial(_examine, sink, ctx), component=True)
         for sink in config.sinks.values()
@@ -44,62 +44,62 @@ def examinations(config: Config, ctx: DoctorContext) -> list[Examination]:
 async def _examine(sink: Component, ctx: DoctorContext) -> list[Finding]:
     options: QueueOptions = sink.options.queue  # type: ignore[attr-defined]
     if options.path is None:
-        saw = "none is set: data waits in memory, and ends with podgpu"
-        return [CHECKS["queue.folder"].skip(_PLACE, saw)]
+        observed = "not set: data is queued in memory, and lost when podgpu stops"
+        return [CHECKS["queue.folder"].skip(_PLACE, observed)]
     return await in_thread(partial(check_folder, options.path, options.max_size, ctx.roots.proc))
 
 
 def check_folder(path: Path, max_size: ByteSize, proc: Path) -> list[Finding]:
-    """Check `queue.folder`. Blocking; what is written for it is removed."""
+    """Run the check `queue.folder`. Blocking; it writes a file and removes it."""
     check = CHECKS["queue.folder"]
-    if told := access_problem(path):
-        return [check.failure(str(path), told, access_fix(path))]
-    # podgpu makes what is missing: then the folder above has to take it.
-    there = next(folder for folder in (path, *path.parents) if folder.exists())
-    place = str(path) if there == path else f"{path} (to be made in {there})"
-    if not there.is_dir():
-        return [check.failure(place, f"{there} is no folder", _FIX)]
-    if refusal := _write_problem(there):
-        return [check.failure(place, f"nothing can be written there: {refusal}", _FIX)]
-    if told := _inaccessible_files(path):
-        mend = f"chown -R {os.geteuid()} {path}: podgpu ran as somebody else before"
-        return [check.failure(place, told, mend)]
+    if problem := access_problem(path):
+        return [check.failure(str(path), problem, access_fix(path))]
+    # podgpu creates missing folders, so the nearest existing parent must be writable.
+    existing = next(folder for folder in (path, *path.parents) if folder.exists())
+    place = str(path) if existing == path else f"{path} (to be created in {existing})"
+    if not existing.is_dir():
+        return [check.failure(place, f"{existing} is not a folder", _FIX)]
+    if refusal := _write_problem(existing):
+        return [check.failure(place, f"not writable: {refusal}", _FIX)]
+    if problem := _inaccessible_files(path):
+        fix = f"chown -R {os.geteuid()} {path}: podgpu ran as another user before"
+        return [check.failure(place, problem, fix)]
     if owner := lock_owner(path / LOCK, proc):
-        mend = "end that one, or set another queue.path: each podgpu needs a folder of its own"
-        return [check.failure(place, f"is in use by {owner}", mend)]
-    kind = file_system(there, proc)
+        fix = "stop that process, or set another queue.path: each podgpu needs its own folder"
+        return [check.failure(place, f"is in use by {owner}", fix)]
+    kind = file_system(existing, proc)
     if kind in _VOLATILE:
-        saw = f"is on {kind}: what waits there is in memory, and gone when the node restarts"
-        return [check.warning(place, saw, _FIX)]
+        observed = f"is on {kind}: queued data is in memory, and lost when the node restarts"
+        return [check.warning(place, observed, _FIX)]
     if kind in _LAYERS:
-        saw = f"is on {kind}, the container's own layer: what waits there is gone with it"
-        return [check.warning(place, saw, _FIX)]
-    return [_room(place, there, path, max_size, kind)]
+        observed = f"is on {kind}, the container's layer: queued data is lost with the container"
+        return [check.warning(place, observed, _FIX)]
+    return [_room(place, existing, path, max_size, kind)]
 
 
-def _room(subject: str, there: Path, path: Path, max_size: ByteSize, kind: str) -> Finding:
-    check, space = CHECKS["queue.folder"], os.statvfs(there)
+def _room(subject: str, existing: Path, path: Path, max_size: ByteSize, kind: str) -> Finding:
+    check, space = CHECKS["queue.folder"], os.statvfs(existing)
     free, used = space.f_bavail * space.f_frsize, _used(path)
     if free + used < max_size:
-        taken = f", {used >> 20} MiB are the queue's" if used else ""
-        saw = f"{free >> 20} MiB are free{taken}, fewer than queue.max_size ({max_size})"
-        return check.warning(subject, saw, "make room on that disk, or lower queue.max_size")
+        of_queue = f", the queue uses {used >> 20} MiB" if used else ""
+        observed = f"{free >> 20} MiB are free{of_queue}: less than queue.max_size ({max_size})"
+        return check.warning(subject, observed, "free space on that disk, or lower queue.max_size")
     on = f" on {kind}" if kind else ""
-    return check.ok(subject, f"takes a file{on}, {free >> 20} MiB are free")
+    return check.ok(subject, f"is writable{on}, {free >> 20} MiB are free")
 
 
 def _used(path: Path) -> int:
-    """Return the bytes that the queue has on the disk already."""
+    """Return the bytes that the queue uses on the disk."""
     used = 0
     with contextlib.suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
-            with contextlib.suppress(OSError):  # sent meanwhile
+            with contextlib.suppress(OSError):  # sent and removed in the meantime
                 used += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
     return used
 
 
 def _inaccessible_files(path: Path) -> str:
-    """Return which of the queue's files can't be used, for people; empty if all can."""
+    """Return which of the queue's files cannot be used, for people; empty if all can."""
     try:
         segments = [path / segment_name(number) for number in segment_numbers(path)]
     except OSError:
@@ -114,7 +114,7 @@ def _inaccessible_files(path: Path) -> str:
 
 
 def _write_problem(folder: Path) -> str:
-    """Write a file and remove it; return what stands in the way, or nothing."""
+    """Write a file and remove it; return the error, empty if there is none."""
     probe = folder / f".podgpu-doctor-{uuid.uuid4().hex}"
     try:
         probe.write_bytes(b"podgpu doctor\n")

@@ -1,4 +1,4 @@
-"""Whether podgpu can listen where it is to, or does so already."""
+"""Check `http.port`: whether podgpu can listen on its addresses, or listens there already."""
 
 import asyncio
 import errno
@@ -18,36 +18,36 @@ from podgpu.doctor.daemon_status import check_status
 from podgpu.doctor.queue_rate import check_rates
 from podgpu.doctor.web_config import identity_if_mutual_tls
 
-_ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "localhost"}  # noqa: S104 - looked for, not listened on
+_ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "localhost"}  # noqa: S104 - a key, not listened on
 _TIMEOUT: Final = 10.0
-"""Seconds for one address in all: who listens there may answer by the byte."""
+"""Seconds for one address in total: a server may send its response byte by byte."""
 
-_SLOW: Final = PortOwner(False, "somebody who takes too long to say who it is", is_silent=True)
+_SLOW: Final = PortOwner(False, "a server that takes too long to respond", is_silent=True)
 _HUNG_FIX: Final = (
-    "see its log (kubectl logs), and restart its pod if it stays so; before that, the log of the "
-    "node's kernel (dmesg): a podgpu that is stopped, or waits for a disk, answers nothing"
+    "read its log (kubectl logs) and the node's kernel log (dmesg), since a podgpu that is stopped "
+    "or waits for a disk does not respond; if it stays so, restart its pod"
 )
 _SILENT_FIX: Final = (
-    "see who listens there (ss -ltnp on the node): restart it if it is a podgpu, which hangs then; "
+    "find out what listens there (ss -ltnp on the node): if it is podgpu, it hangs: restart it; "
 )
 _CONFLICT_FIX: Final = (
-    "remove the other one from this node (a DaemonSet or Service of its own), or set another "
-    "listen and scrape that"
+    "remove the other one from this node (another DaemonSet or Service), or set another listen "
+    "address and scrape that"
 )
 
 
 async def examine(ctx: DoctorContext) -> list[Finding]:
-    """Check `http.port` for each address, `daemon.status` and `queue.rate` where podgpu answers."""
+    """Run `http.port` for each address, and `daemon.status` and `queue.rate` if podgpu responds."""
     found = await asyncio.gather(*(_address(each, ctx) for each in addresses(ctx.config)))
     if not found:
         return [CHECKS["http.port"].skip("listen", "podgpu listens nowhere")]
     ports = [finding for finding, _ in found]
-    # It is the same on each of its addresses; where it tells most, it is asked.
-    answering = [(finding.subject, told) for finding, told in found if told is not None]
-    answering.sort(key=lambda each: not each[1].status)
-    for place, told in answering[:1]:
-        ports.append(await check_status(place, told, ctx))
-        ports += await in_thread(partial(check_rates, place, told, ctx.config))
+    # podgpu's status is the same at each address. Use one that gives it without a password.
+    responding = [(finding.subject, owner) for finding, owner in found if owner is not None]
+    responding.sort(key=lambda each: not each[1].status)
+    for place, owner in responding[:1]:
+        ports.append(await check_status(place, owner, ctx))
+        ports += await in_thread(partial(check_rates, place, owner, ctx.config))
     return ports
 
 
@@ -59,17 +59,17 @@ def addresses(config: Config) -> list[ListenAddress]:
 
 
 async def _address(address: ListenAddress, ctx: DoctorContext) -> tuple[Finding, PortOwner | None]:
-    """Return the finding, and this node's podgpu where it answers there."""
+    """Return the finding, and this node's podgpu if it responds there."""
     check = CHECKS["http.port"]
     try:
-        # Given back before anybody could connect.
+        # Closed before a client can connect.
         (await bind(address)).close()
     except (OSError, UnicodeError) as error:
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             return await _check_taken(address, ctx)
-        mend = "set another listen, or give podgpu what it takes"
-        saw = f"can't be listened on: {reason(error)}"
-        return check.failure(str(address), saw, mend), None
+        fix = "set another listen address, or grant podgpu the required capability"
+        observed = f"podgpu cannot listen here: {reason(error)}"
+        return check.failure(str(address), observed, fix), None
     return check.ok(str(address), "free"), None
 
 
@@ -78,55 +78,53 @@ async def _check_taken(
 ) -> tuple[Finding, PortOwner | None]:
     check, place = CHECKS["http.port"], str(address)
     host = _ALL.get(address.host, address.host or "localhost")
-    holder = await in_thread(partial(find_port_owner, address.port, ctx.roots.proc))
+    process = await in_thread(partial(find_port_owner, address.port, ctx.roots.proc))
     try:
         async with asyncio.timeout(min(_TIMEOUT, ctx.deadline / 2)):
-            neighbour = await in_thread(partial(identify, host, address.port))
-            if not neighbour.is_podgpu and (
-                shown := await _by_certificate(host, address.port, ctx)
-            ):
-                neighbour = shown
+            owner = await in_thread(partial(identify, host, address.port))
+            if not owner.is_podgpu and (shown := await _by_certificate(host, address.port, ctx)):
+                owner = shown
     except TimeoutError:
-        neighbour = _SLOW
-    if neighbour == _UNIDENTIFIED:
-        if holder is FileOwner.OURS:
-            return check.ok(place, "podgpu listens there, and wants a client's certificate"), None
-        return check.skip(place, neighbour.description), None
-    if neighbour.is_silent:
-        return _silent_finding(check, place, neighbour, holder), None
-    if not neighbour.is_podgpu:
+        owner = _SLOW
+    if owner == _UNIDENTIFIED:
+        if process is FileOwner.OURS:
+            return check.ok(place, "podgpu listens there, and requires a client certificate"), None
+        return check.skip(place, owner.description), None
+    if owner.is_silent:
+        return _silent_finding(check, place, owner, process), None
+    if not owner.is_podgpu:
         return check.failure(
-            place, f"taken: {neighbour.description} answers there", _CONFLICT_FIX
+            place, f"in use: {owner.description} listens there", _CONFLICT_FIX
         ), None
-    if neighbour.node and neighbour.node != ctx.node:
-        saw = f"taken: {neighbour.description} answers there, and this node is {ctx.node}"
-        return check.failure(place, saw, _CONFLICT_FIX), None
-    if holder is FileOwner.OTHER:
-        saw = f"{neighbour.description} answers there, and it is none of this container"
-        mend = f"nothing, if this container is there to look at it alone; else {_CONFLICT_FIX}"
-        return check.warning(place, saw, mend), neighbour
-    return check.ok(place, f"{neighbour.description} answers there"), neighbour
+    if owner.node and owner.node != ctx.node:
+        observed = f"in use: {owner.description} listens there, but this node is {ctx.node}"
+        return check.failure(place, observed, _CONFLICT_FIX), None
+    if process is FileOwner.OTHER:
+        observed = f"{owner.description} listens there, and its process is not in this container"
+        fix = f"nothing, if this container only runs podgpu doctor; else {_CONFLICT_FIX}"
+        return check.warning(place, observed, fix), owner
+    return check.ok(place, f"{owner.description} listens there"), owner
 
 
-def _silent_finding(check: Check, subject: str, owner: PortOwner, holder: FileOwner) -> Finding:
-    """Return the finding of a port where somebody listens and gives no answer."""
-    if holder is FileOwner.OURS:
-        saw = "a podgpu of this container listens there, and does not answer"
-        return check.failure(subject, saw, _HUNG_FIX)
-    if holder is FileOwner.UNKNOWN:
+def _silent_finding(check: Check, subject: str, owner: PortOwner, process: FileOwner) -> Finding:
+    """Return the finding for a port where a process listens and does not respond."""
+    if process is FileOwner.OURS:
+        observed = "a podgpu of this container listens there, and does not respond"
+        return check.failure(subject, observed, _HUNG_FIX)
+    if process is FileOwner.UNKNOWN:
         return check.failure(
-            subject, f"taken: {owner.description} listens there", _SILENT_FIX + _CONFLICT_FIX
+            subject, f"in use: {owner.description} listens there", _SILENT_FIX + _CONFLICT_FIX
         )
-    return check.failure(subject, f"taken: {owner.description} listens there", _CONFLICT_FIX)
+    return check.failure(subject, f"in use: {owner.description} listens there", _CONFLICT_FIX)
 
 
 _UNIDENTIFIED: Final = PortOwner(
-    False, "whoever answers there wants a client's certificate, as podgpu does: can't be told"
+    False, "a server requires a client certificate, as podgpu does: it cannot be identified"
 )
 
 
 async def _by_certificate(host: str, port: int, ctx: DoctorContext) -> PortOwner | None:
-    """Know podgpu by its certificate, where nobody is told more without having one too."""
+    """Identify podgpu by its certificate, where it requires one of its clients."""
     own = await in_thread(partial(identity_if_mutual_tls, ctx.config))
     if own is None:
         return None

@@ -1,4 +1,4 @@
-"""The examinations of a node that no component owns."""
+"""Run all checks of a node: those of its components, and those of no component."""
 
 from config.schema import Config
 from pipeline.component.findings import Finding
@@ -9,7 +9,7 @@ from podgpu.doctor import clock_check, delivery_queues, listen_ports, web_config
 
 
 def of_the_node(config: Config, ctx: DoctorContext) -> list[Examination]:
-    """Return the examinations that are made whatever is configured."""
+    """Return the examinations that do not depend on the configured components."""
     return [
         Examination("the node's name", lambda: node_name_check.examine(ctx)),
         Examination("the clock", lambda: clock_check.examine(ctx)),
@@ -24,6 +24,6 @@ def of_the_node(config: Config, ctx: DoctorContext) -> list[Examination]:
 
 
 async def diagnose(ctx: DoctorContext) -> list[Finding]:
-    """Look at everything that a configuration needs; takes a little over `ctx.deadline` at most."""
+    """Run all checks of a node; takes a little over `ctx.deadline` seconds at most."""
     config = ctx.config
     return await run([*of_the_node(config, ctx), *of_components(config, ctx)], ctx.deadline)

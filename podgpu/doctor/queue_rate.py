@@ -1,4 +1,4 @@
-"""Whether what podgpu makes for a queue leaves room to catch up after an outage."""
+"""Check `queue.rate`: whether a sink can send its queue after an outage within `max_rate`."""
 
 import re
 from typing import Final
@@ -15,44 +15,46 @@ _MADE: Final = re.compile(
     rb'^podgpu_sink_produced_bytes_per_second\{sink="([^"\n]*)"\} (\S+)$', re.MULTILINE
 )
 _FIX: Final = (
-    "raise queue.max_rate (0B for no limit), or let podgpu make less: longer intervals of the "
+    "raise queue.max_rate (0B for no limit), or let podgpu produce less: longer intervals of the "
     "sources, a shorter list of metrics"
 )
 
 
 def check_rates(subject: str, owner: PortOwner, config: Config) -> list[Finding]:
-    """Check `queue.rate` for each sink that has a queue.
+    """Run the check `queue.rate` for each sink with a queue.
 
     Args:
-        subject: where podgpu answered.
-        owner: what it answered.
-        config: the sinks' `queue.max_rate`.
+        subject: the address where podgpu responds.
+        owner: the podgpu that responds there.
+        config: has the `queue.max_rate` of the sinks.
     """
-    made = {
+    rates = {
         name.decode("utf-8", "replace"): float(rate) for name, rate in _MADE.findall(owner.metrics)
     }
     return [
-        _check_rate(f"{subject}/metrics", sink, made.get(sink.name))
+        _check_rate(f"{subject}/metrics", sink, rates.get(sink.name))
         for sink in config.sinks.values()
         if isinstance(getattr(sink.options, "queue", None), QueueOptions)
     ]
 
 
-def _check_rate(subject: str, sink: Component, made: float | None) -> Finding:
+def _check_rate(subject: str, sink: Component, rate: float | None) -> Finding:
     queue: QueueOptions = sink.options.queue  # type: ignore[attr-defined]
     check, most = CHECKS["queue.rate"], queue.max_rate
     name = line(sink.name)
     if not most:
         return check.ok(subject, f"sink {name} has no queue.max_rate")
-    if made is None:
+    if rate is None:
         return check.skip(
-            subject, f"what sink {name} makes isn't told: in its first minute, or behind a password"
+            subject,
+            f"the data rate of sink {name} is unknown: it is measured after the first minute, or a "
+            "password is required",
         )
-    told = f"sink {name} makes {format_bytes(round(made))} a second, and queue.max_rate is {most}"
-    if made >= most:
-        saw = f"{told}: what waits in an outage never gets less, until the queue runs over"
-        return check.warning(subject, saw, _FIX)
-    if made * 2 > most:
-        saw = f"{told}: what waits in an outage takes longer to be sent than the outage took"
-        return check.warning(subject, saw, _FIX)
-    return check.ok(subject, told)
+    rates = f"sink {name} produces {format_bytes(round(rate))}/s, and queue.max_rate is {most}/s"
+    if rate >= most:
+        observed = f"{rates}: after an outage the queue never shrinks, and overflows"
+        return check.warning(subject, observed, _FIX)
+    if rate * 2 > most:
+        observed = f"{rates}: sending the queue takes longer than the outage lasted"
+        return check.warning(subject, observed, _FIX)
+    return check.ok(subject, rates)

@@ -1,4 +1,4 @@
-"""Findings for people and for programs."""
+"""Format findings as text for people, and as JSON for programs."""
 
 import textwrap
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ _MARKS: Final = {
 _WIDTH: Final = 110
 _INDENT: Final = " " * 10
 _LONGEST: Final = 2000
-"""Characters of one text; a server may say any number of them."""
+"""Maximum number of characters of one text; a message of a server may have any length."""
 
 _MANY: Final = {Verdict.FAILURE: "failures", Verdict.WARNING: "warnings"}
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What was looked at.
+    """What was examined.
 
     Attributes:
         node: the node's name; empty for a cluster.
@@ -39,15 +39,15 @@ class Subject:
 
 
 def as_text(subject: Subject, findings: Sequence[Finding]) -> str:
-    """Return a line for each finding and one for each mend, and the sum of all."""
+    """Return a line for each finding and for each fix, and a summary."""
     head = f"podgpu {VERSION}" + (f" on {subject.node}" if subject.node else "")
     lines = [line(f"{head}, {subject.origin}", _LONGEST)]
     for finding in findings:
-        whose = f" ({finding.component})" if finding.component else ""
-        told = f"{finding.check}{whose}: {finding.subject}: {finding.observed}"
-        lines += _wrapped(f"{_MARKS[finding.verdict]:<10}", told)
+        component = f" ({finding.component})" if finding.component else ""
+        text = f"{finding.check}{component}: {finding.subject}: {finding.observed}"
+        lines += _wrapped(f"{_MARKS[finding.verdict]:<10}", text)
         if finding.fix:
-            lines += _wrapped(f"{_INDENT}mend: ", finding.fix)
+            lines += _wrapped(f"{_INDENT}fix: ", finding.fix)
     sums = [
         f"{count} {_noun(verdict, count)}" for verdict, count in count_by_verdict(findings).items()
     ]
@@ -55,8 +55,8 @@ def as_text(subject: Subject, findings: Sequence[Finding]) -> str:
 
 
 def _wrapped(start: str, text: str) -> list[str]:
-    # What others say may be made for a terminal to obey. A path or an address that is broken in two
-    # can't be copied.
+    # Messages of servers may contain terminal control characters: `line` escapes them. Long words
+    # are not broken, so that paths and addresses can be copied.
     return textwrap.wrap(
         " ".join(line(text, _LONGEST).split()),
         _WIDTH,
@@ -72,7 +72,7 @@ def _noun(verdict: Verdict, count: int) -> str:
 
 
 def as_json(subject: Subject, findings: Sequence[Finding]) -> str:
-    """Return one object: what was looked at, the exit status, and all findings."""
+    """Return a JSON object: what was examined, the exit status, and all findings."""
     document = {
         "version": VERSION,
         "node": _valid_utf8(subject.node),
@@ -94,5 +94,5 @@ def as_json(subject: Subject, findings: Sequence[Finding]) -> str:
 
 
 def _valid_utf8(text: str) -> str:
-    """Return a text as UTF-8 can have it: a path may be of bytes that are none."""
+    """Return a text that UTF-8 can encode: a path may contain bytes that are not valid UTF-8."""
     return text.encode("utf-8", "replace").decode()

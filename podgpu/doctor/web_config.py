@@ -1,4 +1,4 @@
-"""Who may read what podgpu serves: the web config, and the certificate that it names."""
+"""Check `http.web_config`: the web configuration file, and the certificate that it names."""
 
 import ssl
 from dataclasses import dataclass
@@ -13,22 +13,24 @@ from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.model import NS
 
 _UNTIMED: Final = 0x200000
-"""X509_V_FLAG_NO_CHECK_TIME, for which `ssl` has no name: the time is held against `ctx.clock`."""
+"""X509_V_FLAG_NO_CHECK_TIME, which `ssl` does not name; the check compares with `ctx.clock`."""
 
 _ROUNDS: Final = 8
-_FIX: Final = "mend the file or what it names, and mount its folder; podgpu check tells the same"
-_RENEW_FIX: Final = "renew the certificate; podgpu takes a new one over by itself"
+_FIX: Final = (
+    "fix the file or the files that it names, and mount its folder; podgpu check reports the same"
+)
+_RENEW_FIX: Final = "renew the certificate; podgpu loads the new one automatically"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """What podgpu shows whoever connects.
+    """The TLS identity that podgpu presents to clients.
 
     Attributes:
         certificate: DER.
-        requires_client_certificate: whether whoever connects has to show one too.
-        not_before: from when it holds, in seconds since the epoch; None if that can't be told.
-        not_after: and until when.
+        requires_client_certificate: whether clients must present a certificate too.
+        not_before: start of validity, in seconds since the epoch; None if unknown.
+        not_after: end of validity, likewise.
     """
 
     certificate: bytes
@@ -38,56 +40,63 @@ class ServerIdentity:
 
 
 async def examine(ctx: DoctorContext) -> list[Finding]:
-    """Check `http.web_config`, where there is one."""
+    """Run the check `http.web_config`, if a web configuration file is set."""
     path = ctx.config.http.web_config
     if path is None:
         return []
     check, place = CHECKS["http.web_config"], str(path)
     try:
-        shown = await in_thread(lambda: read_identity(path))
+        identity = await in_thread(lambda: read_identity(path))
     except ConfigError as error:
         return [
             check.failure(place, problem.render(error.origin), _FIX) for problem in error.problems
         ]
-    if shown is None:
-        return [check.ok(place, "good; without TLS")]
-    return [_validity(shown, place, ctx.clock.now().wall_ns / NS)]
+    if identity is None:
+        return [check.ok(place, "valid; without TLS")]
+    return [_validity(identity, place, ctx.clock.now().wall_ns / NS)]
 
 
-def _validity(shown: ServerIdentity, subject: str, now: float) -> Finding:
+def _validity(identity: ServerIdentity, subject: str, now: float) -> Finding:
     check = CHECKS["http.web_config"]
-    if shown.not_before is None or shown.not_after is None:
-        return check.ok(subject, "good; how long its certificate holds can't be told")
-    if now > shown.not_after:
-        saw = f"its certificate has expired, {span(now - shown.not_after)} ago: clients refuse it"
-        return check.failure(subject, saw, _RENEW_FIX)
-    if now < shown.not_before:
-        saw = f"its certificate holds in {span(shown.not_before - now)} only: clients refuse it"
-        return check.failure(subject, saw, f"see the node's clock; {_RENEW_FIX}")
-    return check.ok(subject, f"good; its certificate holds for {span(shown.not_after - now)}")
+    if identity.not_before is None or identity.not_after is None:
+        return check.ok(subject, "valid; the validity period of its certificate is unknown")
+    if now > identity.not_after:
+        age = span(now - identity.not_after)
+        observed = f"its certificate has expired {age} ago: clients refuse it"
+        return check.failure(subject, observed, _RENEW_FIX)
+    if now < identity.not_before:
+        wait = span(identity.not_before - now)
+        observed = f"its certificate becomes valid in {wait}: until then clients refuse it"
+        return check.failure(subject, observed, f"check the node's clock; {_RENEW_FIX}")
+    return check.ok(
+        subject, f"valid; its certificate is valid for {span(identity.not_after - now)}"
+    )
 
 
 def identity_if_mutual_tls(config: Config) -> ServerIdentity | None:
-    """Return what podgpu shows where whoever connects has to show a certificate. Blocking.
+    """Return podgpu's TLS identity if clients must present a certificate. Blocking.
 
-    None where that isn't asked for, or where the web config can't be used, which is told elsewhere.
+    None if they need not, or if the web configuration file is invalid, which its check reports.
     """
     if config.http.web_config is None:
         return None
     try:
-        shown = read_identity(config.http.web_config)
+        identity = read_identity(config.http.web_config)
     except ConfigError:
         return None
-    return shown if shown is not None and shown.requires_client_certificate else None
+    return identity if identity is not None and identity.requires_client_certificate else None
 
 
 def read_identity(path: Path) -> ServerIdentity | None:
-    """Read a web config and all that it names; return what it shows, None without TLS. Blocking.
+    """Read a web configuration file and all files that it names. Blocking.
+
+    Returns:
+        The TLS identity; None without TLS.
 
     Raises:
-        ConfigError: something of it can't be used.
+        ConfigError: the file, or a file that it names, is invalid.
     """
-    # Certificates and passwords have libraries of their own.
+    # This imports libraries for certificates and passwords.
     from pipeline.http.access.web_config_reader import WebConfigReader  # noqa: PLC0415
 
     rules = WebConfigReader(path).reload()
@@ -98,10 +107,10 @@ def read_identity(path: Path) -> ServerIdentity | None:
     context.verify_mode = ssl.CERT_NONE
     certificate = _handshake_in_memory(context, _client()).getpeercert(binary_form=True) or b""
     try:
-        told = _handshake_in_memory(context, _client(certificate)).getpeercert() or {}
-    except ssl.SSLError:  # made for something else, as for a client
-        told = {}
-    dates = [told.get("notBefore"), told.get("notAfter")]
+        fields = _handshake_in_memory(context, _client(certificate)).getpeercert() or {}
+    except ssl.SSLError:  # not a server certificate, for example one for clients
+        fields = {}
+    dates = [fields.get("notBefore"), fields.get("notAfter")]
     begins, ends = (
         ssl.cert_time_to_seconds(each) if isinstance(each, str) else None for each in dates
     )
@@ -109,7 +118,7 @@ def read_identity(path: Path) -> ServerIdentity | None:
 
 
 def _client(trusted: bytes = b"") -> ssl.SSLContext:
-    """Return a client's context that trusts one certificate; without one it asks for no trust."""
+    """Return a client's context that trusts one certificate; without one, it verifies nothing."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     if trusted:
@@ -122,10 +131,10 @@ def _client(trusted: bytes = b"") -> ssl.SSLContext:
 
 
 def _handshake_in_memory(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
-    """Shake hands in memory: the library alone takes a certificate apart for `ssl`.
+    """Do a TLS handshake in memory: only then does `ssl` return the fields of a certificate.
 
     Raises:
-        SSLError: one of them doesn't take the other.
+        SSLError: one side refuses the other.
     """
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     serving = server.wrap_bio(there, back, server_side=True)

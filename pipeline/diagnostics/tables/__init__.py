@@ -1,1 +1,1 @@
-"""The rows of the table of checks, by what they look at."""
+"""Rows of the table of checks, grouped by what they examine."""

@@ -9,17 +9,17 @@ _FOLDER: Final = "mount a folder that podgpu may write to, and give a path in it
 CHECKS: Final = (
     Check(
         "otlp.receiver",
-        "the receiver, sent a message without a single point",
-        "it can't be reached, or refuses podgpu",
-        "see that the collector runs and has an OTLP receiver at that address; see headers, token "
-        "and certificates",
+        "the receiver, by a request without points",
+        "it cannot be reached, or it refuses podgpu",
+        "check that the collector runs and has an OTLP receiver at that address; check headers, "
+        "token and certificates",
         FAILS,
         skips=False,
     ),
     Check(
         "textfile.folder",
         "the folder of the `.prom` file",
-        "it isn't there or may not be written to",
+        "it does not exist or is not writable",
         f"{_FOLDER}: the one of node_exporter's `--collector.textfile.directory`",
         FAILS,
         skips=False,
@@ -27,7 +27,7 @@ CHECKS: Final = (
     Check(
         "jsonl.file",
         "the file of JSON lines, and its folder",
-        "it may not be written to",
+        "it is not writable",
         f'{_FOLDER}; or write `path: "-"` for standard output',
         FAILS,
         skips=False,
@@ -35,39 +35,40 @@ CHECKS: Final = (
     Check(
         "podlist.target",
         "the podlist.json that is written, and its folder",
-        "it may not be written to, or its mount lets nobody replace it",
+        "it is not writable, or it is a mount, which cannot be replaced",
         f"{_FOLDER}; `write: inplace` for a file that is mounted by itself",
         BOTH,
         skips=False,
     ),
     Check(
         "ledger.file",
-        "the ledger's folder and file, who has it, and if it is small whether it is whole",
-        "it may not be written to, another podgpu has it, it is spoilt, or its disk is too small",
+        "the ledger's folder and file, and the process that has it open; the integrity of a small "
+        "file",
+        "it is not writable, another podgpu uses it, it is damaged, or its disk is too small",
         f"{_FOLDER} of the node's own disk",
         BOTH,
         skips=False,
     ),
     Check(
         "node.rbac",
-        "the node sink's rights on its Node: it is read, and asked whether it may be changed",
-        "a verb is missing, which is named, or the API server can't be reached",
+        "the node sink's permissions on its Node: by a read, and by access reviews",
+        "a permission is missing, or the API server cannot be reached",
         "give the service account a ClusterRole with `get` and `patch` on nodes",
         FAILS,
         skips=False,
     ),
     Check(
         "pods.patch",
-        "the pods sink's rights on pods: asked, nothing is changed",
-        "a verb is missing, which is named, or the API server can't be reached",
+        "the pods sink's permissions on pods, by access reviews; nothing is changed",
+        "a permission is missing, or the API server cannot be reached",
         "give the service account a ClusterRole with `get` and `patch` on pods",
         FAILS,
         skips=False,
     ),
     Check(
         "events.rbac",
-        "the events sink's rights on Events: asked, none is made",
-        "a verb is missing, which is named, or the API server can't be reached",
+        "the events sink's permissions on Events, by access reviews; no Event is created",
+        "a permission is missing, or the API server cannot be reached",
         "give the service account a ClusterRole with `create` and `patch` on events, or a Role in "
         "each of `namespaces`",
         FAILS,

@@ -1,1 +1,1 @@
-"""`podgpu doctor --cluster`: objects are fetched once, and looked at by pure functions."""
+"""`podgpu doctor --cluster`: fetches a cluster's objects once, and checks them."""

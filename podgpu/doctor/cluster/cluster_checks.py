@@ -1,4 +1,4 @@
-"""Looks at a cluster."""
+"""Fetch the objects of a cluster and run all checks of it."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -23,15 +23,15 @@ from podgpu.doctor.cluster.object_fetcher import Fetcher
 from podgpu.doctor.cluster.objects import Cluster
 
 _SECONDS: Final = 180.0
-"""More than credentials and the lists that wait for each other may take by limits of their own."""
+"""More than the time limits of the credentials and of lists that follow each other, in total."""
 
 SECONDS: Final = 2 * _SECONDS
-"""For all: what is fetched, and what is made of it."""
+"""Time limit for fetching and checking together."""
 
 _ASKED: Final = 30.0
-"""Seconds for what is asked after the lists; the sum stays below the limit of all."""
+"""Seconds for the requests after the lists; with these the total stays below the limit."""
 
-_LATE: Final = "see that the API server answers (kubectl get nodes), and what is on the way to it"
+_LATE: Final = "check that the API server responds (kubectl get nodes), and the network to it"
 _CHECKS: Final[Sequence[tuple[str, Callable[[Cluster], list[Finding]]]]] = (
     ("DaemonSets", daemonset_checks.check_daemonsets),
     ("Nodes", node_gpus.check_nodes),
@@ -43,26 +43,28 @@ Connect = Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
 
 
 async def diagnose(kube: Connect, kubeconfig: Path | None, namespace: str) -> list[Finding]:
-    """Fetch a cluster's objects and look at them.
+    """Fetch a cluster's objects and check them.
 
     Args:
-        kube: joins a session with an API server.
-        kubeconfig: its credentials; None for those of the pod that podgpu runs in.
-        namespace: podgpu's; empty for any.
+        kube: opens a session with an API server.
+        kubeconfig: its credentials; None for those of the pod in which podgpu runs.
+        namespace: podgpu's namespace; empty for any.
     """
     fetched: list[tuple[Cluster, list[Finding]]] = []
 
     async def fetch() -> list[Finding]:
-        found, cluster, asked = await _fetched(kube, kubeconfig, namespace)
+        found, cluster, queried = await _fetched(kube, kubeconfig, namespace)
         if cluster is not None:
-            fetched.append((cluster, asked))
+            fetched.append((cluster, queried))
         return found
 
-    findings = await run([Examination("the API server", fetch, late=_LATE)], _SECONDS)
-    for cluster, asked in fetched:
-        looks = [Examination(name, partial(_async, look, cluster)) for name, look in _CHECKS]
-        findings += await run(looks, _SECONDS)
-        findings += asked
+    findings = await run([Examination("the API server", fetch, timeout_fix=_LATE)], _SECONDS)
+    for cluster, queried in fetched:
+        examinations = [
+            Examination(name, partial(_async, check, cluster)) for name, check in _CHECKS
+        ]
+        findings += await run(examinations, _SECONDS)
+        findings += queried
     return findings
 
 
@@ -73,29 +75,29 @@ async def _async(check: Callable[[Cluster], list[Finding]], cluster: Cluster) ->
 async def _fetched(
     kube: Connect, kubeconfig: Path | None, namespace: str
 ) -> tuple[list[Finding], Cluster | None, list[Finding]]:
-    """Return what is said of the server, its objects, and what it was asked about them."""
+    """Return the findings about the server, its objects, and findings of further requests."""
     check = CHECKS["cluster.server"]
     place = str(kubeconfig or "the pod's service account")
     try:
         async with kube(kubeconfig) as api:
             fetcher = Fetcher(api)
             cluster = await fetcher.cluster(namespace)
-            looks = [
+            examinations = [
                 Examination(
                     "scheduler extenders",
                     partial(extender_checks.check_extenders, api, cluster),
-                    late=_LATE,
+                    timeout_fix=_LATE,
                 ),
                 Examination(
                     "NetworkPolicies",
                     partial(network_policies.check_policies, api, cluster),
-                    late=_LATE,
+                    timeout_fix=_LATE,
                 ),
             ]
-            asked = await run(looks, _ASKED)
+            queried = await run(examinations, _ASKED)
     except TransientError as error:
-        mend = "see that --kubeconfig is right, its server can be reached and its token is fresh"
-        return [check.failure(place, str(error), mend)], None, []
-    # The lists come side by side, so that the order of their faults is none.
+        fix = "check --kubeconfig, that its server is reachable, and that its token is valid"
+        return [check.failure(place, str(error), fix)], None, []
+    # The lists are fetched concurrently, so sort the findings for a stable order.
     found = sorted(fetcher.findings, key=lambda finding: finding.subject)
-    return found or [check.ok(place, "answers, and lets all be listed")], cluster, asked
+    return found or [check.ok(place, "responds, and allows all lists")], cluster, queried

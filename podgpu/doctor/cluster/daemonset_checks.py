@@ -1,4 +1,4 @@
-"""Why podgpu's DaemonSet wants no pods, or its pods don't run."""
+"""Check podgpu's DaemonSets: why they want no pods, or why their pods do not run."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,15 +24,15 @@ _MANY: Final = 3
 
 
 def check_daemonsets(cluster: Cluster) -> list[Finding]:
-    """Check `cluster.daemonset` and `cluster.runtimeclass` for each DaemonSet of podgpu's."""
+    """Check `cluster.daemonset` and `cluster.runtimeclass` for each DaemonSet of podgpu."""
     check = CHECKS["cluster.daemonset"]
     if cluster.daemonsets is None:
-        return [check.skip("DaemonSets", "they can't be listed")]
+        return [check.skip("DaemonSets", "they cannot be listed")]
     podgpus = cluster.podgpus()
     if not podgpus:
         where = f"in {cluster.namespace}" if cluster.namespace else "in any namespace"
-        mend = "install it (helm install podgpu deploy/chart), or name its --namespace"
-        return [check.failure("DaemonSets", f"podgpu has none {where}", mend)]
+        fix = "install podgpu (helm install podgpu deploy/chart), or give its --namespace"
+        return [check.failure("DaemonSets", f"podgpu has none {where}", fix)]
     return [
         finding
         for each in podgpus
@@ -59,25 +59,27 @@ def _scheduled(daemonset: Raw, cluster: Cluster) -> list[Finding]:
 
 
 def _excluded_nodes(subject: str, spec: Raw, gpus: Sequence[Raw]) -> list[Finding]:
-    """Return a warning for each reason why nodes with GPUs are left out, the commonest first."""
+    """Return a warning for each reason that excludes nodes with GPUs, the most common first."""
     check = CHECKS["cluster.daemonset"]
     reasons: dict[str, list[str]] = {}
-    mends: dict[str, str] = {}
+    fixes: dict[str, str] = {}
     for node in gpus:
-        if stands := scheduling_obstacles(spec, node):
-            why = "; ".join(why for why, _ in stands)
+        if obstacles := scheduling_obstacles(spec, node):
+            why = "; ".join(why for why, _ in obstacles)
             reasons.setdefault(why, []).append(name_of(node))
-            mends.setdefault(why, "; ".join(mend for _, mend in stands))
+            fixes.setdefault(why, "; ".join(fix for _, fix in obstacles))
     by_count = sorted(reasons.items(), key=lambda each: -len(each[1]))
     found = []
     for why, names in by_count[:_MANY]:
-        saw = f"leaves out {first_few(names)}, which {_has(names)} GPUs: {why}"
-        mend = mends[why] + ("" if len(names) == 1 else f"; so for all {len(names)} of them")
-        found.append(check.warning(subject, saw, mend))
+        observed = f"does not run on {first_few(names)}, which {_has(names)} GPUs: {why}"
+        fix = fixes[why] + ("" if len(names) == 1 else f"; the same for all {len(names)} of them")
+        found.append(check.warning(subject, observed, fix))
     if rest := by_count[_MANY:]:
         names = [name for _, each in rest for name in each]
-        saw = f"leaves out {first_few(names)} with GPUs for {len(rest)} further reasons"
-        found.append(check.warning(subject, saw, "mend the others first, and look again"))
+        observed = f"does not run on {first_few(names)} with GPUs for {len(rest)} further reasons"
+        found.append(
+            check.warning(subject, observed, "fix the others first, then run podgpu doctor again")
+        )
     return found
 
 
@@ -86,31 +88,31 @@ def _has(names: Sequence[str]) -> str:
 
 
 def _no_pods_wanted(subject: str, spec: Raw, gpus: Sequence[Raw], cluster: Cluster) -> Finding:
-    """Say why no pod is wanted: what stands in the way on most nodes, those with GPUs first."""
+    """Return the most common reasons why no pod is wanted; nodes with GPUs count first."""
     check = CHECKS["cluster.daemonset"]
     nodes = gpus or cluster.nodes or ()
     if not nodes:
-        saw = "wants no pods, and no node can be seen"
-        return check.failure(subject, saw, "see that the kubeconfig may list nodes")
+        observed = "wants no pods, and no node is visible"
+        return check.failure(subject, observed, "check that the kubeconfig may list nodes")
     reasons: Counter[str] = Counter()
-    mends: dict[str, str] = {}
+    fixes: dict[str, str] = {}
     for node in nodes:
-        for why, mend in scheduling_obstacles(spec, node, gpus=bool(gpus)):
+        for why, fix in scheduling_obstacles(spec, node, gpus=bool(gpus)):
             reasons[why] += 1
-            mends.setdefault(why, mend)
-    kind = "nodes with GPUs" if gpus else "nodes, of which none says it has a GPU"
+            fixes.setdefault(why, fix)
+    kind = "nodes with GPUs" if gpus else "nodes, none of which reports a GPU"
     if not reasons:
-        saw = f"wants no pods yet, though nothing keeps them off {len(nodes)} {kind}"
-        mend = "see kubectl describe of it: it may be new, or the controller manager is away"
-        return check.failure(subject, saw, mend)
+        observed = f"wants no pods yet, although nothing prevents them on {len(nodes)} {kind}"
+        fix = "see kubectl describe: it may be new, or the controller manager does not run"
+        return check.failure(subject, observed, fix)
     shown = reasons.most_common(_MANY)
-    told = "; ".join(f"{why} ({count} of {len(nodes)})" for why, count in shown)
-    wanted = list(dict.fromkeys(mends[why] for why, _ in shown))
+    text = "; ".join(f"{why} ({count} of {len(nodes)})" for why, count in shown)
+    wanted = list(dict.fromkeys(fixes[why] for why, _ in shown))
     if not gpus:
-        # Whether a node is one to tolerate is not known before it says that it has GPUs.
-        wanted = [mend for mend in wanted if "toleration" not in mend] or wanted
+        # It is not known yet which nodes have GPUs, so do not advise to tolerate their taints.
+        wanted = [fix for fix in wanted if "toleration" not in fix] or wanted
     return check.failure(
-        subject, f"wants no pods: on {len(nodes)} {kind}: {told}", "; ".join(wanted)
+        subject, f"wants no pods: on {len(nodes)} {kind}: {text}", "; ".join(wanted)
     )
 
 
@@ -118,16 +120,16 @@ def _runtime_class(daemonset: Raw, cluster: Cluster) -> Finding:
     check, place = CHECKS["cluster.runtimeclass"], display_name(daemonset)
     wanted = as_text(as_dict(template_of(daemonset).get("spec")).get("runtimeClassName"))
     if not wanted:
-        return check.skip(place, "names no RuntimeClass: the node's default runtime is taken")
+        return check.skip(place, "names no RuntimeClass: the node's default runtime is used")
     if cluster.runtimeclasses is None:
-        return check.skip(place, "RuntimeClasses can't be listed")
+        return check.skip(place, "RuntimeClasses cannot be listed")
     names = sorted(map(name_of, cluster.runtimeclasses))
     if wanted in names:
-        return check.ok(place, f"the RuntimeClass {wanted} is there")
-    saw = f"names the RuntimeClass {wanted}, and there is none; those there are: "
-    mend = (
-        f"make a RuntimeClass {wanted} with the handler that NVIDIA's container toolkit has in the "
-        "runtime (the GPU operator does), or set runtimeClassName to one that is there, or to none "
-        "where NVIDIA's runtime is the default"
+        return check.ok(place, f"the RuntimeClass {wanted} exists")
+    observed = f"names the RuntimeClass {wanted}, which does not exist; existing ones: "
+    fix = (
+        f"create a RuntimeClass {wanted} with the handler of NVIDIA's container toolkit in the "
+        "runtime (the GPU operator does), or set runtimeClassName to an existing one, or to none "
+        "if NVIDIA's runtime is the default"
     )
-    return check.failure(place, saw + (", ".join(names) or "none"), mend)
+    return check.failure(place, observed + (", ".join(names) or "none"), fix)

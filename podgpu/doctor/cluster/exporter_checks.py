@@ -1,4 +1,4 @@
-"""Whether two exporters of GPUs are on one node."""
+"""Check `cluster.exporters`: whether two GPU exporters run on one node."""
 
 from typing import Final
 
@@ -12,10 +12,10 @@ _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def check_exporters(cluster: Cluster) -> list[Finding]:
-    """Check `cluster.exporters`."""
+    """Run the check `cluster.exporters`."""
     check, place = CHECKS["cluster.exporters"], "pods of DaemonSets"
     if cluster.daemonsets is None or cluster.pods is None:
-        return [check.skip(place, "they can't be listed")]
+        return [check.skip(place, "they cannot be listed")]
     by_node: dict[str, set[str]] = {}
     for daemonset in cluster.daemonsets:
         if exporter_kind(daemonset) is None:
@@ -26,19 +26,17 @@ def check_exporters(cluster: Cluster) -> list[Finding]:
                 by_node.setdefault(node, set()).add(display_name(daemonset))
     both = {node: found for node, found in sorted(by_node.items()) if len(found) > 1}
     if not both:
-        return [check.ok(place, f"one exporter of GPUs at most on each of {len(by_node)} nodes")]
-    whose = sorted(set().union(*both.values()))
-    mend = (
-        "remove one of them (with the GPU operator: dcgmExporter.enabled=false), or keep their "
-        "nodes apart by a label; where podgpu reads dcgm-exporter's page (source dcgm), scrape one "
-        "of the two"
+        return [check.ok(place, f"at most one GPU exporter on each of {len(by_node)} nodes")]
+    names = sorted(set().union(*both.values()))
+    fix = (
+        "remove one of them (with the GPU operator: dcgmExporter.enabled=false), or run them on "
+        "different nodes by a label; if podgpu reads dcgm-exporter's page (source dcgm), scrape "
+        "only one of the two"
     )
-    return [
-        check.warning(place, f"{' and '.join(whose)} are both on {first_few(list(both))}", mend)
-    ]
+    return [check.warning(place, f"{' and '.join(names)} both run on {first_few(list(both))}", fix)]
 
 
 def _has_ended(pod: Raw) -> bool:
-    """Whether it has ended or was evicted, or makes room for its successor."""
-    going = as_dict(pod.get("metadata")).get("deletionTimestamp")
-    return bool(going) or as_text(as_dict(pod.get("status")).get("phase")) in _ENDED
+    """Whether a pod has ended, was evicted, or is being deleted."""
+    deleted = as_dict(pod.get("metadata")).get("deletionTimestamp")
+    return bool(deleted) or as_text(as_dict(pod.get("status")).get("phase")) in _ENDED

@@ -1,7 +1,7 @@
-"""The scheduler extender: whether its pods are ready, and may follow the Nodes.
+"""Check `cluster.extender`: whether the extender's pods are ready, and may watch the Nodes.
 
-It has no rights of podgpu's DaemonSet but a service account of its own, which is asked about by
-SubjectAccessReviews: the API server answers by the rules that are in force, whoever gives them.
+The extender has its own service account. SubjectAccessReviews query that account's permissions: the
+API server answers by all rules in force, regardless of where they are defined.
 """
 
 from collections.abc import Mapping
@@ -24,21 +24,21 @@ from podgpu.doctor.cluster.objects import (
 )
 
 RIGHTS: Final = (Right("list", "nodes"), Right("watch", "nodes"))
-"""What following the Nodes takes; see `docs/extender.md`."""
+"""The permissions that watching the Nodes needs; see `docs/extender.md`."""
 
 _COMMAND: Final = "extender"
 _NAME: Final = "app.kubernetes.io/name"
 _COMPONENT: Final = "app.kubernetes.io/component"
 _KUBECONFIG: Final = "--kubeconfig"
 _FIRST: Final = 4
-"""Words among which the command is: podgpu may be called by an interpreter."""
+"""The command is among the first words: an interpreter may come before it."""
 
 
 async def check_extenders(api: KubeApi, cluster: Cluster) -> list[Finding]:
-    """Check `cluster.extender`."""
+    """Run the check `cluster.extender`."""
     check, place = CHECKS["cluster.extender"], "Deployments"
     if cluster.deployments is None:
-        return [check.skip(place, "they can't be listed")]
+        return [check.skip(place, "they cannot be listed")]
     ours = extenders(cluster)
     if not ours:
         return [check.skip(place, "none runs podgpu extender")]
@@ -46,7 +46,7 @@ async def check_extenders(api: KubeApi, cluster: Cluster) -> list[Finding]:
 
 
 def extenders(cluster: Cluster) -> list[Raw]:
-    """Return the Deployments of extenders, in the namespace that was named, if one was."""
+    """Return the Deployments of extenders, in the given namespace if one is given."""
     return [
         each
         for each in cluster.deployments or ()
@@ -55,13 +55,13 @@ def extenders(cluster: Cluster) -> list[Raw]:
 
 
 def has_option(deployment: Mapping[str, Any], option: str) -> bool:
-    """Whether one of its containers is started with an option, `--name` or `--name=value`."""
+    """Return whether a container is started with an option, `--name` or `--name=value`."""
     containers = _containers(template_of(deployment))
     return any(word.partition("=")[0] == option for _, words in containers for word in words)
 
 
 def is_extender(deployment: Mapping[str, Any]) -> bool:
-    """Whether a Deployment runs `podgpu extender`, by its words and by its image or labels."""
+    """Return whether a Deployment runs `podgpu extender`, by its command and image or labels."""
     template = template_of(deployment)
     labels = labels_of(template)
     labelled = labels.get(_NAME) == "podgpu" or labels.get(_COMPONENT) == _COMMAND
@@ -72,7 +72,7 @@ def is_extender(deployment: Mapping[str, Any]) -> bool:
 
 
 def _containers(template: Raw) -> list[tuple[str, list[str]]]:
-    """Return the name of each container's image, and its words."""
+    """Return image name, and command with arguments, of each container."""
     found = as_dicts(as_dict(template.get("spec")).get("containers"))
     return [
         (image_name(each), [*_arguments(each.get("command")), *_arguments(each.get("args"))])
@@ -93,7 +93,7 @@ async def _check_deployment(api: KubeApi, deployment: Raw) -> list[Finding]:
     )
     found = _readiness(deployment)
     if has_option(deployment, _KUBECONFIG):
-        why = f"its rights are those of its {_KUBECONFIG}: see its log and kubectl auth can-i"
+        why = f"its permissions are those of its {_KUBECONFIG}: see its log and kubectl auth can-i"
         return [*found, check.skip(place, why)]
     try:
         missing = [right for right in RIGHTS if not await is_allowed(api, right, account)]
@@ -114,13 +114,13 @@ def _unasked(error: ApiError, account: Account) -> str:
     if error.status != FORBIDDEN:
         return str(error)
     return (
-        "the kubeconfig's user may not create subjectaccessreviews, so that the rights of "
-        f"{account} can't be told; ask kubectl auth can-i watch nodes --as {account.user}"
+        "the kubeconfig's user may not create subjectaccessreviews, so the permissions of "
+        f"{account} are unknown; run kubectl auth can-i watch nodes --as {account.user}"
     )
 
 
 def _readiness(deployment: Mapping[str, Any]) -> list[Finding]:
-    """Return what is wrong with its pods; nothing if all are ready."""
+    """Return a finding if not all pods are ready."""
     check, place = CHECKS["cluster.extender"], display_name(deployment)
     wanted = as_int(as_dict(deployment.get("spec")).get("replicas"))
     ready = as_int(as_dict(deployment.get("status")).get("readyReplicas")) or 0
@@ -130,6 +130,6 @@ def _readiness(deployment: Mapping[str, Any]) -> list[Finding]:
         return [check.warning(place, "wants no pods", "set its replicas to 1 or more")]
     if ready >= wanted:
         return []
-    saw = f"{ready} of {wanted} pods are ready"
-    mend = f"see kubectl -n {namespace_of(deployment)} describe pods, and their logs"
-    return [(check.warning if ready else check.failure)(place, saw, mend)]
+    observed = f"{ready} of {wanted} pods are ready"
+    fix = f"see kubectl -n {namespace_of(deployment)} describe pods, and their logs"
+    return [(check.warning if ready else check.failure)(place, observed, fix)]

@@ -1,4 +1,4 @@
-"""Whether a Prometheus of the operator's takes podgpu's monitors."""
+"""Check `cluster.servicemonitor`: whether a Prometheus of the operator selects the monitors."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -23,37 +23,37 @@ _FIELDS: Final = {"ServiceMonitor": "serviceMonitor", "PodMonitor": "podMonitor"
 
 
 def check_monitors(cluster: Cluster) -> list[Finding]:
-    """Check `cluster.servicemonitor` for each monitor of podgpu's."""
+    """Run the check `cluster.servicemonitor` for each monitor of podgpu."""
     check = CHECKS["cluster.servicemonitor"]
     if cluster.monitors is None:
-        why = "there are none of the Prometheus operator's, or they can't be listed"
+        why = "the Prometheus operator has none, or they cannot be listed"
         return [check.skip("ServiceMonitors, PodMonitors", why)]
     ours = _podgpu_monitors(cluster)
     if not ours:
-        why = "none is podgpu's: Prometheus has to find it otherwise"
+        why = "none is for podgpu: Prometheus must discover podgpu in another way"
         return [check.skip("ServiceMonitors, PodMonitors", why)]
     spaces = {name_of(each): labels_of(each) for each in cluster.namespaces or ()}
-    found, well = [], []
+    found, valid = [], []
     for each in ours:
         if wrong := monitor_targets.target_problem(each, cluster):
             found.append(check.warning(display_name(each), *wrong))
         else:
-            well.append(each)
-    if not well:
+            valid.append(each)
+    if not valid:
         return found
     if not cluster.prometheuses:
-        why = "there is no Prometheus object to take them, or it can't be listed"
-        return [*found, check.skip(", ".join(map(display_name, well)), why)]
-    return [*found, *(_monitor(each, cluster.prometheuses, spaces) for each in well)]
+        why = "no Prometheus object exists to select them, or they cannot be listed"
+        return [*found, check.skip(", ".join(map(display_name, valid)), why)]
+    return [*found, *(_monitor(each, cluster.prometheuses, spaces) for each in valid)]
 
 
 def _podgpu_monitors(cluster: Cluster) -> list[Raw]:
-    """Return the monitors that are podgpu's by name, by label, or by what they select."""
+    """Return the monitors of podgpu, by their name, their label, or what they select."""
     templates = [labels_of(template_of(each)) for each in cluster.podgpus()]
     found = []
     for monitor in cluster.monitors or ():
         selector = as_dict(as_dict(monitor.get("spec")).get("selector"))
-        # One that selects everything is nobody's in particular.
+        # A monitor that selects everything is not specific to podgpu.
         selects = bool(selector) and any(matches(selector, labels) for labels in templates)
         named = labels_of(monitor).get(_NAME) == "podgpu" or "podgpu" in name_of(monitor)
         if (selects or named) and cluster.namespace in ("", namespace_of(monitor)):
@@ -66,34 +66,35 @@ def _monitor(
 ) -> Finding:
     check, place = CHECKS["cluster.servicemonitor"], display_name(monitor)
     refusals = [(each, _refusal(monitor, each, spaces)) for each in prometheuses]
-    takers = [display_name(each) for each, why in refusals if not why]
-    if takers:
-        return check.ok(place, f"taken by {', '.join(takers)}")
-    told = "; ".join(f"{display_name(each)} {why}" for each, why in refusals)
-    return check.warning(place, f"no Prometheus takes it: {told}", _fix_for(monitor, prometheuses))
+    selecting = [display_name(each) for each, why in refusals if not why]
+    if selecting:
+        return check.ok(place, f"selected by {', '.join(selecting)}")
+    text = "; ".join(f"{display_name(each)} {why}" for each, why in refusals)
+    fix = _fix_for(monitor, prometheuses)
+    return check.warning(place, f"no Prometheus selects it: {text}", fix)
 
 
 def _refusal(
     monitor: Raw, prometheus: Mapping[str, Any], spaces: Mapping[str, Mapping[str, str]]
 ) -> str:
-    """Return why a Prometheus doesn't take a monitor; empty if it does.
+    """Return why a Prometheus does not select a monitor; empty if it does.
 
-    By the operator's API reference, a selector that isn't there selects nothing, and one of
-    namespaces that isn't there the Prometheus' own.
+    According to the operator's API reference, a missing selector selects nothing, and a missing
+    namespace selector selects the namespace of the Prometheus object.
     """
     spec, kind = as_dict(prometheus.get("spec")), _FIELDS[as_text(monitor.get("kind"))]
     selector = spec.get(f"{kind}Selector")
     if not isinstance(selector, dict):
-        return f"selects none ({kind}Selector isn't set)"
+        return f"selects none ({kind}Selector is not set)"
     if not matches(selector, labels_of(monitor)):
-        return f"wants labels {_shown(selector)}, and it has {_pairs(labels_of(monitor))}"
+        return f"wants labels {_shown(selector)}, but it has {_pairs(labels_of(monitor))}"
     where, space = spec.get(f"{kind}NamespaceSelector"), namespace_of(monitor)
     if not isinstance(where, dict):
         if space == namespace_of(prometheus):
             return ""
-        return f"takes those of its own namespace alone ({kind}NamespaceSelector isn't set)"
+        return f"selects only in its own namespace ({kind}NamespaceSelector is not set)"
     if not matches(where, spaces.get(space, {})):
-        return f"wants namespaces with labels {_shown(where)}, which {space} has not"
+        return f"wants namespaces with labels {_shown(where)}, which {space} does not have"
     return ""
 
 
@@ -104,10 +105,10 @@ def _fix_for(monitor: Raw, prometheuses: Sequence[Raw]) -> str:
         wanted = as_dict(selector.get("matchLabels"))
         if wanted and not matches(selector, labels_of(monitor)):
             pairs = ", ".join(f"{key}: {value}" for key, value in wanted.items())
-            return f"set additionalLabels: {{{pairs}}} in the chart, or label the monitor so"
+            return f"set additionalLabels: {{{pairs}}} in the chart, or give the monitor this label"
     return (
-        "put it into the Prometheus' namespace, give its namespace the labels, or set "
-        f"{kind}Selector: {{}} and {kind}NamespaceSelector: {{}} at the Prometheus"
+        "move it into the namespace of the Prometheus, give its namespace the labels, or set "
+        f"{kind}Selector: {{}} and {kind}NamespaceSelector: {{}} in the Prometheus"
     )
 
 

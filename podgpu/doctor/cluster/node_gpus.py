@@ -1,4 +1,4 @@
-"""Which nodes have GPUs, and what they offer of them."""
+"""Check `cluster.gpus`: which nodes have GPUs, and how many of them they offer to pods."""
 
 import re
 from collections.abc import Mapping
@@ -20,31 +20,31 @@ _LABELS: Final[Mapping[str, str | None]] = {
     "k8s.amazonaws.com/accelerator": None,
     "kubernetes.azure.com/accelerator": "nvidia",
 }
-"""By which labels a node says that it has NVIDIA GPUs, with the value that it takes; None for any.
-They are those of GPU feature discovery, node feature discovery, GKE, EKS and AKS."""
+"""Labels of nodes with NVIDIA GPUs, and their value; None for any value. GPU feature discovery,
+node feature discovery, GKE, EKS and AKS set them."""
 
 _COUNT: Final = "nvidia.com/gpu.count"
 _REPLICAS: Final = "nvidia.com/gpu.replicas"
 _PREFIX: Final = "nvidia.com/"
 _IS_GPU: Final = glob_matcher(("nvidia.com/*", "*/*gpu*"))
-"""As the podresources source has it, by its default."""
+"""The default of the option `resources` of the source `podresources`."""
 
 _OTHERS: Final = ("amd.com/", "intel.com/")
-"""Cards that podgpu has nothing to say of."""
+"""Resources of other vendors, which podgpu does not support."""
 
 _DIGITS: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _MANY: Final = 5
 
 
 def has_gpus(node: Mapping[str, Any]) -> bool:
-    """Whether a node has NVIDIA GPUs, by its labels or by what it offers."""
+    """Return whether a node has NVIDIA GPUs, by its labels or its capacity."""
     labels = labels_of(node)
-    told = any(key in labels and value in (None, labels[key]) for key, value in _LABELS.items())
-    return told or bool(gpu_resources(node, "capacity"))
+    named = any(key in labels and value in (None, labels[key]) for key, value in _LABELS.items())
+    return named or bool(gpu_resources(node, "capacity"))
 
 
 def gpu_resources(node: Mapping[str, Any], part: str) -> dict[str, int]:
-    """Return how many devices of each GPU resource a node has, by `capacity` or `allocatable`."""
+    """Return the number of devices of each GPU resource, by `capacity` or `allocatable`."""
     found = as_dict(as_dict(node.get("status")).get(part))
     counts = {
         resource: _count(count)
@@ -55,23 +55,23 @@ def gpu_resources(node: Mapping[str, Any], part: str) -> dict[str, int]:
 
 
 def _count(quantity: object) -> int | None:
-    """Return a quantity that is a plain number, as those of devices are."""
+    """Return a quantity that is a plain number, as that of devices is; else None."""
     digits = as_text(quantity)
     return int(digits) if _DIGITS.fullmatch(digits) else None
 
 
 def check_nodes(cluster: Cluster) -> list[Finding]:
-    """Check `cluster.gpus` for each node that has some."""
+    """Run the check `cluster.gpus` for each node with GPUs."""
     check = CHECKS["cluster.gpus"]
     if cluster.nodes is None:
-        return [check.skip("Nodes", "they can't be listed")]
+        return [check.skip("Nodes", "they cannot be listed")]
     nodes = [node for node in cluster.nodes if has_gpus(node)]
     if not nodes:
-        mend = (
-            "add nodes with GPUs, or let node feature discovery or the GPU operator label those "
-            "that have some"
+        fix = (
+            "add nodes with GPUs, or let node feature discovery or the GPU operator label the "
+            "nodes that have GPUs"
         )
-        return [check.warning("Nodes", f"none of {len(cluster.nodes)} says it has a GPU", mend)]
+        return [check.warning("Nodes", f"none of {len(cluster.nodes)} reports a GPU", fix)]
     claimed = {
         as_text(as_dict(each.get("spec")).get("nodeName"))
         for each in cluster.slices or ()
@@ -79,11 +79,11 @@ def check_nodes(cluster: Cluster) -> list[Finding]:
     }
     wrong: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
-        if fault := _node_problem(node, by_claims=name_of(node) in claimed):
-            wrong.setdefault(fault, []).append(name_of(node))
+        if problem := _node_problem(node, by_claims=name_of(node) in claimed):
+            wrong.setdefault(problem, []).append(name_of(node))
     return [
-        check.warning(f"{'Node' if len(names) == 1 else 'Nodes'} {first_few(names)}", saw, mend)
-        for (saw, mend), names in wrong.items()
+        check.warning(f"{'Node' if len(names) == 1 else 'Nodes'} {first_few(names)}", observed, fix)
+        for (observed, fix), names in wrong.items()
     ] or [
         check.ok(
             "Nodes", f"{len(nodes)} have GPUs, and offer all of them: {_describe_nodes(nodes)}"
@@ -103,30 +103,30 @@ def _describe_nodes(nodes: list[dict[str, Any]]) -> str:
 
 
 def _node_problem(node: Mapping[str, Any], *, by_claims: bool) -> tuple[str, str] | None:
-    """Return what is wrong with a node's GPUs, and what mends it; None if nothing is."""
+    """Return a problem of a node's GPUs and its fix; None if there is none."""
     capacity, free = gpu_resources(node, "capacity"), gpu_resources(node, "allocatable")
     if not any(capacity.values()):
         if by_claims:
             return None
-        mend = (
-            "see that the device plugin's pod, or a DRA driver's, runs on it, and its log: a "
-            "runtime class or driver that is missing is the usual reason"
+        fix = (
+            "check that the pod of the device plugin or DRA driver runs on it, and read its log: "
+            "usually a runtime class or the driver is missing"
         )
-        saw = "has GPUs by its labels, and offers none to pods"
-        return saw, mend
-    sick = [
+        observed = "has GPUs according to its labels, but offers none to pods"
+        return observed, fix
+    unhealthy = [
         f"{free.get(name, 0)} of {n} {name}"
         for name, n in capacity.items()
         if free.get(name, 0) < n
     ]
-    if sick:
-        mend = "see the device plugin's log for unhealthy devices (XID errors), and podgpu's xid_*"
-        return f"allocatable are {', '.join(sick)}", mend
+    if unhealthy:
+        fix = "see the device plugin's log for unhealthy devices (XID errors), and podgpu's xid_*"
+        return f"allocatable are {', '.join(unhealthy)}", fix
     labels = labels_of(node)
     count, replicas = labels.get(_COUNT, ""), labels.get(_REPLICAS, "1")
     whole = capacity.get(f"{_PREFIX}gpu", 0)
-    said = _count(count)
-    if said is not None and replicas in {"", "0", "1"} and 0 < whole < said:
-        mend = "see the device plugin's log: a GPU may have fallen off the bus since"
-        return f"offers {whole} of {said} GPUs", mend
+    labelled = _count(count)
+    if labelled is not None and replicas in {"", "0", "1"} and 0 < whole < labelled:
+        fix = "see the device plugin's log: a GPU may be lost since the node was labelled"
+        return f"offers {whole} of {labelled} GPUs", fix
     return None

@@ -1,4 +1,4 @@
-"""Fetches the objects, page by page; what can't be had costs the checks that need it."""
+"""Fetch a cluster's objects, page by page; a failed list disables only the checks that need it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,17 +21,17 @@ from podgpu.doctor.cluster.unready_pods import FAILED_CREATE, missing_pods
 
 _PAGE: Final = 500
 _PAGES: Final = 40
-"""20,000 objects of a kind: more nodes than Kubernetes is made for."""
+"""20,000 objects of a kind: more than the number of nodes that Kubernetes supports."""
 
 _SECONDS: Final = 40.0
-"""For all pages of one list."""
+"""Time limit for all pages of one list."""
 
 _GONE: Final = 410
-_ANEW: Final = 3
-"""How often a list is begun: a server forgets what it listed after some minutes."""
+_ATTEMPTS: Final = 3
+"""How often a list is started: a server keeps its state for some minutes only."""
 
 _UNKNOWN: Final = frozenset({0, 401})
-"""Not reached, or not taken for anybody: then no other list would be had."""
+"""Not reachable, or not authenticated: all other lists would fail too."""
 
 _MONITORING: Final = "/apis/monitoring.coreos.com"
 _MONITORS: Final = (
@@ -46,26 +46,26 @@ _SLICES: Final = tuple(
     ("ResourceSlice", f"/apis/resource.k8s.io/{version}/resourceslices")
     for version in ("v1", "v1beta2", "v1beta1")
 )
-_PARTLY: Final = "the checks look at the objects that were listed"
+_PARTLY: Final = "the checks use the objects that were listed"
 
 
 @dataclass(slots=True)
 class Fetcher:
-    """One session's fetching.
+    """Fetches the objects in one session.
 
     Attributes:
         api: the session.
-        findings: of `cluster.server`, where something was refused.
+        findings: findings of `cluster.server`, for requests that failed.
     """
 
     api: KubeApi
     findings: list[Finding] = field(default_factory=list)
 
     async def cluster(self, namespace: str) -> Cluster:
-        """Fetch all that is looked at; the lists side by side, since a server may be slow.
+        """Fetch all objects that the checks need. The lists run concurrently, to save time.
 
         Raises:
-            ApiError: the server can't be reached, or doesn't accept the credentials.
+            ApiError: the server is not reachable, or does not accept the credentials.
         """
         daemonsets = await self.listed("DaemonSet", "/apis/apps/v1/daemonsets", vital=True)
         (
@@ -109,17 +109,18 @@ class Fetcher:
     async def listed(
         self, kind: str, path: str, selector: str = "", *, fields: str = "", vital: bool = False
     ) -> list[Raw] | None:
-        """Return the objects of a kind; None, and a finding, if none can be had.
+        """Return the objects of a kind; None, and usually a finding, if there are none.
 
         Args:
-            kind: what a list leaves out of its objects.
-            path: of the collection.
-            selector: of labels.
-            fields: selector of fields.
-            vital: without an answer there is nothing to be looked at.
+            kind: the kind, which objects in a list lack.
+            path: path of the collection.
+            selector: label selector.
+            fields: field selector.
+            vital: no check is possible without this list.
 
         Raises:
-            ApiError: it is vital, and the server can't be reached or doesn't take the credentials.
+            ApiError: the list is vital, and the server is not reachable or does not accept the
+                credentials.
         """
         found: list[Raw] = []
         query = {"limit": str(_PAGE)} | ({"labelSelector": selector} if selector else {})
@@ -127,16 +128,16 @@ class Fetcher:
         check = CHECKS["cluster.server"]
         try:
             async with asyncio.timeout(_SECONDS):
-                for begun in range(1, _ANEW + 1):
+                for attempt in range(1, _ATTEMPTS + 1):
                     try:
                         return await self._pages(kind, path, query, found)
                     except ApiError as error:
-                        if error.status != _GONE or begun == _ANEW:
+                        if error.status != _GONE or attempt == _ATTEMPTS:
                             raise
         except TimeoutError:
-            saw = f"takes longer than {_SECONDS:g} s"
-            mend = "see the load of the API server, and the way to it"
-            self.findings.append(check.warning(path, saw, mend + self._rest(found)))
+            observed = f"takes longer than {_SECONDS:g} s"
+            fix = "check the load of the API server, and the network to it"
+            self.findings.append(check.warning(path, observed, fix + self._rest(found)))
         except ApiError as error:
             if error.status == NOT_FOUND:
                 return None
@@ -160,39 +161,39 @@ class Fetcher:
     async def _pages(
         self, kind: str, path: str, query: dict[str, str], found: list[Raw]
     ) -> list[Raw] | None:
-        """Put all objects into a list, which is emptied first; return it.
+        """Replace the content of `found` by all objects; return them.
 
         Raises:
-            ApiError: as `KubeApi.get` does; those of the pages before are in the list.
+            ApiError: as `KubeApi.get` does; `found` then has the objects of the pages before.
         """
         check, more = CHECKS["cluster.server"], ""
         before, fresh = list(found), list[Raw]()
         for _ in range(_PAGES):
             page = await self.api.get(path, query | ({"continue": more} if more else {}))
             try:
-                answer = as_dict(orjson.loads(page))
+                response = as_dict(orjson.loads(page))
             except orjson.JSONDecodeError:
-                mend = "see that the kubeconfig's server is a Kubernetes API server"
-                self.findings.append(check.warning(path, "the answer is no JSON", mend))
+                fix = "check that the kubeconfig's server is a Kubernetes API server"
+                self.findings.append(check.warning(path, "the response is not JSON", fix))
                 return None
-            fresh += [{**each, "kind": kind} for each in as_dicts(answer.get("items"))]
-            # What an earlier attempt had more of is better than a beginning.
+            fresh += [{**each, "kind": kind} for each in as_dicts(response.get("items"))]
+            # Keep the objects of an earlier attempt while that one had more.
             found[:] = fresh if len(fresh) >= len(before) else before
-            more = as_text(as_dict(answer.get("metadata")).get("continue"))
+            more = as_text(as_dict(response.get("metadata")).get("continue"))
             if not more:
                 return fresh
-        saw, mend = f"more than {_PAGE * _PAGES} objects", f"nothing: {_PARTLY}"
-        self.findings.append(check.warning(path, saw, mend))
+        observed, fix = f"more than {_PAGE * _PAGES} objects", f"nothing: {_PARTLY}"
+        self.findings.append(check.warning(path, observed, fix))
         return fresh
 
     async def _some(self, kinds: Sequence[tuple[str, str]]) -> list[Raw] | None:
-        """Return objects of several kinds; None if there is none of these kinds."""
+        """Return the objects of several kinds; None if the cluster has none of these kinds."""
         lists = await asyncio.gather(*(self.listed(kind, path) for kind, path in kinds))
         known = [each for each in lists if each is not None]
         return [raw for each in known for raw in each] if known else None
 
     async def _pods(self, daemonsets: Sequence[Raw] | None) -> list[Raw] | None:
-        """Return the pods of exporters: a few of what may be very many."""
+        """Return the pods of exporters only, since a cluster may have very many pods."""
         wanted = [
             (
                 f"/api/v1/namespaces/{quote(namespace_of(each), safe='')}/pods",
@@ -211,7 +212,7 @@ class Fetcher:
         return [pod for each in lists for pod in each or ()]
 
     async def _events(self, daemonsets: Sequence[Raw] | None) -> list[Raw] | None:
-        """Return why pods of podgpu's are refused: asked only where there are too few of them."""
+        """Return the events of refused pods, only of DaemonSets of podgpu that lack pods."""
         short = [
             namespace_of(each)
             for each in daemonsets or ()
@@ -227,7 +228,7 @@ class Fetcher:
         return [event for each in lists for event in each or ()]
 
     async def _services(self, daemonsets: Sequence[Raw] | None) -> list[Raw] | None:
-        """Return the Services beside podgpu; None if they can't be had somewhere."""
+        """Return the Services in podgpu's namespaces; None if a list fails."""
         ours = [each for each in daemonsets or () if exporter_kind(each) == "podgpu"]
         lists = [
             await self.listed("Service", f"/api/v1/namespaces/{quote(space, safe='')}/services")

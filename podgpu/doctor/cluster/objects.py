@@ -1,4 +1,4 @@
-"""The objects of a cluster that are looked at, as JSON has them."""
+"""A cluster's objects as decoded JSON, and functions that read them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from pipeline.kube.json_access import as_dict, as_dicts, as_text
 
 Raw: TypeAlias = dict[str, Any]
 Listed: TypeAlias = Sequence[Raw] | None
-"""Objects of one kind; None if they can't be had, or there is no such kind."""
+"""Objects of one kind; None if they cannot be listed, or the cluster lacks the kind."""
 
 Kind: TypeAlias = Literal["podgpu", "dcgm-exporter"]
 
@@ -19,21 +19,21 @@ _DCGM: Final = "dcgm-exporter"
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What was fetched.
+    """The objects that were fetched.
 
     Attributes:
-        nodes: all of them.
-        daemonsets: of all namespaces.
-        pods: of those DaemonSets that are exporters of GPUs.
-        runtimeclasses: all of them.
+        nodes: all Nodes.
+        daemonsets: in all namespaces.
+        pods: pods of the DaemonSets that are GPU exporters.
+        runtimeclasses: all RuntimeClasses.
         slices: ResourceSlices of DRA drivers.
-        namespaces: all of them; their labels are selected by.
+        namespaces: all Namespaces, for selectors of their labels.
         monitors: ServiceMonitors and PodMonitors.
-        prometheuses: objects of the Prometheus operator's, agents among them.
-        services: those in the namespaces of podgpu's DaemonSets.
-        deployments: of all namespaces; the scheduler extender is one.
-        events: of podgpu's DaemonSets that have fewer pods than they want: why they make none.
-        namespace: podgpu's; empty for any.
+        prometheuses: the Prometheus operator's Prometheus and PrometheusAgent objects.
+        services: in the namespaces of podgpu's DaemonSets.
+        deployments: in all namespaces, for the scheduler extender.
+        events: of podgpu's DaemonSets with too few pods: why pods cannot be created.
+        namespace: podgpu's namespace; empty for any.
     """
 
     nodes: Listed = None
@@ -50,7 +50,7 @@ class Cluster:
     namespace: str = field(default="", kw_only=True)
 
     def podgpus(self) -> list[Raw]:
-        """Return podgpu's DaemonSets, in the namespace that was named, if one was."""
+        """Return podgpu's DaemonSets, in the given namespace if one is given."""
         return [
             each
             for each in self.daemonsets or ()
@@ -81,15 +81,15 @@ def display_name(raw: Mapping[str, Any]) -> str:
 
 
 def template_of(daemonset: Mapping[str, Any]) -> Raw:
-    """Return the pod that a DaemonSet makes."""
+    """Return the pod template of a DaemonSet or Deployment."""
     return as_dict(as_dict(daemonset.get("spec")).get("template"))
 
 
 def exporter_kind(daemonset: Mapping[str, Any]) -> Kind | None:
-    """Return which exporter of GPUs a DaemonSet runs, if it runs one.
+    """Return which GPU exporter a DaemonSet runs; None if it runs none.
 
-    Its image tells, since podgpu may have taken the place of dcgm-exporter in its chart; where an
-    image is called otherwise, the usual labels do.
+    The image name decides, since podgpu may run in dcgm-exporter's chart. For an image with
+    another name, the usual labels decide.
     """
     template = template_of(daemonset)
     names = [image_name(each) for each in as_dicts(as_dict(template.get("spec")).get("containers"))]
@@ -98,10 +98,10 @@ def exporter_kind(daemonset: Mapping[str, Any]) -> Kind | None:
     if _DCGM in names:
         return _DCGM
     labels = labels_of(daemonset) | labels_of(template)
-    told = {labels.get(_NAME, ""), labels.get(_APP, "")}
-    if "podgpu" in told:
+    names_in_labels = {labels.get(_NAME, ""), labels.get(_APP, "")}
+    if "podgpu" in names_in_labels:
         return "podgpu"
-    return _DCGM if told & {_DCGM, f"nvidia-{_DCGM}"} else None
+    return _DCGM if names_in_labels & {_DCGM, f"nvidia-{_DCGM}"} else None
 
 
 def image_name(container: Mapping[str, Any]) -> str:
@@ -111,6 +111,6 @@ def image_name(container: Mapping[str, Any]) -> str:
 
 
 def first_few(names: Sequence[str], shown: int = 3) -> str:
-    """Return a few names, and how many more there are."""
+    """Return the first names, and the number of the others."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more

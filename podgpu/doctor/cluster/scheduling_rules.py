@@ -1,6 +1,6 @@
-"""Whether selectors, affinities and tolerations let a pod onto a node, by Kubernetes' own rules.
+"""Kubernetes' scheduling rules: whether selectors, affinity and tolerations allow a pod on a node.
 
-They are those of the API reference of 1.34 for LabelSelector, NodeSelectorTerm and Toleration.
+The rules are those for LabelSelector, NodeSelectorTerm and Toleration in the API reference of 1.34.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Final
 from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from podgpu.doctor.cluster.objects import Raw, labels_of, name_of, namespace_of
 
-_KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
+_EXCLUDING: Final = frozenset({"NoSchedule", "NoExecute"})
 _TOLERATED: Final = frozenset(
     f"node.kubernetes.io/{name}"
     for name in (
@@ -22,7 +22,7 @@ _TOLERATED: Final = frozenset(
         "network-unavailable",
     )
 )
-"""What the DaemonSet controller adds by itself; the last for the host's network alone."""
+"""Taints that the DaemonSet controller tolerates; the last one on the host network only."""
 
 _DISCOVER: Final = (
     "let node feature discovery or GPU feature discovery label the nodes that have GPUs"
@@ -30,7 +30,7 @@ _DISCOVER: Final = (
 
 
 def matches(selector: object, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector selects; an empty one selects all, none at all nothing."""
+    """Return whether a label selector matches; an empty one matches all, a missing one nothing."""
     if not isinstance(selector, dict):
         return False
     wanted = as_dict(selector.get("matchLabels"))
@@ -40,7 +40,7 @@ def matches(selector: object, labels: Mapping[str, str]) -> bool:
 
 
 def is_owner(daemonset: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is a DaemonSet's: by its owner, or where that isn't told by the selector."""
+    """Return whether a DaemonSet owns a pod, by owner reference, else by the selector."""
     if namespace_of(pod) != namespace_of(daemonset):
         return False
     metadata = as_dict(pod.get("metadata"))
@@ -52,7 +52,7 @@ def is_owner(daemonset: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
 
 
 def selector_text(selector: object) -> str:
-    """Return a label selector as a list's query has it; empty if there is nothing to select by."""
+    """Return a label selector as a query parameter; empty if it selects nothing in particular."""
     wanted = as_dict(as_dict(selector).get("matchLabels"))
     parts = [f"{key}={value}" for key, value in wanted.items() if isinstance(value, str)]
     for each in as_dicts(as_dict(selector).get("matchExpressions")):
@@ -79,40 +79,40 @@ def _values(expression: Mapping[str, Any]) -> list[str]:
 def scheduling_obstacles(
     spec: Mapping[str, Any], node: Mapping[str, Any], *, gpus: bool = True
 ) -> list[tuple[str, str]]:
-    """Return what keeps a DaemonSet's pod off a node, each with its mend; empty if nothing does.
+    """Return what keeps a DaemonSet's pod off a node, with the fix of each; empty if nothing does.
 
     Args:
-        spec: of the pod.
+        spec: pod spec.
         node: the Node.
-        gpus: it is known to have some; else it is not for us to say what it should be called.
+        gpus: whether the node is known to have GPUs; if not, the fix does not name its labels.
     """
     labels, name = labels_of(node), name_of(node)
     found = []
     for key, value in as_dict(spec.get("nodeSelector")).items():
         if labels.get(key) != value:
             has = f"{key}={labels[key]}" if key in labels else "no such label"
-            mend = _label(key, value, node, gpus=gpus)
-            found.append((f"nodeSelector wants {key}={value}, and it has {has}", mend))
+            fix = _label(key, value, node, gpus=gpus)
+            found.append((f"nodeSelector wants {key}={value}, but the node has {has}", fix))
     if (wanted := _required(spec)) and not any(_term(term, labels, name) for term in wanted):
         shown = " or ".join(map(_shown, wanted))
-        mend = "give the node such labels, or change affinity"
-        found.append((f"affinity wants {shown}", mend))
+        fix = "give the node such labels, or change affinity"
+        found.append((f"affinity wants {shown}", fix))
     tolerations = as_dicts(spec.get("tolerations"))
     for taint in as_dicts(as_dict(node.get("spec")).get("taints")):
         if not _tolerated(taint, tolerations):
-            told = f"{_pair(taint)}:{as_text(taint.get('effect'))}"
+            shown = f"{_pair(taint)}:{as_text(taint.get('effect'))}"
             key = as_text(taint.get("key"))
-            mend = f"add the toleration {{key: {key}, operator: Exists}}"
+            fix = f"add the toleration {{key: {key}, operator: Exists}}"
             if not gpus:
-                mend = f"{_DISCOVER}; where those have this taint, {mend}"
-            found.append((f"it has the taint {told}, which isn't tolerated", mend))
+                fix = f"{_DISCOVER}; if those nodes have this taint, {fix}"
+            found.append((f"the node has the taint {shown}, which is not tolerated", fix))
     return found
 
 
 def _label(key: str, value: object, node: Mapping[str, Any], *, gpus: bool) -> str:
     if gpus:
         return f"kubectl label node {name_of(node)} {key}={value}, or change nodeSelector"
-    return f"{_DISCOVER}, or give those {key}={value}, or change nodeSelector"
+    return f"{_DISCOVER}, or label them {key}={value}, or change nodeSelector"
 
 
 def _required(spec: Mapping[str, Any]) -> Sequence[Raw]:
@@ -157,13 +157,13 @@ def _shown(term: Mapping[str, Any]) -> str:
     parts = []
     for each in (*as_dicts(term.get("matchExpressions")), *as_dicts(term.get("matchFields"))):
         values = each.get("values")
-        told = f" ({', '.join(map(str, values))})" if isinstance(values, list) and values else ""
-        parts.append(f"{as_text(each.get('key'))} {as_text(each.get('operator'))}{told}")
+        text = f" ({', '.join(map(str, values))})" if isinstance(values, list) and values else ""
+        parts.append(f"{as_text(each.get('key'))} {as_text(each.get('operator'))}{text}")
     return " and ".join(parts) or "nothing"
 
 
 def _tolerated(taint: Mapping[str, Any], tolerations: Sequence[Raw]) -> bool:
-    if as_text(taint.get("effect")) not in _KEEPS_OUT or as_text(taint.get("key")) in _TOLERATED:
+    if as_text(taint.get("effect")) not in _EXCLUDING or as_text(taint.get("key")) in _TOLERATED:
         return True
     return any(_tolerates(each, taint) for each in tolerations)
 

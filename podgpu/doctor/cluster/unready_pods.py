@@ -1,4 +1,4 @@
-"""Why pods of a DaemonSet aren't ready, or aren't made at all."""
+"""Why pods of a DaemonSet are not ready, or cannot be created."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -12,88 +12,88 @@ from podgpu.doctor.cluster.scheduling_rules import is_owner
 
 _MANY: Final = 3
 _LONGEST: Final = 120
-"""Characters of a message of the kubelet's."""
+"""Maximum number of characters of a kubelet message."""
 
 _LONGEST_EVENT: Final = 400
 FAILED_CREATE: Final = "FailedCreate"
-"""The reason of the events of a DaemonSet whose pods the API server refuses."""
+"""Reason of a DaemonSet's events if the API server refuses its pods."""
 
 _FIXES: Final = (
-    ("OOMKilled", "raise the limit of memory (resources.limits.memory; see docs/sizing.md)"),
+    ("OOMKilled", "raise the memory limit (resources.limits.memory; see docs/sizing.md)"),
     (
         "ImagePull",
-        "see that the image's name is right and the node may pull it (imagePullSecrets)",
+        "check the name of the image, and that the node may pull it (imagePullSecrets)",
     ),
     (
         "PodSecurity",
         "give the namespace the label pod-security.kubernetes.io/enforce: privileged",
     ),
     ("quota", "raise the ResourceQuota of the namespace"),
-    ("security context constraint", "give the service account the SecurityContextConstraints"),
+    ("security context constraint", "grant the service account the SecurityContextConstraints"),
 )
 
 
 def unready_finding(daemonset: Raw, cluster: Cluster, count: str) -> Finding:
-    """Return what keeps pods from being ready.
+    """Return a finding with the reasons why pods are not ready.
 
     Args:
-        daemonset: whose they are.
-        cluster: what was fetched.
-        count: how many are ready, for people.
+        daemonset: the owner of the pods.
+        cluster: the objects that were fetched.
+        count: number of ready pods, for people.
     """
     check = CHECKS["cluster.daemonset"]
     pods = [pod for pod in cluster.pods or () if is_owner(daemonset, pod)]
-    waiting = [told for pod in pods if (told := _waiting_reason(pod))]
+    waiting = [reason for pod in pods if (reason := _waiting_reason(pod))]
     reasons = waiting[:_MANY]
     if len(waiting) > _MANY:
         reasons.append(f"and {len(waiting) - _MANY} more")
     if missing := missing_pods(daemonset):
-        reasons.append(f"{missing} are not made{_refused(daemonset, cluster)}")
-    few = f": {'; '.join(reasons)}" if reasons else ""
-    mends = [mend for word, mend in _FIXES if word in few]
-    mends.append(
-        f"kubectl -n {namespace_of(daemonset)} describe pod, describe daemonset and logs "
-        "--previous tell more; podgpu doctor in such a pod looks at its node"
+        reasons.append(f"{missing} are not created{_refused(daemonset, cluster)}")
+    shown = f": {'; '.join(reasons)}" if reasons else ""
+    fixes = [fix for text, fix in _FIXES if text in shown]
+    fixes.append(
+        f"see kubectl -n {namespace_of(daemonset)} describe pod, describe daemonset and logs "
+        "--previous; run podgpu doctor in such a pod to check its node"
     )
-    return check.warning(display_name(daemonset), count + few, "; ".join(mends))
+    return check.warning(display_name(daemonset), count + shown, "; ".join(fixes))
 
 
 def missing_pods(daemonset: Raw) -> int:
-    """Return how many pods are wanted and not there; 0 if that isn't known.
+    """Return how many pods are wanted and do not exist; 0 if that is unknown.
 
-    By the controller's own count: of pods a list may have had a part alone.
+    The controller's count is used, since a list of pods may be incomplete.
     """
     status = as_dict(daemonset.get("status"))
     wanted = as_int(status.get("desiredNumberScheduled"))
-    made = as_int(status.get("currentNumberScheduled"))
-    return 0 if wanted is None or made is None else max(0, int(wanted - made))
+    current = as_int(status.get("currentNumberScheduled"))
+    return 0 if wanted is None or current is None else max(0, int(wanted - current))
 
 
 def _refused(daemonset: Raw, cluster: Cluster) -> str:
-    """Return why pods can't be made, by the newest event that says so."""
-    told = [
+    """Return why pods cannot be created, from the newest event with that reason."""
+    messages = [
         (_moment(event), as_text(event.get("message")))
         for event in cluster.events or ()
         if as_text(event.get("reason")) == FAILED_CREATE
         and as_text(as_dict(event.get("involvedObject")).get("name")) == name_of(daemonset)
         and namespace_of(event) == namespace_of(daemonset)
     ]
-    return f": {line(max(told)[1], _LONGEST_EVENT)}" if told else ""
+    return f": {line(max(messages)[1], _LONGEST_EVENT)}" if messages else ""
 
 
 def _moment(event: Mapping[str, Any]) -> str:
-    """Return when an event happened last; as the API has it, texts sort as their times do."""
+    """Return the time of an event's last occurrence, as text in the API's sortable format."""
     series = as_text(as_dict(event.get("series")).get("lastObservedTime"))
     return max(series, as_text(event.get("lastTimestamp")), as_text(event.get("eventTime")))
 
 
 def _waiting_reason(pod: Mapping[str, Any]) -> str:
-    """Return what a pod waits for and on which node; empty if it doesn't."""
+    """Return why a pod is not ready, with its name and node; empty if it is ready."""
     status = as_dict(pod.get("status"))
     why = next(_reasons(status), "")
     if not why and status.get("phase") in ("Pending", "Failed"):
-        said = as_text(status.get("reason")) or as_text(_unscheduled(status))
-        why = f"is {as_text(status.get('phase'))} {line(said, _LONGEST)}".rstrip()
+        reason = as_text(status.get("reason")) or as_text(_unscheduled(status))
+        why = f"is {as_text(status.get('phase'))} {line(reason, _LONGEST)}".rstrip()
     if not why:
         return ""
     node = as_text(as_dict(pod.get("spec")).get("nodeName"))
@@ -101,7 +101,7 @@ def _waiting_reason(pod: Mapping[str, Any]) -> str:
 
 
 def _reasons(status: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why containers aren't ready, those first that go before the others."""
+    """Yield why containers are not ready, init containers first."""
     for container in as_dicts(status.get("initContainerStatuses")):
         done = as_dict(as_dict(container.get("state")).get("terminated")).get("exitCode") == 0
         if not done and container.get("ready") is not True:
@@ -116,23 +116,23 @@ def _reason(container: Mapping[str, Any], which: str) -> Iterator[str]:
     before = as_dict(as_dict(container.get("lastState")).get("terminated"))
     past = _last_termination(ended or before, as_int(container.get("restartCount")) or 0)
     if waiting:
-        said = f"{as_text(waiting.get('reason'))} {line(as_text(waiting.get('message')), _LONGEST)}"
-        yield which + said.rstrip() + (f" ({past})" if past else "")
+        why = f"{as_text(waiting.get('reason'))} {line(as_text(waiting.get('message')), _LONGEST)}"
+        yield which + why.rstrip() + (f" ({past})" if past else "")
     elif container.get("ready") is False:
-        what = "has ended" if ended else "runs and is not ready"
-        yield f"{which}{what}" + (f" ({past})" if past else "")
+        state_text = "has ended" if ended else "runs and is not ready"
+        yield f"{which}{state_text}" + (f" ({past})" if past else "")
 
 
 def _last_termination(ended: Mapping[str, Any], restarts: int) -> str:
-    """Return how a container ended last, and how often."""
-    words = []
+    """Return how a container ended last, and how often it restarted."""
+    parts = []
     if ended:
         code = as_int(ended.get("exitCode"))
         status = "" if code is None else f", status {code}"
-        words.append(f"ended by {line(as_text(ended.get('reason')) or 'itself', 60)}{status}")
+        parts.append(f"ended: {line(as_text(ended.get('reason')) or 'unknown reason', 60)}{status}")
     if restarts:
-        words.append(f"{restarts} restarts")
-    return ", ".join(words)
+        parts.append(f"{restarts} restarts")
+    return ", ".join(parts)
 
 
 def _unscheduled(status: Mapping[str, Any]) -> object:
