@@ -1,4 +1,4 @@
-"""The ledger's file: who used how much of which device, by the hour, and each holding with its end.
+"""The ledger: an SQLite file with usage per hour, device and container, and with all holdings.
 
-The sink `ledger` writes it; `podgpu usage` and the status page read it: docs/sinks/ledger.md.
+The sink `ledger` writes it; `podgpu usage` and the status page read it. See docs/sinks/ledger.md.
 """

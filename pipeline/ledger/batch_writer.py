@@ -1,4 +1,4 @@
-"""Writes what waits into the ledger's file. Blocks."""
+"""Writing of batches to the ledger file. Functions block."""
 
 import json
 import sqlite3
@@ -11,13 +11,13 @@ from pipeline.ledger.write_batch import Batch, HoldingRow
 from pipeline.model import PartialRef, PodInfo
 
 LABELS_BYTES: Final = 4096
-"""How long the labels of a container may be, as JSON; those beyond are left out, and counted."""
+"""Maximum size of a container's labels as JSON. Further labels are omitted and counted."""
 
-_IDS: Final = 8192
-"""How many numbers of containers are kept in mind."""
+_MAX_CACHED_IDS: Final = 8192
+"""How many container ids are cached."""
 
-_MOST: Final = 1 << 62
-"""No number in the file is beyond, so that it and the next one can be added up."""
+_MAX_NUMBER: Final = 1 << 62
+"""Limit of numbers in the file, so that the sum of two fits in SQLite's 64 bits."""
 
 _Row: TypeAlias = tuple[int | str | None, ...]
 
@@ -64,12 +64,11 @@ UPDATE containers SET owner_kind = ?, owner_name = ?, labels = ?, labels_cut = ?
 
 
 class Store:
-    """Writes batches, each in one transaction.
+    """Writes batches to the ledger file, each in one transaction.
 
     Args:
-        connection: to a file that has the tables; in no transaction.
-        boot: identifies the boot of the machine whose monotonic clock the accounts have; empty
-            where that isn't known.
+        connection: connection to a file with the ledger's tables; no transaction is open.
+        boot: id of the boot whose monotonic clock the accounts use; empty if unknown.
     """
 
     def __init__(self, connection: sqlite3.Connection, boot: str = "") -> None:
@@ -79,10 +78,10 @@ class Store:
         self._containers: dict[PartialRef, int] = {}
 
     def write_batch(self, batch: Batch) -> None:
-        """Write a batch, unless the file has it already: a commit may succeed and say otherwise.
+        """Write a batch, unless the file has it: a commit can succeed although it reports an error.
 
         Raises:
-            sqlite3.Error: nothing of it was written, or all of it.
+            sqlite3.Error: the batch was written completely or not at all.
         """
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
@@ -100,7 +99,7 @@ class Store:
             raise
 
     def clear_caches(self) -> None:
-        """Look numbers up anew: what stands in the file has changed."""
+        """Clear the cached ids, because the file's contents may have changed."""
         self._devices.clear()
         self._containers.clear()
 
@@ -111,12 +110,12 @@ class Store:
             names = device.uuid, device.model, profile, device.gpu_uuid
             run(_PUT_DEVICE, [utf8(name) for name in names])
         for subject, pod in batch.pods.items():
-            run(_PUT_POD, (*_of_pod(pod), self._container(subject)))
+            run(_PUT_POD, (*_pod_columns(pod), self._container(subject)))
         self._many(
             _ADD_HOUR,
             [
-                (hour, self._device(device), self._container(whose), *amounts)
-                for (hour, device, whose), amounts in batch.hours.items()
+                (hour, self._device(device), self._container(container), *amounts)
+                for (hour, device, container), amounts in batch.hours.items()
             ],
         )
         self._many(
@@ -141,7 +140,7 @@ class Store:
             ],
         )
         run("INSERT OR REPLACE INTO meta VALUES ('last', ?)", (batch.token,))
-        if len(self._containers) > _IDS:
+        if len(self._containers) > _MAX_CACHED_IDS:
             self._containers.clear()
 
     def _many(self, statement: str, rows: Iterable[_Row]) -> None:
@@ -194,11 +193,13 @@ class Store:
 
 
 def _clamped(row: _Row) -> _Row:
-    """Return a row as the file can hold it: a damaged recording may tell of any number."""
-    return tuple([min(max(one, -_MOST), _MOST) if isinstance(one, int) else one for one in row])
+    """Return a row with all numbers within limits; a damaged recording can contain any number."""
+    return tuple(
+        [min(max(one, -_MAX_NUMBER), _MAX_NUMBER) if isinstance(one, int) else one for one in row]
+    )
 
 
-def _of_pod(pod: PodInfo) -> tuple[str, str, str, int]:
+def _pod_columns(pod: PodInfo) -> tuple[str, str, str, int]:
     labels = list(pod.labels)
     text = json.dumps(dict(labels), separators=(",", ":"))
     while len(text) > LABELS_BYTES:
@@ -208,5 +209,5 @@ def _of_pod(pod: PodInfo) -> tuple[str, str, str, int]:
 
 
 def utf8(text: str) -> str:
-    """Return a name as UTF-8 can hold it: a file may name what was none."""
+    """Return a name as valid UTF-8; names from the system may contain other bytes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,7 +1,7 @@
-"""What the ledger has still to write, worked out of snapshots. Pure.
+"""Calculation of what to write to the ledger, from snapshots. Pure.
 
-It has each account as it was last seen, so that a snapshot that is passed over loses nothing: the
-next one's totals have it.
+The tracker keeps the last state of each account. A snapshot that is skipped loses nothing, because
+the totals of the next one include it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,44 +27,44 @@ from pipeline.model import (
 from pipeline.model.usage_window import Gap
 
 _SLEWED_NS: Final = 20_000_000
-"""How far the two clocks may part within the moments of which the wall clock alone is known."""
+"""Shorter gaps after a restart are ignored: slewing lets the wall and monotonic clock diverge."""
 
 _ORPHANED_NS: Final = 600 * NS
-"""After how long a holding that nobody tells of any more is taken for ended."""
+"""How long after its last report a holding counts as ended."""
 
 _ADJOIN_NS: Final = 1_000_000
 
-_MOST_GAP_NS: Final = MOST_HOURS * HOUR_NS
-"""How long a gap is at most."""
+_MAX_GAP_NS: Final = MOST_HOURS * HOUR_NS
+"""Maximum length of a recorded gap."""
 
 NO_AMOUNTS: Final[Mapping[PartialRef | None, Amounts]] = {None: (0, None, None)}
 
 
 class LedgerAccumulator:
-    """Keeps the accounts as they were last seen, and what they have gained since.
+    """Keeps the last state of all accounts, and collects their gains since the last batch.
 
-    Which part of an account counts:
+    Which part of an account is counted:
 
-    - one that goes on from the file's, or from what was seen before: what it gained;
-    - one that began later: all of it, and the time before it is a gap;
-    - one that began before what the file has ended, as that of a second podgpu that waited for the
-      file: what it gains from now on, since the other has told of that time already;
-    - one of a device that the file doesn't know, and older than this book: likewise from now on.
-      Nor does it get the holdings that ended before this book.
+    - An account that continues the stored or last seen one: its gain.
+    - An account that began after the last one ended: all of it. The time before it is a gap.
+    - An account that began before the stored one ended, as of a second podgpu that waited for the
+      file: its gain from now on, because the other podgpu has written that time.
+    - An account of a device that the file does not contain and that began before `started`: its
+      gain from now on, without holdings that ended before `started`.
 
     Args:
-        started: when this began: before any account of this process.
-        accounts: the accounts as the file has them, with moments of the present monotonic clock.
-        open_holdings: ids of the holdings in the file that have no end.
-        unsampled: devices of the file that nobody has looked at since podgpu began: what is missing
-            before their first look is time for which podgpu was down. All of them, if none is
-            given; changed in place, so that the next book of this process can have it.
-        shifted: devices whose account has other moments than in the file. They are written at once,
-            so that a later start goes on from the same moments for all devices.
+        started: a moment before all accounts of this process.
+        accounts: the accounts in the file, converted to the current monotonic clock.
+        open_holdings: ids of the holdings in the file that have not ended.
+        unsampled: devices of the file that have no sample since podgpu started. A gap before their
+            first sample has the reason `down`. Default: all devices of `accounts`. It is changed
+            in place, so that a later tracker of this process can continue with it.
+        shifted: devices whose account has other moments than in the file. These accounts are
+            written immediately, so that a later start uses the same moments for all devices.
 
     Attributes:
-        inconsistent: how often an account made no sense, so that a gap stands in its place.
-        missed_holdings: holdings that had ended and were let go of before this book saw them.
+        inconsistent: how many accounts had totals that decreased; a gap was recorded instead.
+        missed_holdings: holdings that ended and were evicted before the tracker got them.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class LedgerAccumulator:
         self.missed_holdings = 0
         self._started = started
         self._accounts = dict(accounts)
-        self._written_holdings = frozenset(accounts)
+        self._stored_devices = frozenset(accounts)
         self._unsampled = set(accounts) if unsampled is None else unsampled
         self._open_holdings: dict[str, int | None] = dict.fromkeys(open_holdings)
         self._pods: dict[PartialRef, PodInfo] = {}
@@ -97,12 +97,12 @@ class LedgerAccumulator:
         return bool(self._batch)
 
     def take_batch(self) -> Batch:
-        """Return all that there is to write, and begin anew."""
+        """Return what has to be written, and start a new batch."""
         batch, self._batch = self._batch, Batch()
         return batch
 
     def rewrite_all(self) -> None:
-        """Let everything that is known be written again: another file has begun."""
+        """Add everything that is known to the batch, because a new file was created."""
         self._batch.states.update(self._accounts)
         self._batch.pods.update(self._pods)
         if self._layout is not None:
@@ -113,7 +113,7 @@ class LedgerAccumulator:
                 self._put_all(one, device.at)
 
     def add_snapshot(self, snapshot: Snapshot) -> None:
-        """Take in what a snapshot tells of usage; cheap where that hasn't changed."""
+        """Collect what changed in a snapshot's usage; cheap if the usage is the same object."""
         usage = snapshot.usage
         if usage is None or usage is self._usage:
             return
@@ -122,7 +122,7 @@ class LedgerAccumulator:
         self._update_layout(snapshot.layout)
         subjects: set[PartialRef] = set()
         running: set[str] = set()
-        # The ends first: what stands as ended isn't to be ended again after a restart.
+        # Ended holdings first: after a restart they must not end a second time.
         ended = usage.ended_after(self._serial)
         if ended and self._serial:
             self.missed_holdings += ended[0].serial - self._serial - 1
@@ -154,9 +154,9 @@ class LedgerAccumulator:
 
     def _add_account(self, before: DeviceUsage | None, now: DeviceUsage) -> None:
         uuid, batch = now.device, self._batch
-        gained = self._delta(before, now)
-        self._add_to_hours(uuid, now.at, gained)
-        if gained.time_ns or gained.gap_ns:
+        delta = self._delta(before, now)
+        self._add_to_hours(uuid, now.at, delta)
+        if delta.time_ns or delta.gap_ns:
             self._unsampled.discard(uuid)
         for one in now.containers:
             self._add_pod(one.subject, one.pod)
@@ -167,44 +167,48 @@ class LedgerAccumulator:
         self._accounts[uuid] = batch.states[uuid] = now
 
     def _delta(self, before: DeviceUsage | None, now: DeviceUsage) -> UsageDelta:
-        carrier = now.device in self._mig_gpus
+        has_instances = now.device in self._mig_gpus
         since = now.start if before is None else before.at
-        base, counts = before, True
+        base, is_counted = before, True
         if before is None:
-            counts = now.start.mono_ns >= self._started.mono_ns
+            is_counted = now.start.mono_ns >= self._started.mono_ns
         elif not same_account(before, now):
-            base, counts = None, now.start.mono_ns >= before.at.mono_ns
-        found = usage_delta(base, now, since, has_instances=carrier) if counts else None
-        if found is None:
-            self.inconsistent += counts
-            gap_ns = 0 if before is None or carrier else max(now.at.mono_ns - since.mono_ns, 0)
+            base, is_counted = None, now.start.mono_ns >= before.at.mono_ns
+        delta = usage_delta(base, now, since, has_instances=has_instances) if is_counted else None
+        if delta is None:
+            self.inconsistent += is_counted
+            gap_ns = (
+                0 if before is None or has_instances else max(now.at.mono_ns - since.mono_ns, 0)
+            )
             return UsageDelta(NO_AMOUNTS, 0, gap_ns)
-        if now.device in self._unsampled and found.gap_ns < _SLEWED_NS:
-            return replace(found, gap_ns=0)
-        return found
+        if now.device in self._unsampled and delta.gap_ns < _SLEWED_NS:
+            return replace(delta, gap_ns=0)
+        return delta
 
-    def _add_to_hours(self, uuid: str, end: Instant, gained: UsageDelta) -> None:
-        """Lay a gain and the gap before it onto the hours."""
+    def _add_to_hours(self, uuid: str, end: Instant, delta: UsageDelta) -> None:
+        """Distribute a gain, and the gap before it, over the hours."""
         end_ns = self._now.wall_of(end)
-        parts = {**gained.parts, None: _less(gained.parts[None], gained.unknown_ns)}
+        parts = {**delta.parts, None: _without_unknown(delta.parts[None], delta.unknown_ns)}
         amounts = [amount or 0 for part in parts.values() for amount in part]
-        amounts.append(gained.unknown_ns)
-        for hour, split in split_by_hour(end_ns, gained.time_ns, amounts) if any(amounts) else ():
-            for at, (whose, part) in enumerate(parts.items()):
+        amounts.append(delta.unknown_ns)
+        for hour, split in split_by_hour(end_ns, delta.time_ns, amounts) if any(amounts) else ():
+            for at, (container, part) in enumerate(parts.items()):
                 held, busy, energy = split[3 * at : 3 * at + 3]
-                if whose is None and split[-1]:
+                if container is None and split[-1]:
                     held += split[-1]
                     self._batch.add_unknown(hour, uuid, split[-1])
-                more = held, None if part[1] is None else busy, None if part[2] is None else energy
-                if whose is None or any(more):
-                    self._batch.add(hour, uuid, whose, more)
-        if gained.gap_ns:
-            self._add_gap(
-                uuid, end_ns - gained.time_ns, end.mono_ns - gained.time_ns, gained.gap_ns
-            )
+                gain = (
+                    held,
+                    None if part[1] is None else busy,
+                    None if part[2] is None else energy,
+                )
+                if container is None or any(gain):
+                    self._batch.add(hour, uuid, container, gain)
+        if delta.gap_ns:
+            self._add_gap(uuid, end_ns - delta.time_ns, end.mono_ns - delta.time_ns, delta.gap_ns)
 
     def _add_gap(self, uuid: str, end_ns: int, end_mono_ns: int, gap_ns: int) -> None:
-        gap_ns = min(gap_ns, _MOST_GAP_NS)
+        gap_ns = min(gap_ns, _MAX_GAP_NS)
         for hour, (part,) in split_by_hour(end_ns, gap_ns, (gap_ns,)):
             key = hour, uuid
             self._batch.gap_hours[key] = self._batch.gap_hours.get(key, 0) + part
@@ -212,7 +216,7 @@ class LedgerAccumulator:
         start_ns, own_id = end_ns - gap_ns, token_hex(8)
         if uuid in self._gaps:
             last_id, known, until_ns = self._gaps[uuid]
-            # If its wall time doesn't adjoin, the wall clock was set between the two.
+            # If the wall times do not adjoin, the wall clock was set between the two gaps.
             if (
                 known.reason == reason
                 and abs(end_mono_ns - gap_ns - until_ns) < _ADJOIN_NS
@@ -226,7 +230,7 @@ class LedgerAccumulator:
     def _add_ended(self, holding: Holding, devices: Mapping[str, DeviceUsage]) -> None:
         key, end, uuid = holding.id, holding.end, holding.device
         if end is None or (
-            uuid not in self._written_holdings
+            uuid not in self._stored_devices
             and key not in self._open_holdings
             and end.mono_ns < self._started.mono_ns
         ):
@@ -239,17 +243,17 @@ class LedgerAccumulator:
             self._remove_ended(seen, key, end)
 
     def _remove_ended(self, seen: DeviceUsage, key: str, end: Instant) -> None:
-        """Take a holding that was told out of an account that nobody else is going to write again.
+        """Remove an ended holding from an account that will not be written again.
 
-        As that of a device which has left the layout: whoever goes on from it after a restart would
-        end that holding once more.
+        An example is the account of a removed device. After a restart, a holding that is still in
+        it would end a second time.
         """
         containers = [_without(one, key, end) for one in seen.containers]
-        settled = replace(seen, containers=tuple(containers))
-        self._accounts[seen.device] = self._batch.states[seen.device] = settled
+        remaining = replace(seen, containers=tuple(containers))
+        self._accounts[seen.device] = self._batch.states[seen.device] = remaining
 
     def _put_all(self, one: ContainerUsage, at: Instant) -> None:
-        """Write a container's holdings that aren't told of yet, as far as they are counted."""
+        """Write the holdings of a container that are not final, up to their last sample."""
         for each in one.closing:
             counted_ns = each.counted_ns + each.gap_ns
             start = each.start
@@ -259,9 +263,9 @@ class LedgerAccumulator:
             self._put(one.holding, at)
 
     def _drop(self, key: str) -> None:
-        """Take out a holding that was kept apart while a part of the container's name was missing.
+        """Delete a holding that was merged into another one.
 
-        The container's holding has all that it had.
+        It was recorded separately while a part of the container's name was missing.
         """
         self._open_holdings.pop(key, None)
         self._batch.holdings.pop(key, None)
@@ -278,7 +282,7 @@ class LedgerAccumulator:
             self._pods[subject] = self._batch.pods[subject] = pod
 
     def _find_orphans(self, running: set[str], now_ns: int) -> None:
-        """Note which holdings of the file go on, and close those of which nobody tells."""
+        """Track which holdings of the file are running; close those that are no longer reported."""
         for key in running:
             self._open_holdings[key] = None
         for key in [key for key in self._open_holdings if key not in running]:
@@ -291,7 +295,7 @@ class LedgerAccumulator:
 
 
 def _open_holdings_of(one: ContainerUsage) -> tuple[Holding, ...]:
-    """Return a container's holdings that aren't told of yet."""
+    """Return the holdings of a container that are not final."""
     return one.closing if one.holding is None else (*one.closing, one.holding)
 
 
@@ -304,6 +308,6 @@ def _without(one: ContainerUsage, key: str, end: Instant) -> ContainerUsage:
     return one
 
 
-def _less(amounts: Amounts, unknown_ns: int) -> Amounts:
+def _without_unknown(amounts: Amounts, unknown_ns: int) -> Amounts:
     held, busy, energy = amounts
     return held - unknown_ns, busy, energy

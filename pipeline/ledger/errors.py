@@ -1,14 +1,14 @@
-"""What is wrong with a ledger's file."""
+"""Errors of the ledger file."""
 
 
 class LedgerError(Exception):
-    """The ledger can't be had; the text names the place, what is wrong and the mend.
+    """The ledger cannot be used. The text contains the path, the problem and the fix.
 
     Attributes:
         path: the file.
         problem: what is wrong.
-        fix: what to do about it.
-        reason: a word for it, for a label.
+        fix: what to do.
+        reason: a short name of the problem, used as the value of a metric label.
     """
 
     def __init__(self, path: str, problem: str, fix: str, *, reason: str = "other") -> None:
@@ -20,8 +20,8 @@ class LedgerError(Exception):
 
 
 class CorruptError(LedgerError):
-    """It is no ledger any more: damaged, or something else altogether."""
+    """The file is not a ledger: it is damaged, or has other contents."""
 
 
 class ForeignError(LedgerError):
-    """It is a sound file of somebody else's, or of a newer podgpu: it is left as it is."""
+    """The file is valid but belongs to another program or a newer podgpu; it is not changed."""

@@ -1,4 +1,4 @@
-"""Opens the ledger's file for the one who writes it, and makes it where it is missing. Blocks."""
+"""Creation and opening of the ledger file for the writer. Functions block."""
 
 import os
 import sqlite3
@@ -20,25 +20,24 @@ Synchronous = Literal["normal", "full"]
 
 MODE: Final = 0o640
 _BUSY_TIMEOUT: Final = 1.0
-"""Seconds that a commit waits for another program that has the file."""
+"""Seconds that a commit waits for a program that has locked the file."""
 
-_SMALL: Final = 32 << 20
-"""Bytes up to which a file is looked through page by page when it is opened."""
+_MAX_CHECKED_BYTES: Final = 32 << 20
+"""Files up to this size in bytes are checked for damage when they are opened."""
 
 _LOG_BYTES: Final = 8 << 20
-_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CREATE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """What a podgpu before has left in the file.
+    """The state that an earlier run of podgpu has stored in the file.
 
     Attributes:
-        accounts: the accounts, by device.
-        invalid: how many accounts make no sense; they are not among `accounts`.
+        accounts: the accounts by device.
+        invalid: how many accounts are invalid; they are not in `accounts`.
         open_holdings: ids of the holdings without an end.
-        boots: by device, the boot of the machine in which its account was written; empty where that
-            isn't known.
+        boots: by device, the boot id with which its account was written; empty if unknown.
     """
 
     accounts: Mapping[str, DeviceUsage]
@@ -47,47 +46,47 @@ class StoredState:
     boots: Mapping[str, str]
 
     def shifted_devices(self, states: Mapping[str, DeviceUsage], boot: str) -> list[str]:
-        """Return the devices whose moments have changed: by another boot, or a clock that was set.
+        """Return the devices whose moments differ from the file's: another boot or a set clock.
 
         Args:
-            states: the accounts with moments of the present clocks.
-            boot: the present one; where that is empty, nothing is told.
+            states: the accounts, converted to the current clocks.
+            boot: the current boot id; if it is empty, no device is returned.
         """
         return [
             device
-            for device, told in self.accounts.items()
-            if boot and (self.boots[device] != boot or states[device].at != told.at)
+            for device, stored in self.accounts.items()
+            if boot and (self.boots[device] != boot or states[device].at != stored.at)
         ]
 
 
 def open_readwrite(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
-    """Open a ledger to write it; an empty or missing file becomes one.
+    """Open a ledger for writing; create it if the file is missing or empty.
 
     Args:
-        path: the file, in a folder that is there.
-        synchronous: `normal`: a power cut may cost the last commits, and harms nothing else;
-            `full`: each commit is on the disk when it is done.
+        path: the file; its folder must exist.
+        synchronous: `normal`: a power failure may lose the last commits but does no other damage;
+            `full`: each commit is on the disk when it returns.
 
     Returns:
-        A connection for the thread that calls, in autocommit.
+        A connection for the calling thread, in autocommit mode.
 
     Raises:
-        CorruptError: it is no ledger, or damaged.
-        ForeignError: it is a newer one, or another program's database: it wasn't touched.
-        LedgerError: it can't be had now.
+        CorruptError: the file is not a ledger, or is damaged.
+        ForeignError: the file is a newer ledger or another program's database; it is unchanged.
+        LedgerError: the file cannot be opened now.
     """
-    place = str(path)
-    _make(path)
+    name = str(path)
+    _create_file(path)
     try:
-        uri = f"file:{quote(place, errors='surrogateescape')}?mode=rw"
+        uri = f"file:{quote(name, errors='surrogateescape')}?mode=rw"
         connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None)
     except READ_ERRORS as error:
-        raise to_ledger_error(place, error) from error
+        raise to_ledger_error(name, error) from error
     try:
         _prepare(connection, path, synchronous)
     except READ_ERRORS as error:
         connection.close()
-        raise to_ledger_error(place, error) from error
+        raise to_ledger_error(name, error) from error
     except OSError as error:
         connection.close()
         raise _open_error(path, error) from error
@@ -97,8 +96,8 @@ def open_readwrite(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
     return connection
 
 
-def _make(path: Path) -> None:
-    """Make an empty file where there is none; SQLite gives what lies beside it the same mode."""
+def _create_file(path: Path) -> None:
+    """Create an empty file if it is missing; SQLite creates its other files with the same mode."""
     for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
         try:
             mode = each.lstat().st_mode
@@ -107,10 +106,12 @@ def _make(path: Path) -> None:
         except OSError as error:
             raise _open_error(path, error) from error
         if not stat.S_ISREG(mode):
-            saw = "is a link" if stat.S_ISLNK(mode) else "is no ordinary file"
-            raise LedgerError(str(each), saw, "remove it, or give another path", reason="link")
+            problem = "is a symbolic link" if stat.S_ISLNK(mode) else "is not a regular file"
+            raise LedgerError(
+                str(each), problem, "remove it, or specify another path", reason="link"
+            )
     try:
-        descriptor = os.open(path, _NEW, MODE)
+        descriptor = os.open(path, _CREATE_FLAGS, MODE)
     except FileExistsError:
         return
     except OSError as error:
@@ -124,17 +125,17 @@ def _make(path: Path) -> None:
 
 
 def _open_error(path: Path, error: OSError) -> LedgerError:
-    mend = f"mount the folder {path.parent} writable for uid {os.geteuid()}, or give another path"
-    return LedgerError(str(path), (error.strerror or str(error)).lower(), mend)
+    fix = f"mount the folder {path.parent} writable for uid {os.geteuid()}, or specify another path"
+    return LedgerError(str(path), (error.strerror or str(error)).lower(), fix)
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, synchronous: Synchronous) -> None:
     run = connection.execute
-    # Not in files beside: with a root file system that is read-only there is no place for them.
+    # With a read-only root file system there is no folder for temporary files.
     run("PRAGMA temp_store = MEMORY")
     (application,) = run("PRAGMA application_id").fetchone()
     if not application and not columns_of(connection):
-        # New, or its maker was killed before it had tables.
+        # The file is new, or its creator was killed before it created the tables.
         run("PRAGMA auto_vacuum = INCREMENTAL")
         run("PRAGMA journal_mode = WAL")
         connection.executescript(
@@ -142,31 +143,31 @@ def _prepare(connection: sqlite3.Connection, path: Path, synchronous: Synchronou
             f"PRAGMA user_version = {VERSION}; {WRITE_VERSION} COMMIT;"
         )
     identify(connection, str(path))
-    if path.stat().st_size <= _SMALL:
-        (told,) = run("PRAGMA quick_check(1)").fetchone()
-        if told != "ok":
-            raise CorruptError(str(path), str(told), "take a copy of it that is whole")
+    if path.stat().st_size <= _MAX_CHECKED_BYTES:
+        (result,) = run("PRAGMA quick_check(1)").fetchone()
+        if result != "ok":
+            raise CorruptError(str(path), str(result), "restore the file from a valid copy")
     run("PRAGMA journal_mode = WAL")
     run(f"PRAGMA synchronous = {synchronous.upper()}")
     run(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
     migrate(connection)
 
 
-def read_stored_state(connection: sqlite3.Connection, place: str) -> StoredState:
-    """Return what a podgpu before has left in the file.
+def read_stored_state(connection: sqlite3.Connection, name: str) -> StoredState:
+    """Return the state that an earlier run of podgpu has stored in the file.
 
     Raises:
-        LedgerError: it can't be read.
+        LedgerError: the file cannot be read.
     """
-    states, boots, unsound = {}, {}, 0
+    states, boots, invalid = {}, {}, 0
     try:
         rows = connection.execute("SELECT device, usage, boot FROM state").fetchall()
         for device, text, boot in rows:
             try:
                 states[device], boots[device] = load(device, text), str(boot)
             except (ValueError, TypeError):
-                unsound += 1
-        going_on = connection.execute("SELECT id FROM holdings WHERE end_ns IS NULL").fetchall()
+                invalid += 1
+        open_ids = connection.execute("SELECT id FROM holdings WHERE end_ns IS NULL").fetchall()
     except READ_ERRORS as error:
-        raise to_ledger_error(place, error) from error
-    return StoredState(states, unsound, tuple([str(own_id) for (own_id,) in going_on]), boots)
+        raise to_ledger_error(name, error) from error
+    return StoredState(states, invalid, tuple([str(own_id) for (own_id,) in open_ids]), boots)

@@ -1,4 +1,4 @@
-"""Opens the ledger's file for those who read it. Blocks."""
+"""Opening of the ledger file for readers, and checks of its format. Functions block."""
 
 import os
 import sqlite3
@@ -12,12 +12,12 @@ from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
 from pipeline.ledger.schema import APPLICATION_ID, VERSION, columns, columns_of, stored_version
 
 _WAIT: Final = 5.0
-"""Seconds that a reader waits for a writer that has the file to itself for a moment."""
+"""Seconds that a reader waits while a writer has locked the file."""
 
 _CACHE_KIB: Final = 64 << 10
 
 READ_ERRORS: Final = (sqlite3.Error, UnicodeError)
-"""What is raised where a file can't be read or written: also for text that isn't UTF-8."""
+"""Exceptions if a file cannot be read or written, or contains text that is not UTF-8."""
 
 _CORRUPT: Final = frozenset(
     {
@@ -29,7 +29,7 @@ _CORRUPT: Final = frozenset(
     }
 )
 _NOT_UTF8: Final = "Could not decode to UTF-8"
-"""How an error begins that Python's sqlite3 raises itself: it has no number."""
+"""Start of an error message of Python's sqlite3 module; the error has no SQLite code."""
 
 _UNUSABLE: Final = frozenset(
     {
@@ -37,45 +37,46 @@ _UNUSABLE: Final = frozenset(
         "attached databases must use the same text encoding as main database",
     }
 )
-"""Errors of a damaged header that have SQLite's general number."""
+"""Messages for a damaged header; these errors have SQLite's generic code."""
 
 _FIX_ACCESS: Final = (
-    "see that it and the files beside it (-wal, -shm) may be read, and that the disk answers"
+    "check that the file and those beside it (-wal, -shm) are readable, and that the disk responds"
 )
 _ERRORS_BY_CODE: Final = MappingProxyType(
     {
-        sqlite3.SQLITE_BUSY: ("locked", "let go of it: another program has it to itself"),
-        sqlite3.SQLITE_LOCKED: ("locked", "let go of it: another program has it to itself"),
-        sqlite3.SQLITE_FULL: ("no_space", "make room on its disk, or lower max_size"),
-        sqlite3.SQLITE_IOERR: ("io_error", "see the kernel's log for its disk, and its quota"),
-        sqlite3.SQLITE_READONLY: ("read_only", "let podgpu write to it and to its folder"),
+        sqlite3.SQLITE_BUSY: ("locked", "stop the other program that has locked it"),
+        sqlite3.SQLITE_LOCKED: ("locked", "stop the other program that has locked it"),
+        sqlite3.SQLITE_FULL: ("no_space", "free space on its disk, or lower max_size"),
+        sqlite3.SQLITE_IOERR: ("io_error", "check the kernel log for disk errors, and the quota"),
+        sqlite3.SQLITE_READONLY: ("read_only", "make it and its folder writable for podgpu"),
         sqlite3.SQLITE_PERM: ("permission", _FIX_ACCESS),
         sqlite3.SQLITE_CANTOPEN: ("permission", _FIX_ACCESS),
     }
 )
-"""By the number of SQLite's error: a word for it, and what to do."""
+"""By SQLite's error code: the reason, and what to do."""
 
 
 def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
-    """Open a ledger to read it. Nothing is ever written, no file beside it either.
+    """Open a ledger for reading. Nothing is written, and no other file is created.
 
-    The sink may write meanwhile, may have ended, or may have been killed. A copy of the file alone
-    is a ledger too, as it was when its log was last brought into it.
+    The sink may be writing, may have ended or may have been killed. A copy of the main file without
+    its log is a ledger, too, as of the last checkpoint.
 
     Args:
         path: the file.
 
     Returns:
-        A connection for the thread that calls; the caller closes it.
+        A connection for the calling thread; the caller closes it.
 
     Raises:
-        LedgerError: it isn't there, may not be read, or is no ledger of this version.
+        LedgerError: the file does not exist, is not readable, or is not a ledger of a supported
+            version.
     """
-    place = Path(path)
-    name = str(place)
-    _check_readable(place)
+    file = Path(path)
+    name = str(file)
+    _check_readable(file)
     try:
-        address = _uri(place)
+        address = _uri(file)
         connection = sqlite3.connect(address, uri=True, timeout=_WAIT, isolation_level=None)
     except READ_ERRORS as error:
         raise to_ledger_error(name, error) from error
@@ -84,7 +85,7 @@ def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
     try:
         identify(connection, name)
         connection.execute("PRAGMA query_only = 1")
-        # A year is added up in memory, and not in files beside.
+        # Sums over a year are calculated in memory, not in temporary files.
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     except READ_ERRORS as error:
@@ -97,56 +98,56 @@ def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
 
 
 def _check_readable(path: Path) -> None:
-    """See that the file is there and may be read, without opening it.
+    """Check that the file exists and is readable, without opening it.
 
-    Where its writer is in this very process, closing it again would drop all locks that SQLite has
-    on it there (fcntl(2)): another program would take the file for its own, and remove its log.
+    If this process also writes the file, closing another descriptor of it would release all of
+    SQLite's locks on it (fcntl(2)). Another program could then delete the log.
 
     Raises:
-        LedgerError: it isn't.
+        LedgerError: the file does not exist or is not readable.
     """
-    name, let = str(path), f"let uid {os.geteuid()} read the file and its folder"
+    name, fix = str(path), f"make the file and its folder readable for uid {os.geteuid()}"
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        mend = "give the path of the sink ledger, and see that it has run"
-        raise LedgerError(name, "isn't there", mend) from None
+        fix = "specify the path of the ledger sink's file, and check that the sink has run"
+        raise LedgerError(name, "does not exist", fix) from None
     except (OSError, ValueError) as error:
-        saw = getattr(error, "strerror", None) or str(error)
-        raise LedgerError(name, saw.lower(), let) from error
+        problem = getattr(error, "strerror", None) or str(error)
+        raise LedgerError(name, problem.lower(), fix) from error
     if not stat.S_ISREG(mode):
-        saw = "is a directory" if stat.S_ISDIR(mode) else "is no ordinary file"
-        raise LedgerError(name, saw, "give the path of the sink ledger")
+        problem = "is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
+        raise LedgerError(name, problem, "specify the path of the ledger sink's file")
     if not os.access(path, os.R_OK, effective_ids=True):
-        raise LedgerError(name, "permission denied", let)
+        raise LedgerError(name, "permission denied", fix)
 
 
 def _uri(path: Path) -> str:
-    """Return the file's address for SQLite.
+    """Return the file's URI for SQLite.
 
-    Where there is no log, nobody writes: SQLite has to be told so, since it would make one to read
-    a file that was written with one. Where there is, the memory that readers and writer share is
-    opened to be read alone; without a writer SQLite makes its own of the log.
+    Without a log there is no writer. SQLite must be told so (`immutable`), because it would
+    otherwise create a log in order to read the file. With a log, the memory that readers and the
+    writer share is opened read-only.
 
     Raises:
-        LedgerError: SQLite could not read its log.
+        LedgerError: there is a log that SQLite could not read.
     """
     log, shared = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
     logged = shared.exists()
     if not logged and log.exists() and log.stat().st_size:
-        mend = f"give it one, which may be empty: touch {shared}"
-        raise LedgerError(str(path), f"was copied with its log, and without {shared.name}", mend)
-    how = "mode=ro&readonly_shm=1" if logged else "mode=ro&immutable=1"
-    return f"file:{quote(str(path.absolute()), errors='surrogateescape')}?{how}"
+        fix = f"create the missing file, which may be empty: touch {shared}"
+        raise LedgerError(str(path), f"was copied with its log but without {shared.name}", fix)
+    mode = "mode=ro&readonly_shm=1" if logged else "mode=ro&immutable=1"
+    return f"file:{quote(str(path.absolute()), errors='surrogateescape')}?{mode}"
 
 
-def identify(connection: sqlite3.Connection, place: str) -> None:
-    """See that it is a ledger of this version, or of an older one.
+def identify(connection: sqlite3.Connection, name: str) -> None:
+    """Check that the file is a ledger of this version or an older one.
 
     Raises:
-        CorruptError: it is none, or damaged.
-        ForeignError: it is a newer one, or another program's database.
-        LedgerError: it can't be read now.
+        CorruptError: the file is not a ledger, or is damaged.
+        ForeignError: the file is a newer ledger or another program's database.
+        LedgerError: the file cannot be read now.
     """
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -154,33 +155,35 @@ def identify(connection: sqlite3.Connection, place: str) -> None:
         found = columns_of(connection)
         kept = stored_version(connection, found)
     except READ_ERRORS as error:
-        raise to_ledger_error(place, error) from error
+        raise to_ledger_error(name, error) from error
     if application != APPLICATION_ID:
         if columns(1) <= found and _one_byte_off(application):
-            saw = "has the tables of a ledger, and its header is damaged"
-            raise CorruptError(place, saw, "take a copy of it that is whole", reason="corrupt")
+            problem = "has the tables of a ledger, but its header is damaged"
+            raise CorruptError(
+                name, problem, "restore the file from a valid copy", reason="corrupt"
+            )
         if found:
-            mend = "give another path"
-            raise ForeignError(place, "is another program's database", mend)
-        raise CorruptError(place, "is empty", "give the path of the sink ledger")
+            fix = "specify another path"
+            raise ForeignError(name, "is another program's database", fix)
+        raise CorruptError(name, "is empty", "specify the path of the ledger sink's file")
     if not _matches_version(version, kept, found):
-        saw = f"says that it is of version {version}, and is not: its header is damaged"
-        raise CorruptError(place, saw, "take a copy of it that is whole", reason="corrupt")
+        problem = f"has the wrong version {version} in its header: the header is damaged"
+        raise CorruptError(name, problem, "restore the file from a valid copy", reason="corrupt")
     if version > VERSION:
-        saw = f"is of version {version}, and this podgpu knows versions up to {VERSION}"
-        raise ForeignError(place, saw, "use a newer podgpu, or give another path")
+        problem = f"has version {version}, but this podgpu supports only versions up to {VERSION}"
+        raise ForeignError(name, problem, "use a newer podgpu, or specify another path")
     if missing := columns(version) - found:
         table, column = min(missing)
-        saw = f"lacks the column {column} of the table {table}"
-        raise CorruptError(place, saw, "give the path of a ledger that is whole")
+        problem = f"has no column {column} in the table {table}"
+        raise CorruptError(name, problem, "specify the path of an undamaged ledger")
 
 
 def _matches_version(version: int, kept: str | None, found: frozenset[tuple[str, str]]) -> bool:
-    """Whether a file is of the version that its header tells, by what stands in the file itself.
+    """Whether the version in the header agrees with the contents of the file.
 
     Args:
-        version: of the header, which is a single byte in practice, and without a checksum.
-        kept: of the table `meta`; None where it isn't told there, as in files of podgpu 0.1.0.
+        version: the version in the header, which is one byte in practice and has no checksum.
+        kept: the version in the table `meta`; None if there is none, as in files of podgpu 0.1.0.
         found: the columns of all tables.
     """
     if kept is not None:
@@ -195,22 +198,22 @@ def _one_byte_off(application: int) -> bool:
 
 
 def to_ledger_error(path: str, error: Exception) -> LedgerError:
-    """Return what is wrong with a file, with what to do about it.
+    """Return the LedgerError for an exception.
 
     Args:
         path: the file.
         error: one of `READ_ERRORS`.
     """
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-    saw = str(error)
-    if isinstance(error, UnicodeError) or saw.startswith(_NOT_UTF8):
+    problem = str(error)
+    if isinstance(error, UnicodeError) or problem.startswith(_NOT_UTF8):
         return CorruptError(
             path,
-            "holds text that isn't UTF-8",
-            "take a copy of it that is whole",
+            "contains text that is not UTF-8",
+            "restore the file from a valid copy",
             reason="corrupt",
         )
-    if code in _CORRUPT or saw in _UNUSABLE:
-        return CorruptError(path, saw, "take a copy of it that is whole", reason="corrupt")
-    reason, mend = _ERRORS_BY_CODE.get(code, ("other", _FIX_ACCESS))
-    return LedgerError(path, saw, mend, reason=reason)
+    if code in _CORRUPT or problem in _UNUSABLE:
+        return CorruptError(path, problem, "restore the file from a valid copy", reason="corrupt")
+    reason, fix = _ERRORS_BY_CODE.get(code, ("other", _FIX_ACCESS))
+    return LedgerError(path, problem, fix, reason=reason)

@@ -1,4 +1,4 @@
-"""Lays what an interval brought onto the hours that it lies in."""
+"""Division of an interval's amounts among hours."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -6,19 +6,19 @@ from typing import Final
 from pipeline.ledger.schema import HOUR_NS
 
 MOST_HOURS: Final = 400 * 24
-"""Hours that an interval is laid onto at most. A longer one is a clock that was wrong, and years of
-hours would hold up all else."""
+"""Maximum number of hours for an interval. A longer interval means that a clock was wrong, and
+writing years of hours would block everything else."""
 
 
 def split_by_hour(
     end_ns: int, time_ns: int, amounts: Sequence[int]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield what falls into each hour, the earliest first.
+    """Yield the part of each amount for each hour, the earliest hour first.
 
-    Each amount is split by time and rounded down, and its rest goes to the last hour: so its parts
-    are never negative, and come to the whole. An interval that ends with a full hour lies in the
-    one before; one of no length lies in that of its end. What lies before the last `MOST_HOURS`
-    falls into the first of them.
+    Each amount is split by time. Parts are rounded down and the last hour gets the rest, so no part
+    is negative and the parts sum to the amount. An interval that ends on the hour belongs to the
+    hour before; one without length belongs to the hour of its end. Time before the last
+    `MOST_HOURS` counts in the first of these hours.
 
     Args:
         end_ns: the end of the interval, in nanoseconds of Unix time.
@@ -26,7 +26,7 @@ def split_by_hour(
         amounts: each 0 or more.
 
     Yields:
-        The number of an hour, and as many parts as amounts.
+        The number of the hour, and one part for each amount.
     """
     last = (end_ns - 1) // HOUR_NS
     start_ns = end_ns - time_ns

@@ -1,4 +1,4 @@
-"""Brings a ledger of an older version to the present one. Blocks."""
+"""Migration of a ledger from version 1 to the current version. Functions block."""
 
 import json
 import sqlite3
@@ -28,14 +28,14 @@ FROM old_gaps AS g LEFT JOIN devices AS d ON d.id = g.device
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring a ledger to the present version, in one transaction: a crash leaves it as it was.
+    """Migrate a ledger to the current version in one transaction; a crash leaves it unchanged.
 
     Args:
-        connection: the writer's, in no transaction. The file is a ledger of this version or an
-            older one.
+        connection: the writer's connection; no transaction is open. The file is a ledger of this
+            version or an older one.
 
     Raises:
-        sqlite3.Error: it can't be written; the file is as it was.
+        sqlite3.Error: the file cannot be written; it is unchanged.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version >= VERSION:
@@ -67,15 +67,15 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 
 def _id_of(*parts: object) -> str:
-    """Return an id made of what told a thing apart in version 1: the same for the same parts."""
+    """Return an id derived from the key columns of version 1; equal parts give the same id."""
     text = "\0".join(map(str, parts))
     return blake2b(text.encode(), digest_size=_ID_BYTES).hexdigest()
 
 
 def _with_ids(text: Any) -> Any:
-    """Return an account of version 1 with ids: a holding's is that of its row.
+    """Return an account of version 1 with ids; a holding gets the id of its row.
 
-    One that makes no sense is left as it is; whoever reads it says so.
+    An invalid account is returned unchanged; its reader reports it.
     """
     try:
         account = json.loads(text)

@@ -1,4 +1,4 @@
-"""What the ledger tells of a span of time."""
+"""Queries of the usage and the holdings in a span of time."""
 
 import json
 import sqlite3
@@ -13,7 +13,7 @@ from pipeline.ledger.schema import HOUR_NS, UNATTRIBUTED_ID, invalid_value_error
 from pipeline.model import PartialRef, StringPairs
 from pipeline.model.usage_window import ContainerIdentity, DeviceTotal, Gap, UsageRow, UsageWindow
 
-_SPENT: Final = """
+_USAGE: Final = """
 SELECT device, container, SUM(held_ns), SUM(busy_ns), SUM(energy_mj)
 FROM hours WHERE hour >= ? AND hour < ? GROUP BY device, container
 """
@@ -29,10 +29,10 @@ _SOME_CONTAINERS: Final = (
     "WHERE id IN (SELECT value FROM json_each(?))"
 )
 _LATEST_NS: Final = 1 << 62
-"""In the year 2116: SQLite has 64 bits for a number, and later moments don't fit."""
+"""In the year 2116. SQLite stores numbers in 64 bits, so later times do not fit."""
 
-_FEW: Final = 10_000
-"""Up to how many containers are looked up one by one; for more of them all are read."""
+_MAX_LOOKUPS: Final = 10_000
+"""If more containers are needed, all are read instead of looking them up by id."""
 
 _TOTALS: Final = """
 SELECT device, SUM(accounted_ns), SUM(gap_ns), SUM(busy_ns), SUM(energy_mj), {unknown}
@@ -55,26 +55,27 @@ ORDER BY h.start_ns DESC, d.uuid, c.uid, c.namespace, c.pod, c.container LIMIT ?
 
 @dataclass(frozen=True, slots=True)
 class HoldingRecord:
-    """A holding as it stands in the ledger.
+    """A holding as stored in the ledger.
 
     Attributes:
         device: uuid.
         container: the container.
         start_ns: in nanoseconds of Unix time.
-        end_ns: likewise; None while it goes on.
-        until_ns: likewise, the moment up to which it is counted.
-        source: name of the source by whose word the device was held; empty where none said so.
-        evidence: what that word rests on, such as `kubelet_ids`; empty where there is none.
-        counted_ns: of its time, what there is an account of.
-        gap_ns: of its time, what there is none of.
+        end_ns: in nanoseconds of Unix time; None if it has not ended.
+        until_ns: the time up to which it is counted, in nanoseconds of Unix time.
+        source: name of the source whose claim is valid; empty if the container only used it.
+        evidence: what the claim is based on, such as `kubelet_ids`; empty if there is no claim.
+        counted_ns: the part of its time that was counted.
+        gap_ns: the part of its time that was not counted.
         held_ns: held time.
-        busy_ns: busy time; None where it was never known.
-        energy_mj: energy in millijoules; None where it was never known.
-        memory_peak_bytes: the most memory; None where it was never known.
-        memory_mean_bytes: the mean; None where it was never known.
-        busy_mean_ppm: the part of its time in which it kept the device busy, in millionths.
-        busy_peak_ppm: the largest such part of an interval between two looks.
-        xids: (code, count) of XID errors meanwhile, sorted by code.
+        busy_ns: busy time; None if it was never known.
+        energy_mj: energy in millijoules; None if it was never known.
+        memory_peak_bytes: the largest memory; None if it was never known.
+        memory_mean_bytes: the mean memory; None if it was never known.
+        busy_mean_ppm: the part of its time in which it kept the device busy, in millionths; None
+            if it was never known.
+        busy_peak_ppm: the largest such part of an interval between two samples.
+        xids: (code, count) of XID errors during the holding, sorted by code.
     """
 
     device: str
@@ -97,25 +98,25 @@ class HoldingRecord:
 
 
 def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> UsageWindow:
-    """Return what was used in a span of time, of whole hours that cover what was asked for.
+    """Return the usage in a span of time, extended to whole hours.
 
-    What stands there is of one moment, though the sink writes meanwhile.
+    The result is consistent even if the sink writes at the same time.
 
     Args:
-        connection: of `open_readonly`, in no transaction.
+        connection: from `open_readonly`; no transaction is open.
         start_ns: in nanoseconds of Unix time.
-        end_ns: likewise, later.
+        end_ns: in nanoseconds of Unix time, later than `start_ns`.
 
     Raises:
-        sqlite3.Error: it can't be read; see `pipeline.ledger.file_open.fault`.
+        sqlite3.Error: the file cannot be read; see `pipeline.ledger.file_open.to_ledger_error`.
     """
     first, beyond = start_ns // HOUR_NS, -(-min(end_ns, _LATEST_NS) // HOUR_NS)
     start, end = first * HOUR_NS, beyond * HOUR_NS
     connection.execute("BEGIN")
-    with _ended(connection), _as_database_error():
+    with _rolled_back(connection), _as_database_error():
         node = connection.execute("SELECT value FROM meta WHERE key = 'node'").fetchone()
-        known, last = _known(connection)
-        start = max(start, known)
+        first_hour_ns, last = _recorded_span(connection)
+        start = max(start, first_hour_ns)
         end = max(min(end, last), start) if last else max(end, start)
         devices = {
             key: (uuid, f"{model} {profile}".strip())
@@ -146,16 +147,16 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> U
 def read_holdings(
     connection: sqlite3.Connection, start_ns: int, end_ns: int, limit: int = 1000
 ) -> tuple[HoldingRecord, ...]:
-    """Return the holdings that lie in a span of time or reach into it, the latest first.
+    """Return the holdings that overlap a span of time, the latest first.
 
     Args:
-        connection: of `open_readonly`.
+        connection: from `open_readonly`.
         start_ns: in nanoseconds of Unix time.
-        end_ns: likewise, later.
-        limit: how many at most.
+        end_ns: in nanoseconds of Unix time, later than `start_ns`.
+        limit: the maximum number of holdings.
 
     Raises:
-        sqlite3.Error: it can't be read.
+        sqlite3.Error: the file cannot be read.
     """
     with _as_database_error():
         rows = connection.execute(_HOLDINGS, (start_ns, min(end_ns, _LATEST_NS), limit))
@@ -163,21 +164,21 @@ def read_holdings(
 
 
 def is_empty(connection: sqlite3.Connection) -> bool:
-    """Whether it has no account of any device.
+    """Whether the ledger has no usage of any device.
 
     Args:
-        connection: of `open_readonly`.
+        connection: from `open_readonly`.
 
     Raises:
-        sqlite3.Error: it can't be read.
+        sqlite3.Error: the file cannot be read.
     """
     found = connection.execute("SELECT EXISTS (SELECT 1 FROM device_hours)").fetchone()
     return not found[0]
 
 
 @contextmanager
-def _ended(connection: sqlite3.Connection) -> Iterator[None]:
-    """End a transaction of which nothing stays, unless SQLite has done so."""
+def _rolled_back(connection: sqlite3.Connection) -> Iterator[None]:
+    """Roll back the transaction at the end, unless SQLite has done so."""
     try:
         yield
     finally:
@@ -187,10 +188,10 @@ def _ended(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def _as_database_error() -> Iterator[None]:
-    """Let what nobody can read, since others have written it, be the file's fault.
+    """Convert errors for invalid values to a database error: another program wrote them.
 
     Raises:
-        sqlite3.DatabaseError: it is.
+        sqlite3.DatabaseError: a value in the file is invalid.
     """
     try:
         yield
@@ -199,26 +200,26 @@ def _as_database_error() -> Iterator[None]:
 
 
 def _typed(row: Sequence[Any], kinds: str) -> Sequence[Any]:
-    """Return a row whose values are of these types: SQLite stores a value of any type anywhere.
+    """Return a row after checking the types of its values, which SQLite does not enforce.
 
     Args:
         row: as it was read.
-        kinds: a letter for each value: `t` text, `n` a whole number, `o` one or NULL.
+        kinds: one letter for each value: `t` text, `n` integer, `o` integer or NULL.
 
     Raises:
-        TypeError: a value is of another type.
+        TypeError: a value has another type.
     """
     for value, kind in zip(row, kinds, strict=True):
         if not (isinstance(value, _TYPES[kind]) or (kind == "o" and value is None)):
-            raise TypeError(f"a value of the type {type(value).__name__}")
+            raise TypeError(f"a value of type {type(value).__name__}")
     return row
 
 
 _TYPES: Final = MappingProxyType({"t": str, "n": int, "o": int})
 
 
-def _known(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Return when the first hour begins, and when the last look was; 0 where there is none."""
+def _recorded_span(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Return the start of the first hour and the time of the last sample; 0 if there is none."""
     (first,) = connection.execute("SELECT MIN(hour) FROM device_hours").fetchone()
     (last,) = connection.execute("SELECT MAX(at_ns) FROM state").fetchone()
     first, last = _typed((first, last), "oo")
@@ -229,33 +230,37 @@ def _holding_record(row: tuple[Any, ...]) -> HoldingRecord:
     device, namespace, pod, container, uid, kind, owner, labels, *rest = _typed(
         row, "ttttttttnonttnnnoooooot"
     )
-    whose = ContainerIdentity(
+    container_identity = ContainerIdentity(
         PartialRef(namespace, pod, container, uid), kind, owner, _pairs(labels)
     )
     rest[-1] = tuple(sorted((int(code), count) for code, count in json.loads(rest[-1]).items()))
-    return HoldingRecord(device, whose, *rest)
+    return HoldingRecord(device, container_identity, *rest)
 
 
 def _usage_rows(
     connection: sqlite3.Connection, devices: dict[int, tuple[str, str]], first: int, beyond: int
 ) -> Iterator[UsageRow]:
-    rows = connection.execute(_SPENT, (first, beyond)).fetchall()
+    rows = connection.execute(_USAGE, (first, beyond)).fetchall()
     start, end = first * HOUR_NS, beyond * HOUR_NS
     counts: dict[tuple[int, int], int] = {}
-    for ends, given in (("end_ns > ?", (start, end)), ("end_ns IS NULL", (end,))):
-        for device, container, count in connection.execute(_COUNTS.format(ends=ends), given):
+    for ends, parameters in (("end_ns > ?", (start, end)), ("end_ns IS NULL", (end,))):
+        for device, container, count in connection.execute(_COUNTS.format(ends=ends), parameters):
             counts[device, container] = counts.get((device, container), 0) + count
-    those = _containers_by_id(
+    containers = _containers_by_id(
         connection, {container for _, container, *_ in rows} - {UNATTRIBUTED_ID}
     )
     ordered = sorted(
         rows,
-        key=lambda row: (devices[row[0]][0], row[1] == UNATTRIBUTED_ID, *_name(those.get(row[1]))),
+        key=lambda row: (
+            devices[row[0]][0],
+            row[1] == UNATTRIBUTED_ID,
+            *_sort_key(containers.get(row[1])),
+        ),
     )
     for device, container, held, busy, energy in (_typed(row, "nnnoo") for row in ordered):
         yield UsageRow(
             devices[device][0],
-            those.get(container),
+            containers.get(container),
             held,
             busy,
             energy,
@@ -264,22 +269,22 @@ def _usage_rows(
 
 
 def _containers_by_id(
-    connection: sqlite3.Connection, wanted: set[int]
+    connection: sqlite3.Connection, ids: set[int]
 ) -> dict[int, ContainerIdentity]:
-    """Return containers by their numbers."""
-    few = len(wanted) <= _FEW
-    query = _SOME_CONTAINERS if few else _CONTAINERS
-    given = (json.dumps(sorted(wanted)),) if few else ()
+    """Return containers by id."""
+    by_id = len(ids) <= _MAX_LOOKUPS
+    query = _SOME_CONTAINERS if by_id else _CONTAINERS
+    parameters = (json.dumps(sorted(ids)),) if by_id else ()
     return {
         key: ContainerIdentity(PartialRef(*name), kind, owner, _pairs(labels))
         for key, *name, kind, owner, labels in (
-            _typed(row, "nttttttt") for row in connection.execute(query, given)
+            _typed(row, "nttttttt") for row in connection.execute(query, parameters)
         )
-        if few or key in wanted
+        if by_id or key in ids
     }
 
 
-def _name(attribution: ContainerIdentity | None) -> tuple[str, ...]:
+def _sort_key(attribution: ContainerIdentity | None) -> tuple[str, ...]:
     if attribution is None:
         return ()
     subject = attribution.subject

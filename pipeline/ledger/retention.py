@@ -1,4 +1,4 @@
-"""Lets go of what is too old, or too much. Blocks."""
+"""Removal of data that is too old, or that exceeds the size limit. Functions block."""
 
 import sqlite3
 from dataclasses import dataclass
@@ -8,27 +8,27 @@ from pipeline.ledger.schema import HOUR_NS, invalid_value_error
 from pipeline.model import Instant
 
 _STEP: Final = 24
-"""Hours that go at once where there is too much."""
+"""Hours that are removed at a time if the file is too large."""
 
 _STEPS: Final = 8
-"""How often that is done at a time, at most."""
+"""How often that is done in one call at most."""
 
 _PAGES: Final = 512
-"""Free pages that are given back to the file system at a time."""
+"""Free pages that are returned to the file system in one call."""
 
 _STATE_NS: Final = 7 * 24 * HOUR_NS
-"""For how long the account of a device that is gone is kept to go on from."""
+"""How long the account of a removed device is kept to be continued."""
 
 
 @dataclass(slots=True)
 class Removed:
-    """What was let go of.
+    """What was removed.
 
     Attributes:
         old: rows that were too old.
-        large: rows that made room.
-        before_ns: nothing before this moment stands there any more; 0 where nothing was removed.
-        orphans: containers and devices of which nothing was left.
+        large: rows that were removed because the file was too large.
+        before_ns: all data before this time was removed; 0 if nothing was.
+        orphans: containers and devices without remaining data.
     """
 
     old: int = 0
@@ -38,10 +38,10 @@ class Removed:
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:
-    """Return how much of the file is used: pages that are free are used again first.
+    """Return how many bytes of the file are in use. Free pages do not count; SQLite reuses them.
 
     Raises:
-        sqlite3.Error: it can't be read.
+        sqlite3.Error: the file cannot be read.
     """
     pages, free, size = (
         connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -53,18 +53,19 @@ def used_bytes(connection: sqlite3.Connection) -> int:
 def apply_retention(
     connection: sqlite3.Connection, now_ns: int, keep_ns: int, max_bytes: int
 ) -> Removed:
-    """Remove what ended before what is to be kept; then whole days, the oldest first.
+    """Remove data that is older than `keep_ns`; then, if necessary, the oldest days.
 
-    What is left adds up as before. Bounded in how much it does: the rest is for the next time.
+    The remaining data is consistent. One call does a limited amount of work; the next call
+    continues.
 
     Args:
-        connection: the writer's, in no transaction.
-        now_ns: the present, in nanoseconds of Unix time.
-        keep_ns: how long all is kept; 0 for ever.
-        max_bytes: how much the file may hold.
+        connection: the writer's connection; no transaction is open.
+        now_ns: now, in nanoseconds of Unix time.
+        keep_ns: how long data is kept; 0 for ever.
+        max_bytes: maximum size of the file.
 
     Raises:
-        sqlite3.Error: it can't be written.
+        sqlite3.Error: the file cannot be written.
     """
     removed = Removed()
     first = _first_hour(connection)
@@ -75,33 +76,33 @@ def apply_retention(
         removed.before_ns = until * HOUR_NS
     for _ in range(_STEPS):
         first = _first_hour(connection)
-        # The hour of now stays: podgpu goes on from it.
+        # The current hour is kept, because podgpu adds to it.
         if first is None or first >= now_ns // HOUR_NS or used_bytes(connection) <= max_bytes:
             break
         until = min(first + _STEP, now_ns // HOUR_NS)
         removed.large += _remove(connection, until)
         removed.before_ns = until * HOUR_NS
-        # Where pods are short and have many labels, it is they that take the room.
+        # With short-lived pods that have many labels, most of the file is containers.
         removed.orphans += remove_orphans(connection)
-    # Not with `execute`, which ends after the first page: the statement has rows without columns.
+    # `execute` would stop after the first page, because the statement has rows without columns.
     connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")
     return removed
 
 
 def forget_accounts(connection: sqlite3.Connection, now: Instant, now_ns: int, boot: str) -> None:
-    """Remove the accounts of devices that are gone for long: nothing goes on from them.
+    """Remove the accounts of devices that were removed long ago, so that they are not continued.
 
-    Those of this boot of the machine are as old as its monotonic clock tells: the wall clock may
-    have been set.
+    The age of an account of this boot is measured on the monotonic clock, because the wall clock
+    may have been set.
 
     Args:
-        connection: the writer's, in no transaction.
-        now: the present.
-        now_ns: the present, in nanoseconds of Unix time, as far as the wall clock is believed.
-        boot: identifies this boot; empty where that isn't known.
+        connection: the writer's connection; no transaction is open.
+        now: now.
+        now_ns: now, in nanoseconds of Unix time, as far as the wall clock is trusted.
+        boot: the current boot id; empty if unknown.
 
     Raises:
-        sqlite3.Error: it can't be written.
+        sqlite3.Error: the file cannot be written.
     """
     connection.execute(
         "DELETE FROM state WHERE CASE WHEN boot = ? AND boot <> '' AND json_valid(usage) "
@@ -111,10 +112,10 @@ def forget_accounts(connection: sqlite3.Connection, now: Instant, now_ns: int, b
 
 
 def remove_orphans(connection: sqlite3.Connection) -> int:
-    """Remove containers and devices of which nothing is left; return how many. Reads all.
+    """Remove containers and devices without data; return how many. Scans all tables.
 
     Raises:
-        sqlite3.Error: it can't be written.
+        sqlite3.Error: the file cannot be written.
     """
     count = 0
     for table, column in (("containers", "container"), ("devices", "device")):
@@ -134,12 +135,12 @@ _OTHERS: Final = {
 def _first_hour(connection: sqlite3.Connection) -> int | None:
     found = connection.execute("SELECT MIN(hour) FROM device_hours").fetchone()[0]
     if found is not None and not isinstance(found, int):
-        raise invalid_value_error("an hour that is no number")
+        raise invalid_value_error("an hour that is not a number")
     return found
 
 
 def _remove(connection: sqlite3.Connection, hour: int) -> int:
-    """Remove all that ended before an hour began, in one transaction; return the rows."""
+    """Remove everything that ended before an hour, in one transaction; return the rows."""
     count, moment = 0, hour * HOUR_NS
     connection.execute("BEGIN IMMEDIATE")
     try:

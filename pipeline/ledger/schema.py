@@ -1,4 +1,4 @@
-"""The tables of the ledger's file, and how a file is told from others."""
+"""The tables of the ledger file, and its version."""
 
 import sqlite3
 from functools import cache
@@ -6,25 +6,24 @@ from types import MappingProxyType
 from typing import Final
 
 HOUR_NS: Final = 3600 * 1_000_000_000
-"""Nanoseconds in an hour; the number of an hour is that of whole hours since the Unix epoch."""
+"""Nanoseconds in an hour. Hours are numbered from the Unix epoch."""
 
 UNATTRIBUTED_ID: Final = 0
-"""In the place of a container: what belongs to none."""
+"""Container id of unattributed usage."""
 
 APPLICATION_ID: Final = 0x70646C67
-"""`pdlg`; the field of SQLite's header that tells whose a file is."""
+"""`pdlg`; SQLite's application id, which identifies the kind of file."""
 
 VERSION: Final = 2
-"""Of the tables, in `user_version`, and again in `meta` as `tables`.
+"""Version of the tables, stored in `user_version` and in `meta` as `tables`.
 
-A single byte of the header has the one; where the other differs, the file is damaged.
+`user_version` is a byte of the header without a checksum. If the two differ, the file is damaged.
 
-A higher one is another file for all that know this one alone: they refuse it and leave it be. A
-podgpu that raises it brings the statements that lead from each version before to it, and the file
-is brought there when it is opened to be written. What can be added without that, such as an index
-or a key of `meta`, doesn't raise it.
+A podgpu that supports only lower versions refuses the file and does not change it. Whoever raises
+the version adds a migration from each earlier one; it runs when the file is opened for writing.
+Additions that old versions can ignore, such as an index or a key of `meta`, do not raise it.
 
-Version 1, of podgpu 0.1.0, told holdings and gaps apart by their start on the wall clock.
+Version 1, of podgpu 0.1.0, identified holdings and gaps by their start on the wall clock.
 """
 
 HOLDINGS: Final = """
@@ -124,7 +123,7 @@ WRITE_VERSION: Final = f"INSERT OR REPLACE INTO meta VALUES ('tables', '{VERSION
 _ADDED: Final = frozenset(
     {("holdings", "id"), ("gaps", "id"), ("device_hours", "unknown_ns"), ("state", "boot")}
 )
-"""The columns that version 1 lacks."""
+"""Columns that version 1 does not have."""
 
 
 @cache
@@ -138,10 +137,10 @@ def columns(version: int = VERSION) -> frozenset[tuple[str, str]]:
 
 
 def columns_of(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:
-    """Return the columns that a file has.
+    """Return the columns of a file, as (table, column).
 
     Raises:
-        sqlite3.Error: it can't be read.
+        sqlite3.Error: the file cannot be read.
     """
     query = (
         "SELECT t.name, c.name FROM sqlite_schema AS t, pragma_table_info(t.name) AS c "
@@ -151,14 +150,14 @@ def columns_of(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:
 
 
 def stored_version(connection: sqlite3.Connection, found: frozenset[tuple[str, str]]) -> str | None:
-    """Return the version that a file has in `meta`; None where it has none, as of podgpu 0.1.0.
+    """Return the version in the table `meta`; None if it has none, as in files of podgpu 0.1.0.
 
     Args:
-        connection: to the file.
-        found: its columns.
+        connection: connection to the file.
+        found: the columns of the file.
 
     Raises:
-        sqlite3.Error: it can't be read.
+        sqlite3.Error: the file cannot be read.
     """
     if not {("meta", "key"), ("meta", "value")} <= found:
         return None
@@ -167,7 +166,7 @@ def stored_version(connection: sqlite3.Connection, found: frozenset[tuple[str, s
 
 
 def invalid_value_error(what: str) -> sqlite3.DatabaseError:
-    """Return the error of a file whose values make no sense: SQLite takes any type anywhere."""
-    found = sqlite3.DatabaseError(f"what stands there makes no sense: {what}")
+    """Return the error for an invalid value; SQLite does not enforce the types of columns."""
+    found = sqlite3.DatabaseError(f"the file contains an invalid value: {what}")
     found.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return found

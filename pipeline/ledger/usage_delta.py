@@ -1,8 +1,8 @@
-"""What a device's account has gained between two moments. Pure, and exact.
+"""What a device's account gained between two moments. Pure and exact.
 
-For held time, busy time and energy: what the device gained is what its containers gained, and the
-rest, which is nobody's. The rest is never negative, since no total ever falls: of a container that
-is kept no more, what it had is among the forgotten ones' total, which has risen by it.
+The gain of a device is the sum of its containers' gains and an unattributed rest, for held time,
+busy time and energy. The rest is never negative, because totals never decrease: if a container is
+removed from the account, the totals of forgotten containers increase by its totals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,18 +12,19 @@ from typing import TypeAlias
 from pipeline.model import ContainerUsage, DeviceUsage, Instant, PartialRef
 
 Amounts: TypeAlias = tuple[int, int | None, int | None]
-"""Held time, busy time and energy; None where it was never known."""
+"""Held time, busy time and energy; None if it was never known."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageDelta:
-    """What was gained between two moments.
+    """The gain of an account between two moments.
 
     Attributes:
-        parts: by container, those that gained nothing left out; None is nobody, always there.
-        time_ns: how long that was: the end of the span between the two.
-        gap_ns: what lies before it, of which there is no account.
-        unknown_ns: of what is nobody's of the time, the part for which it isn't known who held the
+        parts: gains by container, without containers that gained nothing. The key None, which is
+            always present, is the unattributed gain.
+        time_ns: the counted time, at the end of the span between the two moments.
+        gap_ns: the time before it that was not counted.
+        unknown_ns: the part of the unattributed held time for which it is unknown who held the
             device.
     """
 
@@ -34,27 +35,28 @@ class UsageDelta:
 
 
 def same_account(before: DeviceUsage, now: DeviceUsage) -> bool:
-    """Whether the one goes on from the other."""
+    """Whether `now` continues the account `before`."""
     return before.id == now.id
 
 
 def usage_delta(
     before: DeviceUsage | None, now: DeviceUsage, since: Instant, *, has_instances: bool
 ) -> UsageDelta | None:
-    """Return what an account has gained.
+    """Return the gain of an account.
 
     Args:
-        before: the account as it was; None where all that there is now counts.
-        now: the account as it is.
-        since: the moment up to which all is told already.
-        has_instances: a GPU that carries MIG instances: it has no time of its own, and so no gaps.
+        before: the earlier state of the account; None if all of `now` counts.
+        now: the current state of the account.
+        since: the time up to which everything is written already.
+        has_instances: whether the device is a GPU with MIG instances. It has no time of its own,
+            and therefore no gaps.
 
     Returns:
-        None if a total has fallen: then nothing can be said.
+        None if a total has decreased, so that the gain is unknown.
     """
     passed_ns = max(now.at.mono_ns - since.mono_ns, 0)
     time_ns = now.elapsed_ns - (before.elapsed_ns if before is not None else 0)
-    known = {} if before is None else {one.id: one for one in before.containers}
+    earlier = {} if before is None else {one.id: one for one in before.containers}
     parts: dict[PartialRef | None, Amounts] = {}
     held, busy, energy = (
         time_ns,
@@ -63,7 +65,7 @@ def usage_delta(
     )
     for one in now.containers:
         amounts = _container_increase(
-            [known[own_id] for own_id in (one.id, *one.absorbed) if own_id in known], one
+            [earlier[own_id] for own_id in (one.id, *one.absorbed) if own_id in earlier], one
         )
         amounts = (
             amounts[0],
@@ -88,18 +90,18 @@ def usage_delta(
 
 
 def _increase(before: DeviceUsage | None, now: DeviceUsage, name: str) -> int | None:
-    value, known = getattr(now, name), None if before is None else getattr(before, name)
+    value, earlier = getattr(now, name), None if before is None else getattr(before, name)
     if value is None:
-        return None if known is None else -1
-    return int(value - (known or 0))
+        return None if earlier is None else -1
+    return int(value - (earlier or 0))
 
 
 def _container_increase(before: Sequence[ContainerUsage], now: ContainerUsage) -> Amounts:
-    """Return what a container has gained; one that was forgotten meanwhile begins from 0 again.
+    """Return the gain of a container; one that was forgotten and returned starts from 0.
 
     Args:
-        before: what it was before, in parts where a part of its name was missing.
-        now: what it is now.
+        before: its earlier state; several states if a part of its name was missing.
+        now: its current state.
     """
     busy = sum(one.busy_ns or 0 for one in before)
     energy = sum(one.energy_mj or 0 for one in before)

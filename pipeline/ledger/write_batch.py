@@ -1,4 +1,4 @@
-"""What waits to be written into the ledger's file."""
+"""The data to be written to the ledger file in one transaction."""
 
 import secrets
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ from pipeline.model import Device, DeviceUsage, Holding, PartialRef, PodInfo
 from pipeline.model.usage_window import Gap
 
 MAX_HOURS: Final = 20_000
-"""How many parts of hours wait at most while the file can't be written."""
+"""How many amounts of hours are kept while the file cannot be written."""
 
 MAX_HOLDINGS: Final = 20_000
-"""How many holdings wait at most, and how many gaps."""
+"""How many holdings are kept in that case, and how many gaps."""
 
 
 @dataclass(slots=True)
@@ -21,10 +21,10 @@ class HoldingRow:
     """A holding to be written.
 
     Attributes:
-        holding: as it is.
-        start_ns: when it began, in nanoseconds of Unix time.
-        until_ns: when it ended, or up to when it is counted; likewise. The time between the two is
-            that of the monotonic clock.
+        holding: its current state.
+        start_ns: its start, in nanoseconds of Unix time.
+        until_ns: its end, or the time up to which it is counted, in nanoseconds of Unix time. The
+            difference to `start_ns` is measured on the monotonic clock.
     """
 
     holding: Holding
@@ -34,23 +34,22 @@ class HoldingRow:
 
 @dataclass(slots=True)
 class Batch:
-    """What is written in one transaction. Applying it a second time changes nothing.
+    """The data of one transaction. Writing it a second time changes nothing.
 
     Attributes:
-        token: tells it from all others: the file remembers which one it took last.
-        hours: gains by hour, device and container; None is nobody.
+        token: identifies the batch; the file stores the token of the last one.
+        hours: gains by hour, device and container; the container None is unattributed.
         gap_hours: gaps by hour and device, in nanoseconds.
-        unknown_hours: by hour and device, the time for which it isn't known who held the device, in
-            nanoseconds; it is part of nobody's.
-        gaps: by id.
-        holdings: those that go on or have ended, as they are, by id.
-        closed: ids of those that end where they were last counted up to: nobody tells of them any
-            more.
-        dropped: ids of those that turned out to be part of others, which have all that they had.
-        devices: what is known of devices.
-        pods: what is known of the containers' pods.
-        states: accounts as they stand after all this.
-        evicted: how much of it had to make room, by what it was.
+        unknown_hours: time for which it is unknown who held the device, by hour and device, in
+            nanoseconds; it is included in the unattributed time.
+        gaps: gaps by id.
+        holdings: running and ended holdings by id.
+        closed: ids of holdings that are no longer reported. They end at their last counted time.
+        dropped: ids of holdings that were merged into others, which contain their amounts.
+        devices: properties of devices.
+        pods: properties of the containers' pods.
+        states: the accounts after all this.
+        evicted: how many items were removed because there were too many, by kind.
     """
 
     token: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -70,26 +69,26 @@ class Batch:
         """Whether there is anything to write."""
         return bool(self.states or self.holdings or self.closed or self.dropped or self.hours)
 
-    def add(self, hour: int, device: str, container: PartialRef | None, more: Amounts) -> None:
-        """Add what was gained in an hour."""
+    def add(self, hour: int, device: str, container: PartialRef | None, gain: Amounts) -> None:
+        """Add a gain in an hour."""
         key = hour, device, container
-        known = self.hours.get(key)
-        self.hours[key] = more if known is None else _followed(known, more)
+        earlier = self.hours.get(key)
+        self.hours[key] = gain if earlier is None else _add_later(earlier, gain)
 
     def add_unknown(self, hour: int, device: str, time_ns: int) -> None:
-        """Let so much of nobody's time in an hour be time of which it isn't known who held it."""
+        """Mark a part of the unattributed time in an hour as time with unknown holders."""
         key = hour, device
         self.unknown_hours[key] = self.unknown_hours.get(key, 0) + time_ns
 
     def device_hours(self) -> Iterator[tuple[int, str, int, int, int | None, int | None, int]]:
-        """Yield hour, device, accounted time, gap, busy time, energy, and unknown time.
+        """Yield hour, device, accounted time, gap, busy time, energy and unknown time.
 
-        Accounted time, busy time and energy are the sums of the parts.
+        Accounted time, busy time and energy are sums over containers and unattributed amounts.
         """
         sums: dict[tuple[int, str], Amounts] = {}
         for (hour, device, _), part in self.hours.items():
-            known = sums.get((hour, device))
-            sums[hour, device] = part if known is None else _sum(known, part)
+            earlier = sums.get((hour, device))
+            sums[hour, device] = part if earlier is None else _sum(earlier, part)
         for key in self.gap_hours.keys() - sums.keys():
             sums[key] = 0, None, None
         for (hour, device), (held, busy, energy) in sums.items():
@@ -98,11 +97,11 @@ class Batch:
             yield hour, device, held, gap, busy, energy, unknown
 
     def enforce_limits(self) -> None:
-        """Keep it from growing for ever: what makes room is counted.
+        """Limit the size of the batch, and count what is removed.
 
-        Of the oldest hours what was a container's becomes nobody's, so that all adds up still, and
-        what is nobody's of weeks goes at last. Of holdings those that ended first go, and of gaps
-        the oldest.
+        In the oldest hours, amounts of containers become unattributed, so that sums stay correct.
+        If that is not enough, whole hours are removed. Of holdings, those that ended first are
+        removed; of gaps, the oldest.
         """
         if len(self.hours) > MAX_HOURS:
             owned = sorted(key[0] for key in self.hours if key[2] is not None)
@@ -130,10 +129,10 @@ class Batch:
             del self.gaps[next(iter(self.gaps))]
             self._count("gaps")
         if len(self.pods) > MAX_HOURS + MAX_HOLDINGS:
-            told = {whose for _, _, whose in self.hours} | {
+            needed = {container for _, _, container in self.hours} | {
                 row.holding.subject for row in self.holdings.values()
             }
-            for subject in self.pods.keys() - told:
+            for subject in self.pods.keys() - needed:
                 del self.pods[subject]
 
     def _count(self, what: str) -> None:
@@ -147,13 +146,13 @@ def _hour(key: tuple[int, str, PartialRef | None]) -> int:
 def _sum(one: Amounts, other: Amounts) -> Amounts:
     held, busy, energy = one
     more_held, more_busy, more_energy = other
-    return held + more_held, _plus(busy, more_busy), _plus(energy, more_energy)
+    return held + more_held, _add_known(busy, more_busy), _add_known(energy, more_energy)
 
 
-def _followed(one: Amounts, later: Amounts) -> Amounts:
-    """Return the sum of what follows each other in an hour.
+def _add_later(one: Amounts, later: Amounts) -> Amounts:
+    """Return the sum of two gains in an hour, of which the second is later.
 
-    A 0 that something unknown follows isn't kept: it would stand for both.
+    If the later amount is unknown, a 0 becomes unknown, because it would stand for both.
     """
     held, busy, energy = _sum(one, later)
     return (
@@ -163,7 +162,7 @@ def _followed(one: Amounts, later: Amounts) -> Amounts:
     )
 
 
-def _plus(one: int | None, other: int | None) -> int | None:
+def _add_known(one: int | None, other: int | None) -> int | None:
     if one is None or other is None:
         return other if one is None else one
     return one + other

@@ -19,8 +19,8 @@ class EnergyMeter:
     """Reads the energy counter of a GPU, and measures the lowest power while it is not busy.
 
     Attributes:
-        has_outstanding_energy: whether energy is outstanding: there is a good reading, but the last one
-            was missing or implausible. The next good one returns the energy of all time since.
+        has_outstanding_energy: whether there is a good reading, but the last one was missing or
+            implausible. The next good one returns the energy of all time since.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""What a ledger tells, grouped for people: who had how much, and what that cost.
+"""Usage reports: the usage in a span of time by group, and its cost.
 
-Pure: it takes a `Window` and returns a `Report`, whose rows add up to the node's totals exactly.
+Pure: `build_report` turns a `UsageWindow` into a `Report`, whose rows sum to the node's totals.
 """
 
 from pipeline.ledger.reports.costs import Prices

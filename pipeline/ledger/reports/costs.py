@@ -1,4 +1,4 @@
-"""What it cost, in whole units of the last digit that is shown, so that costs add up."""
+"""Cost of usage, rounded so that the costs of a report sum to its total."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from pipeline.ledger.reports.sums import sum_known
 from pipeline.model.usage_window import UsageRow
 
 DIGITS: Final = 2
-"""Digits behind the point of a cost."""
+"""Decimal places of a cost."""
 
 _HOUR_NS: Final = 3_600 * 10**9
 _KWH_MJ: Final = 3_600_000 * 1_000
@@ -25,12 +25,12 @@ _SLICES: Final = 7
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What is charged. A price is 0 or more.
+    """The prices, each 0 or more.
 
     Attributes:
-        gpu_hour: for an hour for which a whole GPU is held; None if that isn't charged.
-        kwh: for a kilowatt hour; None likewise.
-        currency: what they are in, for people.
+        gpu_hour: price of holding a whole GPU for an hour; None if that is not charged.
+        kwh: price of a kilowatt hour; None if that is not charged.
+        currency: the currency, shown in reports.
     """
 
     gpu_hour: Decimal | None = None
@@ -45,11 +45,11 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What something cost, exactly.
+    """An exact cost.
 
     Attributes:
-        known: the sum of all that can be reckoned; None where nothing can.
-        partial: something can't be, and is missing.
+        known: the sum of the parts that can be calculated; None if there are none.
+        partial: whether a part cannot be calculated and is missing in `known`.
     """
 
     known: Fraction | None = None
@@ -57,17 +57,18 @@ class Cost:
 
 
 def gpu_fraction(device: str, name: str) -> Fraction | None:
-    """Return which part of a GPU a device is, by compute slices.
+    """Return which fraction of a GPU a device is, by compute slices.
 
-    That is 2/7 for `2g.20gb`, and 1/7 for `1c.3g.40gb`, a compute instance of one slice. GPUs
-    have 7, an A30 and an RTX PRO 6000 have 4 (NVIDIA's MIG user guide, "Supported MIG profiles").
+    This is 2/7 for `2g.20gb`, and 1/7 for `1c.3g.40gb`, a compute instance with one slice. GPUs
+    have 7 slices; an A30 and an RTX PRO 6000 have 4 (NVIDIA's MIG user guide, "Supported MIG
+    profiles").
 
     Args:
         device: uuid.
         name: model, or the profile of a MIG instance with the model of its GPU.
 
     Returns:
-        1 for a whole GPU; None for an instance whose profile isn't known.
+        1 for a whole GPU; None for a MIG instance whose profile is unknown.
     """
     if not device.startswith(_INSTANCE):
         return Fraction(1)
@@ -78,12 +79,12 @@ def gpu_fraction(device: str, name: str) -> Fraction | None:
 
 
 def cost(usage: Iterable[UsageRow], parts: Mapping[str, Fraction | None], prices: Prices) -> Cost:
-    """Return what several together cost, exactly.
+    """Return the exact cost of several usage rows together.
 
     Args:
-        usage: what they had.
-        parts: which part of a GPU each device is.
-        prices: what is charged.
+        usage: the rows.
+        parts: the fraction of a GPU that each device is.
+        prices: the prices.
     """
     held: dict[str, int] = {}
     energy: list[int | None] = []
@@ -95,7 +96,7 @@ def cost(usage: Iterable[UsageRow], parts: Mapping[str, Fraction | None], prices
         price = Fraction(prices.gpu_hour) / _HOUR_NS
         for device, held_ns in held.items():
             part = parts.get(device)
-            # What nothing was held of costs nothing, whatever it is.
+            # Without held time the cost is 0, even if the device's fraction is unknown.
             costs.append(Fraction(0) if not held_ns else None if part is None else part * held_ns)
         costs = [None if each is None else each * price for each in costs]
     if prices.kwh is not None:
@@ -111,15 +112,15 @@ def cost(usage: Iterable[UsageRow], parts: Mapping[str, Fraction | None], prices
 
 
 def round_to_total(exact: Sequence[Fraction], digits: int = DIGITS) -> list[Decimal]:
-    """Round so that the parts add up to the rounded sum, by the method of largest remainder.
+    """Round parts so that they sum to the rounded total, by the largest remainder method.
 
     Args:
         exact: the parts, each 0 or more.
-        digits: how many there are behind the point.
+        digits: the number of decimal places.
 
     Returns:
-        As many as parts, each within one unit of the last digit; their sum is that of `exact`,
-        rounded to the nearest (half to even).
+        The rounded parts, each within one unit of the last digit. Their sum is that of `exact`,
+        rounded to the nearest, half to even.
     """
     unit = 10**digits
     scaled = [part * unit for part in exact]

@@ -1,4 +1,4 @@
-"""Who stands together in a report, and what a group is called."""
+"""Grouping of usage rows for a report, and the names of groups."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -7,9 +7,9 @@ from typing import Final, Literal, Self, TypeAlias
 
 from pipeline.model.usage_window import ContainerIdentity, UsageRow
 
-What: TypeAlias = Literal["namespace", "pod", "workload", "device", "label"]
+GroupKind: TypeAlias = Literal["namespace", "pod", "workload", "device", "label"]
 
-_PLAIN: Final[Mapping[str, What]] = {
+_PLAIN: Final[Mapping[str, GroupKind]] = {
     "namespace": "namespace",
     "pod": "pod",
     "workload": "workload",
@@ -23,34 +23,34 @@ _KEY: Final = re.compile(
 )
 
 NONE: Final = "(none)"
-"""What has no such label, or is known by no such name. No name of Kubernetes' has parentheses."""
+"""Name of a missing label or an unknown name. Names in Kubernetes contain no parentheses."""
 
 EMPTY: Final = "(empty)"
-"""A label that is there without a value."""
+"""Name of a label with an empty value."""
 
 
 class GroupByError(ValueError):
-    """A text doesn't say by what to group; its own text says what does."""
+    """A text is not a valid grouping; the message lists the valid ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupBy:
-    """By what a report groups.
+    """How a report is grouped.
 
     Attributes:
         kind: the kind of group.
-        label: the key of a pod's label; empty but for `label`.
+        label: the key of a pod's label; empty unless `kind` is `label`.
     """
 
-    kind: What
+    kind: GroupKind
     label: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `namespace`, `pod`, `workload`, `device` or `label:KEY`.
+        """Parse `namespace`, `pod`, `workload`, `device` or `label:KEY`.
 
         Raises:
-            ByError: it is none of them.
+            GroupByError: the text is none of these.
         """
         if text in _PLAIN:
             return cls(_PLAIN[text])
@@ -64,7 +64,7 @@ class GroupBy:
         return cls("label", key)
 
     def __str__(self) -> str:
-        """Return what `parse` reads."""
+        """Return the text that `parse` accepts."""
         return f"{_LABEL}{self.label}" if self.kind == "label" else self.kind
 
     @property
@@ -73,7 +73,7 @@ class GroupBy:
         return _FIELDS[self.kind]
 
 
-_FIELDS: Final[Mapping[What, tuple[str, ...]]] = {
+_FIELDS: Final[Mapping[GroupKind, tuple[str, ...]]] = {
     "namespace": ("namespace",),
     "pod": ("namespace", "pod", "pod_uid"),
     "workload": ("namespace", "owner_kind", "owner_name"),
@@ -84,12 +84,11 @@ _FIELDS: Final[Mapping[What, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """A group.
+    """A group of a report.
 
     Attributes:
-        parts: its parts, as `GroupBy.fields` names them; None for one that isn't known, or isn't
-            there.
-        name: for people.
+        parts: the values of `GroupBy.fields`; None for a value that is unknown or missing.
+        name: the name that is shown.
     """
 
     parts: tuple[str | None, ...]
@@ -99,25 +98,25 @@ class GroupKey:
 def group_usage(
     usage: Iterable[UsageRow], names: Mapping[str, str], by: GroupBy
 ) -> list[tuple[GroupKey, list[UsageRow]]]:
-    """Return the groups, each with what belongs to it.
+    """Return the groups with their usage rows.
 
-    What belongs to nobody is left out, but by device: there is a group for each device, with all of
-    it.
+    Unattributed usage is left out, except when grouping by device: then there is a group for each
+    device, with all of its usage.
 
     Args:
-        usage: what was had.
-        names: of devices, by uuid.
-        by: by what to group.
+        usage: the usage rows.
+        names: names of devices by uuid.
+        by: how to group.
     """
-    of_all = list(usage)
-    named = [one for one in of_all if one.container is not None]
+    rows = list(usage)
+    named = [one for one in rows if one.container is not None]
     key = _keys(by, names, _pods(named))
     found: dict[tuple[str | None, ...], list[UsageRow]] = {}
-    every = named
+    selected = named
     if by.kind == "device":
-        every = of_all
+        selected = rows
         found = {(device, name or None): [] for device, name in names.items()}
-    for one in every:
+    for one in selected:
         found.setdefault(key(one), []).append(one)
     shown = _names(by, list(found))
     return [(GroupKey(parts, shown[parts]), members) for parts, members in found.items()]
@@ -130,24 +129,24 @@ _Pod: TypeAlias = tuple[str, str, str]
 """Uid, namespace and name."""
 
 
-def _pods(every: Iterable[UsageRow]) -> Mapping[_Pod, ContainerIdentity]:
-    """Return what is known of each pod, wherever it stands.
+def _pods(selected: Iterable[UsageRow]) -> Mapping[_Pod, ContainerIdentity]:
+    """Return what is known of each pod from all of its rows.
 
-    One of its containers may have ended before a source told of the pod, another after. What was
-    had under a uid without a name is that of the pod's only name. Where a uid has had several
-    names, each keeps what was had under it, and what was had without a name stays without one.
+    Some containers of a pod may have ended before a source reported the pod's name. Usage with a
+    uid but no name belongs to the only name of this uid. If a uid has several names, usage without
+    a name keeps none.
     """
-    told: dict[str, dict[_Pod, set[ContainerIdentity]]] = {}
-    for one in every:
+    containers_by_pod: dict[str, dict[_Pod, set[ContainerIdentity]]] = {}
+    for one in selected:
         if one.container is not None and one.container.subject.uid:
             pod = _pod(one.container)
-            told.setdefault(pod[0], {}).setdefault(pod, set()).add(one.container)
+            containers_by_pod.setdefault(pod[0], {}).setdefault(pod, set()).add(one.container)
     found: dict[_Pod, ContainerIdentity] = {}
-    for pods in told.values():
+    for pods in containers_by_pod.values():
         if len([pod for pod in pods if pod[2]]) > 1:
-            found |= {pod: _known(several) for pod, several in pods.items()}
+            found |= {pod: _merge_identities(identities) for pod, identities in pods.items()}
         else:
-            known = _known(set().union(*pods.values()))
+            known = _merge_identities(set().union(*pods.values()))
             found |= dict.fromkeys(pods, known)
     return found
 
@@ -157,40 +156,42 @@ def _pod(attribution: ContainerIdentity) -> _Pod:
     return subject.uid, subject.namespace, subject.pod
 
 
-def _known(several: Collection[ContainerIdentity]) -> ContainerIdentity:
-    """Return all that is known of a pod, in whatever order it is told."""
-    subjects = [one.subject for one in several]
-    # What is known is more than what isn't; of two words one is taken, always the same.
+def _merge_identities(identities: Collection[ContainerIdentity]) -> ContainerIdentity:
+    """Return everything that is known of a pod, independent of the order of rows."""
+    subjects = [one.subject for one in identities]
+    # Prefer known values to unknown ones, and choose among different ones consistently.
     named = max(subjects, key=lambda each: (bool(each.pod), each.namespace, each.pod))
-    owner = max(several, key=lambda each: (bool(each.owner_name), each.owner_kind, each.owner_name))
-    labels = max(one.labels for one in several)
+    owner = max(
+        identities, key=lambda each: (bool(each.owner_name), each.owner_kind, each.owner_name)
+    )
+    labels = max(one.labels for one in identities)
     return ContainerIdentity(named, owner.owner_kind, owner.owner_name, labels)
 
 
 def _keys(by: GroupBy, names: Mapping[str, str], pods: Mapping[_Pod, ContainerIdentity]) -> _Keys:
-    def whose(one: UsageRow) -> ContainerIdentity:
-        assert one.container is not None  # noqa: S101 - those of nobody are left out
+    def identity(one: UsageRow) -> ContainerIdentity:
+        assert one.container is not None  # noqa: S101 - unattributed rows are left out
         return pods.get(_pod(one.container), one.container)
 
     def device(one: UsageRow) -> tuple[str | None, ...]:
         return one.device, names.get(one.device) or None
 
     def namespace(one: UsageRow) -> tuple[str | None, ...]:
-        return (whose(one).subject.namespace or None,)
+        return (identity(one).subject.namespace or None,)
 
     def pod(one: UsageRow) -> tuple[str | None, ...]:
-        subject = whose(one).subject
+        subject = identity(one).subject
         return subject.namespace or None, subject.pod or None, subject.uid or None
 
     def workload(one: UsageRow) -> tuple[str | None, ...]:
-        known = whose(one)
+        known = identity(one)
         subject = known.subject
         if known.owner_name:
             return subject.namespace or None, known.owner_kind or None, known.owner_name
         return subject.namespace or None, "Pod", subject.pod or _uid(subject.uid or None)
 
     def label(one: UsageRow) -> tuple[str | None, ...]:
-        return (dict(whose(one).labels).get(by.label),)
+        return (dict(identity(one).labels).get(by.label),)
 
     return {
         "namespace": namespace,
@@ -204,7 +205,7 @@ def _keys(by: GroupBy, names: Mapping[str, str], pods: Mapping[_Pod, ContainerId
 def _names(
     by: GroupBy, groups: Iterable[tuple[str | None, ...]]
 ) -> Mapping[tuple[str | None, ...], str]:
-    """Return the names of groups, for people: each its own."""
+    """Return a unique name for each group, to be shown."""
     if by.kind == "pod":
         return _pod_names(groups)
     return {parts: _name(by, parts) for parts in groups}
@@ -221,9 +222,9 @@ def _pod_names(
             name = f"{namespace or NONE}/{name}"
         alike.setdefault(name, []).append(parts)
     return {
-        parts: f"{name} ({_uid(parts[2])})" if len(several) > 1 else name
-        for name, several in alike.items()
-        for parts in several
+        parts: f"{name} ({_uid(parts[2])})" if len(members) > 1 else name
+        for name, members in alike.items()
+        for parts in members
     }
 
 

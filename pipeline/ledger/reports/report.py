@@ -1,4 +1,4 @@
-"""The report: rows that add up to the node's totals exactly."""
+"""The usage report: rows that sum to the node's totals exactly."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,24 +14,24 @@ from pipeline.model.usage_window import DeviceTotal, UsageRow, UsageWindow
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a group had, or nobody, or the whole node.
+    """The usage of a group, the unattributed usage, or that of the whole node.
 
     Attributes:
-        key: the group; None for what belongs to nobody, and for the total.
-        held_ns: time for which containers held a device, by part.
-        free_ns: time for which a device was free, by part.
-        unknown_ns: time for which it isn't known who held a device.
-        accounted_ns: the time of which `used` is a part: what is accounted for, of the device where
-            the row is a device's, else of all; 0 where nothing is to be compared.
-        known_holder_ns: the time of which `allocated` is a part: that without the time for which it
-            isn't known who held the device.
+        key: the group; None for unattributed usage and the total.
+        held_ns: time for which containers held a device, by share.
+        free_ns: time for which a device was free, by share.
+        unknown_ns: time for which it is unknown who held a device.
+        accounted_ns: the counted time to which `used` refers: of the device if the row is a
+            device's, else of all devices; 0 if there is nothing to compare.
+        known_holder_ns: the time to which `allocated` refers: `accounted_ns` without the time for
+            which it is unknown who held the device.
         busy_ns: busy time.
-        idle_ns: held time less busy time, of that alone of which busy time is known. Less than 0
-            where more was used than was held.
+        idle_ns: held time minus busy time, of usage with a known busy time. Below 0 if more was
+            used than held.
         energy_mj: energy in millijoules.
-        holdings: how many holdings lie in the span, or reach into it.
-        cost: with two digits behind the point; None where nothing of it can be reckoned.
-        cost_partial: something of it can't be, and is missing.
+        holdings: how many holdings overlap the span of time.
+        cost: with two decimal places; None if no part of it can be calculated.
+        cost_partial: whether a part of the cost cannot be calculated and is missing.
     """
 
     key: GroupKey | None
@@ -49,39 +49,39 @@ class Row:
 
     @property
     def allocated(self) -> Fraction | None:
-        """The part of the time for which containers held devices; None where that isn't known."""
+        """The fraction of time for which containers held devices; None if unknown."""
         return Fraction(self.held_ns, self.known_holder_ns) if self.known_holder_ns else None
 
     @property
     def used(self) -> Fraction | None:
-        """The part of the time for which devices were busy; None where that isn't known."""
+        """The fraction of time for which devices were busy; None if unknown."""
         busy = self.busy_ns.known
         return Fraction(busy, self.accounted_ns) if busy is not None and self.accounted_ns else None
 
     @property
     def partial(self) -> bool:
-        """Whether a figure of it lacks something that isn't known."""
+        """Whether a part of one of the amounts is unknown and missing."""
         sums = (self.busy_ns, self.idle_ns, self.energy_mj)
         return self.cost_partial or any(each.partial for each in sums)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was used in a span of time, by groups.
+    """The usage in a span of time by groups.
 
-    For held, free, unknown and busy time, energy, holdings and cost `total` is the sum of `rows`
-    and `unattributed`, exactly, and for all but the last two that of the window's `DeviceTotal`
-    too: held, free and unknown time together are what is accounted for.
+    For held, free, unknown and busy time, energy, holdings and cost, `total` is exactly the sum of
+    `rows` and `unattributed`. Except for holdings and cost it is also the sum of the window's
+    `DeviceTotal`; held, free and unknown time together are the counted time.
 
-    By device each row has all of its device, also what belongs to nobody.
+    Grouped by device, a row contains all usage of its device, including the unattributed one.
 
     Attributes:
-        window: what it was made of.
-        by: by what it groups.
-        prices: what was charged.
-        rows: the groups; those that held the most first. By device, each device of the window.
-        unattributed: what belongs to nobody; by device nothing.
-        total: the node's.
+        window: the usage that was grouped.
+        by: how it was grouped.
+        prices: the prices.
+        rows: the groups, those with the most held time first. By device: all devices of the window.
+        unattributed: usage that belongs to no container; by device it is empty.
+        total: the usage of the node.
     """
 
     window: UsageWindow
@@ -93,12 +93,12 @@ class Report:
 
 
 def build_report(window: UsageWindow, by: GroupBy, prices: Prices) -> Report:
-    """Group what was used.
+    """Return the usage in a span of time by groups.
 
     Args:
-        window: what the ledger tells.
-        by: by what to group.
-        prices: what to charge.
+        window: the usage from the ledger.
+        by: how to group it.
+        prices: the prices.
     """
     names = {total.device: total.name for total in window.totals}
     parts = {
@@ -108,23 +108,23 @@ def build_report(window: UsageWindow, by: GroupBy, prices: Prices) -> Report:
     found = group_usage(window.usage, names, by)
     found.sort(key=lambda group: (-total_amounts(group[1]).held_ns, group[0].name))
     by_device = by.kind == "device"
-    nobody = [] if by_device else [one for one in window.usage if one.container is None]
-    groups: list[tuple[GroupKey | None, list[UsageRow]]] = [*found, (None, nobody)]
+    unattributed = [] if by_device else [one for one in window.usage if one.container is None]
+    groups: list[tuple[GroupKey | None, list[UsageRow]]] = [*found, (None, unattributed)]
     costs = [cost(members, parts, prices) for _, members in groups]
-    shown = _shown(costs)
+    rounded = _rounded_costs(costs)
     whole = _Times.of(window.totals)
     rows: list[Row] = []
-    for (key, members), how, each in zip(groups, costs, shown, strict=True):
+    for (key, members), group_cost, each in zip(groups, costs, rounded, strict=True):
         if key is None:
-            own, compared = (_NO_TIMES if by_device else whole), _NO_TIMES
+            times, compared = (_NO_TIMES if by_device else whole), _NO_TIMES
         elif by_device:
             device = key.parts[0]
-            own = compared = _Times.of(t for t in window.totals if t.device == device)
+            times = compared = _Times.of(t for t in window.totals if t.device == device)
         else:
-            own, compared = _NO_TIMES, whole
-        rows.append(_row(key, members, (each, how.partial), own, compared))
-    known = [each for each in shown if each is not None]
-    partial = any(how.partial or how.known is None for how in costs)
+            times, compared = _NO_TIMES, whole
+        rows.append(_row(key, members, (each, group_cost.partial), times, compared))
+    known = [each for each in rounded if each is not None]
+    partial = any(group_cost.partial or group_cost.known is None for group_cost in costs)
     total = _row(
         None,
         window.usage,
@@ -136,7 +136,7 @@ def build_report(window: UsageWindow, by: GroupBy, prices: Prices) -> Report:
 
 
 class _Times(NamedTuple):
-    """Times of devices: what is accounted for, and for how much it isn't known who held them."""
+    """Counted time of devices, and the part for which it is unknown who held them."""
 
     accounted_ns: int
     unknown_ns: int
@@ -154,28 +154,28 @@ def _row(
     key: GroupKey | None,
     members: Sequence[UsageRow],
     cost: tuple[Decimal | None, bool],
-    own: _Times,
+    times: _Times,
     compared: _Times,
 ) -> Row:
-    had = total_amounts(members)
-    unknown_ns = min(own.unknown_ns, had.unheld_ns)
+    amounts = total_amounts(members)
+    unknown_ns = min(times.unknown_ns, amounts.unheld_ns)
     return Row(
         key=key,
-        held_ns=had.held_ns,
-        free_ns=had.unheld_ns - unknown_ns,
+        held_ns=amounts.held_ns,
+        free_ns=amounts.unheld_ns - unknown_ns,
         unknown_ns=unknown_ns,
         accounted_ns=compared.accounted_ns,
         known_holder_ns=max(compared.accounted_ns - compared.unknown_ns, 0),
-        busy_ns=had.busy_ns,
-        idle_ns=had.idle_ns,
-        energy_mj=had.energy_mj,
-        holdings=had.holdings,
+        busy_ns=amounts.busy_ns,
+        idle_ns=amounts.idle_ns,
+        energy_mj=amounts.energy_mj,
+        holdings=amounts.holdings,
         cost=cost[0],
         cost_partial=cost[1],
     )
 
 
-def _shown(costs: Sequence[Cost]) -> list[Decimal | None]:
-    """Return costs to the last digit that is shown; they add up."""
+def _rounded_costs(costs: Sequence[Cost]) -> list[Decimal | None]:
+    """Return rounded costs, which sum to the rounded total."""
     known = iter(round_to_total([each.known for each in costs if each.known is not None]))
     return [None if each.known is None else next(known) for each in costs]

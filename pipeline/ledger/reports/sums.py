@@ -1,4 +1,4 @@
-"""Adding up what may be unknown: unknown isn't 0, and a sum says what it lacks."""
+"""Sums of amounts that may be unknown. Unknown is not 0; a sum says whether a part is missing."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from pipeline.model.usage_window import UsageRow
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """What is known of a quantity.
+    """The sum of amounts, as far as it is known.
 
     Attributes:
-        known: the sum of all that is known; None where nothing of it is.
-        partial: a part of it isn't known, and is missing in the sum.
+        known: the sum of the known amounts; None if none is known.
+        partial: whether an amount is unknown and missing in the sum.
     """
 
     known: int | None = None
@@ -20,26 +20,26 @@ class Sum:
 
 
 def sum_known(values: Iterable[int | None]) -> Sum:
-    """Return the sum of what is known; that of nothing at all is 0."""
-    every = list(values)
-    known = [value for value in every if value is not None]
-    if every and not known:
+    """Return the sum of the known values; 0 if there are no values at all."""
+    rows = list(values)
+    known = [value for value in rows if value is not None]
+    if rows and not known:
         return Sum()
-    return Sum(sum(known), len(known) < len(every))
+    return Sum(sum(known), len(known) < len(rows))
 
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """What several had together.
+    """The totals of several usage rows.
 
     Attributes:
-        held_ns: time for which containers held a device, by part.
-        unheld_ns: time for which none did.
+        held_ns: time for which containers held a device, by share.
+        unheld_ns: time for which no container did.
         busy_ns: busy time.
-        idle_ns: held time less busy time, of that alone of which busy time is known. Less than 0
-            where more was used than was held.
+        idle_ns: held time minus busy time, of usage with a known busy time. Below 0 if more was
+            used than held.
         energy_mj: energy in millijoules.
-        holdings: how many holdings.
+        holdings: number of holdings.
     """
 
     held_ns: int
@@ -51,15 +51,15 @@ class Amounts:
 
 
 def total_amounts(usage: Iterable[UsageRow]) -> Amounts:
-    """Return what all of them come to."""
-    every = list(usage)
+    """Return the totals of usage rows."""
+    rows = list(usage)
     return Amounts(
-        held_ns=sum(_held(one) for one in every),
-        unheld_ns=sum(one.held_ns for one in every if one.container is None),
-        busy_ns=sum_known(one.busy_ns for one in every),
-        idle_ns=sum_known(_idle(one) for one in every),
-        energy_mj=sum_known(one.energy_mj for one in every),
-        holdings=sum(one.holdings for one in every),
+        held_ns=sum(_held(one) for one in rows),
+        unheld_ns=sum(one.held_ns for one in rows if one.container is None),
+        busy_ns=sum_known(one.busy_ns for one in rows),
+        idle_ns=sum_known(_idle(one) for one in rows),
+        energy_mj=sum_known(one.energy_mj for one in rows),
+        holdings=sum(one.holdings for one in rows),
     )
 
 
