@@ -1,1 +1,1 @@
-"""The sink `otlp`: pushes readings to an OpenTelemetry receiver."""
+"""The sink `otlp`: sends readings and log records to an OpenTelemetry (OTLP) receiver."""

@@ -1,8 +1,8 @@
-"""Whether log records are taken: they must not hold up metrics, nor be asked about again and again.
+"""A circuit breaker for log records, so that they do not block metrics.
 
-Many receivers of metrics take no log records: a Collector without a pipeline for them, Prometheus.
-Others take none for a while, when what is behind them is away. Both stand in one queue with
-metrics, and what can't be sent at its head holds up all that is behind it.
+Many receivers of metrics accept no log records: a Collector without a logs pipeline, Prometheus.
+Others accept none while their backend is away. Log records and metrics share one queue, and a
+record at its head that can't be sent blocks everything behind it.
 """
 
 from dataclasses import replace
@@ -12,81 +12,84 @@ from pipeline.delivery.contract import Outcome, Rejected, Retry
 from pipeline.model import NS
 
 NO_LOGS: Final = "no_logs"
-"""Why log records are rejected by a receiver that has no use for any."""
+"""Rejection reason of log records for a receiver that does not support them."""
 
-_NONE: Final = frozenset(("unimplemented", "http_404", "http_405", "http_501"))
-"""Refusals of the signal, and not of the message."""
+_UNSUPPORTED: Final = frozenset(("unimplemented", "http_404", "http_405", "http_501"))
+"""Reasons that mean: the receiver does not support the signal. They do not concern the message."""
 
 REOPEN_NS: Final = 600 * NS
-"""After this time a receiver that takes none is asked again."""
+"""After this time podgpu tries again whether the receiver supports log records."""
 
 MAX_RETRY_NS: Final = 60 * NS
-"""For so long metrics wait for log records that aren't taken now."""
+"""How long log records are retried while the receiver accepts metrics."""
 
 RETRY_PAUSE_NS: Final = 60 * NS
-"""After this time it is tried again whether they are taken now, or later if they are asked to."""
+"""Minimum time until podgpu sends log records again; longer if the receiver requests it."""
 
 
 class CircuitBreaker:
-    """Remembers how log records fare. Pure."""
+    """Decides whether log records are sent or rejected. Pure: it has no clock and no I/O."""
 
     def __init__(self) -> None:
         self._refusal: Rejected | None = None
         self._until_ns = 0
-        self._since_ns: int | None = None
+        self._retrying_since_ns: int | None = None
 
     def rejection(self, now_ns: int) -> Rejected | None:
-        """Return what becomes of log records without asking; None when they are to be sent.
+        """Return the rejection of log records while the circuit is open; None to send them.
 
         Args:
-            now_ns: the monotonic clock.
+            now_ns: time of the monotonic clock.
         """
         return self._refusal if self._refusal is not None and now_ns < self._until_ns else None
 
     def on_outcome(self, outcome: Outcome, now_ns: int) -> Outcome:
-        """Return what an answer comes to that isn't "not now".
+        """Return the outcome to report for a response other than `Retry`.
 
         Args:
-            outcome: what was answered.
-            now_ns: the monotonic clock.
+            outcome: outcome of sending log records.
+            now_ns: time of the monotonic clock.
         """
-        self._since_ns = None
-        if isinstance(outcome, Rejected) and outcome.reason in _NONE:
-            text = f"{outcome.message}; set logs: false, or let it take log records"
-            return self._refused(Rejected(NO_LOGS, text), now_ns + REOPEN_NS)
+        self._retrying_since_ns = None
+        if isinstance(outcome, Rejected) and outcome.reason in _UNSUPPORTED:
+            text = f"{outcome.message}; set logs: false, or enable log records in the receiver"
+            return self._open(Rejected(NO_LOGS, text), now_ns + REOPEN_NS)
         return outcome
 
     def on_retry(self, outcome: Retry, now_ns: int, *, metrics: bool) -> Outcome:
-        """Return what "not now" comes to.
+        """Return the outcome to report for a `Retry`.
 
-        However long the receiver wants to be left alone with log records, metrics wait no longer.
+        Metrics wait for log records no longer than `MAX_RETRY_NS`, even if the receiver requests a
+        longer pause.
 
         Args:
-            outcome: what was answered.
-            now_ns: the monotonic clock.
-            metrics: whether metrics are taken now.
+            outcome: outcome of sending log records.
+            now_ns: time of the monotonic clock.
+            metrics: whether the receiver accepts metrics at this time.
         """
         if not metrics:
-            self._since_ns = None
+            self._retrying_since_ns = None
             return outcome
-        if self._since_ns is None:
-            self._since_ns = now_ns
+        if self._retrying_since_ns is None:
+            self._retrying_since_ns = now_ns
         after = max(outcome.after or 0.0, 0.0)
-        left = (MAX_RETRY_NS - (now_ns - self._since_ns)) / NS
+        left = (MAX_RETRY_NS - (now_ns - self._retrying_since_ns)) / NS
         if self._refusal is None and left > 0:
             return replace(outcome, after=left) if after > left else outcome
-        text = f"{outcome.message}; metrics are taken, and wait for log records no longer"
-        again_ns = max(RETRY_PAUSE_NS, round(min(after, REOPEN_NS / NS) * NS))
-        return self._refused(Rejected(outcome.reason, text), now_ns + again_ns)
+        text = (
+            f"{outcome.message}; the receiver accepts metrics, so log records are dropped for now"
+        )
+        reopen_after_ns = max(RETRY_PAUSE_NS, round(min(after, REOPEN_NS / NS) * NS))
+        return self._open(Rejected(outcome.reason, text), now_ns + reopen_after_ns)
 
     def on_accepted(self) -> bool:
-        """Note that log records were taken; whether that is new."""
-        new, self._refusal, self._since_ns = self._refusal is not None, None, None
-        return new
+        """Close the circuit: log records were accepted. Return whether it was open."""
+        reopened, self._refusal, self._retrying_since_ns = self._refusal is not None, None, None
+        return reopened
 
     def _refused(self, refusal: Rejected, until_ns: int) -> Rejected:
         first = self._refusal is None or self._refusal.reason != refusal.reason
         self._until_ns = until_ns
-        # What comes after it is counted and no more.
+        # The first rejection is logged; later ones are only counted.
         self._refusal = replace(refusal, already_logged=True)
         return refusal if first else self._refusal

@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the otlp sink: the receiver, sent nothing at all."""
+"""Checks of `podgpu doctor` for the sink `otlp`. They send the receiver an empty message."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,17 +14,17 @@ from sinks.otlp.options import Options
 from sinks.otlp.signal_client import EMPTY_MESSAGE, SignalClient
 from sinks.otlp.transport.settings import Settings, resolve_settings
 
-_SECONDS: Final = 10.0
+_MAX_TIMEOUT: Final = 10.0
 _FIXES: Final[Mapping[str, str]] = {
-    "unauthenticated": "see headers, bearer_token_file and the client certificate",
-    "http_401": "see headers, bearer_token_file and the client certificate",
-    "permission_denied": "let the receiver admit podgpu: see headers, token and certificate",
-    "http_403": "let the receiver admit podgpu: see headers, token and certificate",
-    "credentials": "mount the file that is named, and see that it is whole",
+    "unauthenticated": "check headers, bearer_token_file and the client certificate",
+    "http_401": "check headers, bearer_token_file and the client certificate",
+    "permission_denied": "allow podgpu in the receiver: check headers, token and certificate",
+    "http_403": "allow podgpu in the receiver: check headers, token and certificate",
+    "credentials": "mount the named file, and check that it is complete",
 }
-_USUAL: Final = (
-    "see that the collector runs and has a receiver of OTLP metrics at this address and protocol "
-    "(gRPC 4317, HTTP 4318), and that no NetworkPolicy is in between"
+_DEFAULT_FIX: Final = (
+    "check that the collector runs and has a receiver for OTLP metrics at this address and "
+    "protocol (gRPC 4317, HTTP 4318), and that no NetworkPolicy blocks it"
 )
 
 
@@ -34,23 +34,23 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     try:
         settings = resolve_settings(options, ctx.environ)
     except PermanentError as error:
-        mend = "mend the option or the variable that is named"
-        return [check.failure(options.endpoint or "endpoint", str(error), mend)]
-    settings = replace(settings, timeout=min(settings.timeout, _SECONDS))
-    place = settings.endpoint.display_address
-    outcome = await _sent(settings, ctx.clock)
+        fix = "fix the named option or variable"
+        return [check.failure(options.endpoint or "endpoint", str(error), fix)]
+    settings = replace(settings, timeout=min(settings.timeout, _MAX_TIMEOUT))
+    address = settings.endpoint.display_address
+    outcome = await _send_empty(settings, ctx.clock)
     match outcome:
         case Acked():
-            return [check.ok(place, f"took an empty message by {settings.protocol}")]
+            return [check.ok(address, f"accepted an empty message over {settings.protocol}")]
         case Rejected(reason, message):
-            return [check.failure(place, message, _FIXES.get(reason, _USUAL))]
+            return [check.failure(address, message, _FIXES.get(reason, _DEFAULT_FIX))]
         case Retry(reason, message):
-            return [check.failure(place, message, _FIXES.get(reason, _USUAL))]
+            return [check.failure(address, message, _FIXES.get(reason, _DEFAULT_FIX))]
         case TooLarge(message):
-            return [check.failure(place, message, _USUAL)]
+            return [check.failure(address, message, _DEFAULT_FIX)]
 
 
-async def _sent(settings: Settings, clock: Clock) -> Outcome:
-    """Send the empty message as the sink sends its own."""
-    async with SignalClient(settings, clock) as way:
-        return await way.send(EMPTY_MESSAGE)
+async def _send_empty(settings: Settings, clock: Clock) -> Outcome:
+    """Send the empty message in the same way as the sink sends its messages."""
+    async with SignalClient(settings, clock) as client:
+        return await client.send(EMPTY_MESSAGE)

@@ -1,4 +1,4 @@
-"""OpenTelemetry's messages; the only module that imports them."""
+"""OpenTelemetry's protobuf messages. Only this module imports them."""
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsServiceRequest,

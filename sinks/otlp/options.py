@@ -1,7 +1,7 @@
 """Options of the sink `otlp`.
 
-What is left out comes from the variables `OTEL_EXPORTER_OTLP_*`, and else from the default: None
-stands for "left out".
+An option that is None is not configured. Then the environment variables `OTEL_EXPORTER_OTLP_*`
+apply, and after them the default.
 """
 
 from collections.abc import Iterable
@@ -21,132 +21,131 @@ Names: TypeAlias = Literal["semconv", "dcgm"]
 Temporality: TypeAlias = Literal["cumulative", "delta", "lowmemory"]
 
 
-_OFTEN = 1.0
-"""Seconds: podgpu's own metrics are not sent more often."""
+_MIN_TELEMETRY_INTERVAL = 1.0
+"""Minimum of `telemetry_interval`, in seconds."""
 
 
 class TlsOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the receiver is checked, and how podgpu shows who it is. Changed files are read anew."""
+    """TLS for the connection to the receiver. Changed files are loaded again."""
 
     ca_file: Annotated[
-        Path | None, Doc("Certificates to check the receiver with; none for the system's.")
+        Path | None, Doc("CA certificates to verify the receiver with; default: the system's.")
     ] = None
-    cert_file: Annotated[Path | None, Doc("podgpu's own certificate, for mutual TLS.")] = None
-    key_file: Annotated[Path | None, Doc("The key of that certificate.")] = None
+    cert_file: Annotated[Path | None, Doc("podgpu's client certificate, for mutual TLS.")] = None
+    key_file: Annotated[Path | None, Doc("Private key of cert_file.")] = None
     server_name: Annotated[
-        str, Doc("The name in the receiver's certificate, where that is not the endpoint's.")
+        str, Doc("Expected name in the receiver's certificate, if it is not the endpoint's.")
     ] = ""
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """A certificate is of use with its key alone."""
+        """Report a certificate without a key, or a key without a certificate."""
         if bool(self.cert_file) != bool(self.key_file):
             missing = "key_file" if self.cert_file else "cert_file"
-            yield missing, "cert_file and key_file go together: give both"
+            yield missing, "cert_file and key_file belong together: set both"
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Where readings are pushed to, and how."""
+    """Options of the sink `otlp`: the receiver, and what to send."""
 
     endpoint: Annotated[
         str | None,
         Doc("URL of the receiver, such as http://collector:4317; https for TLS."),
     ] = None
-    protocol: Annotated[Protocol | None, Doc("What the receiver speaks.")] = None
+    protocol: Annotated[Protocol | None, Doc("Protocol of the receiver.")] = None
     names: Annotated[
         Names,
-        Doc("Names of the metrics: OpenTelemetry's conventions where they have one, or DCGM's."),
+        Doc("Metric names: OpenTelemetry's semantic conventions where they have one, or DCGM's."),
     ] = "semconv"
     containers: Annotated[
         bool,
-        Doc("Whether readings of a device that one container holds stand in that one's resource."),
+        Doc("Whether readings of a device with one holder are sent in that container's resource."),
     ] = True
     logs: Annotated[
         bool,
-        Doc("Whether log records of holdings that ended and of XID errors are sent too."),
+        Doc("Whether to send log records too: ended holdings and XID errors."),
     ] = True
     resource: Annotated[dict[str, str], Doc("Attributes that are added to every resource.")] = {}
     headers: Annotated[
-        dict[str, str], Doc("Headers of every request, such as those that authenticate podgpu.")
+        dict[str, str], Doc("Headers of every request, for example for authentication.")
     ] = {}
     bearer_token_file: Annotated[
-        Path | None, Doc("File with a token for the header Authorization; read anew as it changes.")
+        Path | None,
+        Doc("File with a token for the header Authorization; read again when it changes."),
     ] = None
-    tls: Annotated[TlsOptions, Doc("How TLS is done.")] = TlsOptions()
-    compression: Annotated[Compression | None, Doc("How messages are packed.")] = None
+    tls: Annotated[TlsOptions, Doc("TLS options.")] = TlsOptions()
+    compression: Annotated[Compression | None, Doc("Compression of messages.")] = None
     timeout: Annotated[
         Duration | None,
         AtLeast("100ms"),
         AtMost("10m"),
-        Doc("How long the receiver has to answer."),
+        Doc("Time limit for a request."),
     ] = None
     temporality: Annotated[
         Temporality | None,
-        Doc("Whether counters are sent as they stand, or as what came on top since the last time."),
+        Doc("Whether counters are sent as cumulative totals or as deltas."),
     ] = None
     max_message_size: Annotated[
         ByteSize,
         AtLeast("64KiB"),
         AtMost("64MiB"),
-        Doc("The largest message, before it is packed; receivers for gRPC take 4 MiB unless told."),
+        Doc("Maximum size of a message before compression; gRPC's usual limit is 4 MiB."),
     ] = ByteSize.parse("1MiB")
     telemetry_interval: Annotated[
-        Duration, Doc("How often podgpu's own metrics are sent among the readings; 0s never does.")
+        Duration, Doc("How often podgpu's own metrics are sent with the readings; 0s for never.")
     ] = Duration.parse("60s")
-    queue: Annotated[QueueOptions, Doc("Where data waits while the receiver takes none.")] = (
+    queue: Annotated[QueueOptions, Doc("Where data waits while the receiver accepts none.")] = (
         QueueOptions()
     )
-    retry: Annotated[RetryOptions, Doc("How long to wait before data is sent again.")] = (
-        RetryOptions()
-    )
+    retry: Annotated[RetryOptions, Doc("How long to wait before a retry.")] = RetryOptions()
 
     def problems(self) -> Iterable[tuple[str | tuple[str, ...], str]]:
-        """Say what is wrong whatever the variables say. No message repeats a header's value."""
-        yield from self._about_endpoint()
+        """Report problems that no variable can fix. Messages never contain a header's value."""
+        yield from self._endpoint_problems()
         for name, value in self.headers.items():
             if flaw := headers.header_problem(name, value):
                 yield ("headers", name), flaw
         if len({name.lower() for name in self.headers}) < len(self.headers):
-            yield "headers", "a name stands twice: upper and lower case are the same"
+            yield "headers", "a header name occurs twice; upper and lower case are the same"
         if self.bearer_token_file and "authorization" in map(str.lower, self.headers):
-            yield "bearer_token_file", "there is a header authorization too: give one of the two"
+            yield "bearer_token_file", "headers sets authorization too: set only one of the two"
         for name in self.resource:
             if not name.strip():
-                yield ("resource", name), "is no name of an attribute"
-        if 0 < self.telemetry_interval < _OFTEN:
-            text = f"is {self.telemetry_interval}: it has to be 1s at least, or 0s for never"
+                yield ("resource", name), "is not a valid attribute name"
+        if 0 < self.telemetry_interval < _MIN_TELEMETRY_INTERVAL:
+            text = f"is {self.telemetry_interval}: it must be at least 1s, or 0s for never"
             yield "telemetry_interval", text
         if self.max_message_size > self.queue.max_size:
-            text = f"is more than queue.max_size ({self.queue.max_size}), which holds the message"
-            yield "max_message_size", f"{text} too: lower it, or give the queue more space"
+            text = f"is more than queue.max_size ({self.queue.max_size}), but the queue must hold"
+            yield "max_message_size", f"{text} a message: lower it, or raise queue.max_size"
         if self.retry.max < self.retry.initial:
             yield ("retry", "max"), f"is less than retry.initial ({self.retry.initial})"
 
-    def _about_endpoint(self) -> Iterable[tuple[str, str]]:
+    def _endpoint_problems(self) -> Iterable[tuple[str, str]]:
         if self.endpoint is None:
             return
         try:
-            found = self._found(self.endpoint)
+            parsed = self._parse_endpoint(self.endpoint)
         except ValueError as error:
             yield "endpoint", str(error)
             return
         if (
-            not found.secure
+            not parsed.secure
             and self.endpoint.lower().startswith("http:")
             and self.tls != TlsOptions()
         ):
-            yield "tls", "the endpoint is without TLS, so this means nothing: write https"
+            yield "tls", "the endpoint does not use TLS, so this has no effect: use https"
 
-    def _found(self, endpoint: str) -> endpoints.Endpoint:
+    def _parse_endpoint(self, endpoint: str) -> endpoints.Endpoint:
         if self.protocol == "http/protobuf":
             return endpoints.http_endpoint(endpoint, "option")
         try:
             return endpoints.grpc_endpoint(endpoint)
         except ValueError:
-            # Without a protocol here the variables choose it, and a URL may be for either.
+            # The variables choose the protocol, and a URL is valid for both.
             if self.protocol is None and endpoint.lower().startswith(("http:", "https:")):
                 return endpoints.http_endpoint(endpoint, "option")
             raise
 
     def exclusive(self) -> Iterable[str]:
-        """A queue on the disk has one owner."""
+        """Return the resources that only one sink may use: the folder of the queue."""
         return self.queue.exclusive()

@@ -1,4 +1,4 @@
-"""The way of a signal's messages to their receiver."""
+"""A client that sends the messages of one signal to their receiver."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,19 +13,18 @@ from sinks.otlp.transport.credentials import Credentials, CredentialsError, syst
 from sinks.otlp.transport.settings import Settings
 
 EMPTY_MESSAGE: Final = b""
-"""A message without a point, which every receiver takes: so the OTLP specification 1.11 has it of
-empty requests."""
+"""A message without points. Receivers must accept empty requests (OTLP specification 1.11)."""
 
 _AUTH_REASONS: Final = frozenset(("http_401", "http_403", "unauthenticated", "permission_denied"))
-"""Refusals that a new token or certificate may end."""
+"""Refusals that a new token or certificate may resolve."""
 
 
 class SignalClient:
-    """Credentials and a connection, which is made with the first message.
+    """Sends messages of one signal. The first message opens the connection.
 
     Args:
-        settings: where to and how.
-        clock: tells when files are looked at again.
+        settings: the receiver and how to send to it.
+        clock: decides when credential files are checked again.
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
@@ -35,19 +34,19 @@ class SignalClient:
         self._transport: Transport | None = None
 
     async def __aenter__(self) -> Self:
-        """Get ready to send."""
+        """Load credentials and the library of the protocol. It does not connect yet."""
         settings = self.settings
-        secure, system = settings.endpoint.secure, None
+        secure, system_ca = settings.endpoint.secure, None
         if secure and settings.protocol == "grpc":
-            system = await asyncio.to_thread(system_certificates)
+            system_ca = await asyncio.to_thread(system_certificates)
         self._credentials = Credentials(
             settings.tls if secure else None,
             settings.token_file,
             self._clock,
-            system,
+            system_ca,
             settings.tls_names,
         )
-        self._transport = (await asyncio.to_thread(_maker, settings, self._clock))()
+        self._transport = (await asyncio.to_thread(_load_transport, settings, self._clock))()
         return self
 
     async def __aexit__(
@@ -57,7 +56,7 @@ class SignalClient:
         traceback: TracebackType | None,
         /,
     ) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         transport, self._transport = self._transport, None
         if transport is not None:
             await transport.close()
@@ -65,7 +64,8 @@ class SignalClient:
     async def send(self, message: bytes) -> Outcome:
         """Send a message.
 
-        Where the receiver doesn't know us, files are read anew and the message is sent once more.
+        If the receiver refuses podgpu's credentials, the files are read again and the message is
+        sent once more.
         """
         credentials = self._credentials
         if credentials is None:
@@ -85,8 +85,8 @@ class SignalClient:
         return await self._transport.send(message, material)
 
 
-def _maker(settings: Settings, clock: Clock) -> Callable[[], Transport]:
-    """Load the library of the protocol, and no other. Blocking: it is read from the disk."""
+def _load_transport(settings: Settings, clock: Clock) -> Callable[[], Transport]:
+    """Import only the library of this protocol. Blocking: it reads from the disk."""
     if settings.protocol == "grpc":
         from sinks.otlp.transport.grpc_transport import GrpcTransport  # noqa: PLC0415
 

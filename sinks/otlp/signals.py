@@ -1,4 +1,4 @@
-"""What is sent: metrics, and log records beside them."""
+"""The OTLP signals that podgpu sends: metrics and log records."""
 
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -7,15 +7,15 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A kind of message, in the words of the OTLP specification 1.11.
+    """An OTLP signal (specification 1.11).
 
     Attributes:
         number: of its records in a queue; it is stored, so it never changes.
-        name: as people call it.
-        variable: its part of the names of variables.
-        path: where it is taken over HTTP, without a `/` before it.
-        method: that takes it over gRPC.
-        points: what its messages hold.
+        name: name for messages.
+        variable: its part of the names of environment variables.
+        path: path over HTTP, without a leading `/`.
+        method: gRPC method.
+        points: what its messages contain.
     """
 
     number: int
@@ -42,5 +42,5 @@ LOGS: Final = Signal(
     "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
     "log records",
 )
-SIGNALS: Final = MappingProxyType({found.number: found for found in (METRICS, LOGS)})
-"""By number."""
+SIGNALS: Final = MappingProxyType({signal.number: signal for signal in (METRICS, LOGS)})
+"""Signals by number."""

@@ -7,11 +7,11 @@ from sinks.otlp.push import OtlpPush
 
 
 class OtlpSink(QueuedSink):
-    """Pushes readings to an OpenTelemetry receiver, and loses none while it takes none.
+    """Sends readings to an OpenTelemetry receiver, and queues them while it accepts none.
 
     Args:
         options: see `docs/sinks/otlp.md`.
-        ctx: what the runtime lends.
+        ctx: context of the sink, from the runtime.
     """
 
     def __init__(self, options: Options, ctx: SinkContext) -> None:

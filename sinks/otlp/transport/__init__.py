@@ -1,1 +1,1 @@
-"""How requests get to a receiver: where it is, how it is asked, and what its answers mean."""
+"""Send requests to an OTLP receiver: endpoints, credentials, transports, meaning of responses."""

@@ -1,4 +1,4 @@
-"""What a transport is: gRPC or HTTP."""
+"""The interface of a transport, gRPC or HTTP."""
 
 from typing import Final, Protocol
 
@@ -7,11 +7,11 @@ from pipeline.delivery.contract import Outcome
 from sinks.otlp.transport.credentials import RequestCredentials
 
 MAX_RESPONSE_BYTES: Final = 4 << 20
-"""Bytes of an answer that are taken, as the OTLP specification 1.11 wants it."""
+"""Maximum size of a response in bytes (OTLP specification 1.11)."""
 MAX_MESSAGE_BYTES: Final = 64 << 20
-"""Bytes of a message, likewise."""
+"""Maximum size of a message in bytes (OTLP specification 1.11)."""
 USER_AGENT: Final = f"podgpu/{VERSION} (OTLP exporter; Python)"
-"""Exporter, version and language, as the specification wants it. podgpu is none of the SDK's."""
+"""Exporter, version and language, as the specification requires. podgpu does not use the SDK."""
 
 
 class Transport(Protocol):
@@ -21,12 +21,12 @@ class Transport(Protocol):
         """Send an encoded request of the transport's signal.
 
         Args:
-            message: what is sent.
-            credentials: certificates and token to send it with; other certificates than the last
-                time's make a new connection.
+            message: the encoded request.
+            credentials: certificates and token. If the certificates changed, a new connection is
+                opened.
         """
         ...
 
     async def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         ...

@@ -1,4 +1,4 @@
-"""What podgpu shows and checks certificates with: files that are exchanged while it runs."""
+"""Certificates, keys and tokens from files, which may change while podgpu runs."""
 
 import asyncio
 import ssl
@@ -14,26 +14,26 @@ from pipeline.model import NS
 from pipeline.net.pem import Part, PemError, client_context
 from sinks.otlp.options import TlsOptions
 
-_MOST: Final = ByteSize.parse("1MiB")
-_FRESH_NS: Final = NS
-"""How long what was read stands before the files are looked at again."""
+_MAX_FILE_SIZE: Final = ByteSize.parse("1MiB")
+_CHECK_INTERVAL_NS: Final = NS
+"""How long file contents are used before the files are checked for changes."""
 _READ_TIMEOUT: Final = 5.0
-"""Seconds that reading them may take."""
+"""Maximum number of seconds for reading the files."""
 
 
 class CredentialsError(Exception):
-    """A file can't be used; the text names it and the mend."""
+    """A file can't be used. The message names the file and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """What a connection is made with. Another object means that a file has changed.
+    """TLS material of a connection. A new object means that a file has changed.
 
     Attributes:
-        context: for HTTP; it is made for gRPC too, which tells less of what is wrong.
-        ca: certificates to check with, PEM; None for the system's.
-        cert: our own certificate, PEM.
-        key: its key, PEM.
+        context: for HTTP. It is also made for gRPC, because its errors are more precise.
+        ca: CA certificates, PEM; None for the system's.
+        cert: client certificate, PEM.
+        key: private key of the certificate, PEM.
     """
 
     context: ssl.SSLContext
@@ -44,10 +44,10 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class RequestCredentials:
-    """What a message is sent with.
+    """Credentials for one message.
 
     Attributes:
-        tls: None where there is no TLS.
+        tls: None without TLS.
         token: for the header authorization; empty without a file.
     """
 
@@ -56,15 +56,15 @@ class RequestCredentials:
 
 
 class Credentials:
-    """Reads the files, again and again.
+    """Reads the files, and reads them again when they change.
 
     Args:
-        options: where certificates and key are; None without TLS.
-        token_file: where the token is.
-        clock: tells when to look again.
-        system: certificates to check with where the options name none; None leaves that to who
-            makes the connection.
-        names: what the files are called in messages, by their part; else as the options call them.
+        options: paths of certificates and key; None without TLS.
+        token_file: path of the token.
+        clock: decides when to check the files again.
+        system_ca: CA certificates to use if the options name none; None leaves the choice to the
+            transport's library.
+        names: names of the files for messages, by part; default: the names of the options.
     """
 
     def __init__(
@@ -78,90 +78,93 @@ class Credentials:
         self._paths: dict[Part, Path] = {}
         if options is not None:
             ca = options.ca_file or system
-            named = {"ca": ca, "cert": options.cert_file, "key": options.key_file}
-            self._paths = {part: path for part, path in named.items() if path}  # type: ignore[misc]
+            by_part = {"ca": ca, "cert": options.cert_file, "key": options.key_file}
+            self._paths = {part: path for part, path in by_part.items() if path}  # type: ignore[misc]
         self._names = {**_NAMES, **(names or {})}
         if options is not None and options.ca_file is None:
             self._names["ca"] = "SSL_CERT_FILE"
         self._token_file = token_file
         self._secure = options is not None
         self._clock = clock
-        self._read: dict[Path, tuple[Stamp, bytes]] = {}
+        self._contents: dict[Path, tuple[Stamp, bytes]] = {}
         self._current: RequestCredentials | None = None
-        self._read_ns = 0
-        self._reading: asyncio.Future[RequestCredentials] | None = None
+        self._checked_ns = 0
+        self._read_future: asyncio.Future[RequestCredentials] | None = None
 
     @property
     def files(self) -> bool:
-        """Whether there is a file that shows who we are, so that reading it anew may help."""
+        """Whether podgpu authenticates with a file, so that reading it again may help."""
         return self._token_file is not None or "cert" in self._paths
 
     async def get(self, *, reload: bool = False) -> RequestCredentials:
-        """Return what holds now. Files are looked at once a second at most.
+        """Return the current credentials. Files are checked once per second at most.
 
         Args:
-            reload: what was read before is not accepted: look now.
+            reload: check the files now, and do not use earlier contents.
 
         Raises:
-            CredentialsError: a file can't be used; what it held before isn't used any more either.
+            CredentialsError: a file can't be used; its earlier contents are not used either.
         """
         now_ns = self._clock.now().mono_ns
-        if self._current is None or reload or now_ns - self._read_ns >= _FRESH_NS:
+        if self._current is None or reload or now_ns - self._checked_ns >= _CHECK_INTERVAL_NS:
             if not self._paths and self._token_file is None and self._current is not None:
                 return self._current
             if reload:
-                # Two writes within a tick of the filesystem's clock bear one stamp.
-                self._read.clear()
-            self._current = await self._found(self._current)
-            self._read_ns = now_ns
+                # Two writes within one tick of the filesystem's clock have the same stamp.
+                self._contents.clear()
+            self._current = await self._load(self._current)
+            self._checked_ns = now_ns
         return self._current
 
-    async def _found(self, before: RequestCredentials | None) -> RequestCredentials:
+    async def _load(self, before: RequestCredentials | None) -> RequestCredentials:
         self._current = None
-        if self._reading is None:
+        if self._read_future is None:
             loop = asyncio.get_running_loop()
-            self._reading = loop.run_in_executor(None, self._read_files, before)
-        # A disk that hangs costs one thread, not one each time.
-        done, _ = await asyncio.wait({self._reading}, timeout=_READ_TIMEOUT)
+            self._read_future = loop.run_in_executor(None, self._read_files, before)
+        # A disk that hangs blocks one thread, not one for each attempt.
+        done, _ = await asyncio.wait({self._read_future}, timeout=_READ_TIMEOUT)
         if not done:
             raise CredentialsError(
-                f"{self._place()}: can't be read within {_READ_TIMEOUT:g} s; see the disk that it "
-                "is on"
+                f"{self._any_path()}: could not be read within {_READ_TIMEOUT:g} s; check the disk "
+                "that it is on"
             )
-        looking, self._reading = self._reading, None
-        return looking.result()
+        finished, self._read_future = self._read_future, None
+        return finished.result()
 
-    def _place(self) -> Path:
+    def _any_path(self) -> Path:
         return self._token_file or next(iter(self._paths.values()))
 
     def _read_files(self, before: RequestCredentials | None) -> RequestCredentials:
-        texts = {part: self._file(path, self._names[part]) for part, path in self._paths.items()}
+        texts = {
+            part: self._read_file(path, self._names[part]) for part, path in self._paths.items()
+        }
         token = ""
         if self._token_file is not None:
-            token = _token(self._token_file, self._file(self._token_file, "bearer_token_file"))
+            token = _token(self._token_file, self._read_file(self._token_file, "bearer_token_file"))
         if not self._secure:
             return RequestCredentials(None, token)
-        was = before.tls if before is not None else None
+        previous = before.tls if before is not None else None
         ca, cert, key = texts.get("ca"), texts.get("cert"), texts.get("key")
-        if was is not None and (was.ca, was.cert, was.key) == (ca, cert, key):
-            return RequestCredentials(was, token)
+        if previous is not None and (previous.ca, previous.cert, previous.key) == (ca, cert, key):
+            return RequestCredentials(previous, token)
         try:
             context = client_context(ca, cert, key)
         except PemError as error:
             path, name = self._paths[error.part], self._names[error.part]
-            raise CredentialsError(f"{path}: {error}; see {name}") from None
+            raise CredentialsError(f"{path}: {error}; check {name}") from None
         return RequestCredentials(Tls(context, ca, cert, key), token)
 
-    def _file(self, path: Path, name: str) -> bytes:
-        stamp, data = self._read.get(path, (None, b""))
+    def _read_file(self, path: Path, name: str) -> bytes:
+        stamp, data = self._contents.get(path, (None, b""))
         try:
-            content = read_file(path, _MOST, stamp)
+            content = read_file(path, _MAX_FILE_SIZE, stamp)
         except UnreadableError as error:
-            self._read.pop(path, None)
-            raise CredentialsError(f"{error}; see that {name} is mounted and readable") from None
+            self._contents.pop(path, None)
+            text = f"{error}; check that {name} is mounted and readable"
+            raise CredentialsError(text) from None
         if content.data is None:
             return data
-        self._read[path] = (content.stamp, content.data)
+        self._contents[path] = (content.stamp, content.data)
         return content.data
 
 
@@ -171,14 +174,14 @@ _NAMES: Final[dict[Part, str]] = {"ca": "ca_file", "cert": "cert_file", "key": "
 def _token(path: Path, data: bytes) -> str:
     text = data.decode("utf-8", "replace").strip()
     if not text or not text.isascii() or not text.isprintable():
-        raise CredentialsError(f"{path}: has to be one line with the token alone")
+        raise CredentialsError(f"{path}: must contain only the token, on one line")
     return text
 
 
 def system_certificates() -> Path | None:
-    """Return the file with the certificates that this machine trusts. Blocking: in a thread.
+    """Return the file with the CA certificates of this system. Blocking: call it in a thread.
 
-    The gRPC library has a list of its own, which is used where there is no such file.
+    If there is none, the gRPC library uses its built-in list.
     """
     found = ssl.get_default_verify_paths().cafile
     return Path(found) if found else None

@@ -1,6 +1,6 @@
-"""What an endpoint means: a URL for HTTP, a target for gRPC.
+"""Parse endpoints: URLs for HTTP, targets for gRPC.
 
-The rules are those of "OTLP Exporter Configuration" in OpenTelemetry's specification.
+The rules are those of "OTLP Exporter Configuration" in the OpenTelemetry specification.
 """
 
 import re
@@ -13,29 +13,29 @@ from sinks.otlp.signals import METRICS, Signal
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _TARGET: Final = re.compile(r"(dns|unix|unix-abstract|ipv4|ipv6|vsock|xds):(?!\d+$)", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]{0,19})://", re.IGNORECASE)
-_LABEL: Final = 63
-"""Characters that a part of a name may have (RFC 1035, 2.3.4)."""
+_MAX_LABEL: Final = 63
+"""Maximum length of a label in a host name (RFC 1035, 2.3.4)."""
 _HOST_PORT: Final = re.compile(r"([\w.-]+|\[[\w:.%]+\])(?::(\d{1,5}))?", re.ASCII)
 
 Kind: TypeAlias = Literal["option", "base", "exact"]
-"""Where a URL for HTTP comes from, which decides its path.
+"""Origin of a URL for HTTP, which decides its path.
 
-* `option`: the file. Without a path it gets /v1/metrics, with one it stays as it is: it is where
-  metrics go; for log records see `endpoint_for_signal`.
-* `base`: OTEL_EXPORTER_OTLP_ENDPOINT. v1/metrics or v1/logs comes behind whatever path it has.
-* `exact`: OTEL_EXPORTER_OTLP_METRICS_ENDPOINT and ..._LOGS_ENDPOINT. Nothing is added to them.
+* `option`: the configuration file. If the URL has no path, /v1/metrics is added. The URL is for
+  metrics; see `endpoint_for_signal` for log records.
+* `base`: OTEL_EXPORTER_OTLP_ENDPOINT. v1/metrics or v1/logs is appended to its path.
+* `exact`: OTEL_EXPORTER_OTLP_METRICS_ENDPOINT or ..._LOGS_ENDPOINT. Nothing is appended.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where messages go.
+    """An address of a receiver.
 
     Attributes:
         address: what the transport connects to: a URL for HTTP, a target for gRPC.
-        display_address: the same for people, without what may be a secret.
-        secure: whether there is TLS.
-        hint: what looks like a mistake, for people; mostly empty.
+        display_address: the same for messages, without possible secrets.
+        secure: whether to use TLS.
+        hint: a probable mistake, for users; usually empty.
     """
 
     address: str
@@ -45,18 +45,18 @@ class Endpoint:
 
 
 def http_endpoint(text: str, kind: Kind, signal: Signal = METRICS) -> Endpoint:
-    """Return where an endpoint leads over HTTP.
+    """Parse an endpoint for HTTP.
 
     Raises:
-        ValueError: it can't be used; the text says what is wrong and what mends it.
+        ValueError: it is invalid; the message says why and how to fix it.
     """
     if not _URL.match(text):
-        _check_scheme(text, "over HTTP it has to be http:// or https://")
+        _check_scheme(text, "over HTTP it must be http:// or https://")
         raise ValueError(
-            "has no scheme: over HTTP write http:// or https:// before it, such as "
+            "has no scheme: over HTTP it must begin with http:// or https://, such as "
             "http://collector:4318"
         )
-    parts = _checked(text)
+    parts = _split_url(text)
     path = parts.path
     if kind == "base":
         path = f"{path.rstrip('/')}/{signal.path}"
@@ -64,21 +64,21 @@ def http_endpoint(text: str, kind: Kind, signal: Signal = METRICS) -> Endpoint:
         path = f"/{signal.path}" if kind == "option" else "/"
     hint = ""
     if not path.rstrip("/").endswith(f"/{signal.path}"):
-        hint = f"messages go to the path {path}, where most receivers have /{signal.path}"
+        hint = f"messages go to the path {path}, but most receivers use /{signal.path}"
         if kind == "exact":
-            hint += "; this variable's URL is taken as it is, and nothing is added to it"
+            hint += "; podgpu adds nothing to the URL of this variable"
     elif parts.port == 4317:
-        hint = "4317 is the port for gRPC as a rule, and 4318 that for HTTP"
+        hint = "4317 is usually the port for gRPC, and 4318 the port for HTTP"
     url = parts._replace(path=path)
     return Endpoint(url.geturl(), url._replace(query="").geturl(), parts.scheme == "https", hint)
 
 
 def endpoint_for_signal(text: str, signal: Signal) -> str | None:
-    """Return where another signal goes over HTTP, of a URL in the file that is for metrics.
+    """Return the URL for another signal over HTTP, from the configured URL for metrics.
 
     Returns:
-        A URL without a path as it is; else /v1/metrics at the end gives way to the signal's. None
-        where the path ends with something else, and so says nothing of others.
+        A URL without a path stays as it is. In others, /v1/metrics at the end is replaced by the
+        signal's path. None if the path ends differently: then other signals have no known URL.
     """
     head, question, query = text.partition("?")
     if not head.partition("://")[2].rstrip("/").partition("/")[2]:
@@ -90,74 +90,70 @@ def endpoint_for_signal(text: str, signal: Signal) -> str | None:
 
 
 def grpc_endpoint(text: str, *, insecure: bool = False) -> Endpoint:
-    """Return where an endpoint leads over gRPC.
+    """Parse an endpoint for gRPC.
 
     Args:
-        text: a URL, a host with or without a port, or a target as gRPC writes it, such as
+        text: a URL, a host with or without a port, or a gRPC target such as
             dns:///collector:4317 or unix:/run/otel.sock.
-        insecure: go without TLS where the scheme doesn't say. A unix socket never has it.
+        insecure: do not use TLS if the scheme does not decide it. A unix socket never uses it.
 
     Raises:
-        ValueError: it can't be used; the text says what is wrong and what mends it.
+        ValueError: it is invalid; the message says why and how to fix it.
     """
     if not text.isprintable() or " " in text:
-        raise ValueError(_NO_ADDRESS)
+        raise ValueError(_NOT_AN_ADDRESS)
     if _URL.match(text):
-        parts = _checked(text)
+        parts = _split_url(text)
         if parts.path not in ("", "/"):
             raise ValueError(
-                f"has the path {parts.path}, which gRPC has none of: leave it out, or set the "
+                f"has the path {parts.path}, but gRPC has no paths: remove it, or set the "
                 "protocol to http/protobuf"
             )
         secure = parts.scheme == "https"
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        # Those of the scheme, as for any URL: 4317 is never put in silently.
+        # The default port of the scheme, as in any URL. 4317 is never assumed silently.
         port = parts.port or (443 if secure else 80)
         hint = ""
         if parts.port is None:
-            hint = f"it has no port, so {port} is taken; receivers for gRPC have 4317 as a rule"
+            hint = f"it has no port, so {port} is used; gRPC receivers usually listen on 4317"
         elif port == 4318:
-            hint = "4318 is the port for HTTP as a rule: set the protocol to http/protobuf for it"
+            hint = "4318 is usually the port for HTTP: for HTTP set the protocol to http/protobuf"
         elif parts.query:
-            hint = "what follows the ? means nothing over gRPC"
-        place = parts._replace(query="").geturl()
-        return Endpoint(f"dns:///{host}:{port}", place, secure, hint)
+            hint = "the part after the ? has no effect over gRPC"
+        display_address = parts._replace(query="").geturl()
+        return Endpoint(f"dns:///{host}:{port}", display_address, secure, hint)
     if target := _TARGET.match(text):
         scheme = target[1].lower()
         text = scheme + text[len(scheme) :]
         return Endpoint(text, text.partition("?")[0], not (insecure or scheme.startswith("unix")))
     _check_scheme(
-        text, "over gRPC it has to be http:// or https://, or gRPC's own, such as dns:///"
+        text, "over gRPC it must be http:// or https://, or a gRPC scheme such as dns:///"
     )
     found = _HOST_PORT.fullmatch(text)
     if found is None or not 0 < int(found[2] or 443) <= 65535:
-        raise ValueError(_NO_ADDRESS)
+        raise ValueError(_NOT_AN_ADDRESS)
     _check_name(found[1])
     return Endpoint(f"dns:///{text}", text, not insecure)
 
 
-_NO_ADDRESS: Final = "is no address: write for example http://collector:4317"
+_NOT_AN_ADDRESS: Final = "is not an address: use for example http://collector:4317"
 
 
-def _checked(text: str) -> SplitResult:
-    """Return the parts of a URL; what it has of a user is never repeated."""
+def _split_url(text: str) -> SplitResult:
+    """Return the parts of a URL. Messages never contain its user and password."""
     try:
         parts = urlsplit(text)
-        good = bool(parts.hostname) and parts.port != 0
+        valid = bool(parts.hostname) and parts.port != 0
     except ValueError:
-        good, parts = False, SplitResult("", "", "", "", "")
-    if not good or not text.isprintable() or " " in text:
-        raise ValueError(_NO_ADDRESS)
+        valid, parts = False, SplitResult("", "", "", "", "")
+    if not valid or not text.isprintable() or " " in text:
+        raise ValueError(_NOT_AN_ADDRESS)
     if parts.username is not None or parts.password is not None:
-        raise ValueError("has a user in it: give a header authorization instead")
+        raise ValueError("contains a user: use the header authorization instead")
     if "#" in text:
-        raise ValueError(
-            "has a # in it, which no address of a receiver has: leave out what follows"
-        )
+        raise ValueError("contains a #, which no endpoint has: remove it and what follows")
     if parts.netloc.endswith(":"):
-        raise ValueError(
-            "has a colon, and no port after it: write the port, or leave the colon out"
-        )
+        raise ValueError("has a colon without a port: add the port, or remove the colon")
     _check_name(parts.hostname or "")
     return parts
 
@@ -165,18 +161,18 @@ def _checked(text: str) -> SplitResult:
 def _check_name(host: str) -> None:
     labels = host.removesuffix(".").split(".")
     if ":" not in host and not all(labels):
-        raise ValueError(_NO_ADDRESS)
-    if any(len(label) > _LABEL for label in labels):
+        raise ValueError(_NOT_AN_ADDRESS)
+    if any(len(label) > _MAX_LABEL for label in labels):
         raise ValueError(
-            f"has a host with more than {_LABEL} characters between two dots, which no name has: "
-            "see whether something else got into it"
+            f"has a host with more than {_MAX_LABEL} characters between two dots, which is not "
+            "valid: check that it contains nothing else"
         )
 
 
 def _check_scheme(text: str, allowed: str) -> None:
-    """Raise ValueError if there is nothing, or a scheme of others."""
+    """Raise ValueError if the text is empty, or has a scheme other than http and https."""
     if not text.strip():
-        raise ValueError("is empty: write for example http://collector:4317, or leave it out")
+        raise ValueError("is empty: use for example http://collector:4317, or remove it")
     found = _SCHEME.match(text)
     if found and not _URL.match(text):
         raise ValueError(f"has the scheme {found[1].lower()}: {allowed}")

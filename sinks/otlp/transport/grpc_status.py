@@ -1,4 +1,4 @@
-"""What an error over gRPC comes to.
+"""Map gRPC errors to outcomes.
 
 The rules are those of "OTLP/gRPC Response" in the OTLP specification 1.11.
 """
@@ -18,32 +18,32 @@ _RETRY: Final = frozenset(
 _FIXES: Final = {
     "UNAUTHENTICATED": LOGIN,
     "PERMISSION_DENIED": LOGIN,
-    "UNIMPLEMENTED": "does it take {name}? A receiver over HTTP wants protocol: http/protobuf",
-    "UNKNOWN": "is that a receiver over gRPC, and not one over HTTP? See its log",
+    "UNIMPLEMENTED": "check that it accepts {name}; an HTTP receiver needs protocol: http/protobuf",
+    "UNKNOWN": "check that this is a gRPC receiver and not an HTTP receiver; see its log",
 }
-_SIZE: Final = re.compile(
+_TOO_LARGE: Final = re.compile(
     r"larger than max|message exceeds|message (size|length)|(message|request|body) (is )?too large",
     re.IGNORECASE,
 )
-"""What servers say that take no message of this size: those in Go, C, Java and others."""
+"""Error texts of servers (in Go, C, Java and others) that refuse a message of this size."""
 
 _TLS: Final = re.compile(r"handshake failed|SSL_ERROR|Verification Check failed", re.IGNORECASE)
-_ENDED: Final = re.compile(
+_CONNECTION_ENDED: Final = re.compile(
     r"failed to connect.*(Socket closed|reset by peer|Broken pipe|EOF|Unwrap failed|DATA_CORRUPTED)"
 )
-"""A server that wants another certificate of ours ends the connection without more words.
+"""Errors of a server that closes the connection because it requires another client certificate.
 
-With TLS 1.3 it does so after the handshake, and the library can't read its alert. One that has TLS
-ends a connection without it in the same way.
+With TLS 1.3 it does so after the handshake, and the library can't read its alert. A server with TLS
+closes a connection without TLS in the same way.
 """
 _ALPN: Final = "missing selected ALPN"
-_NO_GRPC: Final = "that is no port for gRPC: set protocol: http/protobuf, or the port for gRPC"
+_NOT_GRPC: Final = "this is not a gRPC port: set protocol: http/protobuf, or use the gRPC port"
 
-_OWN: Final = "CLIENT: Received"
-"""What the library says when it is the answer that is too large.
+_RESPONSE_TOO_LARGE: Final = "CLIENT: Received"
+"""Error text of the library when the response is too large.
 
-For one that is so only when it is unpacked it has the words that a server has for a message. They
-count as the server's: to send halves costs less than to lose the whole.
+If only the decompressed response is too large, the library uses the same text as a server does for
+a message. Then the message counts as too large: sending halves is better than losing all of it.
 """
 
 
@@ -58,85 +58,88 @@ def grpc_outcome(
     proxy: str = "",
     signal: Signal = METRICS,
 ) -> Outcome:
-    """Return what an error over gRPC comes to.
+    """Return the outcome of a gRPC error.
 
     Args:
-        address: whose it is, for messages.
-        code: its name in capitals.
-        details: what the server, or the library, says.
+        address: address of the receiver, for messages.
+        code: name of the status code, in capitals.
+        details: error text of the server or the library.
         status: the trailer grpc-status-details-bin; empty without one.
-        timeout: seconds that the receiver had.
-        secure: whether there is TLS.
+        timeout: timeout of the request, in seconds.
+        secure: whether the connection uses TLS.
         proxy: the variable that names a proxy; empty without one.
-        signal: of the message.
+        signal: signal of the message.
     """
     found = read_status(status)
     if code == "RESOURCE_EXHAUSTED":
         return _exhausted(address, details, found)
     text = f"{address}: answered {code}: {line(details)}".rstrip(": ")
     if code in _RETRY:
-        found_out = _unreached(address, code, details, timeout, secure=secure, proxy=proxy)
-        reason, text = found_out or (code.lower(), text)
+        client_error = _client_error(address, code, details, timeout, secure=secure, proxy=proxy)
+        reason, text = client_error or (code.lower(), text)
         return Retry(reason, text, found.retry)
-    mend = _FIXES.get(code, "see the log of the receiver").format(name=signal.name)
-    return Rejected(code.lower(), f"{text}; {mend}")
+    fix = _FIXES.get(code, "see the log of the receiver").format(name=signal.name)
+    return Rejected(code.lower(), f"{text}; {fix}")
 
 
-def _exhausted(place: str, details: str, found: Status) -> Outcome:
-    text = f"{place}: answered RESOURCE_EXHAUSTED: {line(details)}".rstrip(": ")
-    if _OWN in details:
-        return Acked(message=f"{place}: took the message, but its answer is too large to be taken")
-    if _SIZE.search(details):
-        return TooLarge(f"{text}; lower max_message_size, or let the receiver take more")
+def _exhausted(address: str, details: str, found: Status) -> Outcome:
+    text = f"{address}: answered RESOURCE_EXHAUSTED: {line(details)}".rstrip(": ")
+    if _RESPONSE_TOO_LARGE in details:
+        return Acked(message=f"{address}: accepted the message, but its response is too large")
+    if _TOO_LARGE.search(details):
+        return TooLarge(f"{text}; lower max_message_size, or raise the limit of the receiver")
     if found.retry is None:
-        # Only with RetryInfo does it say that trying again may help.
-        return Rejected("resource_exhausted", f"{text}; see the quota that the receiver has set")
+        # Without RetryInfo the receiver does not say that a retry may help.
+        return Rejected("resource_exhausted", f"{text}; check the quota of the receiver")
     return Retry("resource_exhausted", text, found.retry)
 
 
-def _unreached(
-    place: str, code: str, details: str, timeout: float, *, secure: bool, proxy: str
+def _client_error(
+    address: str, code: str, details: str, timeout: float, *, secure: bool, proxy: str
 ) -> tuple[str, str] | None:
-    """Return reason and text where it is the library that speaks, and not the receiver."""
-    told = line(details)
+    """Return reason and text if the error is from the gRPC library, not from the receiver."""
+    text = line(details)
     if code == "DEADLINE_EXCEEDED":
         return "timeout", (
-            f"{place}: no answer within {timeout:g} s; see that the address is right and "
-            "reachable, and the receiver not overloaded"
+            f"{address}: no response within {timeout:g} s; check that the address is right and "
+            "reachable, and that the receiver is not overloaded"
         )
     if code != "UNAVAILABLE":
         return None
-    if _TLS.search(details) or (secure and (_ENDED.search(details) or _ALPN in details)):
-        return "tls", f"{place}: TLS failed: {_last(told)}; {_tls_fix(details)}"
+    if _TLS.search(details) or (secure and (_CONNECTION_ENDED.search(details) or _ALPN in details)):
+        return "tls", f"{address}: TLS failed: {_last_error(text)}; {_tls_fix(details)}"
     if "failed to connect" in details or re.search(r"resolution failed|errors resolving", details):
-        mend = _fix_for(details)
+        fix = _connect_fix(details)
         if proxy:
-            mend += f"; is the proxy of {proxy} the right one? Else name the receiver in no_proxy"
-        return "unreachable", f"{place}: can't be reached: {_last(told)}; {mend}"
+            fix += f"; check the proxy in {proxy}, or add the receiver to no_proxy"
+        return "unreachable", f"{address}: can't be reached: {_last_error(text)}; {fix}"
     return None
 
 
-def _fix_for(details: str) -> str:
+def _connect_fix(details: str) -> str:
     if "http1.x server" in details:
-        return _NO_GRPC
-    mend = "see that the receiver runs and its address is right"
-    return f"{mend}; one with TLS ends it so: write https then" if _ENDED.search(details) else mend
+        return _NOT_GRPC
+    fix = "check that the receiver runs and its address is right"
+    if _CONNECTION_ENDED.search(details):
+        return f"{fix}; a receiver with TLS fails in this way: then use https"
+    return fix
 
 
-def _last(details: str) -> str:
-    """Return the cause at the end of the library's words, which name an address on the way."""
+def _last_error(details: str) -> str:
+    """Return the cause at the end of the library's error text."""
     return details.rpartition("last error: ")[2]
 
 
 def _tls_fix(details: str) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in details or "Hostname" in details:
-        return "see that its certificate fits the endpoint's name and ca_file, and is in date"
-    if "ALERT" in details or _ENDED.search(details):
+        return "check that its certificate is valid for the endpoint's name, ca_file and date"
+    if "ALERT" in details or _CONNECTION_ENDED.search(details):
         return (
-            "it takes not the certificate that podgpu shows, or wants one: see cert_file, key_file"
+            "the receiver rejects podgpu's client certificate, or requires one: check cert_file "
+            "and key_file"
         )
     if "WRONG_VERSION_NUMBER" in details:
-        return "is it a receiver with TLS? If not, write http"
+        return "check that the receiver uses TLS; if it does not, use http"
     if _ALPN in details:
-        return _NO_GRPC
-    return "is it a receiver with TLS? See that its certificate fits the endpoint and ca_file"
+        return _NOT_GRPC
+    return "check that the receiver uses TLS, and its certificate fits the endpoint and ca_file"

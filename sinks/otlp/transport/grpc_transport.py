@@ -1,4 +1,4 @@
-"""Sends over gRPC."""
+"""Send OTLP messages over gRPC."""
 
 import os
 from collections.abc import Mapping
@@ -27,32 +27,31 @@ _DETAILS: Final = "grpc-status-details-bin"
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # Trying again is the queue's.
+    # The queue does the retries.
     ("grpc.enable_retries", 0),
-    # A new channel is to have a connection of its own, and none of another one's pauses.
+    # A new channel opens its own connection, without the backoff of an earlier one.
     ("grpc.use_local_subchannel_pool", 1),
-    # Servers in Go take a ping each five minutes, and no more. It lets the kernel give up on a
-    # peer that has taken nothing for 20 s.
+    # Go servers allow one ping every five minutes. Keepalive lets the kernel close a connection
+    # whose peer has acknowledged nothing for 20 s.
     ("grpc.keepalive_time_ms", 300_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.primary_user_agent", USER_AGENT),
 )
-_DESCRIPTOR_FIX: Final = "let podgpu have more open files (ulimit -n)"
-_SOCKET: Final = ("grpc.default_authority", "localhost")
-"""Else it is the socket's path, which strict servers refuse."""
+_DESCRIPTOR_FIX: Final = "allow podgpu more open files (ulimit -n)"
+_SOCKET_AUTHORITY: Final = ("grpc.default_authority", "localhost")
+"""Without it the authority is the path of the socket, which strict servers refuse."""
 _PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
-"""The library takes the first that is set, whatever the scheme."""
+"""The library uses the first one that is set, for any scheme."""
 
 
 class GrpcTransport:
-    """Keeps a channel to the receiver. Made in a running event loop.
+    """Sends messages over one gRPC channel. Create it in a running event loop.
 
-    A channel on which a message found nobody is given up. So the name is looked up anew, a
-    connection that only seems to stand is not used again, and the library makes no pauses of its
-    own.
+    The channel is closed after UNAVAILABLE and DEADLINE_EXCEEDED. The next message opens a new one:
+    the name is resolved again, a dead connection is not reused, and the library does not wait.
 
     Args:
-        settings: where to and how.
+        settings: the receiver and how to send to it.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -65,23 +64,23 @@ class GrpcTransport:
         self._tls: Tls | None = None
 
     async def send(self, message: bytes, credentials: RequestCredentials) -> Outcome:
-        """Call the receiver's method."""
-        outcome = await self._sent(message, credentials)
+        """Call the gRPC method of the signal."""
+        outcome = await self._send(message, credentials)
         return redact_outcome(outcome, self._settings.headers, credentials.token)
 
-    async def _sent(self, message: bytes, material: RequestCredentials) -> Outcome:
-        place, timeout = self._settings.endpoint.display_address, self._settings.timeout
+    async def _send(self, message: bytes, credentials: RequestCredentials) -> Outcome:
+        address, timeout = self._settings.endpoint.display_address, self._settings.timeout
         metadata = self._metadata
-        if material.token:
-            metadata = (*metadata, ("authorization", f"Bearer {material.token}"))
+        if credentials.token:
+            metadata = (*metadata, ("authorization", f"Bearer {credentials.token}"))
         try:
-            channel = await self._connection(material.tls)
+            channel = await self._connection(credentials.tls)
         except OSError as error:
             return Retry(
-                "descriptors", f"{place}: can't connect: {error.strerror}; {_DESCRIPTOR_FIX}"
+                "descriptors", f"{address}: can't connect: {error.strerror}; {_DESCRIPTOR_FIX}"
             )
         try:
-            answer: bytes = await channel.unary_unary(self._settings.signal.method)(
+            response: bytes = await channel.unary_unary(self._settings.signal.method)(
                 message, timeout=timeout, metadata=metadata, compression=self._compression
             )
         except AioRpcError as error:
@@ -89,32 +88,32 @@ class GrpcTransport:
             if code in (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED):
                 await self.close()
             return grpc_outcome(
-                place,
+                address,
                 code.name,
                 error.details() or "",
                 status=_status(error),
                 timeout=timeout,
-                secure=material.tls is not None,
+                secure=credentials.tls is not None,
                 proxy=self._proxy,
                 signal=self._settings.signal,
             )
-        return accepted_response(place, answer, signal=self._settings.signal)
+        return accepted_response(address, response, signal=self._settings.signal)
 
     async def _connection(self, tls: Tls | None) -> Channel:
         if self._channel is None or tls is not self._tls:
-            # What was made with other certificates is not to be used any more.
+            # Do not use a connection with outdated certificates.
             await self.close()
             self._tls = tls
             check_descriptors()
             keep_library()
-            self._channel = self._made(tls)
+            self._channel = self._new_channel(tls)
         return self._channel
 
-    def _made(self, tls: Tls | None) -> Channel:
+    def _new_channel(self, tls: Tls | None) -> Channel:
         target = self._settings.endpoint.address
         options = list(_OPTIONS)
         if target.startswith("unix"):
-            options.append(_SOCKET)
+            options.append(_SOCKET_AUTHORITY)
         if tls is None:
             return insecure_channel(target, options)
         if name := self._settings.tls.server_name:
@@ -122,7 +121,7 @@ class GrpcTransport:
         return secure_channel(target, ssl_channel_credentials(tls.ca, tls.key, tls.cert), options)
 
     async def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()

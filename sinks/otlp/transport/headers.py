@@ -1,4 +1,4 @@
-"""Names and values of headers, and lists of pairs as OpenTelemetry's variables have them."""
+"""Validate header names and values, and parse key-value lists of OpenTelemetry's variables."""
 
 import re
 from collections.abc import Iterator
@@ -13,42 +13,42 @@ _RESERVED: Final = frozenset(
         *("transfer-encoding", "user-agent"),
     ]
 )
-"""podgpu's own, or the connection's."""
+"""Headers that podgpu or the connection sets."""
 
 
 def header_problem(name: str, value: str) -> str:
-    """Return what is wrong with a header, and the mend; empty if nothing is. Tells no value."""
+    """Return what is wrong with a header and how to fix it, without its value; empty if valid."""
     lowered = name.lower()
     if not _NAME.fullmatch(lowered):
-        return "is no name of a header: those are of letters, digits, - _ and ."
+        return "is not a valid header name: use letters, digits, - _ and ."
     if lowered in _RESERVED or lowered.startswith("grpc-"):
-        return "is set by podgpu itself: leave it out"
+        return "is set by podgpu itself: remove it"
     if lowered.endswith("-bin"):
-        return "has bytes as its value in gRPC, which can't be written here: leave it out"
+        return "has a binary value in gRPC, which can't be configured here: remove it"
     if not value or not (value.isascii() and value.isprintable()) or value != value.strip():
-        return "has no value that a header can have: printable ASCII, without blanks around it"
+        return "has an invalid value: it must be printable ASCII without blanks around it"
     return ""
 
 
 def parse_pairs(text: str) -> Iterator[tuple[str, str]]:
     """Yield the pairs of `k=v,k2=v2`, percent-decoded.
 
-    That is the form of W3C's baggage, without its properties; see "Specifying headers via
-    environment variables" in OpenTelemetry's specification of exporters.
+    This is the format of W3C Baggage without properties; see "Specifying headers via environment
+    variables" in the OpenTelemetry specification of exporters.
 
     Raises:
-        ValueError: it isn't of that form; the text tells no value, since that may be a secret.
+        ValueError: the format is wrong. The message contains no value, which may be a secret.
     """
     for number, entry in enumerate(text.split(","), 1):
         if not entry.strip():
             continue
         name, equals, value = entry.partition("=")
         if not equals or not name.strip():
-            raise ValueError(f"entry {number} is not of the form name=value")
+            raise ValueError(f"has entry {number}, which is not of the form name=value")
         try:
             yield (
                 unquote(name.strip(), errors="strict"),
                 unquote(value.strip(), errors="strict"),
             )
         except UnicodeDecodeError:
-            raise ValueError(f"entry {number} has %-escapes that are no UTF-8") from None
+            raise ValueError(f"has entry {number} with %-escapes that are not UTF-8") from None

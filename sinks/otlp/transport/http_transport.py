@@ -1,4 +1,4 @@
-"""Sends over HTTP, as protobuf."""
+"""Send OTLP messages over HTTP, encoded as protobuf."""
 
 import asyncio
 import zlib
@@ -14,18 +14,18 @@ from sinks.otlp.transport.http_status import http_outcome
 from sinks.otlp.transport.redaction import redact_outcome
 from sinks.otlp.transport.settings import Settings
 
-_LEVEL: Final = 1
-"""Half the time of zlib's own choice for a tenth more bytes."""
-_HERE: Final = 1 << 16
-"""Bytes that are packed in the event loop, which takes half a millisecond; more go to a thread."""
+_GZIP_LEVEL: Final = 1
+"""Takes half the time of zlib's default level, for a tenth more bytes."""
+_INLINE_BYTES: Final = 1 << 16
+"""Up to this size, compression runs in the event loop (half a millisecond); above, in a thread."""
 
 
 class HttpTransport:
-    """Keeps a connection to the receiver. Made in a running event loop.
+    """Sends messages over a persistent HTTP connection. Create it in a running event loop.
 
     Args:
-        settings: where to and how.
-        clock: tells how long it is until a date that the receiver names.
+        settings: the receiver and how to send to it.
+        clock: the time for a date in Retry-After.
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
@@ -43,36 +43,38 @@ class HttpTransport:
 
     async def send(self, message: bytes, credentials: RequestCredentials) -> Outcome:
         """Post a message."""
-        outcome = await self._sent(message, credentials)
+        outcome = await self._send(message, credentials)
         return redact_outcome(outcome, self._settings.headers, credentials.token)
 
-    async def _sent(self, message: bytes, material: RequestCredentials) -> Outcome:
-        place = self._settings.endpoint.display_address
+    async def _send(self, message: bytes, credentials: RequestCredentials) -> Outcome:
+        address = self._settings.endpoint.display_address
         headers = dict(self._headers)
-        if material.token:
-            headers["authorization"] = f"Bearer {material.token}"
+        if credentials.token:
+            headers["authorization"] = f"Bearer {credentials.token}"
         body = message
         if self._settings.compression == "gzip":
             body = (
-                _pack(message) if len(message) <= _HERE else await asyncio.to_thread(_pack, message)
+                _compress(message)
+                if len(message) <= _INLINE_BYTES
+                else await asyncio.to_thread(_compress, message)
             )
         try:
-            answer = await (await self._connection(material.tls)).post(body, headers)
+            response = await (await self._connection(credentials.tls)).post(body, headers)
         except PostError as error:
             return Retry(error.reason, str(error))
         return http_outcome(
-            place,
-            answer.status,
-            answer.headers,
-            answer.body,
-            fault=answer.fault,
+            address,
+            response.status,
+            response.headers,
+            response.body,
+            fault=response.fault,
             now_s=self._clock.now().wall_ns / NS,
             signal=self._settings.signal,
         )
 
     async def _connection(self, tls: Tls | None) -> Poster:
         if self._poster is None or tls is not self._tls:
-            # What was made with other certificates is not to be used any more.
+            # Do not use a connection with outdated certificates.
             await self.close()
             self._tls = tls
             self._poster = Poster(
@@ -85,13 +87,13 @@ class HttpTransport:
         return self._poster
 
     async def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         poster, self._poster = self._poster, None
         if poster is not None:
             await poster.close()
 
 
-def _pack(message: bytes) -> bytes:
-    # 31: gzip's form, without a time, so that the same message makes the same bytes.
-    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, 31)
-    return packer.compress(message) + packer.flush()
+def _compress(message: bytes) -> bytes:
+    # 31: gzip format without a time, so that equal messages are equal when compressed.
+    compressor = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, 31)
+    return compressor.compress(message) + compressor.flush()

@@ -1,4 +1,4 @@
-"""What a receiver says, without what it repeats of ours."""
+"""Remove podgpu's secrets from messages of a receiver."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -8,12 +8,12 @@ from pipeline.delivery.contract import Outcome
 
 
 def redact_outcome(outcome: Outcome, headers: Mapping[str, str], token: str) -> Outcome:
-    """Return the same outcome; in its message no header's value and no token is repeated.
+    """Return the outcome with the values of headers and the token removed from its message.
 
     Args:
-        outcome: of a message that was sent.
-        headers: that went with it, as they are configured: each may be a key.
-        token: that went with it; empty for none.
+        outcome: outcome of sending a message.
+        headers: configured headers of the request; each value may be a secret.
+        token: token of the request; empty for none.
     """
     if not outcome.message:
         return outcome
@@ -23,4 +23,4 @@ def redact_outcome(outcome: Outcome, headers: Mapping[str, str], token: str) -> 
 def _secret_parts(headers: Mapping[str, str]) -> Iterator[str]:
     for value in headers.values():
         yield value
-        yield value.rpartition(" ")[2]  # `Bearer abc` is repeated as `abc`
+        yield value.rpartition(" ")[2]  # a receiver may repeat `Bearer abc` as `abc`

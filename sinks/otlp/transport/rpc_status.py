@@ -1,4 +1,4 @@
-"""Reads google.rpc.Status, in which receivers say why they refuse a message."""
+"""Decode google.rpc.Status, with which receivers explain why they refuse a message."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,24 +12,24 @@ _SCHEMA: Final = Schema.load_from_package("sinks.otlp.transport", "status.binpb"
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a receiver said.
+    """Message and retry delay of a google.rpc.Status.
 
     Attributes:
-        message: for developers, as it came; empty without one.
-        retry: seconds after which it wants to be tried again; None if it doesn't say that it does.
+        message: for developers, as received; may be empty.
+        retry: seconds after which the receiver allows a retry; None without RetryInfo.
     """
 
     message: str
     retry: float | None
 
 
-NOTHING: Final = Status("", None)
+EMPTY: Final = Status("", None)
 
 
 def read_status(data: bytes) -> Status:
-    """Return what an encoded google.rpc.Status says; nothing at all where it isn't one."""
+    """Decode a google.rpc.Status; return an empty status if the data is not one."""
     if not data:
-        return NOTHING
+        return EMPTY
     try:
         status: Any = _SCHEMA.message("podgpu.otlp.Status").FromString(data)
         retry = None
@@ -39,5 +39,5 @@ def read_status(data: bytes) -> Status:
                 delay = info.retry_delay.seconds + info.retry_delay.nanos * _NS
                 retry = max(float(delay), 0.0)
     except DecodeError:
-        return NOTHING
+        return EMPTY
     return Status(status.message, retry)

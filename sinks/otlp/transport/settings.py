@@ -1,8 +1,7 @@
-"""What the options and the variables `OTEL_*` come to together.
+"""Combine the options with the environment variables `OTEL_*`.
 
-An option in podgpu's file goes before `OTEL_EXPORTER_OTLP_METRICS_*`, or `..._LOGS_*` for log
-records, that before `OTEL_EXPORTER_OTLP_*`, and that before the default. An empty variable counts
-as none.
+Precedence: an option in podgpu's file, `OTEL_EXPORTER_OTLP_METRICS_*` (`..._LOGS_*` for log
+records), `OTEL_EXPORTER_OTLP_*`, the default. An empty variable counts as not set.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,21 +31,21 @@ _FILES: Final[dict[Part, str]] = {
 }
 _PROMETHEUS: Final = f"/api/v1/otlp/{LOGS.path}"
 _TIMEOUTS: Final = (100, 600_000)
-"""Milliseconds: the bounds that the option has too."""
+"""Range in milliseconds, the same as for the option."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All that is to be known about the receiver of a signal.
+    """The receiver of a signal and how to send to it.
 
     Attributes:
         headers: with names in lower case.
         timeout: seconds.
-        tls: empty where the endpoint is without.
-        token_file: of the header authorization.
-        resource: attributes of every resource, `service.name` among them if somebody set it.
-        tls_names: what the files of tls are called where a variable named them, by their part.
-        hints: what looks like a mistake, one sentence each.
+        tls: empty if the endpoint does not use TLS.
+        token_file: file with the token for the header authorization.
+        resource: attributes of every resource, with `service.name` if it is configured.
+        tls_names: names of the TLS files for messages, by part, if variables set them.
+        hints: probable mistakes, one sentence each.
     """
 
     protocol: Protocol
@@ -64,25 +63,25 @@ class Settings:
 
 
 def resolve_settings(options: Options, environ: Mapping[str, str]) -> Settings:
-    """Return what holds for metrics.
+    """Return the settings for metrics.
 
     Raises:
-        PermanentError: a variable has a value that can't be used; the text names it and the mend.
+        PermanentError: a variable has an invalid value. The message names it and the fix.
     """
     env = _Variables(environ, METRICS)
     return _make_settings(options, env, _protocol_of(options, env), options.endpoint)
 
 
 def resolve_log_settings(options: Options, environ: Mapping[str, str]) -> Settings | None:
-    """Return what holds for log records.
+    """Return the settings for log records.
 
     Returns:
-        None where only metrics have a place: a path in the file that is none of OTLP's, the
-        variable for metrics alone (the default, this machine, would be nobody's meaning then), or a
-        Prometheus, which takes nothing else.
+        None if only metrics have an endpoint: the configured URL has a path that is not OTLP's; or
+        only the variable for the metrics endpoint is set (then the default, localhost, is not
+        intended); or the endpoint is Prometheus, which accepts metrics only.
 
     Raises:
-        PermanentError: as `resolve_settings` does.
+        PermanentError: see `resolve_settings`.
     """
     env = _Variables(environ, LOGS)
     protocol, endpoint = _protocol_of(options, env), options.endpoint
@@ -91,8 +90,8 @@ def resolve_log_settings(options: Options, environ: Mapping[str, str]) -> Settin
         if endpoint is None:
             return None
     if endpoint is None and not env.find(*env.names("ENDPOINT")):
-        of_metrics, _ = _Variables(environ, METRICS).names("ENDPOINT")
-        if env.find(of_metrics):
+        metrics_variable, _ = _Variables(environ, METRICS).names("ENDPOINT")
+        if env.find(metrics_variable):
             return None
     settings = _make_settings(options, env, protocol, endpoint)
     return None if settings.endpoint.display_address.rstrip("/").endswith(_PROMETHEUS) else settings
@@ -105,24 +104,24 @@ def _protocol_of(options: Options, env: "_Variables") -> Protocol:
 def _make_settings(
     options: Options, env: "_Variables", protocol: Protocol, address: str | None
 ) -> Settings:
-    insecure, doubt = _insecure(env)
+    insecure, insecure_hint = _insecure(env)
     endpoint = _endpoint(address, env, protocol, insecure=insecure)
-    hints = [hint for hint in (endpoint.hint, doubt) if hint]
+    hints = [hint for hint in (endpoint.hint, insecure_hint) if hint]
     tls = options.tls
     tls_names: dict[Part, str] = {}
     if tls == TlsOptions():
         tls, tls_names = _tls(env)
     if not endpoint.secure:
         if options.tls != TlsOptions():
-            hints.append("the endpoint is without TLS, so the options of tls mean nothing")
+            hints.append("the endpoint does not use TLS, so the tls options have no effect")
         tls = TlsOptions()
-    given = options.headers or env.read("HEADERS", _headers) or {}
+    configured = options.headers or env.read("HEADERS", _headers) or {}
     return Settings(
         protocol=protocol,
         endpoint=endpoint,
         headers={
             name.lower(): value
-            for name, value in given.items()
+            for name, value in configured.items()
             if not (options.bearer_token_file and name.lower() == "authorization")
         },
         compression=options.compression or env.read("COMPRESSION", _compression) or "gzip",
@@ -143,25 +142,25 @@ class _Variables:
         self.signal = signal
 
     def names(self, name: str) -> tuple[str, str]:
-        """Return what a variable of the exporter is called, for the signal and for all."""
+        """Return the full names of an exporter variable: for the signal, and for all signals."""
         return f"{_PREFIX}{self.signal.variable}_{name}", f"{_PREFIX}{name}"
 
     def find(self, *names: str) -> tuple[str, str] | None:
-        """Return the first of the variables that has a value, and the value."""
+        """Return name and value of the first variable that has a value."""
         for name in names:
             if value := self._environ.get(name, "").strip():
                 return name, value
         return None
 
     def read(self, name: str, read: Callable[[str], T]) -> T | None:
-        """Read what a variable of the exporter says, that for the signal before that for all."""
+        """Parse an exporter variable. The name for the signal precedes that for all signals."""
         return self.get(read, *self.names(name))
 
     def get(self, read: Callable[[str], T], *names: str) -> T | None:
-        """Read what the first of the variables says.
+        """Parse the first variable that has a value.
 
         Raises:
-            PermanentError: `read` can't.
+            PermanentError: `read` raised ValueError.
         """
         if (found := self.find(*names)) is None:
             return None
@@ -172,9 +171,10 @@ class _Variables:
 
 
 def _insecure(env: _Variables) -> tuple[bool, str]:
-    """Return what holds, and a hint if that is perhaps not what was meant.
+    """Return the setting, and a hint if it is probably a mistake.
 
-    Anything but true is false: "Boolean value" in OpenTelemetry's specification of variables.
+    Anything but true counts as false ("Boolean value" in OpenTelemetry's specification of
+    environment variables).
     """
     found = env.find(*env.names("INSECURE"))
     if found is None:
@@ -182,33 +182,34 @@ def _insecure(env: _Variables) -> tuple[bool, str]:
     text = found[1].lower()
     if text in ("true", "false"):
         return text == "true", ""
-    said = line(found[1], 60)
-    return False, f"the variable {found[0]} is {said!r}, which counts as false: write true or false"
+    shown = line(found[1], 60)
+    hint = f"the variable {found[0]} is {shown!r}, which counts as false: set true or false"
+    return False, hint
 
 
 def _endpoint(
-    given: str | None, env: _Variables, protocol: Protocol, *, insecure: bool
+    address: str | None, env: _Variables, protocol: Protocol, *, insecure: bool
 ) -> Endpoint:
-    def made(kind: endpoints.Kind) -> Callable[[str], Endpoint]:
+    def parser(kind: endpoints.Kind) -> Callable[[str], Endpoint]:
         if protocol == "grpc":
             return lambda text: endpoints.grpc_endpoint(text, insecure=insecure)
         return lambda text: endpoints.http_endpoint(text, kind, env.signal)
 
-    if given is not None:
+    if address is not None:
         try:
-            return made("option")(given)
+            return parser("option")(address)
         except ValueError as error:
             raise PermanentError(f"endpoint {error} (the protocol is {protocol})") from None
     exact, base = env.names("ENDPOINT")
     return (
-        env.get(made("exact"), exact)
-        or env.get(made("base"), base)
-        or made("option")(_DEFAULTS[protocol])
+        env.get(parser("exact"), exact)
+        or env.get(parser("base"), base)
+        or parser("option")(_DEFAULTS[protocol])
     )
 
 
 def _tls(env: _Variables) -> tuple[TlsOptions, dict[Part, str]]:
-    """Return the files that variables name, and what they are called in messages."""
+    """Return the TLS files that variables set, and their names for messages."""
     paths: dict[Part, Path] = {}
     names: dict[Part, str] = {}
     for part, name in _FILES.items():
@@ -220,7 +221,7 @@ def _tls(env: _Variables) -> tuple[TlsOptions, dict[Part, str]]:
     if bool(tls.cert_file) != bool(tls.key_file):
         missing = "CLIENT_KEY" if tls.cert_file else "CLIENT_CERTIFICATE"
         raise PermanentError(
-            f"the variable {_PREFIX}{missing} is missing: a certificate and its key go together"
+            f"the variable {_PREFIX}{missing} is not set: a certificate and its key belong together"
         )
     return tls, names
 
@@ -233,7 +234,7 @@ def _resource(env: _Variables) -> dict[str, str]:
 
 
 def _temporality(env: _Variables) -> Temporality | None:
-    # There is none for all signals: it is of metrics alone.
+    # The specification has no variable for all signals: temporality is only for metrics.
     return env.get(
         lambda text: cast("Temporality", _one_of(text.lower(), "cumulative", "delta", "lowmemory")),
         f"{_PREFIX}METRICS_TEMPORALITY_PREFERENCE",
@@ -243,9 +244,7 @@ def _temporality(env: _Variables) -> Temporality | None:
 def _protocol(text: str) -> Protocol:
     text = text.lower()
     if text == "http/json":
-        raise ValueError(
-            "asks for http/json, which podgpu doesn't speak: set http/protobuf or grpc"
-        )
+        raise ValueError("is http/json, which podgpu does not support: set http/protobuf or grpc")
     return cast("Protocol", _one_of(text, "grpc", "http/protobuf"))
 
 
@@ -256,10 +255,10 @@ def _compression(text: str) -> Compression:
 def _timeout(text: str) -> float:
     least, most = _TIMEOUTS
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise ValueError("is in whole milliseconds, such as 10000: write it without a unit")
+        raise ValueError("must be whole milliseconds without a unit, such as 10000")
     if not least <= int(text) <= most:
         raise ValueError(
-            f"is {text} milliseconds: it has to be from {least} to {most}; 10000 are ten seconds"
+            f"is {text} milliseconds: it must be from {least} to {most}; 10000 is ten seconds"
         )
     return int(text) / 1000
 
@@ -277,7 +276,7 @@ def _attributes(text: str) -> dict[str, str]:
     return dict(headers.parse_pairs(text))
 
 
-def _one_of(text: str, *words: str) -> str:
-    if text not in words:
-        raise ValueError(f"is {shortened(text, 60)!r}: it has to be {' or '.join(words)}")
+def _one_of(text: str, *values: str) -> str:
+    if text not in values:
+        raise ValueError(f"is {shortened(text, 60)!r}: it must be {' or '.join(values)}")
     return text
