@@ -1,4 +1,4 @@
-"""The containers that sources tell of, and what those were given."""
+"""Running containers by source, and the claims that come with them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from pipeline.model import Claim, ContainersReplaced, RunningContainer
 
 @dataclass(slots=True)
 class _SourceContainers:
-    """What one source tells of."""
+    """The containers that one source reports."""
 
     good_for_ns: int = 0
     containers: dict[str, RunningContainer] = field(default_factory=dict)
@@ -22,11 +22,11 @@ class ContainerTable:
 
     @property
     def is_reported(self) -> bool:
-        """Whether some source tells of containers, and has not been silent for too long since."""
+        """Whether a source reports containers, and has not been silent for too long."""
         return bool(self._by_source)
 
     def replace(self, source: str, event: ContainersReplaced) -> bool:
-        """Take in all containers of a source; return whether anything changed."""
+        """Replace all containers of a source; return whether anything changed."""
         told = self._by_source.get(source)
         coming = {one.subject.container_id: one for one in event.containers}
         if told is not None and told.containers == coming:
@@ -36,7 +36,7 @@ class ContainerTable:
         return True
 
     def start(self, source: str, container: RunningContainer) -> bool:
-        """Take in a container; return whether that changed anything."""
+        """Add or change a container; return whether anything changed."""
         told = self._by_source.get(source)
         key = container.subject.container_id
         if told is None or told.containers.get(key) == container:
@@ -45,23 +45,23 @@ class ContainerTable:
         return True
 
     def stop(self, source: str, container_id: str) -> RunningContainer | None:
-        """Take out a container and return it."""
+        """Remove a container and return it."""
         told = self._by_source.get(source)
         return None if told is None else told.containers.pop(container_id, None)
 
     def find(self, container_id: str) -> RunningContainer | None:
-        """Return a container that runs."""
+        """Return a running container by its id."""
         for told in self._by_source.values():
             if (found := told.containers.get(container_id)) is not None:
                 return found
         return None
 
     def remove(self, source: str) -> None:
-        """Forget a source's containers."""
+        """Remove all containers of a source."""
         self._by_source.pop(source, None)
 
     def expire(self, source: str, silent_ns: int) -> bool:
-        """Let go of a source's containers if it has been silent for too long; return whether."""
+        """Remove a source's containers if it was silent for too long; return whether it was."""
         told = self._by_source.get(source)
         if told is None or silent_ns <= told.good_for_ns:
             return False
@@ -69,14 +69,14 @@ class ContainerTable:
         return True
 
     def claims(self, source: str) -> Iterator[Claim]:
-        """Yield what a source's containers were given."""
+        """Yield the claims of a source's containers."""
         told = self._by_source.get(source)
         if told is not None:
             for container in told.containers.values():
                 yield from container.claims
 
     def pods(self) -> Iterator[tuple[tuple[str, str], str]]:
-        """Yield place and uid of each container's pod."""
+        """Yield name and uid of each container's pod."""
         for told in self._by_source.values():
             for container in told.containers.values():
                 subject = container.subject

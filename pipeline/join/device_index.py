@@ -1,25 +1,24 @@
-"""Turns a device id, as a source wrote it, into a device.
+"""Resolves a device id, as a source wrote it, to a device.
 
-Every form that the field's device plugins, schedulers and runtimes write is told apart here and
-nowhere else:
+Only this module knows the forms of ids that device plugins, schedulers and runtimes write:
 
     scheme    forms
     uuid      `GPU-<uuid>`, `MIG-<uuid>`, `MIG-GPU-<uuid>/<gi>/<ci>` (drivers before R470);
-              each also as a replica (`::K` or `/vgpuK` behind it)
+              each also as a replica (followed by `::K` or `/vgpuK`)
     minor     `N`
     index     `N`, `N:M`
-    visible   what `uuid`, `index` and `cdi` allow
-    cdi       `<vendor>/<class>=<uuid>`; where the kind is `nvidia.com/gpu` or ends in
-              `.nvidia.com/gpu` also `N`, `N:M`, `gpuN` and `migN:M`; of a resource claim
-              `k8s.gpu.nvidia.com/claim=<claim uid>-<device>`, where the device is told by a source,
-              or `gpu-<minor>`, or `gpu-<minor>-mig-<profile>-<profile id>-<first memory slice>`
-    dra       `<driver>/<pool>/<device>`, as a source has told
-    plugin    what `uuid` allows, `nvidiaN` and `nvidiaN/giG`, those also as replicas; also a
-              placeholder (`-K`, `-_-K`, `-memory-K`, `-core-K` behind a GPU's uuid)
-    reserved  a group; what its reservation pod got is told in `pipeline.join.reservations`
+    visible   the forms of `uuid`, `index` and `cdi`
+    cdi       `<vendor>/<class>=<uuid>`; if the kind is `nvidia.com/gpu` or ends in
+              `.nvidia.com/gpu` also `N`, `N:M`, `gpuN` and `migN:M`; for a resource claim
+              `k8s.gpu.nvidia.com/claim=<claim uid>-<device>`, where the device is an alias,
+              `gpu-<minor>`, or `gpu-<minor>-mig-<profile>-<profile id>-<first memory slice>`
+    dra       `<driver>/<pool>/<device>`, only as an alias
+    plugin    the forms of `uuid`, `nvidiaN` and `nvidiaN/giG`, these also as replicas; or a
+              placeholder (the uuid of a GPU followed by `-K`, `-_-K`, `-memory-K` or `-core-K`)
+    reserved  a group; `pipeline.join.reservations` finds the devices of its reservation pod
 
-What a source has told of an id by `DeviceAliasesReplaced` goes before its form. Upper and lower
-case are the same. All other texts name no device.
+An alias (`DeviceAliasesReplaced`) has precedence over the form. Case is ignored. All other texts
+name no device.
 """
 
 import re
@@ -43,7 +42,7 @@ _UNIQUE_ID: Final = re.compile(
     rf"(?:(?:gpu-|mig-)?{_HEX}|mig-gpu-{_HEX}/{_N}/{_N})(?:(?:::|/vgpu){_N})?"
     r"|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 )
-"""A uuid, or a PCI address: whatever device that is, it is none that has another."""
+"""A uuid or a PCI address: it can only mean the one device that has it."""
 _CLAIM_KIND: Final = "k8s.gpu.nvidia.com/claim"
 _NVIDIA_DRIVER: Final = "gpu.nvidia.com/"
 _MANAGEMENT_PREFIX: Final = "management."
@@ -51,18 +50,17 @@ _MAX_CACHED: Final = 20_000
 
 
 class ResolvedDevice(NamedTuple):
-    """What an id names.
+    """The device that an id names.
 
     Attributes:
-        uuid: of the device.
-        is_whole_device: the id is the one under which a device plugin offers the device as a whole;
-            the kubelet gives it to one pod only.
-        replica: the number behind the id, where it is one of several that a device plugin made of
-            the device, to share it; else empty.
-        is_placeholder: the id only counts: the scheduler that made it says elsewhere which GPU the
-            container really gets, and it need not be this one.
-        is_reserved: the id means what another pod got from the kubelet, to be shared.
-        admin_access: the id gives access for monitoring (`adminAccess`), and holds nothing.
+        uuid: uuid of the device.
+        is_whole_device: a device plugin offers the whole device under this id; the kubelet
+            allocates it to only one pod.
+        replica: number of the replica, if the id names a replica of the device; else empty.
+        is_placeholder: the id is only for counting: the scheduler decides elsewhere which GPU the
+            container gets, and it need not be this one.
+        is_reserved: the device belongs to a reservation pod, and is shared.
+        admin_access: the id gives access for monitoring (`adminAccess`) and holds nothing.
     """
 
     uuid: str
@@ -74,14 +72,14 @@ class ResolvedDevice(NamedTuple):
 
 
 class DeviceIndex:
-    """The node's devices by every id they go by.
+    """The node's devices by all their ids.
 
-    Index and minor number name physical GPUs alone. They are two numberings: on many nodes they
-    differ, so a number is looked up in the one that its scheme names and in no other.
+    Index and minor number identify physical GPUs only. They are two different numberings, which
+    disagree on many nodes, so that a number is only looked up in the one that its scheme names.
 
     Args:
-        devices: of the node. Of two that have the same number it is that of the later one.
-        aliases: further names, as a source told them, and the uuids that they stand for.
+        devices: the devices of the node. Of two with the same number the later one has it.
+        aliases: further names, as reported by sources, with the uuids that they mean.
     """
 
     def __init__(
@@ -105,7 +103,7 @@ class DeviceIndex:
                 self._dra_names.setdefault(text.rpartition("/")[2], set()).add(uuid.lower())
 
     def _add(self, device: Device) -> None:
-        # The driver writes uuids in lower case; people and tools don't always.
+        # The driver writes uuids in lower case, people and tools not always.
         self._uuids[device.uuid.lower()] = device.uuid
         if device.mig is not None:
             place = (device.mig.parent_uuid.lower(), device.mig.gpu_instance_id)
@@ -123,7 +121,7 @@ class DeviceIndex:
 
     @property
     def single_gpu(self) -> bool:
-        """Whether the node has one physical GPU, so that there is no mistaking which."""
+        """Whether the node has one physical GPU, so that every placeholder means it."""
         return len(self._whole) == 1
 
     @property
@@ -132,30 +130,30 @@ class DeviceIndex:
         return frozenset(self._whole)
 
     def resolve(self, raw: RawDeviceId) -> ResolvedDevice | None:
-        """Return what the id names; None if this node has no such device."""
+        """Return the device that the id names; None if this node has no such device."""
         key = (raw.scheme, raw.text)
         if key in self._cache:
             return self._cache[key]
-        if len(self._cache) >= _MAX_CACHED:  # a churn of replicas over weeks
+        if len(self._cache) >= _MAX_CACHED:  # replica ids that changed over weeks
             self._cache.clear()
         found = self._cache[key] = self._resolve_uncached(raw.scheme, raw.text.lower())
         return found
 
     def alias_target(self, alias: str) -> ResolvedDevice | None:
-        """Return the device that a source means by a uuid or by a `MigPlace.placement`."""
+        """Return the device that an alias means by its uuid or by `MigPlace.placement`."""
         uuid = self._device_of_alias(alias.lower())
         return None if uuid is None else ResolvedDevice(uuid)
 
     def _device_of_alias(self, alias: str) -> str | None:
         placed = self._placements.get(alias, set())
-        # Several compute instances may share a GPU instance: then it isn't known which is meant.
+        # Several compute instances may share a GPU instance: then it is unknown which is meant.
         return self._uuids.get(alias) or (next(iter(placed)) if len(placed) == 1 else None)
 
     def is_ambiguous(self, raw: RawDeviceId) -> bool:
-        """Whether an id that names no device of this node may be meant for one all the same.
+        """Whether an unresolved id may still mean a device of this node.
 
-        One with a uuid or a PCI address in it isn't, nor one that is told to be such a device's,
-        nor the name of something else than a GPU.
+        Not if it contains a uuid or a PCI address, if it is an alias, or if it is the CDI name of
+        something other than a GPU.
         """
         text = raw.text.lower()
         if (raw.scheme, text) in self._aliases:
@@ -220,13 +218,13 @@ class DeviceIndex:
         if kind == _CLAIM_KIND:
             claimed = _CLAIMED.fullmatch(name)
             return self._by_dra_name(claimed[1]) if claimed else None
-        # Others number other things: IMEX channels, network cards, another vendor's GPUs.
+        # Other kinds have their own numbers: IMEX channels, network cards, GPUs of other vendors.
         if _GPU_KIND.fullmatch(kind) and (match := _INDEX.fullmatch(name)):
             return self._indices.get(match[1] or match[2])
         return self._uuid(name)
 
     def _by_dra_name(self, name: str) -> str | None:
-        """Resolve a device name of NVIDIA's resource driver: as told, else `gpu-<minor>`."""
+        """Resolve a device name of NVIDIA's DRA driver: as an alias, else as `gpu-<minor>`."""
         told = self._dra_names.get(name, set())
         if told:
             return self._device_of_alias(next(iter(told))) if len(told) == 1 else None

@@ -1,16 +1,16 @@
-"""Which device a name of a DRA driver meant when its claim was prepared.
+"""The device that a name of a DRA driver meant when a claim was allocated.
 
-A ResourceSlice gives the present names of a driver's devices. The driver may number them anew, and
-withdraw or publish slices again, while a pod goes on with the device that it was given. So a name
-that can change (`DeviceAliasesReplaced.since`) is read as of the time when the claim was given out:
+A ResourceSlice has the present names of a driver's devices. The driver may renumber them, and
+withdraw or publish slices again, while a pod keeps the device that it was given. So a name that can
+change (`DeviceAliasesReplaced.since`) is resolved as of the time of allocation:
 
-1. That is when the API server says that the devices were allocated; else when the kubelet took on
-   the first pod that is known to use the claim; for a claim that is not the pod's own and may have
-   had other pods before podgpu ran, any time since the claim was made.
-2. The name must have had one meaning at that time, as far as podgpu saw or the slices say since
-   when they are as they are. A slice that changed later, or may have, makes the name unknown.
-3. Once known, the meaning is kept for as long as the pod lives, and so are its other claims on the
-   same ResourceClaim. A new pod of the same name is looked up anew.
+1. This is the time at which the API server says that the devices were allocated; else the time at
+   which the kubelet admitted the first pod that is known to use the claim. A claim that is not the
+   pod's own may have had other pods before podgpu ran: then it is any time since its creation.
+2. The name must have had exactly one meaning at that time, by what podgpu saw or by the age of the
+   slices. If a slice changed later, or may have changed, the meaning is unknown.
+3. Once known, the meaning is kept as long as the pod lives, also for other pods with the same
+   ResourceClaim. For a new pod of the same name it is determined again.
 """
 
 import re
@@ -34,14 +34,14 @@ _CDI: Final = re.compile(
 )
 _DRIVER: Final = "gpu.nvidia.com/"
 _MAX_BINDINGS: Final = 16
-"""How many meanings of one name are kept; the pods that began in older ones have theirs pinned."""
+"""How many meanings of one name are kept; older pods have their device stored."""
 _MAX_NAMES: Final = 20_000
 
 _FOREVER: Final = 1 << 63
 
 RawIds: TypeAlias = dict[tuple[str, str], RawDeviceId]
 _Key: TypeAlias = tuple[str, str, str, str]
-"""Namespace and name of a pod, a ResourceClaim, and a device's name."""
+"""Namespace and name of a pod, a ResourceClaim, and the name of a device."""
 
 
 IsPodAlive: TypeAlias = Callable[[str], bool | None]
@@ -52,7 +52,7 @@ def _liveness_unknown(_uid: str) -> None:
 
 
 class _NameBinding(NamedTuple):
-    """A name's device: not before `not_before_ns`, certainly from `since_ns` to `until_ns`."""
+    """A meaning of a name: not before `not_before_ns`, certainly from `since_ns` to `until_ns`."""
 
     target: str
     not_before_ns: int
@@ -66,9 +66,9 @@ class _Allocation(NamedTuple):
 
 
 class DraNameHistory:
-    """The meanings of names over time, and what each claim was given.
+    """The meanings of names over time, and the devices that claims were allocated.
 
-    The state is explicit: it changes by `update_names` and `remove`, and by `resolve`, which pins.
+    `update_names` and `remove` change the names; `resolve` stores the devices of claims.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class DraNameHistory:
         self._used: set[_Key] = set()
 
     def update_names(self, source: str, event: DeviceAliasesReplaced, at: Instant) -> None:
-        """Take in what the names of a source mean now."""
+        """Record the present meanings of the names of a source."""
         since = dict(event.since)
         first = self._first_reported_ns.setdefault(source, at.mono_ns)
         if not since and source not in self._history:
@@ -102,30 +102,30 @@ class DraNameHistory:
                 early = 0 if told_since is None and first == at.mono_ns else sure - NS
                 meanings.append(_NameBinding(target, early, sure))
             elif meanings[-1].target == target:
-                # Published again as it was: nothing has changed.
+                # Published again with the same meaning: nothing has changed.
                 meanings[-1] = meanings[-1]._replace(until_ns=_FOREVER)
             else:
                 meanings.append(_NameBinding(target, sure - NS, sure))
                 del meanings[:-_MAX_BINDINGS]
 
     def remove(self, source: str) -> None:
-        """Forget the names of a source; claims keep what they were given."""
+        """Remove the names of a source; claims keep their devices."""
         self._history.pop(source, None)
         self._first_reported_ns.pop(source, None)
 
     @property
     def is_static(self) -> bool:
-        """Whether no name can change, so that ids mean what they say now."""
+        """Whether no name can change, so that ids have their present meaning."""
         return not self._history and not self._allocations
 
     def begin_resolution(
         self, claims: Iterable[tuple[Claim, IdentifiedContainer]], is_pod_alive: IsPodAlive
     ) -> None:
-        """Begin to resolve all claims.
+        """Start a resolution of all claims.
 
         Args:
-            claims: those on ResourceClaims, and what is known of their pods.
-            is_pod_alive: whether a pod is there, by uid; None where nobody knows.
+            claims: claims with a ResourceClaim, and what is known of their pods.
+            is_pod_alive: returns whether the pod with a uid exists; None where it is unknown.
         """
         self._is_pod_alive = is_pod_alive
         self._used.clear()
@@ -138,7 +138,7 @@ class DraNameHistory:
                 self._first_use_ns[claim.resource_claim] = min(started, before)
 
     def end_resolution(self) -> None:
-        """Forget the claims of pods that are gone."""
+        """End the resolution: forget the devices of pods that are gone."""
         for key in [key for key in self._allocations if key not in self._used]:
             if self._is_pod_alive(self._allocations[key].uid) is False:
                 del self._allocations[key]
@@ -150,11 +150,11 @@ class DraNameHistory:
     def resolve(
         self, claim: Claim, container: IdentifiedContainer, devices: DeviceIndex
     ) -> tuple[list[ResolvedDevice], RawIds, bool]:
-        """Return the devices that a claim was given.
+        """Return the devices that a claim was allocated.
 
         Returns:
-            The devices; the ids that fit none; whether it holds something that isn't known, or not
-            yet.
+            The devices; the ids that match none; whether the claim holds a device that is unknown,
+            or not known yet.
         """
         found: dict[ResolvedDevice, None] = {}
         unknown: RawIds = {}
@@ -185,7 +185,7 @@ class DraNameHistory:
     def _target(
         self, claim: Claim, raw: RawDeviceId, identified: IdentifiedContainer
     ) -> tuple[str | None, bool]:
-        """Return what a name meant, and whether that may be known later."""
+        """Return what a name meant, and whether it may become known later."""
         subject, text = identified.subject, _normalized_name(raw)
         key = (subject.namespace, subject.pod, claim.resource_claim, text)
         pin = self._allocations.get(key)
@@ -209,7 +209,7 @@ class DraNameHistory:
         return target, waits
 
     def _target_of_other_pod(self, claim: Claim, key: _Key) -> str | None:
-        """Return what another pod was given by the same ResourceClaim."""
+        """Return the device that another pod has by the same ResourceClaim."""
         if not claim.resource_claim:
             return None
         targets = {
@@ -231,7 +231,7 @@ class DraNameHistory:
         if pod is None:
             return None, True
         if pod.started is None:
-            # It is being prepared: what the name means now is what it will be given.
+            # The pod is being prepared: it will get the device that the name means now.
             now = {each[-1].target for each in histories if each[-1].until_ns == _FOREVER}
             return (now.pop(), False) if len(now) == 1 else (None, False)
         earliest = latest = self._first_use_ns.get(claim.resource_claim, pod.started.mono_ns)
@@ -246,7 +246,7 @@ class DraNameHistory:
         sure = False
         for meanings in histories:
             for each in meanings:
-                # Times of the API server are in whole seconds, rounded down.
+                # The API server rounds times down to whole seconds.
                 if each.not_before_ns < latest + NS and each.until_ns > earliest:
                     meant.add(each.target)
                     sure = sure or each.since_ns <= earliest
@@ -270,20 +270,20 @@ def _is_dra_name(raw: RawDeviceId) -> bool:
 
 
 def _normalized_name(raw: RawDeviceId) -> str:
-    """Return a name that is the same for one claim: of a CDI name `<claim uid>=<device>`."""
+    """Return a name that identifies the device of one claim: `<claim uid>=<device>` for CDI."""
     match = None if raw.scheme == "dra" else _CDI.fullmatch(raw.text)
     return raw.text.lower() if match is None else f"{match[1].lower()}={match[2].lower()}"
 
 
 def _is_same_pod(uid: str, subject: PartialRef) -> bool:
-    """Whether a pin is the subject's; where its uid isn't known now, its name tells."""
+    """Whether a stored device is of this pod; a pod without a known uid matches by its name."""
     return not subject.uid or uid == subject.uid
 
 
 def _resource_claim_of(
     claim: Claim, raw: RawDeviceId, identified: IdentifiedContainer
 ) -> ResourceClaim | None:
-    """Return the ResourceClaim that an id was given by, where the pod's are known."""
+    """Return the ResourceClaim that an id belongs to, where those of the pod are known."""
     if identified.pod is None:
         return None
     uid = "" if raw.scheme == "dra" else _normalized_name(raw).partition("=")[0]

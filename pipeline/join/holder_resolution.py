@@ -1,34 +1,33 @@
-"""One rule that turns the claims of all sources into holders.
+"""The rule that turns the claims of all sources into holders of devices.
 
-1. A claim that is no longer good, that names no device of this node, or whose pod has ended or is
-   gone, holds nothing; nor does one that knows its pod by name alone, if the kubelet hadn't taken
-   on the pod of that name when the claim was made; nor one that knows its pod by uid alone, where a
-   source that tells of pods doesn't know the uid, or one that names all holders has no name for it.
-   (What the runtime says of its own containers needs no pod.)
-2. Of what is said of one container, the strongest evidence stands (`Evidence`) and all else is
-   overruled; what a device plugin answered overrules what it was asked for, and nothing that was
-   asked for as another resource. What is said of a pod as a whole is weighed against what is said
-   of its containers.
-3. Placeholders yield to real ids of the same container or pod. Alone, they hold a device only where
-   the node has just one GPU, so that there is no mistaking which. Where the ids of a container are
-   placeholders or fit no device, and nothing else tells what it holds, it may hold any of the
-   GPUs, and so it isn't known of any that it is free; but not by an id that names a device of its
-   own, by uuid or PCI address, nor by the environment, nor by an annotation with a number or a
-   uuid that no GPU of the node has. A placeholder means none that a device plugin gives out.
-4. Of several pods on one device, all hold it if each has a part of it: a fraction or, where nobody
-   says how much, a replica. Otherwise one that has nothing to show but its environment, which
-   anybody can set, yields to those that were given devices; then those with the strongest evidence
-   hold it, and the others are overruled.
-5. Of those, if the kubelet gave the device to one of them alone, or one has all of it, the pod that
-   started last holds it; if any start is unknown, or two are the same, all are shown, as a
-   conflict. Where all that hold it have a part, so do the others that have but a part.
-6. A container that has ended yields to those of its pod that go on with the device.
-7. Shares that come to more than a whole are not believed, and are a conflict of all that hold it.
-   So are shares that come to a whole where another pod holds some of it, too.
-8. Where one container is named by several sources on equal evidence, the one that is earlier in the
-   configuration has the word; between pods the best of their ranks counts.
+1. These claims have no effect: a claim that has expired, that names no device of this node, or
+   with a pod that has ended or is gone; a claim with only a pod name, if the kubelet had not
+   admitted the pod of that name when the claim was confirmed; a claim with only a pod uid, if a
+   source of pods does not know the uid, or if a source that names all holders has no name for it.
+   (Claims of the container runtime about its containers need no pod.)
+2. Of all claims about one container, those with the strongest evidence are valid (`trust_rules`);
+   the others are overruled. The response of a device plugin replaces the ids that were requested
+   from it, but not those of another resource. A claim about a pod as a whole is compared with the
+   claims about its containers.
+3. Real ids of the same container or pod have precedence over placeholders. A placeholder alone holds
+   a device only on a node with one GPU. If a container has only placeholders or ids that match no
+   device, and no other claim shows what it holds, it may hold any GPU, so that no GPU is known to
+   be free. This does not apply to an id with a uuid or PCI address, to an environment variable, or
+   to an annotation with a number or a uuid that no GPU of the node has. A placeholder never means a
+   device that a device plugin allocates under its real id.
+4. Several pods hold a device together if each has a part of it: a share below 1 or, without known
+   shares, a replica. Otherwise the pods with the strongest evidence hold it, and the others are
+   overruled. Environment variables are the weakest evidence, since any user can set them.
+5. If one of these pods has the whole device, by allocation of the kubelet or by its share, then the
+   pod that started last holds it. If a start is unknown, or two are equal, all pods are shown as a
+   conflict. If all holders have a part, so do the other pods that have only a part.
+6. A container that has ended does not hold a device that another container of its pod still has.
+7. Shares that sum to more than 1 are not shown, and are a conflict of all holders. So are shares
+   that sum to 1 while another pod holds a part as well; these are shown.
+8. If several sources have claims about one container with equal evidence, the source that is earlier
+   in the configuration is shown. Between pods the best rank of these claims counts.
 
-The result depends on what the sources' tables say, not on the order in which they were heard.
+The result depends on the content of the tables, not on the order in which events arrived.
 """
 
 from collections.abc import Iterable, Mapping
@@ -55,21 +54,20 @@ from pipeline.model import Claim, Evidence, Instant
 
 @dataclass(slots=True)
 class Resolution:
-    """What the claims come to.
+    """Result of resolving all claims.
 
     Attributes:
         single_gpu: the node has one GPU.
-        pods: what stands of all that is said of each pod.
-        candidates: by device uuid, who stands by a claim on it; devices that nobody claims are
-            missing.
-        arbitrations: by device uuid, who holds it.
-        unresolved: by source, ids that fit no device; sources without any are missing.
-        allocated: by extended resource, what the kubelet gave out.
+        pods: the valid claims of each pod.
+        candidates: by device uuid; only devices that have any.
+        arbitrations: by device uuid, its holders.
+        unresolved: by source, ids that match no device; only sources that have any.
+        allocated: by extended resource, what the kubelet allocated.
         ineffective: by device uuid, claims without effect.
-        access: by device uuid, what gives access without a holding.
-        plugin_managed: devices that no scheduler gives out.
-        possibly_held: GPUs that some container may hold which was given devices, and nobody knows
-            which.
+        access: by device uuid, claims that give access and hold nothing.
+        plugin_managed: devices that no scheduler allocates.
+        possibly_held: GPUs that may be held by a container for which it is unknown which devices it
+            was given.
         has_unresolved_holder: there is such a container.
     """
 
@@ -86,14 +84,14 @@ class Resolution:
     has_unresolved_holder: bool = False
 
     def add_admin_access(self, claims: Iterable[ResolvedClaim]) -> None:
-        """Note access for monitoring."""
+        """Add claims with admin access to `access`."""
         for word in claims:
             for found in word.devices:
                 self.access.setdefault(found.uuid, []).append(word)
 
     @property
     def has_env_access(self) -> bool:
-        """Whether a variable or a mount gives a container access to a device it doesn't hold."""
+        """Whether a container has access by a variable or a mount to a device it does not hold."""
         return any(
             word.evidence == Evidence.RUNTIME_ENV
             for words in self.access.values()
@@ -116,22 +114,22 @@ def resolve(
     previous: Resolution | None = None,
     dra_names: DraNameHistory | None = None,
 ) -> Resolution:
-    """Apply the rule of this module.
+    """Resolve all claims to holders, by the rule of this module.
 
     Args:
-        claims: good claims by source, the sources in the order of the configuration.
+        claims: valid claims by source, the sources in the order of the configuration.
         devices: the devices of the node.
-        identify: tells which container a claim is about.
-        pods: names and uids of pods that the runtime has containers of.
-        complete: all pods that hold something are named by some source.
-        plugin_managed: devices that a device plugin or a DRA driver offers by their real ids; those
-            that it gave out are added, and the GPUs of MIG instances.
-        parents: of MIG instances, by their uuids.
+        identify: returns the container that a claim means.
+        pods: names and uids of the pods of the runtime's containers.
+        complete: a source names all pods that hold devices.
+        plugin_managed: devices that a device plugin or a DRA driver offers under their real ids.
+            Devices that it allocated are added, and the GPUs of such MIG instances.
+        parents: uuids of GPUs, by the uuids of their MIG instances.
         numbered_schemes: as for `resolve_claims`.
-        pod_identities: which uid goes with which name, as far as that was seen before.
-        moment: when, and what was told when; None where that makes no difference.
-        previous: an earlier resolution; spares weighing anew what hasn't changed, no more.
-        dra_names: what names of DRA drivers meant when they were given out.
+        pod_identities: the names and uids of pods that were seen before.
+        moment: the time, and when sources confirmed their claims; None where it does not matter.
+        previous: an earlier resolution. Unchanged results are reused; the result does not differ.
+        dra_names: the devices that names of DRA drivers meant when they were allocated.
     """
     heard = resolve_claims(
         claims, devices, identify, dra_names=dra_names, numbered_schemes=numbered_schemes
@@ -176,7 +174,7 @@ def resolve(
         resolution.pods[key] = standing
         for word in standing.unresolved_placeholders:
             _add_unresolved(word, heard.unresolved)
-            # What counts for a scheduler means one of its GPUs.
+            # A placeholder means one of the GPUs that a scheduler allocates.
             resolution.has_unresolved_holder = True
             resolution.possibly_held = (devices.gpus - plugin_managed) or devices.gpus
         for uuid, stake in standing.candidates:
@@ -197,7 +195,7 @@ def resolve(
         uuid for uuid, on_it in stakes.items() if any(stake.allocated_whole for stake in on_it)
     }
     if vague and plugin_managed | given >= devices.gpus:
-        # Then a scheduler has nothing to give out, and its annotation can't mean any of them.
+        # No GPU is left for a scheduler, so that its annotation cannot mean any of them.
         vague = [w for w in vague if w.evidence != Evidence.SCHEDULER_ANNOTATION or w.claim.vouched]
     if not all(_is_explained(word, resolution.pods) for word in vague):
         resolution.has_unresolved_holder = True
@@ -206,11 +204,11 @@ def resolve(
 
 
 def _never_confirmed(_source: str) -> None:
-    """Tell of no source when it said something."""
+    """Return None: no source has a time of confirmation."""
 
 
 def _allocated_by_plugin(resolved_claims: Iterable[ResolvedClaim]) -> set[str]:
-    """Return the devices that a device plugin or a DRA driver gave out by their real ids."""
+    """Return the devices that a device plugin or a DRA driver allocated under their real ids."""
     return {
         found.uuid
         for word in resolved_claims
@@ -226,7 +224,7 @@ def _pod_key(resolved: ResolvedClaim) -> PodKey:
 
 
 def _is_explained(resolved: ResolvedClaim, pods: Mapping[PodKey, PodClaims]) -> bool:
-    """Whether it is known otherwise what the container holds of which a vague word is."""
+    """Whether another claim shows what the container of an ambiguous claim holds."""
     mine = resolved.subject.container
     for pod, standing in pods.items():
         if _is_same_pod(pod, _pod_key(resolved)):
@@ -237,14 +235,14 @@ def _is_explained(resolved: ResolvedClaim, pods: Mapping[PodKey, PodClaims]) -> 
 
 
 def _is_same_pod(one: PodKey, other: PodKey) -> bool:
-    """Whether two pods are one, as far as is known of each."""
+    """Whether two pods are the same, by uid, or by name where a uid is unknown."""
     if one[2] and other[2]:
         return one[2] == other[2]
     return one[1] != "" and one[:2] == other[:2]
 
 
 def _add_unresolved(resolved: ResolvedClaim, unresolved: dict[str, RawIds]) -> None:
-    """Count placeholders that nothing else explains as ids that fit no device."""
+    """Add the placeholders of a claim to the unresolved ids of its source."""
     strange = unresolved.setdefault(resolved.source, {})
     for raw in resolved.claim.devices:
         strange[raw.scheme, raw.text] = raw

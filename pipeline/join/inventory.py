@@ -1,4 +1,4 @@
-"""Which devices there are, and which there were."""
+"""The devices of the node: which are present, and which were present before."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -8,11 +8,11 @@ from pipeline.model import Device
 
 
 class Inventory:
-    """The devices that each source enumerates, as one set.
+    """The devices that all sources enumerate, merged.
 
-    A physical GPU that was enumerated once stays known when it vanishes: it is expected, unless
-    another one now sits at its PCI bus id, and so in its slot: then it was replaced. A MIG instance
-    that vanishes is gone, since instances come and go on purpose.
+    A physical GPU that disappears stays known as missing, unless another GPU is now at its PCI bus
+    id, that is, in its slot: then it was replaced. A MIG instance that disappears is forgotten,
+    since instances are created and destroyed on purpose.
     """
 
     def __init__(self) -> None:
@@ -21,11 +21,11 @@ class Inventory:
 
     @property
     def is_enumerated(self) -> bool:
-        """Whether any source has enumerated devices, be it none at all."""
+        """Whether any source has enumerated devices, even if there were none."""
         return bool(self._present)
 
     def replace(self, source: str, devices: tuple[Device, ...]) -> bool:
-        """Take the whole enumeration of a source; return whether it differs from the last."""
+        """Replace the devices of a source; return whether they changed."""
         present = {device.uuid: device for device in devices}
         if self._present.get(source) == present:
             return False
@@ -38,18 +38,19 @@ class Inventory:
         return True
 
     def remove(self, source: str) -> bool:
-        """Forget a source; return whether it had enumerated anything."""
+        """Remove a source; return whether it had enumerated devices."""
         self._ever_seen.pop(source, None)
         return self._present.pop(source, None) is not None
 
     def devices(self, ranking: list[str], down: Collection[str] = ()) -> list[tuple[Device, bool]]:
-        """Return every known device with whether it is present, in device order.
+        """Return every known device and whether it is present, in device order.
 
         Args:
-            ranking: sources, the most trusted first. What the first doesn't know of a device is
-                taken from the next that does, those where the device is present before the others.
-            down: those of them that are down: of a MIG instance's profile the others are believed
-                before them, since the ids of an instance are used again for one of another size.
+            ranking: the sources, the most trusted first. A property that the first one does not
+                report is taken from the next one; sources where the device is present come before
+                the others.
+            down: the sources that are down. For the profile of a MIG instance the other sources
+                have precedence, since the ids of an instance are reused for one of another size.
         """
         said = [
             (device, present)
@@ -92,7 +93,7 @@ class Inventory:
 
 
 def _slot(device: Device) -> str:
-    """Return the PCI bus id, to be compared; empty when unknown."""
+    """Return the PCI bus id in lower case, for comparison; empty if unknown."""
     return device.pci_bus_id.lower()
 
 
@@ -104,7 +105,7 @@ def _with_profile(device: Device, profile: str) -> Device:
 
 
 def _merge(device: Device, other: Device) -> Device:
-    """Return a device with what only the other description knows of it."""
+    """Return a device, with the properties that only the other description has added."""
     mig = device.mig
     if mig is not None and other.mig is not None:
         ci, index, start = mig.compute_instance_id, mig.index, mig.start

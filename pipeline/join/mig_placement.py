@@ -1,8 +1,8 @@
-"""MIG instances by their place, for those who know no more of them.
+"""MIG instances by placement, for sources that know nothing else of them.
 
-A source that knows only where an instance is writes `MigPlace.name`: `MIG-<GPU>/<gi>/<ci>`, or
-`MIG-<GPU>/<gi>` where it can't tell the compute instance. Another source may know the instance's
-uuid. The two are one device, and which one is found here, from what is known, whoever came first.
+A source that knows only the place of an instance writes `MigPlace.name`: `MIG-<GPU>/<gi>/<ci>`, or
+`MIG-<GPU>/<gi>` where it does not know the compute instance. Another source may know the instance's
+uuid. `MigPlacements` finds the uuid, independent of the order of the reports.
 """
 
 import re
@@ -15,10 +15,10 @@ _PLACE: Final = re.compile(r"MIG-(GPU-[^/]+)/([0-9]{1,9})(?:/([0-9]{1,9}))?", re
 
 
 class MigPlacements:
-    """The node's MIG instances by their place.
+    """The node's MIG instances by placement.
 
     Args:
-        devices: all that any source knows of.
+        devices: the devices of all sources.
     """
 
     def __init__(self, devices: Iterable[Device] = ()) -> None:
@@ -32,10 +32,10 @@ class MigPlacements:
             instances.setdefault(mig.compute_instance_id, set()).add(device.uuid)
 
     def canonical_uuid(self, uuid: str) -> str:
-        """Return the uuid that the device goes by; `uuid` itself where it is no place.
+        """Return the uuid of a device; `uuid` itself if it is not a placement.
 
-        A GPU instance with one compute instance is that one; with several it is a device of its
-        own.
+        A GPU instance with one compute instance means that compute instance; with several it is a
+        separate device.
         """
         if "/" not in uuid or (match := _PLACE.fullmatch(uuid)) is None:
             return uuid

@@ -1,4 +1,4 @@
-"""What is told of pods with a part missing: a name without its uid, or a uid without its name."""
+"""Claims with an incomplete pod identity: a name without its uid, or a uid without its name."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,17 +15,17 @@ ClaimSlot: TypeAlias = tuple[str, str, str]
 """Source, container and resource of a claim."""
 
 DeviceIds: TypeAlias = frozenset[str]
-"""The ids that the kubelet asked a device plugin for."""
+"""The ids that the kubelet requested from a device plugin."""
 
 
 @dataclass(slots=True)
 class PartialClaims:
-    """What is told now.
+    """The claims with an incomplete pod identity, and the pairs of name and uid that are stated.
 
     Attributes:
-        listed: by name, what it is listed with.
-        unnamed: by uid, the words that have no name.
-        stated: names and uids that were stated at once, by name; each with its beginning.
+        listed: by pod name, the ids that the kubelet lists for each slot.
+        unnamed: by uid, the claims without a name.
+        stated: by pod name, the uids that a source reports together with it, and since when.
     """
 
     listed: dict[PodName, dict[ClaimSlot, frozenset[DeviceIds]]] = field(default_factory=dict)
@@ -34,14 +34,14 @@ class PartialClaims:
 
 
 def collect_partial(claims: Iterable[ResolvedClaim]) -> PartialClaims:
-    """Find out what is told with a part missing."""
+    """Return the claims in which the pod's name or uid is missing."""
     told = PartialClaims()
     for word in claims:
         ref = word.claim.subject
         if ref.pod and not ref.uid:
             slots = told.listed.setdefault((ref.namespace, ref.pod), {})
             slot = slot_of(word)
-            # What others than the kubelet list has a name, and no ids that the kubelet gave out.
+            # Only claims of the kubelet have ids that it allocated.
             ids = ids_of(word) if word.evidence >= Evidence.PLUGIN_ANSWER else frozenset[str]()
             slots[slot] = slots.get(slot, frozenset()) | {ids}
         elif ref.uid and not word.subject.pod:
@@ -52,10 +52,10 @@ def collect_partial(claims: Iterable[ResolvedClaim]) -> PartialClaims:
 def without_listed_ids(
     claim: ResolvedClaim, listed: set[tuple[str, str]], devices: DeviceIndex
 ) -> ResolvedClaim | None:
-    """Return a word without the ids that the kubelet lists under a name; None if nothing is left.
+    """Return a claim without the ids that the kubelet lists under a name; None if none are left.
 
     Args:
-        claim: one that nobody has a name for.
+        claim: a claim without a pod name.
         listed: resources and ids that are listed under names.
         devices: the devices of the node.
     """
@@ -74,15 +74,15 @@ def without_listed_ids(
 
 
 def pod_name_of(claim: ResolvedClaim) -> PodName:
-    """Return the name of a word's pod."""
+    """Return the name of a claim's pod."""
     return (claim.subject.namespace, claim.subject.pod)
 
 
 def slot_of(claim: ResolvedClaim) -> ClaimSlot:
-    """Return what a word's ids are told of."""
+    """Return the source, container and resource of a claim."""
     return (claim.source, claim.subject.container, claim.claim.resource)
 
 
 def ids_of(claim: ResolvedClaim) -> DeviceIds:
-    """Return the ids that were asked for."""
+    """Return the ids that the kubelet requested."""
     return frozenset([raw.text for raw in claim.claim.asked or claim.claim.devices])

@@ -1,11 +1,11 @@
-"""Devices that no scheduler gives out: their device plugin or DRA driver does.
+"""Plugin-managed devices: a device plugin or a DRA driver allocates them, and no scheduler.
 
-An author who names such a device in an annotation names what isn't his scheduler's to give.
+An annotation that names such a device has no effect, since the scheduler cannot allocate it.
 
-Of each device the last word of a source counts. A plugin withdraws a device that is ill, and all of
-them while it restarts; slices are deleted while a driver is away; a kubelet may fall silent. None
-of that is a word: the device is no scheduler's until its source offers it by a placeholder, or
-leaves.
+The last report of a source about a device counts, also after the device disappears from it. A
+plugin withdraws a device that is unhealthy, and all of them while it restarts; slices are deleted
+while a driver is away; a kubelet may be silent. The device stays plugin-managed until its source
+offers it by a placeholder, or is removed.
 """
 
 from collections.abc import Iterable
@@ -20,11 +20,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _MAX_DEVICES: Final = 20_000
-"""How many devices of one source are kept in mind: those that were told last."""
+"""How many devices of one source are remembered: those that were reported last."""
 
 
 class _ReportedId(NamedTuple):
-    """An id, when the source last told of it, and whether ids of its resource only count."""
+    """An id, when the source last reported it, and whether ids of its resource are placeholders."""
 
     raw: RawDeviceId
     sequence: int
@@ -32,7 +32,7 @@ class _ReportedId(NamedTuple):
 
 
 class PluginManagedDevices:
-    """The devices that were offered by ids of their own."""
+    """The devices that sources reported under their real ids."""
 
     def __init__(self) -> None:
         self._advertised: dict[str, dict[str, _ReportedId]] = {}
@@ -41,20 +41,20 @@ class PluginManagedDevices:
         self._cached: tuple[DeviceIndex, frozenset[str]] | None = None
 
     def update_resources(self, source: str, event: ResourcesAdvertised) -> None:
-        """Take in what the kubelet offers."""
+        """Record the devices that the kubelet advertises."""
         self._sequence += 1
         ids = self._advertised.setdefault(source, {})
         for offer in event.resources:
             counts = offer.resource in COUNT_ONLY_RESOURCES
             for raw in offer.devices:
-                # Of a device's replicas one says it all.
+                # One replica of a device is enough.
                 _insert_bounded(
                     ids, without_replica(raw.text), _ReportedId(raw, self._sequence, counts)
                 )
         self._cached = None
 
     def update_aliases(self, source: str, event: DeviceAliasesReplaced) -> None:
-        """Take in which devices DRA drivers have."""
+        """Record the devices of DRA drivers."""
         targets = self._published.setdefault(source, {})
         for raw, target in event.aliases:
             if raw.scheme == "dra":
@@ -62,13 +62,13 @@ class PluginManagedDevices:
         self._cached = None
 
     def remove(self, source: str) -> None:
-        """Forget a source."""
+        """Remove a source."""
         self._advertised.pop(source, None)
         self._published.pop(source, None)
         self._cached = None
 
     def devices(self, index: DeviceIndex) -> frozenset[str]:
-        """Return their uuids; of a MIG instance that of the instance alone."""
+        """Return the uuids of the devices; for a MIG instance only its own, not its GPU's."""
         if self._cached is None or self._cached[0] is not index:
             closed = {
                 found.uuid
@@ -83,7 +83,7 @@ class PluginManagedDevices:
 
 
 def _offered_by_real_id(ids: Iterable[_ReportedId], index: DeviceIndex) -> set[str]:
-    """Return the devices that were last told of by an id of their own."""
+    """Return the devices that were last reported under a real id."""
     last: dict[str, tuple[int, bool]] = {}
     for told in ids:
         found = index.resolve(told.raw)
@@ -94,7 +94,7 @@ def _offered_by_real_id(ids: Iterable[_ReportedId], index: DeviceIndex) -> set[s
 
 
 def _insert_bounded(table: dict[K, V], key: K, value: V) -> None:
-    """Put a value at the end, and let go of the oldest if there are too many."""
+    """Put a value at the end, and remove the oldest one if there are too many."""
     table.pop(key, None)
     table[key] = value
     if len(table) > _MAX_DEVICES:

@@ -1,4 +1,4 @@
-"""What stands of all that is said of one pod."""
+"""Selects which claims about one pod are valid, by the strength of their evidence."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -11,17 +11,17 @@ from pipeline.model import Evidence
 
 
 class PodClaims(NamedTuple):
-    """What a pod is believed to hold.
+    """The claims about one pod, and the candidates that result.
 
     Attributes:
-        claims: all that is said of it.
-        candidates: device uuids, and the claims on them that stand.
-        unresolved_placeholders: words that stand and are of placeholders alone, where the node has
-            more than one GPU.
-        ineffective: device uuids, and what annotations, files and variables say of them without
-            effect.
-        plugin_managed: the devices that only their device plugin gives out, as they were known;
-            None where that makes no difference.
+        claims: all claims about the pod.
+        candidates: device uuids, with a candidate for each valid claim.
+        unresolved_placeholders: valid claims with nothing but placeholders, on a node with more
+            than one GPU.
+        ineffective: device uuids, with the annotations, files and variables that name the device
+            without effect.
+        plugin_managed: the devices that only a device plugin or a DRA driver allocates, as they
+            were at that time; None where they make no difference.
     """
 
     claims: list[ResolvedClaim]
@@ -34,13 +34,13 @@ class PodClaims(NamedTuple):
 def select_claims(
     claims: list[ResolvedClaim], *, single_gpu: bool, plugin_managed: frozenset[str] = frozenset()
 ) -> PodClaims:
-    """Find out what stands.
+    """Select the valid claims about one pod.
 
     Args:
-        claims: all that is said of one pod, in the order of the sources.
-        single_gpu: the node has one GPU, so that a placeholder can't mean another.
-        plugin_managed: the devices that a device plugin offers or gave out by their real ids: no
-            scheduler gives them out.
+        claims: all claims about the pod, in the order of the sources.
+        single_gpu: the node has one GPU, so that a placeholder cannot mean another.
+        plugin_managed: the devices that a device plugin or a DRA driver offers or allocated under
+            their real ids: no scheduler allocates them.
     """
     limited = any(word.evidence in _SCHEDULER_EVIDENCE for word in claims)
     standing = PodClaims(claims, [], [], [], plugin_managed if limited else None)
@@ -73,14 +73,14 @@ def select_claims(
 
 
 _SCHEDULER_EVIDENCE: Final = frozenset({Evidence.SCHEDULER_ANNOTATION, Evidence.RUNTIME_ENV})
-"""What has no say on a device that only its device plugin gives out."""
+"""Evidence of claims that have no effect on a device that only its device plugin allocates."""
 
 
 def _claimable(resolved_claims: list[ResolvedClaim], closed: frozenset[str]) -> list[ResolvedClaim]:
-    """Return what may say who holds what: without what is said of devices that are closed.
+    """Return the claims that may hold devices, without plugin-managed devices where those count.
 
-    A reserved device is closed to all but those that share the reservation.
-    What the configuration's annotations say is the administrator's word, and not limited.
+    Plugin-managed devices are excluded from scheduler annotations and variables, except for pods
+    that share a reservation, and for annotations that the configuration names (`vouched`).
     """
     found: list[ResolvedClaim] = []
     for word in resolved_claims:
@@ -108,7 +108,7 @@ def _not_overruled(resolved_claims: list[ResolvedClaim]) -> list[ResolvedClaim]:
 def _env_for_placeholders(
     variables: list[ResolvedClaim], others: list[ResolvedClaim]
 ) -> list[ResolvedClaim]:
-    """Return the variables that say which device a placeholder means, where nothing else does."""
+    """Return the variables that show which devices placeholders mean, if nothing else shows it."""
     counts: dict[str, int] = {}
     for word in others:
         if word.names_real_device:
@@ -125,7 +125,7 @@ def _env_for_placeholders(
 def _assign_containers(
     resolved_claims: list[ResolvedClaim], variables: list[ResolvedClaim]
 ) -> list[ResolvedClaim]:
-    """Let variables say which containers have what a pod as a whole was given."""
+    """Assign devices of the pod as a whole to the containers with variables that name them."""
     found: list[ResolvedClaim] = []
     for word in resolved_claims:
         devices = {one.uuid for one in word.devices}
@@ -148,7 +148,7 @@ def _strongest_real(resolved_claims: list[ResolvedClaim]) -> list[ResolvedClaim]
     real = [word for word in resolved_claims if word.names_real_device]
     if not real:
         return _strongest(resolved_claims)
-    # A container of which nothing but placeholders is said, beside others that are known better.
+    # A container with nothing but placeholders keeps them if all real ids are of other containers.
     known = {word.subject.container for word in real}
     if "" in known:
         return _strongest(real)
@@ -159,7 +159,7 @@ def _strongest_real(resolved_claims: list[ResolvedClaim]) -> list[ResolvedClaim]
 
 
 def _strongest(resolved_claims: list[ResolvedClaim]) -> list[ResolvedClaim]:
-    """Return what rests on the strongest evidence for each container."""
+    """Return the claims with the strongest evidence for each container."""
     answered = {
         (word.subject.container, word.claim.resource)
         for word in resolved_claims
@@ -179,7 +179,7 @@ def _strongest(resolved_claims: list[ResolvedClaim]) -> list[ResolvedClaim]:
     whole = best.pop("", None)
     if whole is not None:
         if any(rank < whole for rank in best.values()):
-            # Then what is known of the containers is worth more.
+            # A container has a stronger claim than the pod as a whole.
             whole = None
         else:
             best = {name: whole for name, rank in best.items() if rank == whole}
@@ -191,7 +191,7 @@ _KUBELET: Final = (CONTAINER_RANK[Evidence.PLUGIN_ANSWER], CONTAINER_RANK[Eviden
 
 
 def _rank(resolved: ResolvedClaim) -> int:
-    """Return a word's rank, the two of the kubelet as one."""
+    """Return the rank of a claim; the two ranks of the kubelet count as one."""
     return _KUBELET[0] if resolved.rank == _KUBELET[1] else resolved.rank
 
 
@@ -209,13 +209,13 @@ def _by_device(
 
 
 class _ContainerFacts(NamedTuple):
-    """What all that is said of a container and a device comes to.
+    """What all claims about one container and one device say together.
 
     Attributes:
-        share: part of the device, if known.
-        allocated_whole: the kubelet gave it the device as a whole.
-        container_id: the runtime's, if known.
-        replicas: the numbers of its replicas.
+        share: the part of the device, if known.
+        allocated_whole: the kubelet allocated the whole device to it.
+        container_id: the runtime's id, if known.
+        replicas: numbers of its replicas.
     """
 
     share: float | None
@@ -225,9 +225,9 @@ class _ContainerFacts(NamedTuple):
 
 
 class _DeviceClaims:
-    """What is said of one pod and one device, overruled or not.
+    """All claims about one pod on one device, overruled ones included.
 
-    What is overruled may still know better how much of the device it is.
+    An overruled claim may still be the one that knows the share.
     """
 
     def __init__(
@@ -241,17 +241,17 @@ class _DeviceClaims:
             self._by_container.setdefault(word.subject.container, []).append((word, found))
             replicated = replicated or word.is_partial or found.is_placeholder or found.is_reserved
             self._allocated_whole = self._allocated_whole or _is_exclusive(word, found)
-            # Which part a replica is, is the device plugin's to say.
+            # Only the device plugin decides what part of the device its replica is.
             self._plugin_managed = self._plugin_managed or found.replica != ""
         every = [self._share(word) for mine in self._by_container.values() for word, _ in mine]
         shares = [share for share in every if share is not None]
-        # An id of a share tells that others may have some, a share whether they can. What the
-        # kubelet gave to one pod alone is made smaller by nobody.
+        # A share decides whether others can hold the device as well; without shares, a replica or
+        # a placeholder shows that they may. No claim reduces what the kubelet gave to one pod only.
         self._divisible = not self._allocated_whole and (min(shares) < 1 if shares else replicated)
         self._facts: dict[str, _ContainerFacts] = {}
 
     def candidate(self, resolved: ResolvedClaim, *, real: bool) -> Candidate:
-        """Return a word that stands, with what all others know of its container."""
+        """Return the candidate of a valid claim, completed from all claims on its container."""
         name, claim = resolved.subject.container, resolved.claim
         if name not in self._facts:
             self._facts[name] = self._gather(name)
@@ -271,7 +271,7 @@ class _DeviceClaims:
         )
 
     def _share(self, resolved: ResolvedClaim) -> float | None:
-        """Return the part that a claim tells of, as far as its evidence may."""
+        """Return the share of a claim, if its evidence may define a share."""
         if self._allocated_whole:
             return None
         said = resolved.evidence == Evidence.SCHEDULER_ANNOTATION and not resolved.claim.vouched
@@ -282,7 +282,7 @@ class _DeviceClaims:
     def _gather(self, name: str) -> "_ContainerFacts":
         mine = self._by_container[name]
         if name and len(self._by_container) - ("" in self._by_container) == 1:
-            # A part of the pod's is this container's if no other container has any of it.
+            # Claims on the pod as a whole are about its only container with claims on the device.
             mine = mine + self._by_container.get("", [])
         shares = [(w.rank, share) for w, _ in mine if (share := self._share(w)) is not None]
         given = any(_is_exclusive(w, f) for w, f in mine)
@@ -297,10 +297,10 @@ class _DeviceClaims:
 
 
 def _is_exclusive(resolved: ResolvedClaim, found: ResolvedDevice) -> bool:
-    """Whether the kubelet gave the device to one pod alone."""
+    """Whether the kubelet allocated the device to this pod only."""
     if resolved.evidence == Evidence.PLUGIN_ANSWER:
         return not resolved.is_partial
-    if resolved.claim.share is not None and resolved.claim.share < 1:  # by the source itself
+    if resolved.claim.share is not None and resolved.claim.share < 1:  # reported by the source
         return False
     return (
         resolved.evidence == Evidence.KUBELET_IDS
@@ -310,7 +310,7 @@ def _is_exclusive(resolved: ResolvedClaim, found: ResolvedDevice) -> bool:
 
 
 def _pod_rank(evidence: Evidence, *, given: bool, real: bool) -> int:
-    """Return a claim's rank between pods, by the strongest that is said of its device."""
+    """Return the rank of a claim between pods: the best one of the evidence on its device."""
     if not real:
         return len(POD_RANK) + 1
     rank = POD_RANK[evidence]

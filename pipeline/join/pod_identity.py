@@ -1,15 +1,15 @@
-"""Which uid goes with which name of a pod, over time.
+"""Pairs of pod names and pod uids, over time.
 
-The kubelet's list has names and its checkpoint uids, and each is heard at moments of its own.
-1. A statement that has both a name and a uid makes a pair: from a source of pods, or of containers.
-2. Else a name and a uid are brought together by what the kubelet says of both: the container's
-   name, the resource and the very ids that it asked for. Both must have been told of the same
-   moment: the name was listed when the uid had been told, and the uid was told again later.
-3. A pair once seen is not broken. A uid keeps its name; only a statement of the first kind corrects
-   a pair of the second. A name keeps its uid for as long as it is listed without a break, with the
-   same ids, and isn't known to have another.
-4. An id that the kubelet lists under a name is held by no other pod: a uid that has the same id,
-   and isn't that name's, is of a pod that is gone, or that isn't listed yet.
+The kubelet's list has names, its checkpoint has uids, and they are read at different times.
+1. A report with both name and uid states a pair: a report of a source of pods or of containers.
+2. Otherwise a name and a uid are matched by the kubelet's claims on both: the same container name,
+   the same resource and exactly the same requested ids. Both must have been valid at one moment:
+   the name was listed after the uid was first reported, and the uid was reported again after that.
+3. A pair that was seen stays. A uid keeps its name; only a stated pair replaces a matched one. A
+   name keeps its uid as long as it is listed without interruption, with the same ids, and is not
+   known to have another uid.
+4. No other pod holds an id that the kubelet lists under a name. Another uid with the same id is that
+   of a pod that is gone, or that is not listed yet.
 """
 
 from collections import Counter
@@ -33,24 +33,24 @@ from pipeline.join.partial_claims import (
 from pipeline.model import NS, Evidence, Instant
 
 ConfirmedAt: TypeAlias = Callable[[str], Instant | None]
-"""Tells when a source last stood by its claims."""
+"""Returns when a source last confirmed its claims."""
 
 RETENTION_NS: Final = 600 * NS
-"""How long a pair is remembered once neither its name nor its uid is told any more."""
+"""How long a pair is remembered after the last report of its name or its uid."""
 
 MAX_PAIRS: Final = 8192
-"""How many pairs are remembered: those that were told of last."""
+"""How many pairs are remembered: those that were reported last."""
 
 _ALWAYS: Final = -(1 << 63)
 
 
 class _KnownName(NamedTuple):
-    """The name of a uid.
+    """The pod name of a uid.
 
     Attributes:
-        name: the name.
-        is_stated: somebody stated both at once.
-        seen_ns: when either was last told.
+        name: namespace and name.
+        is_stated: a source reported name and uid together.
+        seen_ns: when either was last reported.
     """
 
     name: PodName
@@ -62,8 +62,8 @@ class _PodReference(NamedTuple):
     """The pod that a name means.
 
     Attributes:
-        uid: the pod's.
-        from_ns: since when the name has meant that pod, as far as is known.
+        uid: uid of the pod.
+        from_ns: since when the name has meant this pod, as far as known.
     """
 
     uid: str
@@ -71,28 +71,28 @@ class _PodReference(NamedTuple):
 
 
 class _ListedName(NamedTuple):
-    """A name with the pod that it means, as long as it is listed.
+    """A pod name in the kubelet's list, and the pod that it means.
 
     Attributes:
         pod: the pod.
-        ids: what the name was listed with.
+        ids: the ids that the name was listed with.
     """
 
     pod: _PodReference
     ids: Mapping[ClaimSlot, frozenset[DeviceIds]]
 
     def is_unchanged(self, ids: Mapping[ClaimSlot, frozenset[DeviceIds]]) -> bool:
-        """Whether the name is still listed with the same ids: a pod's never change."""
+        """Whether the name is still listed with the same ids: those of a pod never change."""
         common = self.ids.keys() & ids.keys()
         return bool(common) and all(self.ids[slot] == ids[slot] for slot in common)
 
 
 class _ReportTimes(NamedTuple):
-    """Since when a source tells something.
+    """Since when a source reports something.
 
     Attributes:
-        first_reported_ns: when it first did.
-        last_absent_ns: when it last told that it wasn't so.
+        first_reported_ns: when it first reported it.
+        last_absent_ns: when its last report without it was confirmed.
     """
 
     first_reported_ns: int
@@ -100,14 +100,14 @@ class _ReportTimes(NamedTuple):
 
 
 class ResolutionTime(NamedTuple):
-    """When words are put together.
+    """The time of a resolution, and the times at which sources confirmed their claims.
 
     Attributes:
         at: now.
-        confirmed_at: tells when a source last stood by its claims.
-        previously_confirmed_at: tells when a source last stood by the claims that it made before
-            those.
-        active_sources: the sources whose claims stand.
+        confirmed_at: returns when a source last confirmed its claims.
+        previously_confirmed_at: returns when a source last confirmed the claims that it made before
+            its present ones.
+        active_sources: the sources with valid claims.
     """
 
     at: Instant
@@ -117,11 +117,11 @@ class ResolutionTime(NamedTuple):
 
 
 class PodIdentities:
-    """Puts together words that lack a pod's name or its uid.
+    """Completes claims in which a pod's name or uid is missing.
 
     Attributes:
-        pending_sources: sources of words that may be of one pod, once the sources have told them
-            again.
+        pending_sources: sources of a name and a uid that may belong to one pod; another report of
+            these sources can confirm it.
     """
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class PodIdentities:
         self._runtime_pairs: dict[tuple[PodName, str], int] = {}
 
     def referred_to(self, pod_name: PodName, uid: str, moment: Instant) -> bool:
-        """Whether a name meant a pod at a moment, as far as lists and checkpoints tell."""
+        """Whether a name meant a pod at a moment, by the kubelet's list and checkpoint."""
         known = self._listed_names.get(pod_name)
         if known is None or known.pod.uid != uid:
             return False
@@ -148,14 +148,14 @@ class PodIdentities:
         *,
         complete: bool,
     ) -> None:
-        """Complete all words, as far as that can be done, and drop those that are of nobody.
+        """Complete all claims as far as possible, and drop claims of pods that are gone.
 
         Args:
-            resolved: the words.
+            resolved: the claims.
             devices: the devices of the node.
-            running: names and uids of pods that the runtime has containers of.
-            moment: when.
-            complete: all pods that hold something are named by some source.
+            running: names and uids of the pods of the runtime's containers.
+            moment: the time.
+            complete: a source names all pods that hold devices.
         """
         words = [*resolved.claims, *resolved.ambiguous]
         told = collect_partial(words)
@@ -182,7 +182,7 @@ class PodIdentities:
                     continue
                 elif not complete or left.evidence <= Evidence.RUNTIME_ENV:
                     yield self._with_remembered_name(left)
-                # Else it is gone: the checkpoint keeps such pods until it is written anew.
+                # Else the pod is gone: the checkpoint keeps it until the kubelet writes it again.
 
         resolved.claims, resolved.ambiguous = (
             [*completed(resolved.claims)],
@@ -196,7 +196,7 @@ class PodIdentities:
         running: Iterable[tuple[PodName, str]],
         at: Instant,
     ) -> None:
-        """Find out which pairs are stated at once."""
+        """Add the pairs of name and uid that claims and running containers state."""
         for word in resolved_claims:
             subject = word.subject
             if subject.pod and subject.uid:
@@ -212,12 +212,12 @@ class PodIdentities:
     def _match_names(
         self, partial: PartialClaims, stated: Set[str], moment: ResolutionTime
     ) -> tuple[dict[PodName, dict[str, int | None]], dict[PodName, set[str]], dict[PodName, int]]:
-        """Compare names that are listed with uids that are told.
+        """Match listed names with uids that have no name.
 
         Returns:
-            By name: the uids that may be its pod's, each with the moment from which on it is known
-                to be, or None where it isn't known to be; the sources that told of both; since when
-                the name has been listed as it is.
+            By name: the uids that may be of its pod, each with the time since which it is known to
+            be, or None where it is not known; the sources that reported both; since when the name
+            has been listed with its ids.
         """
         since: dict[tuple[ClaimSlot, PodName | str, DeviceIds], _ReportTimes] = {}
         said = moment.confirmed_at
@@ -248,7 +248,8 @@ class PodIdentities:
                 for other, listed_ns in listing:
                     times = _ns(said(other[0])), _ns(said(slot[0]))
                     if self._was_listed_between(met, (place, uid), its.first_reported_ns, *times):
-                        # It may have been there before, if that wasn't told otherwise meanwhile.
+                        # The name may be older than the first report of the uid, if no report
+                        # without the uid came in between.
                         begin = (
                             listed_ns if its.last_absent_ns < listed_ns else its.first_reported_ns
                         )
@@ -261,7 +262,7 @@ class PodIdentities:
     def _select_pods(
         self, partial: PartialClaims, stated: Set[str], moment: ResolutionTime
     ) -> dict[PodName, _PodReference]:
-        """Return the pod that each name means now, where that is known."""
+        """Return the pod that each name means now, where it is known."""
         candidates, sources, begun = self._match_names(partial, stated, moment)
         of_uid = Counter(uid for uids in partial.stated.values() for uid in uids)
         of_uid.update(uid for uids in candidates.values() for uid in uids)
@@ -293,7 +294,7 @@ class PodIdentities:
         now: _PodReference | None,
         confirmed: ConfirmedAt,
     ) -> _PodReference | None:
-        """Return the pod that a name means, by what is told now and what is remembered."""
+        """Return the pod that a name means, by present reports and by what is remembered."""
         known = self._listed_names.get(pod_name)
         if known is None or not known.is_unchanged(slots):
             return now
@@ -302,7 +303,7 @@ class PodIdentities:
             return before
         if now.uid == before.uid:
             return now if now.from_ns < before.from_ns else before
-        # What was listed before the other pod was told of is about the one before.
+        # A list from before the first report of the new pod is about the pod before it.
         listed_ns = max(_ns(confirmed(slot[0])) for slot in slots)
         return now if listed_ns >= now.from_ns else before
 
@@ -312,7 +313,7 @@ class PodIdentities:
         key: tuple[ClaimSlot, PodName | str, DeviceIds],
         moment: ResolutionTime,
     ) -> _ReportTimes:
-        """Note since when something is told."""
+        """Return since when something is reported, and record it in `since`."""
         source = key[0][0]
         new = _ReportTimes(
             _ns(moment.confirmed_at(source)), _ns(moment.previously_confirmed_at(source))
@@ -328,16 +329,17 @@ class PodIdentities:
         listed_ns: int,
         kept_ns: int,
     ) -> bool:
-        """Whether a name was listed at a moment between two at which a uid was told.
+        """Whether a name was listed at a moment between two reports of a uid.
 
-        A uid never comes back, so it was there between the two. A name may have been another's.
+        A uid is never reused, so that its pod existed between the two. A name may have been that of
+        another pod.
 
         Args:
-            met: gets the first moment at which it may have been so.
+            met: gets the first moment at which this may have been so.
             pair: the name and the uid.
-            since_ns: when the uid was first told.
+            since_ns: when the uid was first reported.
             listed_ns: when the name was last listed.
-            kept_ns: when the uid was last told.
+            kept_ns: when the uid was last reported.
         """
         if (first := self._first_match_ns.get(pair)) is None and listed_ns >= since_ns:
             first = listed_ns
@@ -384,7 +386,7 @@ class PodIdentities:
             if place in chosen
         }
         for place, known in self._listed_names.items():
-            # Of a source that is silent nothing is known that would end it.
+            # A silent source cannot report that the name has another pod.
             silent = all(slot[0] not in moment.active_sources for slot in known.ids)
             if place not in partial.listed and silent and known.pod.uid in bonds:
                 names[place] = known

@@ -1,4 +1,4 @@
-"""The pods that sources tell of, and which pod a source means."""
+"""Pods by source, and the pod that a source's claim means."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -8,11 +8,11 @@ from pipeline.model import Claim, Evidence, Instant, PartialRef, Pod, PodsReplac
 
 
 class IdentifiedContainer(NamedTuple):
-    """What is known of the container that a source names.
+    """A container that a claim means.
 
     Attributes:
-        subject: with every part that could be found out, but for the container's id.
-        pod: None when no source told of it.
+        subject: with every part that is known, except the container's id.
+        pod: its pod; None when no source reported it.
     """
 
     subject: PartialRef
@@ -20,12 +20,12 @@ class IdentifiedContainer(NamedTuple):
 
 
 class PodChange(NamedTuple):
-    """What a source's word on a pod did.
+    """Result of a report about a pod.
 
     Attributes:
-        affects_claims: who holds what may have changed.
-        changed_pod: the pod, if it was taken on, or a container of it started, ended or was made
-            anew.
+        affects_claims: the holders of devices may have changed.
+        changed_pod: the pod, if it was admitted, or if one of its containers was created, started
+            or ended.
     """
 
     affects_claims: bool
@@ -36,9 +36,9 @@ _NO_CHANGE = PodChange(affects_claims=False)
 
 
 class PodTable:
-    """Pods by source. Of two sources that tell of one pod the earlier in the configuration counts.
+    """Pods by source. Of two sources that report a pod the earlier in the configuration counts.
 
-    What is gone is kept in mind for a while: other sources lag behind.
+    Deleted pods are remembered for a while, because other sources lag behind.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class PodTable:
         self._subjects: dict[str, tuple[Pod, dict[str, PartialRef]]] = {}
 
     def replace(self, source: str, event: PodsReplaced, at: Instant) -> PodChange:
-        """Take in all pods of a source."""
+        """Replace all pods of a source."""
         told = self._by_source.setdefault(source, SourcePods())
         told.good_for_ns = event.good_for_ns
         coming = {pod.info.uid: pod for pod in event.pods}
@@ -66,7 +66,7 @@ class PodTable:
         return PodChange(affects_claims=True)
 
     def upsert(self, source: str, pod: Pod, at: Instant) -> PodChange:
-        """Take in a pod."""
+        """Add or change a pod of a source."""
         told = self._by_source.get(source)
         if told is None or not told.listed:
             return _NO_CHANGE
@@ -79,7 +79,7 @@ class PodTable:
         return PodChange(matters, pod if moved else None)
 
     def delete(self, source: str, uid: str, at: Instant) -> PodChange:
-        """Take out a pod."""
+        """Delete a pod of a source."""
         told = self._by_source.get(source)
         pod = None if told is None else told.pods.get(uid)
         if told is None or pod is None:
@@ -88,16 +88,16 @@ class PodTable:
         told.delete(uid, at)
         told.prune(at.mono_ns, self._referenced)
         self._subjects.pop(shown.info.uid, None)
-        # A static pod may go on without its mirror: that is for the kubelet to say.
+        # A static pod may run on without its mirror pod: only the kubelet knows.
         return PodChange(self._affects_claims(pod), pod if pod.static_uid else None)
 
     def remove(self, source: str) -> None:
-        """Forget a source's pods."""
+        """Remove all pods of a source."""
         self._by_source.pop(source, None)
         self._subjects.clear()
 
     def expire(self, source: str, silent_ns: int, at: Instant) -> bool:
-        """Let go of a source's pods if it has been silent for too long; return whether it has."""
+        """Remove the pods of a source if it was silent for too long; return whether it was."""
         told = self._by_source.get(source)
         if told is None or not told.listed or silent_ns <= told.good_for_ns:
             return False
@@ -106,19 +106,19 @@ class PodTable:
         return True
 
     def claims(self, source: str) -> Iterator[Claim]:
-        """Yield what a source's pods say that they hold."""
+        """Yield the claims in the annotations of a source's pods."""
         told = self._by_source.get(source)
         if told is not None:
             for pod in told.pods.values():
                 yield from pod.claims
 
     def find(self, name: PodIdentifier) -> Pod | None:
-        """Return the pod that goes by a name, by the word of the first source that knows it."""
+        """Return the pod with a name or uid, from the first source that knows it."""
         found = (told.find(name) for told in self._by_rank)
         return next((pod for pod in found if pod is not None), None)
 
     def referred_to(self, pod_name: tuple[str, str], uid: str, moment: Instant) -> bool | None:
-        """Whether a name meant a pod at a moment; None where no source tells of the pod."""
+        """Whether a name meant a pod at a moment; None where no source reports the pod."""
         for told in self._by_source.values():
             pod = told.find(uid)
             if pod is not None:
@@ -126,23 +126,23 @@ class PodTable:
         return None
 
     def with_node_uid(self, source: str, pod: Pod) -> Pod:
-        """Return a pod that a source has told of as it is shown: under the uid of the node."""
+        """Return a reported pod under the uid by which the node knows it."""
         told = self._by_source.get(source)
         return (told.with_node_uid(pod.info.uid) if told is not None else None) or pod
 
     def is_alive(self, uid: str) -> bool | None:
-        """Whether a pod is there and has not ended; None where no source lists pods now."""
+        """Whether a pod exists and has not ended; None where no source lists pods now."""
         if not any(told.listed for told in self._by_source.values()):
             return None
         found = (told.find(uid) for told in self._by_source.values())
         return any(pod is not None and not pod.ended for pod in found)
 
     def begin_resolution(self, ranking: Iterable[str], up: Container[str]) -> None:
-        """Begin to work out what all claims mean.
+        """Start a resolution of all claims.
 
         Args:
             ranking: the sources in their order.
-            up: those that do their work.
+            up: the sources that are up.
         """
         self._by_rank = [self._by_source[source] for source in ranking if source in self._by_source]
         self._down_sources = [told for s, told in self._by_source.items() if s not in up]
@@ -152,20 +152,20 @@ class PodTable:
         self._referenced.clear()
 
     def end_resolution(self, at: Instant) -> None:
-        """Note that no claim is left to be identified."""
+        """End the resolution: forget deleted pods that no claim refers to any more."""
         for told in self._by_rank:
             told.prune(at.mono_ns, self._referenced)
 
     def identify(
         self, ref: PartialRef, confirmed_at: Instant, evidence: Evidence
     ) -> IdentifiedContainer | None:
-        """Return which container a source means; None if its word is no longer about any.
+        """Return the container that a claim means; None if its pod has ended or is gone.
 
         Args:
             ref: the container, as the source knows it.
-            confirmed_at: when the source stood by its word.
-            evidence: what the word rests on. What the runtime itself says of a container is true
-                whatever the API server thinks of its pod.
+            confirmed_at: when the source last confirmed its claims.
+            evidence: what the claim is based on. Reports of the container runtime about its
+                containers are valid whatever the API server reports about the pod.
         """
         name = identifier_of(ref)
         self._referenced.add(name)
@@ -178,7 +178,7 @@ class PodTable:
             if certain or self._was_admitted(told, pod, ref, confirmed_at, evidence):
                 return IdentifiedContainer(self._complete(ref, pod), pod)
             return None
-        # The checkpoint keeps pods that are gone, until it is written anew.
+        # The checkpoint keeps pods that are gone until the kubelet writes it again.
         unheard_of = self._pods_listed and not ref.pod
         if not certain and (unheard_of or any(told.is_deleted(name) for told in self._by_rank)):
             return None
@@ -194,16 +194,16 @@ class PodTable:
         confirmed_at: Instant,
         evidence: Evidence,
     ) -> bool:
-        """Whether the kubelet had taken on the pod that is meant, so that it can hold something."""
+        """Whether the kubelet had admitted the pod of a claim, so that it can hold devices."""
         if evidence == Evidence.SCHEDULER_ANNOTATION:
             return pod.started is not None
         if ref.uid:
             return True
-        # Only the kubelet's own word tells that the kubelet knows a pod.
+        # An entry in a pod list file does not show that the kubelet has admitted the pod.
         unstarted = pod.started is None and evidence == Evidence.POD_LIST_FILE
         if not unstarted and source_pods.was_admitted(pod, confirmed_at):
             return True
-        # A start that can't be heard of is no reason to doubt a name that had no other owner.
+        # A source that is down cannot report the start: accept a name that had no other pod.
         return (
             pod.started is None
             and source_pods in self._down_sources
@@ -211,11 +211,11 @@ class PodTable:
         )
 
     def _affects_claims(self, pod: Pod) -> bool:
-        """Whether any claim can mean a pod."""
+        """Whether claims of a pod exist, or a claim refers to it."""
         return bool(pod.claims) or not self._referenced.isdisjoint(identifiers_of(pod))
 
     def _complete(self, ref: PartialRef, pod: Pod) -> PartialRef:
-        """Return all that names the container; the same object while the pod doesn't change."""
+        """Return the complete reference to a container; the same object until the pod changes."""
         info = pod.info
         known, subjects = self._subjects.get(info.uid, (None, {}))
         if known is not pod:
@@ -226,7 +226,7 @@ class PodTable:
             container = ref.container
             if not container:
                 lasting = [c.name for c in pod.containers if c.kind in {"app", "sidecar"}]
-                # With several there is no telling which.
+                # With several containers it is unknown which one is meant.
                 container = lasting[0] if len(lasting) == 1 else ""
             subject = PartialRef(info.namespace, info.name, container, info.uid)
             subjects[ref.container] = subject
@@ -234,7 +234,7 @@ class PodTable:
 
 
 def _lifecycle(pod: Pod) -> Mapping[str, object]:
-    """Return how far a pod has come."""
+    """Return the states of a pod and its containers that a change of holders can depend on."""
     course: dict[str, object] = {c.name: (c.container_id, c.ended) for c in pod.containers}
     course[""] = (pod.ended, pod.started is None)
     return course

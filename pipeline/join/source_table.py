@@ -1,4 +1,4 @@
-"""What the join knows of each source. The counts survive a source's restarts."""
+"""State of each source. Its counts survive a restart of the source."""
 
 from collections.abc import Mapping, Set
 from dataclasses import replace
@@ -20,22 +20,22 @@ from pipeline.model import (
 )
 
 MAX_UNRESOLVED: Final = 1000
-"""How many ids that fit no device a source's state names; all of them are counted."""
+"""How many unresolved ids a source's state lists; all of them are counted."""
 
 
 _WAITING_NS: Final = 60 * NS
-"""How long ids that fit no device wait for a source that might resolve them and says nothing, and
-schedulers' annotations for one that tells what the kubelet gave out."""
+"""How long to wait for a source that has not reported: with unresolved ids for one that may resolve
+them, and with schedulers' annotations for one that reports the kubelet's claims."""
 
 _IDS: Final = frozenset({"devices", "names"})
-"""What ids are resolved by."""
+"""What sources report that is needed to resolve ids."""
 
 _CLAIMS: Final = frozenset({"claims"})
 _NONE: Final = frozenset[str]()
 
 
 class SourceTable:
-    """States by source name."""
+    """States of the sources, by name."""
 
     def __init__(self) -> None:
         self._states: dict[str, SourceState] = {}
@@ -45,11 +45,11 @@ class SourceTable:
         self._awaited: dict[str, tuple[int, frozenset[str]]] = {}
         self._wait_expired = False
         self._kubelet_complete = False
-        # No more than the claims that name them, which the join keeps too.
+        # Bounded by the claims that contain these ids, which the join keeps too.
         self._unresolved: dict[str, RawIds] = {}
 
     def ranking(self) -> list[str]:
-        """Return the sources in the order of the configuration, then of their names."""
+        """Return the names of the sources in the order of the configuration, then by name."""
         return self._ranking
 
     def states(self) -> Mapping[str, SourceState]:
@@ -57,7 +57,7 @@ class SourceTable:
         return {name: self._states[name] for name in self._ranking}
 
     def record_start(self, envelope: Envelope) -> None:
-        """Note a source that starts; one that starts again keeps its counts."""
+        """Record that a source starts; a source that starts again keeps its counts."""
         event = envelope.event
         order = event.order if isinstance(event, SourceAdded) else len(self._states)
         known = self._states.get(envelope.source)
@@ -70,9 +70,9 @@ class SourceTable:
         self._put(envelope.source, replace(known, order=order))
 
     def record_event(self, envelope: Envelope) -> bool:
-        """Note an event of a source; return whether this brought the source up."""
+        """Record an event of a source; return whether this brought the source up."""
         name, via = envelope.source, envelope.relayed_by
-        if name not in self._states:  # a relayed source, which nobody started
+        if name not in self._states:  # a relayed source has no `SourceAdded`
             self.record_start(envelope)
         if via and via in self._states:
             self._relayed_by[name] = via
@@ -90,7 +90,7 @@ class SourceTable:
             case DeviceAliasesReplaced():
                 self._stop_waiting_for(name, "names")
                 if self._states[name].down_since is not None:
-                    # Names are a list of their own: they show nothing of what the source lost.
+                    # Names come from a separate list, so they do not show that the source is up.
                     return False
             case _:
                 pass
@@ -105,7 +105,7 @@ class SourceTable:
                 self._stop_waiting(name)
 
     def _stop_waiting(self, name: str) -> bool:
-        """Wait for a source no longer; return whether it was waited for."""
+        """Stop waiting for a source; return whether it was waited for."""
         _, left = self._awaited.pop(name, (0, _NONE))
         self._kubelet_complete |= not left.isdisjoint(_CLAIMS) and all(
             others.isdisjoint(_CLAIMS) for _, others in self._awaited.values()
@@ -119,15 +119,15 @@ class SourceTable:
         )
 
     def kubelet_claims_complete(self, now: Instant) -> bool:
-        """Whether each source has told what the kubelet gave out, or can't.
+        """Whether each source has reported the kubelet's claims, or cannot.
 
-        Before that it isn't known which devices are left for a scheduler. A source that is added
-        later is not waited for.
+        Before that it is unknown which devices are left for a scheduler. Sources that are added
+        after that are not waited for.
         """
         return self._kubelet_complete or not self._awaits(now, _CLAIMS)
 
     def take_wait_expired(self, now: Instant) -> bool:
-        """Return whether a source was given up since the last call, or has been by this moment."""
+        """Return whether the wait for a source has ended without a report since the last call."""
         late = [s for s, (ns, _) in self._awaited.items() if now.mono_ns >= ns + _WAITING_NS]
         for name in late:
             self._stop_waiting(name)
@@ -148,11 +148,11 @@ class SourceTable:
         return not state.up
 
     def with_relayed(self, name: str) -> list[str]:
-        """Return a source and all whose events it relayed."""
+        """Return the names of a source and of all sources that it relayed."""
         return [name, *(relayed for relayed, via in self._relayed_by.items() if via == name)]
 
     def record_loss(self, envelope: Envelope) -> bool:
-        """Note that a source can't work; return whether that was news."""
+        """Record that a source is down; return whether its state changed."""
         event = envelope.event
         if envelope.source not in self._states:
             self.record_start(envelope)
@@ -169,7 +169,7 @@ class SourceTable:
         return news
 
     def remove(self, name: str) -> None:
-        """Forget a source."""
+        """Remove a source."""
         self._relayed_by.pop(name, None)
         self._unresolved.pop(name, None)
         self._reporting_sources.discard(name)
@@ -179,37 +179,37 @@ class SourceTable:
 
     @property
     def all_reported(self) -> bool:
-        """Whether each source has told what it is there for, or that it can't.
+        """Whether each source has reported, or was lost, since it was added.
 
-        What devices are called besides, what the kubelet offers and how GPUs are joined comes of
-        lists of their own, which may be there before that of pods or claims.
+        Aliases, advertised resources and topology do not count: they come from separate lists,
+        which may arrive before the list of pods or claims.
         """
         return self._reporting_sources.issuperset(self._states)
 
     def is_up(self, name: str) -> bool:
-        """Whether the last thing heard of a source was not a loss."""
+        """Whether a source is up: its last report was not a loss."""
         state = self._states.get(name)
         return state is not None and state.up
 
     def record_confirmation(self, name: str, at: Instant) -> None:
-        """Note that a source stood by its claims."""
+        """Record that a source confirmed its claims."""
         self._states[name] = replace(self._states[name], confirmed_at=at)
 
     def confirmed_at(self, name: str) -> Instant | None:
-        """Return when a source last stood by its claims."""
+        """Return when a source last confirmed its claims."""
         state = self._states.get(name)
         return state.confirmed_at if state is not None else None
 
     def record_device_count(self, name: str, devices: int) -> None:
-        """Note how many devices a source enumerated."""
+        """Record how many devices a source enumerated."""
         self._states[name] = replace(self._states[name], devices=devices)
 
     def record_unresolved(self, ids: Mapping[str, RawIds], at: Instant) -> bool:
-        """Note the ids that fit no device, by source; return whether anything changed.
+        """Record the unresolved ids of each source; return whether anything changed.
 
-        While a source that may resolve them has not reported, ids that turn up don't count yet.
-        An id counts when it turns up, not each time it is said again. The state names the first
-        `MAX_UNRESOLVED` of them, sorted; the tuple stays the same object while the ids do.
+        While the join waits for a source that may resolve ids, new ids are not counted. An id is
+        counted when it appears, not when it is confirmed. The state lists the first
+        `MAX_UNRESOLVED` ids, sorted; the tuple stays the same object as long as the ids do.
         """
         changed, early = False, self._awaits(at, _IDS)
         for name, state in self._states.items():
