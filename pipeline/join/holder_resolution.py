@@ -9,8 +9,8 @@
    the others are overruled. The response of a device plugin replaces the ids that were requested
    from it, but not those of another resource. A claim about a pod as a whole is compared with the
    claims about its containers.
-3. Real ids of the same container or pod have precedence over placeholders. A placeholder alone holds
-   a device only on a node with one GPU. If a container has only placeholders or ids that match no
+3. Real ids of the same container or pod have precedence over placeholders. Without real ids, a
+   placeholder holds a device only on a node with one GPU. If a container has only placeholders or ids that match no
    device, and no other claim shows what it holds, it may hold any GPU, so that no GPU is known to
    be free. This does not apply to an id with a uuid or PCI address, to an environment variable, or
    to an annotation with a number or a uuid that no GPU of the node has. A placeholder never means a
@@ -24,8 +24,8 @@
 6. A container that has ended does not hold a device that another container of its pod still has.
 7. Shares that sum to more than 1 are not shown, and are a conflict of all holders. So are shares
    that sum to 1 while another pod holds a part as well; these are shown.
-8. If several sources have claims about one container with equal evidence, the source that is earlier
-   in the configuration is shown. Between pods the best rank of these claims counts.
+8. If several sources have claims about one container with equal evidence, the source that is
+   earlier in the configuration is shown. Between pods the best rank of these claims counts.
 
 The result depends on the content of the tables, not on the order in which events arrived.
 """

@@ -8,8 +8,8 @@ The kubelet's list has names, its checkpoint has uids, and they are read at diff
 3. A pair that was seen stays. A uid keeps its name; only a stated pair replaces a matched one. A
    name keeps its uid as long as it is listed without interruption, with the same ids, and is not
    known to have another uid.
-4. No other pod holds an id that the kubelet lists under a name. Another uid with the same id is that
-   of a pod that is gone, or that is not listed yet.
+4. No other pod holds an id that the kubelet lists under a name. Another uid with the same id is
+   that of a pod that is gone, or that is not listed yet.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
-"""Whose a process is, by what its cgroup says: ids alone, for which others know the names.
+"""Owners of processes: the container that a process belongs to, by the ids in its cgroup.
 
-What is told of a container or a pod is kept in mind when it is gone: its last look comes after its
-end.
+Reports about containers and pods are remembered after their end, since the last usage sample of a
+container comes after its end.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,18 +16,18 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _PodHolders: TypeAlias = dict[PartialRef, PodInfo | None]
-"""Containers of a pod that hold something, and what is known of their pod."""
+"""Containers of a pod that hold devices, with what is known of the pod."""
 
 MAX_REMEMBERED: Final = 2048
-"""How many containers, and names of pods, are kept in mind: those that were told of last."""
+"""How many containers, and names of pods, are remembered: those that were reported last."""
 
 
 class ProcessOwner(NamedTuple):
-    """A container.
+    """The container that a process belongs to.
 
     Attributes:
-        container: namespace, pod, container and uid, as of a holder; names that nobody told are
-            empty. None where not even its pod's uid is known.
+        container: namespace, pod, container and uid, as of a holder; unknown names are empty. None
+            where not even the pod's uid is known.
         pod: what is known of its pod.
     """
 
@@ -42,8 +42,8 @@ class ProcessOwners:
     """Finds containers by pod uid and container id.
 
     Args:
-        pods: the pods that sources tell of.
-        containers: the containers that run.
+        pods: the pods that sources report.
+        containers: the running containers.
     """
 
     def __init__(self, pods: PodTable, containers: ContainerTable) -> None:
@@ -56,13 +56,13 @@ class ProcessOwners:
         self._cache: dict[tuple[str, str], ProcessOwner] = {}
 
     def update_containers(self, containers: Iterable[RunningContainer]) -> None:
-        """Keep in mind what was told of containers."""
+        """Remember the names of containers."""
         for one in containers:
             _insert_bounded(self._past_containers, one.subject.container_id, one.subject)
         self._cache.clear()
 
     def update_pods(self, pods: Iterable[Pod]) -> None:
-        """Keep in mind what was told of pods, as they are shown."""
+        """Remember pods and the names of their containers, by the uid that the node knows."""
         for pod in pods:
             info = pod.info
             _insert_bounded(self._past_pods, info.uid, pod)
@@ -76,7 +76,7 @@ class ProcessOwners:
         self._cache.clear()
 
     def update_holders(self, attributions: Mapping[str, Attribution]) -> None:
-        """Note that something was told, or that others hold something."""
+        """Record the containers that hold devices, after any report has changed."""
         self._cache.clear()
         self._holders.clear()
         for known in attributions.values():
@@ -88,10 +88,10 @@ class ProcessOwners:
             _insert_bounded(self._past_holders, uid, held)
 
     def find(self, ref: PartialRef) -> ProcessOwner:
-        """Return the container that is meant.
+        """Return the container with a pod uid and a container id.
 
         Args:
-            ref: uid and container id, one of which may be missing.
+            ref: uid and container id; one of them may be missing.
         """
         key = (ref.uid, ref.container_id)
         found = self._cache.get(key)
@@ -124,11 +124,11 @@ class ProcessOwners:
         return ProcessOwner(("", "", "", uid))
 
     def _holders_of(self, uid: str) -> _PodHolders:
-        """Return what holds something of a pod, or did last: its last look comes after its end."""
+        """Return a pod's containers that hold devices, or held them last."""
         return self._holders.get(uid) or self._past_holders.get(uid) or {}
 
     def _only_holder(self, uid: str, ref: PartialRef) -> str:
-        """Return the one container of a pod that holds anything, or did; unless it is another."""
+        """Return the only container of a pod that holds devices, unless `ref` is another one."""
         holding = self._holders_of(uid)
         names = {held.container for held in holding}
         ids = {held.container_id for held in holding}
@@ -138,7 +138,7 @@ class ProcessOwners:
 
 
 def _container_name(pod: Pod, ref: PartialRef, subject: PartialRef | None) -> str:
-    """Return the name of the container, as far as it is told."""
+    """Return the name of the container, as far as it is reported."""
     if ref.container_id:
         for one in pod.containers:
             if one.container_id == ref.container_id:
@@ -147,13 +147,13 @@ def _container_name(pod: Pod, ref: PartialRef, subject: PartialRef | None) -> st
 
 
 def _main_container(pod: Pod) -> str:
-    """Return the one container of a pod that doesn't end before the others."""
+    """Return the only container of a pod that is not an init container, if there is only one."""
     lasting = [one.name for one in pod.containers if one.kind in {"app", "sidecar"}]
     return lasting[0] if len(lasting) == 1 else ""
 
 
 def _insert_bounded(table: dict[K, V], key: K, value: V) -> None:
-    """Put a value at the end, and let go of the oldest if there are too many."""
+    """Put a value at the end, and remove the oldest one if there are too many."""
     table.pop(key, None)
     table[key] = value
     if len(table) > MAX_REMEMBERED:

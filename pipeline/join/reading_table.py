@@ -1,4 +1,4 @@
-"""The newest reading of every series, from every source that reads it."""
+"""The latest reading of each series, by source."""
 
 from collections.abc import Iterable, Mapping
 from heapq import nsmallest
@@ -19,7 +19,7 @@ MAX_PROCESS_SERIES: Final = 256
 
 
 class SeriesKey(NamedTuple):
-    """One source's series. The device is named as the source does: by its place perhaps."""
+    """A series of one source. The device is the source's name for it, which may be a placement."""
 
     source: str
     device: str
@@ -28,23 +28,23 @@ class SeriesKey(NamedTuple):
 
 
 class _ProcessSeries(NamedTuple):
-    """A source's newest process list of a device, and the series that it makes."""
+    """The latest process list of a device from one source, and its series with their values."""
 
     process_list: ProcessList
     series: tuple[tuple[SeriesKey, int], ...]
 
 
 class ReadingTable:
-    """Readings by (source, device, field, attributes), each until it is no longer good.
+    """Readings by source, device, field and attributes, each until it expires.
 
-    Of two sources that read a field of a device, the one that stands earlier in the configuration
-    is shown, whole: its attributes are never mixed with another's.
+    If two sources read the same field of a device, all readings of the source that is earlier in
+    the configuration are shown, and none of the other.
 
     Attributes:
-        layout_changed: a series came, went or changed its winner since `keys` was last called.
-        fresh: keys read since the owner last cleared it.
-        starts: since when each counter has counted without a break, as far as is known.
-        starts_changed: one of them has another start than when `starts_changed` was last cleared.
+        layout_changed: a series came, went or changed its source since the last call of `keys`.
+        fresh: keys that were read since the owner of the table last cleared this set.
+        starts: since when each counter has counted without a reset, as far as known.
+        starts_changed: a start has changed since the owner last cleared this flag.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class ReadingTable:
         return self._latest[key]
 
     def update(self, source: str, readings: Iterable[Reading]) -> None:
-        """Apply a patch of readings. Fields that the catalogue lacks are passed over."""
+        """Apply a patch of readings. Fields that are not in the catalogue are ignored."""
         latest, fresh, first_end = self._latest, self.fresh, self._scan_at_ns
         for reading in readings:
             key = SeriesKey(source, reading.device, reading.field, reading.attrs)
@@ -73,7 +73,7 @@ class ReadingTable:
                     self._start(key, reading)
             elif reading.value < before.value and reading.field in _COUNTERS:
                 self._start(key, reading)
-            # Written out: this runs for every reading there is.
+            # Faster than min(), and this runs for every reading.
             end = reading.at.mono_ns + reading.good_for_ns
             if end < first_end:  # noqa: PLR1730
                 first_end = end
@@ -82,15 +82,14 @@ class ReadingTable:
         self._scan_at_ns = first_end
 
     def _start(self, key: SeriesKey, reading: Reading) -> None:
-        """Note since when a counter counts: as its source says, else from this reading on."""
+        """Record since when a counter counts: as reported, else from this reading on."""
         self.starts[key] = reading.window_start or reading.at
         self.starts_changed = True
 
     def update_processes(self, source: str, lists: Iterable[ProcessList]) -> None:
-        """Replace the process lists of the devices named; a process that is gone has no series.
+        """Replace the process lists of these devices; a process that is gone has no series.
 
-        Of a list that says what the one before said, by the same tuple, no more than the time is
-        taken in.
+        If a list has the same tuple of processes as before, only its time is updated.
         """
         for found in lists:
             place = (source, found.device)
@@ -124,7 +123,7 @@ class ReadingTable:
         return chosen
 
     def expire(self, now_ns: int) -> bool:
-        """Drop what is no longer good; return whether anything was."""
+        """Remove expired readings and process lists; return whether there were any."""
         if now_ns <= self._scan_at_ns:
             return False
         stale = {key for key, reading in self._latest.items() if _expires_ns(reading) < now_ns}
@@ -142,7 +141,7 @@ class ReadingTable:
         return bool(stale or stale_lists)
 
     def remove(self, source: str) -> bool:
-        """Withdraw all readings of a source; return whether there were any."""
+        """Remove all readings of a source; return whether there were any."""
         mine = {key for key in self._latest if key.source == source}
         lists = [at for at in self._processes if at[0] == source]
         for at in lists:
@@ -151,9 +150,9 @@ class ReadingTable:
         return bool(mine or lists)
 
     def drop_moved_instances(self, before: MigPlacements, after: MigPlacements) -> None:
-        """Withdraw what was read at places where another instance is now, or none.
+        """Remove readings of placements that now belong to another MIG instance, or to none.
 
-        The ids of a place are used again: what was read before is not the new instance's.
+        Placements are reused: a reading from before is not one of the new instance.
         """
         names = {key.device for key in self._latest} | {device for _, device in self._processes}
         gone = {
@@ -170,11 +169,11 @@ class ReadingTable:
     def keys(
         self, devices: Mapping[str, Device], ranking: list[str], placements: MigPlacements
     ) -> list[SeriesKey]:
-        """Return the winners for the devices given: by field, then device, then attributes."""
+        """Return the keys of the series to show: by field, then device, then attributes."""
         self.layout_changed = False
         rank = {source: at for at, source in enumerate(ranking)}
         found = {key.device: placements.canonical_uuid(key.device) for key in self._latest}
-        # A source that calls a device by two names counts by the one that says more.
+        # If a source has two names for a device, its uuid has precedence over a placement.
         winner: dict[tuple[str, str], tuple[int, bool, str, str]] = {}
         for key in self._latest:
             device, name, source = found[key.device], key.device, key.source
@@ -208,17 +207,17 @@ class ReadingTable:
 
 
 def _expires_ns(found: Reading | ProcessList) -> int:
-    """Return the last moment at which it is good, on the monotonic clock in nanoseconds."""
+    """Return the last moment at which it is valid, on the monotonic clock in nanoseconds."""
     return found.at.mono_ns + found.good_for_ns
 
 
 def _by_numeric_value(key: SeriesKey) -> list[tuple[int, str]]:
-    """Order numbers among the attributes by size: XID 13 before XID 119."""
+    """Return a sort key by which numbers in attributes are sorted by value: XID 13 before 119."""
     return [(len(value), value) for _, value in key.attrs]
 
 
 def _series(source: str, found: ProcessList) -> tuple[tuple[SeriesKey, int], ...]:
-    """Return key and bytes of each process that has a series, those with the most memory first."""
+    """Return key and bytes of each process with a series, those with the most memory first."""
     known = [
         (-used, process.pid, process.kind)
         for process in found.processes

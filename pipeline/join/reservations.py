@@ -1,4 +1,4 @@
-"""Devices that a pod got from the kubelet for others to share."""
+"""Devices of reservation pods: such a pod gets them from the kubelet, and other pods share them."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,13 +12,13 @@ _FROM_KUBELET = (Evidence.PLUGIN_ANSWER, Evidence.KUBELET_IDS)
 def resolve_shared(
     shared_claims: Iterable[ResolvedClaim], reservation_claims: Iterable[ResolvedClaim]
 ) -> Iterator[ResolvedClaim]:
-    """Yield the words of pods that share reserved devices, with the devices found.
+    """Yield the claims of pods that share reserved devices, with these devices.
 
-    A word that names no reservation of this node is left out: then the pod shares nothing here.
+    A claim on a reservation that this node does not have is left out: its pod shares nothing here.
 
     Args:
-        shared_claims: what is said of pods that share.
-        reservation_claims: what is said of reservation pods.
+        shared_claims: claims of pods that share devices.
+        reservation_claims: claims of reservation pods.
     """
     got = _devices_by_group(reservation_claims)
     for word in shared_claims:
@@ -30,10 +30,10 @@ def resolve_shared(
 
 
 def _devices_by_group(reservations: Iterable[ResolvedClaim]) -> dict[str, set[str]]:
-    """Return by group what its reservation pods got.
+    """Return the devices of each group, by the claims of its reservation pods.
 
-    The ids that the kubelet gave out count. What a reservation pod wrote on itself counts where no
-    source tells of such an id.
+    Ids that the kubelet allocated count. Annotations of a reservation pod count only where no
+    source reports such ids.
     """
     said: dict[PodKey, list[ResolvedClaim]] = {}
     for word in reservations:

@@ -1,4 +1,4 @@
-"""How many devices stand behind each extended resource: present, advertised, allocated."""
+"""Number of devices of each extended resource: present, advertised, allocated."""
 
 import re
 from collections.abc import Container, Iterable, Mapping
@@ -12,10 +12,10 @@ _GPU: Final = re.compile(r"/[^/]*gpu(?:\.shared)?$")
 
 
 class ResourceTable:
-    """What the kubelet offers, by source.
+    """The extended resources that the kubelet advertises, by source.
 
-    A resource that was seen once is shown until its source leaves: when a device plugin withdraws
-    its last GPU, that has to be visible as 0.
+    A resource that was advertised once is shown until its source is removed: when a device plugin
+    withdraws its last GPU, that must be visible as 0.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class ResourceTable:
         self._index: DeviceIndex | None = None
 
     def replace(self, source: str, event: ResourcesAdvertised, at: Instant) -> bool:
-        """Take in what a source says; return whether it differs from what it said before."""
+        """Replace the resources of a source; return whether they changed."""
         before = self._advertised.get(source)
         self._advertised[source] = (event, at.mono_ns + event.good_for_ns)
         if before is not None and before[0].resources == event.resources:
@@ -36,7 +36,7 @@ class ResourceTable:
         return True
 
     def expire(self, now_ns: int) -> bool:
-        """Let go of what is no longer good; return whether there was any."""
+        """Remove expired reports; return whether there were any."""
         expired = [source for source, (_, end) in self._advertised.items() if end < now_ns]
         for source in expired:
             del self._advertised[source]
@@ -44,7 +44,7 @@ class ResourceTable:
         return bool(expired)
 
     def remove(self, source: str) -> None:
-        """Forget a source."""
+        """Remove a source."""
         self._advertised.pop(source, None)
         self._seen.pop(source, None)
         self._index = None
@@ -60,10 +60,10 @@ class ResourceTable:
         """Return the counts by resource, sorted.
 
         Args:
-            devices: those that are present.
+            devices: the devices that are present.
             index: resolves ids to devices of the node.
-            allocated: by resource, uuids and ids that fit no device.
-            active_sources: sources whose claims are good.
+            allocated: by resource, uuids and ids that match no device.
+            active_sources: the sources with valid claims.
         """
         offered = self._resolved(index)
         present = list(devices)
@@ -81,7 +81,7 @@ class ResourceTable:
         }
 
     def _resolved(self, index: DeviceIndex) -> dict[str, set[str]]:
-        """Return what is offered, by resource; worked out anew for other offers or devices only."""
+        """Return the advertised devices by resource; recalculated only when something changed."""
         if self._index is not index:
             self._offered, self._index = {}, index
             for event, _ in self._advertised.values():
@@ -97,10 +97,10 @@ def _device_key(raw: RawDeviceId, index: DeviceIndex) -> str:
 
 
 def _present(resource: str, uuids: set[str], devices: list[Device]) -> int:
-    """Count the present devices of the sort that the resource is made of.
+    """Return the number of present devices of the kind that the resource consists of.
 
-    The resource's name tells the sort of MIG instance; else the devices behind it tell whether
-    instances are meant. A GPU that is cut into instances can't be had as a whole.
+    The name of the resource shows the profile of MIG instances; else its devices show whether they
+    are MIG instances. A GPU with MIG instances cannot be allocated as a whole.
     """
     if match := _MIG.search(resource):
         profile = match[1].replace(".me", "+me")

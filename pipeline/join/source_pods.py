@@ -1,4 +1,4 @@
-"""The pods that one source tells of."""
+"""The pods that one source reports."""
 
 from collections.abc import Container
 from dataclasses import dataclass, field, replace
@@ -10,16 +10,16 @@ PodIdentifier: TypeAlias = str | tuple[str, str]
 """A pod's uid, or its namespace and name."""
 
 _DELETED_RETENTION_NS: Final = 600 * 1_000_000_000
-"""How long a pod that is gone is remembered once nobody names it any more. Longer than a source
-that polls or follows a file may be behind: what such a source says is no proof that the pod came
+"""How long a deleted pod is remembered after the last claim that refers to it. Longer than the delay
+of a source that polls or follows a file: a claim of such a source does not show that the pod came
 back."""
 
 _MAX_STATIC_PODS: Final = 1024
-"""How many static pods without a mirror are remembered."""
+"""How many static pods without a mirror pod are remembered."""
 
 
 def identifier_of(ref: PartialRef) -> PodIdentifier:
-    """Return what a source calls the pod: its uid, if it knows that."""
+    """Return the uid of the pod, or its name where the source does not know the uid."""
     return ref.uid or (ref.namespace, ref.pod)
 
 
@@ -29,7 +29,7 @@ def namespaced_name(pod: Pod) -> tuple[str, str]:
 
 
 def identifiers_of(pod: Pod) -> list[PodIdentifier]:
-    """Return everything that a pod says it goes by."""
+    """Return all names and uids that a pod has by its own data."""
     info = pod.info
     names: list[PodIdentifier] = [info.uid, (info.namespace, info.name)]
     return [*names, pod.static_uid] if pod.static_uid else names
@@ -37,15 +37,15 @@ def identifiers_of(pod: Pod) -> list[PodIdentifier]:
 
 @dataclass(slots=True, eq=False)
 class SourcePods:
-    """What one source tells of.
+    """The pods that one source reports.
 
-    A static pod is shown under its own uid, which the kubelet gave it and which stays the same when
-    its mirror is made again; the mirror has another uid each time.
+    A static pod is shown under the uid that the kubelet gave it. This uid stays the same when the
+    mirror pod is created again, while the mirror pod gets another uid each time.
 
     Attributes:
-        listed: the source told of all its pods, and has not been silent for too long since.
-        good_for_ns: how long that stands when the source falls silent.
-        pods: as they were told, by the uid of the API server.
+        listed: the source has listed all its pods, and has not been silent for too long since.
+        good_for_ns: how long the list is valid without a confirmation.
+        pods: the pods as reported, by the uid of the API server.
     """
 
     listed: bool = False
@@ -59,12 +59,12 @@ class SourcePods:
     _static_pods: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def mark_listed(self, at: Instant) -> None:
-        """Note that the source tells of all its pods."""
+        """Record that the source lists all its pods."""
         if not self.listed:
             self.listed, self._listed_ns = True, at.mono_ns
 
     def upsert(self, pod: Pod, at: Instant) -> None:
-        """Take in a pod as it is now."""
+        """Add or change a pod."""
         uid = pod.info.uid
         self._remove_identifiers(uid)
         self.pods[uid] = pod
@@ -75,20 +75,20 @@ class SourcePods:
             self._admitted_ns.setdefault(shown.info.uid, at.mono_ns)
 
     def delete(self, uid: str, at: Instant) -> None:
-        """Take out a pod, and keep in mind that it is gone."""
+        """Delete a pod, and remember that it is gone."""
         pod, shown = self.pods.pop(uid), self._with_node_uid[uid]
         self._remove_identifiers(uid)
         _note(self._deleted, uid, at.mono_ns)
         if shown.info.uid == uid:
             _note(self._deleted, namespaced_name(pod), at.mono_ns)
         else:
-            # A static pod's mirror is gone: whether the pod is, the kubelet alone knows.
+            # The mirror pod is gone. Only the kubelet knows whether the static pod is.
             self._remember_static_pod(shown)
         if shown.info.uid not in self._by_identifier:
             self._admitted_ns.pop(shown.info.uid, None)
 
     def with_node_uid(self, uid: str) -> Pod | None:
-        """Return a pod as it is shown, by the uid of the API server."""
+        """Return a pod under the uid by which the node knows it, by the uid of the API server."""
         return self._with_node_uid.get(uid)
 
     def _find_with_node_uid(self, pod: Pod) -> Pod:
@@ -98,10 +98,10 @@ class SourcePods:
         return replace(pod, info=replace(pod.info, uid=pod.static_uid))
 
     def _may_use_static_uid(self, pod: Pod, static_uid: str) -> bool:
-        """Whether a pod may go by the uid that it names as its static pod's.
+        """Whether a pod may have the static uid that it names.
 
-        Whoever creates a pod can name any: another pod's uid is that pod's, and a static pod's is
-        its first mirror's, until one of the same name follows.
+        A user can create a pod that names any uid. The uid of another pod belongs to that pod. The
+        uid of a static pod belongs to its first mirror pod and later ones of the same name.
         """
         if static_uid in self._deleted or static_uid in self.pods:
             return False
@@ -122,14 +122,14 @@ class SourcePods:
         if shown is None:
             return
         for name in (uid, shown.info.uid, namespaced_name(shown)):
-            # It may be another's by now: a namesake's, or a new mirror's of the same static pod.
+            # Another pod may have it now: one with the same name, or a new mirror pod.
             if self._by_identifier.get(name) is shown:
                 del self._by_identifier[name]
 
     def expire(self, at: Instant) -> None:
-        """Let go of what the source said, but for what can't change any more: a uid never returns.
+        """Remove what the source reported, except for what cannot change: a uid is never reused.
 
-        So a pod that is gone stays gone, and one that has ended stays ended.
+        So a deleted pod stays deleted, and a pod that has ended stays ended.
         """
         for uid in [uid for uid, pod in self.pods.items() if pod.ended]:
             self.delete(uid, at)
@@ -144,15 +144,15 @@ class SourcePods:
             del self._deleted[name]
 
     def find(self, name: PodIdentifier) -> Pod | None:
-        """Return the pod that goes by a name."""
+        """Return the pod with a name or uid."""
         return self._by_identifier.get(name)
 
     def is_deleted(self, name: PodIdentifier) -> bool:
-        """Whether a pod went by that name and is no more."""
+        """Whether a pod had this name or uid and is gone."""
         return name in self._deleted
 
     def prune(self, now_ns: int, referenced: Container[PodIdentifier]) -> None:
-        """Let go of what has been gone for long, unless somebody still names it."""
+        """Forget pods that were deleted long ago, unless a claim still refers to them."""
         while self._deleted:
             name, since = next(iter(self._deleted.items()))
             if since + _DELETED_RETENTION_NS > now_ns:
@@ -162,14 +162,15 @@ class SourcePods:
                 self._deleted[name] = now_ns
 
     def was_admitted(self, pod: Pod, moment: Instant) -> bool:
-        """Whether a name meant this pod at a moment: the kubelet had taken the pod on.
+        """Whether the kubelet had admitted this pod at a moment, so that its name meant this pod.
 
-        What the source had told by then is proof enough: the wall clock may have been set since.
-        Starts are told in whole seconds, rounded down. Within that second, and before the start is
-        heard of, the name can mean nobody else if no other pod has had it since before that moment.
+        A report of the start before that moment is sufficient, since the wall clock may have been
+        set since. Otherwise the reported start counts, which is rounded down to whole seconds.
+        Within that second, and before the start is reported, the name means this pod if no other
+        pod has had the name since before that moment.
 
         Args:
-            pod: one that is told of, as it is shown.
+            pod: a reported pod, under the uid that the node knows.
             moment: the moment.
         """
         started = pod.started
@@ -187,10 +188,10 @@ class SourcePods:
         return namesake is None or (namesake < moment.mono_ns and started.wall_ns <= moment.wall_ns)
 
     def may_refer_to(self, pod: Pod, moment: Instant) -> bool:
-        """Whether a name meant this pod at a moment, as far as nothing tells otherwise.
+        """Whether a name meant this pod at a moment, unless something is known against it.
 
-        Unlike `was_admitted` it is so of a moment before the source spoke, too, unless the pod
-        started in a later second: whether another pod had the name then is not known.
+        Unlike `was_admitted`, this includes moments before the first list of the source, for which
+        it is unknown whether another pod had the name, unless the pod started in a later second.
         """
         if self.was_admitted(pod, moment):
             return True
@@ -200,6 +201,6 @@ class SourcePods:
 
 
 def _note(table: dict[PodIdentifier, int], name: PodIdentifier, now_ns: int) -> None:
-    """Put a name at the end, so that the table stays in the order of time."""
+    """Put a name at the end, so that the table stays sorted by time."""
     table.pop(name, None)
     table[name] = now_ns

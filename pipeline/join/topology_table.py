@@ -1,4 +1,4 @@
-"""How the node's GPUs are joined, as the sources tell it, and what is free of them."""
+"""Topology of the node's GPUs, by the sources' reports, and which GPUs are free."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -9,13 +9,13 @@ from pipeline.topology import build
 
 
 class TopologyTable:
-    """Keeps what each source said; the first in order that says anything is believed, alone.
+    """Keeps the report of each source. Only the report of the first source in order is used.
 
     Attributes:
-        topology: built from its word; None while no source says anything.
-        source: whose word that is; empty while no source says anything.
-        availability: what is free, by the holders that `recompute` was given last; None while
-            no topology is known, its source is down, or it isn't known who holds what.
+        topology: built from that report; None without reports.
+        source: name of that source; empty without reports.
+        availability: which GPUs are free, by the holders at the last `recompute`; None while no
+            topology is known, its source is down, or the holders are unknown.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class TopologyTable:
         self._selected: TopologyRead | None = None
 
     def replace(self, source: str, event: TopologyRead) -> bool:
-        """Take the whole word of a source; return whether it differs from the last."""
+        """Replace the report of a source; return whether it changed."""
         before = self._by_source.get(source)
         if before == event:
             return False
@@ -34,7 +34,7 @@ class TopologyTable:
         return True
 
     def remove(self, source: str) -> None:
-        """Forget a source."""
+        """Remove the report of a source."""
         self._by_source.pop(source, None)
 
     def recompute(
@@ -43,13 +43,13 @@ class TopologyTable:
         attributions: Mapping[str, Attribution] | None,
         is_up: Callable[[str], bool],
     ) -> None:
-        """Work out what is so now; what hasn't changed stays the same object.
+        """Recalculate topology and availability; the objects stay the same without a change.
 
         Args:
-            ranking: sources, the most trusted first.
-            attributions: who holds what, by device uuid; None where that isn't known.
-            is_up: whether a source does its work. How the GPUs are joined stands while it doesn't;
-                whether they can be had, nobody knows then.
+            ranking: the sources, the most trusted first.
+            attributions: by device uuid; None where the holders are unknown.
+            is_up: returns whether a source is up. While the source is down its topology stays
+                valid, but it is unknown which GPUs are available.
         """
         self.source = next((name for name in ranking if name in self._by_source), "")
         believed = self._by_source.get(self.source)

@@ -1,4 +1,4 @@
-"""Who used how much: looks at the devices, from the source that is believed, into the accounts."""
+"""Usage samples: selects the source of each device and passes its samples to the accounts."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -20,24 +20,24 @@ from pipeline.model import (
 from pipeline.usage import NameReferredTo, ProcessSample, UsageAccounts
 
 _RETENTION_NS: Final = 300 * NS
-"""How long the accounts are kept when no source is left that looks."""
+"""How long the accounts are kept when no source is left that samples usage."""
 
 _STARTUP_WAIT_NS: Final = 10 * NS
-"""How long looks are passed over at the start, while a source has yet to speak: an account under
-half of a container's name would end as soon as another source tells the rest."""
+"""How long samples are ignored at the start, while a source has not reported yet: an account under
+a part of a container's name would end when another source reports the rest of the name."""
 
 
 class UsageTable:
-    """Keeps the accounts.
+    """Keeps the usage accounts.
 
-    Of two sources that look at a device the first in order is believed while its last look is good.
+    If two sources sample a device, the first one in order is used while its last sample is valid.
 
     Attributes:
-        accounts: those of all devices.
+        accounts: the accounts of all devices.
 
     Args:
-        sources: what is known of each source.
-        owners: tells whose a process is.
+        sources: state of each source.
+        owners: finds the container that a process belongs to.
         run: identifies this run of podgpu.
     """
 
@@ -57,9 +57,9 @@ class UsageTable:
 
     @property
     def usage(self) -> Usage | None:
-        """What was used; None where no source tells. The same object while nothing changes.
+        """Usage of all devices; None where no source samples it. Without changes the same object.
 
-        Holdings that have ended are told of all the same.
+        Final holdings are shown even when no source samples usage.
         """
         return self.accounts.usage() if self._reporting_sources else self.accounts.ended()
 
@@ -71,13 +71,13 @@ class UsageTable:
         holders_known: bool,
         referred_to: NameReferredTo,
     ) -> None:
-        """Note who holds what from a moment on.
+        """Record who holds the devices from a moment on.
 
         Args:
             attributions: by device uuid.
             at: the moment.
-            holders_known: whether a source tells that.
-            referred_to: tells what a pod's name meant before its uid was known.
+            holders_known: whether all holders are known.
+            referred_to: returns whether a pod's name meant a pod before its uid was known.
         """
         self._owners.update_holders(attributions)
         self.accounts.update_holders(
@@ -88,11 +88,11 @@ class UsageTable:
             self._sampling_source.pop(uuid, None)
 
     def update_pods(self, pods: Iterable[Pod], referred_to: NameReferredTo) -> None:
-        """Let those go on under their full names that were known by the name of a pod alone.
+        """Continue accounts under full names where only the name of the pod was known.
 
         Args:
-            pods: of which a source tells, as they are shown.
-            referred_to: tells what a pod's name meant before its uid was known.
+            pods: the pods that a source reports, under the uids that the node knows.
+            referred_to: returns whether a pod's name meant a pod before its uid was known.
         """
         for pod in pods:
             info = pod.info
@@ -101,7 +101,7 @@ class UsageTable:
     def add_samples(
         self, envelope: Envelope, uses: tuple[DeviceUse, ...], placements: MigPlacements
     ) -> bool:
-        """Take in looks; return whether any of them counts. Devices not known are passed over."""
+        """Add usage samples; return whether any of them is used. Unknown devices are ignored."""
         source, accounts = envelope.source, self.accounts
         news = source not in self._reporting_sources
         self._reporting_sources.add(source)
@@ -135,7 +135,7 @@ class UsageTable:
         return news
 
     def started_counting(self, now: Instant) -> bool:
-        """Return whether looks count from now on, after the first of them were passed over."""
+        """Return whether samples are used from now on, after the first ones were ignored."""
         if self._start_ns is None:
             self._start_ns = now.mono_ns
         if not self._started:
@@ -148,9 +148,9 @@ class UsageTable:
         return again
 
     def _was_waiting_at(self, moment_ns: int) -> bool:
-        """Whether a source had yet to speak at a moment since podgpu began.
+        """Whether a source had not reported yet at a moment since podgpu started.
 
-        What a recording tells of the time before is not of that kind.
+        Samples of a recording from before that are not affected.
         """
         return (self._start_ns or 0) <= moment_ns < (self._all_reported_ns or 0)
 
@@ -165,7 +165,7 @@ class UsageTable:
         return self._started
 
     def remove(self, source: str, at: Instant) -> None:
-        """Forget that a source looked. What it found stays in the accounts, but for memory."""
+        """Remove a source. Its samples stay in the accounts, except for memory."""
         if source not in self._reporting_sources:
             return
         self._reporting_sources.discard(source)
@@ -177,7 +177,7 @@ class UsageTable:
             self._silent_ns = at.mono_ns
 
     def expire(self, now: Instant) -> bool:
-        """Let go of what is no longer good; return whether anything was."""
+        """Remove expired values; return whether there were any."""
         silent_ns = self._silent_ns
         cleared = silent_ns is not None and now.mono_ns - silent_ns > _RETENTION_NS
         if cleared:
@@ -190,7 +190,7 @@ class UsageTable:
         rest = (use.kind != "", use.memory_bytes, use.busy_ns, use.kind == "mps")
         if owner is None:
             return ProcessSample(None, False, None, *rest)
-        if not (owner.uid or owner.container_id):  # outside all pods
+        if not (owner.uid or owner.container_id):  # a process outside all pods
             return ProcessSample(None, True, None, *rest)
         container, pod = self._owners.find(owner)
         return ProcessSample(container, container is not None, pod, *rest)

@@ -1,4 +1,4 @@
-"""XID errors: on which device each was, whom it struck, and what two sources tell of one."""
+"""Recent XID errors with their devices and affected containers; merges reports of two sources."""
 
 import re
 from collections import Counter, deque
@@ -21,16 +21,16 @@ from pipeline.model import (
 from pipeline.usage import ContainerName, UsageAccounts
 
 RETENTION_NS: Final = 300 * NS
-"""For how long an error is told of."""
+"""How long an error is in the snapshots."""
 
 MAX_ERRORS: Final = 256
-"""How many errors are told of; beyond that the oldest are no more."""
+"""How many errors are kept; beyond that the oldest are removed."""
 
 DEDUPLICATION_NS: Final = 5 * NS
-"""How far apart two sources may tell of one error."""
+"""How far apart in time the reports of two sources about one error may be."""
 
 MAX_UNKNOWN_DEVICES: Final = 64
-"""How many devices that nobody knows are told apart."""
+"""How many unknown devices are counted separately."""
 
 _BUS: Final = re.compile(
     r"(?:pci:)?(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.[0-7])?", re.IGNORECASE
@@ -39,11 +39,12 @@ _BUS: Final = re.compile(
 
 @dataclass(slots=True)
 class _RecentError:
-    """An error that is told of.
+    """An error in the table.
 
     Attributes:
-        gpu: uuid of the GPU on which it was, or which carries the instance.
-        sources: those that have told of it.
+        error: the error as it is shown.
+        gpu: uuid of the GPU that had the error, or that has the MIG instance.
+        sources: the sources that reported it.
         first_reported_ns: when the first of them did.
     """
 
@@ -54,16 +55,15 @@ class _RecentError:
 
 
 class XidTable:
-    """The errors of the last minutes.
+    """The XID errors of the last minutes.
 
     Attributes:
-        unknown_devices: how many errors were of devices that nobody knows, by what their source
-            wrote; they are told of nowhere else. What is beyond `MAX_UNKNOWN_DEVICES` counts under
-            `others`.
+        unknown_devices: number of errors of unknown devices, by the id that the source wrote. These
+            errors are shown nowhere else. Ids beyond `MAX_UNKNOWN_DEVICES` count under `others`.
 
     Args:
-        accounts: tell who held and used the devices, and count the errors of containers.
-        owners: tells whose a process is.
+        accounts: have the containers that held or used the devices, and count their errors.
+        owners: finds the container that a process belongs to.
     """
 
     def __init__(self, accounts: UsageAccounts, owners: ProcessOwners) -> None:
@@ -76,7 +76,7 @@ class XidTable:
 
     @property
     def errors(self) -> tuple[XidError, ...]:
-        """The errors, by serial; the same object while they are the same."""
+        """The errors, by serial; the same object as long as they do not change."""
         if self._shown is None:
             self._shown = tuple([known.error for known in self._recent])
         return self._shown
@@ -89,13 +89,13 @@ class XidTable:
         attributions: Mapping[str, Attribution],
         placements: MigPlacements,
     ) -> bool:
-        """Take in what a source tells; return whether anything of it is news.
+        """Add the reports of a source; return whether any of them is new.
 
         Args:
-            source: who tells.
+            source: the source.
             reports: the errors.
-            now: what lies after it is moved there.
-            attributions: the devices that are known.
+            now: later times of errors are replaced by this one.
+            attributions: the known devices.
             placements: the MIG instances among them.
         """
         news = False
@@ -121,7 +121,7 @@ class XidTable:
         return news
 
     def expire(self, now_ns: int) -> bool:
-        """Let go of what was told of for long enough; return whether there was any."""
+        """Remove errors that were kept long enough; return whether there were any."""
         known, before = self._recent, len(self._recent)
         while known and now_ns - known[0].first_reported_ns > RETENTION_NS:
             known.popleft()
@@ -138,7 +138,7 @@ class XidTable:
     def _find_duplicate(
         self, source: str, gpu: str, device: str, code: int, moment: Instant
     ) -> _RecentError | None:
-        """Return the error, nearest in time, that another source has told of."""
+        """Return the error, nearest in time, that another source has reported."""
         nearest: tuple[int, _RecentError] | None = None
         for known in self._recent:
             error = known.error
@@ -168,11 +168,11 @@ class XidTable:
         return error
 
     def _merge(self, known: _RecentError, source: str, device: str, report: XidReport) -> bool:
-        """Add what another source knows of an error; return whether that is anything."""
+        """Add what another source knows of an error; return whether that changes it."""
         known.sources.add(source)
         error = before = known.error
         if device not in (known.gpu, error.device):
-            # Which instance it was is known now. What was counted of others stands.
+            # Now the MIG instance is known. What was counted for other instances stays counted.
             struck = tuple(one for one in error.victims if one.device in (device, known.gpu))
             error = replace(error, device=device, victims=struck)
         if error.pid is None and report.pid is not None:
@@ -189,7 +189,7 @@ class XidTable:
     def _with_cause(
         self, victims: Iterable[XidVictim], device: str, report: XidReport
     ) -> list[XidVictim]:
-        """Return the victims, with it noted whose process caused the error; if new, it is last."""
+        """Return the victims, with the one that caused the error marked; if added, it is last."""
         found = list(victims)
         owner = report.owner
         if owner is None or not (owner.uid or owner.container_id):
@@ -199,7 +199,7 @@ class XidTable:
             return found
         its = [at for at, one in enumerate(found) if _name(one.subject) == container]
         if not its and not container[2]:
-            # Which of a pod's containers it was isn't known: it can be no other than the only one.
+            # The container of the pod is unknown: take it if the pod has only one.
             of_pod = {_name(one.subject) for one in found if one.subject.uid == container[3]}
             its = [at for at, one in enumerate(found) if of_pod == {_name(one.subject)}]
         for at in its:
@@ -215,7 +215,7 @@ class XidTable:
 
 
 def _causing_container(container: ContainerName, pod: PodInfo | None, device: str) -> XidVictim:
-    """Return a container that was on a device by the kernel's word alone."""
+    """Return a container that is known to use a device only from the kernel log."""
     return XidVictim(PartialRef(*container), pod, device, holds=False, uses=True, caused=True)
 
 
@@ -230,7 +230,7 @@ def _order(victim: XidVictim) -> tuple[ContainerName, str]:
 def _find(
     report: XidReport, attributions: Mapping[str, Attribution], placements: MigPlacements
 ) -> str | None:
-    """Return the uuid of the device that a source means; None if nobody knows it."""
+    """Return the uuid of the device that a report means; None if it is unknown."""
     if report.device:
         uuid = placements.canonical_uuid(report.device)
         if uuid in attributions:
@@ -250,7 +250,7 @@ def _find(
 
 
 def _bus(text: str) -> tuple[int, int, int] | None:
-    """Return PCI domain, bus and device, however they are written: `PCI:0000:3b:00`."""
+    """Return PCI domain, bus and device from any spelling, such as `PCI:0000:3b:00`."""
     match = _BUS.fullmatch(text.strip())
     if match is None:
         return None
