@@ -1,5 +1,5 @@
-"""The counters list: which fields somebody asked for, in dcgm-exporter's own file format.
+"""The counters list: which fields to read and export, in dcgm-exporter's file format.
 
-`csv_rows` reads the text, `plan_builder` turns rows into a plan, `list_source` gets the text and
-gets it again when it changes. What is wrong with a row costs that row, and is told with its line.
+`csv_rows` parses the text, `plan_builder` turns rows into a plan, and `list_source` reads the text
+again when it changes. A faulty row is skipped, and reported with its line number.
 """

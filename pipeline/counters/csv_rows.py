@@ -1,7 +1,7 @@
-"""From the text of a counters list to its rows: `FIELD, type, help`, one a line.
+"""Parses the text of a counters list into rows: `FIELD, type, help`, one per line.
 
-What dcgm-exporter reads is read to the same effect; what it refuses is read where there is one
-meaning that it can have. Nothing here knows which fields there are.
+A list that dcgm-exporter accepts has the same meaning here. A line that it refuses is accepted if
+it can only have one meaning. This module does not know which fields exist.
 """
 
 import re
@@ -11,20 +11,20 @@ from typing import Final
 from config.message_text import shown
 
 _BREAK: Final = re.compile(r"\r\n|\n|\r")
-# Possessive throughout: a line of a megabyte takes no longer than its length is worth.
+# Possessive quantifiers, so that the time is linear in the length of a line.
 _CELL: Final = re.compile(r'\s*+(?:"((?:[^"]|"")*+)"|([^",]*+))\s*+(?:,|$)')
 _QUOTED: Final = re.compile(r'"((?:[^"]|"")*+)"')
 
 
 @dataclass(frozen=True, slots=True)
 class ListRow:
-    """A row as it is written.
+    """A row as it is written in the list.
 
     Attributes:
-        line: number of its line, from 1.
-        name: of the field.
-        type: in lower case.
-        help: may be empty.
+        line: line number, from 1.
+        name: the field's name.
+        type: the type in lower case.
+        help: help text; may be empty.
     """
 
     line: int
@@ -35,11 +35,11 @@ class ListRow:
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """Why a line is left out.
+    """Why a line is skipped.
 
     Attributes:
-        line: its number, from 1.
-        text: what is wrong, and the mend where there is one.
+        line: line number, from 1.
+        text: the problem, and how to fix it if possible.
     """
 
     line: int
@@ -50,11 +50,11 @@ class Complaint:
 
 
 def read(text: str) -> tuple[list[ListRow], list[Complaint]]:
-    """Return the rows of a list, and the lines that are neither row, comment nor blank."""
+    """Return the rows of a list, and complaints about lines that are no row, comment or blank."""
     rows: list[ListRow] = []
     complaints: list[Complaint] = []
     for number, line in enumerate(_BREAK.split(text.removeprefix("\ufeff")), 1):
-        # A table program fills its rows up with commas, comments and empty ones among them.
+        # A spreadsheet program may pad all lines with commas, including comments and empty lines.
         content = line.strip().rstrip(", \t")
         if not content or content.startswith(("#", '"#')):
             continue
@@ -67,7 +67,7 @@ def read(text: str) -> tuple[list[ListRow], list[Complaint]]:
 
 
 def _row(number: int, content: str) -> ListRow | str:
-    """Return the row, or what is wrong with it."""
+    """Return the row, or a text with the problem."""
     name = _CELL.match(content)
     if name is None:
         return f"{shown(content)} has a quotation mark out of place"
@@ -76,16 +76,18 @@ def _row(number: int, content: str) -> ListRow | str:
     type_ = _CELL.match(content, name.end())
     if type_ is None:
         return f"{shown(content)} has a quotation mark out of place"
-    called, kind = _value(name), _value(type_).lower()
-    if not called or not kind:
-        return f"{shown(content)} has no {'type' if called else 'name'}; write FIELD, type, help"
+    field_name, kind = _value(name), _value(type_).lower()
+    if not field_name or not kind:
+        return (
+            f"{shown(content)} has no {'type' if field_name else 'name'}; write FIELD, type, help"
+        )
     about = content[type_.end() :].strip()
     quoted = _QUOTED.match(about)
     if quoted is None and about.startswith('"'):
-        return f"{shown(called)}: the quotation of its help does not end on the line"
+        return f"{shown(field_name)}: the quoted help text does not end on the line"
     if quoted is not None and quoted.end() == len(about):
         about = quoted[1].replace('""', '"').strip()
-    return ListRow(number, called, kind, about)
+    return ListRow(number, field_name, kind, about)
 
 
 def _value(cell: re.Match[str]) -> str:

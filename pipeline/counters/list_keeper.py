@@ -1,4 +1,4 @@
-"""Keeps the list: reads it, says what is wrong with it, hands on each plan that it comes to."""
+"""Reads the counters list, logs its problems, and passes on each plan that results from it."""
 
 import asyncio
 import logging
@@ -10,21 +10,21 @@ from pipeline.counters.list_source import Connect, ListUnavailableError, Origin,
 from pipeline.counters.plan_builder import default_plan, planned, warning
 from pipeline.fields import FieldPlan
 
-DEFAULT_TEXT: Final = "podgpu's usual fields are read instead"
-KEPT_TEXT: Final = "the list in force stays"
+DEFAULT_TEXT: Final = "podgpu reads its default fields instead"
+KEPT_TEXT: Final = "the previous list stays in use"
 
 Take: TypeAlias = Callable[[FieldPlan, bool], Awaitable[None]]
-"""Takes a plan over; True for one that somebody asked for, who waits for an answer."""
+"""Applies a plan; True if a user requested the read, and so expects a log message."""
 
 
 class CountersKeeper:
-    """One setting's list, for as long as the setting is in force.
+    """Reads and follows the list of one `counters` setting.
 
     Args:
-        setting: where the list is, and what is read beside it.
-        connect: joins a session with an API server.
-        log: where complaints go.
-        count: counts an attempt at a change, by its result.
+        setting: where the list is, and which fields are read in addition.
+        connect: opens a shared session with an API server.
+        log: the logger for problems.
+        count: counts a reload, by its result.
     """
 
     def __init__(
@@ -42,17 +42,17 @@ class CountersKeeper:
         self._fault: object = None
         self._asked = False
 
-    async def first(self, stands: str) -> FieldPlan | None:
+    async def first(self, fallback: str) -> FieldPlan | None:
         """Read the list for the first time.
 
         Args:
-            stands: what is read where there is no list, for people.
+            fallback: text for messages: what podgpu uses if there is no usable list.
 
         Returns:
-            The plan; None if nothing of the list can be used, or if it can't be had now.
+            The plan; None if no row of the list can be used, or if it is unavailable now.
 
         Raises:
-            UnheardError: there has to be one, and it can't be read.
+            ListUnavailableError: the list is required and cannot be read.
         """
         if self._origin is None:
             return default_plan(self._setting)
@@ -62,12 +62,12 @@ class CountersKeeper:
             if self._origin.vital:
                 raise
             self._fault = error.dedup_key
-            self._log.warning("%s; %s, and it is tried again until it works", error, stands)
+            self._log.warning("%s; %s; retrying", error, fallback)
             return None
-        return await self._parse(self._origin, self._text, stands)
+        return await self._parse(self._origin, self._text, fallback)
 
     async def follow(self, take: Take) -> None:
-        """Hand on each plan that the list comes to, until cancelled."""
+        """Pass on the plan each time the list changes, until cancelled."""
         if self._origin is None:
             return
         async with self._origin:
@@ -79,7 +79,7 @@ class CountersKeeper:
                     await take(plan, asked)
 
     def ask(self) -> bool:
-        """Read the list again, changed or not; return whether there is one."""
+        """Read the list again, changed or not; return whether one is configured."""
         if self._origin is None:
             return False
         self._asked = True
@@ -95,11 +95,11 @@ class CountersKeeper:
                 self._count("refused")
             self._fault = error.dedup_key
             return None
-        back, self._fault = self._fault is not None, None
-        if back:
+        recovered, self._fault = self._fault is not None, None
+        if recovered:
             self._log.info("%s: can be read again", origin.place)
-        # One that is back is handed on though it is the same: it had been refused meanwhile.
-        if text == self._text and not (asked or back):
+        # After a fault, an unchanged list is passed on too, because the fault counted as a refusal.
+        if text == self._text and not (asked or recovered):
             return None
         self._text = text
         plan = await self._parse(origin, text, KEPT_TEXT)
@@ -107,9 +107,9 @@ class CountersKeeper:
             self._count("refused")
         return plan
 
-    async def _parse(self, origin: Origin, text: str, stands: str) -> FieldPlan | None:
-        # In a thread, for the sake of a list of a megabyte.
+    async def _parse(self, origin: Origin, text: str, fallback: str) -> FieldPlan | None:
+        # In a thread, because a list may have a megabyte.
         reading = await asyncio.to_thread(planned, text, self._setting)
-        if told := warning(origin.place, reading, stands):
-            self._log.warning("%s", told)
+        if message := warning(origin.place, reading, fallback):
+            self._log.warning("%s", message)
         return reading.plan

@@ -1,4 +1,4 @@
-"""Where the text of a list comes from, now and whenever it may have changed."""
+"""Reads the text of a counters list from a file or a ConfigMap, and waits for changes."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,22 +17,22 @@ from pipeline.component.contracts import KubeApi
 from pipeline.files import AbsentError, UnreadableError, Watcher, read_file
 
 MAX_SIZE: Final = ByteSize.parse("1MiB")
-"""The largest list that is read: no ConfigMap is larger, and a list is a few kilobytes."""
+"""The largest list that is read. A ConfigMap cannot be larger, and a list has a few kilobytes."""
 
 _POLL: Final = 10.0
-"""Seconds between looks at a file where no event comes: network file systems, odd mounts."""
+"""Seconds between checks of a file if no events arrive: network file systems, unusual mounts."""
 
 _SETTLE: Final = 0.2
 _UNSETTLED: Final = 2.0
-"""Seconds without a change after which a file is read, and for how long that is waited for: who
-truncates and writes has half a list there in between."""
+"""A changed file is read after `_SETTLE` seconds without a further change, but after `_UNSETTLED`
+seconds at the latest: a writer that truncates the file and writes it leaves half a list between."""
 
-_ASK: Final = 60.0
-"""Seconds between two requests for a ConfigMap. A watch would need more rights than dcgm-exporter's
-role gives: it may `get` the one that it names."""
+_REQUEST_INTERVAL: Final = 60.0
+"""Seconds between two requests for a ConfigMap. A watch would need more rights than the role of
+dcgm-exporter, which may only `get` the ConfigMap by name."""
 
-_ANSWER: Final = 10.0
-"""Seconds that an API server has for one answer."""
+_TIMEOUT: Final = 10.0
+"""Seconds that the API server has for one response."""
 
 _KEY: Final = "metrics"
 
@@ -40,10 +40,10 @@ Connect: TypeAlias = Callable[[Path | None], AbstractAsyncContextManager[KubeApi
 
 
 class ListUnavailableError(Exception):
-    """The list can't be read now; the text says why and what helps.
+    """The list cannot be read now; the text has the reason and the fix.
 
     Attributes:
-        dedup_key: equal for two errors if the second is no news after the first.
+        dedup_key: equal for errors that need to be logged only once in a row.
     """
 
     def __init__(self, text: str, kind: object = None) -> None:
@@ -52,18 +52,18 @@ class ListUnavailableError(Exception):
 
 
 class Origin(Protocol):
-    """Where a list comes from; `async with` for as long as it is followed.
+    """Where a list is stored. Use it with `async with` while it is followed.
 
     Attributes:
-        place: what it is, for people.
-        vital: podgpu doesn't start without it.
+        place: the file or ConfigMap, for messages.
+        vital: podgpu does not start without it.
     """
 
     place: str
     vital: bool
 
     async def __aenter__(self) -> Self:
-        """Begin to look for changes."""
+        """Start to watch for changes."""
         ...
 
     async def __aexit__(
@@ -73,28 +73,28 @@ class Origin(Protocol):
         traceback: TracebackType | None,
         /,
     ) -> None:
-        """End it."""
+        """Stop to watch for changes."""
         ...
 
     async def read(self) -> str:
-        """Return the text.
+        """Return the text of the list.
 
         Raises:
-            UnheardError: it can't be read.
+            ListUnavailableError: it cannot be read.
         """
         ...
 
     async def wait(self) -> None:
-        """Wait until it may have changed, or until somebody asked."""
+        """Wait until the list may have changed, or until `ask` is called."""
         ...
 
     def ask(self) -> None:
-        """Let `wait` end."""
+        """End `wait` immediately."""
         ...
 
 
 def origin_of(setting: Counters, connect: Connect) -> Origin | None:
-    """Return where the list comes from; None if there is none."""
+    """Return where the list is stored; None if no list is configured."""
     if setting.file is not None:
         return ListFile(setting.file)
     if setting.configmap:
@@ -103,14 +103,15 @@ def origin_of(setting: Counters, connect: Connect) -> Origin | None:
 
 
 def read_list(path: Path, *, orphan: bool = False) -> str:
-    """Read a list from a file; blocks while it does.
+    """Read a list from a file. Blocking.
 
     Args:
         path: the file.
-        orphan: a file that was replaced outside its mount will do.
+        orphan: accept a file that was replaced on the host, while the mount still shows the old
+            one.
 
     Raises:
-        UnheardError: it can't be read.
+        ListUnavailableError: it cannot be read.
     """
     try:
         content = read_file(path, MAX_SIZE, None, orphan=orphan)
@@ -118,12 +119,12 @@ def read_list(path: Path, *, orphan: bool = False) -> str:
         raise ListUnavailableError(f"{error}; check the path, and that it is mounted") from error
     except UnreadableError as error:
         raise ListUnavailableError(str(error)) from error
-    # A help text in another encoding is no reason to do without its row.
+    # A help text in another encoding does not make its row invalid.
     return (content.data or b"").decode("utf-8", "replace")
 
 
 class ListFile:
-    """A file, watched with all that its path leads through."""
+    """A list in a file; all links and folders of its path are watched."""
 
     vital = True
 
@@ -139,7 +140,7 @@ class ListFile:
         self._following.enter_context(self._watcher)
         self._watcher.open()
         await asyncio.to_thread(self._watcher.arm)
-        # It may have changed since it was read and before it was watched.
+        # The file may have changed between the first read and the start of the watch.
         self._watcher.wake()
         return self
 
@@ -147,20 +148,20 @@ class ListFile:
         self._following.close()
 
     async def read(self) -> str:
-        """Return the text; what comes after this is seen by `wait`."""
+        """Return the text of the list; later changes end `wait`."""
         self._watcher.forget()
         self._asked = False
-        return await asyncio.to_thread(self._look)
+        return await asyncio.to_thread(self._read_file)
 
-    def _look(self) -> str:
+    def _read_file(self) -> str:
         self._watcher.arm()
-        # One that a mount kept is better than no start, and then a fault that is told.
+        # At start, an outdated file of a mount is better than none; later it is a fault.
         text = read_list(self._path, orphan=self._never_read)
         self._never_read = False
         return text
 
     async def wait(self) -> None:
-        """Wait for a change, and then for its end."""
+        """Wait for a change, and then until the file does not change any more."""
         self._watcher.open()
         if not await self._watcher.wait(self._watcher.max_wait(_POLL)):
             return
@@ -168,19 +169,19 @@ class ListFile:
         latest = loop.time() + _UNSETTLED
         while not self._asked and loop.time() < latest:
             self._watcher.forget()
-            # The path may lead elsewhere now, and the writer be at it there.
+            # The path may have a new target now, which is still being written.
             await asyncio.to_thread(self._watcher.arm)
             if not await self._watcher.wait(_SETTLE):
                 return
 
     def ask(self) -> None:
-        """Let `wait` end."""
+        """End `wait` immediately."""
         self._asked = True
         self._watcher.wake()
 
 
 class ListConfigMap:
-    """The key `metrics` of a ConfigMap, asked for again and again."""
+    """A list in the key `metrics` of a ConfigMap, which is requested periodically."""
 
     vital = False
 
@@ -191,8 +192,8 @@ class ListConfigMap:
         self._kubeconfig = kubeconfig
         self._connect = connect
         self._asked = asyncio.Event()
-        self._backoff = Backoff(max_delay=_ASK)
-        self._pause = _ASK
+        self._backoff = Backoff(max_delay=_REQUEST_INTERVAL)
+        self._pause = _REQUEST_INTERVAL
 
     async def __aenter__(self) -> Self:
         return self
@@ -201,39 +202,39 @@ class ListConfigMap:
         return None
 
     async def read(self) -> str:
-        """Return the text."""
+        """Return the text of the list."""
         self._asked.clear()
         self._pause = self._backoff.delay(0)
-        text = self._text(await self._answer())
-        self._backoff, self._pause = Backoff(max_delay=_ASK), _ASK
+        text = self._text(await self._request())
+        self._backoff, self._pause = Backoff(max_delay=_REQUEST_INTERVAL), _REQUEST_INTERVAL
         return text
 
-    async def _answer(self) -> bytes:
+    async def _request(self) -> bytes:
         try:
-            async with asyncio.timeout(_ANSWER), self._connect(self._kubeconfig) as api:
+            async with asyncio.timeout(_TIMEOUT), self._connect(self._kubeconfig) as api:
                 return await api.get(self._path, {})
         except TimeoutError:
-            raise ListUnavailableError(f"{self.place}: no answer within {_ANSWER:.0f} s") from None
+            raise ListUnavailableError(f"{self.place}: no response in {_TIMEOUT:.0f} s") from None
         except ApiError as error:
             raise ListUnavailableError(f"{self.place}: {error}", error.dedup_key) from error
         except TransientError as error:
             raise ListUnavailableError(f"{self.place}: {error}") from error
 
-    def _text(self, answer: bytes) -> str:
+    def _text(self, body: bytes) -> str:
         try:
-            data = orjson.loads(answer).get("data") or {}
+            data = orjson.loads(body).get("data") or {}
             text = data.get(_KEY)
         except (orjson.JSONDecodeError, AttributeError):
-            raise ListUnavailableError(f"{self.place}: the answer is no ConfigMap") from None
+            raise ListUnavailableError(f"{self.place}: the response is no ConfigMap") from None
         if not isinstance(text, str):
             keys = ", ".join(data) or "none"
             raise ListUnavailableError(
-                f"{self.place}: has no key {_KEY}, which is to hold the list; its keys: {keys}"
+                f"{self.place}: the key {_KEY} with the counters list is missing; its keys: {keys}"
             )
         return text
 
     async def wait(self) -> None:
-        """Wait until it is to be asked for again."""
+        """Wait until the next request is due."""
         try:
             async with asyncio.timeout(self._pause):
                 await self._asked.wait()
@@ -241,5 +242,5 @@ class ListConfigMap:
             return
 
     def ask(self) -> None:
-        """Let `wait` end."""
+        """End `wait` immediately."""
         self._asked.set()

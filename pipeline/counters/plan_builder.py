@@ -1,4 +1,4 @@
-"""From the rows of a list and the configuration to the plan: which fields, shown how."""
+"""Builds the plan of fields from the rows of a counters list and the configuration."""
 
 import difflib
 from collections.abc import Iterable, Iterator
@@ -22,21 +22,21 @@ from pipeline.fields import (
 )
 
 _TYPES: Final = ("gauge", "counter", "label")
-_STRANGE: Final = ("histogram", "summary")
-_CLOSE: Final = 0.9
-"""How alike a name must be to be taken for a slip: most of DCGM's names have half in common."""
+_UNSUPPORTED_TYPES: Final = ("histogram", "summary")
+_CUTOFF: Final = 0.9
+"""Similarity at which a name counts as misspelt: most of DCGM's names have half in common."""
 
-_MOST: Final = 100
+_MAX_LISTED: Final = 100
 _LONGEST_GUESSED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a list comes to.
+    """The result of reading a list.
 
     Attributes:
-        plan: None if not one reading of the list can be given: then it is no list.
-        complaints: what is left out, in the order of the lines.
+        plan: None if no row of the list can be used; then the list is refused.
+        complaints: the skipped rows, in order of their lines.
     """
 
     plan: FieldPlan | None
@@ -44,26 +44,26 @@ class Reading:
 
 
 def default_plan(setting: Counters) -> FieldPlan:
-    """Return the plan where there is no list: what is read when nobody chooses, and `also`."""
+    """Return the plan without a list: the default fields and those of `also`."""
     groups = ("standard", "own") if setting.own else ("standard",)
     return _plan((), (), setting, {name for group in groups for name in in_group(group)})
 
 
 def planned(text: str, setting: Counters) -> Reading:
-    """Read a list and make its plan; never raises."""
+    """Parse a list and make its plan; never raises."""
     listed, malformed = read(text)
-    sheet = _Sheet()
+    selection = _RowSelection()
     for row in listed:
-        sheet.take(row)
-    complaints = sorted([*malformed, *sheet.complaints], key=lambda each: each.line)
-    if not sheet.rows:
+        selection.take(row)
+    complaints = sorted([*malformed, *selection.complaints], key=lambda each: each.line)
+    if not selection.rows:
         return Reading(None, tuple(complaints))
-    plan = _plan(sheet.rows, sheet.labels, setting, _own_fields() if setting.own else set())
+    plan = _plan(selection.rows, selection.labels, setting, _own_fields() if setting.own else set())
     return Reading(plan, tuple(complaints))
 
 
 def _own_fields() -> set[str]:
-    """Return podgpu's own readings; one that DCGM has too is left to the list."""
+    """Return podgpu's own fields, without those that DCGM has too: the list decides on them."""
     return {field.name for field in CATALOGUE if field.group == "own" and not field.dcgm}
 
 
@@ -82,10 +82,10 @@ def _plan(
 
 
 def _renamed(rows: list[Row], names: set[str]) -> list[Row]:
-    """Return rows for those fields whose usual family is taken by a row of another field.
+    """Return rows for fields whose default metric name is taken by a row of another field.
 
-    DCGM's rate and its counter share a name: with one of them in the list under it, the other gets
-    podgpu's own.
+    In DCGM, a rate and its counter share a name. If the list has one of them under that name, the
+    other one gets podgpu's name.
     """
     taken = {row.metric for row in rows}
     others = names - {row.field.name for row in rows}
@@ -96,8 +96,8 @@ def _renamed(rows: list[Row], names: set[str]) -> list[Row]:
     ]
 
 
-class _Sheet:
-    """Takes rows one by one; the first of a name or a field counts."""
+class _RowSelection:
+    """Collects valid rows; the first row of a name or a field is used."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -107,10 +107,10 @@ class _Sheet:
         self._fields: dict[str, ListRow] = {}
 
     def take(self, row: ListRow) -> None:
-        found = _field(row, guess=len(self.complaints) < _MOST)
-        fault = found if isinstance(found, str) else self._twice(row, found)
+        found = _field(row, guess=len(self.complaints) < _MAX_LISTED)
+        fault = found if isinstance(found, str) else self._duplicate(row, found)
         if fault:
-            self.complaints.append(Complaint(row.line, f"{_reason_for(row.name)} {fault}"))
+            self.complaints.append(Complaint(row.line, f"{_shown_name(row.name)} {fault}"))
             return
         field = cast("Field", found)
         self._names[row.name] = row.line
@@ -119,84 +119,84 @@ class _Sheet:
             self.labels.append(LabelRow(row.name, field.name))
         else:
             kind = cast('Literal["gauge", "counter"]', row.type)
-            # podgpu's name of a field is no name of a metric yet, and has a unit of its own.
+            # podgpu's name of a field has no prefix yet, and means podgpu's unit.
             metric = field.podgpu_metric if row.name == field.name else row.name
             self.rows.append(Row(field, metric, kind, row.help))
 
-    def _twice(self, row: ListRow, field: Field) -> str:
+    def _duplicate(self, row: ListRow, field: Field) -> str:
         if row.name in self._names:
-            return f"stands on line {self._names[row.name]} already; remove one of them"
+            return f"is already on line {self._names[row.name]}; remove one of them"
         if field.name in self._fields:
             first = self._fields[field.name]
-            return f"is the same reading as {first.name} on line {first.line}; remove one of them"
+            return f"is the same field as {first.name} on line {first.line}; remove one of them"
         return ""
 
 
 def _field(row: ListRow, *, guess: bool) -> Field | str:
-    """Return the field that a row means, or what is wrong with the row."""
+    """Return the field that a row means, or a text with the problem of the row."""
     found = list(called(row.name))
     if not found:
         return why(row.name) or _unknown(row.name, guess=guess)
     texts = all(field.type == "label" for field in found)
     if row.type not in _TYPES:
         other = "label" if texts else found[0].type
-        what = "can't be" if row.type in _STRANGE else "has the unknown type"
+        what = "can't be" if row.type in _UNSUPPORTED_TYPES else "has the unknown type"
         return f"{what} {_typed(row.type)}; write {other}"
     if texts and row.type != "label":
-        return f"is a text, which can't be a {row.type}; write label"
+        return f"is a text and can't be a {row.type}; write label"
     if not texts and row.type == "label":
-        return f"is a number, which can't be a label; write {found[0].type}"
-    # A name that two fields share: the one of that type is meant.
+        return f"is a number and can't be a label; write {found[0].type}"
+    # If two fields share the name, the type of the row decides.
     return next((field for field in found if field.type == row.type), found[0])
 
 
 def _typed(kind: str) -> str:
-    return f"a {kind}" if kind in _STRANGE else shown(kind)
+    return f"a {kind}" if kind in _UNSUPPORTED_TYPES else shown(kind)
 
 
 def _unknown(name: str, *, guess: bool) -> str:
     near = _nearest(name) if guess else ""
-    return f"is no field that podgpu knows; did you mean {near}?" if near else _NO_FIELD
+    return f"is no known field; did you mean {near}?" if near else _NO_FIELD
 
 
-_NO_FIELD: Final = "is no field that podgpu knows; podgpu fields lists them"
+_NO_FIELD: Final = "is no known field; podgpu fields lists all fields"
 
 
 def _nearest(name: str) -> str:
     if len(name) > _LONGEST_GUESSED:
         return ""
     folded = {word.lower(): word for word in all_words()}
-    near = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=_CLOSE)
+    near = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=_CUTOFF)
     return folded[near[0]] if near else ""
 
 
-def _reason_for(name: str) -> str:
+def _shown_name(name: str) -> str:
     return name if name.isidentifier() and len(name) <= _LONGEST_GUESSED else shown(name)
 
 
-def warning(place: str, reading: Reading, stands: str) -> str:
-    """Return the one text that names all that is left out of a list, and why.
+def warning(place: str, reading: Reading, fallback: str) -> str:
+    """Return one text that lists all skipped rows of a list, with reasons.
 
     Args:
-        place: the list, for people.
-        reading: what it came to.
-        stands: what is read instead, where nothing of the list can be.
+        place: the file or ConfigMap of the list.
+        reading: the result of reading the list.
+        fallback: what podgpu uses instead if no row of the list can be used.
 
     Returns:
-        The text, of several lines; empty if there is nothing to say.
+        A text of several lines; empty if there are no problems.
     """
     count = len(reading.complaints)
     if reading.plan is None:
-        head = f"{place}: not one reading of the list can be given; {stands}"
+        head = f"{place}: no row of the list can be used; {fallback}"
     elif count:
-        head = f"{place}: {count} rows are left out" if count > 1 else f"{place}: a row is left out"
+        head = f"{place}: {count} rows are ignored" if count > 1 else f"{place}: a row is ignored"
     else:
         return ""
     return "\n".join([f"{head}:" if count else head, *_lines(reading.complaints)])
 
 
 def _lines(complaints: tuple[Complaint, ...]) -> Iterator[str]:
-    for complaint in complaints[:_MOST]:
+    for complaint in complaints[:_MAX_LISTED]:
         yield f"  {complaint}"
-    if len(complaints) > _MOST:
-        yield f"  {len(complaints) - _MOST} more are not listed"
+    if len(complaints) > _MAX_LISTED:
+        yield f"  {len(complaints) - _MAX_LISTED} more are not listed"

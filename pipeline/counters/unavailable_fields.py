@@ -1,26 +1,26 @@
-"""Names that DCGM or dcgm-exporter has and podgpu doesn't, with the reason and the way out."""
+"""Fields of DCGM or dcgm-exporter that podgpu does not have, with the reason and an alternative."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-_THROUGHPUT: Final = "NVML measures it anew at each call, which takes 20 ms"
+_THROUGHPUT: Final = "NVML measures it at each call, which takes 20 ms"
 
-_UNIT: Final = "podgpu has the reading in another unit"
+_UNIT: Final = "podgpu has the field in another unit"
 _CYCLES: Final = "podgpu has profiling fields as ratios, not as counts of cycles"
-_UUID: Final = ("it is a text", "the label UUID stands on every series")
-_BUS_ID: Final = ("it is a text", "the label pci_bus_id stands on every series")
-_MINOR: Final = ("it is a constant", "the label device stands on every series")
+_UUID: Final = ("it is a text", "every series has it as label UUID")
+_BUS_ID: Final = ("it is a text", "every series has it as label pci_bus_id")
+_MINOR: Final = ("it is a constant", "every series has it in the label device")
 
 _OF_HEALTH: Final = (
-    "podgpu_gpu_up, podgpu_xid_errors_total and, with also: [health], podgpu_recovery_action tell "
-    "of health"
+    "podgpu_gpu_up, podgpu_xid_errors_total and, with also: [health], podgpu_recovery_action show "
+    "the health"
 )
 
 ABSENT: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "DCGM_EXP_GPU_HEALTH_STATUS": (
-            "the health checks are DCGM's own, NVML has none",
+            "the health checks are part of DCGM, NVML has none",
             _OF_HEALTH,
         ),
         "DCGM_EXP_CLOCK_EVENTS_TOTAL": (
@@ -50,7 +50,7 @@ ABSENT: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "DCGM_FI_DEV_MINOR_NUMBER": _MINOR,
         "DCGM_FI_DEV_GPU_MINOR_NUMBER": _MINOR,
         "DCGM_FI_DEV_GPU_UTIL_RATIO": (
-            "DCGM 4.6 means percent by it, DCGM 4.7 a ratio from 0 to 1",
+            "it is in percent in DCGM 4.6, and a ratio from 0 to 1 in DCGM 4.7",
             "DCGM_FI_DEV_GPU_UTIL is in percent in both",
         ),
         "DCGM_FI_DEV_SM_CLOCK_HERTZ": (_UNIT, "DCGM_FI_DEV_SM_CLOCK is the same in MHz"),
@@ -62,12 +62,12 @@ ABSENT: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "DCGM_FI_DEV_FAN_SPEED_RATIO": (_UNIT, "DCGM_FI_DEV_FAN_SPEED is the same in percent"),
         "DCGM_FI_PROF_SM_CYCLES_ELAPSED_TOTAL": (
             _CYCLES,
-            "DCGM_FI_PROF_SM_ACTIVE is the part of them in which an SM was active",
+            "DCGM_FI_PROF_SM_ACTIVE is the fraction of them in which an SM was active",
         ),
         **{
             f"DCGM_FI_PROF_{unit}_CYCLES_ACTIVE_TOTAL": (
                 _CYCLES,
-                f"DCGM_FI_PROF_{ratio} is the part of the time",
+                f"DCGM_FI_PROF_{ratio} is the fraction of time",
             )
             for unit, ratio in (
                 ("SM", "SM_ACTIVE"),
@@ -83,31 +83,31 @@ ABSENT: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         },
         "DCGM_FI_PROF_DMMA_CYCLES_ACTIVE_TOTAL": (
             _CYCLES,
-            "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE is the part of the time for all tensor pipes together",
+            "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE is the fraction of time for all tensor pipes together",
         ),
     }
 )
-"""Why, and the way out, by name. The lists that dcgm-exporter ships name the first six; those of
-4.6.0-4.8.3 and newer name the counts of cycles too, in comments."""
+"""Reason and alternative by name. The lists of dcgm-exporter contain the first six; those of
+4.6.0-4.8.3 and newer also contain the counts of cycles, in comments."""
 
 _FAMILIES: Final = (
-    ("DCGM_FI_DEV_NVSWITCH_", "it is of an NVSwitch, and podgpu reads GPUs"),
-    ("DCGM_FI_DEV_SXID_", "it is of an NVSwitch, and podgpu reads GPUs"),
-    ("DCGM_FI_DEV_CPU_", "it is of a processor, and podgpu reads GPUs"),
-    ("DCGM_FI_DEV_CONNECTX_", "it is of a network adapter, and podgpu reads GPUs"),
-    ("DCGM_FI_DEV_VGPU_", "it is of a virtual GPU on its host, which podgpu does not read"),
-    ("DCGM_FI_IMEX_", "it is of the IMEX service, which DCGM alone asks"),
-    ("DCGM_FI_SYSMON_", "it is of the machine, and podgpu reads GPUs"),
-    ("DCGM_FI_DEV_DIAG_", "it is a result of DCGM's diagnosis, and NVML has none"),
+    ("DCGM_FI_DEV_NVSWITCH_", "it belongs to an NVSwitch, and podgpu reads only GPUs"),
+    ("DCGM_FI_DEV_SXID_", "it belongs to an NVSwitch, and podgpu reads only GPUs"),
+    ("DCGM_FI_DEV_CPU_", "it belongs to a processor, and podgpu reads only GPUs"),
+    ("DCGM_FI_DEV_CONNECTX_", "it belongs to a network adapter, and podgpu reads only GPUs"),
+    ("DCGM_FI_DEV_VGPU_", "it belongs to a virtual GPU on its host, which podgpu does not read"),
+    ("DCGM_FI_IMEX_", "it belongs to the IMEX service, which only DCGM queries"),
+    ("DCGM_FI_SYSMON_", "it belongs to the machine, and podgpu reads only GPUs"),
+    ("DCGM_FI_DEV_DIAG_", "it is a result of DCGM's diagnostics, and NVML has none"),
 )
 
 
 def why(name: str) -> str:
-    """Return why DCGM's name can't be given, and the way out; empty for any other name."""
+    """Return why a field of DCGM is not available, and the alternative; "" for other names."""
     if name in ABSENT:
         reason, instead = ABSENT[name]
-        return f"can't be given: {reason}; {instead}"
+        return f"is not available: {reason}; {instead}"
     for prefix, reason in _FAMILIES:
         if name.startswith(prefix):
-            return f"can't be given: {reason}"
+            return f"is not available: {reason}"
     return ""

@@ -1,4 +1,4 @@
-"""The catalogue: every field that podgpu can read, as data, and the choice among them."""
+"""The catalogue of all fields that podgpu can read, and the selection of fields."""
 
 from pipeline.fields.catalogue import CATALOGUE, by_name, called
 from pipeline.fields.field import Field, Group, Tier

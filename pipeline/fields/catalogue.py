@@ -1,6 +1,6 @@
-"""The catalogue of fields, in the order of the page.
+"""The catalogue of fields, in the order of the metrics page.
 
-Costs, which decide the tier, were measured on H100 cards: see `docs/fields.md`.
+The tier of a field depends on the cost of reading it, measured on H100 cards: `docs/fields.md`.
 """
 
 from collections import defaultdict
@@ -27,7 +27,7 @@ CATALOGUE: tuple[Field, ...] = (
     *PROFILING,
     *STATISTICS,
 )
-"""Everything that makes series."""
+"""All fields that have series; not labels."""
 
 _BY_NAME: Mapping[str, Field] = MappingProxyType(
     {field.name: field for field in (*CATALOGUE, *LABELS)}
@@ -44,17 +44,17 @@ def _called() -> Mapping[str, tuple[Field, ...]]:
 
 
 _CALLED: Final = _called()
-"""A list may have as many rows as fit into it, each of them looked up."""
+"""Fields by any of their names, because a list may have many rows to look up."""
 
 
 def by_name(name: str) -> Field | None:
-    """Return the field of that name, labels among them; None if there is none."""
+    """Return the field or label field with podgpu's name `name`; None if there is none."""
     return _BY_NAME.get(name)
 
 
 def called(name: str) -> Iterator[Field]:
-    """Yield the fields that somebody calls so: podgpu, DCGM, dcgm-exporter 1.x or a page.
+    """Yield the fields that have a name in podgpu, DCGM, dcgm-exporter 1.x or as a metric.
 
-    Two fields share a name where DCGM's rate and its counter do; their types tell them apart.
+    Two fields can share a name, as a rate and its counter do in DCGM. Their types differ.
     """
     yield from _CALLED.get(name, ())

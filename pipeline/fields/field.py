@@ -1,4 +1,4 @@
-"""What a field is."""
+"""The definition of a field."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -6,56 +6,55 @@ from typing import Literal, TypeAlias
 
 
 class Tier(Enum):
-    """How often a field is read, chosen by what reading it costs."""
+    """How often a field is read; it depends on the cost of reading it."""
 
     FAST = "fast"
-    """Each `interval`: answered from the driver's cache, in microseconds."""
+    """At each `interval`: the driver has the value cached and returns it within microseconds."""
 
     SLOW = "slow"
-    """Each `slow_interval`: costs a tenth of a millisecond or more, or hardly ever changes."""
+    """At each `slow_interval`: costs 0.1 ms or more, or the value hardly ever changes."""
 
     EVENT = "event"
-    """Told by the driver when it happens, and repeated each `slow_interval`."""
+    """Reported by the driver when it happens, and repeated at each `slow_interval`."""
 
     ONCE = "once"
-    """Never changes while the driver is loaded: read when the GPU is opened."""
+    """Never changes while the driver is loaded: read once when the GPU is opened."""
 
     DERIVED = "derived"
-    """Worked out by podgpu, without a call of its own."""
+    """Calculated by podgpu without an NVML call of its own."""
 
 
 Group: TypeAlias = Literal[
     "standard", "own", "profiling", "statistics", "links", "health", "limits", "labels"
 ]
-"""What a field is asked for with. `standard` and `own` are read when nobody chooses."""
+"""Groups by which fields can be selected. `standard` and `own` are read by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A reading that podgpu knows.
+    """A quantity that podgpu can read.
 
     Attributes:
-        name: podgpu's name, the unit last where there is one: the key in JSON lines too.
-        type: a counter only grows, but for a reset of the driver; a label is a text that stands in
-            `Device.facts` and makes no series of its own.
-        unit: of the value in the model.
-        help: one sentence for the HELP line, without the unit's abbreviation.
-        call: the NVML call it comes from, with the id of a field value or GPM metric.
+        name: podgpu's name, which ends with the unit if there is one; also the key in JSON lines.
+        type: a counter never decreases unless the driver is reset; a label is a text in
+            `Device.facts` and has no series.
+        unit: unit of the value in podgpu's model.
+        help: one sentence for the HELP line, without abbreviations of units.
+        call: the NVML call that returns it, with the id of a field value or GPM metric.
         tier: how often it is read.
-        group: what it is asked for with, besides by its name.
-        dcgm: DCGM's name of it; empty where DCGM has none.
-        dcgm_1x: its name in dcgm-exporter 1.x; empty where that had none.
-        aliases: further names that it is asked for by: those that DCGM 4.6 and newer have for the
-            same value, and some that belong to another field too, where the type that stands
-            beside the name tells which is meant.
+        group: the group by which it can be selected.
+        dcgm: its name in DCGM; empty if DCGM does not have it.
+        dcgm_1x: its name in dcgm-exporter 1.x; empty if that did not have it.
+        aliases: further names by which it can be selected: names of DCGM 4.6 and newer for the
+            same value, and names that another field has too. Then the type of the row decides.
         dcgm_divisor: the model's value divided by this is in DCGM's unit.
-        dcgm_unit: DCGM's unit where it is not the model's.
-        otel: the name in OpenTelemetry's semantic conventions; empty where they have none.
-        otel_attrs: attributes that stand with that name.
+        dcgm_unit: DCGM's unit if it differs from the model's.
+        otel: the name in OpenTelemetry's semantic conventions; empty if they have none.
+        otel_attrs: attributes that belong to that name.
         otel_divisor: the model's value divided by this is in OpenTelemetry's unit.
-        attrs: names of the attributes that its readings carry.
-        mig: whether the driver gives it for a MIG instance.
-        since: the first architecture whose cards give it; empty for all that the driver knows.
+        attrs: names of the attributes of its readings.
+        mig: whether the driver reports it for a MIG instance.
+        since: the first architecture that has it; empty for all architectures.
     """
 
     name: str
@@ -79,15 +78,15 @@ class Field:
 
     @property
     def metric_unit(self) -> str:
-        """Unit of the metric family: DCGM's where it differs from the model's."""
+        """Unit of the metric family: DCGM's if it differs from the model's."""
         return self.dcgm_unit or self.unit
 
     @property
     def metric(self) -> str:
-        """Name of the metric family in Prometheus' text format: DCGM's, or ours."""
+        """Name of the metric family in Prometheus' text format: DCGM's, or else podgpu's."""
         return self.dcgm or self.podgpu_metric
 
     @property
     def podgpu_metric(self) -> str:
-        """Our own family name, `_total` on counters."""
+        """podgpu's name of the metric family, with `_total` for counters."""
         return f"podgpu_{self.name}_total" if self.type == "counter" else f"podgpu_{self.name}"

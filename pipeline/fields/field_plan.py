@@ -1,4 +1,4 @@
-"""Which fields are read and shown, and under which names."""
+"""The plan: which fields are read and exported, and under which names."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ from pipeline.fields.catalogue import CATALOGUE
 from pipeline.fields.field import Field, Group
 
 UNASKED: Final[frozenset[Group]] = frozenset({"standard", "own"})
-"""Groups that are read when nobody chooses."""
+"""Groups that are read by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A field that somebody asked for, and how they want it shown.
+    """A selected field, and how it is exported.
 
     Attributes:
         field: the field.
-        metric: name of its family, as it was asked for; empty for the usual one.
-        type: of its family; empty for the field's own.
-        help: its HELP line; empty for the field's own.
+        metric: name of its metric family; empty for the default.
+        type: type of its metric family; empty for the field's type.
+        help: its HELP line; empty for the field's help.
     """
 
     field: Field
@@ -30,7 +30,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class LabelRow:
-    """A constant text that stands on every series in DCGM's names.
+    """A constant text that all series with DCGM's names have as a label.
 
     Attributes:
         label: the label's name.
@@ -42,13 +42,12 @@ class LabelRow:
 
 
 class FieldPlan:
-    """The fields that somebody asked for, in catalogue order: one plan for samplers and sinks.
+    """The selected fields, in catalogue order. Samplers and sinks use the same plan.
 
     Args:
-        names: names of the fields; None means those that are read when nobody chooses.
-        rows: fields with a wish of how they are shown, of which each field has one at most;
-            together with those of `names`.
-        labels: texts that stand on every series.
+        names: names of the fields; None for the default fields.
+        rows: fields in addition to `names`, with the way to export them; at most one per field.
+        labels: texts that all series have as labels.
     """
 
     def __init__(
@@ -58,13 +57,13 @@ class FieldPlan:
         rows: Iterable[Row] = (),
         labels: Iterable[LabelRow] = (),
     ) -> None:
-        wished = {row.field.name: row for row in rows}
-        if names is None and not wished:
+        custom = {row.field.name: row for row in rows}
+        if names is None and not custom:
             chosen = {field.name for field in CATALOGUE if field.group in UNASKED}
         else:
-            chosen = {*(names or ()), *wished}
+            chosen = {*(names or ()), *custom}
         self.rows: tuple[Row, ...] = tuple(
-            wished.get(field.name) or Row(field) for field in CATALOGUE if field.name in chosen
+            custom.get(field.name) or Row(field) for field in CATALOGUE if field.name in chosen
         )
         self.labels: tuple[LabelRow, ...] = tuple(labels)
         self.fields: tuple[Field, ...] = tuple(row.field for row in self.rows)
@@ -72,7 +71,7 @@ class FieldPlan:
 
     @classmethod
     def everything(cls) -> "FieldPlan":
-        """Return the plan of all fields there are."""
+        """Return the plan with all fields."""
         return cls(field.name for field in CATALOGUE)
 
     def __contains__(self, name: object) -> bool:
@@ -87,11 +86,11 @@ class FieldPlan:
         return hash((self.rows, self.labels))
 
     def row(self, name: str) -> Row | None:
-        """Return how a field is to be shown; None if nobody asked for it."""
+        """Return how a field is exported; None if it is not selected."""
         return self._rows.get(name)
 
     def any_of(self, *names: str) -> bool:
-        """Whether at least one of the names is in the plan: then their common call is made."""
+        """Return whether a field of these is selected, so that their common call is needed."""
         return not self._rows.keys().isdisjoint(names)
 
 

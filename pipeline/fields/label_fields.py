@@ -1,4 +1,4 @@
-"""Texts that never change, for labels: they stand in `Device.facts` and make no series."""
+"""Fields of type label: constant texts in `Device.facts`, without series."""
 
 from pipeline.fields.field import Field, Tier
 

@@ -1,19 +1,19 @@
-"""Fields of the links: PCIe and NVLink."""
+"""Fields of PCIe and NVLink."""
 
 from typing import Final
 
 from pipeline.fields.field import Field, Tier
 
 NVLINKS: Final = 18
-"""Links that have a DCGM name of their own."""
+"""Number of NVLinks that have their own DCGM names."""
 
 
 _DCGM_RATE: Final = 1000 * 1024
-"""DCGM takes the difference of two readings in KiB, per second, and divides it by 1000."""
+"""DCGM divides the difference of two readings in KiB, per second, by 1000."""
 
 
 def _bandwidth(link: int) -> Field:
-    """Return DCGM's field of one link."""
+    """Return the DCGM field of one link."""
     return Field(
         f"nvlink_{link}_bandwidth_bytes_per_second",
         "gauge",
@@ -48,7 +48,7 @@ def _pcie(direction: str, verb: str, gpm: int, short: str) -> Field:
         f"pcie_{direction}_bytes",
         "counter",
         "bytes",
-        f"Bytes {verb} over PCIe since podgpu began to watch the GPU, headers included.",
+        f"Bytes {verb} over PCIe since podgpu started to watch the GPU, headers included.",
         f"nvmlGpmMetricsGet({gpm}), summed up",
         Tier.SLOW,
         group="own",
@@ -65,7 +65,7 @@ LINKS: tuple[Field, ...] = (
         "pcie_replays",
         "counter",
         "packets",
-        "PCIe packets that had to be sent again.",
+        "PCIe packets that were sent again.",
         "nvmlDeviceGetPcieReplayCounter",
         Tier.SLOW,
         dcgm="DCGM_FI_DEV_PCIE_REPLAY_COUNTER",

@@ -1,4 +1,4 @@
-"""Fields of GPU performance monitoring (GPM): what DCGM calls profiling."""
+"""Fields of GPU performance monitoring (GPM), which DCGM calls profiling."""
 
 from typing import Final
 
@@ -49,7 +49,7 @@ def _rate(
 
 
 _ENGINES: Final = (("nvdec", 30, 8), ("nvjpg", 40, 8), ("nvofa", 50, 2))
-"""Name, GPM id of the first, and how many there are."""
+"""Name, GPM id of the first engine, and number of engines."""
 
 PROFILING: tuple[Field, ...] = (
     _ratio(
@@ -57,7 +57,7 @@ PROFILING: tuple[Field, ...] = (
         1,
         "GR_ENGINE_ACTIVE",
         "GR_ENGINE_UTIL",
-        "Part of the time in which a graphics or compute context was busy",
+        "Fraction of time in which a graphics or compute context was busy",
         dcgm_1x="dcgm_fi_prof_gr_engine_active",
         group="standard",
     ),
@@ -66,7 +66,7 @@ PROFILING: tuple[Field, ...] = (
         2,
         "SM_ACTIVE",
         "SM_UTIL",
-        "Part of the time in which a multiprocessor had a warp, as a mean over all",
+        "Fraction of time in which a multiprocessor had a warp, as a mean over all",
         dcgm_1x="dcgm_fi_prof_sm_active",
     ),
     _ratio(
@@ -74,7 +74,7 @@ PROFILING: tuple[Field, ...] = (
         3,
         "SM_OCCUPANCY",
         "SM_OCCUPANCY",
-        "Resident warps as a part of the most that the multiprocessors can hold",
+        "Resident warps as a fraction of the maximum of the multiprocessors",
         dcgm_1x="dcgm_fi_prof_sm_occupancy",
     ),
     _ratio(
@@ -82,7 +82,7 @@ PROFILING: tuple[Field, ...] = (
         5,
         "PIPE_TENSOR_ACTIVE",
         "TENSOR_UTIL",
-        "Part of the time in which the tensor cores were busy",
+        "Fraction of time in which the tensor cores were busy",
         dcgm_1x="dcgm_fi_prof_pipe_tensor_active",
         group="standard",
     ),
@@ -91,7 +91,7 @@ PROFILING: tuple[Field, ...] = (
         10,
         "DRAM_ACTIVE",
         "DRAM_UTIL",
-        "Part of the time in which device memory was sending or receiving",
+        "Fraction of time in which device memory was sending or receiving",
         dcgm_1x="dcgm_fi_prof_dram_active",
         group="standard",
     ),
@@ -100,49 +100,49 @@ PROFILING: tuple[Field, ...] = (
         11,
         "PIPE_FP64_ACTIVE",
         "FP64_UTIL",
-        "Part of the time in which the FP64 pipes were busy",
+        "Fraction of time in which the FP64 pipes were busy",
     ),
     _ratio(
         "fp32_active_ratio",
         12,
         "PIPE_FP32_ACTIVE",
         "FP32_UTIL",
-        "Part of the time in which the FP32 pipes were busy",
+        "Fraction of time in which the FP32 pipes were busy",
     ),
     _ratio(
         "fp16_active_ratio",
         13,
         "PIPE_FP16_ACTIVE",
         "FP16_UTIL",
-        "Part of the time in which the FP16 pipes were busy",
+        "Fraction of time in which the FP16 pipes were busy",
     ),
     _ratio(
         "integer_active_ratio",
         4,
         "PIPE_INT_ACTIVE",
         "INT_UTIL",
-        "Part of the time in which the integer pipes were busy",
+        "Fraction of time in which the integer pipes were busy",
     ),
     _ratio(
         "tensor_hmma_active_ratio",
         7,
         "PIPE_TENSOR_HMMA_ACTIVE",
         "HMMA_UTIL",
-        "Part of the time in which the tensor cores multiplied half-precision numbers",
+        "Fraction of time in which the tensor cores multiplied half-precision numbers",
     ),
     _ratio(
         "tensor_imma_active_ratio",
         9,
         "PIPE_TENSOR_IMMA_ACTIVE",
         "IMMA_UTIL",
-        "Part of the time in which the tensor cores multiplied integers",
+        "Fraction of time in which the tensor cores multiplied integers",
     ),
     _ratio(
         "tensor_dfma_active_ratio",
         6,
         "PIPE_TENSOR_DFMA_ACTIVE",
         "DFMA_UTIL",
-        "Part of the time in which the tensor cores multiplied double-precision numbers",
+        "Fraction of time in which the tensor cores multiplied double-precision numbers",
     ),
     _rate(
         "pcie_transmit_bytes_per_second",
@@ -180,7 +180,7 @@ PROFILING: tuple[Field, ...] = (
             first + number,
             f"{engine.upper()}{number}_ACTIVE",
             f"{engine.upper()}_UTIL_{number}",
-            f"Part of the time in which {engine.upper()} engine {number} was busy",
+            f"Fraction of time in which {engine.upper()} engine {number} was busy",
         )
         for engine, first, count in _ENGINES
         for number in range(count)

@@ -1,4 +1,4 @@
-"""Fields by the words that somebody may ask for them with: names, groups, all."""
+"""Selects fields by name or by group."""
 
 from typing import Final, get_args
 
@@ -12,15 +12,15 @@ GROUPS: Final[tuple[str, ...]] = tuple(group for group in get_args(Group) if gro
 
 
 def all_words() -> tuple[str, ...]:
-    """Return every word that `chosen` understands."""
+    """Return every word that `chosen` accepts."""
     names = (name for field in (*CATALOGUE, *LABELS) for name in _names(field))
     return (EVERYTHING, *GROUPS, *dict.fromkeys(names))
 
 
 def chosen(word: str) -> tuple[Field, ...]:
-    """Return the fields that a word asks for; none if it is no word of `all_words`.
+    """Return the fields that a word selects; none if it is not in `all_words`.
 
-    Where two fields share a name, it is that of the field which DCGM shows by it first.
+    If two fields share a name, DCGM's first field of that name is selected.
     """
     if word == EVERYTHING:
         return CATALOGUE

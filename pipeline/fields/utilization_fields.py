@@ -1,4 +1,4 @@
-"""Fields of what the GPU works: utilisation, processes, licence."""
+"""Fields of utilisation, processes and licences."""
 
 from pipeline.fields.field import Field, Tier
 
@@ -7,7 +7,7 @@ WORK: tuple[Field, ...] = (
         "gpu_utilization_percent",
         "gauge",
         "percent",
-        "Part of the driver's last sample period in which some kernel ran, in percent.",
+        "Part of the driver's last sample period in which a kernel ran, in percent.",
         "nvmlDeviceGetUtilizationRates",
         Tier.FAST,
         dcgm="DCGM_FI_DEV_GPU_UTIL",
@@ -31,7 +31,7 @@ WORK: tuple[Field, ...] = (
         "encoder_utilization_percent",
         "gauge",
         "percent",
-        "Load of the video encoders, in percent.",
+        "Utilisation of the video encoders, in percent.",
         "nvmlDeviceGetEncoderUtilization",
         Tier.FAST,
         dcgm="DCGM_FI_DEV_ENC_UTIL",
@@ -44,7 +44,7 @@ WORK: tuple[Field, ...] = (
         "decoder_utilization_percent",
         "gauge",
         "percent",
-        "Load of the video decoders, in percent.",
+        "Utilisation of the video decoders, in percent.",
         "nvmlDeviceGetDecoderUtilization",
         Tier.FAST,
         dcgm="DCGM_FI_DEV_DEC_UTIL",
@@ -68,8 +68,8 @@ WORK: tuple[Field, ...] = (
         "process_memory_used_bytes",
         "gauge",
         "bytes",
-        "Device memory of one process, by its pid on the host; no sample where the driver doesn't "
-        "say.",
+        "Device memory of one process, by its pid on the host; no sample if the driver does not "
+        "report it.",
         "nvmlDeviceGetComputeRunningProcesses_v3",
         Tier.FAST,
         group="own",
@@ -80,7 +80,7 @@ WORK: tuple[Field, ...] = (
         "vgpu_license_status",
         "gauge",
         "bool",
-        "1 while a licence for vGPU is in force, 0 while it is not or none is needed.",
+        "1 while a vGPU licence is active, 0 while it is not or none is needed.",
         "nvmlDeviceGetGridLicensableFeatures_v4",
         Tier.SLOW,
         dcgm="DCGM_FI_DEV_VGPU_LICENSE_STATUS",

@@ -1,4 +1,4 @@
-"""What a value of a field can be at all: what lies outside comes from a fault, not from a GPU."""
+"""Bounds for values of fields: a value outside of them is a fault of the reading."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,7 +9,7 @@ _ANY: Final = (0.0, 9.2e18)
 """Positive, and of no more than 63 bits."""
 
 _BY_UNIT: Final[Mapping[str, tuple[float, float]]] = {
-    # A mean over many samples may come out a little above the whole.
+    # A mean over many samples may be slightly above 1.
     "ratio": (0, 1.01),
     "percent": (0, 100),
     "bool": (0, 1),
@@ -30,6 +30,6 @@ _BY_NAME: Final[Mapping[str, tuple[float, float]]] = {
 
 
 def possible(field: Field, value: float) -> bool:
-    """Whether a value, in the field's unit, can be true; what is not finite can't."""
+    """Return whether a value, in the field's unit, is possible; infinity and NaN are not."""
     least, most = _BY_NAME.get(field.name) or _BY_UNIT.get(field.unit, _ANY)
     return least <= value <= most

@@ -88,8 +88,8 @@ def test_a_chart_s_arguments(exporter: Exporter, tmp_path: Path) -> None:
     assert {name: helps.get(name) for name in HELP} == HELP
     check_target(exporter)
     said = exporter.said()
-    assert said.count("2 rows are left out") == 1
-    assert "DCGM_EXP_GPU_HEALTH_STATUS can't be given" in said
+    assert said.count("2 rows are ignored") == 1
+    assert "DCGM_EXP_GPU_HEALTH_STATUS is not available" in said
     assert "did you mean DCGM_FI_DEV_GPU_TEMP?" in said
 
 
@@ -146,7 +146,7 @@ def test_an_edited_list_is_taken_over_without_a_gap(exporter: Exporter, tmp_path
     # One that gives nothing is refused.
     new.write_text("DCGM_FI_DEV_GPU_TEMQ, gauge, A slip.\n")
     new.replace(counters)
-    wait_until(lambda: "the list in force stays" in exporter.said(), "the refusal")
+    wait_until(lambda: "the previous list stays in use" in exporter.said(), "the refusal")
     exporter.wait_scrapes_more(2)
     assert "DCGM_FI_DEV_FB_USED" in exporter.families()
 

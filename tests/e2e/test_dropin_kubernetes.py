@@ -145,7 +145,7 @@ def test_a_configmap_and_a_pod_with_labels_and_uid(kube: Cluster, start: Start) 
     assert of(exporter, device, CLOCK) == [holder]
     kube.api.delete("ConfigMap", LIST, NAMESPACE)
     os.kill(exporter.process.pid, signal.SIGHUP)
-    wait_until(lambda: "the list in force stays" in exporter.said(), "the complaint")
+    wait_until(lambda: "the previous list stays in use" in exporter.said(), "the complaint")
     assert exporter.families() == {CLOCK, UTIL}
 
     kube.remove("train-0", "ml")

@@ -55,7 +55,7 @@ def test_one_row(text: str, expected: ListRow) -> None:
         (f"{UTIL};gauge;Load", f'"{UTIL};gauge;Load" has no type; write FIELD, type, help'),
         (f"{UTIL},,Load", f'"{UTIL},,Load" has no type; write FIELD, type, help'),
         (", gauge, Load", '", gauge, Load" has no name; write FIELD, type, help'),
-        (f'{UTIL}, gauge, "Load', f'"{UTIL}": the quotation of its help does not end on the line'),
+        (f'{UTIL}, gauge, "Load', f'"{UTIL}": the quoted help text does not end on the line'),
         (f'{UTIL}", gauge, Load', f'"{UTIL}", gauge, Load" has a quotation mark out of place'),
         (f'{UTIL}, "gauge, Load', f'"{UTIL}, "gauge, Load" has a quotation mark out of place'),
     ],

@@ -174,7 +174,7 @@ class TestFile:
         async with followed(setting_of(path), first=["One."]) as found:
             path.write_text(f"{TWO}DCGM_FI_DEV_FB_FRE, gauge, x\n")
             await found.reaches(["One.", "Two."])
-            assert f"{path}: a row is left out:\n  line 3: DCGM_FI_DEV_FB_FRE" in caplog.text
+            assert f"{path}: a row is ignored:\n  line 3: DCGM_FI_DEV_FB_FRE" in caplog.text
 
     async def test_asking_hands_it_on_changed_or_not(self, path: Path) -> None:
         async with followed(setting_of(path), first=["One."]) as found:
@@ -286,7 +286,7 @@ class TestConfigMap:
             )
             async with followed(setting, first=None, connect=Sessions().session):
                 assert (
-                    f"ConfigMap gpu:counters: has no key metrics, which is to hold the list; {told}"
+                    f"ConfigMap gpu:counters: the key metrics with the counters list is missing; {told}"
                     in caplog.text
                 )
 
@@ -298,4 +298,4 @@ class TestConfigMap:
             kubeconfig = server.kubeconfig(tmp_path / "k")
         setting = Counters(configmap="gpu:counters", kubeconfig=kubeconfig)
         async with followed(setting, first=None, connect=Sessions().session):
-            assert "tried again until it works" in caplog.text
+            assert "; retrying" in caplog.text

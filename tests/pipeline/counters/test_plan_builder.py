@@ -16,7 +16,7 @@ from pipeline.fields import CATALOGUE, LABELS, FieldPlan, in_group
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "counters" / "warning.txt"
 ALONE = Counters(own=False)
-NOTHING = "c.csv: not one reading of the list can be given; so be it"
+NOTHING = "c.csv: no row of the list can be used; so be it"
 
 HOSTILE = """\
 # A list with one row that is good, and others.
@@ -184,7 +184,7 @@ def test_a_good_list_is_not_talked_about() -> None:
 def test_a_great_many_complaints_are_counted() -> None:
     text = "".join(f"DCGM_FI_DEV_GPU_UTL{at}, gauge\n" for at in range(5000))
     lines = warning("c.csv", planned(f"{text}dcgm_fb_used, gauge", Counters()), "").splitlines()
-    assert lines[0] == "c.csv: 5000 rows are left out:"
+    assert lines[0] == "c.csv: 5000 rows are ignored:"
     assert lines[-1] == "  4900 more are not listed"
     assert len(lines) == 102
 

@@ -80,7 +80,7 @@ class TestCheck:
         ("text", "told"),
         [
             (f"{ONE}DCGM_FI_DEV_FB_USE, gauge, x", "did you mean DCGM_FI_DEV_FB_USED?"),
-            (BAD, "not one reading of the list can be given; podgpu's usual fields are read"),
+            (BAD, "no row of the list can be used; podgpu reads its default fields"),
         ],
     )
     def test_wrong_rows_are_told_and_no_error(
