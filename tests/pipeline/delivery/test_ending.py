@@ -86,7 +86,7 @@ async def test_o11_what_waits_in_memory_is_counted_and_told_at_the_end(
     assert bench.by_reason("dropped_total") == {"shutdown": 100}
     assert bench.value("queued") == bench.imbalance == 0
     # No page tells it any more.
-    assert [text for text in warnings(caplog) if text.startswith("100 points waited in memory")]
+    assert [text for text in warnings(caplog) if text.startswith("100 points in memory are lost")]
 
 
 @pytest.mark.parametrize("after", [None, 30.0], ids=["", "asks for a wait"])

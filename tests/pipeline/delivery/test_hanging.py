@@ -62,14 +62,14 @@ async def test_a_disk_that_hangs_holds_up_nobody_and_what_comes_waits_in_the_inb
             disk.answers.clear()
             for _ in range(50):
                 bench.give(2)
-            while "has not answered" not in caplog.text:
+            while "has not responded" not in caplog.text:
                 await asyncio.sleep(0.001)
             assert len(bench.inbox) == 49
             assert bench.value("queue_writable") == 0
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
-        assert "gave up on the queue in /queue" in caplog.text
+        assert "gave up closing the queue in /queue" in caplog.text
         # Of the one that the thread holds nobody knows.
         assert bench.by_reason("dropped_total") == {"shutdown": 2}
         assert bench.imbalance == 0
@@ -92,10 +92,10 @@ async def test_a_disk_that_answers_again(
         disk.answers.clear()
         for _ in range(50):
             bench.give(2)
-        while "has not answered" not in caplog.text:
+        while "has not responded" not in caplog.text:
             await asyncio.sleep(0.001)
         disk.answers.set()
-        while len(bench.push.accepted) < 50 or "answers again" not in caplog.text:
+        while len(bench.push.accepted) < 50 or "responds again" not in caplog.text:
             await asyncio.sleep(0.001)
         assert bench.value("queue_writable") == 1
         assert bench.imbalance == 0
@@ -125,7 +125,7 @@ async def test_a_folder_that_opens_slowly_is_waited_for_a_little_at_a_time(
     folder = SlowFolder()
     bench = Bench(open_queue=folder, executor=DaemonExecutor)
     for _ in range(3):
-        with pytest.raises(TransientError, match="/queue has not answered yet") as told:
+        with pytest.raises(TransientError, match="/queue of the queue does not respond") as told:
             await bench.sink.__aenter__()
         assert told.value.retry_after == 0.05
     folder.disk.answers.set()

@@ -273,7 +273,7 @@ async def test_the_queue_is_tended_once_a_second_or_as_often_as_it_is_flushed(
 
 
 def left_behind(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if "stay behind" in r.getMessage()]
+    return [r.getMessage() for r in caplog.records if "remain in" in r.getMessage()]
 
 
 @virtual

@@ -53,9 +53,9 @@ async def test_d1_an_outage_of_ten_minutes_loses_nothing(
     # What comes after it isn't held up.
     assert len(warnings(caplog)) == 1
     assert "refuses connections" in warnings(caplog)[0]
-    said = [r.getMessage() for r in caplog.records if "answers again" in r.getMessage()]
+    said = [r.getMessage() for r in caplog.records if "responds again" in r.getMessage()]
     assert len(said) == 1
-    assert "points have waited" in said[0]
+    assert "points are queued" in said[0]
 
 
 async def test_d2_an_outage_longer_than_the_queue_costs_the_oldest_and_counts_them() -> None:
@@ -134,7 +134,7 @@ async def test_an_outage_again_and_again_is_told_once_a_minute(
             await bench.passes(5)
     assert len(bench.push.accepted) == 60
     assert 5 <= len(warnings(caplog)) <= 6
-    assert len([r for r in caplog.records if "answers again" in r.getMessage()]) <= 6
+    assert len([r for r in caplog.records if "responds again" in r.getMessage()]) <= 6
 
 
 async def test_a_rejection_ends_an_outage() -> None:

@@ -41,9 +41,9 @@ async def test_r8_podgpu_says_that_it_makes_more_than_max_rate(
         await passes(bench, 300, 10)
         [told] = [text for text in warnings(caplog) if "max_rate" in text]
         for word in (
-            "itself makes 100.9 KiB a second",
+            "produces 100.9 KiB per second",
             "50KiB",
-            "the oldest is dropped",
+            "the oldest points are dropped",
             "raise queue.max_rate",
         ):
             assert word in told

@@ -99,7 +99,7 @@ async def test_what_waits_in_memory_is_counted_at_the_end() -> None:
 async def test_d9_two_sinks_never_share_a_queue(tmp_path: Path) -> None:
     first, second = real(tmp_path / "queue", name="a"), real(tmp_path / "queue", name="b")
     async with first.sink:
-        with pytest.raises(TransientError, match="another of its sinks has it"):
+        with pytest.raises(TransientError, match="another sink uses it"):
             await second.sink.__aenter__()
         assert second.push.entered == 0
 
@@ -123,7 +123,7 @@ async def test_a_queue_that_closes_late_is_free_for_the_next_sink_soon(
         monkeypatch.setattr(os, "fsync", slow)
     bench.sink = bench._made()
     for _ in range(3):
-        with pytest.raises(TransientError, match="still being closed by this podgpu"):
+        with pytest.raises(TransientError, match="is in use by this podgpu"):
             await bench.sink.__aenter__()
     flushes.set()
     bench.push.answer = lambda _: Acked()

@@ -87,7 +87,7 @@ async def test_d6_a_full_disk_costs_no_line(
     assert watts(path) == list(range(1, 53))
     assert bench.imbalance == bench.value("dropped_total") == 0
     assert caplog.text.count(f"cannot write {path}: File too large") == 1
-    assert caplog.text.count("answers again") == 1
+    assert caplog.text.count("responds again") == 1
     assert bench.value("retries_total") > 1
 
 

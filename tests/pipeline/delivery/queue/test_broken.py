@@ -92,7 +92,7 @@ def test_d5_a_bit_that_flips_while_it_runs_costs_one_record(tmp_path: Path) -> N
     assert numbers(drain(queue)) == [0, 1, 3]
     state = checked(queue)
     assert state.totals.dropped == {"corrupt": put[2].points}
-    assert state.warnings == (f"3 points in {bench.path} were broken or are missing, and are lost",)
+    assert state.warnings == (f"3 points in {bench.path} were corrupt or missing and are lost",)
 
 
 def test_d5_what_is_broken_is_told_in_one_line_and_once_a_minute(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_d9_what_this_process_has_itself_is_free_soon(tmp_path: Path, times: int
     options = QueueOptions(path=tmp_path / "queue")
     first = open_queue(options, "lines", NOW)
     for _ in range(times):
-        with pytest.raises(TransientError, match="still being closed by this podgpu") as refused:
+        with pytest.raises(TransientError, match="is in use by this podgpu") as refused:
             open_queue(options, "lines", NOW)
         assert refused.value.retry_after == 1
         assert str(tmp_path / "queue") in str(refused.value)

@@ -97,5 +97,5 @@ def test_the_first_signal_is_stored_as_records_were_before_there_were_any() -> N
 
 
 def test_there_are_no_more_signals_than_have_room() -> None:
-    with pytest.raises(ValueError, match="no signal 4"):
+    with pytest.raises(ValueError, match="signal 4 is out of range"):
         pack_record_header(Record(b".", 1, 0, SIGNALS), 1, 1, 1)

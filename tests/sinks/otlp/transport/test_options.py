@@ -72,7 +72,7 @@ def test_what_is_fine(options: list[str]) -> None:
         (["endpoint: https://c", "tls: {key_file: /k}"], "tls.cert_file", "go together"),
         (["endpoint: https://c", "tls: {cert_file: /k}"], "tls.key_file", "go together"),
         (["endpoint: http://c", "tls: {ca_file: /ca}"], "tls", "without TLS, .* write https"),
-        (["queue: {path: queue}"], "queue.path", "write the whole path"),
+        (["queue: {path: queue}"], "queue.path", "write the absolute path"),
         (["retry: {initial: 10s, max: 1s}"], "retry.max", "is less than retry.initial"),
         (["timeout: 50ms"], "timeout", ""),
         (
