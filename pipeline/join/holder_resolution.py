@@ -10,11 +10,11 @@
    from it, but not those of another resource. A claim about a pod as a whole is compared with the
    claims about its containers.
 3. Real ids of the same container or pod have precedence over placeholders. Without real ids, a
-   placeholder holds a device only on a node with one GPU. If a container has only placeholders or ids that match no
-   device, and no other claim shows what it holds, it may hold any GPU, so that no GPU is known to
-   be free. This does not apply to an id with a uuid or PCI address, to an environment variable, or
-   to an annotation with a number or a uuid that no GPU of the node has. A placeholder never means a
-   device that a device plugin allocates under its real id.
+   placeholder holds a device only on a node with one GPU. If a container has only placeholders or
+   ids that match no device, and no other claim shows what it holds, it may hold any GPU, so that no
+   GPU is known to be free. This does not apply to an id with a uuid or PCI address, to an
+   environment variable, or to an annotation with a number or a uuid that no GPU of the node has. A
+   placeholder never means a device that a device plugin allocates under its real id.
 4. Several pods hold a device together if each has a part of it: a share below 1 or, without known
    shares, a replica. Otherwise the pods with the strongest evidence hold it, and the others are
    overruled. Environment variables are the weakest evidence, since any user can set them.

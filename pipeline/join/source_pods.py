@@ -10,9 +10,9 @@ PodIdentifier: TypeAlias = str | tuple[str, str]
 """A pod's uid, or its namespace and name."""
 
 _DELETED_RETENTION_NS: Final = 600 * 1_000_000_000
-"""How long a deleted pod is remembered after the last claim that refers to it. Longer than the delay
-of a source that polls or follows a file: a claim of such a source does not show that the pod came
-back."""
+"""How long a deleted pod is remembered after the last claim that refers to it. Longer than the
+delay of a source that polls or follows a file: a claim of such a source does not show that the pod
+came back."""
 
 _MAX_STATIC_PODS: Final = 1024
 """How many static pods without a mirror pod are remembered."""
