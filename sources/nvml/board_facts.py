@@ -1,4 +1,4 @@
-"""Texts about a board that never change: serial number, versions of its firmware."""
+"""Texts of a board that never change: serial number, firmware versions."""
 
 import ctypes
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _INFOROM: Final = (
     ("inforom_power_version", 2),
 )
 
-# By nvmlBrandType_t, in DCGM's words.
+# By nvmlBrandType_t; the texts are DCGM's.
 _BRANDS: Final = {
     1: "Quadro",
     2: "Tesla",
@@ -49,26 +49,28 @@ def of_driver(nvml: Library) -> Facts:
     Raises:
         DriverGoneError: the driver is gone.
     """
-    asked = (
+    answers = (
         ("driver_version", nvml.text("nvmlSystemGetDriverVersion")),
         ("nvml_version", nvml.text("nvmlSystemGetNVMLVersion")),
     )
-    return tuple((name, text) for name, answer in asked if (text := _known(answer)))
+    return tuple((name, text) for name, answer in answers if (text := _text_or_empty(answer)))
 
 
 def of_board(nvml: Library, handle: Handle) -> Iterator[tuple[str, str]]:
-    """Yield what a board says of itself; what it doesn't say is left out.
+    """Yield the facts of a board that the driver reports.
 
-    It costs some microseconds a text. The checksum of the inforom would cost 70 ms.
+    Each takes some microseconds. The checksum of the inforom is not read: it takes 70 ms.
 
     Raises:
         DriverGoneError: the driver is gone.
     """
     for name, call in _TEXTS:
-        if text := _known(nvml.text(call, handle)):
+        if text := _text_or_empty(nvml.text(call, handle)):
             yield name, text
     for name, part in _INFOROM:
-        if text := _known(nvml.text("nvmlDeviceGetInforomVersion", handle, ctypes.c_int(part))):
+        if text := _text_or_empty(
+            nvml.text("nvmlDeviceGetInforomVersion", handle, ctypes.c_int(part))
+        ):
             yield name, text
     code, brand = nvml.number("nvmlDeviceGetBrand", handle)
     codes.check_driver(code)
@@ -76,11 +78,11 @@ def of_board(nvml: Library, handle: Handle) -> Iterator[tuple[str, str]]:
         yield "brand", _BRANDS[brand]
     buffer = library.text_buffer()
     code = nvml.ask("nvmlDeviceGetGspFirmwareVersion", handle, buffer)
-    if text := _known((code, library.decoded(buffer))):
+    if text := _text_or_empty((code, library.decoded(buffer))):
         yield "gsp_firmware_version", text
 
 
-def _known(answer: tuple[int, str]) -> str:
+def _text_or_empty(answer: tuple[int, str]) -> str:
     code, text = answer
     codes.check_driver(code)
     return text.strip() if code == 0 else ""

@@ -1,4 +1,4 @@
-"""What NVML's return codes mean to a sampler."""
+"""NVML's return codes, grouped by what they mean for sampling."""
 
 from typing import Final
 
@@ -23,25 +23,25 @@ ARGUMENT_VERSION_MISMATCH: Final = 25
 UNKNOWN: Final = 999
 
 OUT_OF_RANGE: Final = -1
-"""Not NVML's: it gave a value that can't be true."""
+"""Not a code of NVML: the value is impossible."""
 
-UNASKED: Final = -2
-"""Not NVML's: no call was made, which says nothing of the driver."""
+NOT_CALLED: Final = -2
+"""Not a code of NVML: no call was made, so the state of the driver is unknown."""
 
 UNSUPPORTED: Final = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND})
-"""The device or the driver doesn't have this reading, and hardly will have it soon."""
+"""The device or the driver lacks this reading, and this rarely changes."""
 
-NO_READING: Final = UNSUPPORTED | {INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND, UNASKED}
-"""No value, and nothing wrong with the device."""
+NO_READING: Final = UNSUPPORTED | {INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND, NOT_CALLED}
+"""There is no value, and the device has no fault."""
 
 ALIVE: Final = UNSUPPORTED | {OK, NO_PERMISSION, OUT_OF_RANGE}
-"""Answers that only a working driver gives."""
+"""Codes that only a working driver returns."""
 
 LOST: Final = frozenset({GPU_IS_LOST, RESET_REQUIRED})
-"""The whole device gives nothing until it is reset."""
+"""The device returns no data until it is reset."""
 
 DRIVER_GONE: Final = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH})
-"""Every handle is void: NVML has to be initialised anew."""
+"""All handles are invalid: NVML must be initialised again."""
 
 _NAMES: Final = {
     OUT_OF_RANGE: "out_of_range",
@@ -76,12 +76,12 @@ _NAMES: Final = {
 
 
 def name(code: int) -> str:
-    """Return NVML's name of a code, in lower case; `error_N` for one that is not known."""
+    """Return NVML's name of a code in lower case; `error_N` for an unknown code."""
     return _NAMES.get(code, f"error_{code}")
 
 
 class DeviceLostError(Exception):
-    """A device answered that it is gone. Never leaves this package."""
+    """NVML reports that a device is lost. Never leaves this package."""
 
     def __init__(self, code: int) -> None:
         super().__init__(name(code))
@@ -89,24 +89,24 @@ class DeviceLostError(Exception):
 
 
 class DriverGoneError(TransientError):
-    """The driver as a whole doesn't work for this process: NVML has to be initialised anew.
+    """The driver does not work for this process: NVML must be initialised again.
 
     Args:
-        code: NVML's.
-        text: what happened and what helps; by default that the driver was reloaded.
+        code: NVML's code.
+        text: what happened and what to do; by default, that the driver was reloaded.
     """
 
     def __init__(self, code: int, text: str = "") -> None:
         super().__init__(
             text
-            or f"the NVIDIA driver answers {name(code)}: it was reloaded or upgraded; "
-            "NVML is initialised anew, nothing needs to be done unless this repeats"
+            or f"the NVIDIA driver returned {name(code)}: it was reloaded or upgraded; podgpu "
+            "initialises NVML again, and no action is needed unless this repeats"
         )
         self.code = code
 
 
 def check(code: int) -> None:
-    """Raise for a code that concerns more than one reading.
+    """Raise if a code concerns more than one reading.
 
     Raises:
         DeviceLostError: the device is gone.
@@ -118,7 +118,7 @@ def check(code: int) -> None:
 
 
 def check_driver(code: int) -> None:
-    """Raise for a code that concerns the driver.
+    """Raise if a code concerns the whole driver.
 
     Raises:
         DriverGoneError: the driver is gone.

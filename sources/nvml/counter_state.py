@@ -1,4 +1,4 @@
-"""What the source knows from one run to the next."""
+"""What the source knows about the GPUs across its runs: devices, counters, and logged errors."""
 
 from collections.abc import Mapping
 
@@ -10,22 +10,22 @@ from sources.nvml.xid_counts import XidCounts, XidLogThrottle
 
 
 class DeviceHistory:
-    """Outlives the runs of its source.
+    """What is known about the GPUs; outlives the runs of the source.
 
     Attributes:
-        gpus: every physical GPU that was ever enumerated, by uuid: one that is gone is down.
+        gpus: every physical GPU that was ever enumerated, by uuid; a missing one is down.
         by_index: devices by index as they were last announced.
-        down: uuids of GPUs that were last seen down.
-        outage_reported: it has been told that all GPUs are down with the source, and nothing since.
-        departing: uuids of GPUs that others stand in for, or that nobody asks for any more, until a
-            last word was said of them.
-        present_once: of which devices it was seen that they are there: what of them lacks now is
-            lost.
+        down: uuids of GPUs that were down at the last visit.
+        outage_reported: whether the last readings reported all GPUs as down with the source.
+        departing: uuids of GPUs that were replaced or are no longer included, until their last
+            reading is emitted.
+        present_once: the option `devices` whose devices were all seen once; a missing one is lost
+            since then.
         xids: the XID errors.
-        clock_events: in how many samples each was there.
-        pcie_totals: the bytes over PCIe.
-        hidden: uuids of GPUs that nobody asked for: not even whether they are up is told.
-        xid_log: which of them were logged.
+        clock_events: in how many samples each clock event was active.
+        pcie_totals: the totals of bytes over PCIe.
+        hidden: uuids of GPUs that the option `devices` excludes: not even `gpu_up` is reported.
+        xid_log: which XID errors were logged.
     """
 
     def __init__(self) -> None:
@@ -43,15 +43,15 @@ class DeviceHistory:
         self._logged: set[tuple[str, str]] = set()
 
     def update(self, by_index: Mapping[int, tuple[Device, ...]], choice: DeviceFilter) -> None:
-        """Remember the devices as they are now, and forget GPUs that were replaced.
+        """Store the current devices, and forget GPUs that were replaced.
 
-        A GPU was replaced if it is gone, and another has both its index and its place on the bus.
+        A GPU was replaced if it is missing and another one has its index and its PCI bus id.
 
         Args:
             by_index: the devices.
             choice: which of them are read.
         """
-        told = self.gpus.keys() - self.hidden if self.outage_reported else frozenset()
+        reported = self.gpus.keys() - self.hidden if self.outage_reported else frozenset()
         self.by_index = dict(by_index)
         present = {devices[0].uuid: devices[0] for devices in by_index.values()}
         taken = {(gpu.index, gpu.pci_bus_id) for gpu in present.values() if gpu.pci_bus_id}
@@ -65,7 +65,7 @@ class DeviceHistory:
         self.departing += (uuid for uuid in replaced if uuid not in self.hidden)
         self.gpus.update(present)
         self.hidden = {uuid for uuid, gpu in self.gpus.items() if not choice.has_gpu(gpu.index)}
-        self.departing += sorted(self.hidden & told)
+        self.departing += sorted(self.hidden & reported)
 
     def _forget(self, uuid: str) -> None:
         del self.gpus[uuid]
@@ -76,18 +76,18 @@ class DeviceHistory:
         self.xid_log.forget(uuid)
 
     def counting_clock_events(self, length_ns: int) -> ClockEvents:
-        """Return where they are counted over a window of that length."""
+        """Return the counter of clock events over a window of that length."""
         if self.clock_events.length_ns != length_ns:
             self.clock_events = ClockEvents(length_ns)
         return self.clock_events
 
-    def is_first(self, what: str, about: str) -> bool:
-        """Whether this is said for the first time."""
-        known = (what, about) in self._logged
-        self._logged.add((what, about))
+    def is_first(self, topic: str, subject: str) -> bool:
+        """Return whether this topic and subject are logged for the first time."""
+        known = (topic, subject) in self._logged
+        self._logged.add((topic, subject))
         return not known
 
-    def describe(self, place: str) -> str:
-        """Name a GPU by index and uuid; anything else by what it is."""
-        gpu = self.gpus.get(place)
-        return place if gpu is None else f"GPU {gpu.index} ({place})"
+    def describe(self, target: str) -> str:
+        """Return index and uuid of a GPU; any other target unchanged."""
+        gpu = self.gpus.get(target)
+        return target if gpu is None else f"GPU {gpu.index} ({target})"

@@ -1,7 +1,7 @@
-"""Which devices are read: the words of the option `devices`, and what they mean on a node.
+"""The option `devices`: which devices are read.
 
-The words are dcgm-exporter's. This module stands on nothing: the options are checked by it before
-anything is loaded.
+The syntax is dcgm-exporter's. This module imports nothing of podgpu, since it checks options before
+other modules are loaded.
 """
 
 import re
@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Final, TypeAlias
 
 Ids: TypeAlias = tuple[int, ...] | None
-"""Ascending numbers; none of them for all there are; None for nothing at all."""
+"""Ascending numbers; an empty tuple means all, None means none."""
 
 MAX_ID: Final = 4095
 
@@ -20,17 +20,17 @@ _FLEXIBLE: Final = "f"
 _GPUS: Final = "g"
 _INSTANCES: Final = "i"
 _RANGE: Final = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
-_USE: Final = "write all, f, g, i, g:0,2-3, i:0,2-4, or g and i with a + between them"
+_USE: Final = "write all, f, g, i, g:0,2-3, i:0,2-4, or g and i joined by +"
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceFilter:
-    """What was chosen.
+    """The devices that are read.
 
     Attributes:
-        flexible: everything once: what MIG instances give is read of them, all else of the GPUs.
-        gpus: numbers of the GPUs, unless it is flexible.
-        instances: numbers of the MIG instances, likewise; see `instance_numbers`.
+        flexible: `f`: MIG instances for the fields that they have, GPUs for all other fields.
+        gpus: numbers of the GPUs, unless `flexible`.
+        instances: numbers of the MIG instances, unless `flexible`; see `instance_numbers`.
     """
 
     flexible: bool = False
@@ -39,10 +39,10 @@ class DeviceFilter:
 
     @classmethod
     def parse(cls, text: str) -> "DeviceFilter":
-        """Read `all`, `f`, `g`, `g:0,2-3`, `i`, `i:0,2-4`, or one of g and one of i joined by +.
+        """Parse `all`, `f`, `g`, `g:0,2-3`, `i`, `i:0,2-4`, or one of g and one of i joined by +.
 
         Raises:
-            ValueError: the text is none of that; the message says what and names the mend.
+            ValueError: the text is invalid; the message says why and what to write.
         """
         if text == _ALL:
             return cls()
@@ -52,17 +52,17 @@ class DeviceFilter:
         for part in text.split("+"):
             letter, colon, ids = part.partition(":")
             if letter == _FLEXIBLE:
-                wrong = "takes no numbers" if colon else "stands alone"
+                wrong = "takes no numbers" if colon else "cannot be combined"
                 raise ValueError(f"{text!r}: f {wrong}; {_USE}")
             if letter not in (_GPUS, _INSTANCES):
-                raise ValueError(f"{text!r} names no devices; {_USE}")
+                raise ValueError(f"{text!r} does not select devices; {_USE}")
             if letter in found:
-                raise ValueError(f"{text!r} has {letter} twice; put the numbers in one list")
+                raise ValueError(f"{text!r} has {letter} twice; write the numbers in one list")
             found[letter] = _ids(text, ids) if colon else ()
         return cls(False, found.get(_GPUS), found.get(_INSTANCES))
 
     def __str__(self) -> str:
-        """Return the shortest text that is read as this."""
+        """Return the shortest text that parses to this filter."""
         if self.flexible:
             return _FLEXIBLE
         if self.gpus == () == self.instances:
@@ -75,7 +75,7 @@ class DeviceFilter:
         )
 
     def has_gpu(self, index: int | None) -> bool:
-        """Whether a GPU is read itself.
+        """Return whether a GPU itself is read.
 
         Args:
             index: its index.
@@ -83,19 +83,19 @@ class DeviceFilter:
         return self.flexible or _among(index, self.gpus)
 
     def has_instance(self, number: int) -> bool:
-        """Whether the MIG instance of that number is read."""
+        """Return whether the MIG instance with this number is read."""
         return self.flexible or _among(number, self.instances)
 
     def conflict_with_node(
         self, count: int, instances: Iterable[int], *, any_mig: bool | None
     ) -> str:
-        """Say why these devices can't be had on this node; empty if they can.
+        """Return why these devices do not exist on this node; empty if they do.
 
         Args:
             count: how many GPUs there are.
-            instances: numbers of the MIG instances there are.
-            any_mig: whether MIG mode is on in some GPU; None if that can't be told, and neither
-                whether there are more instances.
+            instances: numbers of the present MIG instances.
+            any_mig: whether MIG mode is on for a GPU; None if this is unknown; then there may be
+                more instances, and no missing instance is reported.
         """
         if not self.flexible:
             for index in self.gpus or ():
@@ -118,16 +118,15 @@ EVERYTHING: Final = DeviceFilter()
 def instance_numbers(
     index: int, max_instances: int, instances: Sequence[tuple[int, str]]
 ) -> dict[int, int]:
-    """Return the number of each GPU instance of a GPU, as DCGM would number it.
+    """Return the number of each GPU instance of a GPU, as DCGM assigns it.
 
-    A GPU has as many numbers as it can have MIG devices, from its index times that on. They go to
-    its GPU instances by size, then by id; those of one size are in DCGM's order as far as NVML
-    lists them by id.
+    The numbers of a GPU start at `index * max_instances`. They are assigned to its GPU instances by
+    size, then by id. Instances of one size are in DCGM's order if NVML lists them by id.
 
     Args:
         index: of the GPU.
         max_instances: how many MIG devices it can have.
-        instances: GPU instance id and profile, such as `1g.10gb`; one may stand there repeatedly.
+        instances: GPU instance id and profile, such as `1g.10gb`; may contain duplicates.
 
     Returns:
         The numbers by GPU instance id.
@@ -137,7 +136,7 @@ def instance_numbers(
 
 
 def _size(profile: str) -> tuple[bool, int]:
-    """Order profiles as NVML numbers them: those with extras last."""
+    """Return the sort key of a profile in NVML's order: profiles with extras are last."""
     found = re.search(r"([0-9]+)g\.", profile)
     return "+" in profile, int(found[1]) if found else 0
 
@@ -151,11 +150,11 @@ def _ids(text: str, listed: str) -> tuple[int, ...]:
     for part in listed.split(","):
         found = _RANGE.fullmatch(part)
         if found is None:
-            what = f"{part!r} is no number" if part else "a number is missing"
+            what = f"{part!r} is not a number" if part else "a number is missing"
             raise ValueError(f"{text!r}: {what}; write for example g:0,2-3")
         first, last = int(found[1]), int(found[2] or found[1])
         if first > last:
-            raise ValueError(f"{text!r}: {part} runs backwards; write {last}-{first}")
+            raise ValueError(f"{text!r}: {part} is descending; write {last}-{first}")
         if last > MAX_ID:
             raise ValueError(f"{text!r}: {last} is too high; the highest number is {MAX_ID}")
         ids.update(range(first, last + 1))
@@ -163,7 +162,7 @@ def _ids(text: str, listed: str) -> tuple[int, ...]:
 
 
 def _ranges(ids: Sequence[int]) -> str:
-    """Write numbers that follow each other as ranges."""
+    """Format numbers, with consecutive ones as ranges."""
     runs = (
         [number for _, number in run]
         for _, run in groupby(enumerate(ids), lambda pair: pair[1] - pair[0])

@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the nvml source: driver, library, nodes, GPUs."""
+"""The checks of `podgpu doctor` for the nvml source: driver, library, device files, GPUs."""
 
 import asyncio
 from functools import partial
@@ -18,31 +18,31 @@ from sources.nvml.gpm import METRICS
 from sources.nvml.options import Options
 
 _PART: Final = 0.9
-"""Of the deadline: the rest is for what is looked at without NVML."""
+"""Part of the deadline for NVML; the rest is for checks without NVML."""
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
-    """Check `nvml.*`: first what stands in files, then the library, in a thread of its own."""
+    """Run the checks `nvml.*`: first files of the driver, then the library, in a thread."""
     driver = await in_thread(partial(driver_files.read_driver, ctx.roots))
     found = [driver.finding]
-    # A driver that hangs must not cost what was found without it.
-    patience = ctx.deadline * _PART
-    told: list[Finding] = []
+    # If the driver hangs, the findings from files must still be reported.
+    timeout_s = ctx.deadline * _PART
+    findings: list[Finding] = []
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout_s):
             plan = await requested_plan(ctx)
-            await in_thread(partial(_check_nvml, driver, plan, ctx, told))
+            await in_thread(partial(_check_nvml, driver, plan, ctx, findings))
     except TimeoutError:
-        told.append(late("NVML", patience, ENTRIES["source", "nvml"].timeout_fix))
-    return [*found, *told, await in_thread(partial(_processes, options, ctx))]
+        findings.append(late("NVML", timeout_s, ENTRIES["source", "nvml"].timeout_fix))
+    return [*found, *findings, await in_thread(partial(_processes, options, ctx))]
 
 
 def _check_nvml(
     driver: driver_files.Driver, plan: FieldPlan, ctx: DoctorContext, findings: list[Finding]
 ) -> None:
-    """Open NVML as the source does and look at every GPU. Blocking.
+    """Open NVML as the source does and check every GPU. Blocking.
 
-    What is found goes into `told` as it is found: a driver may hang at any call.
+    Adds to `findings` one by one, since the driver may hang at any call.
     """
     found, works = library_checks.check_library(driver, ctx)
     findings += found
@@ -51,7 +51,7 @@ def _check_nvml(
 
 
 def _profiling(plan: FieldPlan, *, elsewhere: bool) -> gpu_checks.Profiling:
-    """Return the fields of GPM that the page is to have, whatever group they are in."""
+    """Return the requested fields that need GPM."""
     usual = FieldPlan()
     rows = [row for row in plan.rows if row.field.name in METRICS]
     chosen = [row for row in rows if row.field.name not in usual or row != Row(row.field)]
@@ -65,12 +65,12 @@ def _processes(options: Options, ctx: DoctorContext) -> Finding:
     place = str(root if chosen else root / "self/ns/pid")
     if not options.processes:
         return check.skip(place, "processes: false")
-    why = process_owners.foreign_reason(root, is_configured=chosen)
-    if not why:
+    reason = process_owners.hidden_reason(root, is_configured=chosen)
+    if not reason:
         return check.ok(place, "the processes of the host")
     return check.skip(
         place,
-        f"{why}: processes of other containers are not shown, and who used how much is told by who "
-        "holds it; what a shared device does is nobody's then. hostPID: true for podgpu's pod "
-        "shows them",
+        f"{reason}: the driver does not show the processes of other containers, so podgpu "
+        "attributes usage by holder only, and usage of shared devices is unattributed; set "
+        "hostPID: true for podgpu's pod",
     )

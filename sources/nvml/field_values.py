@@ -1,4 +1,4 @@
-"""Field values: many readings with one call, of which each has a return code of its own."""
+"""Field values: many readings with one call, each with its own return code."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from sources.nvml.library import Handle, Library
 from sources.nvml.readers import NONE32, NONE64, GpuReadings, Reader
 
 OnValue: TypeAlias = Callable[[GpuReadings, Instant, int | float], int]
-"""Makes readings of a value; returns NVML's code, or `OUT_OF_RANGE`."""
+"""Converts a value to readings; returns NVML's code, or `OUT_OF_RANGE`."""
 
 ALL_LINKS: Final = 0xFFFF_FFFF
 """The scope that means all NVLinks together."""
@@ -19,13 +19,13 @@ ALL_LINKS: Final = 0xFFFF_FFFF
 
 @dataclass(frozen=True, slots=True)
 class FieldValueRequest:
-    """A field value to ask for.
+    """A field value to read.
 
     Attributes:
         number: NVML's id of the field.
-        on_value: what is done with the value.
-        scope: the link, where there is one value for each.
-        fallback: reads the same another way, once the device has said that it lacks the field.
+        on_value: converts the value to readings.
+        scope: the link, for a field with one value per link.
+        fallback: reads the same field in another way if the device does not support this one.
     """
 
     number: int
@@ -36,12 +36,12 @@ class FieldValueRequest:
 
 @dataclass(frozen=True, slots=True)
 class FieldValueSpec:
-    """A field that is one field value.
+    """A field that is read as one field value.
 
     Attributes:
         number: NVML's id.
-        max_value: the largest value that can be true, in NVML's unit.
-        divisor: what NVML's value is divided by to be in the field's unit.
+        max_value: the largest possible value, in NVML's unit.
+        divisor: divides NVML's value to convert it to the field's unit.
     """
 
     number: int
@@ -52,7 +52,7 @@ class FieldValueSpec:
 _MILLIWATTS: Final = 100_000_000
 _COUNT: Final = 1 << 62
 
-# The limits are far above what any board can do.
+# The limits are far above the values of any GPU.
 FAST: Final[dict[str, FieldValueSpec]] = {
     "memory_temperature_celsius": FieldValueSpec(82, 200),
     "power_instant_watts": FieldValueSpec(186, _MILLIWATTS, 1000),
@@ -71,46 +71,46 @@ SLOW: Final[dict[str, FieldValueSpec]] = {
     "violation_board_limit_nanoseconds": FieldValueSpec(77, _COUNT),
     "violation_low_utilization_nanoseconds": FieldValueSpec(78, _COUNT),
     "violation_reliability_nanoseconds": FieldValueSpec(79, _COUNT),
-    # The driver numbers what it asks for from 0, and adds to that.
+    # The driver numbers the actions from 0 and adds new ones at the end.
     "recovery_action": FieldValueSpec(230, 255),
 }
 
 
-def number(known: FieldValueSpec, target: tuple[str, str, int]) -> OnValue:
-    """Make a reading of one number.
+def number(spec: FieldValueSpec, target: tuple[str, str, int]) -> OnValue:
+    """Return a function that converts the value to one reading.
 
     Args:
-        known: the field value.
-        target: uuid, name of the field, and how long its readings are good.
+        spec: the field value.
+        target: uuid, name of the field, and how long its readings are valid.
     """
     uuid, field, good = target
-    most, divisor = known.max_value, known.divisor
+    max_value, divisor = spec.max_value, spec.divisor
 
-    def take(sheet: GpuReadings, at: Instant, value: int | float) -> int:
-        if 0 <= value <= most:
+    def on_value(result: GpuReadings, at: Instant, value: int | float) -> int:
+        if 0 <= value <= max_value:
             if divisor != 1:
                 value /= divisor
-            sheet.append(Reading(uuid, field, (), value, None, at, good))
+            result.append(Reading(uuid, field, (), value, None, at, good))
         elif value not in (NONE32, NONE64):
             return codes.OUT_OF_RANGE
         return codes.OK
 
-    return take
+    return on_value
 
 
 def batch(nvml: Library, handle: Handle, items: Sequence[FieldValueRequest]) -> Reader | None:
-    """Read field values with one call. What fails on one costs the others nothing."""
+    """Create a reader of several field values; a failure of one does not affect the others."""
     if not items:
         return None
     values = library.field_values(*((item.number, item.scope) for item in items))
     call = nvml.bind("nvmlDeviceGetFieldValues", handle, ctypes.c_int(len(items)), values)
     if call is None:
         return None
-    keep = call
+    bound = call
     parts = list(zip(values, items, strict=True))
 
-    def read(sheet: GpuReadings, at: Instant) -> int:
-        code = keep()
+    def read(result: GpuReadings, at: Instant) -> int:
+        code = bound()
         if code:
             return code
         has_some = False
@@ -119,14 +119,14 @@ def batch(nvml: Library, handle: Handle, items: Sequence[FieldValueRequest]) -> 
             if code == codes.OK:
                 found = library.field_number(value)
                 if found is not None:
-                    code = item.on_value(sheet, at, found)
+                    code = item.on_value(result, at, found)
             elif code in codes.UNSUPPORTED and item.fallback is not None:
-                code = item.fallback(sheet, at)
+                code = item.fallback(result, at)
             if code in codes.LOST or code in codes.DRIVER_GONE:
                 return code
             has_some |= code not in codes.UNSUPPORTED
             if code not in codes.NO_READING and code != codes.OK:
-                sheet.errors.append(code)
+                result.errors.append(code)
         return codes.OK if has_some else codes.NOT_SUPPORTED
 
     return read

@@ -1,8 +1,8 @@
 """GPU performance monitoring (GPM): how busy the parts of a device were between two visits.
 
-NVML keeps counters in samples that the caller takes, and works out a metric as the average over
-the time between two of them. So every visit takes one sample and compares it with that of the visit
-before, and the windows follow each other without a gap.
+NVML takes samples into buffers of the caller, and calculates a metric as the average between two
+samples. So every visit takes one sample and compares it with the sample of the visit before, and
+the windows have no gap between them.
 """
 
 import ctypes
@@ -20,12 +20,12 @@ from sources.nvml.library import Call, GpmMetric, Handle, Library
 from sources.nvml.readers import GpuReadings
 
 MIN_INTERVAL_NS: Final = NS // 10
-"""The driver's counters are renewed ten times a second: between samples closer than that it answers
-with nonsense."""
+"""The driver updates its counters ten times a second; results between closer samples are
+meaningless."""
 
 MIN_VALIDITY_NS: Final = 6 * MIN_INTERVAL_NS
-"""How long readings are good at least: of rounds that come ten times a second every other one is a
-little too close, and a late one must not end the series."""
+"""Minimum validity of readings: if rounds come ten times a second, every other round is slightly
+too early for a sample, and a late round must not end the series."""
 
 _ENGINE: Final = re.compile(rf"({'|'.join(library.ENGINES)})(\d+)_active_ratio")
 _CALL: Final = re.compile(r"nvmlGpmMetricsGet\((\d+)\)")
@@ -34,14 +34,14 @@ _MIB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """How NVML's metric becomes a field's value.
+    """How a metric of NVML is converted to a field's value.
 
     Attributes:
         number: NVML's id.
-        factor: from NVML's unit to the field's.
-        max_value: the largest value that can be true, in the field's unit.
-        tolerance: by how much a value may lie outside for being rounded; it counts as the limit.
-        mig: whether a MIG instance has it.
+        factor: converts NVML's unit to the field's.
+        max_value: the largest possible value, in the field's unit.
+        tolerance: by how much rounding may exceed a limit; such a value is set to the limit.
+        mig: whether MIG instances have the metric.
     """
 
     number: int
@@ -51,7 +51,7 @@ class Metric:
     mig: bool
 
 
-# The limit of a rate is far above what any board can do.
+# The limit of a rate is far above the values of any GPU.
 METRICS: Final[Mapping[str, Metric]] = {
     field.name: Metric(int(found[1]), 0.01, 1.0, 0.001, field.mig)
     if field.unit == "ratio"
@@ -62,7 +62,7 @@ METRICS: Final[Mapping[str, Metric]] = {
 
 
 class MetricQuery:
-    """Some metrics, asked for with one call; GPU or instances that are visited in turn share it."""
+    """A query of several metrics with one call; devices that are visited in turn share it."""
 
     def __init__(self, nvml: Library, names: tuple[str, ...]) -> None:
         self._box, metrics = library.gpm_metrics_box([METRICS[name].number for name in names])
@@ -75,12 +75,12 @@ class MetricQuery:
         self,
         older: Buffer,
         newer: Buffer,
-        sheet: GpuReadings,
+        result: GpuReadings,
         make: Callable[[str, float], Reading],
     ) -> int:
-        """Append what happened between two samples; return NVML's code.
+        """Append the values between two samples; return NVML's code.
 
-        A metric that fails costs only itself. NOT_SUPPORTED means that the device has none of them.
+        A metric that fails does not affect the others. NOT_SUPPORTED: the device has none of them.
         """
         if self._call is None:
             return codes.FUNCTION_NOT_FOUND
@@ -98,18 +98,18 @@ class MetricQuery:
             if code == codes.OK:
                 value = metric.value * known.factor
                 if -known.tolerance <= value <= known.max_value + known.tolerance:
-                    sheet.append(make(name, min(max(value, 0.0), known.max_value)))
+                    result.append(make(name, min(max(value, 0.0), known.max_value)))
                 else:
-                    sheet.errors.append(codes.OUT_OF_RANGE)
+                    result.errors.append(codes.OUT_OF_RANGE)
             elif code not in codes.NO_READING:
                 codes.check(code)
-                sheet.errors.append(code)
+                result.errors.append(code)
         return codes.OK if has_some else codes.NOT_SUPPORTED
 
 
 @dataclass(slots=True)
 class _Sample:
-    """A buffer, the call that takes a sample into it, and when that last began and ended."""
+    """A buffer, the call that takes a sample into it, and when that call last began and ended."""
 
     buffer: Buffer
     take: Call
@@ -118,41 +118,41 @@ class _Sample:
 
 
 class Profiler:
-    """Visits one device: the samples of the last two visits, and what lies between.
+    """Reads GPM metrics of one device from the samples of its last two visits.
 
     Args:
         nvml: the library.
         take: binds the call that takes a sample to a buffer.
-        question: the metrics.
-        target: uuid of the device, and how long its readings are good.
-        now: the clock.
+        query: the metrics.
+        target: uuid of the device, and how long its readings are valid.
+        now: returns the current time.
     """
 
     def __init__(
         self,
         nvml: Library,
         take: Callable[[Any], Call],
-        question: MetricQuery,
+        query: MetricQuery,
         target: tuple[str, int],
         now: Callable[[], Instant],
     ) -> None:
         self._buffers = nvml.buffers
         self._take = take
-        self._question = question
+        self._query = query
         self._target = target
         self._now = now
         self._previous: _Sample | None = None
         self._spare: list[_Sample] = []
         self._shared = False
 
-    def read(self, sheet: GpuReadings, _at: Instant) -> int:
-        """Take a sample and compare it with the one before. A `Reader`."""
+    def read(self, result: GpuReadings, _at: Instant) -> int:
+        """Take a sample and compare it with the previous one. A `Reader`."""
         if self._shared:
-            return codes.UNASKED
+            return codes.NOT_CALLED
         self._buffers.tidy()
         older, at = self._previous, self._now()
         if older is not None and at.mono_ns - older.ended.mono_ns < MIN_INTERVAL_NS:
-            return codes.UNASKED
+            return codes.NOT_CALLED
         while older is None and len(self._spare) < 2:
             code, buffer = self._buffers.new()
             if buffer is None:
@@ -172,20 +172,20 @@ class Profiler:
         self._spare.append(older)
         uuid, good = self._target
         start = older.at
-        return self._question.compare(
+        return self._query.compare(
             older.buffer,
             newer.buffer,
-            sheet,
+            result,
             lambda field, value: Reading(uuid, field, (), value, start, at, good),
         )
 
     def reset(self) -> None:
-        """Start anew: what was counted so far is not to be compared with what comes."""
+        """Discard the samples, so that the next one starts a new window."""
         self._previous = None
         self._spare.clear()
 
     def set_shared(self, *, shared: bool) -> None:
-        """Tell whether others have a part in what is counted; then it says nothing of this one."""
+        """Set whether others share the counters; they then do not describe this device."""
         if shared:
             self.reset()
         self._shared = shared
@@ -197,9 +197,9 @@ class Profiling:
     Args:
         nvml: the library.
         handle: of the GPU.
-        fields: names of the fields that somebody asked for.
-        good: how long readings are good.
-        now: the clock.
+        fields: names of the requested fields.
+        good: how long readings are valid, in nanoseconds.
+        now: returns the current time.
 
     Raises:
         DeviceLostError: the device is gone.
@@ -221,20 +221,20 @@ class Profiling:
         names = tuple(name for name in METRICS if name in fields)
         if names and not self._supported():
             names = ()
-        names = self._there(names)
+        names = self._existing(names)
         self._own = MetricQuery(nvml, names) if names else None
         names = tuple(name for name in names if METRICS[name].mig)
         self._instances = MetricQuery(nvml, names) if names else None
 
     def _supported(self) -> bool:
-        """Ask once. A driver that can't say is asked for samples, and answers then."""
+        """Query support. A driver that cannot report it returns a code for each sample instead."""
         box = library.gpm_support_box()
         code = self._nvml.ask("nvmlGpmQueryDeviceSupport", self._handle, ctypes.byref(box))
         codes.check(code)
         return bool(box.isSupportedDevice) if code == 0 else code not in codes.UNSUPPORTED
 
-    def _there(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Leave out engines that the GPU doesn't have: of those NVML says that they are idle."""
+    def _existing(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Leave out engines that the GPU does not have: NVML reports them as idle."""
         engines = {name: found for name in names if (found := _ENGINE.fullmatch(name))}
         has = self._nvml.engines(self._handle) if engines else None
         if has is None:
@@ -246,26 +246,26 @@ class Profiling:
         )
 
     def gpu(self, uuid: str) -> Profiler | None:
-        """Make the profiler of the GPU itself; None if there is nothing to read."""
+        """Create the profiler of the GPU itself; None if there is nothing to read."""
         return self._profiler(self._own, uuid, "nvmlGpmSampleGet", self._handle)
 
     def instance(self, uuid: str, gpu_instance: int) -> Profiler | None:
-        """Make the profiler of the MIG device on a GPU instance; None if there is nothing to read.
+        """Create the profiler of a MIG instance; None if there is nothing to read.
 
-        NVML counts by GPU instance and knows no compute instances.
+        NVML counts per GPU instance, not per compute instance.
         """
         number = ctypes.c_uint(gpu_instance)
         return self._profiler(self._instances, uuid, "nvmlGpmMigSampleGet", self._handle, number)
 
     def _profiler(
-        self, question: MetricQuery | None, uuid: str, call: str, *args: object
+        self, query: MetricQuery | None, uuid: str, call: str, *args: object
     ) -> Profiler | None:
         function = self._nvml.function(call)
-        if question is None or function is None:
+        if query is None or function is None:
             return None
-        keep = function
+        take_sample = function
 
         def take(box: Any) -> Call:
-            return partial(keep, *args, box)
+            return partial(take_sample, *args, box)
 
-        return Profiler(self._nvml, take, question, (uuid, self._good), self._now)
+        return Profiler(self._nvml, take, query, (uuid, self._good), self._now)

@@ -1,4 +1,4 @@
-"""The buffers that NVML takes GPM samples into: it allocates them, and frees them when told to."""
+"""The buffers of GPM samples, which NVML allocates and frees."""
 
 import contextlib
 import itertools
@@ -8,10 +8,10 @@ from typing import Any
 
 
 class Buffer:
-    """A buffer for one sample; set aside to be freed once nothing refers to it any more.
+    """A buffer for one sample; it is freed some time after its last reference is gone.
 
     Attributes:
-        box: NVML's own.
+        box: NVML's buffer.
     """
 
     __slots__ = ("_drop", "_number", "box")
@@ -28,14 +28,15 @@ class Buffer:
 class Buffers:
     """The buffers of one initialisation of NVML.
 
-    A thread that is stuck in the driver refers to what it gave to it, so no buffer is freed under
-    it. And a buffer may lose its last reference on any thread, the event loop's too, which must not
-    call NVML: so it is only noted there, and freed by the next who calls NVML for a buffer.
+    A thread that hangs in the driver keeps a reference to its buffers, so they are not freed during
+    its call. The last reference may be released on any thread, even that of the event loop, which
+    must not call NVML. So the release is only recorded, and the next NVML thread that requests a
+    buffer frees it.
 
     Args:
-        make: makes an empty box.
-        allocate: has NVML fill a box with a new buffer; returns its code.
-        free: frees it.
+        make: creates an empty box.
+        allocate: allocates a buffer into a box; returns NVML's code.
+        free: frees a buffer; returns NVML's code.
     """
 
     def __init__(
@@ -49,19 +50,19 @@ class Buffers:
         self._dropped: deque[int] = deque()
 
     def new(self) -> tuple[int, Buffer | None]:
-        """Have a buffer allocated; None with a code other than 0."""
+        """Allocate a buffer; None with a code other than 0."""
         self.tidy()
         box = self._make()
         code = self._allocate(box)
         if code:
             return code, None
-        # A number of its own, since NVML may give out an address again.
+        # Not the address, since NVML may reuse it.
         number = next(self._numbers)
         self._live[number] = box
         return code, Buffer(box, number, self._dropped.append)
 
     def tidy(self) -> None:
-        """Free what nothing refers to any more."""
+        """Free the buffers that have no reference any more."""
         with contextlib.suppress(IndexError):  # another thread may take the last one
             while self._dropped:
                 box = self._live.pop(self._dropped.popleft(), None)
@@ -69,7 +70,7 @@ class Buffers:
                     self._free(box)
 
     def clear(self) -> None:
-        """Free all. Nobody may use one after that, or be using one now."""
+        """Free all buffers. No buffer may be in use now or later."""
         while self._live:
             _, box = self._live.popitem()
             self._free(box)

@@ -1,4 +1,4 @@
-"""One physical GPU, opened: its plan, its MIG instances, and a visit to it."""
+"""One physical GPU: its read plan, its MIG instances, and a visit that reads them."""
 
 import ctypes
 import math
@@ -23,15 +23,16 @@ T = TypeVar("T")
 class Gpu:
     """A GPU that has a handle.
 
-    All its buffers are its own, since a thread may stay stuck in it while another reads the rest.
+    It shares no buffers with other GPUs, since a thread may hang in it while another thread reads
+    the rest.
 
     Attributes:
         device: the GPU.
         handle: of this initialisation of NVML.
         devices: the GPU and its MIG instances.
-        up: how the last visit ended.
+        up: whether the GPU responded at the last visit.
         fault_code: NVML's code for which it is down; 0 while it is up.
-        mig_mode: whether MIG mode is on; None if the driver failed to say.
+        mig_mode: whether MIG mode is on; None if the driver failed to report it.
     """
 
     def __init__(
@@ -54,8 +55,8 @@ class Gpu:
         self._wanted = wanted
         self._now = now
         self._plan = read_plan.for_gpu(nvml, handle, device.uuid, wanted)
-        good = max(wanted.fast_good_ns, MIN_VALIDITY_NS)
-        self._profiling = Profiling(nvml, handle, wanted.fields, good, now)
+        valid_ns = max(wanted.fast_good_ns, MIN_VALIDITY_NS)
+        self._profiling = Profiling(nvml, handle, wanted.fields, valid_ns, now)
         target = (device.uuid, wanted.fast_good_ns)
         self._plan.add(
             self._profiling.gpu(device.uuid),
@@ -78,7 +79,7 @@ class Gpu:
         self._slow_rounds = 0
         self._mig: MigInstances | None = None
         unread = GpuReadings(device.uuid, now())
-        self._follow_mig_mode(unread)
+        self._update_mig_mode(unread)
         if self._mig is not None:
             self._mig.enumerate(unread)
 
@@ -89,40 +90,40 @@ class Gpu:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is up and no thread is in the driver with it, perhaps never to come back."""
+        """Whether it is up and no thread is in the driver with it; such a thread may hang."""
         return self.up and not self._visited
 
     @property
     def devices(self) -> tuple[Device, ...]:
         """The GPU and its MIG instances, in their order."""
-        mig = self._mig  # once: the sampling thread may be about to change it
+        mig = self._mig  # read once: the sampling thread may change it
         return (self.device,) if mig is None else (self.device, *mig.devices)
 
     @property
     def is_read(self) -> bool:
-        """Whether the GPU itself is among the devices that were chosen."""
+        """Whether the option `devices` includes the GPU itself."""
         return self._wanted.choice.has_gpu(self.device.index)
 
     @property
     def mig(self) -> MigInstances | None:
-        """The MIG instances, for who is in the driver with this GPU; None with MIG mode off."""
+        """The MIG instances, for a step of this GPU; None if MIG mode is off."""
         return self._mig
 
     @property
     def numbers(self) -> dict[int, int]:
-        """The numbers of the GPU instances, by id: those that the option `devices` means."""
+        """The numbers of the GPU instances by id, as the option `devices` uses them."""
         mig = self._mig
         return {} if mig is None else mig.numbers
 
     @property
     def drain_due_ns(self) -> float:
-        """When `drain` has to be called; infinite for never, unless a round is read first."""
+        """When `drain` has to be called, unless a round comes first; infinite for never."""
         if not self.is_read:
             return math.inf
         return min((ring.due_ns for ring in self._plan.rings), default=math.inf)
 
     def drain(self) -> None:
-        """Take the driver's own samples where they would soon be lost.
+        """Read the driver's own samples that it would soon overwrite.
 
         Raises:
             DriverGoneError: the driver is gone.
@@ -132,13 +133,13 @@ class Gpu:
         try:
             for ring in self._plan.rings:
                 if ring.due_ns <= now_ns:
-                    # What else is wrong, the next round finds too.
+                    # The next round finds any other fault too.
                     codes.check_driver(ring.drain())
         finally:
             self._visited = False
 
     def query(self, call: Callable[[], T]) -> T:
-        """Ask the driver something, while others see that somebody is in it with this GPU."""
+        """Call the driver, and mark meanwhile that a thread is in it with this GPU."""
         self._visited = True
         try:
             return call()
@@ -146,88 +147,88 @@ class Gpu:
             self._visited = False
 
     def read(self, *, slow: bool) -> GpuReadings:
-        """Read the fast tier and the MIG instances, and the slow tier too if asked to.
+        """Read the fast tier and the MIG instances, and with `slow` the slow tier too.
 
         Raises:
             DriverGoneError: the driver is gone.
         """
-        sheet = GpuReadings(self.uuid, self._now())
+        result = GpuReadings(self.uuid, self._now())
         self._visited, self.fault_code = True, codes.OK
         try:
-            self._read(sheet, slow=slow)
+            self._read(result, slow=slow)
         except codes.DeviceLostError as lost:
-            self._mark_down(sheet, lost.code)
+            self._mark_down(result, lost.code)
         finally:
             self._visited = False
-        self.up = sheet.up
-        return sheet
+        self.up = result.up
+        return result
 
     def read_forced(self) -> GpuReadings:
-        """Read energy and utilisation alone.
+        """Read only energy and utilisation.
 
         Raises:
             DriverGoneError: the driver is gone.
         """
-        sheet = GpuReadings(self.uuid, self._now())
+        result = GpuReadings(self.uuid, self._now())
         if not self.is_read:
-            return sheet
+            return result
         self._visited = True
         try:
-            self._plan.run(self._plan.forced, sheet, sheet.at)
+            self._plan.run(self._plan.forced, result, result.at)
         except codes.DeviceLostError as lost:
-            self._mark_down(sheet, lost.code)
+            self._mark_down(result, lost.code)
         finally:
             self._visited = False
-        return sheet
+        return result
 
-    def _read(self, sheet: GpuReadings, *, slow: bool) -> None:
-        own = self._plan
+    def _read(self, result: GpuReadings, *, slow: bool) -> None:
+        plan = self._plan
         revive = False
         if slow:
             revive = self._slow_rounds % _REVIVE_EVERY == _REVIVE_EVERY - 1
             self._slow_rounds += 1
             if self._slow_rounds > 1:
-                self._follow_mig_mode(sheet)
-                sheet.at = self._now()
+                self._update_mig_mode(result)
+                result.at = self._now()
         if revive:
-            own.revive()
-        mig, at = self._mig, sheet.at
-        # Before the GPU itself, whose list of processes leaves out those of its instances.
+            plan.revive()
+        mig, at = self._mig, result.at
+        # Before the GPU itself, whose list of processes omits those of its instances.
         if mig is not None:
-            mig.enumerate(sheet)
-            mig.read(sheet, at, revive=revive)
+            mig.enumerate(result)
+            mig.read(result, at, revive=revive)
             at = self._now()
         if not self.is_read:
             return
-        alive = own.run(own.fast, sheet, at)
+        alive = plan.run(plan.fast, result, at)
         if slow:
-            alive |= own.run(own.slow, sheet, self._now())
+            alive |= plan.run(plan.slow, result, self._now())
         if not alive:
             code = self._probe()
             codes.check(code)
             if code not in codes.ALIVE:
-                self._mark_down(sheet, code)
+                self._mark_down(result, code)
         if self._wanted.choice.flexible and mig is not None and mig.devices:
-            self._drop_instance_readings(sheet)
+            self._drop_readings_of_instances(result)
 
-    def _drop_instance_readings(self, sheet: GpuReadings) -> None:
-        """Leave out of the GPU what its instances tell: each thing is to be told once."""
+    def _drop_readings_of_instances(self, result: GpuReadings) -> None:
+        """Drop readings of the GPU that its MIG instances have too: each is reported once."""
         uuid = self.uuid
-        sheet[:] = [r for r in sheet if r.device != uuid or r.field not in read_plan.OF_INSTANCES]
-        sheet.processes[:] = [listed for listed in sheet.processes if listed.device != uuid]
+        result[:] = [r for r in result if r.device != uuid or r.field not in read_plan.OF_INSTANCES]
+        result.processes[:] = [listed for listed in result.processes if listed.device != uuid]
 
-    def _mark_down(self, sheet: GpuReadings, code: int) -> None:
-        """A GPU that is down says nothing: what it still answered may be anything."""
-        sheet.clear()
-        sheet.processes.clear()
-        sheet.errors = [code] if code in codes.LOST else sheet.errors
-        sheet.up, self.fault_code = False, code
+    def _mark_down(self, result: GpuReadings, code: int) -> None:
+        """Drop all readings: those of a GPU that is down are not reliable."""
+        result.clear()
+        result.processes.clear()
+        result.errors = [code] if code in codes.LOST else result.errors
+        result.up, self.fault_code = False, code
         self._plan.reset()
         if self._mig is not None:
             self._mig.reset()
 
-    def _follow_mig_mode(self, sheet: GpuReadings) -> None:
-        """See whether MIG mode is on. It costs over 100 us and needs an idle GPU to change."""
+    def _update_mig_mode(self, result: GpuReadings) -> None:
+        """Read whether MIG mode is on. The call takes over 100 us; a change needs an idle GPU."""
         current, pending = ctypes.c_uint(), ctypes.c_uint()
         code = self._nvml.ask(
             "nvmlDeviceGetMigMode", self.handle, ctypes.byref(current), ctypes.byref(pending)
@@ -237,7 +238,7 @@ class Gpu:
         elif code:
             self.mig_mode = None
             codes.check(code)
-            sheet.errors.append(code)
+            result.errors.append(code)
         elif not current.value:
             if self._mig is not None:
                 self._reset_after_mode_change()
@@ -250,6 +251,6 @@ class Gpu:
             self._reset_after_mode_change()
 
     def _reset_after_mode_change(self) -> None:
-        """The GPU was reset to be cut, or to be whole: it gives other readings, and counts anew."""
+        """Start from zero: a change of MIG mode resets the GPU and its counters."""
         self._plan.revive()
         self._plan.reset()

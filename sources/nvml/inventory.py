@@ -1,4 +1,4 @@
-"""Which GPUs there are."""
+"""The inventory: which GPUs the driver enumerates, and their MIG instances."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -27,17 +27,17 @@ _COUNT_SYMBOLS: Final = ("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")
 class Inventory:
     """The GPUs of one initialisation of NVML, by index.
 
-    Touched by the sampling thread alone while it runs, apart from what may be read from the event
-    loop at any time: both dictionaries are exchanged as one, and never changed.
+    Only the sampling thread changes it while that thread runs. The event loop may read `gpus`,
+    `closed` and `devices` at any time: both dictionaries are replaced together and never changed.
 
     Args:
         nvml: the library.
-        wanted: what is to be read.
-        now: the clock.
-        remembered: devices of an earlier run by index, for a GPU that can't be opened at once.
+        wanted: what to read.
+        now: returns the current time.
+        remembered: devices of an earlier run by index, for a GPU that cannot be opened yet.
 
     Attributes:
-        errors: what went wrong since it was last looked at: a GPU's name, and NVML's code.
+        errors: errors since they were last taken: uuid or name of a GPU, and NVML's code.
     """
 
     def __init__(
@@ -54,26 +54,26 @@ class Inventory:
         self._count = -1
         self._groups: list[tuple[Device, ...]] = []
         self._devices: tuple[Device, ...] = ()
-        self._now_open: tuple[_Open, _Closed] = ({}, dict(remembered))
+        self._current: tuple[_Open, _Closed] = ({}, dict(remembered))
         self.errors: list[tuple[str, int]] = []
-        self._found: dict[int, Gpu | Device] = {}
+        self._opened: dict[int, Gpu | Device] = {}
         self._count_code = codes.OK
         self._unopened: dict[int, int] = {}
 
     @property
     def gpus(self) -> _Open:
-        """The GPUs that were opened; the same object until they are looked for anew."""
-        return self._now_open[0]
+        """The open GPUs by index; the same object until the GPUs are scanned again."""
+        return self._current[0]
 
     @property
     def closed(self) -> _Closed:
-        """The devices of indexes that can't be opened now, as far as they are known."""
-        return self._now_open[1]
+        """The known devices of indexes that cannot be opened now."""
+        return self._current[1]
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """All devices, in their order; the same tuple while nothing changes."""
-        gpus, closed = self._now_open
+        """All devices in their order; the same tuple until something changes."""
+        gpus, closed = self._current
         groups = [*(gpu.devices for gpu in gpus.values()), *closed.values()]
         if groups != self._groups:
             self._groups = groups
@@ -84,45 +84,45 @@ class Inventory:
     @property
     def by_index(self) -> dict[int, tuple[Device, ...]]:
         """The devices of each index."""
-        gpus, closed = self._now_open
+        gpus, closed = self._current
         return {**closed, **{index: gpu.devices for index, gpu in gpus.items()}}
 
     def contradiction(self) -> str:
-        """Say why the devices asked for can't be had; empty if they can, or nobody can tell."""
+        """Return why the requested devices do not exist; empty if they do, or if it is unknown."""
         gpus = self.gpus
         modes = {gpu.mig_mode for gpu in gpus.values()}
-        known = len(gpus) == self._count and None not in modes
-        any_mig = True in modes if known else None
+        is_complete = len(gpus) == self._count and None not in modes
+        any_mig = True in modes if is_complete else None
         numbers = (number for gpu in gpus.values() for number in gpu.numbers.values())
         return self._wanted.choice.conflict_with_node(self._count, numbers, any_mig=any_mig)
 
     @property
     def has_failures(self) -> bool:
-        """Whether some GPU is down or could not be opened: opening it anew may help."""
+        """Whether a GPU is down or could not be opened, so that opening it again may help."""
         return len(self.gpus) < self._count or not all(gpu.up for gpu in self.gpus.values())
 
     @property
     def count_unknown(self) -> bool:
-        """Whether the driver answers "unknown" when it is asked how many GPUs there are."""
+        """Whether the driver reports "unknown" instead of the number of GPUs."""
         return self._count_code == codes.UNKNOWN
 
     @property
     def all_unknown(self) -> bool:
-        """Whether all GPUs that are read answer nothing but "unknown".
+        """Whether all GPUs that are read report only "unknown".
 
-        The driver answers so where the devices were taken from this process. One GPU that is lost,
-        or that answers anything else, is a fault of its own.
+        The driver does so if this process lost access to the devices. A GPU that is lost, or that
+        reports another code, has a fault of its own, which a new initialisation does not fix.
         """
         gpus = self.gpus
         faults = [gpu.fault_code for gpu in gpus.values() if gpu.is_read]
         faults += [code for index, code in self._unopened.items() if index not in gpus]
         if not all(gpu.is_read for gpu in gpus.values()):
-            # Nobody has asked the others.
+            # The other GPUs are not read, so their state shows only in the count.
             faults.append(self._count_code)
         return all(code == codes.UNKNOWN for code in faults or [self._count_code])
 
     def find(self, uuids: Iterable[str]) -> list[Gpu]:
-        """Return the GPUs that are, or carry, these devices."""
+        """Return the GPUs with these uuids, or with MIG instances that have them."""
         wanted = frozenset(uuids)
         return [
             gpu
@@ -131,27 +131,27 @@ class Inventory:
         ]
 
     def open_steps(self) -> list[Step]:
-        """Return the steps that initialise NVML and learn the driver's version."""
+        """Return the steps that initialise NVML and read the driver's version."""
         return [Step(INIT, self._open, self._set_driver, is_critical=True)]
 
     def _open(self) -> board_facts.Facts:
         self._nvml.open()
         return board_facts.of_driver(self._nvml)
 
-    def _set_driver(self, known: board_facts.Facts) -> None:
-        self._driver = known
+    def _set_driver(self, facts: board_facts.Facts) -> None:
+        self._driver = facts
 
-    def count_steps(self, job: Job, *, rescan: bool, vital: bool = False) -> list[Step]:
-        """Return the step that counts the GPUs; it adds to the job what a new count asks for."""
+    def count_steps(self, job: Job, *, rescan: bool, critical: bool = False) -> list[Step]:
+        """Return the step that counts the GPUs; it adds a scan to the job if the count changed."""
 
         def accept(count: int) -> None:
             if count != self._count or rescan:
                 self._count = count
                 job.steps.extendleft(reversed(self._scan_steps(count)))
 
-        return [Step(COUNT, self._ask_count, accept, is_critical=vital)]
+        return [Step(COUNT, self._read_count, accept, is_critical=critical)]
 
-    def _ask_count(self) -> int:
+    def _read_count(self) -> int:
         code, count = self._nvml.number(_COUNT_SYMBOLS)
         codes.check_driver(code)
         self._count_code = code
@@ -161,7 +161,7 @@ class Inventory:
         return count
 
     def _scan_steps(self, count: int) -> list[Step]:
-        self._found, self._unopened = {}, {}
+        self._opened, self._unopened = {}, {}
         steps = [
             Step(
                 self._target_name(index),
@@ -181,32 +181,32 @@ class Inventory:
 
     def _record_opened(self, index: int, found: Gpu | Device | None) -> None:
         if found is not None:
-            self._found[index] = found
+            self._opened[index] = found
 
     def _commit(self, count: int) -> None:
-        """Take over what was found; an index that can't be opened keeps what was known of it."""
-        gpus = {index: found for index, found in self._found.items() if isinstance(found, Gpu)}
-        taken = {gpu.uuid for gpu in gpus.values()}
+        """Replace the inventory; an index that cannot be opened keeps its known devices."""
+        gpus = {index: found for index, found in self._opened.items() if isinstance(found, Gpu)}
+        present_uuids = {gpu.uuid for gpu in gpus.values()}
         closed: dict[int, tuple[Device, ...]] = {}
         for index in range(count):
-            found = self._found.get(index)
+            found = self._opened.get(index)
             if isinstance(found, Gpu):
                 continue
             old = self.gpus.get(index)
             known = self.closed.get(index, ()) if old is None else old.devices
             if found is not None and (not known or known[0].uuid != found.uuid):
                 old, known = None, (found,)
-            if not known or known[0].uuid in taken:
+            if not known or known[0].uuid in present_uuids:
                 continue
             if old is None:
                 closed[index] = known
             else:
-                # Its handle may work again before it can be opened anew.
+                # Its handle may work again before the GPU can be opened.
                 gpus[index] = old
-        self._now_open = (dict(sorted(gpus.items())), closed)
+        self._current = (dict(sorted(gpus.items())), closed)
 
     def _open_gpu(self, index: int) -> Gpu | Device | None:
-        """Open a GPU; only its device if it is lost, None if not even its uuid can be had."""
+        """Open a GPU; return only its device if it is lost, None if it has no readable uuid."""
         nvml = self._nvml
         code, handle = nvml.handle_at(index)
         uuid = ""
@@ -219,14 +219,14 @@ class Inventory:
             return None
         old = self.gpus.get(index)
         if old is not None and old.up and old.uuid == uuid and same(old.handle, handle):
-            # It goes on from what it has read: another GPU's trouble costs it nothing.
+            # It keeps its state: the fault of another GPU must not interrupt its readings.
             return old
-        minor = _value(nvml.number("nvmlDeviceGetMinorNumber", handle), None)
-        bus_id = _value(nvml.pci_bus_id(handle), "")
-        model = _value(nvml.text("nvmlDeviceGetName", handle), "")
+        minor = _value_or(nvml.number("nvmlDeviceGetMinorNumber", handle), None)
+        bus_id = _value_or(nvml.pci_bus_id(handle), "")
+        model = _value_or(nvml.text("nvmlDeviceGetName", handle), "")
         driver = dict(self._driver).get("driver_version", "")
-        known = tuple(sorted((*self._driver, *board_facts.of_board(nvml, handle))))
-        device = Device(uuid, index, minor, bus_id, model, driver, None, known)
+        facts = tuple(sorted((*self._driver, *board_facts.of_board(nvml, handle))))
+        device = Device(uuid, index, minor, bus_id, model, driver, None, facts)
         try:
             return Gpu(nvml, handle, device, self._wanted, self._now, peers=lambda: self.gpus)
         except codes.DeviceLostError as lost:
@@ -235,8 +235,7 @@ class Inventory:
             return device
 
 
-def _value(answer: tuple[int, T], missing: M) -> T | M:
-    """Return what was answered, or what stands for no answer."""
+def _value_or(answer: tuple[int, T], missing: M) -> T | M:
     code, value = answer
     codes.check_driver(code)
     return value if code == 0 else missing

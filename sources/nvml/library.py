@@ -1,8 +1,8 @@
-"""The way to NVML: the only module that imports pynvml.
+"""Access to NVML: the only module that imports pynvml.
 
-pynvml loads the library, knows the structs and raises its errors. The readings go round its
-wrappers, which allocate and convert at each call: they call the C functions themselves, with
-arguments bound once. Such a call returns NVML's code, and its value lies in a box that was bound.
+pynvml loads the library, defines the structs and raises the errors of initialisation. Readers
+bypass its wrappers, which allocate and convert at each call: they call the C functions with
+arguments that are bound once. Such a call returns NVML's code and writes its value into a box.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ _TEXT_SIZE: Final = 96  # the largest of NVML's text buffers
 
 
 class Memory(Protocol):
-    """`nvmlMemory_t`, and of version 2 with `reserved`."""
+    """`nvmlMemory_t`; version 2 also has `reserved`."""
 
     total: int
     free: int
@@ -37,14 +37,14 @@ class Memory(Protocol):
 
 
 class Utilization(Protocol):
-    """`nvmlUtilization_t`, percent."""
+    """`nvmlUtilization_t`, in percent."""
 
     gpu: int
     memory: int
 
 
 class Attributes(Protocol):
-    """What is needed of `nvmlDeviceAttributes_t`."""
+    """The members of `nvmlDeviceAttributes_t` that are used."""
 
     gpuInstanceSliceCount: int  # noqa: N815 -- NVML's spelling
     computeInstanceSliceCount: int  # noqa: N815
@@ -60,14 +60,14 @@ class FieldValue(Protocol):
 
 
 class ProcessInfo(Protocol):
-    """`nvmlProcessInfo_t`, of versions 2 and 3 alike."""
+    """`nvmlProcessInfo_t`, versions 2 and 3."""
 
     pid: int
     usedGpuMemory: int  # noqa: N815
 
 
 class ProcessUtilization(Protocol):
-    """What is needed of `nvmlProcessUtilizationSample_t`."""
+    """The members of `nvmlProcessUtilizationSample_t` that are used."""
 
     pid: int
     timeStamp: int  # noqa: N815 -- NVML's spelling
@@ -93,12 +93,12 @@ class GpmMetric(Protocol):
 
 
 ENGINES: Final = ("nvdec", "nvjpg", "nvofa")
-"""Kinds of engines of which a GPU has several, numbered from 0."""
+"""Kinds of engines of which a GPU may have several, numbered from 0."""
 
 XID_EVENT: Final = int(pynvml.nvmlEventTypeXidCriticalError)
 MEMORY_V2: Final = int(pynvml.nvmlMemory_v2)
 
-# By nvmlValueType_t.
+# The index is nvmlValueType_t.
 _VALUE_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
@@ -126,67 +126,67 @@ class _GpmMetrics(ctypes.Structure):
 
 
 SAMPLE_SIZE: Final = ctypes.sizeof(pynvml.c_nvmlSample_t)
-"""Bytes of a sample that the driver took by itself: its time in microseconds, and its value."""
+"""Size in bytes of a sample that the driver takes: its time in microseconds, and its value."""
 
 
 class Library:
-    """NVML, from its initialisation to its shutdown. Initialised once at most at any time.
+    """NVML, from initialisation to shutdown. It is initialised at most once at any time.
 
-    Every method but `void` may block for as long as the driver likes.
+    Every method except `invalidate` may block for any time.
 
     Attributes:
-        buffers: those of GPM, of this initialisation.
+        buffers: the GPM buffers of this initialisation.
     """
 
     def __init__(self) -> None:
         self._open = False
-        self._void = False
+        self._is_invalid = False
         self.buffers = self._no_buffers()
 
-    def void(self) -> None:
-        """Note that the driver went away: the next `open` initialises anew."""
-        self._void = True
+    def invalidate(self) -> None:
+        """Note that the driver went away: the next `open` initialises NVML again."""
+        self._is_invalid = True
 
     def open(self) -> None:
-        """Load and initialise NVML, unless it still is.
+        """Load and initialise NVML, unless it is initialised and valid.
 
         Raises:
-            TransientError: it can't be done; the text says why and what helps.
-            DriverGoneError: the driver refuses as it does where it was taken away while NVML was
-                initialised.
+            TransientError: NVML cannot be opened; the text says why and what to do.
+            DriverGoneError: NVML reports a code that it also reports after the driver was removed
+                or reloaded in use.
         """
-        if self._open and self._void:
-            # A thread may still be in the driver with a buffer: none is freed.
-            self._shut()
+        if self._open and self._is_invalid:
+            # A thread may still be in the driver with a buffer, so no buffer is freed.
+            self._shutdown()
         if self._open:
             return
         try:
             if pynvml.nvmlLib is None:
-                ready(SONAME)  # without the interpreter's lock, which pynvml's loading holds
+                ready(SONAME)  # reads the file without the GIL, which pynvml holds while loading
             pynvml.nvmlInitWithFlags(0)
         except NoLibraryFileError as error:
             raise TransientError(
-                f"NVML can't be loaded: {error}; see what is mounted there"
+                f"cannot load NVML: {error}; check what is mounted at this path"
             ) from error
         except pynvml.NVMLError as error:
             code = int(error.value)
-            mend = OPENING.get(code, "see the kernel log (dmesg) for NVRM messages")
-            text = f"NVML can't be initialised ({codes.name(code)}): {mend}"
+            fix = OPENING.get(code, "see the kernel log (dmesg) for NVRM messages")
+            text = f"cannot initialise NVML ({codes.name(code)}): {fix}"
             if code in _REPEATED:
                 raise codes.DriverGoneError(code, text) from error
             raise TransientError(text) from error
-        self._open, self._void = True, False
+        self._open, self._is_invalid = True, False
         self.buffers = self._no_buffers()
 
     def close(self) -> None:
-        """Free all buffers and shut NVML down, if it is initialised. No thread may be in it."""
+        """Free all buffers and shut NVML down, if it is initialised. No thread may be in NVML."""
         if self._open:
             self.buffers.clear()
-            self._shut()
+            self._shutdown()
 
-    def _shut(self) -> None:
+    def _shutdown(self) -> None:
         self._open = False
-        # A driver that went away makes this fail, and then there is nothing left to close.
+        # This fails if the driver went away; then there is nothing to close.
         self.ask("nvmlShutdown")
 
     def _no_buffers(self) -> Buffers:
@@ -199,7 +199,7 @@ class Library:
         return Buffers(pynvml.c_nvmlGpmSample_t, allocate, free)
 
     def function(self, *names: str) -> Callable[..., int] | None:
-        """Return the first of these functions that the library has."""
+        """Return the first of these functions that the library has; None if it has none."""
         for name in names:
             try:
                 return cast("Callable[..., int]", pynvml._nvmlGetFunctionPointer(name))  # noqa: SLF001
@@ -208,29 +208,29 @@ class Library:
         return None
 
     def bind(self, names: str | Sequence[str], *args: object) -> Call | None:
-        """Return a call of the first function that the library has, with its arguments bound."""
+        """Return a call of the first function that the library has, with bound arguments."""
         function = self.function(*([names] if isinstance(names, str) else names))
         return None if function is None else partial(function, *args)
 
     def ask(self, names: str | Sequence[str], *args: object) -> int:
-        """Call once."""
+        """Call a function once and return NVML's code."""
         call = self.bind(names, *args)
         return codes.FUNCTION_NOT_FOUND if call is None else call()
 
     def text(self, name: str, *args: object) -> tuple[int, str]:
-        """Ask for a text."""
+        """Query a text; return NVML's code and the text."""
         buffer = text_buffer()
         code = self.ask(name, *args, buffer, ctypes.c_uint(_TEXT_SIZE))
         return code, decoded(buffer)
 
     def number(self, name: str | Sequence[str], *args: object) -> tuple[int, int]:
-        """Ask for an unsigned int."""
+        """Query an unsigned int; return NVML's code and the number."""
         box = ctypes.c_uint()
         code = self.ask(name, *args, ctypes.byref(box))
         return code, box.value
 
     def handle_at(self, index: int) -> tuple[int, Handle]:
-        """Ask for the handle of the GPU of that index."""
+        """Query the handle of the GPU with this index; return NVML's code and the handle."""
         handle = handle_box()
         code = self.ask(
             ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"),
@@ -240,11 +240,11 @@ class Library:
         return code, handle
 
     def pci_bus_id(self, handle: Handle) -> tuple[int, str]:
-        """Ask for the PCI bus id."""
+        """Query the PCI bus id; return NVML's code and the id."""
         return self._pci(("nvmlDeviceGetPciInfo_v3",), handle)
 
     def remote_bus_id(self, handle: Handle, link: int) -> tuple[int, str]:
-        """Ask for the PCI bus id of what is at the other end of an NVLink."""
+        """Query the PCI bus id of the device at the other end of an NVLink."""
         names = ("nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemotePciInfo")
         return self._pci(names, handle, ctypes.c_uint(link))
 
@@ -255,13 +255,13 @@ class Library:
         return code, raw.decode() if isinstance(raw, bytes) else str(raw)
 
     def engines(self, handle: Handle) -> dict[str, int] | None:
-        """Ask how many engines of each kind a GPU has: NVDEC, NVJPG and NVOFA.
+        """Query how many engines of each kind a GPU has: NVDEC, NVJPG and NVOFA.
 
-        What a GPU has, its largest MIG instance has, whether MIG mode is on or not. It costs half a
-        millisecond for each of a dozen profiles.
+        The largest MIG profile has all engines of the GPU, whether MIG mode is on or off. The
+        query takes half a millisecond for each of a dozen profiles.
 
         Returns:
-            The counts by the names in `ENGINES`; None where the driver doesn't say.
+            The counts by the names in `ENGINES`; None if the driver does not report them.
 
         Raises:
             DeviceLostError: the device is gone.
@@ -278,17 +278,17 @@ class Library:
             )
             codes.check(code)
             if code == 0:
-                had = (info.decoderCount, info.jpegCount, info.ofaCount)
-                for kind, count in zip(ENGINES, had, strict=True):
+                counts = (info.decoderCount, info.jpegCount, info.ofaCount)
+                for kind, count in zip(ENGINES, counts, strict=True):
                     found[kind] = max(found[kind], count)
         return found if any(found.values()) else None
 
     def first_slice(self, handle: Handle, gi: int) -> tuple[int, int]:
-        """Ask for the first memory slice of a GPU instance; some drivers ask for privileges.
+        """Query the first memory slice of a GPU instance; some drivers require privileges.
 
         Args:
-            handle: the GPU's.
-            gi: the id of the GPU instance.
+            handle: of the GPU.
+            gi: id of the GPU instance.
         """
         instance, info = pynvml.c_nvmlGpuInstance_t(), pynvml.c_nvmlGpuInstanceInfo_t()
         code = self.ask(
@@ -297,14 +297,14 @@ class Library:
         return code, info.placement.start
 
     def attributes(self, handle: Handle) -> tuple[int, Attributes]:
-        """Ask for the size of a MIG instance."""
+        """Query the size of a MIG instance."""
         attributes = pynvml.c_nvmlDeviceAttributes()
         code = self.ask("nvmlDeviceGetAttributes_v2", handle, ctypes.byref(attributes))
         return code, attributes
 
 
 def text_buffer() -> "ctypes.Array[ctypes.c_char]":
-    """Make room for any of NVML's texts."""
+    """Create a buffer that is large enough for any text of NVML."""
     return ctypes.create_string_buffer(_TEXT_SIZE)
 
 
@@ -314,22 +314,22 @@ def decoded(buffer: "ctypes.Array[ctypes.c_char]") -> str:
 
 
 def handle_box() -> Handle:
-    """Make an empty device handle."""
+    """Create an empty device handle."""
     return pynvml.c_nvmlDevice_t()
 
 
 def address(handle: Handle) -> int:
-    """Return what identifies a handle among others of the same initialisation."""
+    """Return the address of a handle, which identifies the device within one initialisation."""
     return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
 
 def same(handle: Handle, other: Handle) -> bool:
-    """Whether two handles of one initialisation are of the same device."""
+    """Return whether two handles of one initialisation are of the same device."""
     return address(handle) == address(other)
 
 
 def memory_box(version: int) -> Any:
-    """Make a `Memory` of version 1 or 2."""
+    """Create a `Memory` of version 1 or 2."""
     if version == 1:
         return _MEMORY_V1()
     box = _MEMORY_V2()
@@ -338,59 +338,59 @@ def memory_box(version: int) -> Any:
 
 
 def utilization_box() -> Any:
-    """Make a `Utilization`."""
+    """Create a `Utilization`."""
     return _UTILIZATION()
 
 
-def field_values(*asked: tuple[int, int]) -> Any:
-    """Make an array of `FieldValue`, for these field ids and scopes."""
-    values = (_FIELD_VALUE * len(asked))()
-    for value, (number, scope) in zip(values, asked, strict=True):
+def field_values(*requested: tuple[int, int]) -> Any:
+    """Create an array of `FieldValue` for these field ids and scopes."""
+    values = (_FIELD_VALUE * len(requested))()
+    for value, (number, scope) in zip(values, requested, strict=True):
         value.fieldId, value.scopeId = number, scope
     return values
 
 
 def field_number(value: FieldValue) -> int | float | None:
-    """Return the number in a field value; None for a type that is not known."""
+    """Return the number in a field value; None if its type is unknown."""
     if value.valueType >= len(_VALUE_MEMBERS):
         return None
     return cast("int | float", getattr(value.value, _VALUE_MEMBERS[value.valueType]))
 
 
 def licence_box() -> Any:
-    """Make what tells of licences: `isGridLicenseSupported` and `gridLicensableFeatures`."""
+    """Create a licence struct: `isGridLicenseSupported` and `gridLicensableFeatures`."""
     return pynvml.c_nvmlGridLicensableFeatures_v4_t()
 
 
 def process_array(size: int) -> Any:
-    """Make an array of `ProcessInfo`."""
+    """Create an array of `ProcessInfo`."""
     return (_PROCESS_INFO * size)()
 
 
 def utilization_array(size: int) -> Any:
-    """Make an array of `ProcessUtilization`."""
+    """Create an array of `ProcessUtilization`."""
     return (_PROCESS_UTILIZATION * size)()
 
 
 def event_set_box() -> Any:
-    """Make an empty event set."""
+    """Create an empty event set."""
     return pynvml.c_nvmlEventSet_t()
 
 
 def event_box() -> Any:
-    """Make an `EventData`."""
+    """Create an `EventData`."""
     return _EVENT_DATA()
 
 
 def gpm_support_box() -> Any:
-    """Make what tells whether a GPU can be monitored: `isSupportedDevice`."""
+    """Create a struct that shows whether a GPU supports GPM: `isSupportedDevice`."""
     box = _GPM_SUPPORT()
     box.version = pynvml.NVML_GPM_SUPPORT_VERSION
     return box
 
 
 def gpm_metrics_box(ids: Sequence[int]) -> tuple[Any, list[GpmMetric]]:
-    """Make the question for these metrics, whose `sample1` and `sample2` are to be set."""
+    """Create a request for these metrics; the caller sets its `sample1` and `sample2`."""
     box = _GpmMetrics()
     box.version = pynvml.NVML_GPM_METRICS_GET_VERSION
     box.numMetrics = len(ids)

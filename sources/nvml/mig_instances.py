@@ -1,4 +1,4 @@
-"""The MIG instances of a GPU, enumerated anew each round."""
+"""The MIG instances of a GPU, enumerated again in each round."""
 
 import ctypes
 import math
@@ -17,7 +17,7 @@ from sources.nvml.read_plan import Plan, ReadingRequest
 from sources.nvml.readers import GpuReadings
 
 _PROFILE: Final = re.compile(r"\bMIG (\S+)$")
-_PART: Final = re.compile(r"\d+c\.")  # how the profile of part of a GPU instance begins
+_PART: Final = re.compile(r"\d+c\.")  # prefix of the profile of a part of a GPU instance
 _EMPTY_SLOT: Final = frozenset({codes.NOT_FOUND, codes.INVALID_ARGUMENT, codes.NOT_SUPPORTED})
 
 _Key = tuple[str, int, int]
@@ -25,7 +25,7 @@ _Key = tuple[str, int, int]
 
 @dataclass(slots=True)
 class _Slot:
-    """What stands at one of the GPU's MIG indexes. `handle` is None while it can't be had."""
+    """One of the GPU's MIG indexes. `handle` is None while it cannot be fetched."""
 
     key: _Key
     device: Device
@@ -36,12 +36,13 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:
-    """An instance that was enumerated and chosen.
+    """An instance that was enumerated and that the option `devices` includes.
 
     Attributes:
         device: the instance.
-        handle: of this enumeration: good until the next.
-        shared: whether others work on its GPU instance, or may: its counters are those of all.
+        handle: valid until the next enumeration.
+        shared: whether other instances are, or may be, on its GPU instance; the counters of the
+            GPU instance then cover all of them.
     """
 
     device: Device
@@ -52,12 +53,12 @@ class MigInstance:
 class MigInstances:
     """The instances of one GPU with MIG mode on.
 
-    A partition can change at any moment, and a handle of one that is gone may come to mean another.
-    So each round asks for the handles anew, by index, and goes by uuid, GI and CI.
+    The partition can change at any moment, and the handle of a removed instance may later mean
+    another. So each round fetches the handles by index and compares uuid, GI and CI.
 
     Attributes:
         devices: the instances, in their order.
-        numbers: the numbers of the GPU instances, by id.
+        numbers: the numbers of the GPU instances by id, as the option `devices` uses them.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class MigInstances:
         self._gi, self._ci = ctypes.c_uint(), ctypes.c_uint()
         self.devices: tuple[Device, ...] = ()
         self.numbers: dict[int, int] = {}
-        # An attribute, since an error may end an enumeration between its start and its end.
+        # Attributes, since an error may interrupt an enumeration.
         self._changed = False
         self._new_slots = False
         self._by_index = nvml.function("nvmlDeviceGetMigDeviceHandleByIndex")
@@ -87,24 +88,24 @@ class MigInstances:
         self._gi_of = nvml.function("nvmlDeviceGetGpuInstanceId")
         self._ci_of = nvml.function("nvmlDeviceGetComputeInstanceId")
 
-    def enumerate(self, sheet: GpuReadings) -> None:
-        """Find out which instances there are.
+    def enumerate(self, result: GpuReadings) -> None:
+        """Enumerate the instances and update `devices` and `numbers`.
 
         Raises:
             DeviceLostError: the GPU is gone.
             DriverGoneError: the driver is gone.
         """
         if not self._slots:
-            code, most = self._nvml.number("nvmlDeviceGetMaxMigDeviceCount", self._gpu)
+            code, limit = self._nvml.number("nvmlDeviceGetMaxMigDeviceCount", self._gpu)
             codes.check(code)
-            self._slots = [None] * (most if code == 0 else 0)
+            self._slots = [None] * (limit if code == 0 else 0)
         self._new_slots = False
         for index, before in enumerate(self._slots):
             code, key = self._read_index(index)
             if code == codes.OK and key is not None:
-                where = library.address(self._handle)
-                if before is None or before.key != key or before.handle != where:
-                    slot = self._made(key, index)
+                address_now = library.address(self._handle)
+                if before is None or before.key != key or before.handle != address_now:
+                    slot = self._make_slot(key, index)
                     self._changed |= before is None or before.device != slot.device
                     self._slots[index] = slot
             elif code in _EMPTY_SLOT:
@@ -112,9 +113,9 @@ class MigInstances:
                 self._slots[index] = None
             else:
                 codes.check(code)
-                # It may well be there still: it keeps its place, and is not read this time.
+                # The instance may still exist: it stays in its slot and is not read this time.
                 if code not in codes.NO_READING:
-                    sheet.errors.append(code)
+                    result.errors.append(code)
                 if before is None:
                     self._new_slots = True
                 else:
@@ -124,66 +125,66 @@ class MigInstances:
             self.devices = tuple(
                 sorted((slot.device for slot in self._slots if slot), key=lambda d: d.order)
             )
-            places = [device.mig for device in self.devices if device.mig is not None]
+            instances = [device.mig for device in self.devices if device.mig is not None]
             self.numbers = instance_numbers(
                 self._parent.index or 0,
                 len(self._slots),
-                [(place.gpu_instance_id, place.profile) for place in places],
+                [(place.gpu_instance_id, place.profile) for place in instances],
             )
 
-    def read(self, sheet: GpuReadings, at: Instant, *, revive: bool) -> None:
-        """Read the instances that were chosen; what fails on one costs the others nothing.
+    def read(self, result: GpuReadings, at: Instant, *, revive: bool) -> None:
+        """Read the included instances; a failure of one does not affect the others.
 
         Raises:
             DriverGoneError: the driver is gone.
         """
         has_instance = self._wanted.choice.has_instance
-        sharing = self._sharing()
+        per_gpu_instance = self._count_per_gpu_instance()
         for slot in self._slots:
             if slot is None:
                 continue
             if slot.plan.profiler is not None:
-                slot.plan.profiler.set_shared(shared=self._shares(slot, sharing))
+                slot.plan.profiler.set_shared(shared=self._is_shared(slot, per_gpu_instance))
             if slot.handle is None or not has_instance(self.numbers[slot.key[1]]):
                 continue
             if revive:
                 slot.plan.revive()
             try:
-                slot.plan.run(slot.plan.fast, sheet, at)
+                slot.plan.run(slot.plan.fast, result, at)
             except codes.DeviceLostError as lost:
-                sheet.errors.append(lost.code)
+                result.errors.append(lost.code)
 
     def present_instances(self) -> list[MigInstance]:
-        """Return the instances that can be asked now and were chosen, as last enumerated."""
+        """Return the included instances that have a handle, as last enumerated."""
         has_instance = self._wanted.choice.has_instance
-        sharing = self._sharing()
+        per_gpu_instance = self._count_per_gpu_instance()
         return [
-            MigInstance(slot.device, slot.box, self._shares(slot, sharing))
+            MigInstance(slot.device, slot.box, self._is_shared(slot, per_gpu_instance))
             for slot in self._slots
             if slot is not None and slot.handle is not None
             if has_instance(self.numbers[slot.key[1]])
         ]
 
     def reset(self) -> None:
-        """Have all instances start anew: the GPU was away."""
+        """Reset the counters of all instances: the GPU was away."""
         for slot in self._slots:
             if slot is not None:
                 slot.plan.reset()
 
-    def _sharing(self) -> Counter[int]:
-        """Count the instances on each GPU instance."""
+    def _count_per_gpu_instance(self) -> Counter[int]:
+        """Count the MIG instances on each GPU instance."""
         return Counter(slot.key[1] for slot in self._slots if slot is not None)
 
-    def _shares(self, slot: _Slot, sharing: Counter[int]) -> bool:
-        """Whether others work on the slot's GPU instance: its counters are those of all of them."""
-        if sharing[slot.key[1]] > 1:
+    def _is_shared(self, slot: _Slot, per_gpu_instance: Counter[int]) -> bool:
+        """Return whether other instances are, or may be, on the slot's GPU instance."""
+        if per_gpu_instance[slot.key[1]] > 1:
             return True
-        # One that can't be seen may be on it, unless it has the whole instance to itself.
+        # An instance that cannot be enumerated may be on it, unless this one is the whole of it.
         place = slot.device.mig
         return self._new_slots and place is not None and bool(_PART.match(place.profile))
 
     def _read_index(self, index: int) -> tuple[int, _Key | None]:
-        """Fetch the handle at an index, and what it stands for."""
+        """Fetch the handle at an index, and its uuid, GI and CI."""
         by_index, uuid, gi_of, ci_of = self._by_index, self._uuid, self._gi_of, self._ci_of
         if by_index is None or uuid is None or gi_of is None or ci_of is None:
             return codes.NOT_FOUND, None
@@ -199,7 +200,7 @@ class MigInstances:
             return code, None
         return code, (library.decoded(text), self._gi.value, self._ci.value)
 
-    def _made(self, key: _Key, index: int) -> _Slot:
+    def _make_slot(self, key: _Key, index: int) -> _Slot:
         uuid, gi, ci = key
         parent = self._parent
         device = Device(
@@ -209,21 +210,21 @@ class MigInstances:
             parent.pci_bus_id,
             parent.model,
             parent.driver,
-            MigPlace(parent.uuid, gi, ci, self._profile(), index, self._start(gi)),
+            MigPlace(parent.uuid, gi, ci, self._profile(), index, self._first_slice(gi)),
             parent.facts,
         )
         compiled = plan.for_mig(self._nvml, self._handle, uuid, self._wanted)
         compiled.add(self._profiling.instance(uuid, gi))
         return _Slot(key, device, compiled, self._handle, library.address(self._handle))
 
-    def _start(self, gi: int) -> int | None:
-        """Return the GPU instance's first memory slice; None where the driver doesn't say."""
+    def _first_slice(self, gi: int) -> int | None:
+        """Return the first memory slice of a GPU instance; None if the driver doesn't report it."""
         code, start = self._nvml.first_slice(self._gpu, gi)
         codes.check_driver(code)
         return start if code == 0 else None
 
     def _profile(self) -> str:
-        """Return the profile's name: from the instance's own name, else from its size."""
+        """Return the profile from the instance's name, otherwise from its size."""
         code, name = self._nvml.text("nvmlDeviceGetName", self._handle)
         codes.check(code)
         if code == 0 and (match := _PROFILE.search(name)):

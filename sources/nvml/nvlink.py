@@ -1,6 +1,6 @@
-"""What a GPU says of its NVLinks and its fabric, and what the driver says of two GPUs.
+"""NVLinks and fabric of a GPU, and connections between two GPUs, as the driver reports them.
 
-A state of a link, or what is at its other end, costs up to 1 ms each on a Hopper card.
+On a Hopper GPU, each call for the state or the remote device of a link takes up to 1 ms.
 """
 
 import ctypes
@@ -14,8 +14,8 @@ from pipeline.model import Level
 from sources.nvml import codes
 from sources.nvml.library import Handle, Library
 
-MOST_LINKS: Final = 36
-"""NVML_NVLINK_MAX_LINKS of the newest header; an older driver refuses those it doesn't know."""
+MAX_LINKS: Final = 36
+"""NVML_NVLINK_MAX_LINKS of the newest header; an older driver refuses numbers it does not know."""
 
 _GPU, _SWITCH = 0, 2  # nvmlIntNvLinkDeviceType_t
 _NVLINK: Final = 2  # nvmlGpuP2PCapsIndex_t
@@ -47,12 +47,12 @@ class _FabricInfoV2(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """A GPU's active NVLinks, by what is at their other ends.
+    """A GPU's active NVLinks, by the devices at their other ends.
 
     Attributes:
-        switched: those that lead to an NVSwitch.
-        direct: those that lead to another device, by its PCI bus id in lower case.
-        unknown_remote: those of which the driver doesn't say where they lead.
+        switched: number of links to an NVSwitch.
+        direct: number of links to another device, by its PCI bus id in lower case.
+        unknown_remote: number of links whose other end the driver does not report.
     """
 
     switched: int = 0
@@ -61,24 +61,24 @@ class Links:
 
     @property
     def active(self) -> int:
-        """All of them."""
+        """The number of active links."""
         return self.switched + sum((self.direct or {}).values()) + self.unknown_remote
 
 
 def read_links(nvml: Library, handle: Handle) -> Links | None:
-    """Ask for the links of a GPU.
+    """Read the links of a GPU.
 
     Returns:
-        None if that can't be told: the driver lacks the call, or it failed. A GPU of which the
-        driver says that it supports none has none.
+        None if they are unknown: the driver lacks the call, or it failed. A GPU for which the
+        driver supports no links has none.
 
     Raises:
         DeviceLostError: the device is gone.
         DriverGoneError: the driver is gone.
     """
-    switched = astray = 0
+    switched = unknown_remote = 0
     direct: Counter[str] = Counter()
-    for link in range(MOST_LINKS):
+    for link in range(MAX_LINKS):
         code, state = nvml.number("nvmlDeviceGetNvLinkState", handle, ctypes.c_uint(link))
         codes.check(code)
         if code == codes.INVALID_ARGUMENT:
@@ -90,7 +90,7 @@ def read_links(nvml: Library, handle: Handle) -> Links | None:
         code, kind = nvml.number("nvmlDeviceGetNvLinkRemoteDeviceType", handle, ctypes.c_uint(link))
         codes.check(code)
         if code == codes.OK and kind == _SWITCH:
-            # Its bus id is of no use: behind a switch is every GPU, and FFFFFFFF:FF:FF.0 is told.
+            # Its bus id is useless: every switch leads to all GPUs, and reports FFFFFFFF:FF:FF.0.
             switched += 1
             continue
         known = code != codes.OK or kind == _GPU
@@ -99,30 +99,30 @@ def read_links(nvml: Library, handle: Handle) -> Links | None:
         if code == codes.OK and bus_id:
             direct[bus_id.lower()] += 1
         else:
-            astray += 1
-    return Links(switched, dict(direct), astray)
+            unknown_remote += 1
+    return Links(switched, dict(direct), unknown_remote)
 
 
 def nvlink_count(
     a: tuple[str, Links | None], b: tuple[str, Links | None], reachable: bool | None
 ) -> int | None:
-    """Return how many NVLinks two GPUs have to each other.
+    """Return how many NVLinks connect two GPUs.
 
     Args:
-        a: PCI bus id of the one, and its links.
-        b: likewise of the other.
-        reachable: whether the driver lets them reach each other over NVLink. Two sets of switches
-            look like one from a GPU: if it says no, nothing joins them through switches.
+        a: PCI bus id and links of the first GPU.
+        b: PCI bus id and links of the second GPU.
+        reachable: whether the driver reports that they reach each other over NVLink. A GPU cannot
+            distinguish separate sets of switches: if this is False, no switches connect them.
 
     Returns:
-        Direct links, or through switches as many as the one with fewer has; None when unknown.
+        The direct links, or through switches the links of the GPU with fewer; None if unknown.
     """
     (bus_a, one), (bus_b, other) = a, b
     if one is None or other is None:
         known = one if one is not None else other
         return 0 if known is not None and not known.active else None
-    # Each end tells of the same links; one that is coming up may be seen at one end first.
-    direct = min(_towards(one, bus_b), _towards(other, bus_a))
+    # Both ends report the same links; a new link may be visible at one end first.
+    direct = min(_links_to(one, bus_b), _links_to(other, bus_a))
     if direct:
         return direct
     if reachable is not False and one.switched and other.switched:
@@ -132,16 +132,16 @@ def nvlink_count(
     return 0
 
 
-def _towards(ends: Links, bus_id: str) -> int:
-    return (ends.direct or {}).get(bus_id.lower(), 0)
+def _links_to(links: Links, bus_id: str) -> int:
+    return (links.direct or {}).get(bus_id.lower(), 0)
 
 
 def read_fabric(nvml: Library, handle: Handle) -> tuple[str, int | None]:
-    """Ask for the NVLink fabric that a GPU is registered with.
+    """Read the NVLink fabric with which a GPU is registered.
 
     Returns:
-        The cluster's uuid, empty for the switches of a single node, which have none, and the
-        clique's number; empty and None where it isn't registered.
+        The cluster's uuid and the clique's number. The uuid is empty for the switches of a single
+        node. Empty and None if the GPU is not registered.
 
     Raises:
         DeviceLostError: the device is gone.
@@ -161,7 +161,7 @@ def read_fabric(nvml: Library, handle: Handle) -> tuple[str, int | None]:
 
 
 def read_level(nvml: Library, one: Handle, other: Handle) -> tuple[int, Level | None]:
-    """Ask for the closest thing that two GPUs have in common; None for a level nobody knows."""
+    """Read the closest common level of two GPUs; None for an unknown level."""
     code, number = nvml.number("nvmlDeviceGetTopologyCommonAncestor", one, other)
     if code:
         return code, None
@@ -172,6 +172,6 @@ def read_level(nvml: Library, one: Handle, other: Handle) -> tuple[int, Level | 
 
 
 def read_reachable(nvml: Library, one: Handle, other: Handle) -> tuple[int, bool | None]:
-    """Ask whether two GPUs reach each other over NVLink; it costs up to 2 ms."""
+    """Read whether two GPUs reach each other over NVLink; takes up to 2 ms."""
     code, status = nvml.number("nvmlDeviceGetP2PStatus", one, other, ctypes.c_int(_NVLINK))
     return code, status == 0 if code == 0 and status < _P2P_UNKNOWN else None

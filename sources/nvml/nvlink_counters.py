@@ -1,4 +1,4 @@
-"""NVLink: bytes, state and errors, of each link and of all together."""
+"""NVLink counters: bytes, state and errors, of each link and of all links together."""
 
 import ctypes
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from sources.nvml.readers import NONE64, GpuReadings, Reader
 _LINK_COUNT: Final = 91
 _DIRECTIONS: Final = (("transmitted", 138), ("received", 139))
 _KIB: Final = 1 << 10
-_MOST_KIB: Final = 1 << 52
+_MAX_KIB: Final = 1 << 52
 _COUNT: Final = 1 << 62
 
 ERRORS: Final = {
@@ -23,11 +23,11 @@ ERRORS: Final = {
     "nvlink_replay_errors": (52, 161),
     "nvlink_recovery_errors": (59, 162),
 }
-"""NVML's id of the sum over all links, and the one that stands for it on Hopper and newer.
+"""NVML's id of the sum over all links, and the id that replaces it on Hopper and newer.
 
-Of data with a wrong checksum such a card counts nothing under a field value. Its counters of single
-links do give a number there, which grows by thousands while no packet is ever sent again: it is not
-what its name says, so there is no reading."""
+These GPUs do not count CRC errors of data in a field value. Their counters per link return a
+number that grows by thousands while no packet is replayed. It is not a count of such errors, so
+there is no reading."""
 
 TOTALS: Final = (
     "nvlink_bandwidth_bytes_per_second",
@@ -38,7 +38,7 @@ RATES: Final = tuple(f"nvlink_{link}_bandwidth_bytes_per_second" for link in ran
 
 
 def count(nvml: Library, handle: Handle) -> int:
-    """Return how many NVLinks a GPU has; the most there can be where the driver doesn't say."""
+    """Return how many NVLinks a GPU has; the maximum if the driver does not report it."""
     values = library.field_values((_LINK_COUNT, 0))
     code = nvml.ask("nvmlDeviceGetFieldValues", handle, ctypes.c_int(1), values)
     codes.check(code)
@@ -47,9 +47,9 @@ def count(nvml: Library, handle: Handle) -> int:
 
 
 class _Traffic:
-    """The two counters of one link, or of all: as counters, and what both come to per second.
+    """The two byte counters of one link, or of all links, and their sum as a rate.
 
-    The two stand one after the other in a batch, and belong together.
+    Both are in one batch, the transmitted bytes first.
     """
 
     def __init__(
@@ -66,68 +66,74 @@ class _Traffic:
         self._sent: int | float | None = None
         self._before: tuple[int | float, Instant] | None = None
 
-    def transmitted(self, sheet: GpuReadings, at: Instant, value: int | float) -> int:
+    def transmitted(self, result: GpuReadings, at: Instant, value: int | float) -> int:
         self._sent = None
-        if not 0 <= value <= _MOST_KIB:
+        if not 0 <= value <= _MAX_KIB:
             return codes.OK if value == NONE64 else codes.OUT_OF_RANGE
         self._sent = value
-        self._report(self._counters[0], value, sheet, at)
+        self._report(self._counters[0], value, result, at)
         return codes.OK
 
-    def received(self, sheet: GpuReadings, at: Instant, value: int | float) -> int:
-        if not 0 <= value <= _MOST_KIB:
+    def received(self, result: GpuReadings, at: Instant, value: int | float) -> int:
+        if not 0 <= value <= _MAX_KIB:
             return codes.OK if value == NONE64 else codes.OUT_OF_RANGE
-        self._report(self._counters[1], value, sheet, at)
+        self._report(self._counters[1], value, result, at)
         if self._rate is not None and self._sent is not None:
-            self._report_rate(self._rate, self._sent + value, sheet, at)
+            self._report_rate(self._rate, self._sent + value, result, at)
         self._sent = None
         return codes.OK
 
     def _report(
-        self, counter: tuple[str, Attrs] | None, value: int | float, sheet: GpuReadings, at: Instant
+        self,
+        counter: tuple[str, Attrs] | None,
+        value: int | float,
+        result: GpuReadings,
+        at: Instant,
     ) -> None:
         if counter is not None:
             field, attrs = counter
-            sheet.append(Reading(self._uuid, field, attrs, value * _KIB, None, at, self._good))
+            result.append(Reading(self._uuid, field, attrs, value * _KIB, None, at, self._good))
 
-    def _report_rate(self, field: str, both: int | float, sheet: GpuReadings, at: Instant) -> None:
+    def _report_rate(self, field: str, both: int | float, result: GpuReadings, at: Instant) -> None:
         before, self._before = self._before, (both, at)
         if before is None:
             return
         value, start = before
-        spent_ns = at.mono_ns - start.mono_ns
-        # Less than before: the driver was loaded anew, and nothing is known of the time between.
-        if both >= value and spent_ns > 0:
-            per_second = (both - value) * _KIB * NS / spent_ns
-            sheet.append(Reading(self._uuid, field, (), per_second, start, at, self._good))
+        elapsed_ns = at.mono_ns - start.mono_ns
+        # A smaller value means that the driver was reloaded, so the traffic meanwhile is unknown.
+        if both >= value and elapsed_ns > 0:
+            per_second = (both - value) * _KIB * NS / elapsed_ns
+            result.append(Reading(self._uuid, field, (), per_second, start, at, self._good))
 
 
 def traffic(
     nvml: Library, handle: Handle, uuid: str, good: int, wanted: frozenset[str]
 ) -> Iterator[FieldValueRequest]:
-    """Yield the field values that tell what goes over the links."""
+    """Yield the field values of the traffic over NVLinks."""
     if not wanted.isdisjoint(TOTALS):
         counters = [(name, ()) if name in wanted else None for name in TOTALS[1:]]
         rate = TOTALS[0] if TOTALS[0] in wanted else None
         both = _Traffic(uuid, good, (counters[0], counters[1]), rate)
         yield from _pair(both, ALL_LINKS)
-    each = "nvlink_bytes" in wanted
-    if not each and wanted.isdisjoint(RATES):
+    per_link = "nvlink_bytes" in wanted
+    if not per_link and wanted.isdisjoint(RATES):
         return
     for link in range(count(nvml, handle)):
         rate = RATES[link] if RATES[link] in wanted else None
-        if each or rate:
+        if per_link or rate:
             named = [
-                ("nvlink_bytes", (("direction", direction), ("link", str(link)))) if each else None
+                ("nvlink_bytes", (("direction", direction), ("link", str(link))))
+                if per_link
+                else None
                 for direction, _ in _DIRECTIONS
             ]
             yield from _pair(_Traffic(uuid, good, (named[0], named[1]), rate), link)
 
 
 def _pair(both: _Traffic, scope: int) -> tuple[FieldValueRequest, FieldValueRequest]:
-    (_, sent), (_, got) = _DIRECTIONS
+    (_, sent), (_, received) = _DIRECTIONS
     return FieldValueRequest(sent, both.transmitted, scope), FieldValueRequest(
-        got, both.received, scope
+        received, both.received, scope
     )
 
 
@@ -138,19 +144,19 @@ def errors(
     target: Callable[[str], tuple[str, str, int]],
 ) -> Iterator[FieldValueRequest]:
     """Yield the field values that count errors over all links."""
-    for field, (whole, newer) in ERRORS.items():
+    for field, (total_id, newer_id) in ERRORS.items():
         if field in wanted:
-            take = number(FieldValueSpec(whole, _COUNT), target(field))
-            instead = (
+            on_value = number(FieldValueSpec(total_id, _COUNT), target(field))
+            fallback = (
                 None
-                if newer is None
-                else batch(nvml, handle, [FieldValueRequest(newer, take, ALL_LINKS)])
+                if newer_id is None
+                else batch(nvml, handle, [FieldValueRequest(newer_id, on_value, ALL_LINKS)])
             )
-            yield FieldValueRequest(whole, take, 0, instead)
+            yield FieldValueRequest(total_id, on_value, 0, fallback)
 
 
 def states(nvml: Library, handle: Handle, target: tuple[str, str, int]) -> Reader | None:
-    """Read which links are up."""
+    """Create a reader that shows which links are up."""
     box = ctypes.c_uint()
     uuid, field, good = target
     calls = [
@@ -166,7 +172,7 @@ def states(nvml: Library, handle: Handle, target: tuple[str, str, int]) -> Reade
     if not calls:
         return None
 
-    def read(sheet: GpuReadings, at: Instant) -> int:
+    def read(result: GpuReadings, at: Instant) -> int:
         has_some = False
         for call, attrs in calls:
             code = call()
@@ -176,9 +182,9 @@ def states(nvml: Library, handle: Handle, target: tuple[str, str, int]) -> Reade
                 code = codes.OUT_OF_RANGE
             has_some |= code not in codes.NO_READING
             if code == codes.OK:
-                sheet.append(Reading(uuid, field, attrs, box.value, None, at, good))
+                result.append(Reading(uuid, field, attrs, box.value, None, at, good))
             elif code not in codes.NO_READING:
-                sheet.errors.append(code)
+                result.errors.append(code)
         return codes.OK if has_some else codes.NOT_SUPPORTED
 
     return read

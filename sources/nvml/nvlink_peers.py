@@ -1,4 +1,4 @@
-"""Whether GPUs reach each other over NVLink."""
+"""Which other GPUs a GPU reaches over NVLink."""
 
 import ctypes
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from sources.nvml.readers import GpuReadings, Reader
 
 _NVLINK: Final = 2  # nvmlGpuP2PCapsIndex_t
 
-# By nvmlGpuP2PStatus_t, in dcgm-exporter's words.
+# The index is nvmlGpuP2PStatus_t; the texts are dcgm-exporter's.
 _STATUS: Final = (
     "OK",
     "ChipsetNotSupported",
@@ -30,11 +30,11 @@ class Peer(Protocol):
 
     @property
     def uuid(self) -> str:
-        """Its uuid."""
+        """The GPU's uuid."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is up and nobody is in the driver with it."""
+        """Whether it is up and no thread is in the driver with it."""
 
 
 Peers: TypeAlias = Callable[[], Mapping[int, Peer]]
@@ -44,22 +44,22 @@ Peers: TypeAlias = Callable[[], Mapping[int, Peer]]
 def status(
     nvml: Library, handle: Handle, target: tuple[str, str, int], peers: Peers
 ) -> Reader | None:
-    """Read for each other GPU whether it is reached; it costs some 2 ms each."""
+    """Create a reader of the NVLink status to each other GPU; takes some 2 ms for each."""
     function = nvml.function("nvmlDeviceGetP2PStatus")
     if function is None:
         return None
-    keep = function
+    p2p_status = function
     box = ctypes.c_uint()
     uuid, field, good = target
 
-    def read(sheet: GpuReadings, at: Instant) -> int:
-        has_some, alone = False, True
-        # One that is down, or has a thread stuck in it, may hang, and this GPU would be blamed.
+    def read(result: GpuReadings, at: Instant) -> int:
+        has_some, no_peers = False, True
+        # A call with a GPU that is down or hangs may hang too, and count against this GPU.
         for index, peer in peers().items():
             if peer.uuid == uuid or not peer.is_idle:
                 continue
-            alone = False
-            code = keep(handle, peer.handle, ctypes.c_int(_NVLINK), ctypes.byref(box))
+            no_peers = False
+            code = p2p_status(handle, peer.handle, ctypes.c_int(_NVLINK), ctypes.byref(box))
             if code in codes.DRIVER_GONE:
                 return code
             has_some |= code not in codes.UNSUPPORTED
@@ -67,10 +67,10 @@ def status(
                 code = codes.OUT_OF_RANGE
             if code == codes.OK:
                 attrs = (("link_status", _STATUS[box.value]), ("peer_gpu", str(index)))
-                sheet.append(Reading(uuid, field, attrs, box.value, None, at, good))
-            # Lost is the other one as well as this one, of which other calls tell.
+                result.append(Reading(uuid, field, attrs, box.value, None, at, good))
+            # Either GPU may be lost; other calls report which.
             elif code not in codes.NO_READING and code not in codes.LOST:
-                sheet.errors.append(code)
-        return codes.UNASKED if alone else codes.OK if has_some else codes.NOT_SUPPORTED
+                result.errors.append(code)
+        return codes.NOT_CALLED if no_peers else codes.OK if has_some else codes.NOT_SUPPORTED
 
     return read

@@ -1,4 +1,4 @@
-"""What can be set for the nvml source."""
+"""The options of the nvml source."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,11 +10,12 @@ from config.value_types import Duration
 from sources.nvml.device_filter import DeviceFilter
 
 KNOWN_XIDS = (13, 31, 43, 45, 48, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140, 154)
-"""Codes that NVIDIA's catalogue tells an operator to act upon, or that applications cause most."""
+"""XID codes that need an action according to NVIDIA's catalogue, or that applications often
+cause."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How often, and what besides the fields."""
+    """Options of a source of kind `nvml`."""
 
     interval: Annotated[
         Duration,
@@ -33,16 +34,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         Duration,
         AtLeast("100ms"),
         Doc(
-            "How long the driver may take over one GPU in a round. A GPU that takes longer is "
-            "reported as down and left out until it answers; the others go on."
+            "How long the calls for one GPU may take in a round. A GPU that takes longer is "
+            "reported as down and left out until its call returns; the other GPUs are still read."
         ),
     ] = Duration.parse("2s")
     devices: Annotated[
         str,
         Doc(
             "Which devices are read: all; f (GPUs without MIG instances, and the instances of "
-            "the others); g and i (GPUs, MIG instances), with a list such as g:0,2-3, and joined "
-            "by +. Holders of all devices are known in any case."
+            "the other GPUs); g (GPUs) and i (MIG instances), each with an optional list such as "
+            "g:0,2-3, joined by +. Holders of all devices are reported in any case."
         ),
     ] = "all"
     processes: Annotated[
@@ -51,50 +52,50 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     usage: Annotated[
         bool,
         Doc(
-            "Whether to look at how much of each device every process uses, and whose it is: what "
-            "the podgpu_container families are made of."
+            "Whether to take usage samples: how much of each device every process uses, and which "
+            "container it belongs to. The podgpu_container metrics are calculated from them."
         ),
     ] = True
     usage_interval: Annotated[
         Duration,
         AtLeast("1s"),
         AtMost("10s"),
-        Doc("How often that is looked at. The driver keeps what it tells of processes for 14 s."),
+        Doc("How often a usage sample is taken. The driver keeps the data of processes for 14 s."),
     ] = Duration.parse("5s")
     proc: Annotated[
         Path,
         Doc(
-            "Where the /proc is mounted that tells whose a process is. It has to be that of "
-            "podgpu's own pid namespace, in which the driver counts: the host's (hostPID)."
+            "The /proc that shows to which container a process belongs. It must be that of "
+            "podgpu's own pid namespace, which must be the host's (hostPID: true)."
         ),
     ] = Path("/proc")
     statistics_window: Annotated[
         Duration,
         AtLeast("1s"),
         Doc(
-            "How far back the least, the mean and the most of the driver's own samples reach, "
-            "in whole intervals. As long as the interval of scrapes, no peak falls between two."
+            "The window of the minimum, mean and maximum of the driver's own samples, in whole "
+            "intervals. Set it to the scrape interval, so that no peak is missed between scrapes."
         ),
     ] = Duration.parse("15s")
     xid_codes: Annotated[
         tuple[Annotated[int, msgspec.Meta(ge=1, le=65535)], ...],
-        Doc("XID codes whose counters start at 0, so that the first error is seen to be one."),
+        Doc("XID codes whose counters start at 0, so that their first error is an increase."),
     ] = KNOWN_XIDS
     xid_window: Annotated[
         Duration,
         AtLeast("1s"),
         AtMost("1d"),
-        Doc("How far back the XID errors reach that xid_errors_in_window counts."),
+        Doc("The window in which xid_errors_in_window counts XID errors."),
     ] = Duration.parse("5m")
     clock_events_window: Annotated[
         Duration,
         AtLeast("1s"),
         AtMost("1d"),
-        Doc("How far back the samples reach that clock_events_in_window counts."),
+        Doc("The window in which clock_events_in_window counts samples."),
     ] = Duration.parse("5m")
 
     def __post_init__(self) -> None:
-        """Refuse a slow interval below the fast one, and words for devices that mean nothing."""
+        """Refuse a slow interval below the fast one, and an invalid `devices`."""
         DeviceFilter.parse(self.devices)
         if self.slow_interval < self.interval:
             raise ValueError(

@@ -1,7 +1,7 @@
-"""Looks up whose processes are, on a thread of its own.
+"""Looks up on a thread which containers the processes belong to.
 
-Reading procfs may take a while: the kernel tells of cgroups under a lock that the making and
-removing of cgroups holds. Neither the event loop nor the thread that calls NVML waits for that.
+Reading procfs may block: the kernel reads cgroups under a lock that creating and removing cgroups
+holds. Neither the event loop nor the thread that calls NVML may wait for that.
 """
 
 import asyncio
@@ -16,28 +16,28 @@ from pipeline.model import Instant
 from sources.nvml import process_owners
 from sources.nvml.process_owners import PidRecord, Procfs
 
-_NOTHING: Final[Mapping[int, PidRecord]] = {}
+_NO_RECORDS: Final[Mapping[int, PidRecord]] = {}
 _FIX: Final = (
-    "the driver shows no other container's processes there, and who used how much of a GPU is told "
-    "by who holds it alone; share the host's pid namespace (hostPID: true)"
+    "the driver does not show the processes of other containers, so podgpu attributes usage by "
+    "holder only; share the host's pid namespace (hostPID: true)"
 )
-_LATE: Final = "who used how much of a GPU is told by who holds it until it does"
+_NO_RESPONSE: Final = "podgpu attributes usage by holder only until it responds"
 
 
 class ProcessLookup:
-    """What is known of processes. Outlives the runs of its source, as a thread that hangs does.
+    """Finds the containers of processes. Outlives the runs of its source, as a hung thread does.
 
     Args:
         root: where procfs is mounted.
-        is_configured: somebody chose that place.
+        is_configured: whether the place comes from the configuration.
 
     Attributes:
-        hidden_reason: why the driver passes over other containers' processes; empty if it doesn't,
-            None before the first look.
+        hidden_reason: why the driver hides the processes of other containers; empty if it shows
+            them, None before the first lookup.
     """
 
     def __init__(self, root: Path = ROOT, *, is_configured: bool = False) -> None:
-        self.place = (root, is_configured)
+        self.location = (root, is_configured)
         self._procfs = Procfs(root)
         self._thread: DaemonExecutor | None = None
         self._running: asyncio.Future[Mapping[int, PidRecord] | None] | None = None
@@ -47,49 +47,49 @@ class ProcessLookup:
     async def lookup(
         self, pids: Collection[int], at: Instant, within: float, log: logging.Logger
     ) -> Mapping[int, PidRecord] | None:
-        """Look processes up.
+        """Look up processes.
 
         Args:
-            pids: of the processes.
-            at: the present moment.
-            within: how long that may take, in seconds.
-            log: is told once why nothing can be known.
+            pids: their pids.
+            at: the present time.
+            within: maximum duration, in seconds.
+            log: gets each reason for missing results once.
 
         Returns:
-            What is known by pid; nothing where `/proc` doesn't answer. None where the host's
-            processes are hidden: what the driver says of processes is no account of the device.
+            The records by pid; empty if `/proc` does not respond. None if the processes of the
+            host are hidden: the driver's data about processes is then incomplete.
         """
         if not pids and self.hidden_reason == "":
-            return _NOTHING
+            return _NO_RECORDS
         if self._running is not None and self._running.done():
-            self._running = None  # it came late: who was asked about then is of no use now
+            self._running = None  # it ended too late: its result is for earlier pids
         if self._running is None:
             self._thread = self._thread or DaemonExecutor("podgpu-proc")
             self._running = asyncio.get_running_loop().run_in_executor(
-                self._thread, self._look, pids, at
+                self._thread, self._lookup, pids, at
             )
             await asyncio.wait([self._running], timeout=within)
         if not self._running.done():
-            self._warn_once(f"{self.place[0]} doesn't answer: {_LATE}", log)
-            return _NOTHING if self.hidden_reason == "" else None
+            self._warn_once(f"{self.location[0]} does not respond: {_NO_RESPONSE}", log)
+            return _NO_RECORDS if self.hidden_reason == "" else None
         found, self._running = self._running.result(), None
         if self.hidden_reason:
             self._warn_once(f"{self.hidden_reason}: {_FIX}", log)
         return found
 
-    def _look(self, pids: Collection[int], at: Instant) -> Mapping[int, PidRecord] | None:
-        root, chosen = self.place
-        # At once: one that hangs over some process leaves it known that there are processes.
-        self.hidden_reason = process_owners.foreign_reason(root, is_configured=chosen)
+    def _lookup(self, pids: Collection[int], at: Instant) -> Mapping[int, PidRecord] | None:
+        root, is_configured = self.location
+        # First, so that the result is known even if the lookup of a process hangs.
+        self.hidden_reason = process_owners.hidden_reason(root, is_configured=is_configured)
         return None if self.hidden_reason else self._procfs.lookup(pids, at)
 
-    def _warn_once(self, what: str, log: logging.Logger) -> None:
-        if what not in self._warned:
-            self._warned.add(what)
-            log.warning("%s", what)
+    def _warn_once(self, message: str, log: logging.Logger) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            log.warning("%s", message)
 
     def stop_idle_thread(self) -> None:
-        """Let the thread go; one that hangs is left behind, and no other is sent after it."""
+        """Stop the thread if it is idle. A thread that hangs stays, and no other is started."""
         if self._thread is not None and self._running is None:
             self._thread.shutdown()
             self._thread = None

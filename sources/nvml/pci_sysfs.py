@@ -1,7 +1,7 @@
-"""Where a GPU sits, as the kernel tells it: its NUMA node, and the PCIe bridges above it.
+"""The place of a GPU according to sysfs: its NUMA node, and the PCIe bridges above it.
 
-The kernel shows each PCI device as a folder below the folder of the bridge that it hangs on, up to
-its root complex: `/sys/devices/pci0000:64/0000:64:01.0/0000:65:00.0`.
+The folder of a PCI device is below the folder of the bridge to which it is connected, up to the
+root complex: `/sys/devices/pci0000:64/0000:64:01.0/0000:65:00.0`.
 """
 
 import re
@@ -15,7 +15,7 @@ _ROOT_COMPLEX: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 
 
 def folder(pci_bus_id: str, root: Path = ROOT) -> Path | None:
-    """Return the folder of a PCI device; None for what is no bus id.
+    """Return the folder of a PCI device; None if the text is not a bus id.
 
     Args:
         pci_bus_id: as NVML writes it, with a domain of eight digits in upper case.
@@ -32,34 +32,34 @@ def numa_node(pci_bus_id: str, root: Path = ROOT) -> int | None:
     """Return the NUMA node of a PCI device.
 
     Returns:
-        None where the kernel doesn't know it, which it writes as -1, as on a machine that has but
-        one and says so nowhere.
+        None if the kernel does not know it, which it writes as -1, for example on a machine with
+        one node whose firmware does not report it.
     """
-    where = folder(pci_bus_id, root)
-    if where is None:
+    path = folder(pci_bus_id, root)
+    if path is None:
         return None
     try:
-        number = int((where / "numa_node").read_text(encoding="ascii"))
+        number = int((path / "numa_node").read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
     return number if number >= 0 else None
 
 
 def pcie_path(pci_bus_id: str, root: Path = ROOT) -> tuple[str, ...]:
-    """Return what a PCI device hangs on: its root complex, then the bridges down to it.
+    """Return the PCIe path of a device: its root complex, then the bridges down to it.
 
     Returns:
-        Such as `("pci0000:64", "0000:64:01.0")`; empty when unknown. The root complex is there even
-        where no bridge is, so that two devices of one root can be told from two of which nothing is
-        known.
+        For example `("pci0000:64", "0000:64:01.0")`; empty if unknown. It contains the root complex
+        even without a bridge, so that a device directly on a root complex differs from an unknown
+        one.
     """
-    where = folder(pci_bus_id, root)
-    if where is None:
+    path = folder(pci_bus_id, root)
+    if path is None:
         return ()
     try:
-        parts = where.resolve(strict=True).parts
-    except (OSError, RuntimeError):  # RuntimeError: links that go round in a circle
+        parts = path.resolve(strict=True).parts
+    except (OSError, RuntimeError):  # RuntimeError: symbolic links form a loop
         return ()
-    # Above the root complex there may be anything, such as a hypervisor's virtual bus.
-    at = next((at for at, part in enumerate(parts) if _ROOT_COMPLEX.fullmatch(part)), None)
-    return () if at is None else parts[at:-1]
+    # Other folders, such as a hypervisor's virtual bus, may be above the root complex.
+    index = next((index for index, part in enumerate(parts) if _ROOT_COMPLEX.fullmatch(part)), None)
+    return () if index is None else parts[index:-1]

@@ -1,8 +1,8 @@
-"""Bytes over PCIe as counters.
+"""Counters of bytes over PCIe.
 
-The driver's own counters (field values 197 and 198) have 32 bits: under load they wrap many times
-a second, and nobody can tell how often. So the rates of GPU performance monitoring are summed up,
-each over exactly the time that it is the mean of.
+The driver's own counters (field values 197 and 198) have 32 bits: under load they wrap many times a
+second, and the number of wraps is unknown. So podgpu adds up the rates of GPU performance
+monitoring, each multiplied by the time over which it is the mean.
 """
 
 from collections.abc import Callable
@@ -18,32 +18,32 @@ COUNTERS: Final = {
     "pcie_transmit_bytes_per_second": "pcie_transmitted_bytes",
     "pcie_receive_bytes_per_second": "pcie_received_bytes",
 }
-"""The counter that is the sum of a rate."""
+"""The counter that is the sum over time of each rate."""
 
 
 class PcieTotals:
-    """The bytes of each GPU so far. They outlive the driver and the configuration."""
+    """The totals of each GPU. They outlive reloads of the driver and of the configuration."""
 
     def __init__(self) -> None:
         self._totals: dict[str, dict[str, float]] = {}
 
     def of(self, uuid: str) -> dict[str, float]:
-        """Return those of a GPU, by rate, to be added to."""
+        """Return the totals of a GPU by rate; the caller adds to them."""
         return self._totals.setdefault(uuid, {})
 
     def forget(self, uuid: str) -> None:
-        """Drop those of a GPU that was taken out."""
+        """Drop the totals of a GPU that was removed."""
         self._totals.pop(uuid, None)
 
 
 class PcieCounters:
-    """What went over PCIe to and from one GPU while it was visited.
+    """Adds up the bytes over PCIe to and from one GPU.
 
     Args:
-        profiler: tells the rates.
-        target: uuid of the GPU, and how long readings are good.
-        wanted: names of the fields that somebody asked for.
-        totals: what went over before, to be added to.
+        profiler: reads the rates.
+        target: uuid of the GPU, and how long readings are valid.
+        wanted: names of the requested fields.
+        totals: the totals so far, which are added to.
     """
 
     def __init__(
@@ -58,22 +58,22 @@ class PcieCounters:
         self._rates = [rate for rate, field in COUNTERS.items() if field in wanted]
         self._totals = totals
 
-    def read(self, sheet: GpuReadings, at: Instant) -> int:
-        """Add what came since the last visit. A `Reader`."""
+    def read(self, result: GpuReadings, at: Instant) -> int:
+        """Add the bytes since the last visit, and append the totals. A `Reader`."""
         uuid, good = self._target
-        own = GpuReadings(uuid, at)
-        code = self._profiler.read(own, at)
-        sheet.errors += own.errors
-        if code not in (codes.OK, codes.UNASKED):
+        gpm_result = GpuReadings(uuid, at)
+        code = self._profiler.read(gpm_result, at)
+        result.errors += gpm_result.errors
+        if code not in (codes.OK, codes.NOT_CALLED):
             return code
-        for reading in own:
+        for reading in gpm_result:
             if reading.window_start is not None:
-                spent_ns = reading.at.mono_ns - reading.window_start.mono_ns
+                elapsed_ns = reading.at.mono_ns - reading.window_start.mono_ns
                 before = self._totals.get(reading.field, 0.0)
-                self._totals[reading.field] = before + reading.value * spent_ns / NS
+                self._totals[reading.field] = before + reading.value * elapsed_ns / NS
         for rate in self._rates:
             total = round(self._totals.get(rate, 0.0))
-            sheet.append(Reading(uuid, COUNTERS[rate], (), total, None, at, good))
+            result.append(Reading(uuid, COUNTERS[rate], (), total, None, at, good))
         return code
 
     def forget(self) -> None:
@@ -90,9 +90,9 @@ def counters(
     totals: PcieTotals | None,
     now: Callable[[], Instant],
 ) -> PcieCounters | None:
-    """Make the counters of a GPU; None if nobody asked for them, or it can't tell.
+    """Create the counters of a GPU; None if they are not requested or GPM is not supported.
 
-    They go on from `totals`, or begin at 0 where there are none.
+    They continue from `totals`, or start at 0 without it.
 
     Raises:
         DeviceLostError: the device is gone.

@@ -1,4 +1,4 @@
-"""The processes on a device: NVML's three lists made one."""
+"""The processes on a device, merged from NVML's three lists."""
 
 import ctypes
 from collections.abc import Callable
@@ -17,15 +17,15 @@ _SYMBOLS: Final[tuple[tuple[Kind, str], ...]] = (
     ("graphics", "nvmlDeviceGetGraphicsRunningProcesses"),
     ("mps", "nvmlDeviceGetMPSComputeRunningProcesses"),
 )
-_ROOM: Final = 64
-_GROWN_MOST: Final = 1 << 16
+_INITIAL_SIZE: Final = 64
+_MAX_SIZE: Final = 1 << 16
 
 _ProcessSet: TypeAlias = frozenset[tuple[int, Kind]]
-_NOWHERE: Final[_ProcessSet] = frozenset()
+_NO_PROCESSES: Final[_ProcessSet] = frozenset()
 
 
 class _Listing:
-    """One of the three lists, with room that grows as it is needed."""
+    """One of the three lists, in an array that grows as required."""
 
     def __init__(self, kind: Kind, function: Callable[..., int], handle: Handle) -> None:
         self.kind = kind
@@ -34,27 +34,27 @@ class _Listing:
         self._function = function
         self._handle = handle
         self._box = ctypes.c_uint()
-        self._make_room(_ROOM)
+        self._allocate(_INITIAL_SIZE)
 
-    def _make_room(self, size: int) -> None:
+    def _allocate(self, size: int) -> None:
         self._size = size
         self._array = library.process_array(size)
         self._step = ctypes.sizeof(self._array) // size
         self._call = partial(self._function, self._handle, ctypes.byref(self._box), self._array)
 
     def read(self) -> int:
-        """List the processes; then `count` and `raw` tell them."""
+        """Fetch the list into `count` and `raw`."""
         while True:
             self._box.value = self._size
             code = self._call()
-            if code != codes.INSUFFICIENT_SIZE or self._size >= _GROWN_MOST:
+            if code != codes.INSUFFICIENT_SIZE or self._size >= _MAX_SIZE:
                 self.count = self._box.value if code == 0 else 0
                 return code
-            # Twice what is there now: more may start before the next call.
-            self._make_room(min(_GROWN_MOST, max(self._box.value, self._size) * 2))
+            # Twice the number of processes: more may start before the next call.
+            self._allocate(min(_MAX_SIZE, max(self._box.value, self._size) * 2))
 
     def raw(self) -> bytes:
-        """Return the list as the driver wrote it."""
+        """Return the bytes of the list."""
         if not self.count:
             return b""
         return ctypes.string_at(self._array, self.count * self._step)
@@ -67,21 +67,20 @@ class _Listing:
 def processes(
     nvml: Library, handle: Handle, target: tuple[str, str, int], with_count: bool, *, carries: bool
 ) -> Reader | None:
-    """Read who runs on a device. The join makes the memory readings of each process from the list.
+    """Create a reader of the processes; the join derives memory readings per process from them.
 
-    What was made of the lists is kept and used again while the driver says the same, which it
-    mostly does.
+    The merged list is reused while the driver returns the same bytes, which is usual.
 
     Args:
         nvml: the library.
         handle: of the device.
-        target: uuid, name of the field that counts them, and how long its readings are good.
-        with_count: whether to count them.
-        carries: whether the device may carry MIG instances. The driver lists their processes with
-            the GPU too; those that stand on an instance read before are left out here, so that a
-            sum over all devices has each of them once.
+        target: uuid, name of the field that counts processes, and how long its readings are valid.
+        with_count: whether to count the processes.
+        carries: whether the device may have MIG instances. The driver lists their processes for the
+            GPU too. Those that were listed for an instance in this visit are left out here, so that
+            a sum over all devices has each process once.
     """
-    uuid, field, good = target
+    uuid, field, valid_ns = target
     listings: list[_Listing] = []
     for kind, symbol in _SYMBOLS:
         function = nvml.function(f"{symbol}_v3", f"{symbol}_v2")
@@ -93,58 +92,58 @@ def processes(
     found: tuple[GpuProcess, ...] = ()
     counts: list[int] = []
 
-    def read(sheet: GpuReadings, at: Instant) -> int:
+    def read(result: GpuReadings, at: Instant) -> int:
         nonlocal last, found, counts
-        elsewhere = _listed_processes(sheet) if carries and sheet.processes else _NOWHERE
-        worst = codes.NOT_SUPPORTED
-        said: list[bytes | None] = []
+        on_instances = _listed_processes(result) if carries and result.processes else _NO_PROCESSES
+        overall = codes.NOT_SUPPORTED
+        raw_lists: list[bytes | None] = []
         for listing in listings:
             code = listing.read()
             if code == 0:
-                said.append(listing.raw())
-                if worst in codes.NO_READING:
-                    worst = 0
+                raw_lists.append(listing.raw())
+                if overall in codes.NO_READING:
+                    overall = 0
             elif code in codes.LOST or code in codes.DRIVER_GONE:
                 return code
             else:
-                said.append(None)
-                if code not in codes.NO_READING or worst == codes.NOT_SUPPORTED:
-                    worst = code
-        now = (elsewhere, said)
+                raw_lists.append(None)
+                if code not in codes.NO_READING or overall == codes.NOT_SUPPORTED:
+                    overall = code
+        now = (on_instances, raw_lists)
         if now != last:
             last = now
-            found, counts = _merged(listings, elsewhere)
+            found, counts = _merged(listings, on_instances)
         if with_count:
-            for listing, raw, count in zip(listings, said, counts, strict=True):
+            for listing, raw, count in zip(listings, raw_lists, counts, strict=True):
                 if raw is not None:
-                    sheet.append(Reading(uuid, field, listing.attrs, count, None, at, good))
-        if worst == 0:
-            sheet.processes.append(ProcessList(uuid, found, at, good))
-        return worst
+                    result.append(Reading(uuid, field, listing.attrs, count, None, at, valid_ns))
+        if overall == 0:
+            result.processes.append(ProcessList(uuid, found, at, valid_ns))
+        return overall
 
     return read
 
 
-def _listed_processes(sheet: GpuReadings) -> _ProcessSet:
-    """Return the processes that were listed in this visit, on any device."""
-    return frozenset((p.pid, p.kind) for listed in sheet.processes for p in listed.processes)
+def _listed_processes(result: GpuReadings) -> _ProcessSet:
+    """Return the processes that were listed in this visit for any device."""
+    return frozenset((p.pid, p.kind) for listed in result.processes for p in listed.processes)
 
 
 def _merged(
-    listings: list[_Listing], elsewhere: _ProcessSet
+    listings: list[_Listing], on_instances: _ProcessSet
 ) -> tuple[tuple[GpuProcess, ...], list[int]]:
-    """Make one list, and count the entries of each; a process that stands twice is added up."""
+    """Merge the lists and count their entries; the memory of repeated entries is added up."""
     used: dict[tuple[int, Kind], int | None] = {}
     counts: list[int] = []
     for listing in listings:
         count = 0
         for entry in listing.entries():
             key = (entry.pid, listing.kind)
-            if key in elsewhere:
+            if key in on_instances:
                 continue
             count += 1
             size = None if entry.usedGpuMemory == NONE64 else entry.usedGpuMemory
-            before = used.get(key)
-            used[key] = size if before is None else before + (size or 0)
+            previous = used.get(key)
+            used[key] = size if previous is None else previous + (size or 0)
         counts.append(count)
     return tuple(GpuProcess(pid, kind, used[pid, kind]) for pid, kind in sorted(used)), counts

@@ -1,7 +1,7 @@
-"""Whose the processes on the devices are, by procfs.
+"""Finds the containers of processes in procfs.
 
-NVML tells of processes by number alone, and a number is used again. Together with the moment at
-which it began a process can be told from any other, so what was once read of one is kept by that.
+NVML identifies processes only by pid, and pids are reused. A pid with its start time identifies a
+process, so records are kept by both.
 """
 
 import os
@@ -16,10 +16,10 @@ from pipeline.host.procfs import HOST_PID_NAMESPACE, name, read, started_ticks, 
 from pipeline.model import Instant, PartialRef
 
 MAX_REMEMBERED: Final = 4096
-"""Processes that are remembered."""
+"""How many processes are remembered."""
 
 MPS_SERVER: Final = "nvidia-cuda-mps-server"[:15]
-"""What the kernel keeps of the name of an MPS server."""
+"""The name of an MPS server as the kernel shortens it."""
 
 _NUMBERS: Final = re.compile(r"^NSpid:([\t 0-9]+)$", re.MULTILINE)
 _TICK_US: Final = 1_000_000 // os.sysconf("SC_CLK_TCK")
@@ -27,12 +27,12 @@ _TICK_US: Final = 1_000_000 // os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process, ended or not.
+    """One process, running or ended.
 
     Attributes:
-        started: when it began, in clock ticks since the machine's start.
+        started: its start time, in clock ticks since the start of the machine.
         owner: as `ProcessUse.owner`.
-        is_mps_server: by its name it is an MPS server.
+        is_mps_server: whether it has the name of an MPS server.
     """
 
     started: int
@@ -42,15 +42,14 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class PidRecord:
-    """What is known of a pid.
+    """What is known about a pid.
 
     Attributes:
-        current: the process that has it; None where there is none any more, or none that can be
-            seen.
-        began_us: when that one began, by the wall clock, in microseconds; None where it was there
-            when the pid was last looked up, and where that can't be told.
-        previous: another process that had it when it was last looked up.
-        seen_ns: when that one was last seen to be there, by the monotonic clock.
+        current: the process that has it; None if it has ended or is not visible.
+        began_us: start time of `current` by the wall clock, in microseconds; None if it had the pid
+            at the last lookup too, or if the time is unknown.
+        previous: another process that had the pid at the last lookup.
+        seen_ns: when `previous` was last seen, by the monotonic clock.
     """
 
     current: Process | None = None
@@ -63,117 +62,124 @@ UNKNOWN: Final = PidRecord()
 
 
 class Procfs:
-    """Looks processes up, and remembers those that it saw. For one thread at a time.
+    """Looks up processes and remembers them. Not safe for several threads at a time.
 
     Args:
         root: where procfs is mounted.
-        most: how many processes are remembered: those that were looked up last.
+        most: how many processes are remembered; the least recently looked up are dropped.
     """
 
     def __init__(self, root: Path, most: int = MAX_REMEMBERED) -> None:
         self._root = root
-        self._most = most
-        self._known: dict[int, tuple[Process, int]] = {}
+        self._max_processes = most
+        self._processes: dict[int, tuple[Process, int]] = {}
 
     def lookup(self, pids: Iterable[int], at: Instant) -> dict[int, PidRecord]:
-        """Look processes up: one file is read for each that is known, two for any other.
+        """Look up processes; reads one file for each known process, two for others.
 
         Args:
             pids: in the pid namespace that procfs shows.
-            at: the present moment.
+            at: the present time.
         """
         boot_us = self._boot_us(at)
-        found = {pid: self._look(pid, at.mono_ns, boot_us) for pid in pids}
-        while len(self._known) > self._most:
-            del self._known[next(iter(self._known))]
+        found = {pid: self._lookup_one(pid, at.mono_ns, boot_us) for pid in pids}
+        while len(self._processes) > self._max_processes:
+            del self._processes[next(iter(self._processes))]
         return found
 
-    def _look(self, pid: int, at_ns: int, boot_us: int | None) -> PidRecord:
-        before, seen_ns = self._known.pop(pid, (None, 0))
+    def _lookup_one(self, pid: int, at_ns: int, boot_us: int | None) -> PidRecord:
+        previous, seen_ns = self._processes.pop(pid, (None, 0))
         stat = read(self._root / str(pid) / "stat")
-        started, serves = started_ticks(stat), name(stat) == MPS_SERVER
+        started, is_server = started_ticks(stat), name(stat) == MPS_SERVER
         if started is None:
-            if before is not None:
-                self._known[pid] = before, seen_ns
-            return PidRecord(previous=before, seen_ns=seen_ns)
-        same = before is not None and before.started == started
-        if same and before is not None and before.owner is not None:
-            # It may have got its name since.
-            now = (
-                before if before.is_mps_server == serves else replace(before, is_mps_server=serves)
+            if previous is not None:
+                self._processes[pid] = previous, seen_ns
+            return PidRecord(previous=previous, seen_ns=seen_ns)
+        same = previous is not None and previous.started == started
+        if same and previous is not None and previous.owner is not None:
+            # The process may have changed its name since the last lookup.
+            current = (
+                previous
+                if previous.is_mps_server == is_server
+                else replace(previous, is_mps_server=is_server)
             )
         else:
-            now = Process(started, self._owner(pid), serves)
-        # Behind all others: the first of them is the one that wasn't seen for longest.
-        self._known[pid] = now, at_ns
+            current = Process(started, self._owner(pid), is_server)
+        # Appended at the end, so that the first entry is the least recently seen.
+        self._processes[pid] = current, at_ns
         if same:
-            return PidRecord(now)
+            return PidRecord(current)
         began_us = None if boot_us is None else boot_us + started * _TICK_US
-        return PidRecord(now, began_us, before, seen_ns)
+        return PidRecord(current, began_us, previous, seen_ns)
 
     def _owner(self, pid: int) -> PartialRef | None:
         return cgroups.container_of(read(self._root / str(pid) / "cgroup"))
 
     def _boot_us(self, at: Instant) -> int | None:
-        """Return when the machine started, by the wall clock; None where procfs doesn't tell."""
+        """Return the start time of the machine by the wall clock; None if procfs lacks it."""
         up_ns = uptime_ns(read(self._root / "uptime"))
         return None if up_ns is None else (at.wall_ns - up_ns) // 1000
 
 
-def foreign_reason(root: Path, *, is_configured: bool) -> str:
-    """Say why the host's processes aren't seen; empty if they are, as far as can be told.
+def hidden_reason(root: Path, *, is_configured: bool) -> str:
+    """Return why the host's processes are not visible; empty if they seem to be.
 
-    The driver lists the processes that the caller's pid namespace shows, by their numbers there,
-    and passes over all others; its utilisation by process has been seen to tell of all by the
-    host's numbers (driver 580). So where the two namespaces differ, no number can be relied on, and
-    the host's procfs, mounted elsewhere, brings nothing back.
+    The driver lists the processes in the caller's pid namespace by their pids there, and omits all
+    others. Its utilisation by process was seen to return all processes by the host's pids (driver
+    580). So if the namespaces differ, no pid is reliable, and mounting the host's procfs elsewhere
+    does not help.
 
-    Of procfs at its own place: it is the host's where the pid namespace is the first of all. In
-    another one it isn't, if this process is the first there, or the first one stands where it
-    stands itself, in a container. Where neither can be seen, as on a node that is itself a
-    container, it is taken for the host's.
+    The procfs at its usual place is the host's if the pid namespace is the initial one. In another
+    namespace it is not the host's if this process is the first one there, or if the first one is
+    in the same container or pod. If neither is visible, as on a node that is itself a container, it
+    is assumed to be the host's.
 
     Args:
         root: where procfs is mounted.
-        is_configured: that isn't its own place: somebody chose it who knows whose it is.
+        is_configured: whether the place comes from the configuration; only its pid namespace is
+            checked then.
     """
     if is_configured:
-        return _foreign_mount_reason(root)
+        return _wrong_mount_reason(root)
     try:
         namespace = str((root / "self/ns/pid").readlink())
     except OSError:
-        return f"{root}/self/ns/pid can't be read"
+        return f"cannot read {root}/self/ns/pid"
     if namespace == HOST_PID_NAMESPACE:
         return ""
-    # The first field of `stat` is the pid, in the pid namespace that this procfs shows.
+    # The first field of `stat` is the pid in the namespace that this procfs shows.
     first = read(root / "self/stat").startswith("1 ")
-    own, ones = read(root / "self/cgroup"), read(root / "1/cgroup")
-    if first or _same_container(own, ones):
-        return f"{root} shows a namespace of its own ({namespace})"
+    own_cgroup, first_cgroup = read(root / "self/cgroup"), read(root / "1/cgroup")
+    if first or _same_container(own_cgroup, first_cgroup):
+        return f"{root} shows podgpu's own pid namespace ({namespace}), not the host's"
     return ""
 
 
-def _foreign_mount_reason(root: Path) -> str:
-    """Say why a procfs isn't that of this process' own pid namespace."""
-    place = root / "1/stat"
-    if not read(place):
-        return f"{place} can't be read"
-    # A process has a number in its own namespace and in each that is around it, as far as the
-    # namespace that this procfs shows (proc_pid_status(5)); in one that is no such it isn't there.
+def _wrong_mount_reason(root: Path) -> str:
+    """Return why a procfs does not show the pid namespace of this process; empty if it does."""
+    stat_file = root / "1/stat"
+    if not read(stat_file):
+        return f"cannot read {stat_file}"
+    # A process has one pid in its own namespace and one in each enclosing namespace, up to the one
+    # that this procfs shows (proc_pid_status(5)). It is not visible in other namespaces.
     numbers = _NUMBERS.search(read(root / "self/status"))
     if numbers is None or len(numbers[1].split()) != 1:
-        return f"{root} shows another pid namespace than podgpu's own"
+        return f"{root} shows a pid namespace other than podgpu's own"
     return ""
 
 
-def _same_container(own: str, first: str) -> bool:
-    """Whether the first process of a pid namespace is in the container, or pod, that one is in."""
-    if own == first:
-        return cgroups.names_container(own) or cgroups.is_root(own)
-    mine, theirs = cgroups.container_of(own), cgroups.container_of(first)
-    if mine is None or theirs is None:
+def _same_container(own_cgroup: str, first: str) -> bool:
+    """Return whether the first process of a pid namespace is in this process' container or pod."""
+    if own_cgroup == first:
+        return cgroups.names_container(own_cgroup) or cgroups.is_root(own_cgroup)
+    own_ref, first_ref = cgroups.container_of(own_cgroup), cgroups.container_of(first)
+    if own_ref is None or first_ref is None:
         return False
-    if cgroups.is_root(own):
-        # With a cgroup namespace of its own, and the sandbox of its pod as the first process.
-        return theirs.container_id != "" and theirs.uid == ""
-    return mine.uid != "" and mine.uid == theirs.uid and mine.container_id != theirs.container_id
+    if cgroups.is_root(own_cgroup):
+        # In a cgroup namespace of its own, where the first process is the sandbox of the pod.
+        return first_ref.container_id != "" and first_ref.uid == ""
+    return (
+        own_ref.uid != ""
+        and own_ref.uid == first_ref.uid
+        and own_ref.container_id != first_ref.container_id
+    )

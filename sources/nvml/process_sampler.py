@@ -1,4 +1,4 @@
-"""When it is looked who uses the devices, and when that is told."""
+"""Schedules usage samples and emits them with the owners of the processes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -18,48 +18,48 @@ from sources.nvml.state import NvmlState
 from sources.nvml.usage_sample import GpuSample, GpuUsageSampler
 from sources.nvml.worker_pool import Job, Step
 
-GOOD_FOR: Final = 3  # intervals
+GOOD_FOR: Final = 3  # intervals for which a usage sample is valid
 
 _LOOKUP_TIMEOUT: Final = 1.0
-"""Seconds that looking up processes may take: longer than ever, unless it hangs."""
+"""Seconds that looking up processes may take: more than it ever needs, unless it hangs."""
 
 
 class SampleJob(Job):
-    """Look at some GPUs.
+    """Take a usage sample of some GPUs.
 
     Args:
-        lookers: of the GPUs.
-        urgent: at once, rather than between rounds.
+        samplers: of the GPUs.
+        urgent: whether to run immediately instead of between rounds.
     """
 
-    def __init__(self, lookers: Iterable[GpuUsageSampler], *, urgent: bool) -> None:
+    def __init__(self, samplers: Iterable[GpuUsageSampler], *, urgent: bool) -> None:
         self._samples: list[GpuSample] = []
         super().__init__(
-            (Step(one.gpu.uuid, one.sample, self._samples.append) for one in lookers),
+            (Step(one.gpu.uuid, one.sample, self._samples.append) for one in samplers),
             urgent=urgent,
             idle=not urgent,
         )
 
     def take(self) -> list[GpuSample]:
-        """Return what was seen since this was last called.
+        """Return the samples taken since the last call.
 
-        Safe to call while the job goes on: the thread only appends.
+        Safe to call while the job runs: the thread only appends.
         """
-        looks = self._samples[:]
-        del self._samples[: len(looks)]
-        return looks
+        samples = self._samples[:]
+        del self._samples[: len(samples)]
+        return samples
 
 
 class ProcessSampler:
-    """Looks at all GPUs on a grid of its own, and at those that changed hands at once.
+    """Samples all GPUs at each interval, and a GPU immediately when its holder changes.
 
     Args:
         ctx: the source's context.
         options: the source's options.
-        state: what there is from earlier runs.
+        state: the state from earlier runs.
         inventory: the GPUs.
-        announce: tells of the devices that were found, before anything of them is told.
-        count: counts what failed: a GPU's uuid, and NVML's code.
+        announce: emits the discovered devices; called before their usage is emitted.
+        count: counts failed calls: a GPU's uuid, and NVML's code.
     """
 
     def __init__(
@@ -79,18 +79,18 @@ class ProcessSampler:
         self._count = count
         self._interval_ns = round(options.usage_interval * NS)
         self._samplers: dict[Gpu, GpuUsageSampler] = {}
-        # What is seen later is to be told later.
-        self._turn = asyncio.Lock()
+        # Samples must be emitted in the order in which they are taken.
+        self._order_lock = asyncio.Lock()
         self._running_job: SampleJob | None = None
-        place = (options.proc, options.proc != ROOT)
-        if state.process_lookup.place != place:
-            state.process_lookup = ProcessLookup(place[0], is_configured=place[1])
+        location = (options.proc, options.proc != ROOT)
+        if state.process_lookup.location != location:
+            state.process_lookup = ProcessLookup(location[0], is_configured=location[1])
 
     async def run(self) -> None:
-        """Look each time that the interval has passed. A look that is late is left out.
+        """Take a sample at each interval. A late sample is skipped.
 
         Raises:
-            TransientError: NVML can't be used now.
+            TransientError: NVML cannot be used now.
         """
         clock = self._ctx.clock
         due_ns = clock.now().mono_ns
@@ -104,55 +104,55 @@ class ProcessSampler:
             self._state.process_lookup.stop_idle_thread()
 
     async def sample_now(self, gpus: Iterable[Gpu]) -> None:
-        """Look at some GPUs now: a pod that is gone in a moment has both ends.
+        """Sample some GPUs now, so that a short pod has a sample at its start and at its end.
 
         Raises:
-            TransientError: NVML can't be used now.
+            TransientError: NVML cannot be used now.
         """
         if self._running_job is not None:
             self._state.workers.prioritize(self._running_job)
         await self._sample(gpus, urgent=True)
 
     async def _sample(self, gpus: Iterable[Gpu], *, urgent: bool) -> None:
-        async with self._turn:
-            work = self._running_job = SampleJob(self._samplers_of(gpus), urgent=urgent)
+        async with self._order_lock:
+            job = self._running_job = SampleJob(self._samplers_of(gpus), urgent=urgent)
             try:
-                await self._state.workers.run(work, lambda: self._emit(work.take()))
+                await self._state.workers.run(job, lambda: self._emit(job.take()))
             except TransientError:
-                # What was seen before that is as good as ever.
-                await self._emit(work.take())
+                # Samples from before the error are valid.
+                await self._emit(job.take())
                 raise
             finally:
                 self._running_job = None
-            await self._emit(work.take())
+            await self._emit(job.take())
 
     def _samplers_of(self, gpus: Iterable[Gpu]) -> list[GpuUsageSampler]:
-        """Return what looks at the GPUs; those in which the driver hangs go on from nothing."""
+        """Return the samplers of the GPUs; after a hang, a sampler starts from zero."""
         nvml, now = self._state.nvml, self._ctx.clock.now
-        blind = bool(self._state.process_lookup.hidden_reason)
-        lookers = {
+        processes_hidden = bool(self._state.process_lookup.hidden_reason)
+        samplers = {
             gpu: self._samplers.get(gpu) or GpuUsageSampler(nvml, gpu, now)
             for gpu in self._inventory.gpus.values()
         }
-        self._samplers = lookers
+        self._samplers = samplers
         stuck = self._state.workers.stuck
-        for gpu, looker in lookers.items():
-            looker.was_down |= gpu.uuid in stuck
-            looker.processes_hidden = blind
-        return [lookers[gpu] for gpu in gpus if gpu in lookers]
+        for gpu, sampler in samplers.items():
+            sampler.was_down |= gpu.uuid in stuck
+            sampler.processes_hidden = processes_hidden
+        return [samplers[gpu] for gpu in gpus if gpu in samplers]
 
     async def _emit(self, samples: list[GpuSample]) -> None:
         ctx = self._ctx
-        self._count((look.uuid, code) for look in samples for code in look.errors)
-        seen = [one for look in samples for one in look.devices]
-        if not seen:
+        self._count((sample.uuid, code) for sample in samples for code in sample.errors)
+        raw_uses = [one for sample in samples for one in sample.devices]
+        if not raw_uses:
             return
-        found = await self._state.process_lookup.lookup(
-            pids(seen), ctx.clock.now(), _LOOKUP_TIMEOUT, ctx.log
+        records = await self._state.process_lookup.lookup(
+            pids(raw_uses), ctx.clock.now(), _LOOKUP_TIMEOUT, ctx.log
         )
         await self._announce()
-        make = partial(to_device_use, processes=found, good_for_ns=GOOD_FOR * self._interval_ns)
-        known = {device.uuid for device in self._inventory.devices}
-        uses = tuple(make(one) for one in seen if one.device in known)
+        make = partial(to_device_use, processes=records, good_for_ns=GOOD_FOR * self._interval_ns)
+        current_uuids = {device.uuid for device in self._inventory.devices}
+        uses = tuple(make(one) for one in raw_uses if one.device in current_uuids)
         if uses:
             await ctx.emit(ProcessesSampled(uses))

@@ -1,9 +1,9 @@
-"""How long each process kept a GPU busy: NVML's process utilisation, weighed and added up.
+"""How long each process kept a GPU busy: NVML's process utilisation as busy time.
 
-The driver looks every so often which processes run (five times a second on Hopper, at least once a
-second by nvml.h) and keeps what it found for some seconds. Asked for what came after a moment, it
-answers with one entry for each process that it found: its mean since then, and when it was found
-last. So an entry counts for the time from that moment to its own stamp, not from call to call.
+The driver samples which processes run (five times a second on Hopper, at least once a second
+according to nvml.h) and keeps the samples for some seconds. A call with a start time returns one
+entry per process: its mean utilisation since then, and the time stamp of its last sample. So an
+entry counts for the time from the start to its own time stamp, not from call to call.
 """
 
 import ctypes
@@ -18,29 +18,29 @@ from sources.nvml.library import Handle, Library
 from sources.nvml.readers import GpuReadings
 
 LATEST_US: Final = 1_000_000
-"""The driver's samples of more than a second ago have all been seen. Else a process that begins
-after a time without any would be credited with that time too."""
+"""Samples of the driver that are older than a second have all been read. Without this bound, a
+process that starts after an idle time would also be credited with that time."""
 
 HELD_NS: Final = 13 * NS
-"""For how long the driver surely keeps its samples: some 70, at five a second."""
+"""How long the driver keeps its samples at least: some 70 samples at five per second."""
 
 STEP_NS: Final = NS // 5
-"""A clock that went so far astray between two looks was set: stamps before and after it are not to
-be compared."""
+"""If wall time and monotonic time between two calls differ by more, the clock was set, and time
+stamps before and after cannot be compared."""
 
-_ROOM: Final = 128
-_ROOM_MOST: Final = 1 << 14
+_INITIAL_SIZE: Final = 128
+_MAX_SIZE: Final = 1 << 14
 _PERCENT_US: Final = 10
-"""Nanoseconds in a hundredth of a microsecond: percent times microseconds is nanoseconds / 10."""
+"""Nanoseconds in one percent of a microsecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessBusyTime:
-    """What a process did since the look before.
+    """The busy time of a process since the last call.
 
     Attributes:
         busy_ns: how long it kept the GPU busy.
-        stamp_us: when it was last found to, by the wall clock, in microseconds.
+        stamp_us: when the driver last sampled it, by the wall clock, in microseconds.
     """
 
     busy_ns: int
@@ -48,16 +48,16 @@ class ProcessBusyTime:
 
 
 class Utilization:
-    """Asks one GPU again and again.
+    """Queries the process utilisation of one GPU; each call continues from the last.
 
     Args:
         nvml: the library.
         handle: of the GPU.
 
     Attributes:
-        by_pid: what the last look brought, by pid; a process that isn't there did nothing. None
-            where that can't be told of all the time since the look before.
-        is_plausible: whether all that the driver said last can be true.
+        by_pid: the busy times of the last call by pid; a process without an entry was idle. None
+            if they do not cover all the time since the call before.
+        is_plausible: whether all values of the last call are possible.
     """
 
     def __init__(self, nvml: Library, handle: Handle) -> None:
@@ -69,73 +69,75 @@ class Utilization:
         self.by_pid: Mapping[int, ProcessBusyTime] | None = None
         self.is_plausible = True
         self._span_ns = 0
-        self._rest: dict[int, ProcessBusyTime] = {}
-        self._make_room(_ROOM)
+        self._carried_over: dict[int, ProcessBusyTime] = {}
+        self._allocate(_INITIAL_SIZE)
 
-    def _make_room(self, size: int) -> None:
+    def _allocate(self, size: int) -> None:
         self._size = size
         self._array = library.utilization_array(size)
 
-    def read(self, sheet: GpuReadings, at: Instant) -> int:
-        """Ask what happened since this was last called. A `Reader`."""
+    def read(self, result: GpuReadings, at: Instant) -> int:
+        """Query the busy times since the last call. A `Reader`."""
         self.by_pid = None
         last, self._last = self._last, at
-        if last is None or not _steady(last, at):
-            # From now on: what the driver still holds is of nobody who is watched.
+        if last is None or not _is_measurable(last, at):
+            # Start now: older samples of the driver do not belong to a known interval.
             self._since.value = at.wall_ns // 1000
             last = None
         code = self._call()
         if code not in (codes.OK, codes.NOT_FOUND):
             self._last = None
             return code
-        most_us = at.wall_ns // 1000 + LATEST_US
+        limit_us = at.wall_ns // 1000 + LATEST_US
         since_us = int(self._since.value)
-        found, newest, wrong = self._weighed(self._count.value if code == codes.OK else 0, most_us)
+        found, newest, implausible = self._add_up(
+            self._count.value if code == codes.OK else 0, limit_us
+        )
         self._span_ns = (newest - since_us) * 1000
         self._since.value = max(newest, at.wall_ns // 1000 - LATEST_US)
-        self.is_plausible = not wrong
-        if wrong:
-            sheet.errors.append(codes.OUT_OF_RANGE)
+        self.is_plausible = not implausible
+        if implausible:
+            result.errors.append(codes.OUT_OF_RANGE)
         if last is not None:
             self.by_pid = found
         return codes.OK
 
-    def scaled_to(self, passed_ns: int) -> Mapping[int, ProcessBusyTime] | None:
-        """Return what was found, for an account that counts by podgpu's own time.
+    def scaled_to(self, elapsed_ns: int) -> Mapping[int, ProcessBusyTime] | None:
+        """Return the busy times, scaled to the time that passed on podgpu's clock.
 
-        Of several processes that the driver finds at work all the time, each has a part of the time
-        that its samples span. That may be longer than the time from look to look, since samples lie
-        up to a second before a look: what is too much waits for the next look.
+        Of several processes that are busy all the time, each gets a part of the time that the
+        driver's samples span. This may be longer than the time between two usage samples, since a
+        sample of the driver may be up to a second old. The excess is added at the next call.
 
         Args:
-            passed_ns: the time since the look before.
+            elapsed_ns: the time since the last usage sample.
 
         Returns:
-            As `by_pid`, and no more than `passed_ns` in all; None also where some of it can't be
-            true: then nobody knows what that process did, nor how busy the GPU was.
+            As `by_pid`, and at most `elapsed_ns` in total. None also if a value is impossible: then
+            the busy time of its process and of the GPU is unknown.
         """
         if self.by_pid is None or not self.is_plausible:
             return None
-        whole = scale_to_fit(self.by_pid, self._span_ns)
-        for pid, entry in self._rest.items():
-            later = whole.get(pid)
-            whole[pid] = (
+        unscaled = scale_to_fit(self.by_pid, self._span_ns)
+        for pid, entry in self._carried_over.items():
+            later = unscaled.get(pid)
+            unscaled[pid] = (
                 entry
                 if later is None
                 else ProcessBusyTime(entry.busy_ns + later.busy_ns, later.stamp_us)
             )
-        fitted = scale_to_fit(whole, passed_ns)
-        self._rest = {
+        fitted = scale_to_fit(unscaled, elapsed_ns)
+        self._carried_over = {
             pid: ProcessBusyTime(entry.busy_ns - fitted[pid].busy_ns, entry.stamp_us)
-            for pid, entry in whole.items()
+            for pid, entry in unscaled.items()
             if entry.busy_ns > fitted[pid].busy_ns
         }
         return fitted
 
     def reset(self) -> None:
-        """Start anew: the GPU was away, or is not what it was."""
+        """Start from zero: the GPU was away or has changed."""
         self._last = self.by_pid = None
-        self._rest.clear()
+        self._carried_over.clear()
 
     def _call(self) -> int:
         if self._function is None:
@@ -143,46 +145,46 @@ class Utilization:
         while True:
             self._count.value = self._size
             code = self._function(self._handle, self._array, ctypes.byref(self._count), self._since)
-            if code != codes.INSUFFICIENT_SIZE or self._size >= _ROOM_MOST:
+            if code != codes.INSUFFICIENT_SIZE or self._size >= _MAX_SIZE:
                 return code
-            self._make_room(min(_ROOM_MOST, max(self._count.value, self._size * 2)))
+            self._allocate(min(_MAX_SIZE, max(self._count.value, self._size * 2)))
 
-    def _weighed(self, count: int, most_us: int) -> tuple[dict[int, ProcessBusyTime], int, bool]:
-        """Return what each process did, the newest stamp, and whether some can't be true."""
+    def _add_up(self, count: int, limit_us: int) -> tuple[dict[int, ProcessBusyTime], int, bool]:
+        """Return busy times by pid, the newest time stamp, and whether a value is impossible."""
         since = newest = int(self._since.value)
-        wrong = False
+        implausible = False
         found: dict[int, ProcessBusyTime] = {}
         entries = self._array[: min(count, self._size)]
         for entry in sorted(entries, key=lambda one: int(one.timeStamp)):
             stamp, percent, pid = int(entry.timeStamp), int(entry.smUtil), int(entry.pid)
             if stamp <= since:
-                continue  # an old one, which the driver hands out again
-            if percent > 100 or stamp > most_us:
-                wrong = True
+                continue  # an old entry that the driver returns again
+            if percent > 100 or stamp > limit_us:
+                implausible = True
                 continue
-            before = found.get(pid, ProcessBusyTime(0, since))
-            busy = percent * (stamp - before.stamp_us) * _PERCENT_US
-            found[pid] = ProcessBusyTime(before.busy_ns + busy, stamp)
+            previous = found.get(pid, ProcessBusyTime(0, since))
+            busy = percent * (stamp - previous.stamp_us) * _PERCENT_US
+            found[pid] = ProcessBusyTime(previous.busy_ns + busy, stamp)
             newest = max(newest, stamp)
-        return found, newest, wrong
+        return found, newest, implausible
 
 
 def scale_to_fit(
-    entries: Mapping[int, ProcessBusyTime], most_ns: int
+    entries: Mapping[int, ProcessBusyTime], limit_ns: int
 ) -> dict[int, ProcessBusyTime]:
-    """Scale busy times down where they come to more than a time, to exactly that."""
+    """Scale busy times down to a limit if their sum exceeds it."""
     total = sum(entry.busy_ns for entry in entries.values())
-    if total <= most_ns:
+    if total <= limit_ns:
         return dict(entries)
     order = sorted(entries)
-    parts = apportion(max(most_ns, 0), [entries[pid].busy_ns for pid in order])
+    parts = apportion(max(limit_ns, 0), [entries[pid].busy_ns for pid in order])
     return {
         pid: ProcessBusyTime(part, entries[pid].stamp_us)
         for pid, part in zip(order, parts, strict=True)
     }
 
 
-def _steady(last: Instant, at: Instant) -> bool:
-    """Whether the time between two looks is one that the driver can tell of."""
-    passed = at.mono_ns - last.mono_ns
-    return passed <= HELD_NS and abs(at.wall_ns - last.wall_ns - passed) < STEP_NS
+def _is_measurable(last: Instant, at: Instant) -> bool:
+    """Return whether the driver's samples cover the time between two calls."""
+    elapsed_ns = at.mono_ns - last.mono_ns
+    return elapsed_ns <= HELD_NS and abs(at.wall_ns - last.wall_ns - elapsed_ns) < STEP_NS

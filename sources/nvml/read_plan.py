@@ -1,4 +1,4 @@
-"""The plan of one handle: which readers there are for it, and which of them answer."""
+"""The read plan of one handle: its readers, and which of them the device supports."""
 
 import ctypes
 from collections.abc import Callable, Iterable
@@ -18,22 +18,22 @@ from sources.nvml.readers import NONE32, NONE64, GpuReadings, Reader
 from sources.nvml.sample_statistics import Ring
 from sources.nvml.sliding_counts import ClockEvents
 
-GOOD_FOR: Final = 3  # intervals of a reading's tier
+GOOD_FOR: Final = 3  # intervals of a reading's tier for which it is valid
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingRequest:
-    """What is to be read of each device.
+    """What to read of each device.
 
     Attributes:
         fields: names of the fields.
         processes: whether processes are listed.
-        fast_good_ns: how long a reading of the fast tier is good.
-        slow_good_ns: the same of the slow tier.
-        window_ns: how far back statistics reach.
-        clock_events: where clock events are counted.
-        choice: of which devices.
-        pcie_totals: where bytes over PCIe are added up.
+        fast_good_ns: how long a reading of the fast tier is valid.
+        slow_good_ns: how long a reading of the slow tier is valid.
+        window_ns: the window of statistics.
+        clock_events: counts clock events.
+        choice: which devices are read.
+        pcie_totals: holds the totals of bytes over PCIe.
     """
 
     fields: frozenset[str]
@@ -53,7 +53,7 @@ class ReadingRequest:
         clock_events: ClockEvents | None = None,
         pcie_totals: PcieTotals | None = None,
     ) -> "ReadingRequest":
-        """Work it out of the fields that somebody asked for and the options."""
+        """Create the request from the requested fields and the options."""
         interval_ns = round(options.interval * NS)
         window_ns = round(options.statistics_window * NS)
         return cls(
@@ -61,7 +61,7 @@ class ReadingRequest:
             options.processes,
             interval_ns * GOOD_FOR,
             round(options.slow_interval * NS) * GOOD_FOR,
-            # Between two scrapes lie so many intervals at times, if they don't divide them.
+            # Rounded up: a scrape interval that is no multiple may contain one interval more.
             -(-window_ns // interval_ns) * interval_ns,
             clock_events,
             DeviceFilter.parse(options.devices),
@@ -69,11 +69,11 @@ class ReadingRequest:
         )
 
     def good_ns(self, field: str) -> int:
-        """Return how long a reading of the field is good."""
+        """Return how long a reading of the field is valid."""
         return self.slow_good_ns if field in _SLOW else self.fast_good_ns
 
     def target(self, uuid: str, field: str) -> tuple[str, str, int]:
-        """Return what a reader of one number needs to know."""
+        """Return uuid, field and validity, as a reader of one number takes them."""
         return (uuid, field, self.good_ns(field))
 
 
@@ -85,7 +85,7 @@ _SLOW: Final = frozenset(field.name for field in CATALOGUE if field.tier in (Tie
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A field that one call gives as one number."""
+    """A field that one call returns as one number."""
 
     field: str
     call: str
@@ -94,10 +94,10 @@ class _Number:
     is_64_bit: bool = False
     divisor: int = 1
     unknown: int | None = None
-    padded: bool = False  # the call gives its sampling period too
+    padded: bool = False  # the call also returns its sampling period
 
 
-# In the order of the catalogue. The limits are far above what any board can do.
+# In the order of the catalogue. The limits are far above the values of any GPU.
 _NUMBERS: Final = (
     _Number("sm_clock_mhz", "nvmlDeviceGetClockInfo", 20_000, (1,)),
     _Number("memory_clock_mhz", "nvmlDeviceGetClockInfo", 50_000, (2,)),
@@ -129,21 +129,21 @@ _UTILIZATION: Final = ("gpu_utilization_percent", "memory_copy_utilization_perce
 _ENERGY: Final = "energy_millijoules"
 
 FORCED: Final = frozenset({_ENERGY, *_UTILIZATION})
-"""Fields that are read at once when a device changes hands."""
+"""Fields that are read immediately when a device gets another holder."""
 
 
 class Plan:
     """The readers of one handle.
 
-    A reader whose device lacks the reading is put aside, and tried again when `revive` is called.
+    A reader whose device lacks the reading is disabled until `revive` is called.
 
     Attributes:
-        fast: readers of the fast tier that answer.
-        slow: those of the slow tier.
-        forced: what is read at once when the device changes hands.
-        profiler: that of GPU performance monitoring, which is one of `fast`.
-        rings: what the driver samples by itself; each is one of `fast`.
-        summed: what is added up from one slow round to the next; one of `slow`.
+        fast: enabled readers of the fast tier.
+        slow: enabled readers of the slow tier.
+        forced: readers that run immediately when the device gets another holder.
+        profiler: the reader of GPU performance monitoring; its `read` is in `fast`.
+        rings: readers of samples that the driver takes; their `read` is in `fast`.
+        summed: the reader that adds up bytes over PCIe; its `read` is in `slow`.
     """
 
     def __init__(self, fast: list[Reader], slow: list[Reader]) -> None:
@@ -155,8 +155,8 @@ class Plan:
         self.summed: PcieCounters | None = None
         self._disabled: list[tuple[list[Reader], Reader]] = []
 
-    def run(self, tier: list[Reader], sheet: GpuReadings, at: Instant) -> bool:
-        """Call the readers of a tier; whether any answer was that of a working driver.
+    def run(self, tier: list[Reader], result: GpuReadings, at: Instant) -> bool:
+        """Call the readers of a tier; return whether a working driver returned any code.
 
         Raises:
             DeviceLostError: the device is gone.
@@ -165,7 +165,7 @@ class Plan:
         alive = False
         lacking: list[Reader] = []
         for reader in tier:
-            code = reader(sheet, at)
+            code = reader(result, at)
             if code == 0:
                 alive = True
                 continue
@@ -174,7 +174,7 @@ class Plan:
                 lacking.append(reader)
             elif code not in codes.NO_READING:
                 codes.check(code)
-                sheet.errors.append(code)
+                result.errors.append(code)
         if tier is not self.forced:
             for reader in lacking:
                 tier.remove(reader)
@@ -182,7 +182,7 @@ class Plan:
         return alive
 
     def add(self, profiler: Profiler | None, rings: Iterable[Ring] = ()) -> None:
-        """Add readers to the fast tier that go on from what they read before."""
+        """Add readers to the fast tier that keep state between rounds."""
         self.rings += rings
         self.fast += [ring.read for ring in self.rings]
         self.profiler = profiler
@@ -190,14 +190,14 @@ class Plan:
             self.fast.append(profiler.read)
 
     def add_slow(self, readers: Iterable[Reader], summed: PcieCounters | None) -> None:
-        """Add readers to the slow tier, with what is added up."""
+        """Add readers to the slow tier, among them the one that adds up bytes."""
         self.slow += readers
         self.summed = summed
         if summed is not None:
             self.slow.append(summed.read)
 
     def reset(self) -> None:
-        """Have them start anew, since the device was away or is not what it was."""
+        """Reset readers with state: the device was away or has changed."""
         if self.profiler is not None:
             self.profiler.reset()
         for ring in self.rings:
@@ -206,7 +206,7 @@ class Plan:
             self.summed.forget()
 
     def revive(self) -> None:
-        """Try the readers put aside again: a driver may give today what it lacked yesterday."""
+        """Enable the disabled readers again: the driver may support them now."""
         for tier, reader in self._disabled:
             tier.append(reader)
         self._disabled.clear()
@@ -227,33 +227,35 @@ def for_gpu(nvml: Library, handle: Handle, uuid: str, wanted: ReadingRequest) ->
         if spec.field in fields:
             single[spec.field] = _number(nvml, handle, uuid, spec, wanted)
             (slow if spec.field in _SLOW else fast).append(single[spec.field])
-    good = wanted.fast_good_ns
-    busy: Reader | None = None
+    valid_ns = wanted.fast_good_ns
+    utilization: Reader | None = None
     if not fields.isdisjoint(_UTILIZATION):
         names = [name if name in fields else None for name in _UTILIZATION]
-        busy = readers.utilization(nvml, handle, uuid, good, names)
-        fast.append(busy)
+        utilization = readers.utilization(nvml, handle, uuid, valid_ns, names)
+        fast.append(utilization)
     fast.append(
         field_values.batch(
             nvml,
             handle,
             [
                 field_values.FieldValueRequest(
-                    known.number, field_values.number(known, (uuid, field, good))
+                    field_value.number, field_values.number(field_value, (uuid, field, valid_ns))
                 )
-                for field, known in field_values.FAST.items()
+                for field, field_value in field_values.FAST.items()
                 if field in fields
             ],
         )
     )
     if not fields.isdisjoint(readers.CLOCK_FIELDS):
-        counted = wanted.clock_events
-        fast.append(readers.throttling(nvml, handle, uuid, good, fields, event_counter=counted))
+        event_counter = wanted.clock_events
+        fast.append(
+            readers.throttling(nvml, handle, uuid, valid_ns, fields, event_counter=event_counter)
+        )
     if not fields.isdisjoint(readers.ROW_FIELDS):
         slow.append(readers.remapped_rows(nvml, handle, uuid, wanted.slow_good_ns, fields))
     fast += _shared(nvml, handle, uuid, wanted, carries=True)
     plan = Plan(_present(fast), _present(slow))
-    plan.forced = _present([single.get(_ENERGY), busy])
+    plan.forced = _present([single.get(_ENERGY), utilization])
     return plan
 
 
@@ -263,32 +265,32 @@ def for_mig(nvml: Library, handle: Handle, uuid: str, wanted: ReadingRequest) ->
 
 
 def probe(nvml: Library, handle: Handle) -> Callable[[], int]:
-    """Return a call that tells whether a GPU works, for a plan that has no answer of its own."""
+    """Return a call that checks whether a GPU works, for a plan that got no answer."""
     plan = ReadingRequest(frozenset(readers.MEMORY_FIELDS.values()), False, 0, 0)
     read = readers.memory(nvml, handle, "", 0, plan.fields)
     moment = Instant(0, 0)
-    sheet = GpuReadings("", moment)
+    result = GpuReadings("", moment)
 
-    def ask() -> int:
-        sheet.clear()
-        return codes.NOT_SUPPORTED if read is None else read(sheet, moment)
+    def call_once() -> int:
+        result.clear()
+        return codes.NOT_SUPPORTED if read is None else read(result, moment)
 
-    return ask
+    return call_once
 
 
 def _shared(
     nvml: Library, handle: Handle, uuid: str, wanted: ReadingRequest, *, carries: bool
 ) -> list[Reader | None]:
-    """Make the readers that a GPU, which may carry MIG instances, and an instance have alike."""
-    made: list[Reader | None] = []
-    good = wanted.fast_good_ns
+    """Create the readers that GPUs and MIG instances share."""
+    shared: list[Reader | None] = []
+    valid_ns = wanted.fast_good_ns
     if not wanted.fields.isdisjoint(readers.MEMORY_FIELDS.values()):
-        made.append(readers.memory(nvml, handle, uuid, good, wanted.fields))
+        shared.append(readers.memory(nvml, handle, uuid, valid_ns, wanted.fields))
     if wanted.processes:
-        target = (uuid, "processes", good)
+        target = (uuid, "processes", valid_ns)
         with_count = "processes" in wanted.fields
-        made.append(processes.processes(nvml, handle, target, with_count, carries=carries))
-    return made
+        shared.append(processes.processes(nvml, handle, target, with_count, carries=carries))
+    return shared
 
 
 def _number(
@@ -306,11 +308,11 @@ def _number(
         call,
         box,
         wanted.target(uuid, spec.field),
-        most=spec.max_value,
+        max_value=spec.max_value,
         unknown=unknown,
         divisor=spec.divisor,
     )
 
 
-def _present(made: Iterable[Reader | None]) -> list[Reader]:
-    return [reader for reader in made if reader is not None]
+def _present(shared: Iterable[Reader | None]) -> list[Reader]:
+    return [reader for reader in shared if reader is not None]

@@ -1,8 +1,8 @@
-"""Readers: a call of NVML bound to a device, and how its value becomes readings.
+"""Readers: functions that call NVML for a device and convert the value to readings.
 
-A reader is compiled once per device and called each round; it appends readings to a sheet and
-returns NVML's code. A value that means "not available" appends nothing and is no error; one that
-can't be true appends nothing and returns `OUT_OF_RANGE`.
+A reader is created once per device and called each round; it appends readings to a result and
+returns NVML's code. A value that means "not available" appends nothing and is no error; an
+impossible value appends nothing and returns `OUT_OF_RANGE`.
 """
 
 import ctypes
@@ -15,13 +15,13 @@ from sources.nvml.library import Call, Handle, Library
 
 
 class GpuReadings(list[Reading]):
-    """What one visit to a GPU and its MIG instances brought.
+    """The results of one visit to a GPU and its MIG instances.
 
     Attributes:
         uuid: of the physical GPU.
         processes: as `SamplesTaken.processes`.
         errors: NVML's codes of the readings that failed.
-        up: whether the GPU answered.
+        up: whether the GPU responded.
         at: when the visit took place.
     """
 
@@ -47,30 +47,30 @@ def number(
     box: ctypes.c_uint | ctypes.c_ulonglong,
     target: tuple[str, str, int],
     *,
-    most: int,
+    max_value: int,
     unknown: int,
     divisor: int = 1,
 ) -> Reader:
-    """Read one number.
+    """Create a reader of one number.
 
     Args:
-        call: the bound call; leaves the number in `box`.
-        box: where the number comes to lie.
-        target: uuid, name of the field, and how long its readings are good.
-        most: the largest value that can be true.
+        call: the bound call; writes the number into `box`.
+        box: gets the number.
+        target: uuid, name of the field, and how long its readings are valid, in nanoseconds.
+        max_value: the largest possible value.
         unknown: the value that means "not available".
-        divisor: what the number is divided by to be in the field's unit.
+        divisor: divides the number to convert it to the field's unit.
     """
     uuid, field, good = target
 
-    def read(sheet: GpuReadings, at: Instant) -> int:
+    def read(result: GpuReadings, at: Instant) -> int:
         code = call()
         if code == 0:
             value: int | float = box.value
-            if value <= most:
+            if value <= max_value:
                 if divisor != 1:
                     value /= divisor
-                sheet.append(Reading(uuid, field, (), value, None, at, good))
+                result.append(Reading(uuid, field, (), value, None, at, good))
             elif value != unknown:
                 return codes.OUT_OF_RANGE
         return code
@@ -81,16 +81,16 @@ def number(
 def utilization(
     nvml: Library, handle: Handle, uuid: str, good: int, fields: Sequence[str | None]
 ) -> Reader | None:
-    """Read the share of time in which the GPU and its memory were busy; None skips one of them."""
+    """Create a reader of GPU and memory utilisation in percent; None skips one of the fields."""
     box = library.utilization_box()
     call = nvml.bind("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(box))
     gpu, memory = fields
     if call is None:
         return None
-    keep = call  # narrows for the closure
+    bound = call  # not None, also for the type checker within the closure
 
-    def read(sheet: GpuReadings, at: Instant) -> int:
-        code = keep()
+    def read(result: GpuReadings, at: Instant) -> int:
+        code = bound()
         if code == 0:
             for field, value in ((gpu, box.gpu), (memory, box.memory)):
                 if field is None or value == NONE32:
@@ -98,7 +98,7 @@ def utilization(
                 if value > 100:
                     code = codes.OUT_OF_RANGE
                 else:
-                    sheet.append(Reading(uuid, field, (), value, None, at, good))
+                    result.append(Reading(uuid, field, (), value, None, at, good))
         return code
 
     return read
@@ -115,7 +115,7 @@ MEMORY_FIELDS: Final = {
 def memory(
     nvml: Library, handle: Handle, uuid: str, good: int, wanted: frozenset[str]
 ) -> Reader | None:
-    """Read the device memory; by version 1, which knows no reserved part, where 2 is lacking."""
+    """Create a reader of device memory; uses version 1, without `reserved`, if 2 is missing."""
 
     def of_version(version: int) -> Reader | None:
         box = library.memory_box(version)
@@ -128,33 +128,33 @@ def memory(
         ]
         if call is None:
             return None
-        keep = call
+        bound = call
 
-        def read(sheet: GpuReadings, at: Instant) -> int:
-            code = keep()
+        def read(result: GpuReadings, at: Instant) -> int:
+            code = bound()
             if code == 0:
                 total = box.total
                 if total in (0, NONE64):
-                    # A GPU without memory of its own, such as a GB10, answers with zeros.
+                    # A GPU without its own memory, such as a GB10, reports zeros.
                     return 0
                 for member, field in members:
                     value = getattr(box, member)
                     if value <= total:
-                        sheet.append(Reading(uuid, field, (), value, None, at, good))
+                        result.append(Reading(uuid, field, (), value, None, at, good))
                     elif value != NONE64:
                         code = codes.OUT_OF_RANGE
             return code
 
         return read
 
-    second, first = of_version(2), of_version(1)
-    if second is None or first is None:
-        return second or first
-    return _with_fallback(second, first)
+    version2, version1 = of_version(2), of_version(1)
+    if version2 is None or version1 is None:
+        return version2 or version1
+    return _with_fallback(version2, version1)
 
 
 def memory_total(nvml: Library, handle: Handle) -> int | None:
-    """Return all of a GPU's memory in bytes; None if the driver doesn't say.
+    """Return a GPU's total memory in bytes; None if the driver doesn't report it.
 
     Raises:
         DeviceLostError: the device is gone.
@@ -167,18 +167,18 @@ def memory_total(nvml: Library, handle: Handle) -> int | None:
 
 
 def _with_fallback(new: Reader, old: Reader) -> Reader:
-    """Read by the new call until it says that the driver doesn't know it; then by the old."""
+    """Create a reader that uses `old` once the driver reports that it does not know `new`."""
     unknown = {codes.FUNCTION_NOT_FOUND, codes.ARGUMENT_VERSION_MISMATCH, codes.NOT_SUPPORTED}
     current = new
 
-    def read(sheet: GpuReadings, at: Instant) -> int:
+    def read(result: GpuReadings, at: Instant) -> int:
         nonlocal current
-        code = current(sheet, at)
+        code = current(result, at)
         if code in unknown and current is new:
-            fallen = old(sheet, at)
-            if fallen == 0:
+            fallback_code = old(result, at)
+            if fallback_code == 0:
                 current = old
-            return fallen
+            return fallback_code
         return code
 
     return read
@@ -205,11 +205,11 @@ CLOCK_FIELDS: Final = (
 
 
 class ClockEventCounter(Protocol):
-    """Counts in how many samples each reason was there."""
+    """Counts the samples in which each reason was active."""
 
     @property
     def attrs(self) -> Mapping[int, Attrs]:
-        """What stands with the counts, by bit."""
+        """The attributes of the counts, by bit."""
 
     def add(self, uuid: str, mask: int, at: Instant) -> Mapping[int, int]:
         """Count a sample of a GPU; return the counts by bit."""
@@ -224,7 +224,7 @@ def throttling(
     *,
     event_counter: ClockEventCounter | None = None,
 ) -> Reader | None:
-    """Read why the clocks are held down: the mask, and one by one the reasons the GPU can have."""
+    """Create a reader of the reasons for lower clocks: the mask, and each supported reason."""
     supported = ctypes.c_ulonglong()
     code = nvml.ask(
         (
@@ -240,7 +240,7 @@ def throttling(
         (bit, (("reason", reason),)) for bit, reason in REASONS.items() if bit & readable
     ]
     counts = event_counter if "clock_events_in_window" in wanted else None
-    sizes = [(bit, counts.attrs[bit]) for bit, _ in reasons] if counts is not None else []
+    counted = [(bit, counts.attrs[bit]) for bit, _ in reasons] if counts is not None else []
     if "clock_throttle_active" not in wanted:
         reasons = []
     with_mask = "clock_throttle_reasons" in wanted
@@ -252,24 +252,24 @@ def throttling(
     )
     if call is None:
         return None
-    keep = call
+    bound = call
 
-    def read(sheet: GpuReadings, at: Instant) -> int:
-        code = keep()
+    def read(result: GpuReadings, at: Instant) -> int:
+        code = bound()
         if code == 0:
             mask = box.value
             if mask == NONE64:
                 return 0
             if with_mask:
-                sheet.append(Reading(uuid, "clock_throttle_reasons", (), mask, None, at, good))
+                result.append(Reading(uuid, "clock_throttle_reasons", (), mask, None, at, good))
             for bit, attrs in reasons:
                 value = 1 if mask & bit else 0
-                sheet.append(Reading(uuid, "clock_throttle_active", attrs, value, None, at, good))
+                result.append(Reading(uuid, "clock_throttle_active", attrs, value, None, at, good))
             if counts is not None:
                 found = counts.add(uuid, mask, at)
-                for bit, attrs in sizes:
+                for bit, attrs in counted:
                     value = found.get(bit, 0)
-                    sheet.append(Reading(uuid, CLOCK_FIELDS[2], attrs, value, None, at, good))
+                    result.append(Reading(uuid, CLOCK_FIELDS[2], attrs, value, None, at, good))
         return code
 
     return read
@@ -286,26 +286,26 @@ ROW_FIELDS: Final = (
 def remapped_rows(
     nvml: Library, handle: Handle, uuid: str, good: int, wanted: frozenset[str]
 ) -> Reader | None:
-    """Read how many memory rows were remapped, and whether that is pending or failed."""
+    """Create a reader of the remapped memory rows, and of pending and failed remappings."""
     boxes = [ctypes.c_uint() for _ in ROW_FIELDS]
     call = nvml.bind("nvmlDeviceGetRemappedRows", handle, *map(ctypes.byref, boxes))
     if call is None:
         return None
-    keep = call
-    most = (1 << 20, 1 << 20, 1, 1)
+    bound = call
+    limits = (1 << 20, 1 << 20, 1, 1)
     parts = [
         (field, box, limit)
-        for field, box, limit in zip(ROW_FIELDS, boxes, most, strict=True)
+        for field, box, limit in zip(ROW_FIELDS, boxes, limits, strict=True)
         if field in wanted
     ]
 
-    def read(sheet: GpuReadings, at: Instant) -> int:
-        code = keep()
+    def read(result: GpuReadings, at: Instant) -> int:
+        code = bound()
         if code == 0:
             for field, box, limit in parts:
                 value = box.value
                 if value <= limit:
-                    sheet.append(Reading(uuid, field, (), value, None, at, good))
+                    result.append(Reading(uuid, field, (), value, None, at, good))
                 elif value != NONE32:
                     code = codes.OUT_OF_RANGE
         return code

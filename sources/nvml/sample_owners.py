@@ -1,4 +1,4 @@
-"""What was seen on a device and whose processes those are, put together."""
+"""Combines a usage sample of a device with the owners of its processes."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -10,42 +10,42 @@ from sources.nvml.process_utilization import ProcessBusyTime, scale_to_fit
 from sources.nvml.usage_sample import RawDeviceUse
 
 _KINDS: Final[tuple[Literal["mps", "compute", "graphics"], ...]] = ("mps", "compute", "graphics")
-"""A process that stands in several lists counts for the first: it is the same one, and so is its
-memory. A client of MPS stands in that of computing ones too, a program that draws in two."""
+"""A process in several lists is counted once, with the first of these kinds. An MPS client is also
+in the list of compute processes, and a graphics program may be in two lists."""
 
 _EARLY_US: Final = 20_000
-"""By so much a process may seem to have begun after what it did: procfs counts in hundredths of a
-second, the start of the machine as well as that of the process."""
+"""Tolerance by which a process may seem to start after its samples: procfs rounds the start times
+of the machine and of the process to hundredths of a second."""
 
 
 def pids(uses: Iterable[RawDeviceUse]) -> set[int]:
-    """Return the processes that were seen anywhere."""
+    """Return the pids of all processes in the samples."""
     found: set[int] = set()
-    for one in uses:
-        found.update(process.pid for process in one.listed or ())
-        found.update(one.utilization or ())
+    for use in uses:
+        found.update(process.pid for process in use.listed or ())
+        found.update(use.utilization or ())
     return found
 
 
 def to_device_use(
     raw: RawDeviceUse, processes: Mapping[int, PidRecord] | None, good_for_ns: int
 ) -> DeviceUse:
-    """Say who used a device.
+    """Create the `DeviceUse` of a device: who used how much of it.
 
     Args:
-        raw: what was seen of it.
-        processes: what is known of the processes, by pid; none where nobody could look. None where
-            the host's processes are hidden: then lists and entries, those that are empty among
-            them, tell neither who is there nor how busy the device was.
+        raw: the usage sample.
+        processes: records by pid; empty if the lookup failed. None if the host's processes are
+            hidden: then lists and entries, even empty ones, show neither which processes there
+            are nor how busy the device was.
         good_for_ns: as `DeviceUse.good_for_ns`.
     """
     if processes is None:
         raw, processes = replace(raw, listed=None, utilization=None), {}
     listed = _merged(raw.listed or ())
-    told = raw.utilization is not None
+    has_utilization = raw.utilization is not None
     entries = raw.utilization or {}
     if raw.since is not None:
-        # Nothing is busy for longer than there was time.
+        # No device is busy for longer than the time that passed.
         entries = scale_to_fit(entries, raw.at.mono_ns - raw.since.mono_ns)
     servers = {
         pid for pid in listed.keys() | entries.keys() if _is_mps_server(processes.get(pid, UNKNOWN))
@@ -54,23 +54,25 @@ def to_device_use(
     mps = bool(servers) or not clients <= entries.keys()
     uses: list[ProcessUse] = []
     for pid in listed.keys() | entries.keys():
-        found, entry = processes.get(pid, UNKNOWN), entries.get(pid)
-        before = _previous_process(found, raw)
-        present = _listed_process(found, before, raw)
-        doer = present if entry is None else _process_of_entry(found, before, entry)
+        record, entry = processes.get(pid, UNKNOWN), entries.get(pid)
+        previous = _previous_process(record, raw)
+        present = _listed_process(record, previous, raw)
+        entry_process = present if entry is None else _process_of_entry(record, previous, entry)
         if pid in listed:
             kind, memory = listed[pid]
-            busy: int | None = 0 if entry is None or doer is not present else entry.busy_ns
-            if not told or (mps and not _has_own_entry(pid, entries, servers, clients)):
+            busy: int | None = 0 if entry is None or entry_process is not present else entry.busy_ns
+            if not has_utilization or (mps and not _has_own_entry(pid, entries, servers, clients)):
                 busy = None
             uses.append(_use(pid, present, kind, memory, busy))
-        if entry is not None and (pid not in listed or doer is not present):
-            # One that has ended has no memory, if the lists can be believed.
+        if entry is not None and (pid not in listed or entry_process is not present):
+            # An ended process has no memory, if the lists are reliable.
             known = not mps or (bool(servers) and pid not in servers)
-            done = entry.busy_ns if known else None
-            uses.append(_use(pid, doer, "", None if raw.listed is None else 0, done))
+            ended_busy_ns = entry.busy_ns if known else None
+            uses.append(
+                _use(pid, entry_process, "", None if raw.listed is None else 0, ended_busy_ns)
+            )
     busy_ns = raw.busy_ns
-    if told:
+    if has_utilization:
         busy_ns = sum(entry.busy_ns for entry in entries.values())
     return DeviceUse(
         raw.device,
@@ -87,9 +89,12 @@ def to_device_use(
     )
 
 
-def _is_mps_server(found: PidRecord) -> bool:
-    """Whether a process, or the one that had its pid before it, is an MPS server."""
-    return any(one is not None and one.is_mps_server for one in (found.current, found.previous))
+def _is_mps_server(record: PidRecord) -> bool:
+    """Return whether a process, or the previous one with its pid, is an MPS server."""
+    return any(
+        process is not None and process.is_mps_server
+        for process in (record.current, record.previous)
+    )
 
 
 def _has_own_entry(
@@ -98,46 +103,48 @@ def _has_own_entry(
     servers: Collection[int],
     clients: Collection[int],
 ) -> bool:
-    """Whether the driver tells of a listed process what it did itself, beside an MPS server.
+    """Return whether the entry of a listed process is its own work, next to an MPS server.
 
-    What clients do stands in the server's entry, so one without an entry may have done anything.
-    Where no server could be recognised, it may be any process that has an entry and is no client.
+    The work of MPS clients is in the server's entry, so a process without an entry may be busy. If
+    no server was identified, each process that has an entry and is no client may be the server.
     """
     return pid in entries and (pid in clients or (bool(servers) and pid not in servers))
 
 
-def _previous_process(found: PidRecord, seen: RawDeviceUse) -> Process | None:
-    """Return who had the pid at the look before and hasn't it now, if that is known."""
-    if seen.since is None or found.seen_ns < seen.since.mono_ns:
+def _previous_process(record: PidRecord, raw: RawDeviceUse) -> Process | None:
+    """Return the process that had the pid at the last usage sample and has ended, if known."""
+    if raw.since is None or record.seen_ns < raw.since.mono_ns:
         return None
-    return found.previous
+    return record.previous
 
 
-def _listed_process(found: PidRecord, before: Process | None, seen: RawDeviceUse) -> Process | None:
-    """Return whom the driver listed."""
-    if found.began_us is not None and found.began_us - _EARLY_US > seen.at.wall_ns // 1000:
-        return before  # it began after that
-    return found.current or before
+def _listed_process(
+    record: PidRecord, previous: Process | None, raw: RawDeviceUse
+) -> Process | None:
+    """Return the process that the driver listed."""
+    if record.began_us is not None and record.began_us - _EARLY_US > raw.at.wall_ns // 1000:
+        return previous  # the current process started after the sample
+    return record.current or previous
 
 
 def _process_of_entry(
-    found: PidRecord, before: Process | None, busy_time: ProcessBusyTime
+    record: PidRecord, previous: Process | None, busy_time: ProcessBusyTime
 ) -> Process | None:
-    """Return who did what the driver tells of a pid; None where it may have been one or another."""
-    if found.current is None:
-        return before
-    if found.began_us is not None and busy_time.stamp_us < found.began_us - _EARLY_US:
-        return before
-    # With another one there at the beginning, it is the mean over both.
-    return found.current if before is None else None
+    """Return the process to which the entry of a pid belongs; None if it may be one of two."""
+    if record.current is None:
+        return previous
+    if record.began_us is not None and busy_time.stamp_us < record.began_us - _EARLY_US:
+        return previous
+    # If another process had the pid before, the entry is the mean over both.
+    return record.current if previous is None else None
 
 
 def _merged(
     listed: Iterable[GpuProcess],
 ) -> dict[int, tuple[Literal["compute", "graphics", "mps"], int | None]]:
-    """Return each process once, with its kind and its memory."""
+    """Return kind and memory of each process, by pid."""
     found: dict[int, tuple[Literal["compute", "graphics", "mps"], int | None]] = {}
-    for process in sorted(listed, key=lambda one: _KINDS.index(one.kind)):
+    for process in sorted(listed, key=lambda process: _KINDS.index(process.kind)):
         kind, memory = found.get(process.pid, (process.kind, None))
         if process.memory_bytes is not None:
             memory = max(memory or 0, process.memory_bytes)

@@ -1,4 +1,4 @@
-"""What is done together: opening NVML, one round of readings, one forced reading."""
+"""Jobs of the worker pool: opening NVML, one round, one forced reading, one drain."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -14,20 +14,20 @@ class OpenJob(Job):
 
     def __init__(self, inventory: Inventory) -> None:
         super().__init__(inventory.open_steps())
-        self.steps.extend(inventory.count_steps(self, rescan=True, vital=True))
+        self.steps.extend(inventory.count_steps(self, rescan=True, critical=True))
 
 
 class ReadJob(Job):
-    """Count the GPUs, open them anew if need be, and read each.
+    """Count the GPUs, open them again if required, and read each.
 
     Attributes:
-        published: uuids of the GPUs whose sheets were taken.
+        published: uuids of the GPUs whose results were taken.
     """
 
     def __init__(self, inventory: Inventory, *, slow: bool, rescan: bool, due_ns: int = 0) -> None:
         super().__init__((), due_ns=due_ns)
         self.published: set[str] = set()
-        self._sheets: list[GpuReadings] = []
+        self._results: list[GpuReadings] = []
         self._inventory = inventory
         self._slow = slow
         self.steps.extend(inventory.count_steps(self, rescan=rescan))
@@ -35,36 +35,36 @@ class ReadJob(Job):
 
     def _fan_out(self) -> None:
         self.steps.extend(
-            Step(gpu.uuid, partial(gpu.read, slow=self._slow), self._sheets.append)
+            Step(gpu.uuid, partial(gpu.read, slow=self._slow), self._results.append)
             for gpu in self._inventory.gpus.values()
         )
 
     def take(self) -> list[GpuReadings]:
-        """Return the sheets of GPUs that were visited to the end since this was last called.
+        """Return the results of GPUs whose visit ended since the last call.
 
-        Safe to call while the round goes on: the thread only appends.
+        Safe to call while the round runs: the thread only appends.
         """
-        sheets = self._sheets[:]
-        del self._sheets[: len(sheets)]
-        self.published.update(sheet.uuid for sheet in sheets)
-        return sheets
+        results = self._results[:]
+        del self._results[: len(results)]
+        self.published.update(result.uuid for result in results)
+        return results
 
 
 class DrainJob(Job):
-    """Take the driver's own samples of the GPUs where they would soon be lost."""
+    """Read the driver's own samples of the GPUs that it would soon overwrite."""
 
     def __init__(self, gpus: Iterable[Gpu], *, due_ns: int) -> None:
         super().__init__((Step(gpu.uuid, gpu.drain) for gpu in gpus), due_ns=due_ns)
 
 
 class ForcedReadJob(Job):
-    """Read energy and utilisation of some GPUs, between two GPUs of a running round.
+    """Read energy and utilisation of some GPUs, between two steps of a running round.
 
     Attributes:
-        sheets: what was read.
+        results: the readings.
     """
 
     def __init__(self, gpus: list[Gpu]) -> None:
         super().__init__((), urgent=True)
-        self.sheets: list[GpuReadings] = []
-        self.steps.extend(Step(gpu.uuid, gpu.read_forced, self.sheets.append) for gpu in gpus)
+        self.results: list[GpuReadings] = []
+        self.steps.extend(Step(gpu.uuid, gpu.read_forced, self.results.append) for gpu in gpus)

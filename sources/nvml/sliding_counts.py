@@ -1,4 +1,4 @@
-"""Counts over a sliding window: podgpu's own samples of clock events, and XID errors."""
+"""Counts over a sliding window: clock events in podgpu's samples, and XID errors."""
 
 from collections import Counter, deque
 from collections.abc import Hashable, Mapping
@@ -10,15 +10,15 @@ from sources.nvml.readers import REASONS
 K = TypeVar("K", bound=Hashable)
 
 _PARTS: Final = 1000
-"""What happens within that part of a window counts as having happened at once, so that a window
-takes no more than so many places, however much happens."""
+"""Parts of a window. Events within one part are counted together, which bounds the memory of a
+window however many events occur."""
 
 
 class SlidingCounts(Generic[K]):
-    """How often each key came up within the last while.
+    """Counts how often each key occurred within a window.
 
     Args:
-        length_ns: how far back it reaches.
+        length_ns: length of the window.
     """
 
     def __init__(self, length_ns: int) -> None:
@@ -28,7 +28,7 @@ class SlidingCounts(Generic[K]):
         self._counts: Counter[K] = Counter()
 
     def add(self, key: K, at: Instant) -> None:
-        """Count one more."""
+        """Count one occurrence."""
         self._trim(at)
         if not self._parts or at.mono_ns - self._parts[-1][0] >= self._part_ns:
             self._parts.append((at.mono_ns, Counter()))
@@ -36,7 +36,7 @@ class SlidingCounts(Generic[K]):
         self._counts[key] += 1
 
     def counts(self, at: Instant) -> Mapping[K, int]:
-        """Return the counts of the window that ends at that moment; keys that never came lack."""
+        """Return the counts of the window that ends at this time, without keys that are absent."""
         self._trim(at)
         return self._counts
 
@@ -46,12 +46,12 @@ class SlidingCounts(Generic[K]):
 
 
 class ClockEvents:
-    """In how many of podgpu's samples each clock event was there, by GPU.
+    """Counts by GPU in how many of podgpu's samples each clock event was active.
 
-    It outlives the driver and the configuration, unless the window changes.
+    The counts outlive reloads of the driver and of the configuration, unless the window changes.
 
     Args:
-        length_ns: of the window.
+        length_ns: length of the window.
     """
 
     def __init__(self, length_ns: int) -> None:
@@ -73,10 +73,10 @@ class ClockEvents:
         return window.counts(at)
 
     def forget(self, uuid: str) -> None:
-        """Drop the record of a GPU that was taken out."""
+        """Drop the counts of a GPU that was removed."""
         self._windows.pop(uuid, None)
 
 
 def in_ms(length_ns: int) -> str:
-    """Return a length of time in milliseconds, as a label has it."""
+    """Return a duration in milliseconds, as the text of a label."""
     return str(length_ns // 1_000_000)

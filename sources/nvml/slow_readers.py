@@ -1,4 +1,4 @@
-"""The readers of the slow tier that one call doesn't make one number of."""
+"""Creates the readers of the slow tier that are more than one number of one call."""
 
 from collections.abc import Iterator
 
@@ -19,18 +19,20 @@ def readers_of(
         nvml: the library.
         handle: of the GPU.
         uuid: of the GPU.
-        wanted: what is to be read.
-        others: the GPUs that it may reach.
+        wanted: what to read.
+        others: returns the GPUs that it may reach.
 
     Raises:
         DeviceLostError: the device is gone.
         DriverGoneError: the driver is gone.
     """
     fields = wanted.fields
-    made = [field_values.batch(nvml, handle, list(_values(nvml, handle, uuid, wanted)))]
-    for field, which in board_limits.THRESHOLDS.items():
+    created = [field_values.batch(nvml, handle, list(_values(nvml, handle, uuid, wanted)))]
+    for field, threshold in board_limits.THRESHOLDS.items():
         if field in fields:
-            made.append(board_limits.threshold(nvml, handle, which, wanted.target(uuid, field)))
+            created.append(
+                board_limits.threshold(nvml, handle, threshold, wanted.target(uuid, field))
+            )
     single = (
         ("fan_speed_percent", board_limits.fans),
         ("vgpu_license_status", board_limits.licence),
@@ -38,24 +40,24 @@ def readers_of(
     )
     for field, make in single:
         if field in fields:
-            made.append(make(nvml, handle, wanted.target(uuid, field)))
+            created.append(make(nvml, handle, wanted.target(uuid, field)))
     if "p2p_status" in fields:
-        made.append(nvlink_peers.status(nvml, handle, wanted.target(uuid, "p2p_status"), others))
-    yield from (reader for reader in made if reader is not None)
+        created.append(nvlink_peers.status(nvml, handle, wanted.target(uuid, "p2p_status"), others))
+    yield from (reader for reader in created if reader is not None)
 
 
 def _values(
     nvml: Library, handle: Handle, uuid: str, wanted: ReadingRequest
 ) -> Iterator[FieldValueRequest]:
-    """Yield the field values, which one call fetches."""
+    """Yield the field values, which are read with one call."""
     fields = wanted.fields
-    for field, known in field_values.SLOW.items():
+    for field, spec in field_values.SLOW.items():
         if field in fields:
             target = wanted.target(uuid, field)
-            instead = None
+            fallback = None
             if field == "power_limit_watts":
-                instead = board_limits.limit_before(nvml, handle, target)
-            yield FieldValueRequest(known.number, field_values.number(known, target), 0, instead)
+                fallback = board_limits.power_limit_fallback(nvml, handle, target)
+            yield FieldValueRequest(spec.number, field_values.number(spec, target), 0, fallback)
     yield from nvlink_counters.traffic(nvml, handle, uuid, wanted.slow_good_ns, fields)
     yield from nvlink_counters.errors(
         nvml, handle, fields, lambda field: wanted.target(uuid, field)

@@ -1,4 +1,4 @@
-"""The nvml source."""
+"""The nvml source: the component that the pipeline runs."""
 
 import asyncio
 from pathlib import Path
@@ -13,20 +13,20 @@ from sources.nvml.options import Options
 from sources.nvml.sampler import Sampler
 from sources.nvml.state import NvmlState
 from sources.nvml.worker_pool import SHUTDOWN
-from sources.nvml.xid_counts import LASTING
+from sources.nvml.xid_counts import TIMELESS
 from sources.nvml.xid_watch import SLICE
 
 _SHUTDOWN_WITHIN = 0.3  # seconds; all of a stop stays below one second
 
 UNTIL_CHANGED = 1 << 62
-"""How long a `gpu_up` of 0 is good that stands for the whole source, and the XID errors before it,
-in nanoseconds: longer than any outage. Nobody renews it while the source is down, and if it went
-away, an alert on it would fall silent just when the driver is gone. Any other reading takes its
-place."""
+"""How long the readings of an outage stay valid, in nanoseconds: longer than any outage.
+
+These are `gpu_up` 0 and the XID errors before the outage. Nothing renews them while the source is
+down, and an alert on them would end if they expired. Any later reading replaces them."""
 
 
 class NvmlSource:
-    """Samples this machine's GPUs. What has to outlive it stands in `ctx.kept`.
+    """Samples the GPUs of this machine. State that outlives it is in `ctx.restart_state`.
 
     Args:
         options: the source's options.
@@ -41,24 +41,24 @@ class NvmlSource:
         """Open NVML, sample and emit until cancelled.
 
         Raises:
-            TransientError: there is no library or driver, it went away, or it hangs. By then every
-                known GPU has been told to be down.
-            PermanentError: the option `devices` names some that were never seen to be there.
+            TransientError: there is no library or driver, it went away, or it hangs. Before that,
+                all known GPUs are reported as down.
+            PermanentError: the option `devices` names devices that never existed on this node.
         """
-        kept = NvmlState.of(ctx.restart_state)
+        state = NvmlState.of(ctx.restart_state)
         try:
-            await self._sample(ctx, kept)
+            await self._sample(ctx, state)
         except TransientError as error:
             if isinstance(error, DriverGoneError):
-                error.retry_after = kept.next_retry_delay()
-            await self._emit_outage(ctx, kept)
+                error.retry_after = state.next_retry_delay()
+            await self._emit_outage(ctx, state)
             raise
 
     async def _sample(self, ctx: SourceContext, state: NvmlState) -> None:
-        for place in state.workers.stuck & {INIT, COUNT, SHUTDOWN}:
+        for target in state.workers.stuck & {INIT, COUNT, SHUTDOWN}:
             raise TransientError(
-                f"{place} still hangs: the driver is stuck, see the kernel log (dmesg); "
-                "a reset of the GPUs or a restart of the node mends it"
+                f"{target} still hangs: the driver is stuck, see the kernel log (dmesg); "
+                "reset the GPUs or restart the node"
             )
         state.history.xids.start_at_zero(self._options.xid_codes)
         state.history.xids.set_window(round(self._options.xid_window * NS))
@@ -66,31 +66,33 @@ class NvmlSource:
         try:
             await Sampler(ctx, self._options, state, self._sysfs_root).run()
         except DriverGoneError:
-            state.nvml.void()
+            state.nvml.invalidate()
             raise
         finally:
             await self._close(state)
 
     async def _emit_outage(self, ctx: SourceContext, state: NvmlState) -> None:
-        """Say once that no GPU answers: each further word would show the source as up.
+        """Report once that all GPUs are down; each further event would show the source as up.
 
-        The XID errors stand for as long: the last one may say why.
+        The last XID errors stay valid as long: they may show the cause.
         """
-        memory = state.history
-        shown = [uuid for uuid in memory.gpus if uuid not in memory.hidden]
-        if memory.outage_reported or not shown or "gpu_up" not in ctx.plan:
+        history = state.history
+        shown = [uuid for uuid in history.gpus if uuid not in history.hidden]
+        if history.outage_reported or not shown or "gpu_up" not in ctx.plan:
             return
-        memory.outage_reported = True
+        history.outage_reported = True
         at = ctx.clock.now()
         readings = [Reading(uuid, "gpu_up", (), 0, None, at, UNTIL_CHANGED) for uuid in shown]
-        asked = frozenset(field for field in LASTING if field in ctx.plan)
-        readings += memory.xids.readings(memory.xids.with_errors(shown), asked, at, UNTIL_CHANGED)
+        xid_fields = frozenset(field for field in TIMELESS if field in ctx.plan)
+        readings += history.xids.readings(
+            history.xids.with_errors(shown), xid_fields, at, UNTIL_CHANGED
+        )
         await ctx.emit(SamplesTaken(tuple(readings)))
-        # Nor is there anything to give to a pod.
+        # A scheduler must not allocate these GPUs.
         await ctx.emit(TopologyRead((), ()))
 
     async def _close(self, state: NvmlState) -> None:
-        """Stop the threads. What doesn't come back at once is left behind."""
+        """Stop the threads; abandon those that do not end in time."""
         watch = state.xid_watch
         if watch is not None and watch.is_alive():
             watch.stop()
@@ -98,7 +100,7 @@ class NvmlSource:
                 async with asyncio.timeout(SLICE + 0.1):
                     await watch.ended.wait()
             except TimeoutError:
-                # Shutting NVML down under a thread that waits in it would crash the process.
+                # Shutting NVML down while a thread waits in it would crash the process.
                 await state.workers.close(None, 0)
                 return
         await state.workers.close(state.nvml.close, _SHUTDOWN_WITHIN)

@@ -1,4 +1,4 @@
-"""What outlives the source's runs, and the source itself."""
+"""State that outlives the runs of the source and the source itself."""
 
 from sources.nvml.counter_state import DeviceHistory
 from sources.nvml.library import Library
@@ -10,21 +10,21 @@ from sources.nvml.xid_watch import XidWatch
 
 _KEY = "nvml"
 
-_FIRST, _LONGEST = 5.0, 300.0  # seconds
+_FIRST_DELAY, _MAX_DELAY = 5.0, 300.0  # seconds
 
 
 class NvmlState:
-    """Everything that a reload of the configuration must not lose.
+    """Everything that must survive a reload of the configuration.
 
     Attributes:
         nvml: the library, initialised or not.
-        history: what is known of the GPUs, and the XID counters.
-        workers: the threads, those that are stuck among them.
-        xid_watch: the thread that waits for XIDs, or did.
-        xid_reports: XIDs that are still to be told.
-        topology: how the GPUs are joined.
-        process_lookup: whose the processes are.
-        attempts: how often NVML was initialised anew since a GPU last answered.
+        history: what is known about the GPUs, and the XID counters.
+        workers: the threads that call NVML, including those that hang.
+        xid_watch: the thread that waits for XID errors; it may have ended.
+        xid_reports: XID errors that are not reported yet.
+        topology: how the GPUs are connected.
+        process_lookup: which containers the processes belong to.
+        attempts: how often NVML was initialised since a GPU last responded.
     """
 
     def __init__(self) -> None:
@@ -38,13 +38,13 @@ class NvmlState:
         self.attempts = 0
 
     def next_retry_delay(self) -> float:
-        """Return the seconds before NVML is initialised anew: 5, 10, 20, ... 300."""
+        """Return the seconds before NVML is initialised again: 5, 10, 20, ... 300."""
         self.attempts += 1
-        return min(_FIRST * 2.0 ** min(self.attempts - 1, 16), _LONGEST)
+        return min(_FIRST_DELAY * 2.0 ** min(self.attempts - 1, 16), _MAX_DELAY)
 
     @classmethod
     def of(cls, restart_state: dict[str, object]) -> "NvmlState":
-        """Return what an earlier run left in `ctx.kept`; leave it there at the first run."""
+        """Return the state that an earlier run left in `restart_state`, or create and keep it."""
         found = restart_state.get(_KEY)
         if not isinstance(found, cls):
             found = restart_state[_KEY] = cls()

@@ -1,55 +1,55 @@
-"""Least, mean and most over a sliding window, without keeping the samples."""
+"""Minimum, mean and maximum over a sliding window, without storing the samples."""
 
 from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
 _PARTS: Final = 30
-"""Buckets in a window: it slides by that part of its length."""
+"""Buckets in a window: the window moves in steps of this part of its length."""
 
 
 @dataclass(slots=True)
 class _Bucket:
     start: int
     end: int
-    least: int | float
-    most: int | float
-    area: float  # value times time
+    minimum: int | float
+    maximum: int | float
+    area: float  # sum of value multiplied by time
     covered: int  # time
 
     def take(self, end: int, span: int, value: int | float) -> None:
         self.end = end
-        self.least = min(self.least, value)
-        self.most = max(self.most, value)
+        self.minimum = min(self.minimum, value)
+        self.maximum = max(self.maximum, value)
         self.area += value * span
         self.covered += span
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the samples of a window come to.
+    """The statistics of the samples in a window.
 
     Attributes:
-        start: where the time of the first of them begins.
-        least: the least of them.
-        mean: each weighs as much as the time that it stands for.
-        most: the most of them.
+        start: start of the time that the first sample covers.
+        minimum: the smallest value.
+        mean: the mean, weighted by the time that each sample covers.
+        maximum: the largest value.
     """
 
     start: int
-    least: int | float
+    minimum: int | float
     mean: float
-    most: int | float
+    maximum: int | float
 
 
 class Buckets:
-    """Samples put together by time.
+    """Samples, combined into buckets of time.
 
-    There are never more than some thirty buckets, however many samples come. All times are in one
-    unit of one clock. Times don't go back.
+    There are about thirty buckets at most, however many samples there are. All times have the same
+    unit and clock, and do not decrease.
 
     Args:
-        length: of the window. What is summed up is at most a thirtieth longer, or one sample.
+        length: of the window. A summary may cover up to a thirtieth, or one sample, more.
     """
 
     def __init__(self, length: int) -> None:
@@ -61,7 +61,7 @@ class Buckets:
         return len(self._buckets)
 
     def add(self, end: int, span: int, value: int | float) -> None:
-        """Take a sample that stands for a span, 1 at least, up to its end."""
+        """Add a sample that covers a span of at least 1, up to its end."""
         last = self._buckets[-1] if self._buckets else None
         if last is None or end - last.start > self._width:
             self._trim(end)
@@ -70,7 +70,7 @@ class Buckets:
         last.take(end, span, value)
 
     def clear(self) -> None:
-        """Forget all samples."""
+        """Remove all samples."""
         self._buckets.clear()
 
     def _trim(self, now: int) -> None:
@@ -78,14 +78,14 @@ class Buckets:
             self._buckets.popleft()
 
     def over(self, now: int) -> Summary | None:
-        """Sum up the window that ends now; None without a sample in it."""
+        """Return the summary of the window that ends now; None without a sample in it."""
         self._trim(now)
         if not self._buckets:
             return None
         buckets = self._buckets
         return Summary(
             buckets[0].start,
-            min(bucket.least for bucket in buckets),
+            min(bucket.minimum for bucket in buckets),
             sum(bucket.area for bucket in buckets) / sum(bucket.covered for bucket in buckets),
-            max(bucket.most for bucket in buckets),
+            max(bucket.maximum for bucket in buckets),
         )

@@ -1,4 +1,4 @@
-"""How the GPUs are joined: what was read of it, and the job that reads it."""
+"""The topology of the GPUs as it was read, and the job that reads it."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
@@ -34,20 +34,20 @@ class _Pair:
 
 
 class TopologyReadings:
-    """What was read of each GPU and of each two of them; outlives the runs of the source.
+    """What was read about each GPU and each pair of GPUs; outlives the runs of the source.
 
-    What was read of a GPU is kept while it is down: it still sits where it sat. What the driver was
-    never asked, or doesn't answer, is unknown.
+    The data of a GPU is kept while it is down, since its place does not change. What was not read,
+    or what the driver does not report, is unknown.
 
     Attributes:
-        asking: which GPU some thread asks about another now, by uuids. An entry stays for as long
-            as the call does.
-        hung: pairs for which a call didn't come back in time: not asked again until one of the
-            two is opened anew.
+        active_calls: pairs for which a call runs now, by uuid of the first GPU. An entry remains
+            until its call returns.
+        hung: pairs for which a call exceeded the deadline: not read again until one of the two
+            GPUs is opened again.
     """
 
     def __init__(self) -> None:
-        self.asking: dict[str, tuple[Gpu, Gpu]] = {}
+        self.active_calls: dict[str, tuple[Gpu, Gpu]] = {}
         self.hung: set[tuple[Gpu, Gpu]] = set()
         self._cards: dict[str, _Card] = {}
         self._pairs: dict[tuple[str, str], _Pair] = {}
@@ -58,27 +58,27 @@ class TopologyReadings:
         return self._cards.keys()
 
     def card(self, uuid: str) -> _Card:
-        """Return what is known of a GPU."""
+        """Return what is known about a GPU."""
         return self._cards.get(uuid, _Card())
 
     def pair(self, one: str, other: str) -> _Pair:
-        """Return what is known of two GPUs, whichever is named first."""
+        """Return what is known about two GPUs, in either order."""
         return self._pairs.get(_key(one, other), _Pair())
 
     def set_card(self, uuid: str, card: _Card) -> None:
-        """Note what is known of a GPU."""
+        """Store what is known about a GPU."""
         self._cards[uuid] = card
 
     def set_pair(self, one: str, other: str, pair: _Pair) -> None:
-        """Note what is known of two GPUs."""
+        """Store what is known about two GPUs."""
         self._pairs[_key(one, other)] = pair
 
     def retain(self, uuids: Collection[str], gpus: Collection[Gpu]) -> None:
-        """Forget all others.
+        """Forget all other GPUs.
 
         Args:
-            uuids: the GPUs that can be enumerated.
-            gpus: those of them that are open.
+            uuids: the GPUs that the driver enumerates.
+            gpus: the open ones of them.
         """
         self._cards = {uuid: card for uuid, card in self._cards.items() if uuid in uuids}
         self._pairs = {
@@ -87,10 +87,10 @@ class TopologyReadings:
         self.hung = {pair for pair in self.hung if pair[0] in gpus and pair[1] in gpus}
 
     def read(self, devices: Iterable[Device]) -> TopologyRead:
-        """Return all of it.
+        """Return the topology of some GPUs.
 
         Args:
-            devices: the physical GPUs to tell of.
+            devices: the physical GPUs.
         """
         found = sorted(devices, key=lambda device: device.order)
         return TopologyRead(
@@ -120,24 +120,24 @@ class TopologyReadings:
 
 
 class TopologySurvey(Job):
-    """Ask how GPUs are joined: of some of them everything, of all what may change.
+    """Read the topology: all of it for unread GPUs, and what may change for every GPU.
 
     Args:
         nvml: the library.
-        joints: where it is noted.
-        gpus: all that are open.
-        unread: those of them whose place, links and memory are to be read.
+        topology: stores the results.
+        gpus: all open GPUs.
+        unread: those whose place, links and memory are read.
         sysfs_root: where sysfs is mounted.
 
     Attributes:
         errors: calls that failed: a GPU's uuid, and NVML's code.
-        changed: uuids of GPUs whose links may be others than those that were read.
+        changed: uuids of GPUs whose links may have changed since they were read.
     """
 
     def __init__(
         self,
         nvml: Library,
-        joints: TopologyReadings,
+        topology: TopologyReadings,
         gpus: Collection[Gpu],
         unread: Collection[Gpu],
         sysfs_root: Path,
@@ -145,11 +145,11 @@ class TopologySurvey(Job):
         self.errors: list[tuple[str, int]] = []
         self.changed: set[str] = set()
         self._nvml = nvml
-        self._readings = joints
+        self._readings = topology
         self._gpus = tuple(gpus)
         self._unread = frozenset(unread)
         self._sysfs = sysfs_root
-        # A pair is asked about from the side of the earlier one.
+        # Each pair is read once, in the step of its first GPU.
         later = [(gpu, self._gpus[at + 1 :]) for at, gpu in enumerate(self._gpus)]
         super().__init__(
             [
@@ -164,7 +164,7 @@ class TopologySurvey(Job):
                 *(
                     Step(
                         gpu.uuid,
-                        partial(self._ask_about, gpu, others),
+                        partial(self._read_pairs, gpu, others),
                         partial(self._store_pairs, gpu),
                     )
                     for gpu, others in later
@@ -173,19 +173,19 @@ class TopologySurvey(Job):
             ]
         )
 
-    def _query(self, gpu: Gpu, question: Callable[[Gpu], T]) -> T | None:
-        """Ask about a GPU, unless it is down or a call about it hangs."""
-        if not gpu.is_idle or gpu in self._suspects():
+    def _query(self, gpu: Gpu, query: Callable[[Gpu], T]) -> T | None:
+        """Query a GPU, unless it is down or a call with it hangs."""
+        if not gpu.is_idle or gpu in self._gpus_in_calls():
             return None
         try:
-            return gpu.query(partial(question, gpu))
+            return gpu.query(partial(query, gpu))
         except codes.DeviceLostError as lost:
             self.errors.append((gpu.uuid, lost.code))
             return None
 
-    def _suspects(self) -> set[Gpu]:
-        """Return the GPUs about which a call is under way that another thread was lost to."""
-        return {gpu for pair in tuple(self._readings.asking.values()) for gpu in pair}
+    def _gpus_in_calls(self) -> set[Gpu]:
+        """Return the GPUs with a call that runs, which must be on an abandoned thread."""
+        return {gpu for pair in tuple(self._readings.active_calls.values()) for gpu in pair}
 
     def _card(self, gpu: Gpu) -> _Card:
         nvml, known = self._nvml, self._readings.card(gpu.uuid)
@@ -208,11 +208,11 @@ class TopologySurvey(Job):
         if card is not None:
             self._readings.set_card(gpu.uuid, card)
 
-    def _ask_about(self, gpu: Gpu, others: Iterable[Gpu]) -> list[tuple[Gpu, _Pair]]:
+    def _read_pairs(self, gpu: Gpu, others: Iterable[Gpu]) -> list[tuple[Gpu, _Pair]]:
         found: list[tuple[Gpu, _Pair]] = []
         for other in others:
-            # One that is down, or has a thread stuck in it, may hang, and this one would be blamed.
-            if not other.is_idle or other in self._suspects():
+            # A call with a GPU that is down or hangs may hang too, and count against this GPU.
+            if not other.is_idle or other in self._gpus_in_calls():
                 continue
             if (gpu, other) in self._readings.hung:
                 continue
@@ -224,12 +224,12 @@ class TopologySurvey(Job):
 
     def _pair(self, other: Gpu, gpu: Gpu) -> _Pair:
         nvml, before = self._nvml, self._readings.pair(gpu.uuid, other.uuid)
-        self._readings.asking[gpu.uuid] = (gpu, other)
+        self._readings.active_calls[gpu.uuid] = (gpu, other)
         try:
             level = nvlink.read_level(nvml, gpu.handle, other.handle)
             reachable = nvlink.read_reachable(nvml, gpu.handle, other.handle)
         finally:
-            del self._readings.asking[gpu.uuid]
+            del self._readings.active_calls[gpu.uuid]
         return _Pair(
             self._answer_or_previous(gpu, level, before.level),
             self._answer_or_previous(gpu, reachable, before.reachable),
@@ -238,12 +238,12 @@ class TopologySurvey(Job):
     def _answer_or_previous(
         self, gpu: Gpu, answer: tuple[int, T | None], before: T | None
     ) -> T | None:
-        """Return an answer; where the call failed, the one before."""
+        """Return the value of an answer; if the call failed, the previous value."""
         code, value = answer
         codes.check_driver(code)
         if code == codes.OK or code in codes.NO_READING:
             return value
-        # Lost is the other one as well as this one, of which other calls tell.
+        # Either GPU may be lost; other calls report which.
         if code not in codes.LOST:
             self.errors.append((gpu.uuid, code))
         return None if code == codes.OUT_OF_RANGE else before

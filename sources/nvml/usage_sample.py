@@ -1,4 +1,4 @@
-"""One look at who uses a GPU and its MIG instances. It is taken on the thread that calls NVML."""
+"""One usage sample of a GPU and its MIG instances, taken on the thread that calls NVML."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,28 +17,28 @@ from sources.nvml.read_plan import Plan
 from sources.nvml.readers import GpuReadings, Reader
 
 BUSY: Final = "graphics_engine_active_ratio"
-"""What of GPU performance monitoring tells how long a MIG instance was busy."""
+"""The GPM field that shows how long a MIG instance was busy."""
 
 _MEMORY: Final = ("total", "free", "reserved")
 _TOTAL, _FREE, _RESERVED = (readers.MEMORY_FIELDS[member] for member in _MEMORY)
-_REVIVE_EVERY: Final = 60  # looks
+_REVIVE_EVERY: Final = 60  # usage samples
 
 
 @dataclass(frozen=True, slots=True)
 class RawDeviceUse:
-    """What was seen of one device, by whose processes nobody knows yet.
+    """A usage sample of one device, without the owners of its processes.
 
     Attributes:
         device: its uuid.
-        at: when.
-        since: when it was looked at before, if nothing came between.
-        listed: its processes; None where they can't be listed.
-        utilization: what each process did since then; None where that can't be told by process.
-        memory_used_bytes: all memory that isn't free, in bytes.
-        memory_reserved_bytes: what of it the driver keeps.
-        busy_ns: of a MIG instance, and of a GPU whose processes are hidden, how long it was busy
-            since then by its counters.
-        energy_mj: the GPU's counter; None where what it said can't be true.
+        at: when the sample was taken.
+        since: when the sample before was taken; None if there is none to continue from.
+        listed: its processes; None if they cannot be listed.
+        utilization: busy time of each process since then; None if it is unknown per process.
+        memory_used_bytes: all memory that is not free, in bytes.
+        memory_reserved_bytes: the part of it that the driver reserves.
+        busy_ns: busy time since then, from GPM: of a MIG instance, and of a GPU whose processes
+            are hidden.
+        energy_mj: the GPU's energy counter; None for an impossible value.
     """
 
     device: str
@@ -54,12 +54,12 @@ class RawDeviceUse:
 
 @dataclass(slots=True)
 class GpuSample:
-    """What a look at a GPU brought.
+    """The usage samples of a GPU and its MIG instances.
 
     Attributes:
         uuid: of the GPU.
-        devices: its MIG instances, then itself; empty if it is down.
-        errors: NVML's codes of what failed.
+        devices: its MIG instances, then the GPU; empty if it is down.
+        errors: NVML's codes of the failed calls.
     """
 
     uuid: str
@@ -68,7 +68,7 @@ class GpuSample:
 
 
 class _SampledDevice:
-    """A device that is looked at again and again."""
+    """A device with the readers of its usage samples, and the time of the last sample."""
 
     def __init__(self, uuid: str, plan: Plan) -> None:
         self.uuid = uuid
@@ -77,26 +77,26 @@ class _SampledDevice:
         self._samples = 0
 
     def read(
-        self, sheet: GpuReadings, at: Instant, *tiers: list[Reader]
+        self, result: GpuReadings, at: Instant, *tiers: list[Reader]
     ) -> tuple[GpuReadings, Instant | None]:
-        """Call the readers of some tiers; return what they read, and when the look before was.
+        """Call the readers of some tiers; return their readings and the time of the last sample.
 
         Raises:
             DeviceLostError: the device is gone.
             DriverGoneError: the driver is gone.
         """
-        # Until this has come to its end, there was none that the next one could go on from.
+        # If this sample fails, the next one must not continue from an earlier one.
         since, self._since = self._since, None
         self._samples += 1
         if self._samples % _REVIVE_EVERY == 0:
             self.plan.revive()
-        own = GpuReadings(self.uuid, at)
+        own_result = GpuReadings(self.uuid, at)
         for tier in tiers:
-            self.plan.run(tier, own, at)
-        sheet.errors += own.errors
-        if own or own.processes:
+            self.plan.run(tier, own_result, at)
+        result.errors += own_result.errors
+        if own_result or own_result.processes:
             self._since = at
-        return own, since
+        return own_result, since
 
     def forget(self) -> None:
         self._since = None
@@ -104,17 +104,17 @@ class _SampledDevice:
 
 
 class GpuUsageSampler:
-    """Looks at one opened GPU, and goes on from look to look.
+    """Takes usage samples of one open GPU, each of which continues from the last.
 
     Args:
         nvml: the library.
         gpu: the GPU.
-        now: the clock.
+        now: returns the current time.
 
     Attributes:
-        was_down: set from elsewhere: the GPU was down meanwhile.
-        processes_hidden: set from elsewhere: the driver hides processes, so that its word on them
-            doesn't tell how busy the GPU was.
+        was_down: set by the caller: the GPU was down since the last sample.
+        processes_hidden: set by the caller: the driver hides processes, so that its data about
+            them does not show how busy the GPU was.
     """
 
     def __init__(self, nvml: Library, gpu: Gpu, now: Callable[[], Instant]) -> None:
@@ -124,127 +124,127 @@ class GpuUsageSampler:
         self._now = now
         self._utilization = Utilization(nvml, gpu.handle)
         shared = _shared(nvml, gpu.handle, gpu.uuid)
-        # What only a GPU without MIG tells stands in the slow tier, and is called as often.
+        # The slow tier has the readers that a GPU with MIG mode on lacks; both tiers always run.
         self._energy = Energy(nvml, gpu.handle, gpu.uuid)
         plan = Plan([self._energy.read], [self._utilization.read, *shared])
-        self._own = _SampledDevice(gpu.uuid, plan)
-        self._has_instances = self._counted = False
+        self._gpu_device = _SampledDevice(gpu.uuid, plan)
+        self._has_instances = self._has_gpu_profiler = False
         self._profiling: Profiling | None = None
         self._instances: dict[tuple[str, int], _SampledDevice] = {}
 
     def sample(self) -> GpuSample:
-        """Look at the GPU and its instances, as far as they were chosen.
+        """Sample the GPU and its MIG instances, as far as the option `devices` includes them.
 
         Raises:
             DriverGoneError: the driver is gone.
         """
-        look = GpuSample(self.gpu.uuid)
+        sample = GpuSample(self.gpu.uuid)
         interrupted, self.was_down = self.was_down, False
         if interrupted or not self.gpu.up:
             self._forget()
         if self.gpu.up:
-            sheet = GpuReadings(self.gpu.uuid, self._now())
+            result = GpuReadings(self.gpu.uuid, self._now())
             try:
-                self.gpu.query(lambda: self._sample_gpu(look, sheet))
+                self.gpu.query(lambda: self._sample_gpu(sample, result))
             except codes.DeviceLostError:
-                # The next round says so.
+                # The next round reports it.
                 self._forget()
-                look.devices.clear()
-            look.errors += sheet.errors
-        return look
+                sample.devices.clear()
+            sample.errors += result.errors
+        return sample
 
-    def _sample_gpu(self, sample: GpuSample, sheet: GpuReadings) -> None:
+    def _sample_gpu(self, sample: GpuSample, result: GpuReadings) -> None:
         mig = self.gpu.mig
         if (mig is not None) != self._has_instances:
-            # It was reset to be cut, or to be whole.
+            # A change of MIG mode resets the GPU.
             self._has_instances = mig is not None
             self._forget()
         if mig is not None:
-            self._sample_instances(mig, sample, sheet)
+            self._sample_instances(mig, sample, result)
         if not self.gpu.is_read:
             return
-        plan = self._own.plan
-        if self.processes_hidden and not self._has_instances and not self._counted:
-            self._counted = True
-            plan.profiler = self._counters().gpu(self.gpu.uuid)
+        plan = self._gpu_device.plan
+        if self.processes_hidden and not self._has_instances and not self._has_gpu_profiler:
+            self._has_gpu_profiler = True
+            plan.profiler = self._get_profiling().gpu(self.gpu.uuid)
             plan.slow += [] if plan.profiler is None else [plan.profiler.read]
         at = self._now()
         tiers = [plan.fast] if self._has_instances else [plan.fast, plan.slow]
-        read, since = self._own.read(sheet, at, *tiers)
+        read, since = self._gpu_device.read(result, at, *tiers)
         entries = None
         if not self._has_instances and since is not None:
             entries = self._utilization.scaled_to(read.at.mono_ns - since.mono_ns)
         if read or read.processes:
-            sample.devices.append(replace(_raw_use(read, since, sheet), utilization=entries))
+            sample.devices.append(replace(_raw_use(read, since, result), utilization=entries))
 
-    def _sample_instances(self, mig: MigInstances, sample: GpuSample, sheet: GpuReadings) -> None:
-        mig.enumerate(sheet)
-        there: dict[tuple[str, int], _SampledDevice] = {}
+    def _sample_instances(self, mig: MigInstances, sample: GpuSample, result: GpuReadings) -> None:
+        mig.enumerate(result)
+        present_devices: dict[tuple[str, int], _SampledDevice] = {}
         for present in mig.present_instances():
             key = (present.device.uuid, address(present.handle))
-            watched = self._instances.get(key) or self._made(present)
-            there[key] = watched
-            if watched.plan.profiler is not None:
-                watched.plan.profiler.set_shared(shared=present.shared)
+            sampled = self._instances.get(key) or self._make_device(present)
+            present_devices[key] = sampled
+            if sampled.plan.profiler is not None:
+                sampled.plan.profiler.set_shared(shared=present.shared)
             at = self._now()
             try:
-                read, since = watched.read(sheet, at, watched.plan.fast)
+                read, since = sampled.read(result, at, sampled.plan.fast)
             except codes.DeviceLostError as lost:
-                sheet.errors.append(lost.code)
-                watched.forget()
+                result.errors.append(lost.code)
+                sampled.forget()
                 continue
             if read or read.processes:
-                sample.devices.append(_raw_use(read, since, sheet))
-        self._instances = there
+                sample.devices.append(_raw_use(read, since, result))
+        self._instances = present_devices
 
-    def _made(self, present: MigInstance) -> _SampledDevice:
-        uuid, place = present.device.uuid, present.device.mig
+    def _make_device(self, present: MigInstance) -> _SampledDevice:
+        uuid, placement = present.device.uuid, present.device.mig
         plan = Plan(_shared(self._nvml, present.handle, uuid), [])
-        if place is not None:
-            plan.add(self._counters().instance(uuid, place.gpu_instance_id))
+        if placement is not None:
+            plan.add(self._get_profiling().instance(uuid, placement.gpu_instance_id))
         return _SampledDevice(uuid, plan)
 
-    def _counters(self) -> Profiling:
+    def _get_profiling(self) -> Profiling:
         if self._profiling is None:
             fields = frozenset({BUSY})
             self._profiling = Profiling(self._nvml, self.gpu.handle, fields, 0, self._now)
         return self._profiling
 
     def _forget(self) -> None:
-        self._own.forget()
+        self._gpu_device.forget()
         self._energy.reset()
         self._utilization.reset()
-        for watched in self._instances.values():
-            watched.forget()
+        for sampled in self._instances.values():
+            sampled.forget()
 
 
-def _raw_use(read: GpuReadings, since: Instant | None, sheet: GpuReadings) -> RawDeviceUse:
-    """Put together what a GPU or an instance tells alike; note on the sheet what can't be true."""
+def _raw_use(read: GpuReadings, since: Instant | None, result: GpuReadings) -> RawDeviceUse:
+    """Create the usage sample of a GPU or an instance; add errors of impossible values."""
     values = {reading.field: int(reading.value) for reading in read if reading.field != BUSY}
     total, free = values.get(_TOTAL), values.get(_FREE)
     ratio = next((reading.value for reading in read if reading.field == BUSY), None)
-    # The window of the ratio may reach back further, over what was told before.
-    passed = 0 if since is None else read.at.mono_ns - since.mono_ns
+    # The window of the ratio may start before the last usage sample.
+    elapsed_ns = 0 if since is None else read.at.mono_ns - since.mono_ns
     return RawDeviceUse(
         read.uuid,
         read.at,
         since,
-        listed=_plausible(read.processes[0].processes, total, sheet) if read.processes else None,
-        # In either version of the call: the second one's "used" is without what is reserved.
+        listed=_plausible(read.processes[0].processes, total, result) if read.processes else None,
+        # Valid for both versions of the call: `used` of version 2 excludes reserved memory.
         memory_used_bytes=None if total is None or free is None else total - free,
         memory_reserved_bytes=values.get(_RESERVED),
-        busy_ns=round(ratio * passed) if ratio is not None and passed else None,
+        busy_ns=round(ratio * elapsed_ns) if ratio is not None and elapsed_ns else None,
         energy_mj=values.get(ENERGY),
     )
 
 
 def _plausible(
-    listed: tuple[GpuProcess, ...], total: int | None, sheet: GpuReadings
+    listed: tuple[GpuProcess, ...], total: int | None, result: GpuReadings
 ) -> tuple[GpuProcess, ...]:
-    """Return the processes; none has more memory than the device."""
+    """Return the processes, without the memory of those that use more than the device has."""
     if total is None or all((one.memory_bytes or 0) <= total for one in listed):
         return listed
-    sheet.errors.append(codes.OUT_OF_RANGE)
+    result.errors.append(codes.OUT_OF_RANGE)
     return tuple(
         replace(one, memory_bytes=None) if (one.memory_bytes or 0) > total else one
         for one in listed
@@ -256,7 +256,7 @@ def _present(reader: Reader | None) -> list[Reader]:
 
 
 def _shared(nvml: Library, handle: Handle, uuid: str) -> list[Reader]:
-    """Make what reads processes and memory of a GPU or an instance."""
+    """Create the readers of processes and memory of a GPU or an instance."""
     listed = process_list.processes(nvml, handle, (uuid, "", 0), False, carries=False)
     memory = readers.memory(nvml, handle, uuid, 0, frozenset({_TOTAL, _FREE, _RESERVED}))
     return [*_present(listed), *_present(memory)]

@@ -1,10 +1,10 @@
-"""The threads that call NVML: one at work, and at most one more that is stuck in the driver.
+"""The threads that call NVML: one that works, and at most one more that hangs in the driver.
 
-A call into a sick driver may never return, and a thread can't be ended from outside. So the work
-is cut into steps, each at one place (a GPU, or the driver itself). When a step takes longer than
-the deadline, its thread is given up: a new thread does the remaining steps, and no step at that
-place is begun until the old thread has come back, whose result is thrown away. A second thread
-lost that way ends the work with an error, since a third would be one too many to leave lying about.
+A call into a broken driver may never return, and a thread cannot be ended from outside. So the work
+is split into steps, each with one target (a GPU, or the driver itself). When a step exceeds the
+deadline, its thread is abandoned: a new thread runs the remaining steps, and no step with that
+target starts until the old thread has returned. The result of the old thread is discarded. If a
+second thread hangs, the work ends with an error, since a third thread could hang too.
 """
 
 import asyncio
@@ -22,22 +22,23 @@ from pipeline.model import NS, Instant
 SHUTDOWN = "nvmlShutdown"
 
 PROGRESS_INTERVAL_NS: Final = NS // 4
-"""For how long a job keeps what it has done to itself: the holder of a device may change meanwhile,
-and what was read before would be taken for the new one's. A round of eight GPUs stays below it."""
+"""How long results of a running job may wait until they are emitted. The holder of a device may
+change meanwhile, and earlier readings would be attributed to the new holder. A round of eight GPUs
+takes less time."""
 
 NO_TARGET = ""
-"""The place of a step that makes no call."""
+"""The target of a step that makes no call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A piece of work for the thread.
+    """One piece of work for the thread.
 
     Attributes:
-        target: where it may get stuck: a GPU's uuid, or the name of a call.
-        call: does it.
-        accept: takes the result, on the same thread, unless the thread was given up meanwhile.
-        is_critical: whether nothing else can go on if it gets stuck.
+        target: where it may hang: a GPU's uuid, or the name of a call.
+        call: does the work.
+        accept: takes the result, on the same thread, unless the thread was abandoned.
+        is_critical: whether no other step can run if this one hangs.
     """
 
     target: str
@@ -50,12 +51,11 @@ class Job:
     """Steps that belong together. `accept` of one step may add to `steps`.
 
     Attributes:
-        steps: those that are still to be begun.
-        is_urgent: goes between the steps of another job.
-        is_background: waits for every step of another job that may be begun: it fills the time
-            between them.
-        due_ns: not begun before that moment of the monotonic clock; 0 for at once.
-        started: when its first step began.
+        steps: those that have not started.
+        is_urgent: runs between the steps of other jobs.
+        is_background: runs only while no other job has a step that may start.
+        due_ns: earliest start on the monotonic clock; 0 for immediately.
+        started: when its first step started.
         ended: when its last step ended.
     """
 
@@ -78,8 +78,8 @@ class Job:
         self.loop = asyncio.get_running_loop()
 
     def finish(self) -> None:
-        """Wake who waits for the job. Safe to call from any thread."""
-        # RuntimeError: the loop has ended, and nobody waits.
+        """Wake the coroutine that waits for the job. Safe to call from any thread."""
+        # RuntimeError: the loop has ended, and no coroutine waits.
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.done.set)
 
@@ -93,8 +93,8 @@ class _Worker(threading.Thread):
         self.since_ns = 0
 
     def run(self) -> None:
-        while (taken := self.pool.next_step(self)) is not None:
-            job, step = taken
+        while (work := self.pool.next_step(self)) is not None:
+            job, step = work
             result: object = None
             error: BaseException | None = None
             try:
@@ -106,10 +106,10 @@ class _Worker(threading.Thread):
 
 
 class WorkerPool:
-    """Runs jobs on its thread; outlives the runs of its source, as stuck threads do.
+    """Runs jobs on its thread; outlives the runs of its source, as hung threads do.
 
     Args:
-        describe: names a place for people.
+        describe: returns the name of a target for log messages.
     """
 
     def __init__(self, describe: Callable[[str], str]) -> None:
@@ -117,9 +117,9 @@ class WorkerPool:
         self._changed = threading.Condition()
         self._jobs: deque[Job] = deque()
         self._urgent: deque[Job] = deque()
-        self._idle: deque[Job] = deque()
-        # The first that has a step to begin goes.
-        self._queues = (self._urgent, self._jobs, self._idle)
+        self._background: deque[Job] = deque()
+        # By priority: the first queue with a step that may start is next.
+        self._queues = (self._urgent, self._jobs, self._background)
         self._worker: _Worker | None = None
         self._stuck: dict[str, _Worker] = {}
         self._clock: Clock = SystemClock()
@@ -127,20 +127,20 @@ class WorkerPool:
 
     @property
     def stuck(self) -> frozenset[str]:
-        """The places where a thread is stuck now."""
+        """The targets in which a thread hangs now."""
         with self._changed:
             return frozenset(self._stuck)
 
     def start(self, clock: Clock, deadline: float) -> None:
-        """Get a thread.
+        """Start a thread.
 
         Raises:
-            TransientError: two are stuck already.
+            TransientError: two threads hang already.
         """
         self._clock = clock
         self._deadline_ns = round(deadline * NS)
         with self._changed:
-            self._stop_worker()  # that of a run which was cut off while it ended
+            self._stop_worker()  # of a run that was cancelled while it ended
             if len(self._stuck) > 1:
                 raise self._too_many_stuck()
             self._start_worker()
@@ -150,10 +150,10 @@ class WorkerPool:
         self._worker.start()
 
     def _too_many_stuck(self) -> TransientError:
-        places = " and in ".join(self._describe(place) for place in self._stuck)
+        targets = " and in ".join(self._describe(target) for target in self._stuck)
         return TransientError(
-            f"the driver hangs in {places}: reset these GPUs or restart the node; "
-            "sampling goes on once one of the calls returns"
+            f"driver calls hang in {targets}: reset these GPUs or restart the node; "
+            "sampling continues once one of the calls returns"
         )
 
     async def run(self, job: Job, on_progress: Callable[[], Awaitable[None]] | None = None) -> None:
@@ -161,62 +161,62 @@ class WorkerPool:
 
         Args:
             job: the job.
-            on_progress: called each time that `PROGRESS_INTERVAL_NS` have passed and the job hasn't
+            on_progress: called each time `PROGRESS_INTERVAL_NS` have passed and the job has not
                 ended.
 
         Raises:
-            TransientError: a vital step hangs, or threads are stuck at two places.
+            TransientError: a critical step hangs, or threads hang in two targets.
             Exception: what a step raised.
         """
         with self._changed:
             self._queues[0 if job.is_urgent else 2 if job.is_background else 1].append(job)
             self._changed.notify()
-        # The thread itself waits for the due time: waking the loop for that would cost more than
-        # many a round.
+        # The thread waits for the due time: waking the event loop for it would cost more than many
+        # a round does.
         now_ns = self._clock.now().mono_ns
-        begin_ns = max(now_ns, job.due_ns)
-        tell_ns = begin_ns + PROGRESS_INTERVAL_NS
-        look_ns = begin_ns + self._deadline_ns
+        start_ns = max(now_ns, job.due_ns)
+        progress_ns = start_ns + PROGRESS_INTERVAL_NS
+        check_ns = start_ns + self._deadline_ns
         while not job.done.is_set():
-            until_ns = look_ns if on_progress is None else min(look_ns, tell_ns)
+            until_ns = check_ns if on_progress is None else min(check_ns, progress_ns)
             try:
                 async with asyncio.timeout((until_ns - now_ns) / NS):
                     await job.done.wait()
             except TimeoutError:
                 now_ns = self._clock.now().mono_ns
-                look_ns = now_ns + self._watch()
-                if on_progress is not None and now_ns >= tell_ns:
+                check_ns = now_ns + self._check_deadline()
+                if on_progress is not None and now_ns >= progress_ns:
                     await on_progress()
                     now_ns = self._clock.now().mono_ns
-                    tell_ns = now_ns + PROGRESS_INTERVAL_NS
+                    progress_ns = now_ns + PROGRESS_INTERVAL_NS
         if job.error is not None:
             raise job.error
 
     def prioritize(self, job: Job) -> None:
-        """Let a job that fills the time go as an urgent one, if it hasn't ended."""
+        """Make a background job urgent, if it has not ended."""
         with self._changed:
-            if job in self._idle:
-                self._idle.remove(job)
+            if job in self._background:
+                self._background.remove(job)
                 self._urgent.append(job)
                 self._changed.notify()
 
-    def _watch(self) -> int:
-        """Give the thread up if it is past the deadline; return when to look again, in ns."""
+    def _check_deadline(self) -> int:
+        """Abandon the thread if it exceeds the deadline; return the ns until the next check."""
         with self._changed:
             worker = self._worker
             if worker is None or worker.step is None:
                 return self._deadline_ns
-            spent = self._clock.now().mono_ns - worker.since_ns
-            if spent < self._deadline_ns:
-                return self._deadline_ns - spent
+            elapsed_ns = self._clock.now().mono_ns - worker.since_ns
+            if elapsed_ns < self._deadline_ns:
+                return self._deadline_ns - elapsed_ns
             step = worker.step
             self._abandon(worker, step)
             if step.is_critical:
                 self._fail_all(
                     TransientError(
-                        f"{self._describe(step.target)} hangs for more than "
-                        f"{self._deadline_ns / NS:g} s: the driver is stuck, see the kernel log "
-                        "(dmesg); a reset of the GPUs or a restart of the node mends it"
+                        f"{self._describe(step.target)} has not returned for "
+                        f"{self._deadline_ns / NS:g} s: the driver hangs, see the kernel log "
+                        "(dmesg); reset the GPUs or restart the node"
                     )
                 )
             elif len(self._stuck) > 1:
@@ -239,7 +239,7 @@ class WorkerPool:
             jobs.clear()
 
     def next_step(self, worker: _Worker) -> tuple[Job, Step] | None:
-        """Return the worker's next step, waiting for one; None if it is to end."""
+        """Return the worker's next step, waiting for one; None if the worker must end."""
         with self._changed:
             while not worker.retired:
                 wait: float | None = None
@@ -271,7 +271,7 @@ class WorkerPool:
     def complete_step(
         self, worker: _Worker, job: Job, step: Step, result: object, error: BaseException | None
     ) -> bool:
-        """Take a worker's result; False if it was given up and is to end."""
+        """Take a worker's result; return False if the worker was abandoned and must end."""
         with self._changed:
             if worker.retired:
                 if self._stuck.get(step.target) is worker:
@@ -292,11 +292,11 @@ class WorkerPool:
         return True
 
     async def close(self, last: Callable[[], None] | None, within: float) -> None:
-        """Drop all jobs, do one last call unless a thread is stuck, and let the thread go.
+        """Drop all jobs, make one last call unless a thread hangs, and stop the thread.
 
         Args:
             last: the call; None for none.
-            within: how long that may take altogether, in seconds.
+            within: maximum duration of the call, in seconds.
         """
         with self._changed:
             for jobs in self._queues:
@@ -315,7 +315,7 @@ class WorkerPool:
             self._stop_worker()
 
     def _stop_worker(self) -> None:
-        """Let the thread go, if there is one; if it is in a call, it counts as stuck there."""
+        """Stop the thread, if there is one; abandon it if it is in a call."""
         worker = self._worker
         if worker is not None:
             if worker.step is not None:

@@ -1,4 +1,4 @@
-"""XID errors counted: podgpu's own record, which outlives the driver's reloads."""
+"""Counts XID errors. The counts outlive reloads of the driver."""
 
 from collections.abc import Container, Iterable
 from typing import Final
@@ -15,12 +15,12 @@ FIELDS: Final = (
     "xid_errors_in_window",
 )
 
-LASTING: Final = FIELDS[:3]
-"""Those that time alone doesn't change."""
+TIMELESS: Final = FIELDS[:3]
+"""Fields whose values do not change as time passes."""
 
 
 class XidCounts:
-    """Counts by GPU and code, since podgpu started and within a window."""
+    """Counts XID errors by GPU and code, since podgpu started and within a window."""
 
     def __init__(self) -> None:
         self._codes: tuple[int, ...] = ()
@@ -32,13 +32,13 @@ class XidCounts:
         self._recent: dict[str, SlidingCounts[int]] = {}
 
     def set_window(self, window_ns: int) -> None:
-        """Count what comes from now on over a window of that length."""
+        """Set the length of the window; a change clears the counts of the window."""
         if window_ns != self._window_ns:
             self._window_ns = window_ns
             self._recent.clear()
 
     def start_at_zero(self, codes: Iterable[int]) -> None:
-        """Have these codes, and no others, start at 0; a 0 of any other code is taken back."""
+        """Let the counters of these codes start at 0; remove the zeros of other codes."""
         self._codes = tuple(sorted(set(codes)))
         for uuid, counts in self._counts.items():
             self._counts[uuid] = {
@@ -46,7 +46,7 @@ class XidCounts:
             }
 
     def start_watching(self, uuid: str, at: Instant) -> None:
-        """Note that the GPU is watched from now on: only now does a 0 mean no error."""
+        """Note that XID errors of the GPU are received from now on, so that 0 means none."""
         counts = self._counts.setdefault(uuid, {})
         self._since.setdefault(uuid, at)
         for code in self._codes:
@@ -64,49 +64,49 @@ class XidCounts:
         self._recent[uuid].add(code, at)
 
     def forget(self, uuid: str) -> None:
-        """Drop the record of a GPU that was taken out."""
+        """Drop the counts of a GPU that was removed."""
         for table in (self._counts, self._since, self._seen, self._last, self._recent):
             table.pop(uuid, None)
 
     def with_errors(self, uuids: Iterable[str]) -> list[str]:
-        """Return those of the GPUs that had an error."""
+        """Return those of the GPUs that had an XID error."""
         return [uuid for uuid in uuids if uuid in self._seen]
 
     def readings(
         self, uuids: Iterable[str], fields: Container[str], at: Instant, good: int
     ) -> list[Reading]:
-        """Return everything that is known of these GPUs, as read at this moment."""
+        """Return the readings of these GPUs at this time."""
         last, errors, seen_at, recent = (field in fields for field in FIELDS)
-        made: list[Reading] = []
+        result: list[Reading] = []
         for uuid in uuids:
             counts = self._counts.get(uuid)
             if counts is None:
                 continue
             if last:
-                made.append(Reading(uuid, "xid_last", (), self._last[uuid], None, at, good))
+                result.append(Reading(uuid, "xid_last", (), self._last[uuid], None, at, good))
             if errors:
-                # All codes are counted since then: the first error of a rare one is no mere
-                # beginning of its series, but the step from 0 to 1.
+                # All codes are counted from this time, so the first error of a code without a
+                # series is an increase from 0 to 1.
                 since = self._since.get(uuid)
-                made += [
+                result += [
                     Reading(uuid, "xid_errors", _attrs(code), count, since, at, good)
                     for code, count in counts.items()
                 ]
             if seen_at:
-                made += [
+                result += [
                     Reading(uuid, FIELDS[2], _attrs(code), seen.wall_ns / NS, None, at, good)
                     for code, seen in self._seen.get(uuid, {}).items()
                 ]
             if recent:
-                made += self._within_window(uuid, at, good)
-        return made
+                result += self._within_window(uuid, at, good)
+        return result
 
     def _within_window(self, uuid: str, at: Instant, good: int) -> list[Reading]:
         size = ("window_size_in_ms", in_ms(self._window_ns))
         window = self._recent.get(uuid)
         counts = {} if window is None else window.counts(at)
-        # One that left the window stands at 0: if it just weren't told any more, what was told
-        # last would stand until it is too old.
+        # A code that left the window is reported as 0. Otherwise its last value would stay until
+        # it expires.
         found: list[tuple[Attrs, int]] = [
             ((size, *_attrs(code)), counts.get(code, 0))
             for code in sorted(self._seen.get(uuid, ()))
@@ -118,44 +118,44 @@ class XidCounts:
 
 
 class XidLogThrottle:
-    """Which XID errors are logged: of each GPU and code one in `LOG_INTERVAL_NS`.
+    """Limits the log to one XID error per GPU and code in `LOG_INTERVAL_NS`.
 
-    A GPU may report thousands a minute. All are counted; the log says how many it left out.
+    A GPU may report thousands a minute. The log contains how many were left out.
     """
 
     def __init__(self) -> None:
         self._logged: dict[tuple[str, int], tuple[int, int]] = {}
 
     def admit(self, uuid: str, code: int, at: Instant) -> int | None:
-        """Note an error; return how many were left out before it, None if it is left out too."""
-        said_ns, left = self._logged.get((uuid, code), (at.mono_ns - LOG_INTERVAL_NS, 0))
-        if at.mono_ns - said_ns < LOG_INTERVAL_NS:
-            self._logged[uuid, code] = (said_ns, left + 1)
+        """Return how many errors were left out before this one; None if it is left out too."""
+        logged_ns, unlogged = self._logged.get((uuid, code), (at.mono_ns - LOG_INTERVAL_NS, 0))
+        if at.mono_ns - logged_ns < LOG_INTERVAL_NS:
+            self._logged[uuid, code] = (logged_ns, unlogged + 1)
             return None
         self._logged[uuid, code] = (at.mono_ns, 0)
-        return left
+        return unlogged
 
     def overdue(self, at: Instant) -> list[tuple[str, int, int]]:
-        """Return uuid, code and number of those left out that may be logged by now."""
+        """Return uuid, code and number of left-out errors that may be logged now."""
         due = [
-            (uuid, code, left)
-            for (uuid, code), (said_ns, left) in self._logged.items()
-            if left and at.mono_ns - said_ns >= LOG_INTERVAL_NS
+            (uuid, code, unlogged)
+            for (uuid, code), (logged_ns, unlogged) in self._logged.items()
+            if unlogged and at.mono_ns - logged_ns >= LOG_INTERVAL_NS
         ]
         for uuid, code, _ in due:
             self._logged[uuid, code] = (at.mono_ns, 0)
         return due
 
     def forget(self, uuid: str) -> None:
-        """Drop the record of a GPU that was taken out."""
-        self._logged = {key: said for key, said in self._logged.items() if key[0] != uuid}
+        """Drop the state of a GPU that was removed."""
+        self._logged = {key: entry for key, entry in self._logged.items() if key[0] != uuid}
 
 
-_KEPT: dict[int, Attrs] = {}
+_ATTRS_CACHE: dict[int, Attrs] = {}
 
 
 def _attrs(code: int) -> Attrs:
-    attrs = _KEPT.get(code)
+    attrs = _ATTRS_CACHE.get(code)
     if attrs is None:
-        attrs = _KEPT[code] = (("xid", str(code)),)
+        attrs = _ATTRS_CACHE[code] = (("xid", str(code)),)
     return attrs

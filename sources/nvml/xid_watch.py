@@ -1,4 +1,4 @@
-"""Waiting for XID errors, on a thread of its own."""
+"""Waits for XID errors on a thread."""
 
 import asyncio
 import contextlib
@@ -14,23 +14,23 @@ from sources.nvml import codes, library
 from sources.nvml.gpu import Gpu
 from sources.nvml.library import Handle, Library
 
-NOWHERE: Final = 0xFFFFFFFF
-"""In the place of an instance's number: the event names none."""
+NO_INSTANCE: Final = 0xFFFFFFFF
+"""The value of an event that names no MIG instance."""
 
 SLICE: Final = 0.5
-"""Seconds that one wait may take: how long the thread needs to see that it has to stop."""
+"""Maximum seconds of one wait, and so the time until the thread notices that it must stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A GPU's XID errors are reported from now on."""
+    """XID errors of a GPU are reported from now on."""
 
     uuid: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unwatched:
-    """A GPU's XID errors can't be had. `uuid` is empty if it is those of all GPUs."""
+    """XID errors of a GPU cannot be watched. `uuid` is empty if this concerns all GPUs."""
 
     uuid: str
     code: int
@@ -38,15 +38,14 @@ class Unwatched:
 
 @dataclass(frozen=True, slots=True)
 class XidEvent:
-    """An XID error happened.
+    """An XID error occurred.
 
     Attributes:
         uuid: of the GPU.
         code: of the error.
-        at: when it was heard of.
-        gpu_instance: number of the MIG instance where it happened; None where the driver names
-            none.
-        compute_instance: likewise, within that.
+        at: when the event was received.
+        gpu_instance: id of the GPU instance where it occurred; None if the driver names none.
+        compute_instance: id of the compute instance within it; None if the driver names none.
     """
 
     uuid: str
@@ -60,7 +59,7 @@ WatchReport: TypeAlias = Watched | Unwatched | XidEvent
 
 
 class XidWatch(threading.Thread):
-    """Registers GPUs for XID events and waits for them until it is stopped.
+    """Registers GPUs for XID events and waits for events until it is stopped.
 
     Args:
         nvml: the library, initialised.
@@ -80,11 +79,11 @@ class XidWatch(threading.Thread):
         self._stopping = False
         self._renewing = False
         self._targets: dict[int, tuple[str, Handle]] = {}
-        self._tried: set[int] = set()
+        self._attempted: set[int] = set()
         self._registered: dict[int, str] = {}
 
     def set_targets(self, gpus: Iterable[Gpu], *, renew: bool = False) -> None:
-        """Watch these GPUs. `renew` registers all of them anew, as after one came back."""
+        """Watch these GPUs. `renew` registers all of them again, as is required after a loss."""
         targets = {library.address(gpu.handle): (gpu.uuid, gpu.handle) for gpu in gpus}
         with self._lock:
             self._targets = targets
@@ -92,29 +91,29 @@ class XidWatch(threading.Thread):
         self._wake_event.set()
 
     def stop(self) -> None:
-        """Tell the thread to end; it sets `ended`."""
+        """Request the thread to end; it sets `ended`."""
         self._stopping = True
         self._wake_event.set()
 
     def run(self) -> None:
-        """Watch with one event set after another."""
+        """Watch with one event set after another, until stopped."""
         try:
             while not self._stopping:
                 if not self._watch_with_one_set():
                     break
         finally:
-            self._on_loop(self.ended.set)
+            self._call_on_loop(self.ended.set)
 
-    def _on_loop(self, call: Callable[[], None]) -> None:
-        # RuntimeError: the loop has ended, and nobody listens.
+    def _call_on_loop(self, call: Callable[[], None]) -> None:
+        # RuntimeError: the loop has ended, so no report is needed.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call)
 
     def _report_on_loop(self, report: WatchReport) -> None:
-        self._on_loop(lambda: self._report(report))
+        self._call_on_loop(lambda: self._report(report))
 
     def _watch_with_one_set(self) -> bool:
-        """Watch until stopped or renewed; False if there is no use in another set."""
+        """Watch until stopped or renewed; return False if a new set would not help."""
         nvml = self._nvml
         events = library.event_set_box()
         code = nvml.ask("nvmlEventSetCreate", ctypes.byref(events))
@@ -128,9 +127,9 @@ class XidWatch(threading.Thread):
             ctypes.byref(data),
             ctypes.c_uint(round(SLICE * 1000)),
         )
-        self._tried.clear()
+        self._attempted.clear()
         self._registered.clear()
-        self._wake_event.set()  # a new set knows none of the targets
+        self._wake_event.set()  # a new set has no registered GPUs
         try:
             while not self._stopping and wait is not None:
                 if self._register(events):
@@ -138,15 +137,15 @@ class XidWatch(threading.Thread):
                 if not self._registered:
                     self._wake_event.wait()
                     continue
-                # A driver from before MIG leaves these as they are.
-                data.gpuInstanceId = data.computeInstanceId = NOWHERE
+                # A driver without MIG support does not set these.
+                data.gpuInstanceId = data.computeInstanceId = NO_INSTANCE
                 code = wait()
                 if code == 0:
                     self._take(data)
                 elif code in codes.DRIVER_GONE:
-                    return False  # the sampling thread sees it too, and ends the run
+                    return False  # the sampling thread notices it too, and ends the run
                 elif code != codes.TIMEOUT:
-                    # A lost GPU may spoil the whole set: a new one goes without it.
+                    # A lost GPU may break the whole set: a new set omits it.
                     self._wake_event.wait(SLICE)
                     with self._lock:
                         self._renewing = True
@@ -156,23 +155,23 @@ class XidWatch(threading.Thread):
         return wait is not None
 
     def _register(self, events: object) -> bool:
-        """Register GPUs that are new; True if the set is to be made anew."""
+        """Register new GPUs; return True if a new set is required."""
         if not self._wake_event.is_set() and not self._renewing:
             return False
         with self._lock:
             self._wake_event.clear()
-            if self._renewing and self._tried:
+            if self._renewing and self._attempted:
                 self._renewing = False
                 return True
             self._renewing = False
             targets = dict(self._targets)
-        for where, (uuid, handle) in targets.items():
-            if where in self._tried:
+        for handle_address, (uuid, handle) in targets.items():
+            if handle_address in self._attempted:
                 continue
-            self._tried.add(where)
+            self._attempted.add(handle_address)
             code = self._register_one(handle, events)
             if code == 0:
-                self._registered[where] = uuid
+                self._registered[handle_address] = uuid
                 self._report_on_loop(Watched(uuid))
             else:
                 self._report_on_loop(Unwatched(uuid, code))
@@ -190,7 +189,7 @@ class XidWatch(threading.Thread):
         )
 
     def _take(self, data: library.EventData) -> None:
-        """Report an event. One of a MIG instance bears its GPU's handle, and its own numbers."""
+        """Report an event. An event of a MIG instance has the GPU's handle and instance ids."""
         if not data.eventType & library.XID_EVENT:
             return
         uuid = self._registered.get(library.address(data.device), "")
@@ -199,9 +198,12 @@ class XidWatch(threading.Thread):
             if code:
                 return
         code, at = int(data.eventData), self._clock.now()
-        instance, within = _number(data.gpuInstanceId), _number(data.computeInstanceId)
-        self._report_on_loop(XidEvent(uuid, code, at, instance, within))
+        gpu_instance, compute_instance = (
+            _number(data.gpuInstanceId),
+            _number(data.computeInstanceId),
+        )
+        self._report_on_loop(XidEvent(uuid, code, at, gpu_instance, compute_instance))
 
 
 def _number(number: int) -> int | None:
-    return None if number == NOWHERE else int(number)
+    return None if number == NO_INSTANCE else int(number)

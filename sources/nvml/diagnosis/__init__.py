@@ -1,1 +1,1 @@
-"""The parts of what `podgpu doctor` finds out about driver, library and GPUs. All of it blocks."""
+"""The checks of `podgpu doctor` for driver, library and GPUs. All functions block."""

@@ -1,4 +1,4 @@
-"""The driver, as the kernel shows it in files."""
+"""The check of the driver, as the kernel shows it in files."""
 
 import re
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ _MINOR: Final = re.compile(r"^Device Minor:\s*(\d+)$", re.MULTILINE)
 _WSL: Final = "dxg"
 _NVIDIA: Final = "0x10de"
 _DISPLAY: Final = "0x03"
-"""How the PCI class of a GPU begins, be it of display (0300) or of 3D (0302)."""
+"""Prefix of the PCI class of a GPU: display (0300) or 3D (0302)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """What files tell of the driver.
+    """What files show about the driver.
 
     Attributes:
-        loaded: the kernel has it.
-        version: of it, such as `580.95.05`; empty where that can't be read.
-        gpus: PCI bus ids of the GPUs that it has, sorted; empty where it doesn't tell.
-        minors: numbers N of the `/dev/nvidiaN` that they need.
+        loaded: whether the kernel has loaded it.
+        version: its version, such as `580.95.05`; empty if unknown.
+        gpus: sorted PCI bus ids of the driver's GPUs; empty if unknown.
+        minors: numbers N of the device files `/dev/nvidiaN` of the GPUs.
         finding: the check `nvml.driver`.
-        windows: it is Windows' own, reached through WSL: the kernel here has none.
+        windows: whether it is the Windows driver, used through WSL; this kernel has none.
     """
 
     loaded: bool
@@ -39,50 +39,51 @@ class Driver:
 
 
 def read_driver(roots: Roots) -> Driver:
-    """Read `/proc/driver/nvidia` and `/sys/module/nvidia`, which containers see too."""
-    told = roots.proc / "driver/nvidia/version"
+    """Read `/proc/driver/nvidia` and `/sys/module/nvidia`, which are visible in containers too."""
+    version_file = roots.proc / "driver/nvidia/version"
     module = roots.sys / "module/nvidia/version"
-    text = _text(told)
+    text = _text(version_file)
     match = _VERSION.search(text)
     version = match[1] if match else _text(module).strip()
     loaded = bool(text) or module.parent.is_dir()
     gpus, minors = _gpus(roots.proc / "driver/nvidia/gpus")
     windows = not loaded and (roots.dev / _WSL).exists()
-    finding = _finding(roots, told, loaded, version, gpus)
+    finding = _finding(roots, version_file, loaded, version, gpus)
     return Driver(loaded, version, gpus, minors, finding, windows)
 
 
 def _finding(
-    roots: Roots, told: Path, loaded: bool, version: str, gpus: tuple[str, ...]
+    roots: Roots, version_file: Path, loaded: bool, version: str, gpus: tuple[str, ...]
 ) -> Finding:
     check = CHECKS["nvml.driver"]
     if loaded:
-        many = f", {len(gpus)} GPUs" if gpus else ""
-        return check.ok(str(told), f"driver {version or 'of an unknown version'}{many}")
+        count_text = f", {len(gpus)} GPUs" if gpus else ""
+        version_text = f"driver {version or 'of an unknown version'}"
+        return check.ok(str(version_file), f"{version_text}{count_text}")
     if (roots.dev / _WSL).exists():
-        return check.ok(str(roots.dev / _WSL), "the driver is Windows', through WSL")
+        return check.ok(str(roots.dev / _WSL), "the Windows driver, through WSL")
     bus = roots.sys / "bus/pci/devices"
-    count = _on_the_bus(bus)
+    count = _count_on_bus(bus)
     if count == 0:
         return check.failure(
-            f"{told}, {bus}",
+            f"{version_file}, {bus}",
             "no NVIDIA driver on the host, and no NVIDIA GPU on its PCI bus",
-            "keep podgpu to nodes with a GPU (nodeSelector, affinity); a virtual machine needs "
-            "the GPU passed through to it",
+            "run podgpu only on nodes with a GPU (nodeSelector, affinity); for a virtual machine, "
+            "pass the GPU through to it",
         )
     nouveau = (roots.sys / "module/nouveau").is_dir()
-    here = f"{count} NVIDIA GPUs on the PCI bus" if count else "the PCI bus can't be read"
+    bus_text = f"{count} NVIDIA GPUs on the PCI bus" if count else "cannot read the PCI bus"
     return check.failure(
-        f"{told}, {module_of(roots)}",
-        f"no NVIDIA driver on the host; {here}" + ("; nouveau has them" if nouveau else ""),
+        f"{version_file}, {module_of(roots)}",
+        f"no NVIDIA driver on the host; {bus_text}" + ("; nouveau drives them" if nouveau else ""),
         ("blacklist nouveau, then " if nouveau else "")
-        + "install the driver on the node, or load it (modprobe nvidia; see dmesg why it failed); "
-        "with the GPU operator see that its driver pod runs",
+        + "install the driver on the node, or load it (modprobe nvidia; dmesg shows why it fails); "
+        "with the GPU operator, check that its driver pod runs",
     )
 
 
 def module_of(roots: Roots) -> Path:
-    """Return where the kernel shows the driver's module."""
+    """Return the folder of the driver's kernel module."""
     return roots.sys / "module/nvidia"
 
 
@@ -102,8 +103,8 @@ def _gpus(folder: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
     return tuple(each.name for each in found), tuple(int(each[1]) for each in minors if each)
 
 
-def _on_the_bus(bus: Path) -> int | None:
-    """Count NVIDIA's GPUs; None where the bus can't be read."""
+def _count_on_bus(bus: Path) -> int | None:
+    """Count the NVIDIA GPUs on the PCI bus; None if it cannot be read."""
     try:
         devices = list(bus.iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""Every GPU, asked the few things that tell whether it is well."""
+"""Checks of each GPU with a few calls of NVML."""
 
 import ctypes
 from collections.abc import Iterable, Sequence
@@ -18,12 +18,12 @@ _PLACE: Final = "NVML"
 
 @dataclass(frozen=True, slots=True)
 class _Gpu:
-    """A GPU and how it answered.
+    """A GPU and its response.
 
     Attributes:
-        name: for people: index, model, bus id, as far as they are known.
-        code: the worst that it answered.
-        handle: None if it can't be had.
+        name: index, model and bus id, as far as they are known.
+        code: the worst code of its calls.
+        handle: None if it cannot be fetched.
     """
 
     name: str
@@ -33,12 +33,12 @@ class _Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Profiling:
-    """Fields that NVML's GPM has.
+    """The requested fields that need GPM.
 
     Attributes:
-        shown: those that the page is to have.
-        chosen: how many of them somebody asked for by name or group; the others are usual ones.
-        elsewhere: another source gives them too.
+        shown: names of the fields.
+        chosen: how many of them the configuration requests; the others are defaults.
+        elsewhere: whether another source provides them too.
     """
 
     shown: Sequence[str]
@@ -47,11 +47,11 @@ class Profiling:
 
 
 def check_gpus(driver: Driver, profiling: Profiling) -> list[Finding]:
-    """Check `nvml.gpus`, `nvml.mig` and `nvml.profiling`, or `nvml.access` if nothing answers.
+    """Check `nvml.gpus`, `nvml.mig` and `nvml.profiling`, or `nvml.access` if all calls fail.
 
     Args:
-        driver: what files tell of it.
-        profiling: the fields that are looked for.
+        driver: what files show about the driver.
+        profiling: the requested fields that need GPM.
     """
     nvml = Library()
     nvml.open()
@@ -60,13 +60,13 @@ def check_gpus(driver: Driver, profiling: Profiling) -> list[Finding]:
         gpus = [_gpu(nvml, index) for index in range(count)] if code == codes.OK else []
         answered = [gpu.code for gpu in gpus] or [code]
         if all(each == codes.UNKNOWN for each in answered):
-            saw = f"every call answers {codes.name(codes.UNKNOWN)} ({codes.UNKNOWN})"
-            return [CHECKS["nvml.access"].failure(_PLACE, saw, RELOADED)]
-        well = [gpu for gpu in gpus if gpu.handle is not None and gpu.code == codes.OK]
+            observed = f"every call returned {codes.name(codes.UNKNOWN)} ({codes.UNKNOWN})"
+            return [CHECKS["nvml.access"].failure(_PLACE, observed, RELOADED)]
+        working = [gpu for gpu in gpus if gpu.handle is not None and gpu.code == codes.OK]
         return [
             *_gpus(gpus, code, driver),
-            _mig(nvml, well),
-            _profiling(nvml, well, profiling),
+            _mig(nvml, working),
+            _profiling(nvml, working, profiling),
         ]
     finally:
         nvml.close()
@@ -77,62 +77,62 @@ def _gpu(nvml: Library, index: int) -> _Gpu:
     code, handle = nvml.handle_at(index)
     if code:
         return _Gpu(name, code, None)
-    told = (nvml.text("nvmlDeviceGetName", handle), nvml.pci_bus_id(handle))
-    words = [text for answer, text in told if answer == codes.OK and text]
+    queries = (nvml.text("nvmlDeviceGetName", handle), nvml.pci_bus_id(handle))
+    parts = [text for answer, text in queries if answer == codes.OK and text]
     uuid = nvml.text("nvmlDeviceGetUUID", handle)
-    # Not every card has each of these; a lost one has none.
+    # A GPU may not support each of these; a lost GPU fails all of them.
     power = nvml.number("nvmlDeviceGetPowerUsage", handle)
-    asked = [answer for answer, _ in (*told, uuid, power)]
-    bad = [answer for answer in asked if answer not in codes.ALIVE]
-    lost = [answer for answer in bad if answer in codes.LOST]
-    return _Gpu(" ".join([name, *words]), (lost or bad or [codes.OK])[0], handle)
+    asked = [answer for answer, _ in (*queries, uuid, power)]
+    faults = [answer for answer in asked if answer not in codes.ALIVE]
+    lost = [answer for answer in faults if answer in codes.LOST]
+    return _Gpu(" ".join([name, *parts]), (lost or faults or [codes.OK])[0], handle)
 
 
 def _gpus(gpus: Sequence[_Gpu], code: int, driver: Driver) -> Iterable[Finding]:
     check = CHECKS["nvml.gpus"]
     if code or not gpus:
-        told = f"answers {codes.name(code)} ({code})" if code else "shows no GPU"
-        mend = "set NVIDIA_VISIBLE_DEVICES=all; see the kernel log (dmesg) for NVRM messages"
-        return [check.failure(_PLACE, told, mend)]
+        queries = f"returned {codes.name(code)} ({code})" if code else "shows no GPU"
+        fix = "set NVIDIA_VISIBLE_DEVICES=all; see the kernel log (dmesg) for NVRM messages"
+        return [check.failure(_PLACE, queries, fix)]
     found = [
         check.failure(
             gpu.name,
-            f"answers {codes.name(gpu.code)} ({gpu.code})",
+            f"returned {codes.name(gpu.code)} ({gpu.code})",
             _fix_for(gpu.code),
         )
         for gpu in gpus
         if gpu.code
     ]
     if len(gpus) < len(driver.gpus):
-        saw = f"shows {len(gpus)} of the {len(driver.gpus)} GPUs that the driver has"
-        mend = (
-            "set NVIDIA_VISIBLE_DEVICES=all; if it is, one has fallen off the bus: see the kernel "
-            "log (dmesg), reset it or reboot"
+        observed = f"shows {len(gpus)} of the {len(driver.gpus)} GPUs that the driver has"
+        fix = (
+            "set NVIDIA_VISIBLE_DEVICES=all; if it is set, a GPU has fallen off the bus: see the "
+            "kernel log (dmesg), and reset the GPU or reboot"
         )
-        found.append(check.failure(_PLACE, saw, mend))
-    return found or [check.ok(_PLACE, f"{len(gpus)} GPUs answer")]
+        found.append(check.failure(_PLACE, observed, fix))
+    return found or [check.ok(_PLACE, f"{len(gpus)} GPUs respond")]
 
 
 def _fix_for(code: int) -> str:
-    """Return what to do about a GPU that answers so. What ends its work is for a lost one alone."""
+    """Return the fix for a code. Only the fix for a lost GPU ends its workloads."""
     if code in codes.LOST:
         return (
-            "see the kernel log (dmesg) for its XID, drain the node, then reset the GPU "
-            "(nvidia-smi --gpu-reset) or reboot; a card that is lost again is to be replaced"
+            "see the kernel log (dmesg) for its XID errors, drain the node, then reset the GPU "
+            "(nvidia-smi --gpu-reset) or reboot; replace a GPU that is lost again"
         )
     if code == codes.NO_PERMISSION:
         return (
-            "let the runtime hand this GPU to the container (runtimeClassName: nvidia, "
-            "NVIDIA_VISIBLE_DEVICES=all), and see that its node in /dev may be opened"
+            "make the container runtime pass this GPU to the container (runtimeClassName: nvidia, "
+            "NVIDIA_VISIBLE_DEVICES=all), and check that its file in /dev can be opened"
         )
     if code == codes.INSUFFICIENT_POWER:
-        return "see that the card's power cables are plugged in, and the power supply of the node"
-    return "see the kernel log (dmesg) for NVRM messages and its XID; nvidia-smi -q tells more"
+        return "check the power cables of the card and the power supply of the node"
+    return "see the kernel log (dmesg) for NVRM messages and XID errors; nvidia-smi -q shows more"
 
 
 def _mig(nvml: Library, gpus: Sequence[_Gpu]) -> Finding:
     check = CHECKS["nvml.mig"]
-    pending, unseen, untold, on = [], [], [], 0
+    pending, without_instances, unreadable, enabled = [], [], [], 0
     for gpu in gpus:
         current, wanted = ctypes.c_uint(), ctypes.c_uint()
         code = nvml.ask(
@@ -141,30 +141,32 @@ def _mig(nvml: Library, gpus: Sequence[_Gpu]) -> Finding:
         if code in codes.UNSUPPORTED:
             continue
         if code:
-            untold.append(f"{gpu.name} answers {codes.name(code)} ({code})")
+            unreadable.append(f"{gpu.name} returned {codes.name(code)} ({code})")
             continue
-        on += current.value
+        enabled += current.value
         if current.value != wanted.value:
-            pending.append(f"{gpu.name}: {_mode(current.value)}, to be {_mode(wanted.value)}")
+            pending.append(f"{gpu.name}: {_mode(current.value)}, {_mode(wanted.value)} is pending")
         elif current.value and not _instances(nvml, gpu.handle):
-            unseen.append(gpu.name)
+            without_instances.append(gpu.name)
     if pending:
-        mend = (
-            "drain the GPU and reset it (nvidia-smi --gpu-reset -i N), with podgpu's nvml source "
-            "out of the file or podgpu stopped; or reboot"
+        fix = (
+            "remove podgpu's nvml source from the configuration or stop podgpu, then drain the GPU "
+            "and reset it (nvidia-smi --gpu-reset -i N); or reboot"
         )
-        return check.warning("MIG mode", "; ".join(pending), mend)
-    if unseen:
-        mend = (
-            "make instances (nvidia-smi mig -cgi), or if there are some: set "
-            "NVIDIA_MIG_MONITOR_DEVICES=all and run privileged"
+        return check.warning("MIG mode", "; ".join(pending), fix)
+    if without_instances:
+        fix = (
+            "create instances (nvidia-smi mig -cgi); if there are instances, set "
+            "NVIDIA_MIG_MONITOR_DEVICES=all and run podgpu privileged"
         )
-        saw = f"on, and not one instance is shown: {', '.join(unseen)}"
-        return check.warning("MIG instances", saw, mend)
-    if untold:
-        mend = "see the kernel log (dmesg) for NVRM messages; nvidia-smi -q -d MIG tells more"
-        return check.warning("MIG mode", f"can't be told: {'; '.join(untold)}", mend)
-    return check.ok("MIG mode", f"on for {on} GPUs, none is pending" if on else "off")
+        observed = f"on, but no instance is visible: {', '.join(without_instances)}"
+        return check.warning("MIG instances", observed, fix)
+    if unreadable:
+        fix = "see the kernel log (dmesg) for NVRM messages; nvidia-smi -q -d MIG shows more"
+        return check.warning("MIG mode", f"cannot read it: {'; '.join(unreadable)}", fix)
+    return check.ok(
+        "MIG mode", f"on for {enabled} GPUs, no change is pending" if enabled else "off"
+    )
 
 
 def _mode(value: int) -> str:
@@ -186,23 +188,23 @@ def _instances(nvml: Library, handle: Handle) -> int:
 def _profiling(nvml: Library, gpus: Sequence[_Gpu], wanted: Profiling) -> Finding:
     check, place = CHECKS["nvml.profiling"], "nvmlGpmQueryDeviceSupport"
     if not wanted.shown:
-        return check.skip(place, "no profiling field is asked for")
+        return check.skip(place, "no profiling field is requested")
     if not gpus:
-        return check.skip(place, "no GPU is well enough to be asked")
+        return check.skip(place, "no GPU responds")
     lacking = [gpu.name for gpu in gpus if not _has_gpm(nvml, gpu.handle)]
     if not lacking:
-        return check.ok(place, f"all GPUs have the {len(wanted.shown)} that are asked for")
-    saw = f"not on this architecture: {', '.join(lacking)}"
+        return check.ok(place, f"all GPUs support the {len(wanted.shown)} requested fields")
+    observed = f"not supported by the architecture of {', '.join(lacking)}"
     if wanted.elsewhere:
-        return check.ok(place, f"{saw}; the source hostengine gives them")
+        return check.ok(place, f"{observed}; the source hostengine provides the fields")
     if not wanted.chosen:
-        usual = f"{len(wanted.shown)} of the usual fields are not there, which nobody chose"
-        return check.skip(place, f"{saw}; {usual}; a source of kind hostengine has them")
-    mend = (
-        "add a source of kind hostengine, which has them from DCGM, or take the DCGM_FI_PROF rows "
-        "out of the counters file"
+        usual = f"{len(wanted.shown)} default fields are missing"
+        return check.skip(place, f"{observed}; {usual}; a source of kind hostengine provides them")
+    fix = (
+        "add a source of kind hostengine, which reads the fields from DCGM, or remove the "
+        "DCGM_FI_PROF rows from the counters file"
     )
-    return check.warning(place, f"{saw}; {wanted.chosen} fields are asked for", mend)
+    return check.warning(place, f"{observed}; {wanted.chosen} fields are requested", fix)
 
 
 def _has_gpm(nvml: Library, handle: Handle) -> bool:
