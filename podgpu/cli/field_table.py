@@ -26,7 +26,7 @@ COLUMNS = (
 )
 
 _CODE = frozenset({"name", "metric", "1.x metric", "further names", "OpenTelemetry", "call"})
-_BETWEEN = ", "
+_SEPARATOR = ", "
 
 
 def fields(arguments: argparse.Namespace) -> int:
@@ -62,12 +62,12 @@ def _row(field: Field) -> tuple[str, ...]:
         (field.dcgm or field.name) if label else field.metric,
         _metric_unit(field),
         field.dcgm_1x,
-        _BETWEEN.join(field.aliases),
+        _SEPARATOR.join(field.aliases),
         f"{field.otel}{attrs}",
         field.call,
         field.tier.value,
         field.since,
-        _BETWEEN.join(field.attrs),
+        _SEPARATOR.join(field.attrs),
         "yes" if field.mig else "",
         field.help,
     )
@@ -82,8 +82,8 @@ def _metric_unit(field: Field) -> str:
 def _code(cell: str, column: str) -> str:
     if not cell or column not in _CODE:
         return cell
-    words = cell.split(_BETWEEN) if column == "further names" else [cell]
-    return _BETWEEN.join(f"`{word}`" for word in words)
+    words = cell.split(_SEPARATOR) if column == "further names" else [cell]
+    return _SEPARATOR.join(f"`{word}`" for word in words)
 
 
 def _line(cells: Sequence[str]) -> str:

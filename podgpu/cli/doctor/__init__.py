@@ -1,6 +1,6 @@
-"""`podgpu doctor`: what is wrong on this node, or in a cluster, and what mends it."""
+"""`podgpu doctor`: check a node or a cluster for problems, and print how to fix them."""
 
 from typing import Final
 
-BEHIND: Final = "dcgm-exporter"
-"""The word behind which options are dcgm-exporter's."""
+DCGM_COMMAND: Final = "dcgm-exporter"
+"""The argument after which all options are those of dcgm-exporter."""

@@ -1,4 +1,4 @@
-"""What the command takes. It loads next to nothing: the other commands load it too."""
+"""Options of `podgpu doctor`. All commands import this module, so it imports almost nothing."""
 
 import argparse
 from functools import partial
@@ -6,78 +6,77 @@ from pathlib import Path
 
 from pipeline.component.code_permissions import LIBRARY, NOTHING, OPTION
 from podgpu.cli.code_permission_options import add_allowed, allowed_of
-from podgpu.cli.doctor import BEHIND
+from podgpu.cli.doctor import DCGM_COMMAND
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command to podgpu's."""
+    """Add the command to the parser of podgpu."""
     parser = commands.add_parser(
         "doctor",
-        help="say what is wrong on this node, or in a cluster, and what mends it",
+        help="check this node, or a cluster, for problems and say how to fix them",
         usage="podgpu doctor [-h] [-c FILE] [--json] [--allow-configured-code] "
         "[--allow-library FILE]\n"
         "                     [dcgm-exporter OPTION ...]\n"
         "       podgpu doctor --cluster [--kubeconfig FILE] [--namespace NS] [--json]",
-        description="Looks at what the configuration needs, and changes nothing. Run it where "
-        "podgpu runs: kubectl exec POD -- podgpu doctor. Exit status 0, 1 for warnings, 2 for "
-        "failures, 3 if podgpu doctor itself fails.",
+        description="Checks what the configuration needs, and changes nothing. Run it where podgpu "
+        "runs: kubectl exec POD -- podgpu doctor. Exit status: 0 without problems, 1 for warnings, "
+        "2 for failures, 3 if podgpu doctor itself fails.",
     )
     parser.add_argument(
         "-c",
         "--config",
         metavar="FILE",
         type=Path,
-        help="configuration file, - for standard input; without it that of the podgpu which runs "
-        "here, or the one that podgpu run would take, or in its absence what dcgm-exporter's "
-        "variables come to",
+        help="configuration file, - for standard input; default: that of the podgpu running here, "
+        "else the one that podgpu run would use, else dcgm-exporter's environment variables",
     )
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     add_allowed(parser)
     parser.add_argument(
         "words",
         nargs=argparse.REMAINDER,
         metavar="dcgm-exporter OPTION ...",
-        help="look at what these options of dcgm-exporter's come to; they come last",
+        help="check the configuration that these options of dcgm-exporter give; they come last",
     )
-    cluster = parser.add_argument_group("the cluster, from anywhere")
+    cluster = parser.add_argument_group("the cluster, from any machine")
     cluster.add_argument(
-        "--cluster", action="store_true", help="look at podgpu's objects in a cluster instead"
+        "--cluster", action="store_true", help="check podgpu's objects in a cluster instead"
     )
     cluster.add_argument(
         "--kubeconfig",
         metavar="FILE",
         type=Path,
-        help="credentials; else those of KUBECONFIG, else those of the pod",
+        help="credentials; default: those of KUBECONFIG, else those of the pod",
     )
     cluster.add_argument(
-        "--namespace", metavar="NS", default="", help="podgpu's namespace; else all are looked at"
+        "--namespace", metavar="NS", default="", help="podgpu's namespace; default: all"
     )
     parser.set_defaults(command=partial(_doctor, parser))
 
 
 def _doctor(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
-    if fault := _contradiction(arguments):
-        parser.error(fault)
+    if error := _contradiction(arguments):
+        parser.error(error)
     from podgpu.cli.doctor import command
 
     return command.doctor(arguments)
 
 
 def _contradiction(arguments: argparse.Namespace) -> str:
-    """Return which arguments would be ignored; empty if none would."""
+    """Return an error if arguments exclude each other or would be ignored; empty if none would."""
     words, config = arguments.words, arguments.config
-    if words and words[0] != BEHIND:
+    if words and words[0] != DCGM_COMMAND:
         return f"unrecognized arguments: {' '.join(words)}"
     if words and config is not None:
-        return f"-c names a file, {BEHIND} options: give one of the two"
+        return f"-c and {DCGM_COMMAND} exclude each other: give only one"
     if arguments.cluster and (config is not None or words):
-        return f"--cluster looks at no configuration: leave out {'-c' if config else BEHIND}"
+        return f"--cluster reads no configuration: remove {'-c' if config else DCGM_COMMAND}"
     if arguments.cluster and allowed_of(arguments) != NOTHING:
-        return f"--cluster looks at no configuration: leave out {OPTION} and {LIBRARY}"
+        return f"--cluster reads no configuration: remove {OPTION} and {LIBRARY}"
     if not arguments.cluster and (arguments.kubeconfig is not None or arguments.namespace):
         name = "--kubeconfig" if arguments.kubeconfig is not None else "--namespace"
         return (
-            f"{name} is for --cluster, which is missing; the credentials of sources and sinks "
-            "stand in the configuration file"
+            f"{name} needs --cluster; the credentials of sources and sinks are in the "
+            "configuration file"
         )
     return ""

@@ -1,4 +1,4 @@
-"""The command: what is looked at, and what is printed."""
+"""Run `podgpu doctor`: select the checks, run them, and print the findings."""
 
 import argparse
 import asyncio
@@ -24,41 +24,41 @@ from podgpu.cli.output import EXIT_UNWRITTEN, put
 from podgpu.doctor.report import Subject, as_json, as_text
 
 EXIT_BUG: Final = 3
-"""Other than what findings come to: nothing was found out."""
+"""Exit status of a bug. It differs from those of findings, because there are none."""
 
 _THREADS: Final = 16
-_SLACK: Final = 30
-"""Seconds beyond all limits after which the doctor is ended by force."""
-_ACCOUNT: Final = "the pod's service account"
+_GRACE_SECONDS: Final = 30
+"""Seconds after all time limits at which the process is ended by a signal."""
+_SERVICE_ACCOUNT: Final = "the pod's service account"
 _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 
 
 def doctor(arguments: argparse.Namespace) -> int:
     """`podgpu doctor`: print all findings; return 0, 1 for warnings, 2 for failures, 3 for bugs."""
     try:
-        with _silence():
-            look = _of_cluster if arguments.cluster else _of_node
-            subject, findings = look(arguments)
-        show = as_json if arguments.json else as_text
-        written = put(show(subject, findings), "podgpu doctor: what it found")
+        with _logging_disabled():
+            check = _check_cluster if arguments.cluster else _check_node
+            subject, findings = check(arguments)
+        format_findings = as_json if arguments.json else as_text
+        written = put(format_findings(subject, findings), "podgpu doctor: the findings")
         return exit_status(findings) if written else EXIT_UNWRITTEN
-    except Exception:  # noqa: BLE001 - its usual status is that of warnings
+    except Exception:  # noqa: BLE001 - Python's exit status would be that of warnings
         traceback.print_exc()
         return EXIT_BUG
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
-    """What a component or a library logs on the way is in a finding."""
-    before = logging.root.manager.disable
+def _logging_disabled() -> Iterator[None]:
+    """Suppress log messages of components and libraries. The findings report their problems."""
+    previous = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
-        logging.disable(before)
+        logging.disable(previous)
 
 
-def _of_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:
+def _check_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:
     from pipeline.diagnostics.api_timeout import with_timeout
     from pipeline.diagnostics.context import DoctorContext
     from pipeline.kube.sessions import Sessions
@@ -67,7 +67,7 @@ def _of_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]
     try:
         config, place = configured(arguments.config, arguments.words)
     except ConfigError as error:
-        return Subject("", error.origin), _wrong(error)
+        return Subject("", error.origin), _config_findings(error)
     allowed = allowed_of(arguments)
     kube = with_timeout(Sessions(plugins=allowed.everything).session)
     ctx = DoctorContext(config, kube=kube, allowed=allowed)
@@ -78,15 +78,15 @@ def _of_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]
     return Subject(ctx.node, place), findings
 
 
-def _wrong(error: ConfigError) -> list[Finding]:
-    mend = "mend what is named; podgpu check tells the same"
+def _config_findings(error: ConfigError) -> list[Finding]:
+    fix = "fix the problems listed; podgpu check reports the same"
     check = CHECKS["config"]
     texts = [problem.render(error.origin) for problem in error.problems]
-    return [check.failure(error.origin, text, mend) for text in texts]
+    return [check.failure(error.origin, text, fix) for text in texts]
 
 
 def _refused(config: Config, place: str, allowed: Allowed) -> list[Finding]:
-    """Return what podgpu would not load; a kubeconfig is looked at by whoever needs it."""
+    """Return findings for libraries that may not be loaded. The kube checks cover kubeconfigs."""
     check = CHECKS["config"]
     return [
         check.failure(place, f"{each.path}: {each.message}", f"{each.hint}; {GIVE_BOTH}")
@@ -98,61 +98,64 @@ def _summary(sources: int, sinks: int) -> str:
     return f"good: sources {sources}, sinks {sinks}"
 
 
-def _of_cluster(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:
+def _check_cluster(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:
     from pipeline.kube.sessions import Sessions
     from podgpu.doctor.cluster.cluster_checks import SECONDS, diagnose
 
     kubeconfig = arguments.kubeconfig or _kubeconfig(os.environ)
     if kubeconfig is None and _IN_CLUSTER not in os.environ:
         place = "--kubeconfig"
-        saw = "is missing, KUBECONFIG isn't set, and this is no pod with a service account"
-        mend = "name one: podgpu doctor --cluster --kubeconfig ~/.kube/config"
-        return Subject("", place), [CHECKS["cluster.server"].failure(place, saw, mend)]
-    # The command line names it, or a variable of whoever runs the command.
+        observed = (
+            "is missing, KUBECONFIG is not set, and podgpu runs in no pod with a service account"
+        )
+        fix = "give one: podgpu doctor --cluster --kubeconfig ~/.kube/config"
+        return Subject("", place), [CHECKS["cluster.server"].failure(place, observed, fix)]
+    # Plugins are allowed: the user who runs the command names the file, or sets the variable.
     kube = Sessions(plugins=True).session
     findings = _run(diagnose(kube, kubeconfig, arguments.namespace), SECONDS)
-    return Subject("", str(kubeconfig or _ACCOUNT)), findings
+    return Subject("", str(kubeconfig or _SERVICE_ACCOUNT)), findings
 
 
 def _kubeconfig(env: Mapping[str, str]) -> Path | None:
-    """Return the first file of the variable that is there, else the first; None without one."""
-    named = [Path(each) for each in env.get("KUBECONFIG", "").split(os.pathsep) if each]
-    return next((each for each in named if os.path.lexists(each)), next(iter(named), None))
+    """Return the first existing file in KUBECONFIG, else its first entry; None if it is empty."""
+    entries = [Path(each) for each in env.get("KUBECONFIG", "").split(os.pathsep) if each]
+    return next((each for each in entries if os.path.lexists(each)), next(iter(entries), None))
 
 
-def _run(looking: Coroutine[Any, Any, list[Finding]], seconds: float) -> list[Finding]:
-    """Run to the end; a call that hangs in a thread is left behind.
+def _run(checks: Coroutine[Any, Any, list[Finding]], seconds: float) -> list[Finding]:
+    """Run the checks. A call that hangs in a thread is abandoned.
 
     Args:
-        looking: what is run.
-        seconds: the sum of its limits; what takes much longer ends the process by SIGALRM.
+        checks: the checks.
+        seconds: the sum of their time limits. SIGALRM ends the process some time after that.
     """
 
     async def main() -> list[Finding]:
-        # What ends a loop waits for the threads of its usual executor.
+        # asyncio.run waits for the threads of the default executor, but not for daemon threads.
         asyncio.get_running_loop().set_default_executor(DaemonExecutor("doctor", _THREADS))
-        return await looking
+        return await checks
 
-    with _mortal(seconds + _SLACK):
+    with _end_on_signal(seconds + _GRACE_SECONDS):
         return asyncio.run(main())
 
 
 @contextmanager
-def _mortal(seconds: float) -> Iterator[None]:
-    """Let signals end the process by themselves, and an alarm do so after a while.
+def _end_on_signal(seconds: float) -> Iterator[None]:
+    """End the process immediately on SIGTERM, and by an alarm after a time.
 
-    A handler of the interpreter's would wait for its lock, which a library that is being loaded
-    may hold for ever. To process 1 of a container the kernel passes on what has a handler alone.
+    Python's own signal handlers would wait for the interpreter lock, which a library may hold
+    forever while it is loaded. For process 1 of a container, the kernel delivers only signals that
+    have a handler.
     """
-    wanted = _end if os.getpid() == 1 else signal.SIG_DFL
-    before = {each: signal.signal(each, wanted) for each in (signal.SIGTERM, signal.SIGALRM)}
+    handler_now = _end if os.getpid() == 1 else signal.SIG_DFL
+    previous = {each: signal.signal(each, handler_now) for each in (signal.SIGTERM, signal.SIGALRM)}
     left, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, left)
-        for each, handler in before.items():
-            if handler is not None:  # it isn't the interpreter's
+        for each, handler in previous.items():
+            if handler is not None:  # None: the handler was not installed by Python
                 signal.signal(each, handler)
 
 

@@ -1,7 +1,7 @@
-"""Which configuration is looked at: a file's, that on standard input, or dcgm-exporter's options.
+"""Select the configuration that `podgpu doctor` checks.
 
-It is the one that podgpu runs with here, or would if it were started: what the image's entrypoint
-makes of a container without words is heeded.
+It is the one that podgpu runs with here, or would run with if it were started. The rules of the
+image's entrypoint for a container without arguments are followed too.
 """
 
 import os
@@ -20,7 +20,7 @@ from podgpu.cli.config_location import PLACES, located
 from podgpu.cli.dcgm_exporter import go_arguments
 from podgpu.cli.dcgm_exporter.command import effective_config
 from podgpu.cli.dcgm_exporter.settings import COMMAND
-from podgpu.cli.doctor import BEHIND
+from podgpu.cli.doctor import DCGM_COMMAND
 
 _PROC: Final = Roots().proc
 _BUILT_IN: Final = "the built-in configuration"
@@ -30,29 +30,29 @@ _STDIN: Final = "standard input"
 def configured(
     named: Path | None, words: Sequence[str], env: Mapping[str, str] | None = None
 ) -> tuple[Config, str]:
-    """Return the configuration and where it comes from, for people.
+    """Return the configuration and where it comes from, for messages.
 
     Args:
-        named: the file after `-c`.
-        words: `dcgm-exporter` and options of its own; empty for none.
-        env: variables of the environment.
+        named: the file of the option `-c`; `-` for standard input.
+        words: `dcgm-exporter` and its options; may be empty.
+        env: environment variables.
 
     Raises:
-        ConfigError: it can't be read or is wrong.
+        ConfigError: the configuration cannot be read or is invalid.
     """
     env = os.environ if env is None else env
     if words:
-        return _dcgm(words[1:], env), " ".join([BEHIND, *words[1:]])
+        return _dcgm(words[1:], env), " ".join([DCGM_COMMAND, *words[1:]])
     if named is not None and str(named) in NAMES_OF_STDIN:
         data = sys.stdin.buffer.read(MAX_BYTES + 1)
         return parse(data, RegisteredKinds(), env=env, origin=_STDIN), _STDIN
-    if named is None and (running := command_options(BEHIND, _PROC)) is not None:
-        number, options = running
-        told = " ".join([BEHIND, *options])
-        return _dcgm(options, env), f"{told}, as process {number} runs"
-    if named is None and (behind := run_config_file(_PROC)) is not None:
-        number, file = behind
-        return located(file)[0], f"{file}, as process {number} runs"
+    if named is None and (running := command_options(DCGM_COMMAND, _PROC)) is not None:
+        pid, options = running
+        options_text = " ".join([DCGM_COMMAND, *options])
+        return _dcgm(options, env), f"{options_text}, used by process {pid}"
+    if named is None and (running_file := run_config_file(_PROC)) is not None:
+        pid, file = running_file
+        return located(file)[0], f"{file}, used by process {pid}"
     if named is None and not any(place.exists() for place in PLACES):
         given = sorted({each.origin for each in go_arguments.variables(env).values()})
         if given:
@@ -64,6 +64,6 @@ def configured(
 def _dcgm(words: Sequence[str], env: Mapping[str, str]) -> Config:
     line = go_arguments.read(words)
     if line.asks:
-        hint = f"{COMMAND} --{line.asks} tells it"
-        raise ConfigError(COMMAND, [Problem(f"--{line.asks}", "is nothing to look at", hint)])
+        hint = f"run {COMMAND} --{line.asks}"
+        raise ConfigError(COMMAND, [Problem(f"--{line.asks}", "is not a configuration", hint)])
     return effective_config(line, env).config

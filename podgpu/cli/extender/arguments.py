@@ -1,4 +1,4 @@
-"""What the command takes. It loads next to nothing: the other commands load it too."""
+"""Options of `podgpu extender`. All commands import this module, so it imports almost nothing."""
 
 import argparse
 import re
@@ -10,41 +10,41 @@ from pipeline.kube.name_rules import key_problem
 from podgpu.cli.argument_types import address, duration
 
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9._/]{0,315}[A-Za-z0-9])?")
-"""A prefix of at most 253 characters, a slash, and a name of at most 63."""
+"""A DNS prefix of at most 253 characters, a slash, and a name of at most 63 characters."""
 
 _HOST: Final = re.compile(r"\*|(?:\*\.)?[A-Za-z0-9_.-]+")
-_LEAST: Final = Duration.parse("10ms")
-_MOST: Final = Duration.parse("9s")
-"""A listener gives up after ten seconds."""
+_MIN_TIMEOUT: Final = Duration.parse("10ms")
+_MAX_TIMEOUT: Final = Duration.parse("9s")
+"""Less than ten seconds, after which the server closes a connection."""
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command to podgpu's."""
+    """Add the command to the parser of podgpu."""
     parser = commands.add_parser(
         "extender",
-        help="answer kube-scheduler: which nodes have the GPUs that a pod wants",
-        description="Follows the topology that each node's podgpu writes on its Node, and answers "
-        "kube-scheduler at /filter and /prioritize until SIGTERM. One for a cluster.",
+        help="run a scheduler extender: tell kube-scheduler which nodes have GPUs for a pod",
+        description="Watches the topology that podgpu writes to each Node, and serves /filter and "
+        "/prioritize for kube-scheduler until SIGTERM. Run one for a cluster.",
     )
     parser.add_argument(
         "--listen",
         metavar="ADDRESS",
         type=address,
         default=ListenAddress("", 9410),
-        help="where the scheduler asks (%(default)s)",
+        help="address to serve on (%(default)s)",
     )
     parser.add_argument(
         "--kubeconfig",
         metavar="FILE",
         type=Path,
-        help="credentials; without it those of the pod it runs in",
+        help="credentials; default: those of the pod that it runs in",
     )
     parser.add_argument(
         "--annotation",
         metavar="KEY",
         type=_key,
         default="podgpu.io/topology",
-        help="of the Nodes (%(default)s)",
+        help="annotation of the Nodes with the topology (%(default)s)",
     )
     parser.add_argument(
         "--resource",
@@ -52,7 +52,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         dest="resources",
         type=_name,
         action="append",
-        help="whose devices are GPUs (nvidia.com/gpu); may be given again",
+        help="resource whose devices are GPUs (nvidia.com/gpu); can be given several times",
     )
     parser.add_argument(
         "--web-config",
@@ -66,42 +66,46 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         dest="allowed_hosts",
         type=_host,
         action="append",
-        help="a further name by which the scheduler may ask, *.example.com for all below it, * for "
-        "any; allowed without it are IP addresses, localhost, names without a dot, *.svc and "
-        "*.cluster.local; may be given again",
+        help="additional host name that requests may use: *.example.com for all names below it, * "
+        "for any. Always allowed: IP addresses, localhost, names without a dot, *.svc and "
+        "*.cluster.local. Can be given several times",
     )
     parser.add_argument(
         "--timeout",
         metavar="DURATION",
         type=_timeout,
         default=Duration.parse("3s"),
-        help="in which there is an answer; less than the scheduler's httpTimeout (%(default)s)",
+        help="time limit of a response; less than the scheduler's httpTimeout (%(default)s)",
     )
     parser.set_defaults(command=_extender)
 
 
 def _name(text: str) -> str:
     if not _NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is no name; write such as example.com/gpu")
+        raise argparse.ArgumentTypeError(
+            f"{text[:60]!r} is not a resource name; write for example example.com/gpu"
+        )
     return text
 
 
 def _host(text: str) -> str:
     if not _HOST.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is no name; write such as gpus.example")
+        raise argparse.ArgumentTypeError(
+            f"{text[:60]!r} is not a host name; write for example gpus.example"
+        )
     return text
 
 
 def _key(text: str) -> str:
-    if wrong := key_problem(text):
-        raise argparse.ArgumentTypeError(wrong)
+    if problem := key_problem(text):
+        raise argparse.ArgumentTypeError(problem)
     return text
 
 
 def _timeout(text: str) -> Duration:
     value = duration(text)
-    if not _LEAST <= value <= _MOST:
-        raise argparse.ArgumentTypeError(f"{text} is not between {_LEAST} and {_MOST}")
+    if not _MIN_TIMEOUT <= value <= _MAX_TIMEOUT:
+        raise argparse.ArgumentTypeError(f"{text} is not between {_MIN_TIMEOUT} and {_MAX_TIMEOUT}")
     return value
 
 

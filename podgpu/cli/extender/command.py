@@ -1,4 +1,4 @@
-"""The command: runs the extender until a signal."""
+"""Run the scheduler extender until a signal."""
 
 import argparse
 import asyncio
@@ -16,7 +16,7 @@ _EXIT_CONFIG: Final = 2
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """`podgpu extender`; returns 0 after a signal, 2 if what was asked for can't be had."""
+    """`podgpu extender`: return 0 after a signal, 2 if the settings cannot be used."""
     trim(large=True)
     log = set_up("info", "text")
     settings = Settings(
@@ -38,18 +38,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(settings: Settings) -> None:
-    """Look at what can't come later by itself, unlike the credentials of a pod.
+    """Check that the kubeconfig can be read. Unlike a pod's credentials, it does not appear later.
 
     Raises:
-        PermanentError: the kubeconfig can't be read.
+        PermanentError: it cannot be read.
     """
     path = settings.kubeconfig
     try:
         if path is not None:
             path.open("rb").close()
     except OSError as error:
-        told = f"--kubeconfig {path}: {error.strerror}; give a file that podgpu may read"
-        raise PermanentError(told) from error
+        message = f"--kubeconfig {path}: {error.strerror}; give a file that podgpu can read"
+        raise PermanentError(message) from error
 
 
 async def _main(settings: Settings, log: logging.Logger) -> None:
@@ -57,7 +57,9 @@ async def _main(settings: Settings, log: logging.Logger) -> None:
     asyncio.get_running_loop().set_default_executor(DaemonExecutor("podgpu-files", threads=4))
     stop_on_signals(stop, log)
     log.info(
-        "starting: follows %s, GPUs are %s", settings.annotation, ", ".join(settings.resources)
+        "starting: annotation %s, GPU resources %s",
+        settings.annotation,
+        ", ".join(settings.resources),
     )
     try:
         await Extender(settings).run(stop)

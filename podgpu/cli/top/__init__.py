@@ -1,6 +1,6 @@
-"""`podgpu top`: the status of a node, live in a terminal.
+"""`podgpu top`: show the status of a node, live in a terminal.
 
-`command` is the command; `poller` asks the daemon beside everything else; `ui_state` is what the
-user has chosen, `view` what that looks like, `body` the rows of it, all pure; `screen` alone knows
-of curses.
+`command` runs the command. `poller` queries the daemon in a thread. `ui_state` has what the user
+has selected. `view` renders it, with the rows from `body`. These three are pure. Only `screen` uses
+curses.
 """

@@ -1,4 +1,4 @@
-"""What stands between the heading and the foot: the rows of GPUs, or what else is shown. Pure."""
+"""The body of the screen: the table of GPUs, the components or the help. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ from podgpu.cli.top.ui_state import State, Tab
 _HELP: Final = (
     "q           quit",
     "i u m w p   sort by index, utilisation, memory, power (watts), pod",
-    "/           filter by words, such as gpu3 or free; Enter keeps it, Esc drops it",
+    "/           filter by words, such as gpu3 or free; Enter applies it, Esc cancels",
     "f           fold the MIG instances into their GPU, and unfold them",
-    "a           all holders of a shared GPU, and whole names; else three at most",
-    "s, Tab      sources and sinks, and back",
+    "a           show all holders of a shared GPU and full names, or at most three",
+    "s, Tab      show sources and sinks, or the GPUs again",
     "j k, arrows, Page Up and Down, space, g and G, Home and End   scroll",
-    "?, h        this help; any key leads back",
+    "?, h        this help; any key closes it",
     "",
     "USE of a MIG instance is the part of the time in which its engine was busy.",
-    "A dash is a figure that nobody knows. HELD BY is the namespace, the pod and the",
-    "container; FOR is for how long, with a + for how long at least: podgpu saw it",
-    "then for the first time.",
+    "A dash is an unknown value. HELD BY is the namespace, the pod and the",
+    "container. FOR is the time since the holder got the device. A + means at least:",
+    "podgpu saw the holder then for the first time.",
 )
 
 MOST_ABOVE: Final = 2
-"""How many lines say what a line belongs to, at most: a GPU's, and an instance's."""
+"""Most lines above the body that show what its first line belongs to: a GPU and an instance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Line:
     """A line of the body.
 
     Attributes:
-        text: what it shows.
-        above: places, in the body, of the lines that say what it belongs to: that of the GPU, and
-            the first one of the instance.
+        text: the text.
+        above: indexes, in the body, of the lines that it belongs to: that of the GPU, and the
+            first one of the instance.
     """
 
     text: str
@@ -45,7 +45,7 @@ class Line:
 
 
 def body(status: StatusDocument, state: State, width: int) -> list[Line]:
-    """Return all lines, for a terminal of this width."""
+    """Return all lines of the body, for a terminal of the given width."""
     if state.tab is Tab.HELP:
         return [Line(text) for text in _HELP]
     if state.tab is Tab.COMPONENTS:
@@ -59,8 +59,8 @@ def table(status: StatusDocument, state: State, width: int) -> list[Line]:
     if found:
         return found
     if status.gpus is None:
-        return [Line("No source has told of GPUs yet.")]
-    return [Line("Nothing has these words." if status.gpus else "This node has no GPU.")]
+        return [Line("No source has reported GPUs yet.")]
+    return [Line("No row matches the filter." if status.gpus else "This node has no GPU.")]
 
 
 def _rows(status: StatusDocument, state: State, width: int) -> Iterator[Line]:

@@ -1,4 +1,4 @@
-"""What stands in which column of the table of GPUs. Pure."""
+"""Columns of the table of GPUs, and the cells of its rows. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,29 +14,29 @@ from podgpu.cli.terminal_text import width as wide
 from podgpu.cli.top.device_rows import Device, Row
 
 MOST: Final = 3
-"""Holders of one device that have a line of their own, unless all are asked for."""
+"""Most holders of one device that are shown, unless the user asks for all."""
 
 _NARROW: Final = 100
-"""Width of the terminal below which bars are short: the names of pods need the room."""
+"""Width of the terminal below which bars are short, to leave room for the names of pods."""
 
 _UNKNOWN: Final = "-"
 
-_PARTS: Final = 3
-"""A container that takes more than one of so many parts of the room gives way to its pod."""
+_CONTAINER_FRACTION: Final = 3
+"""A container name longer than the room divided by this number is omitted in favour of its pod."""
 
-_LONGEST: Final = 99 * 86_400
-"""Seconds of which more is said to be at least as much: the column has four places."""
+_MAX_SECONDS: Final = 99 * 86_400
+"""Most seconds that are shown for a lower bound: the column has four characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column.
+    """A column of the table.
 
     Attributes:
         title: its heading.
-        width: how many places it takes; 0 for what is left.
-        least: width of the terminal from which on it is shown.
-        right: figures stand at the right.
+        width: its width in characters; 0 for the column that gets the remaining width.
+        least: width of the terminal from which on the column is shown.
+        right: whether it is aligned to the right.
     """
 
     title: str
@@ -47,12 +47,12 @@ class Column:
 
 _GIB: Final = 1 << 30
 
-_LEAST: Final = 8
-"""Width of the column that gets what is left; a terminal that lacks it shows a part."""
+_MIN_NAME_WIDTH: Final = 8
+"""Least width of the column that gets the remaining width. A narrower terminal cuts the line."""
 
 
 def columns(width: int) -> tuple[Column, ...]:
-    """Return all columns; for those with `least` above it a terminal of this width has no room."""
+    """Return all columns. Those whose `least` exceeds the width are not shown."""
     return (
         Column("GPU", 15),
         Column("USE", bar_of(width) + 7),
@@ -67,7 +67,7 @@ def columns(width: int) -> tuple[Column, ...]:
 
 
 def bar_of(width: int) -> int:
-    """Return how long a bar is in a terminal of this width."""
+    """Return the length of a bar for a terminal of the given width."""
     return 5 if width < _NARROW else 10
 
 
@@ -77,11 +77,11 @@ def heading(width: int) -> str:
 
 
 def lined(cells: Sequence[str], width: int) -> str:
-    """Return a line of the table that takes exactly `width` places.
+    """Return a line of the table that is exactly `width` characters wide.
 
     Args:
-        cells: one for each column, those that have no room among them.
-        width: of the terminal.
+        cells: a cell for each column, also for those that are not shown.
+        width: width of the terminal.
     """
     shown = [
         (column, cell)
@@ -94,40 +94,40 @@ def lined(cells: Sequence[str], width: int) -> str:
 
 
 def room(width: int) -> int:
-    """Return the width of the column that gets what is left, in a terminal of this width."""
+    """Return the width of the column that gets the remaining width of the terminal."""
     shown = [column.width for column in columns(width) if width >= column.least]
-    return max(width - sum(shown) - len(shown) + 1, _LEAST)
+    return max(width - sum(shown) - len(shown) + 1, _MIN_NAME_WIDTH)
 
 
 def needed(holders: Iterable[HolderStatus], width: int) -> int:
-    """Return the width from `width` on in which each holder's name is whole, on one line."""
+    """Return the width of a terminal that has room for each holder's name on one line."""
     longest = max((wide(terminal_safe(holder_name(each))) for each in holders), default=0)
     return width + max(longest - room(width), 0)
 
 
 def cells(row: Row, now: datetime, width: int, *, whole: bool) -> Iterator[list[str]]:
-    """Yield what stands in the columns, line by line: one for each holder that has its own.
+    """Yield the cells of each line of a device. Each holder that is shown has a line.
 
     Args:
-        row: a device.
-        now: the document's time.
-        width: of the terminal.
-        whole: every holder has a line of its own, and more where its name takes them.
+        row: the device.
+        now: time of the document.
+        width: width of the terminal.
+        whole: show every holder, and continue long names in further lines.
     """
     device, holders = row.device, row.device.holders or ()
     shown = holders if whole or len(holders) <= MOST else holders[: MOST - 1]
     more = len(holders) - len(shown) + device.holders_left_out
     first = [_name(device), *_figures(device, bar_of(width))]
-    behind = [line for holder in shown for line in _holder(holder, now, room(width), whole=whole)]
+    lines = [line for holder in shown for line in _holder(holder, now, room(width), whole=whole)]
     if more:
-        behind.append([f"and {more} more", "", "", ""])
+        lines.append([f"and {more} more", "", "", ""])
     if isinstance(device, GpuStatus) and device.instances:
-        behind.insert(0, [held(device) if row.folded or not behind else "instances:", "", "", ""])
+        lines.insert(0, [held(device) if row.folded or not lines else "instances:", "", "", ""])
     if device.conflicts:
-        behind.append([f"! {device.conflicts} in conflict", "", "", ""])
-    if not behind:
-        behind.append([unheld_text(device), "", "", ""])
-    for at, cell in enumerate(behind):
+        lines.append([f"! {device.conflicts} in conflict", "", "", ""])
+    if not lines:
+        lines.append([unheld_text(device), "", "", ""])
+    for at, cell in enumerate(lines):
         yield [*(first if at == 0 else [""] * len(first)), *cell]
 
 
@@ -172,7 +172,7 @@ def _whole(value: float | None) -> str:
 def _holder(holder: HolderStatus, now: datetime, room: int, *, whole: bool) -> list[list[str]]:
     seconds = (now - holder.since).total_seconds()
     if not holder.since_known:
-        seconds = min(seconds, _LONGEST)
+        seconds = min(seconds, _MAX_SECONDS)
     since = span(seconds).replace(" ", "").replace("min", "m")
     since += "" if holder.since_known else "+"
     name, *more = broken(holder_name(holder), room) if whole else [_short(holder, room)]
@@ -181,9 +181,9 @@ def _holder(holder: HolderStatus, now: datetime, room: int, *, whole: bool) -> l
 
 
 def _short(holder: HolderStatus, room: int) -> str:
-    """Return a holder's name so that others of the same beginning differ from it.
+    """Shorten a holder's name in the middle, so that it differs from names with the same start.
 
-    The container has a part of the room at most: those of many pods have the same name.
+    The container gets only a part of the room, because it has the same name in many pods.
     """
     whole, pod = (
         terminal_safe(holder_name(each)) for each in (holder, replace(holder, container=None))
@@ -191,6 +191,6 @@ def _short(holder: HolderStatus, room: int) -> str:
     container = whole.removeprefix(pod)
     if wide(whole) <= room or wide(pod) < room:
         return whole
-    if wide(pod) == room or wide(container) * _PARTS > room:
+    if wide(pod) == room or wide(container) * _CONTAINER_FRACTION > room:
         return middle(pod, room)
     return middle(pod, room - wide(container)) + container

@@ -1,4 +1,4 @@
-"""The command: live in a terminal, or a table once."""
+"""Run `podgpu top`: live in a terminal, or print a table once."""
 
 import argparse
 import os
@@ -17,37 +17,37 @@ from podgpu.cli.terminal_text import terminal_safe
 from podgpu.cli.top.body import table
 from podgpu.cli.top.columns import heading, needed
 from podgpu.cli.top.component_rows import components
-from podgpu.cli.top.poller import Asker, ask
+from podgpu.cli.top.poller import Poller, fetch_status
 from podgpu.cli.top.ui_state import State
 
-_FAILED: Final = 1
-_WRONG: Final = 2
+_EXIT_FAILED: Final = 1
+_EXIT_INVALID: Final = 2
 
-_WIDE: Final = 140
-"""Columns where there is no terminal whose width counts."""
+_DEFAULT_WIDTH: Final = 140
+"""Width of the output if there is no terminal."""
 
 
 def top(arguments: argparse.Namespace) -> int:
-    """`podgpu top`."""
+    """`podgpu top`: show the status live, or once."""
     live = not arguments.once and is_terminal(out()) and is_terminal(sys.stdin)
     try:
-        how = partial(ask, access=access_of(arguments, os.environ))
-        status = how(arguments.url)
+        query = partial(fetch_status, access=access_of(arguments, os.environ))
+        status = query(arguments.url)
         if not live:
             text = "\n".join(plain(status, _width(status)))
             return 0 if put(text, "podgpu top: the table") else EXIT_UNWRITTEN
-        # Not before it is known that somebody looks.
+        # Imported only if it is needed.
         from podgpu.cli.top.screen import show
 
-        show(Asker(arguments.url, float(arguments.interval), SystemClock(), status, how))
+        show(Poller(arguments.url, float(arguments.interval), SystemClock(), status, query))
     except ComponentError as error:
         complain(terminal_safe(f"podgpu: {error}"))
-        return _WRONG if isinstance(error, PermanentError) else _FAILED
+        return _EXIT_INVALID if isinstance(error, PermanentError) else _EXIT_FAILED
     return 0
 
 
 def plain(status: StatusDocument, width: int) -> list[str]:
-    """Return all there is to show, line by line."""
+    """Return the whole status as lines of text."""
     state = State(whole=True)
     lines = [f"{status.node}: {summary(status)}, {status.time:%Y-%m-%d %H:%M:%S} UTC"]
     lines += [f"! {problem}" for problem in problems(status)]
@@ -57,8 +57,8 @@ def plain(status: StatusDocument, width: int) -> list[str]:
 
 
 def _width(status: StatusDocument) -> int:
-    """Return the terminal's width; without one, each name is on one line, for who searches it."""
+    """Return the terminal's width; without a terminal, one at which every name fits on a line."""
     if is_terminal(out()):
-        return get_terminal_size((_WIDE, 0)).columns
+        return get_terminal_size((_DEFAULT_WIDTH, 0)).columns
     devices = [device for gpu in status.gpus or () for device in (gpu, *gpu.instances)]
-    return needed((each for device in devices for each in device.holders or ()), _WIDE)
+    return needed((each for device in devices for each in device.holders or ()), _DEFAULT_WIDTH)

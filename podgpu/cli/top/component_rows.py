@@ -11,27 +11,27 @@ from pipeline.status_page.status_document import (
 )
 from podgpu.cli.terminal_text import fit, terminal_safe
 
-_SOURCES = (("SOURCE", 18), ("KIND", 13), ("STATE", 9), ("LAST WORD", 10), ("CONFIRMED", 10))
+_SOURCES = (("SOURCE", 18), ("KIND", 13), ("STATE", 9), ("REPORTED", 10), ("CONFIRMED", 10))
 _SINKS = (("SINK", 18), ("KIND", 13), ("STATE", 9), ("QUEUED", 10), ("LOST", 10))
 
 
 def components(status: StatusDocument, width: int) -> list[str]:
-    """Return the lines; an error stands below the one that had it.
+    """Return the lines. The error of a component is below its line.
 
     Args:
-        status: what is shown.
-        width: columns of the terminal.
+        status: the status document.
+        width: width of the terminal.
     """
     lines = [_line([title for title, _ in _SOURCES], _SOURCES)]
     for source in status.sources:
         lines.append(_line(_source(source), _SOURCES))
-        said = unresolved_text(source.unresolved)
-        lines += [f"    names {said}"] if said else []
+        unresolved = unresolved_text(source.unresolved)
+        lines += [f"    names {unresolved}"] if unresolved else []
         lines += _error(source.error, width)
     lines += ["", _line([title for title, _ in _SINKS], _SINKS)]
     for sink in status.sinks:
         lines.append(_line(_sink(sink), _SINKS))
-        lines += [f"    {_plain(sink.errors)} errors besides"] if sink.errors else []
+        lines += [f"    {_plain(sink.errors)} other errors"] if sink.errors else []
         lines += _error(sink.error, width)
     return lines
 
@@ -68,11 +68,11 @@ def _sink(sink: SinkStatus) -> list[str]:
 
 
 def _error(error: ErrorStatus | None, width: int) -> Iterator[str]:
-    """Yield the whole of it, in as many lines as it takes."""
+    """Yield the whole error, in as many lines as needed."""
     if error is None:
         return
     age = "" if error.age_seconds is None else f" {span(error.age_seconds)} ago"
-    over = ", over" if error.over else ""
+    over = ", resolved" if error.over else ""
     word = "warning" if error.over is None else "error"
     text = f"{word}{age}{over}: {terminal_safe(error.text)}"
     room = max(width - 4, 20)

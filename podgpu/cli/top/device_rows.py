@@ -1,4 +1,4 @@
-"""Which devices are shown, in which order. Pure."""
+"""Filter and sort the devices that are shown. Pure."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,16 +14,16 @@ Device: TypeAlias = GpuStatus | InstanceStatus
 _LAST: Final = "\U0010ffff"
 
 _GPU: Final = re.compile("gpu[0-9]+")
-"""A word of a filter that names a GPU: that one alone, though `gpu12` has the letters of `gpu1`."""
+"""A filter word that names one GPU: `gpu1` does not match `gpu12`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A device.
+    """A row of the table: a device.
 
     Attributes:
-        device: what it shows.
-        folded: its instances are not among the rows.
+        device: the device.
+        folded: whether its instances are hidden.
     """
 
     device: Device
@@ -31,7 +31,7 @@ class Row:
 
 
 def rows(status: StatusDocument, state: State) -> list[Row]:
-    """Return the rows in their order; instances stand below their GPU."""
+    """Return the filtered rows in their order. Instances follow their GPU."""
     words = state.filter.lower().split()
     found: list[tuple[GpuStatus, list[InstanceStatus]]] = []
     for gpu in status.gpus or ():
@@ -60,7 +60,7 @@ def _laid_out(
 
 
 def _key(device: Device, sort: Sort) -> tuple[bool, float, str]:
-    """Return what is least for what comes first; what is unknown comes last."""
+    """Return the sort key: high values first, unknown values last."""
     value: float | None
     match sort:
         case Sort.UTILIZATION:
@@ -78,7 +78,7 @@ def _key(device: Device, sort: Sort) -> tuple[bool, float, str]:
 
 
 def _left(gpu: GpuStatus, words: Sequence[str]) -> list[str] | None:
-    """Return the words that don't name a GPU; None where they name others than this one."""
+    """Return the words that do not name a GPU; None if words name other GPUs than this one."""
     named = {word for word in words if _GPU.fullmatch(word)}
     if named - {_word(gpu).lower()}:
         return None
@@ -98,7 +98,7 @@ def _of(gpu: GpuStatus, each: InstanceStatus) -> str:
 
 
 def _word(gpu: GpuStatus) -> str:
-    """Return `gpu3`: a word of a filter has no blank."""
+    """Return the name without its blank, such as `gpu3`, because filter words have no blanks."""
     return gpu_name(gpu).replace(" ", "")
 
 

@@ -1,4 +1,4 @@
-"""Asks a daemon for its status, once or over and over beside the terminal."""
+"""Query a daemon for its status, once or repeatedly in a thread."""
 
 import threading
 from collections.abc import Callable
@@ -22,40 +22,40 @@ class _Versioned(msgspec.Struct):
     node: str
 
 
-def ask(url: str, access: Access = NO_ACCESS_OPTIONS) -> StatusDocument:
-    """Return the status of the daemon at an address.
+def fetch_status(url: str, access: Access = NO_ACCESS_OPTIONS) -> StatusDocument:
+    """Return the status of a daemon.
 
     Args:
-        url: of its listener.
-        access: how it is asked.
+        url: address of the daemon.
+        access: TLS and credentials.
 
     Raises:
-        PermanentError: the address is none, `access` has files that can't be used, or what is there
-            is too new or no podgpu.
-        TransientError: there is no answer now.
+        PermanentError: the address is invalid, `access` has files that cannot be used, or the
+            server is too new or not podgpu.
+        TransientError: there is no response now.
     """
     try:
         body = daemon_client.get(url, PATH, {}, access)
     except daemon_client.NotListeningError as error:
-        raise TransientError(f"{error}; does podgpu run there?") from error
+        raise TransientError(f"{error}; check that podgpu runs there") from error
     try:
         version = msgspec.json.decode(body, type=_Versioned).version
         if version > VERSION:
-            raise PermanentError(f"{url}: this podgpu is newer; take its own `podgpu top`")
+            raise PermanentError(f"{url}: that podgpu is newer; use its own `podgpu top`")
         return msgspec.json.decode(body, type=StatusDocument)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise PermanentError(f"{url}{PATH}: this is no answer of podgpu's") from error
+        raise PermanentError(f"{url}{PATH}: the response is not from podgpu") from error
 
 
-class Asker:
-    """Asks over and over, on a thread of its own: an answer may take long.
+class Poller:
+    """Queries the daemon repeatedly in a thread, because a response can take long.
 
     Args:
-        url: who is asked.
-        interval: seconds from one answer to the next question.
-        clock: tells how old an answer is.
-        first: the answer that is there already.
-        how: asks.
+        url: address of the daemon.
+        interval: seconds between a response and the next query.
+        clock: measures the age of a response.
+        first: the response to start with.
+        query: function that queries the daemon.
     """
 
     def __init__(
@@ -64,37 +64,37 @@ class Asker:
         interval: float,
         clock: Clock,
         first: StatusDocument,
-        how: Callable[[str], StatusDocument] = ask,
+        query: Callable[[str], StatusDocument] = fetch_status,
     ) -> None:
         self._url = url
         self._interval = interval
         self._clock = clock
-        self._how = how
+        self._query = query
         self._stop = threading.Event()
-        # Changed as a whole, so that neither thread waits for the other.
+        # Replaced as a whole, so that the threads need no lock.
         self._known: tuple[StatusDocument, Instant, str] = (first, clock.now(), "")
 
     def start(self) -> None:
-        """Begin; the thread ends with the program, or after `stop`."""
+        """Start the thread. It ends with the process, or after `stop`."""
         threading.Thread(target=self._run, name="podgpu-top", daemon=True).start()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop the queries."""
         self._stop.set()
 
     def feed(self) -> Feed:
-        """Return what is known by now."""
+        """Return the last status, its age, and the last error."""
         status, at, error = self._known
         return Feed(status, at.seconds_until(self._clock.now()), error)
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval):
             try:
-                self._known = (self._how(self._url), self._clock.now(), "")
+                self._known = (self._query(self._url), self._clock.now(), "")
             except ComponentError as error:
                 self._failed(str(error))
-            except Exception as error:  # noqa: BLE001 - whatever it is, who looks has to see it
-                self._failed(f"{type(error).__name__}: {error}; this is a bug of podgpu's")
+            except Exception as error:  # noqa: BLE001 - the user has to see every error
+                self._failed(f"{type(error).__name__}: {error}; this is a bug in podgpu")
 
     def _failed(self, error: str) -> None:
         status, at, _ = self._known

@@ -1,4 +1,4 @@
-"""The terminal: the only place that knows of curses."""
+"""Draw on the terminal and read keys. The only module that uses curses."""
 
 import curses
 import locale
@@ -13,12 +13,12 @@ from typing import Final
 
 from pipeline.base.errors import PermanentError
 from podgpu.cli.terminal_text import written
-from podgpu.cli.top.poller import Asker
+from podgpu.cli.top.poller import Poller
 from podgpu.cli.top.ui_state import State, pressed
 from podgpu.cli.top.view import Frame, Style, View
 
 _WAIT_MS: Final = 250
-"""How long a key is waited for before what is known is drawn again."""
+"""How long to wait for a key before the screen is drawn again."""
 
 _KEYS: Final = {
     curses.KEY_UP: "up",
@@ -37,74 +37,74 @@ _ATTRIBUTES: Final = {
 }
 
 
-def show(asker: Asker) -> None:
-    """Show what is asked for until the user has seen enough.
+def show(poller: Poller) -> None:
+    """Show the status until the user quits.
 
     Raises:
-        PermanentError: nothing is known of this kind of terminal, or nothing can be drawn in it.
-        SystemExit: a signal ends it; the terminal is as it was before.
+        PermanentError: the type of the terminal is unknown or unsuitable.
+        SystemExit: a signal was received; the terminal is restored.
     """
-    # Without the locale that is asked for it is the plain one, in ASCII.
+    # If the user's locale is not available, the default one with ASCII is used.
     with suppress(locale.Error):
         locale.setlocale(locale.LC_ALL, "")
-    # Else the key Esc alone takes a second: it might begin one of the longer ones.
+    # Without this, curses waits a second after Esc, which can be the start of an escape sequence.
     os.environ.setdefault("ESCDELAY", "25")
-    asker.start()
+    poller.start()
     try:
         curses.setupterm()
         if not curses.tigetstr("cup"):
-            # curses writes all the same: pieces of lines, wherever the cursor happens to be.
-            raise _unfit("it can't put its cursor anywhere")
-        with _ended_by(signal.SIGTERM):
-            curses.wrapper(_loop, asker)
+            # curses would draw anyway, with parts of lines in wrong places.
+            raise _unsuitable("it cannot move the cursor")
+        with _exit_on(signal.SIGTERM):
+            curses.wrapper(_loop, poller)
     except curses.error as error:
-        raise _unfit(str(error)) from error
+        raise _unsuitable(str(error)) from error
     except KeyboardInterrupt:
         return
     finally:
-        asker.stop()
+        poller.stop()
 
 
-def _unfit(why: str) -> PermanentError:
+def _unsuitable(why: str) -> PermanentError:
     kind = os.environ.get("TERM", "")
-    return PermanentError(f"the terminal (TERM={kind!r}): {why}; take --once")
+    return PermanentError(f"the terminal (TERM={kind!r}): {why}; use --once")
 
 
 @contextmanager
-def _ended_by(number: signal.Signals) -> Iterator[None]:
-    """Let a signal end the program the long way, on which the terminal is put back in order."""
+def _exit_on(number: signal.Signals) -> Iterator[None]:
+    """Raise SystemExit on a signal, so that the terminal is restored."""
 
     def end(*_: object) -> None:
         raise SystemExit(128 + number)
 
-    before = signal.signal(number, end)
+    previous = signal.signal(number, end)
     try:
         yield
     finally:
-        signal.signal(number, before)
+        signal.signal(number, previous)
 
 
-def _loop(window: curses.window, asker: Asker) -> None:
-    line = select.poll()
-    line.register(sys.stdin.fileno(), 0)
+def _loop(window: curses.window, poller: Poller) -> None:
+    stdin_poll = select.poll()
+    stdin_poll.register(sys.stdin.fileno(), 0)
     window.timeout(_WAIT_MS)
     _hide_cursor()
     state, view = State(), View()
     while True:
         height, width = window.getmaxyx()
-        shown = view.frame(asker.feed(), state, width, height)
+        shown = view.frame(poller.feed(), state, width, height)
         state = replace(state, offset=shown.offset)
         _draw(window, shown)
         key = _key(window)
         if key is None:
-            # The terminal is gone. Nobody may have told: SIGHUP can be ignored, as under nohup.
-            if line.poll(0):
+            # The terminal may be closed without SIGHUP, which nohup ignores.
+            if stdin_poll.poll(0):
                 return
             continue
-        after = pressed(state, key, shown.page)
-        if after is None:
+        new_state = pressed(state, key, shown.page)
+        if new_state is None:
             return
-        state = after
+        state = new_state
 
 
 def _draw(window: curses.window, shown: Frame) -> None:
@@ -113,14 +113,14 @@ def _draw(window: curses.window, shown: Frame) -> None:
         try:
             window.addstr(at, 0, written(line, window.encoding), _ATTRIBUTES[style])
         except curses.error:
-            # Behind the last place of all there is none for the cursor; or the terminal has
-            # become smaller since it was asked.
+            # The cursor cannot move past the last character of the screen, or the terminal has
+            # become smaller in the meantime.
             continue
     window.refresh()
 
 
 def _key(window: curses.window) -> str | None:
-    """Return the key that was pressed; None where there was none, or none that has a name."""
+    """Return the key that was pressed; None for a timeout or an unknown key."""
     try:
         key = window.get_wch()
     except curses.error:

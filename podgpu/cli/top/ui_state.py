@@ -1,4 +1,4 @@
-"""What the user has chosen, and what each key makes of it. Pure."""
+"""State of the user interface, and how keys change it. Pure."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class Sort(Enum):
-    """What the GPUs are in order of, by key; figures from the highest down."""
+    """Sort order of the GPUs, by key. Numbers are sorted from the highest down."""
 
     INDEX = "i"
     UTILIZATION = "u"
@@ -16,12 +16,12 @@ class Sort(Enum):
 
     @property
     def word(self) -> str:
-        """What it is called."""
+        """The name of the order."""
         return self.name.lower()
 
 
 class Tab(Enum):
-    """What is shown."""
+    """What the body shows."""
 
     GPUS = "gpus"
     COMPONENTS = "sources and sinks"
@@ -30,17 +30,17 @@ class Tab(Enum):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the user has chosen.
+    """What the user has selected.
 
     Attributes:
-        tab: what is shown.
-        sort: the order of GPUs, and of instances below their GPU.
-        filter: words that a row has to have, all of them.
-        typing: the filter is being typed.
-        before: the filter before that.
-        folded: MIG instances are not shown one by one.
-        whole: every holder of a device has a line of its own.
-        offset: the first row that is shown.
+        tab: what the body shows.
+        sort: the order of GPUs, and of the instances of a GPU.
+        filter: words; a row has to match all of them.
+        typing: whether the filter is being typed.
+        before: the filter before typing began.
+        folded: whether MIG instances are hidden.
+        whole: whether all holders of a device are shown, with full names.
+        offset: index of the first line of the body that is shown.
     """
 
     tab: Tab = Tab.GPUS
@@ -55,19 +55,19 @@ class State:
 
 QUIT: Final = None
 
-_LONGEST: Final = 60
+_MAX_FILTER: Final = 60
 _ENTER: Final = frozenset({"\n", "\r", "enter"})
 _SORTS: Final = {sort.value: sort for sort in Sort}
 
 
 def pressed(state: State, key: str, page: int) -> State | None:
-    """Return what a key makes of it; None where it ends the program.
+    """Return the state after a key; None if the key ends the program.
 
     Args:
-        state: what is so far.
+        state: the state before.
         key: a character, or the name of a key: `up`, `down`, `page-up`, `page-down`, `home`, `end`,
-            `enter`, `backspace`, `escape`. A key that means nothing changes nothing.
-        page: how many rows are shown at once.
+            `enter`, `backspace`, `escape`. Unknown keys change nothing.
+        page: number of lines to scroll by a page.
     """
     if state.typing:
         return _typed(state, key)
@@ -77,7 +77,7 @@ def pressed(state: State, key: str, page: int) -> State | None:
     if key == "q" and state.tab is not Tab.HELP:
         return QUIT
     if state.tab is Tab.HELP:
-        # Whatever key it is: nobody has to know which one leads back.
+        # Any key closes the help.
         return replace(state, tab=Tab.GPUS, offset=0)
     return _chosen(state, key)
 
@@ -118,7 +118,7 @@ def _moved(state: State, key: str, page: int) -> State | None:
     if key in {"home", "g"}:
         return replace(state, offset=0)
     if key in {"end", "G"}:
-        # The view knows where that is.
+        # The view limits this to the last page.
         return replace(state, offset=1 << 30)
     return None
 
@@ -132,6 +132,6 @@ def _typed(state: State, key: str) -> State:
         return replace(state, filter=state.filter[:-1])
     if key == "\x15":  # Ctrl-U
         return replace(state, filter="")
-    if len(key) == 1 and key.isprintable() and len(state.filter) < _LONGEST:
+    if len(key) == 1 and key.isprintable() and len(state.filter) < _MAX_FILTER:
         return replace(state, filter=state.filter + key)
     return state

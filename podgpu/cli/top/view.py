@@ -1,4 +1,4 @@
-"""What the terminal shows. Pure."""
+"""Render the screen as lines of text. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from podgpu.cli.top.ui_state import Sort, State, Tab
 
 
 class Style(Enum):
-    """How a line stands out; there are no colours."""
+    """How a line is highlighted. There are no colours."""
 
     PLAIN = "plain"
     BOLD = "bold"
@@ -24,12 +24,12 @@ class Style(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What is known of the daemon.
+    """The status of the daemon and its age.
 
     Attributes:
-        status: the last good answer.
-        age_seconds: of that answer.
-        error: why the last question had none; empty if it had one.
+        status: the last successful response.
+        age_seconds: age of that response.
+        error: error of the last query; empty if it succeeded.
     """
 
     status: StatusDocument
@@ -39,12 +39,12 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What is shown at one moment.
+    """The content of the screen.
 
     Attributes:
-        lines: as many as the terminal has, each as wide as it.
-        offset: the first row that is shown, which there is.
-        page: how many rows there is room for.
+        lines: one for each line of the terminal, each as wide as the terminal.
+        offset: index of the first line of the body that is shown, after limiting it.
+        page: number of lines to scroll by a page.
     """
 
     lines: tuple[tuple[str, Style], ...]
@@ -53,61 +53,74 @@ class Frame:
 
 
 class View:
-    """Works out what is shown, from one moment to the next.
+    """Renders the screen.
 
-    What was made of an answer is made again for another one, or where the user wants to see
-    something else: a terminal is drawn several times a second.
+    The rendered body is kept until the status, the state or the width changes, because the screen
+    is drawn several times a second.
     """
 
     def __init__(self) -> None:
-        self._made: _Made | None = None
+        self._rendered: _Rendered | None = None
 
     def frame(self, feed: Feed, state: State, width: int, height: int) -> Frame:
-        """Return what is shown.
+        """Return the content of the screen.
 
         Args:
-            feed: what is known of the daemon.
-            state: what the user has chosen.
-            width: columns of the terminal.
-            height: lines of it.
+            feed: the status of the daemon.
+            state: what the user has selected.
+            width: width of the terminal.
+            height: height of the terminal.
         """
-        made = self._of(feed.status, state, width)
-        top = [(_title(feed.status, made, width), Style.REVERSE), (_second(feed, made), Style.BOLD)]
+        rendered = self._of(feed.status, state, width)
+        top = [
+            (_title(feed.status, rendered, width), Style.REVERSE),
+            (_second(feed, rendered), Style.BOLD),
+        ]
         if state.tab is Tab.GPUS:
             top.append((heading(width), Style.BOLD))
         room = max(height - len(top) - 1, 1)
-        offset = min(state.offset, max(len(made.body) - room, 0))
-        above = _above(made.body, offset, room)
-        shown = [(line.text, Style.PLAIN) for line in made.body[offset : offset + room]]
+        offset = min(state.offset, max(len(rendered.body) - room, 0))
+        above = _above(rendered.body, offset, room)
+        shown = [(line.text, Style.PLAIN) for line in rendered.body[offset : offset + room]]
         shown[: len(above)] = [(text, Style.BOLD) for text in above]
         empty = [("", Style.PLAIN)] * (room - len(shown))
         last, first = offset + len(shown), offset + len(above) + 1
-        bottom = (_bottom(state, first, last, len(made.body)), Style.REVERSE)
-        # Of a terminal that is too small for it all the top is shown.
+        bottom = (_bottom(state, first, last, len(rendered.body)), Style.REVERSE)
+        # A terminal that is too small shows the top.
         lines = [(fit(line, width), style) for line, style in [*top, *shown, *empty, bottom]]
-        # No line is left out by who turns pages.
-        return Frame(tuple(lines[:height]), offset, room - MOST_ABOVE if room >= _ROOM else room)
+        # A page leaves out the lines that may be covered, so that scrolling skips no line.
+        return Frame(
+            tuple(lines[:height]), offset, room - MOST_ABOVE if room >= _MIN_ROWS else room
+        )
 
-    def _of(self, status: StatusDocument, state: State, width: int) -> "_Made":
-        wanted = replace(state, offset=0, typing=False, before="")
-        made = self._made
-        # Another answer is another object, and this one is kept for as long as it is compared.
-        if made is None or made.status is not status or (made.state, made.width) != (wanted, width):
-            same = made is not None and made.status is status
-            made = self._made = _Made(
+    def _of(self, status: StatusDocument, state: State, width: int) -> "_Rendered":
+        key = replace(state, offset=0, typing=False, before="")
+        rendered = self._rendered
+        # Compared by identity: every response is a new object, and this one is still referenced.
+        if (
+            rendered is None
+            or rendered.status is not status
+            or (rendered.state, rendered.width) != (key, width)
+        ):
+            same_status = rendered is not None and rendered.status is status
+            rendered = self._rendered = _Rendered(
                 status=status,
-                state=wanted,
+                state=key,
                 width=width,
-                summary=made.summary if made is not None and same else summary(status),
-                problems=made.problems if made is not None and same else tuple(problems(status)),
-                body=tuple(body(status, wanted, width)),
+                summary=rendered.summary
+                if rendered is not None and same_status
+                else summary(status),
+                problems=rendered.problems
+                if rendered is not None and same_status
+                else tuple(problems(status)),
+                body=tuple(body(status, key, width)),
             )
-        return made
+        return rendered
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """What was made, and of what."""
+class _Rendered:
+    """A rendered body, and the inputs it was rendered from."""
 
     status: StatusDocument
     state: State
@@ -117,37 +130,37 @@ class _Made:
     body: tuple[Line, ...]
 
 
-_ROOM: Final = 6
-"""Rows that a terminal has to have before some of them say what the first one belongs to."""
+_MIN_ROWS: Final = 6
+"""Least lines of the body for which the first ones can be replaced by those they belong to."""
 
 
 def _above(body: Sequence[Line], offset: int, room: int) -> list[str]:
-    """Return what stands in place of the first rows: what they belong to, and is further up."""
-    if room < _ROOM:
+    """Return the lines that replace the first ones: their GPU and instance, if scrolled off."""
+    if room < _MIN_ROWS:
         return []
     before: Sequence[int] = ()
-    for taken in range(MOST_ABOVE + 1):
-        # So many lines hide as many rows: what the first one belongs to that is still seen?
-        first = offset + taken
+    for covered in range(MOST_ABOVE + 1):
+        # These lines cover as many rows. What does the first uncovered row belong to?
+        first = offset + covered
         above = [at for at in body[first].above if at < first] if first < len(body) else []
-        if len(above) <= taken:
-            return [body[at].text for at in (*above, *before[len(above) : taken])]
+        if len(above) <= covered:
+            return [body[at].text for at in (*above, *before[len(above) : covered])]
         before = above
     return []
 
 
-def _title(status: StatusDocument, made: _Made, width: int) -> str:
-    left = f"{status.node}: {made.summary}"
+def _title(status: StatusDocument, rendered: _Rendered, width: int) -> str:
+    left = f"{status.node}: {rendered.summary}"
     time = f" {status.time:%H:%M:%S} UTC"
     return fit(left, width - len(time)) + time
 
 
-def _second(feed: Feed, made: _Made) -> str:
+def _second(feed: Feed, rendered: _Rendered) -> str:
     if feed.error:
-        return f"! no answer for {span(feed.age_seconds)}: {feed.error}"
+        return f"! no response for {span(feed.age_seconds)}: {feed.error}"
     if feed.status.waiting_for:
         return f"not ready: {feed.status.waiting_for}"
-    found = made.problems
+    found = rendered.problems
     if not found:
         return ""
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

@@ -1,10 +1,10 @@
-"""`podgpu topology`: how the GPUs are joined, who holds them, and which to take.
+"""`podgpu topology`: show the topology of the GPUs and their holders, and choose the best GPUs.
 
-`command` is the command; a running daemon is asked by `podgpu.cli.daemon_client`, and without one
-`local_topology` finds out from this machine's driver or from a recording.
+`command` runs the command. It queries a daemon with `podgpu.cli.daemon_client`. Without a daemon,
+`local_topology` reads this machine's driver or a recording.
 """
 
 from typing import Final
 
 TOO_FEW: Final = 3
-"""Exit status of `best` where there are not so many GPUs to choose from."""
+"""Exit status of `best` if there are too few GPUs to choose from."""

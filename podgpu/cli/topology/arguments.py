@@ -1,4 +1,4 @@
-"""What the command takes. It loads next to nothing: the other commands load it too."""
+"""Options of `podgpu topology`. All commands import this module, so it imports almost nothing."""
 
 import argparse
 from pathlib import Path
@@ -9,48 +9,58 @@ from podgpu.cli.topology import TOO_FEW
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command to podgpu's."""
+    """Add the command to the parser of podgpu."""
     parser = commands.add_parser(
         "topology",
-        help="show how the GPUs are joined and who holds them; `topology best` chooses some",
-        description="Asks the daemon on this machine. Without one, NVML is read once.",
+        help="show the topology of the GPUs and who holds them; `topology best` chooses some",
+        description="Queries the daemon on this machine. If there is none, reads NVML once.",
     )
-    _where(parser, None)
+    _add_origin(parser, None)
     shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="as the daemon's /topology has it")
-    shape.add_argument("--dot", action="store_true", help="for Graphviz")
+    shape.add_argument("--json", action="store_true", help="print JSON, as the daemon's /topology")
+    shape.add_argument("--dot", action="store_true", help="print a graph for Graphviz")
     parser.set_defaults(command=_topology)
 
-    best = parser.add_subparsers(title="instead", metavar="[best]").add_parser(
+    best = parser.add_subparsers(title="subcommand", metavar="[best]").add_parser(
         "best",
         help="choose the best N GPUs",
-        description="Chooses the GPUs that are joined best and leave the best groups. Exit status "
-        f"{TOO_FEW} if there are too few.",
+        description="Chooses the GPUs that are connected best and leave the best groups for later. "
+        f"Exit status {TOO_FEW} if there are too few.",
     )
-    # What stands before `best` counts as well.
-    _where(best, argparse.SUPPRESS)
-    best.add_argument("-n", dest="count", metavar="N", required=True, help="how many")
-    best.add_argument("--must", metavar="GPUS", default="", help="have to be among them")
+    # Options before `best` apply too, so that these have no defaults.
+    _add_origin(best, argparse.SUPPRESS)
+    best.add_argument("-n", dest="count", metavar="N", required=True, help="number of GPUs")
+    best.add_argument("--must", metavar="GPUS", default="", help="GPUs that must be chosen")
     best.add_argument(
-        "--candidates", metavar="GPUS", default=None, help="to choose from; else the free ones"
+        "--candidates",
+        metavar="GPUS",
+        default=None,
+        help="GPUs to choose from; default: the free ones",
     )
     best.add_argument(
-        "--json", action="store_true", default=argparse.SUPPRESS, help="as /topology/best has it"
+        "--json",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print JSON, as the daemon's /topology/best",
     )
     best.set_defaults(command=_best)
 
 
-def _where(parser: argparse.ArgumentParser, default: Any) -> None:
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--url", default=default, help=f"of a daemon's listener, such as {LOCAL}")
-    where.add_argument(
+def _add_origin(parser: argparse.ArgumentParser, default: Any) -> None:
+    origin = parser.add_mutually_exclusive_group()
+    origin.add_argument("--url", default=default, help=f"address of a daemon, such as {LOCAL}")
+    origin.add_argument(
         "--local",
         action="store_true",
         default=default or False,
-        help="read NVML; a configuration's sources tell of holders",
+        help="read NVML; the sources of a configuration report the holders",
     )
-    where.add_argument(
-        "--recording", metavar="FILE", type=Path, default=default, help="what a recording ends with"
+    origin.add_argument(
+        "--recording",
+        metavar="FILE",
+        type=Path,
+        default=default,
+        help="read the state at the end of a recording",
     )
     parser.add_argument(
         "-c",

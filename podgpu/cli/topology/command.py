@@ -1,4 +1,4 @@
-"""The command: where it is asked, and what is printed."""
+"""Run `podgpu topology` and `podgpu topology best`: get the topology, and print it."""
 
 import argparse
 import os
@@ -24,8 +24,8 @@ from podgpu.cli.config_location import located
 from podgpu.cli.output import lines
 from podgpu.cli.topology import TOO_FEW, local_topology
 
-_FAILED: Final = 1
-_WRONG: Final = 2
+_EXIT_FAILED: Final = 1
+_EXIT_INVALID: Final = 2
 
 
 class _Gpu(msgspec.Struct):
@@ -33,15 +33,15 @@ class _Gpu(msgspec.Struct):
     uuid: str
 
 
-class _Answer(msgspec.Struct):
-    """What is printed of a daemon's answer."""
+class _Choice(msgspec.Struct):
+    """The part of a daemon's response that is printed."""
 
     gpus: list[_Gpu]
     why: str
 
 
 def topology(arguments: argparse.Namespace) -> int:
-    """`podgpu topology`: matrix and tree, or another form."""
+    """`podgpu topology`: print a matrix and a tree, or another format."""
     form = "json" if arguments.json else "dot" if arguments.dot else "text"
 
     def shown(snapshot: Snapshot) -> str:
@@ -54,59 +54,59 @@ def topology(arguments: argparse.Namespace) -> int:
         return orjson.dumps(document(known, available, down=down)).decode()
 
     try:
-        told = _asked(arguments, PATH, {"format": form})
-        if told is None:
-            told = shown(_first_snapshot(arguments))
+        response = _query_daemon(arguments, PATH, {"format": form})
+        if response is None:
+            response = shown(_first_snapshot(arguments))
     except ComponentError as error:
-        return _failed(error)
-    print(lines(told.rstrip("\n")))
+        return _report_error(error)
+    print(lines(response.rstrip("\n")))
     return 0
 
 
 def choose(arguments: argparse.Namespace) -> int:
-    """`podgpu topology best`: the indexes of the GPUs to take, and why."""
+    """`podgpu topology best`: print the indexes of the GPUs to use, and the reason."""
     query = {"must": arguments.must} if arguments.must else {}
     if arguments.candidates is not None:
         query["candidates"] = arguments.candidates
     try:
         n = count_of(arguments.count)
-        told = _asked(arguments, BEST, {"n": str(n), **query})
-        if told is None:
+        response = _query_daemon(arguments, BEST, {"n": str(n), **query})
+        if response is None:
             snapshot = _first_snapshot(arguments)
-            unsure = "" if "candidates" in query else availability_unknown_reason(snapshot)
-            if unsure:
-                raise TransientError(f"{FREE_UNKNOWN}: {unsure}")
-            answer = choose_gpus(_known_topology(snapshot), snapshot.availability, n, **query)
+            reason = "" if "candidates" in query else availability_unknown_reason(snapshot)
+            if reason:
+                raise TransientError(f"{FREE_UNKNOWN}: {reason}")
+            choice = choose_gpus(_known_topology(snapshot), snapshot.availability, n, **query)
         else:
-            answer = orjson.loads(told)
-            msgspec.convert(answer, _Answer)
+            choice = orjson.loads(response)
+            msgspec.convert(choice, _Choice)
     except (RequestError, ComponentError) as error:
-        return _failed(error)
+        return _report_error(error)
     except (ValueError, msgspec.ValidationError):
         place = daemon_client.place(arguments.url or LOCAL)
-        return _failed(ComponentError(f"{place}: this is no answer of podgpu's"))
+        return _report_error(ComponentError(f"{place}: the response is not from podgpu"))
     if arguments.json:
-        # A daemon's as it is: what else is in it need not be anything that can be written.
-        print(lines(orjson.dumps(answer).decode() if told is None else told.rstrip("\n")))
+        # A daemon's response is printed unchanged: orjson may be unable to encode its other values.
+        print(lines(orjson.dumps(choice).decode() if response is None else response.rstrip("\n")))
     else:
-        _print(answer)
-    return 0 if answer["gpus"] else TOO_FEW
+        _print(choice)
+    return 0 if choice["gpus"] else TOO_FEW
 
 
-def _failed(error: RequestError | ComponentError) -> int:
+def _report_error(error: RequestError | ComponentError) -> int:
     print(f"podgpu: {lines(str(error))}", file=sys.stderr)
-    return _WRONG if isinstance(error, RequestError | PermanentError) else _FAILED
+    return _EXIT_INVALID if isinstance(error, RequestError | PermanentError) else _EXIT_FAILED
 
 
-def _print(answer: Mapping[str, Any]) -> None:
-    for gpu in answer["gpus"]:
+def _print(choice: Mapping[str, Any]) -> None:
+    for gpu in choice["gpus"]:
         index = "-" if gpu["index"] is None else gpu["index"]
         print(f"{index}\t{line(gpu['uuid'])}")
-    print(lines(answer["why"]), file=sys.stderr)
+    print(lines(choice["why"]), file=sys.stderr)
 
 
-def _asked(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) -> str | None:
-    """Ask a daemon; None if there is none that was named, or it isn't to be asked."""
+def _query_daemon(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) -> str | None:
+    """Query a daemon. Return None if it is not to be queried, or none listens at the default."""
     if arguments.local or arguments.recording is not None:
         return None
     access = access_of(arguments, os.environ)
@@ -130,5 +130,5 @@ def _first_snapshot(arguments: argparse.Namespace) -> Snapshot:
 
 def _known_topology(snapshot: Snapshot) -> Topology:
     topology = snapshot.topology
-    assert topology is not None  # noqa: S101 -- `local_topology` returns none without
+    assert topology is not None  # noqa: S101 -- ensured by `local_topology`
     return topology

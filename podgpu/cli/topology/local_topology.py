@@ -1,4 +1,4 @@
-"""Finds out without a daemon: from this machine's driver, or from a recording."""
+"""Get the topology without a daemon: from this machine's driver, or from a recording."""
 
 import asyncio
 import logging
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from pipeline.runtime.runtime import Runtime
 
 SECONDS: Final = 30.0
-"""How long this machine's driver may take: without its persistence daemon it starts every GPU."""
+"""Time limit for the driver. Without its persistence daemon it has to initialize every GPU."""
 
 HOLDERS_SECONDS: Final = 3.0
-"""How long the other sources may take after it."""
+"""Time limit for the other sources after the driver has reported."""
 
 READING: Final = frozenset({"nvml", "podresources", "checkpoint", "podlist"})
-"""Kinds of source that may run beside a daemon's own: they only read, and register nowhere."""
+"""Kinds of sources that can run in addition to a daemon's: they only read, and do not register."""
 
 
 def from_recording(path: Path) -> Snapshot:
-    """Return what was known at the end of a recording.
+    """Return the snapshot at the end of a recording.
 
     Raises:
-        PermanentError: there is no such recording.
-        TransientError: it tells no topology.
+        PermanentError: the recording does not exist or cannot be read.
+        TransientError: it contains no topology.
     """
     from pipeline.recording import RecordingError, RecordingReader
 
@@ -48,12 +48,12 @@ def from_recording(path: Path) -> Snapshot:
         raise PermanentError(f"{path}: {error.strerror}") from error
     snapshot = join.snapshot(last) if last is not None else None
     if snapshot is None or snapshot.topology is None:
-        raise TransientError(f"{path} does not tell how the GPUs are joined: record anew")
+        raise TransientError(f"{path} contains no topology: make a new recording")
     return snapshot
 
 
 def reading_of(config: Config) -> Config:
-    """Return what of a configuration looks at this machine and does nothing else."""
+    """Return the part of a configuration that only reads this machine."""
     sources = {
         name: component for name, component in config.sources.items() if component.kind in READING
     }
@@ -65,11 +65,11 @@ def reading_of(config: Config) -> Config:
 
 
 class _Watch:
-    """Joins what the sources say, until it is enough.
+    """Joins the events of the sources until all of them have reported.
 
     Args:
-        config: which sources there are.
-        done: is set then.
+        config: configuration with the sources.
+        done: event to set then.
     """
 
     def __init__(self, config: Config, done: asyncio.Event) -> None:
@@ -93,8 +93,8 @@ class _Watch:
             case _:
                 pass
         states = self.join.sources()
-        spoken = all(name in states and states[name].has_reported for name in self._names)
-        if spoken and self._timer is not None:
+        all_reported = all(name in states and states[name].has_reported for name in self._names)
+        if all_reported and self._timer is not None:
             self._done.set()
 
     def close(self) -> None:
@@ -102,12 +102,12 @@ class _Watch:
             self._timer.cancel()
 
 
-async def _watch_sources(config: Config, make: "type[Runtime]") -> _Watch:
+async def _watch_sources(config: Config, runtime_class: "type[Runtime]") -> _Watch:
     done = asyncio.Event()
     watch = _Watch(config, done)
     deadline = asyncio.get_running_loop().call_later(SECONDS, done.set)
     try:
-        await make(config, taps=(watch.observe,)).run(done)
+        await runtime_class(config, taps=(watch.observe,)).run(done)
     finally:
         deadline.cancel()
         watch.close()
@@ -115,22 +115,22 @@ async def _watch_sources(config: Config, make: "type[Runtime]") -> _Watch:
 
 
 def from_machine(config: Config) -> Snapshot:
-    """Return what this machine's driver says, and who holds what if another source tells.
+    """Return a snapshot from this machine's driver, with the holders that other sources report.
 
     Args:
-        config: from `reading_of`.
+        config: result of `reading_of`.
 
     Raises:
-        TransientError: the driver doesn't say it now; the text tells why.
-        PermanentError: the configuration asks for what can't be had.
+        TransientError: the driver does not report the topology now; the message says why.
+        PermanentError: the configuration cannot be used.
     """
-    # Not loaded by the other commands, nor while the event loop runs.
+    # Imported here, because other commands do not need it, and before the event loop runs.
     from pipeline.runtime.daemon import texts
     from pipeline.runtime.runtime import Runtime
 
     log = logging.getLogger(ROOT)
     before = log.level
-    # A daemon would try again, and say so; what went wrong is told by the error here.
+    # The log would announce retries, which this command does not make. The error has the cause.
     log.setLevel(logging.CRITICAL)
     try:
         watch = asyncio.run(_watch_sources(config, Runtime))
@@ -142,4 +142,4 @@ def from_machine(config: Config) -> Snapshot:
         snapshot = watch.join.snapshot(watch.last.at)
         if snapshot.topology is not None:
             return snapshot
-    raise TransientError(watch.lost or f"the driver has said nothing for {SECONDS:g} s")
+    raise TransientError(watch.lost or f"the driver has not responded for {SECONDS:g} s")

@@ -1,5 +1,5 @@
-"""`podgpu usage`: who used how much, as a ledger's file tells it.
+"""`podgpu usage`: report GPU usage from a ledger file.
 
-`command` is the command, `ledger_location` says which file, `report_table` and `holding_table` are
-for people, `report_formats` and `holding_formats` for programs.
+`command` runs the command. `ledger_location` finds the file. `report_table` and `holding_table`
+format text tables, `report_formats` and `holding_formats` JSON and CSV.
 """

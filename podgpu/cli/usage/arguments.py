@@ -1,4 +1,4 @@
-"""What the command takes. It loads next to nothing: the other commands load it too."""
+"""Options of `podgpu usage`. All commands import this module, so it imports almost nothing."""
 
 import argparse
 import re
@@ -17,55 +17,59 @@ _HOLDINGS: Final = 1000
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command to podgpu's."""
+    """Add the command to the parser of podgpu."""
     parser = commands.add_parser(
         "usage",
-        help="say who used how much: held, busy and idle hours, energy, cost",
-        description="Reads the file of a ledger, which podgpu may be writing, and changes nothing. "
-        "Times are UTC.",
+        help="report GPU usage: held, busy and idle hours, energy, cost",
+        description="Reads the file of a ledger, also while podgpu writes to it, and changes "
+        "nothing. Times are UTC.",
     )
     parser.add_argument(
         "--by",
         metavar="WHAT",
-        help="namespace (the default), pod, workload, device, or label:KEY, a label of the pods",
+        help="group by namespace (default), pod, workload, device, or label:KEY, a label of pods",
     )
     parser.add_argument(
         "--since",
         metavar="TIME",
         type=_beginning,
         default=_beginning("7d"),
-        help="how long ago it begins, such as 12h, 7d or 2w (7d is the default), or a date: "
-        f"YYYY-MM-DD[THH:MM]; {BEGINNING} is all there is",
+        help="start of the report: a time ago such as 12h, 7d or 2w (default 7d), or a date: "
+        f"YYYY-MM-DD[THH:MM]; {BEGINNING} for all data",
     )
     parser.add_argument(
-        "--until", metavar="TIME", type=_moment, help="where it ends; now if none is given"
+        "--until", metavar="TIME", type=_moment, help="end of the report (default: now)"
     )
-    parser.add_argument("--format", choices=FORMATS, default="table", help="table is the default")
+    parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
     parser.add_argument(
         "--holdings",
         action="store_true",
-        help="list each container's time on a device instead of sums, the latest first",
+        help="list the holdings instead of sums, the latest first",
     )
     parser.add_argument(
-        "--limit", metavar="N", type=_count, help=f"how many holdings at most ({_HOLDINGS})"
+        "--limit", metavar="N", type=_count, help=f"most holdings to list (default {_HOLDINGS})"
     )
     prices = parser.add_argument_group("prices")
     prices.add_argument(
-        "--price-gpu-hour", metavar="PRICE", type=_price, help="of an hour of a GPU that is held"
+        "--price-gpu-hour", metavar="PRICE", type=_price, help="price of one hour of a held GPU"
     )
-    prices.add_argument("--price-kwh", metavar="PRICE", type=_price, help="of a kilowatt hour")
-    prices.add_argument("--currency", metavar="NAME", type=_currency, help="what they are in")
-    where = parser.add_argument_group("which ledger")
-    where.add_argument("--ledger", metavar="FILE", type=Path, help="the ledger's file")
+    prices.add_argument(
+        "--price-kwh", metavar="PRICE", type=_price, help="price of one kilowatt hour"
+    )
+    prices.add_argument(
+        "--currency", metavar="NAME", type=_currency, help="currency of the prices, for display"
+    )
+    where = parser.add_argument_group("the ledger")
+    where.add_argument("--ledger", metavar="FILE", type=Path, help="file of the ledger")
     where.add_argument(
         "-c",
         "--config",
         metavar="FILE",
         type=Path,
-        help="configuration file that has a ledger among its sinks; without it that of the podgpu "
-        "which runs here, or the one that podgpu run would take",
+        help="configuration file with a ledger sink; default: that of the podgpu running here, "
+        "else the one that podgpu run would use",
     )
-    where.add_argument("--sink", metavar="NAME", help="which of its ledgers; else the first")
+    where.add_argument("--sink", metavar="NAME", help="name of the ledger sink; default: the first")
     parser.set_defaults(command=partial(_usage, parser))
 
 
@@ -79,18 +83,16 @@ def _usage(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> in
 
 
 def _contradiction(arguments: argparse.Namespace) -> str:
-    """Return which arguments would be ignored; empty if none would."""
+    """Return an error if arguments exclude each other or would be ignored; empty if none would."""
     priced = arguments.price_gpu_hour is not None or arguments.price_kwh is not None
     if arguments.ledger is not None and (arguments.config is not None or arguments.sink):
-        return f"--ledger names the file: leave out {'-c' if arguments.config else '--sink'}"
+        return f"--ledger already names the file: remove {'-c' if arguments.config else '--sink'}"
     if arguments.holdings and (arguments.by is not None or priced):
-        return (
-            f"--holdings lists what is not summed: leave out {'the prices' if priced else '--by'}"
-        )
+        return f"--holdings shows no sums: remove {'the prices' if priced else '--by'}"
     if arguments.limit is not None and not arguments.holdings:
-        return "--limit is for --holdings: a report has all groups"
+        return "--limit needs --holdings: a report shows all groups"
     if arguments.currency and not priced:
-        return "--currency is for prices: give --price-gpu-hour or --price-kwh"
+        return "--currency needs a price: give --price-gpu-hour or --price-kwh"
     return ""
 
 
@@ -109,7 +111,7 @@ def _moment(text: str) -> Moment:
 
 
 def _price(text: str) -> str:
-    """Check a price; it stays a text until it is reckoned with, in decimals."""
+    """Check the format of a price. It stays a string until it is converted to a decimal number."""
     if not _PRICE.fullmatch(text):
         raise argparse.ArgumentTypeError("write a price such as 2.50")
     return text
@@ -123,5 +125,5 @@ def _count(text: str) -> int:
 
 def _currency(text: str) -> str:
     if not text or len(text) > _CURRENCY or not text.isprintable():
-        raise argparse.ArgumentTypeError(f"write a name of {_CURRENCY} characters at most")
+        raise argparse.ArgumentTypeError(f"write a name of at most {_CURRENCY} characters")
     return text

@@ -1,4 +1,4 @@
-"""The command: which file is read, and what is printed."""
+"""Run `podgpu usage`: read a ledger file, and print a report or holdings."""
 
 import argparse
 import gc
@@ -24,61 +24,65 @@ from podgpu.cli.usage.report_table import report_lines
 from podgpu.cli.usage.time_span import since, utc
 
 _LATEST_NS: Final = 1 << 62
-_FAILED: Final = 1
-_WRONG: Final = 2
+_EXIT_FAILED: Final = 1
+_EXIT_INVALID: Final = 2
 
 
-class _AskedError(ValueError):
-    """What is asked makes no sense."""
+class _SpanError(ValueError):
+    """The span of time is empty."""
 
 
 def usage(arguments: argparse.Namespace) -> int:
-    """`podgpu usage`: status 1 if it can't be told now, 2 if what is asked makes no sense."""
+    """`podgpu usage`: return 1 if there is no data now, 2 if the arguments or file are invalid."""
     try:
         by = GroupBy.parse(arguments.by or "namespace")
         start_ns, end_ns = _span(arguments)
     except GroupByError as error:
-        return _wrong(f"--by: {error}")
-    except _AskedError as error:
-        return _wrong(str(error))
+        return _invalid(f"--by: {error}")
+    except _SpanError as error:
+        return _invalid(str(error))
     path = arguments.ledger or ledger_of(arguments.config, arguments.sink)
-    most = arguments.limit if arguments.holdings else 0
+    limit = arguments.limit if arguments.holdings else 0
     try:
-        with _uncollected():
-            window, rows = _read(path, start_ns, end_ns, most)
-            text = _listed(window, rows, arguments) if most else _summed(window, by, arguments)
+        with _without_gc():
+            window, rows = _read(path, start_ns, end_ns, limit)
+            text = (
+                _holdings_text(window, rows, arguments)
+                if limit
+                else _report_text(window, by, arguments)
+            )
     except LedgerError as error:
         complain(lines(f"podgpu: {error}"))
-        return _WRONG if isinstance(error, CorruptError | ForeignError) else _FAILED
-    return 0 if put(text, "podgpu usage: what is told") else EXIT_UNWRITTEN
+        return _EXIT_INVALID if isinstance(error, CorruptError | ForeignError) else _EXIT_FAILED
+    return 0 if put(text, "podgpu usage: the report") else EXIT_UNWRITTEN
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Look for no circles meanwhile: there are none, and of a year that takes two fifths of all."""
-    before = gc.isenabled()
+def _without_gc() -> Iterator[None]:
+    """Disable garbage collection. There are no cycles, and it takes 40 % of the time for a year."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if before:
+        if was_enabled:
             gc.enable()
 
 
-def _wrong(text: str) -> int:
+def _invalid(text: str) -> int:
     complain(lines(f"podgpu: {text}"))
-    return _WRONG
+    return _EXIT_INVALID
 
 
 def _span(arguments: argparse.Namespace) -> tuple[int, int]:
     now_ns = SystemClock().now().wall_ns
     start_ns = since(arguments.since, now_ns)
-    # Of all there is also what a wall clock that was ahead has put behind now.
+    # `all` includes later entries, which exist if the clock was ahead when they were written.
     latest_ns = _LATEST_NS if arguments.since == "all" else now_ns
     end_ns = latest_ns if arguments.until is None else since(arguments.until, now_ns)
     if start_ns >= end_ns:
         until = "now" if arguments.until is None else "--until"
-        raise _AskedError(
+        raise _SpanError(
             f"--since ({utc(start_ns)} UTC) is not before {until} ({utc(end_ns)} UTC): "
             "give an earlier one"
         )
@@ -86,33 +90,33 @@ def _span(arguments: argparse.Namespace) -> tuple[int, int]:
 
 
 def _read(
-    path: Path, start_ns: int, end_ns: int, most: int
+    path: Path, start_ns: int, end_ns: int, limit: int
 ) -> tuple[UsageWindow, list[HoldingRecord]]:
-    """Read the file; of holdings as many as are asked for, and one that says there are more.
+    """Read the file, with one holding more than `most`, to detect that there are more.
 
     Raises:
-        LedgerError: it can't be read, or tells nothing of that time.
+        LedgerError: it cannot be read, or has no data for this time.
     """
     try:
         with closing(open_readonly(path)) as connection:
             window = read_window(connection, start_ns, end_ns)
-            rows = read_holdings(connection, start_ns, end_ns, most + 1) if most else ()
-            nothing = not (window.totals or window.usage or rows)
-            empty = nothing and is_empty(connection)
+            rows = read_holdings(connection, start_ns, end_ns, limit + 1) if limit else ()
+            no_data = not (window.totals or window.usage or rows)
+            empty = no_data and is_empty(connection)
     except READ_ERRORS as error:
         raise to_ledger_error(str(path), error) from error
     if empty:
-        mend = "see that nvml looks at who uses the devices (its options usage and processes)"
-        raise LedgerError(str(path), "has no accounts yet", mend)
-    if nothing:
-        begun = f"from {utc(start_ns)} " if start_ns else ""
-        saw = f"tells nothing of the time {begun}to {utc(end_ns)} UTC"
-        mend = "--since all takes all there is" if start_ns else "give a later --until"
-        raise LedgerError(str(path), saw, mend)
+        fix = "check that the nvml source takes usage samples (options usage and processes)"
+        raise LedgerError(str(path), "has no usage data yet", fix)
+    if no_data:
+        from_text = f"from {utc(start_ns)} " if start_ns else ""
+        observed = f"has no data for the time {from_text}to {utc(end_ns)} UTC"
+        fix = "--since all covers all data" if start_ns else "give a later --until"
+        raise LedgerError(str(path), observed, fix)
     return window, list(rows)
 
 
-def _summed(window: UsageWindow, by: GroupBy, arguments: argparse.Namespace) -> str:
+def _report_text(window: UsageWindow, by: GroupBy, arguments: argparse.Namespace) -> str:
     hour, kwh = (
         None if price is None else Decimal(price)
         for price in (arguments.price_gpu_hour, arguments.price_kwh)
@@ -125,9 +129,14 @@ def _summed(window: UsageWindow, by: GroupBy, arguments: argparse.Namespace) -> 
     return "\n".join(report_lines(found, _width()))
 
 
-def _listed(window: UsageWindow, rows: list[HoldingRecord], arguments: argparse.Namespace) -> str:
+def _holdings_text(
+    window: UsageWindow, rows: list[HoldingRecord], arguments: argparse.Namespace
+) -> str:
     if len(rows) > arguments.limit:
-        complain(f"podgpu: these are the latest {arguments.limit}; --limit takes more")
+        complain(
+            f"podgpu: only the latest {arguments.limit} holdings are shown; raise --limit to see "
+            "more"
+        )
         del rows[arguments.limit :]
     if arguments.format == "json":
         return json_text(holdings_document(window, rows))
@@ -137,5 +146,5 @@ def _listed(window: UsageWindow, rows: list[HoldingRecord], arguments: argparse.
 
 
 def _width() -> int:
-    """Return the terminal's width; 0 without one: each name is whole, for who searches it."""
+    """Return the terminal's width; 0 without a terminal, so that names are not cut."""
     return get_terminal_size((80, 0)).columns if is_terminal(out()) else 0

@@ -1,4 +1,4 @@
-"""Holdings for programs: JSON and CSV, in base units, with all digits."""
+"""Format holdings as JSON and CSV, in base units and with full precision."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -11,7 +11,7 @@ from podgpu.cli.usage.time_span import exact
 
 
 def holdings_document(window: UsageWindow, holdings: Sequence[HoldingRecord]) -> dict[str, Any]:
-    """Return the holdings; docs/reports.md tells of each key."""
+    """Return the holdings as a JSON document. docs/reports.md describes its keys."""
     return {
         "version": VERSION,
         "node": window.node,
@@ -22,21 +22,21 @@ def holdings_document(window: UsageWindow, holdings: Sequence[HoldingRecord]) ->
 
 
 def holdings_csv(holdings: Sequence[HoldingRecord]) -> str:
-    """Return the holdings as CSV, a line each."""
+    """Return the holdings as CSV, one in each line."""
     rows = [{**_row(one), "xids": _xids(one)} for one in holdings]
     return csv_text(_KEYS, [list(row.values()) for row in rows])
 
 
 def _row(one: HoldingRecord) -> dict[str, Any]:
-    whose = one.container
-    subject = whose.subject
+    account = one.container
+    subject = account.subject
     return {
         "namespace": subject.namespace or None,
         "pod": subject.pod or None,
         "container": subject.container or None,
         "pod_uid": subject.uid or None,
-        "owner_kind": whose.owner_kind or None,
-        "owner_name": whose.owner_name or None,
+        "owner_kind": account.owner_kind or None,
+        "owner_name": account.owner_name or None,
         "device": one.device,
         "start": exact(one.start_ns),
         "end": None if one.end_ns is None else exact(one.end_ns),
@@ -87,5 +87,5 @@ def _ratio(ppm: int | None) -> Decimal | None:
 
 
 def _xids(one: HoldingRecord) -> str:
-    """Return `CODE:COUNT` of each, blanks between them."""
+    """Return `CODE:COUNT` for each XID, separated by blanks."""
     return " ".join(f"{code}:{count}" for code, count in one.xids)

@@ -1,4 +1,4 @@
-"""Holdings as people read them, a line each."""
+"""Format holdings as a text table, one in each line."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -32,12 +32,12 @@ _COLUMNS: Final = (
 
 
 def holding_lines(window: UsageWindow, holdings: Sequence[HoldingRecord], width: int) -> list[str]:
-    """Return the holdings, line by line.
+    """Return the lines of the table.
 
     Args:
-        window: what the ledger tells of the same time.
-        holdings: what is shown.
-        width: of the terminal; 0 where there is none, and everything is whole.
+        window: usage in the same time, for the header.
+        holdings: the holdings.
+        width: width of the terminal; 0 without a terminal, so that nothing is cut.
     """
     count = f"{len(holdings)} holding{'' if len(holdings) == 1 else 's'}"
     rows = [_cells(each) for each in holdings]

@@ -1,4 +1,4 @@
-"""Which file it is: one that is named, or that of a configuration's ledger."""
+"""Find the ledger file of a configuration."""
 
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -8,7 +8,7 @@ from config.schema import Config
 from podgpu.cli.doctor.config_selection import configured
 
 KIND: Final = "ledger"
-"""The kind of sink that keeps one."""
+"""The kind of sink that stores a ledger."""
 
 _HINT: Final = "add a sink of kind ledger, or give the file as --ledger"
 
@@ -21,12 +21,12 @@ def ledger_of(named: Path | None, sink: str | None) -> Path:
     """Return the file of a configuration's ledger.
 
     Args:
-        named: the configuration's file; None for that of the podgpu that runs here, or the one that
-            `podgpu run` would take.
-        sink: name of the sink; None for the first that is a ledger.
+        named: the configuration file; None for that of the podgpu that runs here, or the one that
+            `podgpu run` would use.
+        sink: name of the sink; None for the first ledger.
 
     Raises:
-        ConfigError: the configuration can't be read or is wrong, or has no such ledger.
+        ConfigError: the configuration cannot be read or is invalid, or has no such ledger.
     """
     config, origin = configured(named, ())
     return _path(config, origin, sink)
@@ -38,7 +38,7 @@ def _path(config: Config, origin: str, sink: str | None) -> Path:
         raise ConfigError(origin, [Problem("sinks", "has no ledger", _HINT)])
     if sink is not None and sink not in found:
         others = f"its ledgers are: {', '.join(found)}" if found else _HINT
-        problem = Problem("sinks", f"has no ledger of the name that --sink gives; {others}")
+        problem = Problem("sinks", f"has no ledger with the name given by --sink; {others}")
         raise ConfigError(origin, [problem])
     options = config.sinks[found[0] if sink is None else sink].options
     return cast("_LedgerOptions", options).path

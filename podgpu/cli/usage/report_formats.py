@@ -1,4 +1,4 @@
-"""The report for programs: JSON and CSV, in base units, with all digits."""
+"""Format the report as JSON and CSV, in base units and with full precision."""
 
 import csv
 import io
@@ -14,33 +14,34 @@ from podgpu.cli.terminal_text import terminal_safe
 from podgpu.cli.usage.time_span import exact
 
 VERSION: Final = 2
-"""Of the document's shape. It grows when a reader of the old shape would be misled.
+"""Version of the document's format. It increases when a reader of the old format would be misled.
 
-In version 1 the held time of nobody was the time for which nobody held a device, also in the total.
+In version 1, unattributed held time was the time in which no container held a device, also in the
+total.
 """
 
-_FIGURES: Final = ("held_seconds", "busy_seconds", "idle_seconds", "energy_joules")
-_MORE: Final = ("free_seconds", "unknown_seconds", "allocated_ratio", "used_ratio")
+_COLUMNS: Final = ("held_seconds", "busy_seconds", "idle_seconds", "energy_joules")
+_MORE_COLUMNS: Final = ("free_seconds", "unknown_seconds", "allocated_ratio", "used_ratio")
 _PPM: Final = 1_000_000
 _JSON: Final = msgspec.json.Encoder(decimal_format="number")
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""With what a text begins that a spreadsheet reckons with, instead of showing it:
+"""Characters at the start of a cell that a spreadsheet evaluates as a formula:
 https://owasp.org/www-community/attacks/CSV_Injection"""
 
 
 def seconds(ns: int | None) -> Decimal | None:
-    """Return nanoseconds in seconds, with all digits."""
+    """Convert nanoseconds to seconds, with full precision."""
     return None if ns is None else _decimal(ns, 9)
 
 
 def joules(mj: int | None) -> Decimal | None:
-    """Return millijoules in joules, with all digits."""
+    """Convert millijoules to joules, with full precision."""
     return None if mj is None else _decimal(mj, 3)
 
 
 def _decimal(value: int, digits: int) -> Decimal:
-    # By hand: `scaleb` rounds to the context's digits.
+    # Not with `scaleb`, which rounds to the precision of the decimal context.
     sign, number = (1, -value) if value < 0 else (0, value)
     whole, rest = divmod(number, 10**digits)
     text = f"{rest:0{digits}d}".rstrip("0")
@@ -48,7 +49,7 @@ def _decimal(value: int, digits: int) -> Decimal:
 
 
 def document(report: Report) -> dict[str, Any]:
-    """Return the report; docs/reports.md tells of each key."""
+    """Return the report as a JSON document. docs/reports.md describes its keys."""
     window, prices = report.window, report.prices
     fields = report.by.fields
     return {
@@ -93,7 +94,7 @@ def document(report: Report) -> dict[str, Any]:
 
 def _figures(row: Row) -> dict[str, Any]:
     sums = (row.busy_ns, row.idle_ns, row.energy_mj)
-    lacking = [name for name, each in zip(_FIGURES[1:], sums, strict=True) if each.partial]
+    incomplete = [name for name, each in zip(_COLUMNS[1:], sums, strict=True) if each.partial]
     return {
         "held_seconds": seconds(row.held_ns),
         "busy_seconds": seconds(row.busy_ns.known),
@@ -105,49 +106,49 @@ def _figures(row: Row) -> dict[str, Any]:
         "unknown_seconds": seconds(row.unknown_ns),
         "allocated_ratio": _ratio(row.allocated),
         "used_ratio": _ratio(row.used),
-        "incomplete": lacking + ["cost"] * row.cost_partial,
+        "incomplete": incomplete + ["cost"] * row.cost_partial,
     }
 
 
 def _ratio(part: Fraction | None) -> Decimal | None:
-    """Return a part of a whole, rounded to millionths."""
+    """Return a fraction rounded to millionths."""
     return None if part is None else _decimal(round(part * _PPM), 6)
 
 
-def json_text(found: Mapping[str, Any]) -> str:
-    """Return a document as JSON, in which nothing stands that a terminal would act on."""
-    text = msgspec.json.format(_JSON.encode(_encodable(found)), indent=2).decode()
+def json_text(value: Mapping[str, Any]) -> str:
+    """Return a document as JSON, without characters that control a terminal."""
+    text = msgspec.json.format(_JSON.encode(_encodable(value)), indent=2).decode()
     if text.isascii() and "\x7f" not in text:
         return text
     return "".join(c if c == "\n" or c.isprintable() else _escaped(c) for c in text)
 
 
-def _encodable(found: Any) -> Any:
-    """Return it without halves of characters, which no encoding has."""
-    if isinstance(found, str):
-        return found if found.isascii() else found.encode("utf-8", "replace").decode()
-    if isinstance(found, Mapping):
-        return {key: _encodable(value) for key, value in found.items()}
-    if isinstance(found, list | tuple):
-        return [_encodable(each) for each in found]
-    return found
+def _encodable(value: Any) -> Any:
+    """Replace lone surrogates, which cannot be encoded in UTF-8."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, Mapping):
+        return {key: _encodable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encodable(each) for each in value]
+    return value
 
 
 def _escaped(character: str) -> str:
-    """Return a character within a text of JSON as it may be written instead."""
+    """Return the JSON escape sequence of a character."""
     units = character.encode("utf-16-be").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def csv_text(heading: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table as CSV (RFC 4180, but for the end of a line).
+    """Return a table as CSV (RFC 4180, but with LF as the line ending).
 
-    A text with which a spreadsheet would reckon has an apostrophe in front: names of workloads and
-    devices are checked by nobody.
+    Text that a spreadsheet would evaluate as a formula gets an apostrophe in front, because names
+    of workloads and devices are not validated.
 
     Args:
         heading: names of the columns.
-        rows: texts and figures; None for what isn't known.
+        rows: texts and numbers; None for an unknown value.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -166,24 +167,33 @@ def _cell(cell: object) -> str:
 
 
 def report_csv(report: Report) -> str:
-    """Return the report as CSV; the column `row` tells groups from what is nobody's, and total."""
+    """Return the report as CSV. The column `row` is group, unattributed or total."""
     fields = report.by.fields
-    heading = ["row", *fields, *_FIGURES, "holdings", "cost", "currency", "incomplete", *_MORE]
+    heading = [
+        "row",
+        *fields,
+        *_COLUMNS,
+        "holdings",
+        "cost",
+        "currency",
+        "incomplete",
+        *_MORE_COLUMNS,
+    ]
     kinds = [(row, "group") for row in report.rows]
     kinds += [(report.unattributed, "unattributed"), (report.total, "total")]
     rows: list[list[object]] = []
     for row, kind in kinds:
-        figures = _figures(row)
+        values = _figures(row)
         parts = (None,) * len(fields) if row.key is None else row.key.parts
         currency = report.prices.currency if row.cost is not None else None
         rows.append(
             [
                 kind,
                 *parts,
-                *(figures[name] for name in (*_FIGURES, "holdings", "cost")),
+                *(values[name] for name in (*_COLUMNS, "holdings", "cost")),
                 currency,
-                " ".join(figures["incomplete"]),
-                *(figures[name] for name in _MORE),
+                " ".join(values["incomplete"]),
+                *(values[name] for name in _MORE_COLUMNS),
             ]
         )
     return csv_text(heading, rows)

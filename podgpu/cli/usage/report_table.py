@@ -1,4 +1,4 @@
-"""The report as people read it."""
+"""Format the report as a text table."""
 
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -23,16 +23,16 @@ from podgpu.cli.usage.time_span import utc
 UNATTRIBUTED: Final = "(unattributed)"
 TOTAL: Final = "(total)"
 
-_LEAST: Final = 20
-"""Places that a line of words has at least."""
+_MIN_WIDTH: Final = 20
+"""Least width of a line of prose."""
 
 
 def report_lines(report: Report, width: int) -> list[str]:
-    """Return the report, line by line.
+    """Return the lines of the report.
 
     Args:
-        report: what is shown.
-        width: of the terminal; 0 where there is none, and no name is cut.
+        report: the report.
+        width: width of the terminal; 0 without a terminal, so that no name is cut.
     """
     window = report.window
     columns = [
@@ -49,14 +49,14 @@ def report_lines(report: Report, width: int) -> list[str]:
     ]
     if report.prices.any:
         columns.append(Column(report.prices.currency or "COST"))
-    # A device's row has what belongs to nobody, too.
+    # The row of a device includes its unattributed usage.
     by_device = report.by.kind == "device"
-    nobody = () if by_device else (report.unattributed,)
-    every = (*report.rows, *nobody, report.total)
+    unattributed = () if by_device else (report.unattributed,)
+    all_rows = (*report.rows, *unattributed, report.total)
     digits = digits_of(report.total.energy_mj.known or 0, KWH_MJ)
     rows = [
         _cells(row, _name(report, row), digits, device=by_device, cost=report.prices.any)
-        for row in every
+        for row in all_rows
     ]
     notes = [line for note in _notes(report, rows) for line in wrapped(note, width)]
     above = header(window, f"by {report.by}", width)
@@ -64,41 +64,41 @@ def report_lines(report: Report, width: int) -> list[str]:
 
 
 def header(window: UsageWindow, what: str, width: int) -> list[str]:
-    """Return whose it is, of when, and of how much of the time there is no account.
+    """Return the lines of the header: the node, the time span, and how much has no usage data.
 
     Args:
-        window: what the ledger tells.
-        what: what stands below.
-        width: of the terminal; 0 where there is none.
+        window: usage in the time span.
+        what: what the table shows.
+        width: width of the terminal; 0 without a terminal.
     """
     where = f"{terminal_safe(window.node)}, " if window.node else ""
     span = f"{utc(window.start_ns)} to {utc(window.end_ns)} UTC"
-    told = (f"{where}{span}, {what}", accounted(window))
-    return [line for text in told for line in wrapped(text, width)]
+    lines = (f"{where}{span}, {what}", accounted(window))
+    return [line for text in lines for line in wrapped(text, width)]
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return a sentence in lines that a terminal has room for."""
-    return textwrap.wrap(text, max(width, _LEAST)) if width else [text]
+    """Wrap a sentence to the width of the terminal."""
+    return textwrap.wrap(text, max(width, _MIN_WIDTH)) if width else [text]
 
 
 def accounted(window: UsageWindow) -> str:
-    """Return how much of the time there is an account of, and why not of the rest."""
+    """Return a sentence about the time that has usage data, and the reasons for gaps."""
     whole = sum(total.accounted_ns for total in window.totals)
     gaps = sum(total.gap_ns for total in window.totals)
     unit = "device-hours" if _instances(window) else "GPU-hours"
-    told = f"of {hours(whole + gaps)} {unit}, "
+    lines = f"{hours(whole + gaps)} {unit}, "
     if not gaps:
-        return f"{told}all are accounted for"
+        return f"{lines}all with usage data"
     why = ", ".join(
         f"{terminal_safe(reason)} ({'once' if count == 1 else f'{count} times'})"
         for reason, count in _episodes(window.gaps)
     )
-    return f"{told}{hours(gaps)} are not accounted for" + (f": podgpu was {why}" if why else "")
+    return f"{lines}{hours(gaps)} without usage data" + (f": podgpu was {why}" if why else "")
 
 
 def _episodes(gaps: Iterable[Gap]) -> Iterator[tuple[str, int]]:
-    """Yield how often each reason held: what several devices lack at once is one time."""
+    """Yield how often each reason occurred. Overlapping gaps of several devices count once."""
     by_reason: dict[str, list[Gap]] = {}
     for gap in gaps:
         by_reason.setdefault(gap.reason, []).append(gap)
@@ -140,15 +140,15 @@ def _cells(row: Row, name: str, digits: int, *, device: bool, cost: bool) -> lis
 
 
 def _notes(report: Report, rows: Iterable[list[str]]) -> Iterator[str]:
-    """Yield what a reader has to know of the figures."""
+    """Yield the notes below the table that explain marks and empty cells."""
     cells = [cell for row in rows for cell in row[1:] if cell != NOTHING]
     if any(cell.endswith(MARK) for cell in cells):
-        yield f"{MARK} known in part: what is not known is missing in this figure"
+        yield f"{MARK} incomplete: a part of this value is unknown"
     if "" in cells:
-        yield "an empty place: not known"
+        yield "empty cell: unknown"
     if report.by.kind == "label" and all(
         row.key and row.key.parts == (None,) for row in report.rows
     ):
-        yield f"no pod is known to have the label {report.by.label}: see the option labels of pods"
+        yield f"no pod has the label {report.by.label}; check the option labels of the pods source"
     if report.prices.gpu_hour is not None and _instances(report.window):
-        yield "an hour of a MIG instance costs the part of a GPU's that its compute slices are"
+        yield "a MIG instance costs a part of the GPU price, in proportion to its compute slices"

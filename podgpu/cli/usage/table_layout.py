@@ -1,4 +1,4 @@
-"""A table for people, which fits a terminal: what is too long for it is cut in its middle."""
+"""Lay out a text table for the width of a terminal. Long names are cut in the middle."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,33 +8,33 @@ from podgpu.cli.terminal_text import fit, middle, terminal_safe
 from podgpu.cli.terminal_text import width as wide
 from podgpu.cli.usage.number_format import MARK
 
-_BETWEEN: Final = "  "
+_SEPARATOR: Final = "  "
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column.
+    """A column of a table.
 
     Attributes:
         title: its heading.
-        name: it has names, which stand at the left and may be cut; else figures.
-        rank: where there is no room for all, those of the highest rank go first; 0 never goes.
-        least: places that a name has at least, if it needs them.
+        name: whether it has names, which are aligned left and may be cut. Numbers are not cut.
+        rank: if there is no room for all columns, the highest rank is omitted first; 0 never is.
+        least: least width to which a name is cut.
     """
 
     title: str
     name: bool = False
     rank: int = 0
-    least: int = 14
+    least_width: int = 14
 
 
 def laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Return a heading and the rows, line by line.
+    """Return the heading and the rows as lines of text.
 
     Args:
-        columns: what stands in them.
+        columns: the columns.
         rows: a cell for each column.
-        width: of the terminal; 0 where there is none, and nothing is cut.
+        width: width of the terminal; 0 without a terminal, so that nothing is cut.
     """
     lines = [
         [column.title for column in columns],
@@ -48,7 +48,7 @@ def laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: in
     shown = _shown(columns, needed, width)
     room = _room(columns, needed, shown, width)
     return [
-        _BETWEEN.join(
+        _SEPARATOR.join(
             fit(middle(line[at], room[at]), room[at], right=not columns[at].name) for at in shown
         ).rstrip()
         for line in lines
@@ -56,16 +56,16 @@ def laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: in
 
 
 def _shown(columns: Sequence[Column], needed: Sequence[int], width: int) -> list[int]:
-    """Return which columns there is room for."""
+    """Return the indexes of the columns that there is room for."""
     shown = list(range(len(columns)))
 
-    def least() -> int:
-        taken = (
+    def least_width() -> int:
+        widths = (
             min(needed[at], columns[at].least) if columns[at].name else needed[at] for at in shown
         )
-        return sum(taken) + len(_BETWEEN) * (len(shown) - 1)
+        return sum(widths) + len(_SEPARATOR) * (len(shown) - 1)
 
-    while width and least() > width:
+    while width and least_width() > width:
         last = max(shown, key=lambda at: (columns[at].rank, at))
         if not columns[last].rank:
             break
@@ -76,12 +76,12 @@ def _shown(columns: Sequence[Column], needed: Sequence[int], width: int) -> list
 def _room(
     columns: Sequence[Column], needed: Sequence[int], shown: Sequence[int], width: int
 ) -> list[int]:
-    """Return how many places each column has; names share what figures leave."""
+    """Return the width of each column. Columns with names share the room that numbers leave."""
     room = list(needed)
-    over = sum(room[at] for at in shown) + len(_BETWEEN) * (len(shown) - 1) - width
+    over = sum(room[at] for at in shown) + len(_SEPARATOR) * (len(shown) - 1) - width
     for _ in range(max(over, 0) if width else 0):
-        # The longest first, place by place: there are few.
-        long = [at for at in shown if columns[at].name and room[at] > columns[at].least]
-        if long:
-            room[max(long, key=lambda at: room[at])] -= 1
+        # One character at a time from the longest name; there are few.
+        longest = [at for at in shown if columns[at].name and room[at] > columns[at].least]
+        if longest:
+            room[max(longest, key=lambda at: room[at])] -= 1
     return room

@@ -1,4 +1,4 @@
-"""Spans of time as people write them: so long ago, or a date."""
+"""Parse and format the times of a report: a time ago, or a date."""
 
 import re
 from dataclasses import dataclass
@@ -14,23 +14,23 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9]{2}:[0-9]{2}(?::[
 _HINT: Final = "write for example 7d, 12h, 2w, 2027-01-31 or 2027-01-31T18:00 (UTC)"
 
 BEGINNING: Final = "all"
-"""The word for as long ago as anything is known."""
+"""The word for the time of the first entry."""
 
 
 class MomentError(ValueError):
-    """A text is no moment; its own text says what one is."""
+    """A text is not a valid time; the message has examples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ago:
-    """So long before now."""
+    """A time before now, in nanoseconds."""
 
     ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A moment, in nanoseconds of Unix time."""
+    """A time, in nanoseconds of Unix time."""
 
     ns: int
 
@@ -39,35 +39,35 @@ Moment: TypeAlias = Ago | At
 
 
 def moment(text: str) -> Moment:
-    """Read `7d`, `12h`, `2w`, `1w2d`, `YYYY-MM-DD`, `YYYY-MM-DDTHH:MM` (UTC).
+    """Parse `7d`, `12h`, `2w`, `1w2d`, `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM` (UTC).
 
     Raises:
-        MomentError: it is none of them.
+        MomentError: the text has another format.
     """
     return _date(text) if _DATE.fullmatch(text) else _ago(text)
 
 
 def beginning(text: str) -> Moment:
-    """Read what `moment` reads, or `all`.
+    """Parse a text in a format of `moment`, or `all`.
 
     Raises:
-        MomentError: it is none of them.
+        MomentError: the text has another format.
     """
     return At(0) if text == BEGINNING else moment(text)
 
 
 def since(found: Moment, now_ns: int) -> int:
-    """Return a moment in nanoseconds of Unix time, 0 at least."""
+    """Return a time in nanoseconds of Unix time, at least 0."""
     return found.ns if isinstance(found, At) else max(now_ns - found.ns, 0)
 
 
 def utc(ns: int, form: str = "%Y-%m-%d %H:%M") -> str:
-    """Return a moment for people, without its zone."""
+    """Format a time in UTC, without a time zone."""
     return datetime.fromtimestamp(ns // _NS, UTC).strftime(form)
 
 
 def exact(ns: int) -> str:
-    """Return a moment as RFC 3339 has it, with as many digits as it needs."""
+    """Format a time as in RFC 3339, with as many decimal places as needed."""
     whole, rest = divmod(ns, _NS)
     digits = f".{rest:09d}".rstrip("0") if rest else ""
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}{digits}Z"
@@ -77,7 +77,7 @@ def _date(text: str) -> At:
     try:
         found = datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=UTC)
     except ValueError as error:
-        raise MomentError(f"no calendar has that date; {_HINT}") from error
+        raise MomentError(f"there is no such date; {_HINT}") from error
     return At(max(int(found.timestamp()), 0) * _NS)
 
 
@@ -86,7 +86,7 @@ def _ago(text: str) -> Ago:
     if match := _WEEKS.fullmatch(text):
         weeks, rest = int(match[1]), match[2]
     try:
-        # Of which the zone is another's, or the unit, isn't said twice.
+        # An error of `Duration` is not shown, because it would repeat a part of the hint.
         more = Duration.parse(rest).ns if rest or not weeks else 0
     except FormatError as error:
         raise MomentError(_HINT) from error

@@ -186,7 +186,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n"
 async def test_a_server_that_falls_silent(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, begun: tuple[bytes, ...]
 ) -> None:
-    monkeypatch.setattr(daemon_client, "_SECONDS", 0.3)
+    monkeypatch.setattr(daemon_client, "_TIMEOUT_S", 0.3)
     async with saying(*begun) as url:
         said = await told(capsys, url)
     why = "no answer within 0.3 s; check that the address is right and reachable"
@@ -198,7 +198,7 @@ async def test_a_server_that_falls_silent(
 async def test_a_server_that_never_comes_to_an_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, begun: bytes, tls: bool
 ) -> None:
-    monkeypatch.setattr(daemon_client, "_SECONDS", 0.5)
+    monkeypatch.setattr(daemon_client, "_TIMEOUT_S", 0.5)
     async with saying(begun, *[b"x"] * 500, pause=0.05, tls=tls) as url:
         async with asyncio.timeout(15):
             status, _, err = await told(capsys, url, "--insecure")

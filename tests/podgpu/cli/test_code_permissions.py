@@ -154,7 +154,7 @@ def test_r13_another_process_option_is_not_the_doctor_s(
     (proc / "7" / "cwd").symlink_to("/")
     monkeypatch.setattr("podgpu.cli.doctor.config_selection._PROC", proc)
     status, out = status_of(capsys, "doctor", "--json")
-    assert json.loads(out)["origin"] == f"{file}, as process 7 runs"
+    assert json.loads(out)["origin"] == f"{file}, used by process 7"
     assert status == 2
     assert not program.has_run
     assert not trap.was_loaded

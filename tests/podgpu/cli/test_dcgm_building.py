@@ -206,8 +206,10 @@ def test_errors_name_the_variable_that_made_them() -> None:
         (
             "-s g:1",
             [
-                "-s has no effect: NVML has no data about NVSwitches; NVLinks are reported for "
-                "each GPU."
+                (
+                    "-s has no effect: NVML has no data about NVSwitches; NVLinks are reported "
+                    "for each GPU."
+                )
             ],
         ),
         ("--hpc-job-mapping-dir /x", ["--hpc-job-mapping-dir has no effect: podgpu reports pods,"]),

@@ -26,8 +26,8 @@ def test_what_is_harmless_stays(text: str) -> None:
 @pytest.mark.parametrize(
     ("shell", "status", "said"),
     [
-        ('exec "$@" >/dev/full', 3, "what it found can't be written: No space left on device\n"),
-        ('exec "$@" >&-', 3, "what it found can't be written: there is no stdout\n"),
+        ('exec "$@" >/dev/full', 3, "the findings can't be written: No space left on device\n"),
+        ('exec "$@" >&-', 3, "the findings can't be written: there is no stdout\n"),
         ('exec "$@" >&- 2>&-', 3, ""),
         ('exec "$@" >/dev/full 2>/dev/full', 3, ""),
     ],

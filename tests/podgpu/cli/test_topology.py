@@ -102,7 +102,7 @@ def test_a_recording_that_tells_no_topology(
     file = recording(tmp_path / "recording.gz", EVENTS[:2])
     status, out, err = run(capsys, "--recording", str(file))
     assert (status, out) == (1, "")
-    assert "does not tell how the GPUs are joined: record anew" in err
+    assert "contains no topology: make a new recording" in err
 
 
 def test_a_recording_of_which_it_isn_t_known_what_is_free(
@@ -215,10 +215,10 @@ async def unknown(_: HttpRequest) -> HttpResponse:
     [
         ({}, "answers 404: nothing is here"),
         ({"/topology/best": (unknown, "")}, "answers 404: no source tells"),
-        ({"/topology/best": (says("<html>"), "")}, "this is no answer of podgpu's"),
-        ({"/topology/best": (says(b"\xff"), "")}, "this is no answer of podgpu's"),
-        ({"/topology/best": (says("[]"), "")}, "this is no answer of podgpu's"),
-        ({"/topology/best": (says('{"gpus": [1]}'), "")}, "this is no answer of podgpu's"),
+        ({"/topology/best": (says("<html>"), "")}, "the response is not from podgpu"),
+        ({"/topology/best": (says(b"\xff"), "")}, "the response is not from podgpu"),
+        ({"/topology/best": (says("[]"), "")}, "the response is not from podgpu"),
+        ({"/topology/best": (says('{"gpus": [1]}'), "")}, "the response is not from podgpu"),
     ],
 )
 async def test_answers_that_are_no_good(
@@ -235,7 +235,7 @@ async def test_answers_that_are_no_good(
 async def test_an_answer_without_an_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daemon_client, "_MOST", 100)
+    monkeypatch.setattr(daemon_client, "_MAX_BYTES", 100)
     async with daemon() as port:
         url = f"http://127.0.0.1:{port}"
         status, _, err = await ask(capsys, "--url", url)
@@ -366,7 +366,7 @@ def test_a_driver_that_hangs(
     fake_nvml.set(Scenario(gpus=hgx(1).gpus, block={"nvmlInitWithFlags": 60.0}))
     status, _, err = run(capsys, "--local")
     assert status == 1
-    assert "has said nothing for 0.2 s" in err
+    assert "has not responded for 0.2 s" in err
 
 
 def test_only_sources_that_read_run_beside_a_daemon() -> None:

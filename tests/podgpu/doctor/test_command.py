@@ -173,7 +173,7 @@ def test_a_daemon_behind_its_command_line_is_looked_at_with_its_options(
     process(tmp_path, 7, "/opt/python3", "/opt/podgpu", "dcgm-exporter", *EXPORTER)
     in_this_container(tmp_path, 7)
     told = json.loads(run(capsys, "--json")[1])
-    assert told["origin"] == f"dcgm-exporter {' '.join(EXPORTER)}, as process 7 runs"
+    assert told["origin"] == f"dcgm-exporter {' '.join(EXPORTER)}, used by process 7"
     assert "127.0.0.1:0" in [each["looked_at"] for each in told["findings"]]
     path = write(tmp_path / "podgpu.yaml", GOOD)
     assert json.loads(run(capsys, "--json", "-c", str(path))[1])["origin"] == str(path)
@@ -250,18 +250,18 @@ def test_a_daemon_beside_it_is_looked_at_with_its_own_file(
     process(tmp_path, 7, "/opt/python3", "/opt/podgpu", "run", "-c", str(path))
     in_this_container(tmp_path, 7)
     told = json.loads(run(capsys, "--json")[1])
-    assert (told["origin"], told["node"]) == (f"{path}, as process 7 runs", "gpu-1")
+    assert (told["origin"], told["node"]) == (f"{path}, used by process 7", "gpu-1")
     path.unlink()
     status, out = run(capsys, "--json")
     assert (status, json.loads(out)["findings"][0]["check"]) == (2, "config")
 
 
 CONTRADICTIONS = [
-    (["--kubeconfig", "x"], "--kubeconfig is for --cluster"),
-    (["--namespace", "x"], "--namespace is for --cluster"),
+    (["--kubeconfig", "x"], "--kubeconfig needs --cluster"),
+    (["--namespace", "x"], "--namespace needs --cluster"),
     (["--cluster", "-c", "x"], "--cluster looks at no configuration"),
     (["--cluster", "dcgm-exporter"], "--cluster looks at no configuration"),
-    (["-c", "x", "dcgm-exporter", "-a", ":1"], "give one of the two"),
+    (["-c", "x", "dcgm-exporter", "-a", ":1"], "give only one"),
     (["nonsense", "-k"], "unrecognized arguments: nonsense -k"),
 ]
 

@@ -90,7 +90,7 @@ async def test_what_podgpu_would_not_start_with(
     if text is not None:
         write(tmp_path / name, text)
     told = await looked(tmp_path, path)
-    is_bad(told, "failure", saw, "podgpu check tells the same")
+    is_bad(told, "failure", saw, "podgpu check reports the same")
 
 
 @pytest.mark.parametrize("versions", [("TLS12", "TLS12"), ("TLS12", "TLS13"), ("TLS13", "TLS13")])

@@ -18,7 +18,7 @@ from pipeline.http.builtin_pages import Pages
 from pipeline.http.listener_registry import Listeners
 from pipeline.status_page.endpoints import PATH, StatusPages
 from pipeline.status_page.status_document import StatusDocument
-from podgpu.cli.top.poller import Asker, ask
+from podgpu.cli.top.poller import Poller, fetch_status
 from tests.pipeline.status_page.scenes import SCENES, status
 from tests.support.http import LOCAL, says
 
@@ -79,7 +79,7 @@ def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, out) == (1, "")
     assert err == (
         "podgpu: nothing answers at http://127.0.0.1:1: Connection refused; "
-        "does podgpu run there?\n"
+        "check that podgpu runs there\n"
     )
 
 
@@ -96,7 +96,7 @@ def test_what_is_no_address(capsys: pytest.CaptureFixture[str], url: str) -> Non
 async def test_what_is_no_podgpu(capsys: pytest.CaptureFixture[str], body: str) -> None:
     code, out, err = await asked(capsys, {PATH: (says(body), "")})
     assert (code, out) == (2, "")
-    assert "this is no answer of podgpu's" in err
+    assert "the response is not from podgpu" in err
 
 
 def altered(name: str, **changes: object) -> str:
@@ -125,7 +125,7 @@ WRONG = {
 async def test_a_hostile_document(capsys: pytest.CaptureFixture[str], about: str) -> None:
     code, out, err = await asked(capsys, {PATH: (says(WRONG[about]), "")})
     assert (code, out) == (2, "")
-    assert "this is no answer of podgpu's" in err
+    assert "the response is not from podgpu" in err
 
 
 ODD = "x\x1b[2J\x1b]0;y\x07\x9b31m\N{RIGHT-TO-LEFT OVERRIDE}\r\nz"
@@ -221,7 +221,7 @@ async def test_a_podgpu_that_is_newer(capsys: pytest.CaptureFixture[str]) -> Non
     body = json.dumps({"version": 2, "node": "x", "gpus": "otherwise"})
     code, _, err = await asked(capsys, {PATH: (says(body), "")})
     assert code == 2
-    assert "this podgpu is newer; take its own `podgpu top`" in err
+    assert "that podgpu is newer; use its own `podgpu top`" in err
 
 
 async def test_what_a_later_release_adds_is_passed_over() -> None:
@@ -233,7 +233,7 @@ async def test_what_a_later_release_adds_is_passed_over() -> None:
         return HttpResponse(json.dumps(document).encode(), "application/json")
 
     async with served({PATH: (more, "")}) as url:
-        assert await asyncio.to_thread(ask, url) == status("cut")
+        assert await asyncio.to_thread(fetch_status, url) == status("cut")
 
 
 @pytest.mark.parametrize("interval", ["0s", "499ms", "61m", "5", "x"])
@@ -277,12 +277,12 @@ class Script:
 )
 def test_an_error_leaves_what_was_known(error: Exception) -> None:
     script = Script(status("cut"), error)
-    asker = Asker("http://x", 0.001, SystemClock(), status("two-gpus"), script)
-    assert asker.feed().status == status("two-gpus")
-    asker.start()
+    poller = Poller("http://x", 0.001, SystemClock(), status("two-gpus"), script)
+    assert poller.feed().status == status("two-gpus")
+    poller.start()
     assert script.done.wait(10)
-    asker.stop()
-    feed = asker.feed()
+    poller.stop()
+    feed = poller.feed()
     assert feed.status == status("cut")
     assert str(error) in feed.error
     assert feed.age_seconds > 0
@@ -292,9 +292,9 @@ def test_an_error_leaves_what_was_known(error: Exception) -> None:
 @pytest.mark.parametrize("error", [TransientError("refused"), RecursionError("a bug")])
 def test_an_answer_takes_the_error_away(error: Exception) -> None:
     script = Script(error, status("troubled"))
-    asker = Asker("http://x", 0.001, SystemClock(), status("cut"), script)
-    asker.start()
+    poller = Poller("http://x", 0.001, SystemClock(), status("cut"), script)
+    poller.start()
     assert script.done.wait(10)
-    asker.stop()
-    assert (asker.feed().status, asker.feed().error) == (status("troubled"), "")
+    poller.stop()
+    assert (poller.feed().status, poller.feed().error) == (status("troubled"), "")
     script.gate.set()

@@ -101,7 +101,7 @@ async def test_a_daemon_that_goes_away_is_told_and_what_was_known_stays(served: 
     async with running("top", "--url", url, "--interval", "500ms") as session:
         await drawn(session)
         served.gone.set()
-        lines = await session.until(shows("! no answer for"))
+        lines = await session.until(shows("! no response for"))
         assert f"nothing answers at {url}" in lines[1]
         assert "5 of 7 instances held" in lines[3]
         session.process.send_signal(signal.SIGINT)
@@ -115,7 +115,7 @@ async def test_a_terminal_in_which_nothing_can_be_drawn(served: Served, term: st
     async with running("top", "--url", url, term=term) as session:
         assert await asyncio.wait_for(session.process.wait(), 20) == 2
         async with asyncio.timeout(15):
-            while not session.written.endswith(b"take --once\r\n"):
+            while not session.written.endswith(b"use --once\r\n"):
                 await asyncio.sleep(0.05)
         assert session.written.startswith(f"podgpu: the terminal (TERM='{term}'): ".encode())
         assert session.written.count(b"\n") == 1

@@ -78,8 +78,8 @@ def test_states_and_holders() -> None:
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("no-driver", "No source has told of GPUs yet."),
-        ("nothing-yet", "No source has told of GPUs yet."),
+        ("no-driver", "No source has reported GPUs yet."),
+        ("nothing-yet", "No source has reported GPUs yet."),
     ],
 )
 def test_nothing_to_show(name: str, wanted: str) -> None:
@@ -142,7 +142,7 @@ def test_what_needs_somebody_stands_in_the_second_line(name: str, wanted: str) -
 def test_no_answer_stands_before_all_else_there() -> None:
     feed = Feed(status("troubled"), 125.0, "connection refused")
     line, _ = View().frame(feed, State(), 80, 24).lines[1]
-    assert line.rstrip() == "! no answer for 2 min: connection refused"
+    assert line.rstrip() == "! no response for 2 min: connection refused"
 
 
 # Sources and sinks.
@@ -156,7 +156,7 @@ def test_sources_and_sinks_with_their_errors() -> None:
         "kubelet            podresources  down      10 min ago 10 min ago",
         "    error 20 s ago: /run/x.sock: connection refused; is the kubelet running?",
         "podlist            podlist       up        6 min ago  6 min ago",
-        "    error 8 min ago, over: the file is not there",
+        "    error 8 min ago, resolved: the file is not there",
         "push               otlp          stuck     12 345     7",
         "metrics            prometheus    -         -          -",
     ):

@@ -97,7 +97,7 @@ def test_a_filter(words: str, wanted: list[int]) -> None:
     found = [int(line.split()[0]) for line in shown if not line.startswith((" ", "N"))]
     assert found == wanted
     if not wanted:
-        assert shown == ["Nothing has these words."]
+        assert shown == ["No row matches the filter."]
 
 
 def test_a_filter_leaves_the_instances_that_have_the_words_and_their_gpu() -> None:

@@ -110,15 +110,15 @@ def test_gaps_are_told(ledger: Path, capsys: Capsys) -> None:
     assert {gap["reason"] for gap in document["gaps"]} == {"down", "blind"}
     assert sum(one["gap_seconds"] for one in document["devices"]) == 180 + 180 + 600
     _, out, _ = run(capsys, "--ledger", ledger)
-    wanted = "0.3 are not accounted for: podgpu was down (once), blind (once)"
+    wanted = "0.3 without usage data: podgpu was down (once), blind (once)"
     assert out.splitlines()[1] == f"of 46.0 GPU-hours, {wanted}"
     _, out, _ = run(capsys, "--ledger", ledger, "--since", "2h")
-    assert out.splitlines()[1] == "of 4.0 GPU-hours, all are accounted for"
+    assert out.splitlines()[1] == "4.0 GPU-hours, all with usage data"
 
 
 def test_a_label_that_no_pod_has_is_said(ledger: Path, capsys: Capsys) -> None:
     _, out, _ = run(capsys, "--ledger", ledger, "--by", "label:cost-centre")
-    assert "no pod is known to have the label cost-centre" in out
+    assert "no pod has the label cost-centre" in out
 
 
 def test_holdings_are_cut_and_that_is_said(ledger: Path, capsys: Capsys) -> None:
@@ -127,7 +127,7 @@ def test_holdings_are_cut_and_that_is_said(ledger: Path, capsys: Capsys) -> None
     )
     assert code == 0
     assert [each["pod_uid"] for each in json.loads(out)["holdings"]] == ["u-shell-2", "u-shell-1"]
-    assert err == "podgpu: these are the latest 2; --limit takes more\n"
+    assert err == "podgpu: only the latest 2 holdings are shown; raise --limit to see more\n"
 
 
 def test_what_goes_on_has_no_end(ledger: Path, capsys: Capsys) -> None:

@@ -37,7 +37,7 @@ def ledger_at(path: Path, name: str = "books") -> str:
         (("--by", "label:a\x1b[2J"), "--by: write label:KEY"),
         (("--since", "yesterday"), "argument --since: write for example 7d, 12h, 2w"),
         (("--since", "5"), "argument --since: write for example 7d"),
-        (("--since", "2027-02-30"), "argument --since: no calendar has that date"),
+        (("--since", "2027-02-30"), "argument --since: there is no such date"),
         (("--until", "all"), "argument --until: write for example 7d"),
         (
             ("--since", "1h", "--until", "2h"),
@@ -47,14 +47,14 @@ def ledger_at(path: Path, name: str = "books") -> str:
         (("--price-kwh", "1,5"), "argument --price-kwh: write a price such as 2.50"),
         (("--price-kwh", "-1"), "--price-kwh"),
         (("--price-gpu-hour", "1e999999999"), "write a price such as 2.50"),
-        (("--price-kwh", "1", "--currency", "a\x1b"), "write a name of 12 characters at most"),
-        (("--currency", "EUR"), "--currency is for prices: give --price-gpu-hour or --price-kwh"),
-        (("--holdings", "--by", "pod"), "--holdings lists what is not summed: leave out --by"),
-        (("--holdings", "--price-kwh", "1"), "leave out the prices"),
-        (("--limit", "5"), "--limit is for --holdings"),
+        (("--price-kwh", "1", "--currency", "a\x1b"), "write a name of at most 12 characters"),
+        (("--currency", "EUR"), "--currency needs a price: give --price-gpu-hour or --price-kwh"),
+        (("--holdings", "--by", "pod"), "--holdings shows no sums: remove --by"),
+        (("--holdings", "--price-kwh", "1"), "remove the prices"),
+        (("--limit", "5"), "--limit needs --holdings"),
         (("--holdings", "--limit", "0"), "write a number from 1"),
-        (("--sink", "books"), "--ledger names the file: leave out --sink"),
-        (("-c", "x.yaml"), "--ledger names the file: leave out -c"),
+        (("--sink", "books"), "--ledger already names the file: remove --sink"),
+        (("-c", "x.yaml"), "--ledger already names the file: remove -c"),
         (("--format", "xml"), "--format"),
     ],
 )
@@ -169,8 +169,8 @@ def test_a_span_of_which_nothing_is_told(ledger: Path, capsys: Capsys) -> None:
     )
     assert (code, out) == (1, "")
     assert err == (
-        f"podgpu: {ledger}: tells nothing of the time from 2020-01-01 00:00 to 2020-02-01 00:00 "
-        "UTC; --since all takes all there is\n"
+        f"podgpu: {ledger}: has no data for the time from 2020-01-01 00:00 to 2020-02-01 00:00 "
+        "UTC; --since all covers all data\n"
     )
 
 
@@ -179,7 +179,7 @@ def test_a_ledger_in_which_nothing_stands_yet(tmp_path: Path, capsys: Capsys) ->
     for since in ("all", "1h"):
         code, _, err = run(capsys, "--ledger", tmp_path / "x.db", "--since", since)
         assert code == 1
-        assert "has no accounts yet; see that nvml looks at who uses the devices" in err
+        assert "has no usage data yet; check that the nvml source takes usage samples" in err
 
 
 def test_a_time_before_all_that_is_told(ledger: Path, capsys: Capsys) -> None:
@@ -199,11 +199,11 @@ def test_the_ledger_of_a_configuration(ledger: Path, tmp_path: Path, capsys: Cap
     ("sinks", "words", "said"),
     [
         ((LINES,), (), "sinks: has no ledger; add a sink of kind ledger, or give the file as"),
-        ((LINES,), ("--sink", "lines"), "has no ledger of the name that --sink gives; add a sink"),
+        ((LINES,), ("--sink", "lines"), "has no ledger with the name given by --sink; add a sink"),
         (
             ("books: {kind: ledger, path: /x/y.db}",),
             ("--sink", "book"),
-            "has no ledger of the name that --sink gives; its ledgers are: books",
+            "has no ledger with the name given by --sink; its ledgers are: books",
         ),
     ],
 )
@@ -237,4 +237,4 @@ def test_what_can_t_be_written(written: Path, closed: str) -> None:
         env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[4])},
     )
     assert done.returncode == 3
-    assert "podgpu usage: what is told can't be written" in done.stderr
+    assert "podgpu usage: the report can't be written" in done.stderr
