@@ -1,1 +1,1 @@
-"""Snapshots turned into OTLP requests. Pure: no I/O, no tasks, no clock."""
+"""Encode snapshots as OTLP requests. Pure: no I/O, no tasks, no clock."""

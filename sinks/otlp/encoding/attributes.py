@@ -1,4 +1,4 @@
-"""Attributes as OpenTelemetry's messages take them, whatever they are called."""
+"""Build attributes for OpenTelemetry messages: valid, not empty, with unique names."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
@@ -7,29 +7,29 @@ from sinks.otlp.messages import AnyValue, KeyValue
 
 Pairs: TypeAlias = tuple[tuple[str, str | int], ...]
 
-LONGEST: Final = 1024
-"""Characters of a name or a value; Kubernetes' names are shorter."""
+MAX_LENGTH: Final = 1024
+"""Maximum number of characters of a name or value; names in Kubernetes are shorter."""
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 def clean(text: str) -> str:
-    """Return a text that is valid UTF-8 and not too long."""
-    text = text[:LONGEST]
+    """Return a text as valid UTF-8, cut to the maximum length."""
+    text = text[:MAX_LENGTH]
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def merged(*groups: Iterable[tuple[str, str | int]]) -> Pairs:
-    """Return all attributes, each name once and none empty, as they can be sent.
+    """Combine groups of attributes: each name once, without empty values.
 
-    Of one name in several groups the first is kept; the others go by the name with a `_` before it.
+    If a name occurs again, the first one keeps it. Later ones get a `_` as prefix.
     """
     found: dict[str, str | int] = {}
     for name, value in _pairs(groups):
-        shown = clean(name) or "_"
-        while shown in found:
-            shown = f"_{shown}"
-        found[shown] = value
+        unique = clean(name) or "_"
+        while unique in found:
+            unique = f"_{unique}"
+        found[unique] = value
     return tuple(found.items())
 
 
@@ -43,12 +43,12 @@ def _pairs(groups: Iterable[Iterable[tuple[str, str | int]]]) -> Iterator[tuple[
 
 
 def cleaned(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return texts by name, without those that are empty."""
+    """Return cleaned names and texts, without empty ones."""
     return {clean(name): clean(value) for name, value in texts.items() if name and value}
 
 
 def key_values(pairs: Iterable[tuple[str, str | int]]) -> list[KeyValue]:
-    """Return attributes as messages."""
+    """Convert attributes to messages."""
     return [KeyValue(key=name, value=_value(value)) for name, value in pairs]
 
 

@@ -1,4 +1,4 @@
-"""Points that no reading is: worked out of several, or of who holds a device."""
+"""Series that are computed from several readings, or from the holders of a device."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -15,23 +15,23 @@ Compute: TypeAlias = Callable[[Snapshot], Value | None]
 USED: Final = "memory_used_bytes"
 TOTAL: Final = "memory_total_bytes"
 HEALTH: Final = ("gpu_up", "row_remap_failed", "row_remap_pending", "recovery_action")
-"""What `hw.status` is worked out of."""
+"""Fields from which `hw.status` is computed."""
 
 INPUTS: Final = frozenset({USED, TOTAL, *HEALTH})
 
 _INTACT, _REBOOT = 0, 2
-"""Recovery actions, by NVML's numbers; all others are resets and drains."""
+"""Recovery actions with their NVML numbers. All others are resets and drains."""
 
 
 class Derived(NamedTuple):
-    """A series whose points are worked out.
+    """A series with computed points.
 
     Attributes:
-        template: what is the same in all of them.
-        compute: returns the value; None where it is unknown.
-        trigger_positions: positions of readings: it has a point in a snapshot in which one of them
-            is fresh.
-        at: position of the reading whose time it has; None for the snapshot's.
+        template: the constant part of its points.
+        compute: returns the value; None if it is unknown.
+        trigger_positions: positions of readings. The series has a point in a snapshot if one of
+            these readings is fresh.
+        at: position of the reading whose time the point gets; None for the time of the snapshot.
     """
 
     template: SeriesTemplate
@@ -46,53 +46,65 @@ def of_device(
     positions: Mapping[str, int],
     all_positions: frozenset[int],
 ) -> Iterator[Derived]:
-    """Yield what is worked out for a device.
+    """Yield the computed series of a device.
 
     Args:
-        cache: makes the cells.
+        cache: makes the templates.
         attribution: the device and its holders.
-        positions: positions of its readings without attributes that are told of, by field.
+        positions: positions of its readings without attributes, by field, for the input fields.
         all_positions: positions of all its readings.
     """
-    known = cache.device_series(attribution)
+    device_series = cache.device_series(attribution)
     if cache.semconv:
         if USED in positions and TOTAL in positions:
             at, total = positions[USED], positions[TOTAL]
             yield Derived(
-                cache.of_device(known, MEMORY_UTILIZATION),
-                partial(_part, at, total),
+                cache.of_device(device_series, MEMORY_UTILIZATION),
+                partial(_ratio, at, total),
                 frozenset({at}),
                 at,
             )
         health = {name: positions[name] for name in HEALTH if name in positions}
         if health:
-            wake = frozenset(health.values())
+            triggers = frozenset(health.values())
             for state in STATES:
-                yield Derived(cache.status(known, state), partial(_is, state, health), wake)
+                yield Derived(
+                    cache.status(device_series, state),
+                    partial(_is_in_state, state, health),
+                    triggers,
+                )
     if all_positions and attribution.holders:
-        conflicts = cache.of_device(known, CONFLICTS[not cache.semconv])
-        yield Derived(conflicts, partial(_same, attribution.conflicts), all_positions)
+        conflicts = cache.of_device(device_series, CONFLICTS[not cache.semconv])
+        yield Derived(conflicts, partial(_constant, attribution.conflicts), all_positions)
         for at, holder in enumerate(attribution.holders):
-            yield from _of_holder(cache, known, at, holder, all_positions)
+            yield from _of_holder(cache, device_series, at, holder, all_positions)
 
 
 def _of_holder(
-    cache: SeriesCache, device_series: DeviceSeries, at: int, holder: Holder, every: frozenset[int]
+    cache: SeriesCache,
+    device_series: DeviceSeries,
+    at: int,
+    holder: Holder,
+    all_positions: frozenset[int],
 ) -> Iterator[Derived]:
-    said = (("evidence", holder.evidence.name.lower()), ("source", holder.source))
+    info_attributes = (("evidence", holder.evidence.name.lower()), ("source", holder.source))
     info, share, since, age = HOLDING if cache.semconv else HOLDING_ON_PAGE
-    yield Derived(cache.holding(device_series, at, holder, info, said), partial(_same, 1), every)
-    if holder.share is not None:
-        part = partial(_same, holder.share)
-        yield Derived(cache.holding(device_series, at, holder, share), part, every)
-    began = partial(_since, holder.since)
-    yield Derived(cache.holding(device_series, at, holder, since), began, every)
     yield Derived(
-        cache.holding(device_series, at, holder, age), partial(_age, holder.source), every
+        cache.holding(device_series, at, holder, info, info_attributes),
+        partial(_constant, 1),
+        all_positions,
+    )
+    if holder.share is not None:
+        part = partial(_constant, holder.share)
+        yield Derived(cache.holding(device_series, at, holder, share), part, all_positions)
+    began = partial(_since, holder.since)
+    yield Derived(cache.holding(device_series, at, holder, since), began, all_positions)
+    yield Derived(
+        cache.holding(device_series, at, holder, age), partial(_age, holder.source), all_positions
     )
 
 
-def _same(value: Value, _: Snapshot) -> Value:
+def _constant(value: Value, _: Snapshot) -> Value:
     return value
 
 
@@ -100,7 +112,7 @@ def _since(moment: Instant, snapshot: Snapshot) -> Value:
     return snapshot.at.wall_of(moment) / NS
 
 
-def _part(used: int, total: int, snapshot: Snapshot) -> Value | None:
+def _ratio(used: int, total: int, snapshot: Snapshot) -> Value | None:
     whole = snapshot.readings[total].value
     try:
         return snapshot.readings[used].value / whole if whole else None
@@ -108,18 +120,18 @@ def _part(used: int, total: int, snapshot: Snapshot) -> Value | None:
         return math.inf
 
 
-def _is(state: str, health: Mapping[str, int], snapshot: Snapshot) -> Value | None:
+def _is_in_state(state: str, health: Mapping[str, int], snapshot: Snapshot) -> Value | None:
     found = {
         name: value
         for name, at in health.items()
-        # What is no number speaks for nothing.
+        # Ignore values that are negative or not finite.
         if 0 <= (value := snapshot.readings[at].value) < math.inf
     }
-    return int(_state(found) == state) if found else None
+    return int(_worst_state(found) == state) if found else None
 
 
-def _state(found: Mapping[str, Value]) -> str:
-    """Return the worst state that any of the readings speaks for."""
+def _worst_state(found: Mapping[str, Value]) -> str:
+    """Return the worst state that any of the readings indicates."""
     action = found.get("recovery_action", _INTACT)
     if found.get("gpu_up") == 0 or found.get("row_remap_failed") or action == _REBOOT:
         return "failed"
@@ -136,15 +148,15 @@ def _age(source: str, snapshot: Snapshot) -> Value | None:
 
 
 def _instruments(prefix: str, *names: str, units: tuple[str, ...]) -> tuple[Instrument, ...]:
-    abouts = (
+    descriptions = (
         "Containers that hold the device; always 1.",
-        "Part of the device that the container holds, from 0 to 1.",
-        "Since when the container holds the device, as far as is known, in Unix time.",
-        "Time since the source of the claim last stood by it.",
+        "Share of the device that the container holds, from 0 to 1.",
+        "Unix time since which the container holds the device, as far as known.",
+        "Time since the source of the claim last confirmed it.",
     )
     return tuple(
-        Instrument(prefix + name, "gauge", unit, whole=not at, description=about)
-        for at, (name, unit, about) in enumerate(zip(names, units, abouts, strict=True))
+        Instrument(prefix + name, "gauge", unit, whole=not at, description=description)
+        for at, (name, unit, description) in enumerate(zip(names, units, descriptions, strict=True))
     )
 
 
@@ -166,7 +178,7 @@ CONFLICTS: Final = tuple(
         "gauge",
         "",
         whole=True,
-        description="Pods whose claims on the device contradict one another.",
+        description="Number of pods with conflicting claims on the device.",
     )
     for name in ("podgpu.attribution.conflicts", "podgpu_attribution_conflicts")
 )

@@ -1,4 +1,4 @@
-"""The attributes that name a device on a point."""
+"""Attributes that identify a device."""
 
 from pipeline.exposition.device_labels import DCGM_ONLY, base, facts
 from pipeline.exposition.naming import PageNaming
@@ -8,30 +8,30 @@ from sinks.otlp.encoding.semconv import HW_TYPE, VENDOR
 
 
 def semconv_attributes(device: Device, *, typed: bool) -> Pairs:
-    """Return what the conventions call a device.
+    """Return the attributes of a device in OpenTelemetry's semantic conventions.
 
     Args:
-        device: its uuid is `hw.id`, for a MIG instance too; that has its GPU as `hw.parent`.
-        typed: with `hw.type`.
+        device: its UUID is `hw.id`. A MIG instance also has the UUID of its GPU as `hw.parent`.
+        typed: add `hw.type`.
     """
     mig = device.mig
-    named: list[tuple[str, str | int]] = [("hw.id", device.uuid)]
+    pairs: list[tuple[str, str | int]] = [("hw.id", device.uuid)]
     if typed:
-        named.append(HW_TYPE)
-    named += [("hw.name", _name(device)), ("hw.model", device.model), ("hw.vendor", VENDOR)]
+        pairs.append(HW_TYPE)
+    pairs += [("hw.name", _name(device)), ("hw.model", device.model), ("hw.vendor", VENDOR)]
     if mig is not None:
-        named += [
+        pairs += [
             ("hw.parent", mig.parent_uuid),
             ("podgpu.mig.profile", mig.profile),
             ("podgpu.mig.gpu_instance.id", mig.gpu_instance_id),
         ]
         if mig.compute_instance_id is not None:
-            named.append(("podgpu.mig.compute_instance.id", mig.compute_instance_id))
-    return merged(named)
+            pairs.append(("podgpu.mig.compute_instance.id", mig.compute_instance_id))
+    return merged(pairs)
 
 
 def constant_attributes(device: Device) -> Pairs:
-    """Return what never changes of a board: on `hw.status` alone, not to be on all series."""
+    """Return constant attributes of the board. Only `hw.status` has them, to keep series small."""
     known = facts(device)
     return (
         ("hw.serial_number", known.get("serial", "")),
@@ -39,23 +39,23 @@ def constant_attributes(device: Device) -> Pairs:
     )
 
 
-def dcgm_attributes(device: Device, style: PageNaming, *, own: bool) -> Pairs:
+def dcgm_attributes(device: Device, naming: PageNaming, *, own: bool) -> Pairs:
     """Return dcgm-exporter's labels of a device.
 
     Args:
         device: the device.
-        style: of the page that the names are those of.
-        own: for a metric of podgpu's own, which has fewer of them.
+        naming: label names.
+        own: for a metric of podgpu's own, which has fewer labels.
     """
-    named = base(device, style)
+    pairs = base(device, naming)
     if own:
-        return merged((name, value) for name, value in named if name not in DCGM_ONLY)
+        return merged((name, value) for name, value in pairs if name not in DCGM_ONLY)
     known = facts(device)
-    return merged(named, ((label, known.get(fact, "")) for label, fact in style.facts))
+    return merged(pairs, ((label, known.get(fact, "")) for label, fact in naming.facts))
 
 
 def _name(device: Device) -> str:
-    """Return the device node's name; for a MIG instance with its place, as the driver has it."""
+    """Return the name of the device node; for a MIG instance with its GI and CI number."""
     if device.minor is not None:
         name = f"nvidia{device.minor}"
     elif device.index is not None:

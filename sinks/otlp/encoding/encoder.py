@@ -1,4 +1,4 @@
-"""Snapshots turned into requests. Pure: no I/O, no tasks, no clock."""
+"""Encode snapshots as OTLP requests. Pure: no I/O, no tasks, no clock."""
 
 import math
 import struct
@@ -23,57 +23,57 @@ from sinks.otlp.encoding.wire_format import ResourceTemplate, SeriesTemplate, Wi
 from sinks.otlp.options import Names, Temporality
 
 RECORD_BYTES: Final = 512 << 10
-"""Bytes of a record, about. A message is made of several, and can be split between them."""
+"""Approximate size of a record. A message has several records and can be split between them."""
 
 _SELECTIONS: Final = 16
-"""Sets of readings that come together: one for each tier, one for each source, and so on."""
+"""Maximum number of selections: sets of readings that are fresh together, such as one per tier."""
 
 
 class _EncoderState(NamedTuple):
-    """What an encoder has told, and how.
+    """What a new encoder needs to continue the series of the previous one.
 
     Attributes:
-        sort: what makes its series others than those of another.
-        receiver: whom it was told.
-        shape: the series of the last layout; None where there was none so far.
-        tracks: all series of readings.
+        identity: names and temporality; if they differ, the series are different ones.
+        receiver: the receiver of the messages.
+        layout: the series of the last layout; None before the first.
+        states: all series of readings.
     """
 
-    sort: tuple[Names, bool]
+    identity: tuple[Names, bool]
     receiver: object
     timeline: WallTimeline
     order: PointOrder
-    cells: SeriesCache
-    own: SelfMetrics
+    cache: SeriesCache
+    self_metrics: SelfMetrics
     usage: UsagePoints
-    shape: SeriesLayout | None
-    tracks: dict[tuple[ResourceTemplate, str, bytes], SeriesState]
+    layout: SeriesLayout | None
+    states: dict[tuple[ResourceTemplate, str, bytes], SeriesState]
 
 
 class Encoder:
-    """Turns snapshots into records, each one in turn.
+    """Encodes one snapshot after the other as records.
 
-    Only what is fresh is sent, and an account of usage when it is another one. A series that was
-    sent and is there no more gets one last point that says so.
+    Only fresh readings are sent, and usage accounts when they have changed. A series that has
+    ended gets a last point with the flag "no recorded value".
 
-    One that takes another's place goes on where that was: its points come after those of the other,
-    and what that has told isn't told again. It tells all anew where names or temporality are
-    others, and a receiver that is another one gets counters anew that are sent as they stand.
+    An encoder that replaces another one continues its series: its points are later, and it does not
+    send again what was sent. It starts all series again if names or temporality differ. For a
+    different receiver it starts them again too, except with delta temporality.
 
     Attributes:
-        not_finite: values that were left out because they are no finite numbers.
+        not_finite: number of values that were left out because they are not finite.
 
     Args:
         node: the node's name.
-        plan: fields that are not in it are left out.
-        names: whose names the metrics have.
-        containers: whether readings of a device that one container holds stand in its resource.
+        plan: fields to send; others are left out.
+        names: naming scheme of the metrics.
+        containers: whether readings of a device with one holder are in the holder's resource.
         resource: attributes that are added to every resource.
-        temporality: whether counters are sent as they stand or as increments. `lowmemory` is
-            `cumulative` here: what is read off a device is its total.
-        most_bytes: of a record, about.
-        receiver: what tells the receiver from others.
-        previous: the one whose place this takes; it isn't to be used any more.
+        temporality: whether counters are sent as totals or as increments. `lowmemory` is the same
+            as `cumulative` here: devices report totals.
+        most_bytes: approximate size of a record.
+        receiver: identifies the receiver.
+        previous: the encoder to replace; it must not be used any more.
     """
 
     def __init__(
@@ -92,10 +92,12 @@ class Encoder:
         self.not_finite = 0
         self._duplicates = 0
         self._delta = temporality == "delta"
-        self._sort = (names, self._delta)
+        self._identity = (names, self._delta)
         self._receiver = receiver
-        last = None if previous is None else previous.handover()
-        before = last if last is not None and self._can_continue(last) else None
+        predecessor = None if previous is None else previous.handover()
+        continued = (
+            predecessor if predecessor is not None and self._can_continue(predecessor) else None
+        )
         self._wire = Wire(schema=names == "semconv", delta=self._delta, most_bytes=most_bytes)
         self._cache = SeriesCache(
             node,
@@ -104,7 +106,7 @@ class Encoder:
             containers=containers,
             resource=resource or {},
             wire=self._wire,
-            previous=None if before is None else before.cells,
+            previous=None if continued is None else continued.cache,
         )
         self._blocks = Blocks(self._wire)
         self._self_metrics = SelfMetrics(
@@ -112,55 +114,57 @@ class Encoder:
             self._wire,
             delta=self._delta,
             page=names == "dcgm",
-            previous=None if before is None else before.own,
+            previous=None if continued is None else continued.self_metrics,
         )
-        self._timeline = WallTimeline() if last is None else last.timeline
-        self._order = PointOrder(self._timeline) if last is None else last.order
+        self._timeline = WallTimeline() if predecessor is None else predecessor.timeline
+        self._order = PointOrder(self._timeline) if predecessor is None else predecessor.order
         self._usage = UsagePoints(
             self._cache,
             self._blocks,
             self._timeline,
             self._order,
             delta=self._delta,
-            previous=None if before is None else before.usage,
+            previous=None if continued is None else continued.usage,
         )
         self._events = EventRecords(self._cache, self._usage)
-        self._shape: SeriesLayout | None = None
-        self._before = None if before is None else before.shape
-        self._tracks: dict[tuple[ResourceTemplate, str, bytes], SeriesState] = (
-            {} if before is None else before.tracks
+        self._series_layout: SeriesLayout | None = None
+        self._previous_layout = None if continued is None else continued.layout
+        self._states: dict[tuple[ResourceTemplate, str, bytes], SeriesState] = (
+            {} if continued is None else continued.states
         )
-        for track in self._tracks.values():
-            track.layout_number = 0
+        for state in self._states.values():
+            state.layout_number = 0
         self._selections: dict[tuple[int, ...], Selection] = {}
-        self._previous: dict[tuple[int, ...], Selection] = {}
+        self._previous_selections: dict[tuple[int, ...], Selection] = {}
         self._starts: tuple[Instant | None, ...] = ()
-        self._started = 0
+        self._start_version = 0
 
     def handover(self) -> _EncoderState:
-        """Return what another needs that goes on. This one isn't to be used any more."""
+        """Return the state for an encoder that replaces this one, which must not be used again."""
         for selection in self._selections.values():
             selection.record_times()
         return _EncoderState(
-            self._sort,
+            self._identity,
             self._receiver,
             self._timeline,
             self._order,
             self._cache,
             self._self_metrics,
             self._usage,
-            self._shape or self._before,
-            self._tracks,
+            self._series_layout or self._previous_layout,
+            self._states,
         )
 
-    def _can_continue(self, reported: _EncoderState) -> bool:
-        """Whether what was told means to the receiver what it would mean from this one."""
-        # What was sent as an increment would be counted twice, whoever the receiver is.
-        return reported.sort == self._sort and (self._delta or reported.receiver == self._receiver)
+    def _can_continue(self, other: _EncoderState) -> bool:
+        """Whether the receiver can interpret this encoder's points as a continuation."""
+        # Increments must not be counted twice, even by different receivers.
+        return other.identity == self._identity and (
+            self._delta or other.receiver == self._receiver
+        )
 
     @property
     def duplicates(self) -> int:
-        """How many values were left out because another has their name and attributes."""
+        """Number of values left out because another value has the same name and attributes."""
         return self._duplicates + self._usage.duplicates
 
     @property
@@ -169,42 +173,44 @@ class Encoder:
         return self._timeline.steps
 
     def encode(self, snapshot: Snapshot) -> list[Record]:
-        """Return what a snapshot has to say.
+        """Encode a snapshot.
 
-        Ends of series come first, then fresh readings, then accounts of usage.
+        The order is: ends of series, fresh readings, usage accounts.
         """
         self._timeline.update(snapshot.at)
         self._order.next_message()
-        made: list[tuple[int, bytes]] = []
-        moved = self._shape is None or self._shape.layout is not snapshot.layout
+        requests: list[tuple[int, bytes]] = []
+        layout_changed = (
+            self._series_layout is None or self._series_layout.layout is not snapshot.layout
+        )
         ended = [
-            *(self._update_layout(snapshot) if moved else ()),
+            *(self._update_layout(snapshot) if layout_changed else ()),
             *self._usage.take_usage(snapshot),
         ]
         if ended:
-            made += end_requests(ended, self._order.end(), self._wire)
-        if moved or snapshot.starts is not self._starts:
+            requests += end_requests(ended, self._order.end(), self._wire)
+        if layout_changed or snapshot.starts is not self._starts:
             self._restart(snapshot.starts)
         if snapshot.fresh:
-            made += self._points(snapshot)
-        made += self._usage.points()
-        return [Record(data, count, snapshot.at.wall_ns) for count, data in made]
+            requests += self._points(snapshot)
+        requests += self._usage.points()
+        return [Record(data, count, snapshot.at.wall_ns) for count, data in requests]
 
     def events(self, snapshot: Snapshot, events: Changes) -> list[Record]:
-        """Return log records of what has happened.
+        """Encode events as log records.
 
         Args:
-            snapshot: the one that was encoded last.
-            events: what happened up to then.
+            snapshot: the snapshot that was encoded last.
+            events: the events up to that snapshot.
         """
         return self._events.records(snapshot, events.holdings, events.errors)
 
     def telemetry(self, at: Instant, families: Iterable[FamilyPoints]) -> Record | None:
-        """Return podgpu's own metrics; None if there are none.
+        """Encode podgpu's own metrics; return None if there are none.
 
         Args:
-            at: the present moment.
-            families: as they are then.
+            at: the current time.
+            families: the metrics with their current values.
         """
         self._timeline.update(at)
         self._order.next_message()
@@ -212,72 +218,80 @@ class Encoder:
         return Record(data, count, at.wall_ns) if count else None
 
     def _update_layout(self, snapshot: Snapshot) -> Sequence[SeriesState]:
-        """Follow a change of the layout; return the series that have ended."""
+        """Apply a changed layout; return the series that have ended."""
         for selection in self._selections.values():
             selection.record_times()
-        # What was laid out for them is used again where nothing of it has changed.
-        self._previous, self._selections = self._selections, {}
-        former = self._shape
-        shape = self._shape = SeriesLayout(snapshot.layout, self._cache, self._series_state, former)
-        if self._before is not None:
-            former, self._before = self._before, None
+        # Keep the previous selections alive, so that unchanged blocks can be reused.
+        self._previous_selections, self._selections = self._selections, {}
+        previous = self._series_layout
+        series_layout = self._series_layout = SeriesLayout(
+            snapshot.layout, self._cache, self._series_state, previous
+        )
+        if self._previous_layout is not None:
+            previous, self._previous_layout = self._previous_layout, None
             if self._delta:
-                _carry_over_values(former, shape)
-        self._start_counters(snapshot, shape, former)
+                _carry_over_values(previous, series_layout)
+        self._start_counters(snapshot, series_layout, previous)
         gone = {
-            key: track for key, track in self._tracks.items() if track.layout_number != shape.number
+            key: state
+            for key, state in self._states.items()
+            if state.layout_number != series_layout.number
         }
         for key in gone:
-            del self._tracks[key]
-        return [track for track in gone.values() if track.last is not None]
+            del self._states[key]
+        return [state for state in gone.values() if state.last is not None]
 
     def _start_counters(
-        self, snapshot: Snapshot, shape: SeriesLayout, former: SeriesLayout | None
+        self, snapshot: Snapshot, series_layout: SeriesLayout, previous: SeriesLayout | None
     ) -> None:
-        """Let counters begin where they are known to have stood at 0.
+        """Set the start of new counters to the time at which they are known to have been 0.
 
-        Not those that have only got another resource: in that one a counter begins with its first
-        point, since what it stood at before is not that container's.
+        A series that only moved to another resource is not new. There the counter starts with its
+        first point, because its earlier value does not belong to that container.
         """
         readings = snapshot.readings
         new = [
             entry
-            for entry in shape.counters
+            for entry in series_layout.counters
             if entry.state.started_ns is None and readings[entry.at].window_start is not None
         ]
         if not new:
             return
-        known = set() if former is None else {_named(series) for series in former.layout.series}
+        known = (
+            set()
+            if previous is None
+            else {_series_key(series) for series in previous.layout.series}
+        )
         for entry in new:
-            start, track = readings[entry.at].window_start, entry.state
-            if start is None or _named(snapshot.layout.series[entry.at]) in known:
+            start, state = readings[entry.at].window_start, entry.state
+            if start is None or _series_key(snapshot.layout.series[entry.at]) in known:
                 continue
             if self._delta:
-                if former is None:  # nobody knows what of it was told before
+                if previous is None:  # it is unknown what was sent before
                     continue
-                track.value = 0
-            track.started_ns, track.start = start.mono_ns, self._timeline(start.mono_ns)
+                state.value = 0
+            state.started_ns, state.start = start.mono_ns, self._timeline(start.mono_ns)
 
-    def _series_state(self, cell: SeriesTemplate) -> SeriesState:
-        track = self._tracks.get(cell.key)
-        if track is None:
-            track = self._tracks[cell.key] = SeriesState(cell)
-        return track
+    def _series_state(self, template: SeriesTemplate) -> SeriesState:
+        state = self._states.get(template.key)
+        if state is None:
+            state = self._states[template.key] = SeriesState(template)
+        return state
 
     def _restart(self, starts: tuple[Instant | None, ...]) -> None:
-        """Follow counters that were set back."""
+        """Apply counter resets."""
         self._starts = starts
-        if self._shape is None:
+        if self._series_layout is None:
             return
-        for entry in self._shape.counters:
+        for entry in self._series_layout.counters:
             start = starts[entry.at] if entry.at < len(starts) else None
-            track = entry.state
-            if start is None or track.started_ns is None or start.mono_ns <= track.started_ns:
+            state = entry.state
+            if start is None or state.started_ns is None or start.mono_ns <= state.started_ns:
                 continue
-            track.started_ns, track.value = start.mono_ns, 0
-            if not self._delta:  # an increment counts from the point before
-                track.start = self._order(start.mono_ns)
-            self._started += 1
+            state.started_ns, state.value = start.mono_ns, 0
+            if not self._delta:  # an increment starts at the previous point
+                state.start = self._order(start.mono_ns)
+            self._start_version += 1
 
     def _points(self, snapshot: Snapshot) -> Sequence[tuple[int, bytes]]:
         selection = self._selection(snapshot)
@@ -292,22 +306,22 @@ class Encoder:
             self.not_finite += selection.choose_template(values, self._blocks)
         times = selection.times(snapshot, self._order)
         try:
-            made = self._pack(selection, snapshot, times, values)
-        except (struct.error, OverflowError):  # a value is not what it was the last time
+            requests = self._pack(selection, snapshot, times, values)
+        except (struct.error, OverflowError):  # the type of a value has changed
             self.not_finite += selection.choose_template(values, self._blocks)
-            made = self._pack(selection, snapshot, times, values)
+            requests = self._pack(selection, snapshot, times, values)
         if self._delta:
             self._store_values(selection, raw, times)
-        return made
+        return requests
 
     def _selection(self, snapshot: Snapshot) -> Selection:
         found = self._selections.pop(snapshot.fresh, None)
         if found is None:
             if len(self._selections) >= _SELECTIONS:
                 self._selections.pop(next(iter(self._selections))).record_times()
-            if self._shape is None:
+            if self._series_layout is None:
                 raise RuntimeError("there is no layout to select from")
-            found = Selection(self._shape, snapshot.fresh)
+            found = Selection(self._series_layout, snapshot.fresh)
         self._selections[snapshot.fresh] = found
         return found
 
@@ -318,25 +332,25 @@ class Encoder:
         times: Sequence[int],
         values: Sequence[Value | None],
     ) -> Sequence[tuple[int, bytes]]:
-        frame = selection.template
-        if frame is None:
+        template = selection.template
+        if template is None:
             return ()
         entries: Sequence[SeriesEntry] = selection.entries
-        if frame.pick is not None:
-            times = [times[at] for at in frame.pick]
-            values = [values[at] for at in frame.pick]
-            entries = [entries[at] for at in frame.pick]
-        if frame.is_unused:
+        if template.pick is not None:
+            times = [times[at] for at in template.pick]
+            values = [values[at] for at in template.pick]
+            entries = [entries[at] for at in template.pick]
+        if template.is_unused:
             for entry, time in zip(entries, times, strict=True):
-                track = entry.state
-                if track.started_ns is None:
+                state = entry.state
+                if state.started_ns is None:
                     at = snapshot.at if entry.at_snapshot else snapshot.readings[entry.at].at
-                    track.started_ns, track.start = at.mono_ns, time
-        return frame.pack(times, values, self._started)
+                    state.started_ns, state.start = at.mono_ns, time
+        return template.pack(times, values, self._start_version)
 
     @staticmethod
     def _increments(selection: Selection, raw: Sequence[Value | None]) -> list[Value | None]:
-        """Return values with what came on top in place of counters; 0 at first."""
+        """Return the values, with increments instead of totals for counters; 0 at first."""
         values = list(raw)
         for at in selection.counters:
             value, before = values[at], selection.entries[at].state.value
@@ -353,27 +367,27 @@ class Encoder:
     def _store_values(
         self, selection: Selection, raw: Sequence[Value | None], times: Sequence[int]
     ) -> None:
-        """Note what the next increments are counted from."""
-        frame = selection.template
-        if frame is None:
+        """Store the values from which the next increments are computed."""
+        template = selection.template
+        if template is None:
             return
         for at in selection.counters:
-            if at not in frame.omitted:
-                track = selection.entries[at].state
-                track.value, track.start = raw[at], times[at]
-        self._started += 1
+            if at not in template.omitted:
+                state = selection.entries[at].state
+                state.value, state.start = raw[at], times[at]
+        self._start_version += 1
 
 
-def _carry_over_values(former: SeriesLayout, shape: SeriesLayout) -> None:
-    """Let increments count from the last point, whatever series had come to be called by then."""
-    for series, entry in shape.made.items():
-        was = former.made.get(series)
-        if entry is None or was is None or entry.state.started_ns is not None:
+def _carry_over_values(previous: SeriesLayout, series_layout: SeriesLayout) -> None:
+    """Continue increments from the last point, even if a series has a new resource or name."""
+    for series, entry in series_layout.entry_by_series.items():
+        previous_entry = previous.entry_by_series.get(series)
+        if entry is None or previous_entry is None or entry.state.started_ns is not None:
             continue
         if entry.state.template.metric.instrument.kind == "counter":
-            now, then = entry.state, was.state
+            now, then = entry.state, previous_entry.state
             now.started_ns, now.start, now.value = then.started_ns, then.start, then.value
 
 
-def _named(series: Series) -> tuple[str, str, Attrs]:
+def _series_key(series: Series) -> tuple[str, str, Attrs]:
     return (series.attribution.device.uuid, series.field, series.attrs)

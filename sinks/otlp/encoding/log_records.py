@@ -1,6 +1,6 @@
-"""Log records of what has happened: a holding that ended, an XID error. Pure.
+"""Encode events as log records: ended holdings and XID errors. Pure.
 
-Each stands in the resource in which the container's metrics are, or in the node's.
+A record is in the same resource as the container's metrics, or in the node's resource.
 """
 
 from collections.abc import Iterable, Iterator
@@ -48,11 +48,11 @@ _SEVERITIES: Final = {
 
 
 class EventRecords:
-    """Makes log records, each a message by itself.
+    """Makes log records; each is a message of its own.
 
     Args:
-        cache: knows resources and devices.
-        usage: knows in which resource a container's metrics are.
+        cache: provides resources and device attributes.
+        usage: knows the resource of each container's metrics.
     """
 
     def __init__(self, cache: SeriesCache, usage: UsagePoints) -> None:
@@ -64,23 +64,24 @@ class EventRecords:
     def records(
         self, snapshot: Snapshot, holdings: Iterable[Holding], errors: Iterable[XidChange]
     ) -> list[Record]:
-        """Return what is to be sent: one of each holding, and of an error one for each victim.
+        """Return one record for each holding, and one for each affected container of an error.
 
         Args:
-            snapshot: the newest, which the metrics were made of.
-            holdings: that have ended.
-            errors: XID errors; one without victims has a record of its own, of the node.
+            snapshot: the newest snapshot, of which the metrics were made.
+            holdings: holdings that have ended.
+            errors: XID errors. An error without affected containers has a record in the node's
+                resource.
         """
-        found = [self._holding(snapshot, one) for one in holdings]
+        messages = [self._holding(snapshot, one) for one in holdings]
         for error in errors:
-            found += self._error(snapshot, error)
+            messages += self._error(snapshot, error)
         return [
             Record(data, points=1, created_ns=snapshot.at.wall_ns, signal=LOGS.number)
-            for data in found
+            for data in messages
         ]
 
     def _holding(self, snapshot: Snapshot, holding: Holding) -> bytes:
-        told: list[tuple[str, str | int]] = [
+        attributes: list[tuple[str, str | int]] = [
             ("id", holding_id(holding)),
             ("start_unix_nanoseconds", snapshot.at.wall_of(holding.start)),
             ("source", holding.source),
@@ -94,7 +95,7 @@ class EventRecords:
             holding_sentence(holding),
             snapshot.at.wall_of(holding.end or holding.start),
             self._device(snapshot, holding.device),
-            [(f"podgpu.holding.{name}", value) for name, value in told],
+            [(f"podgpu.holding.{name}", value) for name, value in attributes],
         )
         if holding.xids:
             counts = [(str(code), count) for code, count in holding.xids]
@@ -102,16 +103,16 @@ class EventRecords:
             record.attributes.append(
                 KeyValue(key="podgpu.holding.xids", value=AnyValue(kvlist_value=codes))
             )
-        place = self._resource_of(snapshot, holding.device, holding.subject, holding.pod)
-        return self._message(place, record)
+        resource = self._resource_of(snapshot, holding.device, holding.subject, holding.pod)
+        return self._message(resource, record)
 
-    def _error(self, snapshot: Snapshot, one: XidChange) -> Iterator[bytes]:
-        error = one.error
+    def _error(self, snapshot: Snapshot, change: XidChange) -> Iterator[bytes]:
+        error = change.error
         for victim in error.victims or (None,):
-            place, device = self._cache.on_node, error.device
+            resource, device = self._cache.on_node, error.device
             if victim is not None:
                 device = victim.device
-                place = self._resource_of(snapshot, device, victim.subject, victim.pod)
+                resource = self._resource_of(snapshot, device, victim.subject, victim.pod)
             record = self._record(
                 snapshot,
                 XID_ERROR,
@@ -119,9 +120,9 @@ class EventRecords:
                 xid_sentence(error, victim.subject if victim is not None else None),
                 snapshot.at.wall_of(error.at),
                 [*self._device(snapshot, device), self._cache.xid_attribute(error.code)],
-                [(f"podgpu.xid.{name}", value) for name, value in _about(one, victim)],
+                [(f"podgpu.xid.{name}", value) for name, value in _xid_attributes(change, victim)],
             )
-            yield self._message(place, record)
+            yield self._message(resource, record)
 
     def _record(
         self,
@@ -144,7 +145,7 @@ class EventRecords:
         )
 
     def _device(self, snapshot: Snapshot, uuid: str) -> Pairs:
-        """Return the attributes that name a device; its uuid alone, where it has gone."""
+        """Return the attributes of a device; only its UUID if the device is gone."""
         attribution = snapshot.layout.attributions.get(uuid)
         if attribution is None:
             return (("hw.id" if self._cache.semconv else "UUID", uuid),)
@@ -153,31 +154,31 @@ class EventRecords:
     def _resource_of(
         self, snapshot: Snapshot, device: str, subject: PartialRef, pod: PodInfo | None
     ) -> ResourceTemplate:
-        """Return the resource of a container: the one that its metrics are in."""
-        place = self._usage.resource_of(device, subject)
-        if place is not None:
-            return place
+        """Return the resource of a container: the same as for its metrics."""
+        resource = self._usage.resource_of(device, subject)
+        if resource is not None:
+            return resource
         for attribution in snapshot.layout.attributions.values():
             for holder in attribution.holders:
                 if replace(holder.subject, container_id="") == subject:
                     return self._cache.container(holder.subject, holder.pod)
         return self._cache.container(subject, pod)
 
-    def _message(self, place: ResourceTemplate, record: LogRecord) -> bytes:
-        # A resource stands in ResourceLogs as it does in ResourceMetrics.
-        found = ResourceLogs.FromString(place.front)
-        found.schema_url = self._schema
+    def _message(self, resource: ResourceTemplate, record: LogRecord) -> bytes:
+        # The bytes of a resource are the same in ResourceLogs as in ResourceMetrics.
+        message = ResourceLogs.FromString(resource.front)
+        message.schema_url = self._schema
         scope = ScopeLogs(scope=self._scope, log_records=[record], schema_url=self._schema)
-        found.scope_logs.append(scope)
-        return ExportLogsServiceRequest(resource_logs=[found]).SerializeToString()
+        message.scope_logs.append(scope)
+        return ExportLogsServiceRequest(resource_logs=[message]).SerializeToString()
 
 
-def _about(one: XidChange, victim: XidVictim | None) -> Iterator[tuple[str, str | int]]:
-    error = one.error
-    yield "id", one.id
+def _xid_attributes(change: XidChange, victim: XidVictim | None) -> Iterator[tuple[str, str | int]]:
+    error = change.error
+    yield "id", change.id
     yield "code", error.code
     yield "meaning", meaning(error.code)
-    if one.is_update:
+    if change.is_update:
         yield "update", True
     if error.pid is not None:
         yield "pid", error.pid

@@ -1,4 +1,4 @@
-"""Under which names a field is pushed, and in which unit."""
+"""Map fields to OTLP metric names and units."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ UCUM: Final[Mapping[str, str]] = MappingProxyType(
         "bitmask": "",
     }
 )
-"""The catalogue's units, and DCGM's, in UCUM."""
+"""The units of the catalogue and of DCGM, in UCUM."""
 
 _SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -50,7 +50,7 @@ _SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
         "nanoseconds": "_nanoseconds",
     }
 )
-"""How a name of podgpu's ends that has its unit in it. Prometheus puts it there again."""
+"""Suffixes of podgpu's field names that contain the unit. Prometheus adds them again."""
 
 _PREFIXES: Final = (
     ("DCGM_FI_DEV_", "dcgm."),
@@ -58,24 +58,24 @@ _PREFIXES: Final = (
     ("DCGM_EXP_", "dcgm."),
 )
 
-_FRACTIONS: Final = frozenset(
+_FRACTIONAL: Final = frozenset(
     {"ratio", "percent", "celsius", "watts", "MHz", "bytes/s", "seconds", "MiB"}
 )
-"""Units whose values needn't be integers."""
+"""Units whose values may be fractions."""
 
-_BUSY_GPU: Final = "gpu_utilization_percent"
-_BUSY_INSTANCE: Final = "graphics_engine_active_ratio"
+_GPU_UTILIZATION: Final = "gpu_utilization_percent"
+_INSTANCE_UTILIZATION: Final = "graphics_engine_active_ratio"
 
 
 @dataclass(frozen=True, slots=True)
 class FieldMapping:
-    """How a field is pushed.
+    """How to send a field.
 
     Attributes:
         instrument: the metric.
-        attrs: attributes that stand on its points, besides the device's and the reading's own.
-        divisor: the model's value divided by this is in the metric's unit.
-        is_own: it carries podgpu's attributes, not DCGM's.
+        attrs: attributes of its points, in addition to those of the device and of the reading.
+        divisor: divides the catalogue's value to get the metric's unit.
+        is_own: it has podgpu's attributes, not DCGM's.
     """
 
     instrument: Instrument
@@ -85,71 +85,71 @@ class FieldMapping:
 
 
 def semconv_mapping(row: Row, *, instance: bool) -> FieldMapping | None:
-    """Return how a field is told in the names of the conventions.
+    """Return how to send a field with names of the semantic conventions.
 
     Args:
-        row: the field; how a counters file wants it named doesn't matter here.
-        instance: the device is a MIG instance.
+        row: the field. Names from a counters file are ignored.
+        instance: whether the device is a MIG instance.
 
     Returns:
-        None for what is told by `hw.status` alone.
+        None if the field is only an input of `hw.status`.
     """
     field = row.field
     if field.otel == STATUS.name:
         return None
-    # The driver gives utilisation for whole GPUs alone, and what the engines did stands for it on a
-    # MIG instance: one series never has both.
-    if field.name == _BUSY_INSTANCE and instance:
+    # The driver reports utilization for whole GPUs only. For a MIG instance the activity of the
+    # graphics engine takes its place, so a device never has both series.
+    if field.name == _INSTANCE_UTILIZATION and instance:
         return FieldMapping(INSTRUMENTS["hw.gpu.utilization"], (("hw.gpu.task", "general"),))
-    if field.otel and not (field.name == _BUSY_GPU and instance):
+    if field.otel and not (field.name == _GPU_UTILIZATION and instance):
         return FieldMapping(INSTRUMENTS[field.otel], field.otel_attrs, field.otel_divisor)
     return _dcgm_derived(field) if field.dcgm else _own_mapping(field)
 
 
-def dcgm_mapping(row: Row, style: PageNaming) -> FieldMapping:
-    """Return how a field is told in the names of the Prometheus page, without a unit.
+def dcgm_mapping(row: Row, naming: PageNaming) -> FieldMapping:
+    """Return how to send a field with the names of the Prometheus page, without a unit.
 
     Args:
-        row: the field, and how a counters file wants it named.
-        style: of the page.
+        row: the field, with names from a counters file.
+        naming: metric names of the page.
     """
-    field, name = row.field, style.metric(row)
-    own = style.is_own(name)
+    field, name = row.field, naming.metric(row)
+    own = naming.is_own(name)
     divisor = 1 if own else field.dcgm_divisor
-    about = row.help or field.help
+    help_text = row.help or field.help
     if field.dcgm_unit and not (row.help or own):
-        about = f"{about} In {field.dcgm_unit}."
+        help_text = f"{help_text} In {field.dcgm_unit}."
     kind = row.type or _kind(field)
-    whole = divisor == 1 and field.unit not in _FRACTIONS
+    whole = divisor == 1 and field.unit not in _FRACTIONAL
     return FieldMapping(
-        Instrument(name, "counter" if kind == "counter" else "gauge", "", whole, about),
+        Instrument(name, "counter" if kind == "counter" else "gauge", "", whole, help_text),
         divisor=divisor,
         is_own=own,
     )
 
 
 def _dcgm_derived(field: Field) -> FieldMapping:
-    """Return a name made of DCGM's, with its value in DCGM's unit.
+    """Return a mapping with a name derived from DCGM's, and a value in DCGM's unit.
 
-    Its `1000 KiB/s` has no name in UCUM: what is in that unit stays in bytes per second.
+    DCGM's unit `1000 KiB/s` has no UCUM name. Such fields stay in bytes per second.
     """
     name = next(
         new + field.dcgm.removeprefix(old).lower()
         for old, new in _PREFIXES
         if field.dcgm.startswith(old)
     )
-    told = _own_mapping(field)
-    metric = replace(told.instrument, name=name)
+    mapping = _own_mapping(field)
+    metric = replace(mapping.instrument, name=name)
     unit = UCUM.get(field.dcgm_unit)
     if unit is None:
-        return replace(told, instrument=metric)
-    metric = replace(metric, unit=unit, whole=field.dcgm_unit not in _FRACTIONS)
-    return replace(told, instrument=metric, divisor=field.dcgm_divisor)
+        return replace(mapping, instrument=metric)
+    metric = replace(metric, unit=unit, whole=field.dcgm_unit not in _FRACTIONAL)
+    return replace(mapping, instrument=metric, divisor=field.dcgm_divisor)
 
 
 def _own_mapping(field: Field) -> FieldMapping:
     name = f"podgpu.{field.name.removesuffix(_SUFFIXES.get(field.unit, ''))}"
-    whole = field.unit not in _FRACTIONS
+    whole = field.unit not in _FRACTIONAL
     return FieldMapping(Instrument(name, _kind(field), UCUM[field.unit], whole, field.help))
 
 

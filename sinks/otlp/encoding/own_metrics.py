@@ -1,7 +1,7 @@
-"""podgpu's own metrics as a request.
+"""Encode podgpu's own metrics as a request.
 
-The names of the Prometheus page take dots where they have parts, and lose what Prometheus puts on
-again: the unit, and `_total`. Among DCGM's names they stay as they are.
+Underscores between the parts of a Prometheus name become dots. The suffixes that Prometheus adds
+again, unit and `_total`, are removed. With `names: dcgm` the names stay as they are.
 """
 
 import math
@@ -18,28 +18,28 @@ from sinks.otlp.messages import DataPointFlags, Metric, NumberDataPoint
 
 _UNITS: Final = (("_seconds", "s"), ("_bytes", "By"))
 _DOTS: Final = {"podgpu": 2, "process": 1}
-"""How many underscores of a name become dots, by its first word."""
+"""How many underscores of a name become dots, by the first part of the name."""
 
 NO_RECORDED_VALUE: Final = int(DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK)
-_STARTED: Final = "process_start_time_seconds"
+_START_TIME: Final = "process_start_time_seconds"
 
 
 @lru_cache(maxsize=256)
 def instrument(family: Family, suffix: str = "", *, page: bool = False) -> Instrument:
-    """Return the metric of a family; a summary has two, of its sum and of its count.
+    """Return the metric of a family. A summary has two metrics: sum and count.
 
     Args:
-        family: what it is of.
+        family: the family.
         suffix: of the point.
-        page: whether it has the page's name.
+        page: whether to use the name of the Prometheus page.
     """
     kind: Kind = "gauge" if family.type == "gauge" else "counter"
     if page:
         return Instrument(family.name + suffix, kind, "", whole=False, description=family.help)
     name, unit = family.name.removesuffix("_total"), ""
-    for ending, known in _UNITS:
+    for ending, ucum in _UNITS:
         if name.endswith(ending):
-            name, unit = name.removesuffix(ending), known
+            name, unit = name.removesuffix(ending), ucum
     dots = _DOTS.get(name.partition("_")[0], 0)
     name = name.replace("_", ".", dots) + suffix.replace("_", ".")
     if suffix == "_count":
@@ -48,7 +48,7 @@ def instrument(family: Family, suffix: str = "", *, page: bool = False) -> Instr
 
 
 class _SelfMetricsState(NamedTuple):
-    """What was told: in which resource, since when, the last values, and what was shown last."""
+    """State for a successor: resource, start, last values, and the series of the last request."""
 
     front: bytes
     first: int | None
@@ -61,10 +61,10 @@ class SelfMetrics:
 
     Args:
         front: the node's resource, serialised.
-        wire: knows what stands around metrics.
+        wire: serialises metrics and requests.
         delta: whether counters are sent as increments.
-        page: whether they have the page's names.
-        previous: the one whose place this takes; None for the first.
+        page: whether to use the names of the Prometheus page.
+        previous: the object to replace; None for the first.
     """
 
     def __init__(
@@ -84,69 +84,69 @@ class SelfMetrics:
         self._last: dict[tuple[str, Pairs], tuple[float, int]] = {}
         self._shown: dict[tuple[Instrument, Pairs], int] = {}
         if previous is not None:
-            where, self._first, self._last, shown = previous.handover()
-            if where == front:
+            previous_front, self._first, self._last, shown = previous.handover()
+            if previous_front == front:
                 self._shown = shown
 
     def handover(self) -> _SelfMetricsState:
-        """Return what another needs that goes on."""
+        """Return the state for a successor."""
         return _SelfMetricsState(self._front, self._first, self._last, self._shown)
 
     def request(self, now: int, families: Iterable[FamilyPoints]) -> tuple[bytes, int]:
-        """Return a request and how many points it holds, ends of series among them.
+        """Return a request and its number of points, including ends of series.
 
         Args:
-            now: the wall time, nanoseconds since the Unix epoch.
-            families: what is told; values that are no finite numbers are left out.
+            now: wall time, nanoseconds since the Unix epoch.
+            families: the metrics; values that are not finite are left out.
         """
-        told = list(families)
+        family_list = list(families)
         if self._first is None:
             self._first = now
-        began = min(next(_started(told), self._first), now)
+        process_start = min(next(_start_times(family_list), self._first), now)
         before, self._last = self._last, {}
         ended, self._shown = self._shown, {}
         metrics: dict[Instrument, Metric] = {}
-        for family, points in told:
+        for family, points in family_list:
             for point in points:
                 if not math.isfinite(point.value):
                     continue
                 pairs = merged(point.labels)
                 metric = instrument(family, point.suffix, page=self._page)
-                found = self._point(metrics, metric, pairs, now)
-                found.as_double = point.value
+                data_point = self._point(metrics, metric, pairs, now)
+                data_point.as_double = point.value
                 ended.pop((metric, pairs), None)
-                self._shown[metric, pairs] = began
+                self._shown[metric, pairs] = process_start
                 if metric.kind == "gauge":
                     continue
-                found.start_time_unix_nano = began
+                data_point.start_time_unix_nano = process_start
                 if self._delta:
                     key = (metric.name, pairs)
-                    value, since = before.get(key, (0.0, began))
+                    value, since = before.get(key, (0.0, process_start))
                     self._last[key] = (point.value, now)
-                    found.start_time_unix_nano = since
-                    # What began anew has all that it has from this span.
-                    found.as_double = point.value - (value if value <= point.value else 0.0)
+                    data_point.start_time_unix_nano = since
+                    # After a reset, the whole value belongs to this interval.
+                    data_point.as_double = point.value - (value if value <= point.value else 0.0)
         for (metric, pairs), start in ended.items():
-            found = self._point(metrics, metric, pairs, now)
-            found.flags = NO_RECORDED_VALUE
+            data_point = self._point(metrics, metric, pairs, now)
+            data_point.flags = NO_RECORDED_VALUE
             if metric.kind != "gauge":
-                found.start_time_unix_nano = start
+                data_point.start_time_unix_nano = start
         count = len(self._shown) + len(ended)
         return self._wire.request(self._front, metrics.values()), count
 
     def _point(
         self, metrics: dict[Instrument, Metric], metric: Instrument, pairs: Pairs, now: int
     ) -> NumberDataPoint:
-        made = metrics.get(metric)
-        if made is None:
-            made = metrics[metric] = self._wire.metric(metric)
-        into = made.gauge.data_points if metric.kind == "gauge" else made.sum.data_points
-        return into.add(attributes=key_values(pairs), time_unix_nano=now)
+        message = metrics.get(metric)
+        if message is None:
+            message = metrics[metric] = self._wire.metric(metric)
+        points = message.gauge.data_points if metric.kind == "gauge" else message.sum.data_points
+        return points.add(attributes=key_values(pairs), time_unix_nano=now)
 
 
-def _started(families: Iterable[FamilyPoints]) -> Iterator[int]:
+def _start_times(families: Iterable[FamilyPoints]) -> Iterator[int]:
     for family, points in families:
-        if family.name == _STARTED:
+        if family.name == _START_TIME:
             for point in points:
                 if math.isfinite(point.value):
                     yield round(point.value * NS)

@@ -1,8 +1,8 @@
-"""Requests of one shape, to be filled in with times and values.
+"""Templates of requests, which are filled with times and values.
 
-All of a request that doesn't change is kept as pieces of bytes; between them, eight bytes each,
-stand the times and the values. One call of `struct` puts a resource's points together. Requests may
-be put one behind the other, and so may resources.
+The constant parts of a request are kept as bytes. Between them are the times and the values, with
+eight bytes each. One call of `struct` builds the points of a resource. Requests can be
+concatenated, and so can resources.
 """
 
 from collections.abc import Sequence
@@ -19,61 +19,61 @@ _GAUGE: Final = len(TIME) + FIXED.size + len(AS_INT) + FIXED.size
 _SUM: Final = len(START) + FIXED.size + _GAUGE
 
 _STRIDE: Final = 4
-"""A point is a piece, its time, the tag of its value, and its value."""
+"""Arguments per point: constant bytes, time, tag of the value, value."""
 
 _Key: TypeAlias = tuple[tuple[SeriesState, ...], tuple[int, ...]]
 
 
 class Block:
-    """Points of one resource.
+    """A template for points of one resource.
 
     Args:
-        series: the points' series, at least one.
-        non_integer: positions of those that are no integers, though the metric's values are.
-        wire: lays out the bytes.
+        series: the series of the points, at least one.
+        non_integer: indexes of points that are floats although the metric has integers.
+        wire: serialises.
     """
 
     def __init__(
         self, series: Sequence[SeriesState], non_integer: Sequence[int], wire: Wire
     ) -> None:
-        cells = [track.template for track in series]
-        self._counting: list[tuple[int, bytes, SeriesState]] = []
+        templates = [state.template for state in series]
+        self._sum_pieces: list[tuple[int, bytes, SeriesState]] = []
         self._args: list[bytes | Value | None] = []
-        self._starts = -1
+        self._start_version = -1
         code = ["<"]
         back = b""
-        before = wire.surrounding_bytes(cells, value_bytes(series))
-        for at, (cell, head) in enumerate(zip(cells, before, strict=False)):
-            instrument = cell.metric.instrument
+        before = wire.surrounding_bytes(templates, value_bytes(series))
+        for at, (template, head) in enumerate(zip(templates, before, strict=False)):
+            instrument = template.metric.instrument
             piece = back + head
             if instrument.kind == "gauge":
                 piece += TIME
             else:
-                self._counting.append((at * _STRIDE, piece, series[at]))
+                self._sum_pieces.append((at * _STRIDE, piece, series[at]))
                 piece += START + FIXED.pack(0) + TIME
             whole = instrument.whole and at not in non_integer
             tag = AS_INT if whole else AS_DOUBLE
             self._args += (piece, 0, tag, 0)
             code.append(f"{len(piece)}sQ{len(tag)}s{'q' if whole else 'd'}")
-            back = cell.attribute_bytes
+            back = template.attribute_bytes
         piece = back + before[-1]
         self._args.append(piece)
         self._struct = Struct("".join((*code, f"{len(piece)}s")))
 
     @property
     def size(self) -> int:
-        """How long it is, in bytes."""
+        """Size in bytes."""
         return self._struct.size
 
-    def start(self, starts: int) -> None:
-        """Put in the starting times that the tracks have now."""
-        if self._starts != starts:
-            self._starts = starts
-            for at, piece, track in self._counting:
-                self._args[at] = piece + START + FIXED.pack(track.start) + TIME
+    def start(self, start_version: int) -> None:
+        """Update the start times from the states, if they changed."""
+        if self._start_version != start_version:
+            self._start_version = start_version
+            for at, piece, state in self._sum_pieces:
+                self._args[at] = piece + START + FIXED.pack(state.start) + TIME
 
     def pack(self, times: Sequence[int], values: Sequence[Value | None]) -> bytes:
-        """Return its bytes."""
+        """Return the bytes with these times and values."""
         args = self._args
         args[1::_STRIDE] = times
         args[3::_STRIDE] = values
@@ -81,10 +81,10 @@ class Block:
 
 
 class Blocks:
-    """Makes blocks; one that somebody still has isn't made again.
+    """Makes blocks, and shares those that are still in use.
 
     Args:
-        wire: lays out the bytes.
+        wire: serialises.
     """
 
     def __init__(self, wire: Wire) -> None:
@@ -92,7 +92,7 @@ class Blocks:
         self._made: WeakValueDictionary[_Key, Block] = WeakValueDictionary()
 
     def block(self, series: tuple[SeriesState, ...], non_integer: tuple[int, ...]) -> Block:
-        """Return the block of these series."""
+        """Return the block for these series."""
         key = (series, non_integer)
         found = self._made.get(key)
         if found is None:
@@ -101,18 +101,18 @@ class Blocks:
 
 
 class RequestTemplate:
-    """The requests of some points.
+    """A template for the requests of a selection of points.
 
     Attributes:
-        series: the points' series, in the order of the requests.
-        pick: picks the points' values out of those of all points of a selection; None for all.
-        omitted: positions in the selection of points that are left out.
-        non_integer: positions in the selection of those that are no integers, though the metric's
-            values are.
-        is_unused: nothing was packed yet.
+        series: the series of the points, in the order of the requests.
+        pick: indexes of the points among all points of the selection; None for all.
+        omitted: indexes in the selection of points that are left out.
+        non_integer: indexes in the selection of points that are floats although the metric has
+            integers.
+        is_unused: whether nothing was packed yet.
 
     Args:
-        series: those of the selection; at least one is not left out.
+        series: the series of the selection; at least one is not left out.
         omitted: see above.
         non_integer: see above.
         blocks: makes the blocks.
@@ -135,51 +135,55 @@ class RequestTemplate:
         self.omitted, self.non_integer = omitted, non_integer
         self.is_unused = True
         self._times: Sequence[int] = ()
-        here = [at for at, where in enumerate(kept) if where in non_integer] if non_integer else []
-        cells = [track.template for track in self.series]
+        non_integer_kept = (
+            [at for at, position in enumerate(kept) if position in non_integer]
+            if non_integer
+            else []
+        )
+        templates = [state.template for state in self.series]
         self._blocks: list[tuple[int, int, Block]] = []
-        for begin, end in blocks.wire.blocks(cells, value_bytes(self.series)):
-            mine = tuple([at - begin for at in here if begin <= at < end])
-            block = blocks.block(tuple(self.series[begin:end]), mine)
+        for begin, end in blocks.wire.blocks(templates, value_bytes(self.series)):
+            in_block = tuple([at - begin for at in non_integer_kept if begin <= at < end])
+            block = blocks.block(tuple(self.series[begin:end]), in_block)
             self._blocks.append((begin, end, block))
         self._requests = list(blocks.wire.requests(block.size for *_, block in self._blocks))
 
     def pack(
-        self, times: Sequence[int], values: Sequence[Value | None], starts: int
+        self, times: Sequence[int], values: Sequence[Value | None], start_version: int
     ) -> list[tuple[int, bytes]]:
         """Return the requests, each with its number of points.
 
         Args:
-            times: of all points, those that are left out excluded.
-            values: likewise.
-            starts: changes whenever the starting time of a track has.
+            times: times of all points that are not left out.
+            values: values of the same points.
+            start_version: changes whenever the start time of a series changes.
 
         Raises:
-            struct.error: a value is no integer of 63 bits where there ought to be one.
+            struct.error: a value is not a 64-bit integer although the metric has integers.
         """
-        made: list[tuple[int, bytes]] = []
-        left = iter(self._blocks)
-        for several in self._requests:
+        requests: list[tuple[int, bytes]] = []
+        remaining = iter(self._blocks)
+        for block_count in self._requests:
             pieces: list[bytes] = []
             count = 0
-            for begin, end, block in islice(left, several):
-                block.start(starts)
+            for begin, end, block in islice(remaining, block_count):
+                block.start(start_version)
                 pieces.append(block.pack(times[begin:end], values[begin:end]))
                 count += end - begin
-            made.append((count, b"".join(pieces)))
+            requests.append((count, b"".join(pieces)))
         self._times = times
         self.is_unused = False
-        return made
+        return requests
 
     def record_times(self) -> None:
-        """Tell the tracks when their last points were."""
-        for track, time in zip(self.series, self._times, strict=False):
-            if track.last is None or time > track.last:
-                track.last = time
+        """Store the times of the last points in the states of the series."""
+        for state, time in zip(self.series, self._times, strict=False):
+            if state.last is None or time > state.last:
+                state.last = time
 
 
-def value_bytes(tracks: Sequence[SeriesState]) -> list[int]:
-    """Return how many bytes of each point stand before its attributes."""
+def value_bytes(series: Sequence[SeriesState]) -> list[int]:
+    """Return how many bytes of each point precede its attributes."""
     return [
-        _GAUGE if track.template.metric.instrument.kind == "gauge" else _SUM for track in tracks
+        _GAUGE if state.template.metric.instrument.kind == "gauge" else _SUM for state in series
     ]

@@ -1,8 +1,8 @@
-"""Resources: the node, and the containers that hold its devices.
+"""Attributes of resources: the node, and the containers that hold its devices.
 
-What identifies a service in Kubernetes follows OpenTelemetry's rules for that (semantic
-conventions, non-normative). It matters, since Prometheus knows a resource by it alone: two
-resources with one service identity would be one series there.
+The service attributes follow OpenTelemetry's rules for Kubernetes (semantic conventions,
+non-normative). They matter because Prometheus identifies a resource only by them: it would merge
+two resources with the same service identity.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _WORKLOADS: Final = MappingProxyType(
     }
 )
 _ANNOTATION_PREFIX: Final = "resource.opentelemetry.io/"
-_LABEL: Final = "app.kubernetes.io/"
+_LABEL_PREFIX: Final = "app.kubernetes.io/"
 _INSTANCE_ID: Final = "service.instance.id"
 _CONTAINER_PREFIXES: Final = (
     "service.",
@@ -29,48 +29,49 @@ _CONTAINER_PREFIXES: Final = (
     "container.",
     "k8s.namespace.",
 )
-"""What begins so says whose resource it is."""
+"""Prefixes of attributes that identify a container, and so must not be added to all resources."""
 
 _UNKNOWN: Final = "unknown_service"
-"""What OpenTelemetry calls a service that nobody has named."""
+"""OpenTelemetry's name for a service without a name."""
 
 
 def of_node(node: str, extra: Mapping[str, str]) -> Pairs:
     """Return the attributes of the node's resource.
 
-    There is no `host.name`: the Collector's k8sattributes takes it for the address of a pod.
+    There is no `host.name`, because the Collector's k8sattributes processor interprets it as the
+    address of a pod.
 
     Args:
-        node: its name.
-        extra: what was configured; it wins.
+        node: the node's name.
+        extra: configured attributes; they take precedence.
     """
-    ours = {
+    defaults = {
         "k8s.node.name": node,
         "service.name": "podgpu",
         _INSTANCE_ID: node,
         "service.version": VERSION,
     }
-    return tuple((cleaned(ours) | cleaned(extra)).items())
+    return tuple((cleaned(defaults) | cleaned(extra)).items())
 
 
 def of_container(holder: Holder, node: str, extra: Mapping[str, str]) -> Pairs:
-    """Return the attributes of the resource of a container that holds a device."""
+    """Return the attributes of the resource of a holder."""
     return of_subject(holder.subject, holder.pod, node, extra)
 
 
 def of_subject(
     subject: PartialRef, pod: PodInfo | None, node: str, extra: Mapping[str, str]
 ) -> Pairs:
-    """Return the attributes of a container's resource; those that nobody knows are left out.
+    """Return the attributes of a container's resource; unknown ones are left out.
 
     Args:
         subject: the container.
-        pod: what is known of its pod.
+        pod: metadata of its pod, if known.
         node: the node's name.
-        extra: what was configured. What of it names a service, a pod or a workload is left out: it
-            is said of podgpu, in whose pod the variables with such attributes were put.
+        extra: configured attributes. Those that identify a service, a pod or a workload are left
+            out: they describe podgpu, whose pod has the variables that set them.
     """
-    place = {
+    identity = {
         "k8s.node.name": node,
         "k8s.namespace.name": subject.namespace,
         "k8s.pod.name": subject.pod,
@@ -85,36 +86,42 @@ def of_subject(
     }
     instance = {_INSTANCE_ID: ".".join(parts) or subject.uid or subject.container_id}
     if pod is not None:
-        place["k8s.pod.uid"] = subject.uid or pod.uid
-        place |= _of_pod(pod)
+        identity["k8s.pod.uid"] = subject.uid or pod.uid
+        identity |= _of_pod(pod)
         service |= _service(pod)
-        told = {
+        annotated = {
             name.removeprefix(_ANNOTATION_PREFIX): value
             for name, value in pod.annotations
             if name.startswith(_ANNOTATION_PREFIX) and value
         }
-        service |= told
-        instance |= {name: value for name, value in told.items() if name == _INSTANCE_ID}
+        service |= annotated
+        instance |= {name: value for name, value in annotated.items() if name == _INSTANCE_ID}
     added = {
         name: value
         for name, value in extra.items()
         if not name.startswith(_CONTAINER_PREFIXES) and name not in _WORKLOADS.values()
     }
-    return tuple((cleaned(service) | cleaned(added) | cleaned(instance) | cleaned(place)).items())
+    return tuple(
+        (cleaned(service) | cleaned(added) | cleaned(instance) | cleaned(identity)).items()
+    )
 
 
 def _of_pod(pod: PodInfo) -> dict[str, str]:
-    found = {f"k8s.pod.label.{name}": value for name, value in pod.labels}
-    found |= {f"k8s.pod.annotation.{name}": value for name, value in pod.annotations}
+    attributes = {f"k8s.pod.label.{name}": value for name, value in pod.labels}
+    attributes |= {f"k8s.pod.annotation.{name}": value for name, value in pod.annotations}
     workload = _WORKLOADS.get(pod.owner_kind)
     if workload is not None:
-        found[workload] = pod.owner_name
-    return found
+        attributes[workload] = pod.owner_name
+    return attributes
 
 
 def _service(pod: PodInfo) -> dict[str, str]:
     labels = dict(pod.labels)
-    name = labels.get(f"{_LABEL}instance") or labels.get(f"{_LABEL}name") or pod.owner_name
-    version = labels.get(f"{_LABEL}version", "")
-    found = {"service.name": name, "service.version": version}
-    return {name: value for name, value in found.items() if value}
+    name = (
+        labels.get(f"{_LABEL_PREFIX}instance")
+        or labels.get(f"{_LABEL_PREFIX}name")
+        or pod.owner_name
+    )
+    version = labels.get(f"{_LABEL_PREFIX}version", "")
+    attributes = {"service.name": name, "service.version": version}
+    return {name: value for name, value in attributes.items() if value}

@@ -1,6 +1,6 @@
-"""OpenTelemetry's semantic conventions for hardware, as data: release 1.44.0.
+"""OpenTelemetry's semantic conventions for hardware, release 1.44.0, as data.
 
-All of `hw.*` is in development there: a name may still change, and then changes here alone.
+All of `hw.*` is still in development. If a name changes there, only this module changes.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ class Instrument:
 
     Attributes:
         name: with dots, or as on the Prometheus page.
-        kind: a counter becomes a monotonic sum, an up-down counter one that isn't.
-        unit: in UCUM; empty where there is none.
-        whole: its values are integers.
+        kind: a counter becomes a monotonic sum, an up-down counter a sum that is not monotonic.
+        unit: in UCUM; empty if there is none.
+        whole: whether its values are integers.
         description: one sentence.
-        typed: `hw.type` has to stand on its points.
+        typed: whether its points need the attribute `hw.type`.
     """
 
     name: str
@@ -39,14 +39,14 @@ class Instrument:
 
 INSTRUMENTS: Final = MappingProxyType(
     {
-        found.name: found
-        for found in (
+        instrument.name: instrument
+        for instrument in (
             Instrument(
                 "hw.gpu.utilization",
                 "gauge",
                 "1",
                 whole=False,
-                description="Part of the time in which the GPU worked at the task.",
+                description="Part of the time during which the GPU worked at the task.",
             ),
             Instrument(
                 "hw.gpu.memory.usage",
@@ -60,7 +60,7 @@ INSTRUMENTS: Final = MappingProxyType(
                 "updowncounter",
                 "By",
                 whole=True,
-                description="Device memory that there is.",
+                description="Total device memory.",
             ),
             Instrument(
                 "hw.gpu.memory.utilization",
@@ -81,7 +81,7 @@ INSTRUMENTS: Final = MappingProxyType(
                 "counter",
                 "J",
                 whole=False,
-                description="Energy that the board has drawn.",
+                description="Energy that the board has consumed.",
                 typed=True,
             ),
             Instrument(
@@ -113,26 +113,26 @@ INSTRUMENTS: Final = MappingProxyType(
                 "gauge",
                 "Cel",
                 whole=False,
-                description="Temperature at the place that is named.",
+                description="Temperature at the named location.",
             ),
             Instrument(
                 "hw.temperature.limit",
                 "gauge",
                 "Cel",
                 whole=False,
-                description="Temperature from which on the GPU protects itself.",
+                description="Temperature from which the GPU protects itself.",
             ),
             Instrument(
                 "hw.fan.speed_ratio",
                 "gauge",
                 "1",
                 whole=False,
-                description="Speed of the fans, as a part of the highest.",
+                description="Speed of the fans as a part of their maximum speed.",
             ),
         )
     }
 )
-"""By name: those that podgpu has values for."""
+"""The metrics that podgpu has values for, by name."""
 
 STATUS: Final = INSTRUMENTS["hw.status"]
 MEMORY_UTILIZATION: Final = INSTRUMENTS["hw.gpu.memory.utilization"]

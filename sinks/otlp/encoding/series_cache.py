@@ -1,4 +1,4 @@
-"""What is the same in all points of a series, made once and kept as long as the series is."""
+"""Cache the constant parts of points: resources, metrics and attributes, serialised."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,19 +32,18 @@ from sinks.otlp.encoding.wire_format import (
 from sinks.otlp.options import Names
 
 _XID = "xid"
-_UNSEEN: Any = object()
+_MISSING: Any = object()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceSeries:
-    """A device and where its points stand.
+    """A device, and the serialised parts of its points.
 
     Attributes:
         device: the device.
-        resource: the resource that its readings stand in.
-        attribute_bytes: attributes that are serialised already, by those that are added to the
-            device's.
-        templates: of what is worked out for the device, by what it is.
+        resource: the resource of its readings.
+        attribute_bytes: serialised attributes, by (typed, own, additional attributes).
+        templates: templates of computed series, by metric name and state or holder.
     """
 
     device: Device
@@ -54,21 +53,21 @@ class DeviceSeries:
 
 
 class SeriesCache:
-    """Makes cells.
+    """Makes and caches templates of series.
 
     Attributes:
-        metrics: metrics that are serialised already.
-        resources: the same of resources.
+        metrics: serialised metrics.
+        resources: serialised resources.
 
     Args:
         node: the node's name.
-        plan: the fields that are told of.
-        names: whose names the metrics have.
-        containers: whether readings stand in the resource of the container that holds the device.
+        plan: the fields to send.
+        names: naming scheme of the metrics.
+        containers: whether readings are in the resource of the device's only holder.
         resource: attributes that are added to every resource.
         wire: serialises.
-        previous: those whose place these take, with the same names and a wire like this one: what
-            has not changed is the same object.
+        previous: the cache to replace, with the same names and an equal wire. Its metrics and
+            resources are shared, so that unchanged ones stay the same objects.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class SeriesCache:
         self._containers = containers
         self._extra = resource
         self._wire = wire
-        self._style = PageNaming(PageOptions(hostname=False), plan, node)
+        self._naming = PageNaming(PageOptions(hostname=False), plan, node)
         self.metrics: dict[Instrument, MetricTemplate] = (
             {} if previous is None else previous.metrics
         )
@@ -103,65 +102,72 @@ class SeriesCache:
         self.on_node = self._resource_template(resource_attributes.of_node(node, resource))
         for instance in (False, True):
             for row in plan.rows:
-                told = (
+                mapping = (
                     metric_names.semconv_mapping(row, instance=instance)
                     if self.semconv
-                    else metric_names.dcgm_mapping(row, self._style)
+                    else metric_names.dcgm_mapping(row, self._naming)
                 )
-                if told is not None:
-                    column = self.metric(told.instrument)
-                    self._reading_templates[row.field.name, instance] = (told, column)
+                if mapping is not None:
+                    metric = self.metric(mapping.instrument)
+                    self._reading_templates[row.field.name, instance] = (mapping, metric)
 
     def metric(self, instrument: Instrument) -> MetricTemplate:
-        """Return a metric, serialised."""
+        """Return the template of a metric."""
         found = self.metrics.get(instrument)
         if found is None:
-            found = self._wire.column(instrument, len(self.metrics))
+            found = self._wire.metric_template(instrument, len(self.metrics))
             self.metrics[instrument] = found
         return found
 
     def reading(self, series: Series) -> tuple[SeriesTemplate, int] | None:
-        """Return a series' cell, and what its values are divided by; None if it isn't told of."""
-        cached = self._series.get(series, _UNSEEN)
-        if cached is not _UNSEEN:
+        """Return the template and the divisor of a series; None if it is not sent."""
+        cached = self._series.get(series, _MISSING)
+        if cached is not _MISSING:
             return cast("tuple[SeriesTemplate, int] | None", cached)
         found = self._reading_templates.get(
             (series.field, series.attribution.device.mig is not None)
         )
-        made = None
+        result = None
         if found is not None:
-            told, column = found
-            known = self.device_series(series.attribution)
-            attrs = (*told.attrs, *self._reading_attributes(series))
-            back = self._attribute_bytes(known, attrs, typed=told.instrument.typed, own=told.is_own)
-            made = (SeriesTemplate(known.resource, column, back), told.divisor)
-        self._series[series] = made
-        return made
+            mapping, metric = found
+            device_series = self.device_series(series.attribution)
+            attrs = (*mapping.attrs, *self._reading_attributes(series))
+            attribute_bytes = self._attribute_bytes(
+                device_series, attrs, typed=mapping.instrument.typed, own=mapping.is_own
+            )
+            result = (
+                SeriesTemplate(device_series.resource, metric, attribute_bytes),
+                mapping.divisor,
+            )
+        self._series[series] = result
+        return result
 
     def status(self, device_series: DeviceSeries, state: str) -> SeriesTemplate:
-        """Return the cell of a state that a device can be in."""
+        """Return the template for one of the states of a device."""
         key = (STATUS.name, state)
-        cell = device_series.templates.get(key)
-        if cell is None:
+        template = device_series.templates.get(key)
+        if template is None:
             pairs = merged(
                 device_attributes.semconv_attributes(device_series.device, typed=True),
                 device_attributes.constant_attributes(device_series.device),
                 [("hw.state", state)],
             )
-            cell = SeriesTemplate(device_series.resource, self.metric(STATUS), attributes(pairs))
-            device_series.templates[key] = cell
-        return cell
+            template = SeriesTemplate(
+                device_series.resource, self.metric(STATUS), attributes(pairs)
+            )
+            device_series.templates[key] = template
+        return template
 
     def of_device(self, device_series: DeviceSeries, instrument: Instrument) -> SeriesTemplate:
-        """Return the cell of something that is worked out for a device, in its readings' place."""
+        """Return the template for a value computed for a device, in its readings' resource."""
         key = (instrument.name, 0)
-        cell = device_series.templates.get(key)
-        if cell is None:
-            cell = SeriesTemplate(
+        template = device_series.templates.get(key)
+        if template is None:
+            template = SeriesTemplate(
                 device_series.resource, self.metric(instrument), self.own_attributes(device_series)
             )
-            device_series.templates[key] = cell
-        return cell
+            device_series.templates[key] = template
+        return template
 
     def holding(
         self,
@@ -171,40 +177,42 @@ class SeriesCache:
         instrument: Instrument,
         attrs: Attrs = (),
     ) -> SeriesTemplate:
-        """Return the cell of something that is said of a device's holder, in its resource.
+        """Return the template for a value of one holder of a device, in the holder's resource.
 
         Args:
             device_series: the device.
-            at: which of its holders it is.
-            holder: that holder.
-            instrument: what is said.
-            attrs: attributes that it has besides the device's.
+            at: index of the holder.
+            holder: the holder.
+            instrument: the metric.
+            attrs: additional attributes.
         """
         key = (instrument.name, at)
-        cell = device_series.templates.get(key)
-        if cell is None:
-            back = self._attribute_bytes(device_series, attrs, typed=False, own=True)
-            cell = SeriesTemplate(self._holder_resource(holder), self.metric(instrument), back)
-            device_series.templates[key] = cell
-        return cell
+        template = device_series.templates.get(key)
+        if template is None:
+            attribute_bytes = self._attribute_bytes(device_series, attrs, typed=False, own=True)
+            template = SeriesTemplate(
+                self._holder_resource(holder), self.metric(instrument), attribute_bytes
+            )
+            device_series.templates[key] = template
+        return template
 
     def own_attributes(self, device_series: DeviceSeries, attrs: Attrs = ()) -> bytes:
-        """Return the attributes that name a device in podgpu's own metrics, serialised.
+        """Return the serialised attributes of a device for podgpu's own metrics.
 
         Args:
             device_series: the device.
-            attrs: attributes that come behind them.
+            attrs: additional attributes.
         """
         return self._attribute_bytes(device_series, attrs, typed=False, own=True)
 
     def device_attributes(self, device: Device) -> Pairs:
-        """Return the attributes that name a device in what is podgpu's own."""
+        """Return the attributes of a device for podgpu's own metrics."""
         if self.semconv:
             return device_attributes.semconv_attributes(device, typed=False)
-        return device_attributes.dcgm_attributes(device, self._style, own=True)
+        return device_attributes.dcgm_attributes(device, self._naming, own=True)
 
     def xid_attribute(self, code: str | int) -> tuple[str, str]:
-        """Return the attribute that is an XID's code; by the conventions the type of an error."""
+        """Return the attribute for an XID code: `error.type` in the conventions, else `xid`."""
         return ("error.type", f"xid_{code}") if self.semconv else (_XID, str(code))
 
     def container(self, subject: PartialRef, pod: PodInfo | None) -> ResourceTemplate:
@@ -214,16 +222,15 @@ class SeriesCache:
         )
 
     def device_series(self, attribution: Attribution) -> DeviceSeries:
-        """Return what is known of a device that somebody may hold."""
+        """Return a device with the resource of its readings."""
         found = self._known.get(attribution)
         if found is None:
             holder = only_holder(attribution.holders) if self._containers else None
-            place = self.on_node if holder is None else self._holder_resource(holder)
-            found = self._known[attribution] = DeviceSeries(attribution.device, place)
+            resource = self.on_node if holder is None else self._holder_resource(holder)
+            found = self._known[attribution] = DeviceSeries(attribution.device, resource)
         return found
 
     def _reading_attributes(self, series: Series) -> Attrs:
-        """Return a reading's own attributes."""
         if series.field == "xid_errors":
             return tuple(
                 self.xid_attribute(value) if name == _XID else (name, value)
@@ -235,22 +242,22 @@ class SeriesCache:
         self, device_series: DeviceSeries, attrs: Attrs, *, typed: bool, own: bool
     ) -> bytes:
         key = (typed, own, attrs)
-        back = device_series.attribute_bytes.get(key)
-        if back is None:
+        attribute_bytes = device_series.attribute_bytes.get(key)
+        if attribute_bytes is None:
             device = device_series.device
-            named = (
+            pairs = (
                 device_attributes.semconv_attributes(device, typed=typed)
                 if self.semconv
-                else device_attributes.dcgm_attributes(device, self._style, own=own)
+                else device_attributes.dcgm_attributes(device, self._naming, own=own)
             )
-            back = device_series.attribute_bytes[key] = attributes(merged(named, attrs))
-        return back
+            attribute_bytes = device_series.attribute_bytes[key] = attributes(merged(pairs, attrs))
+        return attribute_bytes
 
     def _holder_resource(self, holder: Holder) -> ResourceTemplate:
         return self.container(holder.subject, holder.pod)
 
     def _resource_template(self, pairs: Pairs) -> ResourceTemplate:
-        place = self.resources.get(pairs)
-        if place is None:
-            place = self.resources[pairs] = ResourceTemplate(self._wire.resource_bytes(pairs))
-        return place
+        resource = self.resources.get(pairs)
+        if resource is None:
+            resource = self.resources[pairs] = ResourceTemplate(self._wire.resource_bytes(pairs))
+        return resource

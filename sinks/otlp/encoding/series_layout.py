@@ -12,7 +12,7 @@ from sinks.otlp.encoding.series_cache import SeriesCache
 from sinks.otlp.encoding.series_state import SeriesState
 from sinks.otlp.encoding.wire_format import ResourceTemplate, SeriesTemplate
 
-_UNSEEN: Any = object()
+_MISSING: Any = object()
 _RANK = attrgetter("state.template.metric.rank")
 
 
@@ -20,13 +20,13 @@ class SeriesEntry(NamedTuple):
     """A series.
 
     Attributes:
-        state: what is remembered of it.
-        at: position of the reading that it shows, or whose time it has.
-        divisor: of the reading's value.
-        compute: works the value out, where the reading's is not it.
-        at_snapshot: it has the snapshot's time instead.
-        trigger_positions: positions of readings: it has a point when one of them is fresh. None for
-            `at` alone.
+        state: state of the series.
+        at: position of the reading whose value or time it uses.
+        divisor: divides the value of the reading.
+        compute: computes the value, if it is not the reading's.
+        at_snapshot: whether it has the time of the snapshot, not of the reading.
+        trigger_positions: positions of readings. The series has a point if one of them is fresh.
+            None: only `at`.
     """
 
     state: SeriesState
@@ -38,71 +38,79 @@ class SeriesEntry(NamedTuple):
 
 
 class SeriesLayout:
-    """A layout's series.
+    """The series of a layout.
 
     Attributes:
         layout: the layout.
-        number: counts layouts, from 1; its tracks have it.
-        made: what each series of it came to.
-        entries: grouped by resource, and in it by metric.
-        counters: those of them that only grow.
-        duplicates: positions of readings that have the same identity as another: they are left out.
+        number: number of the layout, from 1; the states of its series have the same number.
+        entry_by_series: the entry of each series; None if it is not sent.
+        entries: grouped by resource and, within it, by metric.
+        counters: the entries that are counters.
+        duplicates: positions of readings that are left out because another has their identity.
 
     Args:
-        layout: what there is to show.
-        cache: makes the cells.
-        follow: returns the track of a cell.
-        previous: of the layout before this one; None for the first.
+        layout: the layout.
+        cache: makes the templates.
+        state_of: returns the state for a template.
+        previous: the layout before this one; None for the first.
     """
 
     def __init__(
         self,
         layout: Layout,
         cache: SeriesCache,
-        follow: Callable[[SeriesTemplate], SeriesState],
+        state_of: Callable[[SeriesTemplate], SeriesState],
         previous: "SeriesLayout | None",
     ) -> None:
         self.layout = layout
         self.number: int = 1 if previous is None else previous.number + 1
         self.duplicates: list[int] = []
-        self.made: dict[Series, SeriesEntry | None] = {}
-        known = previous.made if previous is not None else {}
-        found: list[SeriesEntry] = []
-        told: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        every: defaultdict[str, list[int]] = defaultdict(list)
+        self.entry_by_series: dict[Series, SeriesEntry | None] = {}
+        known = previous.entry_by_series if previous is not None else {}
+        all_entries: list[SeriesEntry] = []
+        inputs: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        positions: defaultdict[str, list[int]] = defaultdict(list)
         for at, series in enumerate(layout.series):
             uuid = series.attribution.device.uuid
-            every[uuid].append(at)
+            positions[uuid].append(at)
             if series.field in INPUTS and not series.attrs and series.field in cache.plan:
-                told[uuid][series.field] = at
-            entry = known.get(series, _UNSEEN)
-            if entry is _UNSEEN:
-                made = cache.reading(series)
-                entry = None if made is None else SeriesEntry(follow(made[0]), at, made[1])
+                inputs[uuid][series.field] = at
+            entry = known.get(series, _MISSING)
+            if entry is _MISSING:
+                template_and_divisor = cache.reading(series)
+                entry = (
+                    None
+                    if template_and_divisor is None
+                    else SeriesEntry(state_of(template_and_divisor[0]), at, template_and_divisor[1])
+                )
             if entry is not None and entry.at != at:
                 entry = entry._replace(at=at)
-            self.made[series] = entry
+            self.entry_by_series[series] = entry
             if entry is None:
                 continue
             if entry.state.layout_number == self.number:
                 self.duplicates.append(at)
                 continue
             entry.state.layout_number = self.number
-            found.append(entry)
+            all_entries.append(entry)
         for uuid, attribution in layout.attributions.items():
-            mine = frozenset(every[uuid])
-            for cell, compute, wake, where in of_device(cache, attribution, told[uuid], mine):
-                track = follow(cell)
-                if track.layout_number != self.number:
-                    track.layout_number = self.number
-                    place = min(wake) if where is None else where
-                    found.append(SeriesEntry(track, place, 1, compute, where is None, wake))
-        places: dict[ResourceTemplate, list[SeriesEntry]] = {cache.on_node: []}
-        for entry in found:
-            places.setdefault(entry.state.template.resource, []).append(entry)
-        for entries in places.values():
+            device_positions = frozenset(positions[uuid])
+            for template, compute, triggers, time_position in of_device(
+                cache, attribution, inputs[uuid], device_positions
+            ):
+                state = state_of(template)
+                if state.layout_number != self.number:
+                    state.layout_number = self.number
+                    position = min(triggers) if time_position is None else time_position
+                    all_entries.append(
+                        SeriesEntry(state, position, 1, compute, time_position is None, triggers)
+                    )
+        by_resource: dict[ResourceTemplate, list[SeriesEntry]] = {cache.on_node: []}
+        for entry in all_entries:
+            by_resource.setdefault(entry.state.template.resource, []).append(entry)
+        for entries in by_resource.values():
             entries.sort(key=_RANK)
-        self.entries = list(chain.from_iterable(places.values()))
+        self.entries = list(chain.from_iterable(by_resource.values()))
         self.counters = [
             entry
             for entry in self.entries
@@ -113,13 +121,13 @@ class SeriesLayout:
         """Return the series that have a point in a snapshot with these fresh readings."""
         if len(fresh) == len(self.layout.series):
             return self.entries
-        these = frozenset(fresh)
+        positions = frozenset(fresh)
         return [
             entry
             for entry in self.entries
             if (
-                entry.at in these
+                entry.at in positions
                 if entry.trigger_positions is None
-                else not entry.trigger_positions.isdisjoint(these)
+                else not entry.trigger_positions.isdisjoint(positions)
             )
         ]

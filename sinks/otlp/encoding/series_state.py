@@ -1,4 +1,4 @@
-"""What is remembered of each series: when it began, and what its last point was."""
+"""The state of each series: its start, and its last point."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from sinks.otlp.encoding.wire_format import (
 
 @dataclass(slots=True, eq=False)
 class SeriesState:
-    """A series that is in the layout.
+    """State of a series.
 
     Attributes:
-        template: what is the same in all its points.
-        layout_number: number of the layout that it was last seen in.
-        started_ns: since when it counts, by the monotonic clock; None before its first point.
-        start: the same by the wall clock, as it is sent.
+        template: the constant part of its points.
+        layout_number: number of the last layout that contains it.
+        started_ns: its start, by the monotonic clock; None before its first point.
+        start: its start, by the wall clock, as it is sent.
         last: time of its last point; None before the first.
-        value: the value last read, of a counter that is sent in increments and of an account.
+        value: last value of a usage account, or of a counter that is sent in increments.
     """
 
     template: SeriesTemplate
@@ -38,43 +38,43 @@ class SeriesState:
 
 
 def end_requests(series: Iterable[SeriesState], time: int, wire: Wire) -> list[tuple[int, bytes]]:
-    """Return requests that say that series have ended, each with its number of points.
+    """Return requests that mark the end of series, each with its number of points.
 
     Args:
-        series: those that have ended; who had no point has no end.
-        time: of the ends, after all points so far. What is elsewhere a series of the same name goes
-            on after it.
-        wire: puts them together.
+        series: the series that have ended. Those without any point are left out.
+        time: time of the ends, after all earlier points. If a series with the same name exists
+            elsewhere, it continues after this time.
+        wire: builds the requests.
     """
-    ended = ordered([track for track in series if track.last is not None])
-    cells = [track.template for track in ended]
-    fronts = [_front(track, time) for track in ended]
-    holes = [len(front) + len(NO_VALUE) for front in fronts]
+    ended = ordered([state for state in series if state.last is not None])
+    templates = [state.template for state in ended]
+    fronts = [_front(state, time) for state in ended]
+    value_sizes = [len(front) + len(NO_VALUE) for front in fronts]
     blocks: list[tuple[int, bytes]] = []
-    for begin, end in wire.blocks(cells, holes):
+    for begin, end in wire.blocks(templates, value_sizes):
         pieces: list[bytes] = []
-        before = wire.surrounding_bytes(cells[begin:end], holes[begin:end])
+        before = wire.surrounding_bytes(templates[begin:end], value_sizes[begin:end])
         for at, between in enumerate(before[:-1], begin):
-            pieces += (between, fronts[at], cells[at].attribute_bytes, NO_VALUE)
+            pieces += (between, fronts[at], templates[at].attribute_bytes, NO_VALUE)
         blocks.append((end - begin, b"".join((*pieces, before[-1]))))
-    left = iter(blocks)
-    found: list[tuple[int, bytes]] = []
-    for several in wire.requests(len(data) for _, data in blocks):
-        counts, datas = zip(*islice(left, several), strict=True)
-        found.append((sum(counts), b"".join(datas)))
-    return found
+    remaining = iter(blocks)
+    requests: list[tuple[int, bytes]] = []
+    for block_count in wire.requests(len(data) for _, data in blocks):
+        counts, parts = zip(*islice(remaining, block_count), strict=True)
+        requests.append((sum(counts), b"".join(parts)))
+    return requests
 
 
-def _front(track: SeriesState, time: int) -> bytes:
+def _front(state: SeriesState, time: int) -> bytes:
     packed = TIME + FIXED.pack(time)
-    if track.template.metric.instrument.kind == "gauge":
+    if state.template.metric.instrument.kind == "gauge":
         return packed
-    return START + FIXED.pack(track.start) + packed
+    return START + FIXED.pack(state.start) + packed
 
 
 def ordered(series: Collection[SeriesState]) -> list[SeriesState]:
-    """Return series as they stand in requests: by resource, and in it by metric."""
-    places: dict[ResourceTemplate, int] = {}
-    for track in series:
-        places.setdefault(track.template.resource, len(places))
-    return sorted(series, key=lambda t: (places[t.template.resource], t.template.metric.rank))
+    """Return series in the order of requests: by resource and, within it, by metric."""
+    order: dict[ResourceTemplate, int] = {}
+    for state in series:
+        order.setdefault(state.template.resource, len(order))
+    return sorted(series, key=lambda t: (order[t.template.resource], t.template.metric.rank))

@@ -1,8 +1,8 @@
-"""Wall times that never go back.
+"""Wall times that never decrease.
 
-The time of a reading is worked out from the monotonic clock. So that it stays near the wall clock,
-the distance between the two clocks is looked at with each snapshot. Where the wall clock runs ahead
-it is followed at once; where it was set back, time runs slower here until it is caught up with.
+The time of a reading is computed from the monotonic clock. To stay near the wall clock, the offset
+between the two clocks is compared with each snapshot. If the wall clock is ahead, time follows it
+immediately. If it was set back, time runs slower until the wall clock has caught up.
 """
 
 from bisect import bisect_right
@@ -12,31 +12,31 @@ from typing import Final
 from pipeline.model import NS, Instant
 
 _STEP_NS: Final = NS // 2
-"""A change of the clocks' distance beyond this is a step; what is less comes from slewing."""
+"""A larger change of the offset is a step. Smaller ones come from slewing."""
 
 _DRIFT: Final = 1000
-"""A slewed clock gains or loses a 1000th of the time at most; Linux allows half of that."""
+"""A slewed clock gains or loses at most 1/1000 of the time; Linux allows half of that."""
 
-_SLOWER: Final = 10
-"""A clock that was set back is waited for by running a tenth slower."""
+_SLOWDOWN: Final = 10
+"""While waiting for a clock that was set back, time runs slower by this part: a tenth."""
 
-_CLOSE_NS: Final = NS // 10
-"""What was read so shortly before the last message is moved behind it. No series is read so often
-twice, so that none goes back by it."""
+_MAX_DELAY_NS: Final = NS // 10
+"""A point that was read within this time before the last message gets a time after that message.
+Series are read less often than this, so that no series goes back in time."""
 
-_NEXT_NS: Final = 1_000_000
-"""Between one message and the next: Prometheus tells milliseconds apart."""
+_MESSAGE_GAP_NS: Final = 1_000_000
+"""Time between two messages. Prometheus has a resolution of milliseconds."""
 
-_LAST_NS: Final = (1 << 63) - 1
-"""No time is beyond, nor before 1970: a message has no room for it. A damaged recording may tell of
-one."""
+_MAX_NS: Final = (1 << 63) - 1
+"""Maximum of a time; the minimum is 1970. Messages have no room for others, and a damaged recording
+may contain some."""
 
-_KEPT: Final = 1024
-"""Moments that are remembered, for readings that come late."""
+_MAX_MOMENTS: Final = 1024
+"""How many times are remembered, for late readings."""
 
 
 class WallTimeline:
-    """Maps the monotonic clock to wall times.
+    """Maps times of the monotonic clock to wall times.
 
     Attributes:
         steps: how often the wall clock was set by more than half a second.
@@ -44,82 +44,82 @@ class WallTimeline:
 
     def __init__(self) -> None:
         self.steps = 0
-        self._mono: deque[int] = deque(maxlen=_KEPT)
-        self._wall: deque[int] = deque(maxlen=_KEPT)
-        self._distance = 0
+        self._mono: deque[int] = deque(maxlen=_MAX_MOMENTS)
+        self._wall: deque[int] = deque(maxlen=_MAX_MOMENTS)
+        self._offset = 0
 
     @property
     def newest(self) -> int:
-        """The wall time of the last moment that was looked at; 0 before the first."""
+        """The wall time of the last update; 0 before the first."""
         return self._wall[-1] if self._wall else 0
 
     def update(self, at: Instant) -> None:
-        """Compare the clocks. What was read before `at` and is mapped later gets a time before it.
+        """Compare the clocks. Earlier readings that are mapped later get a time before `at`.
 
         Args:
-            at: the present moment; one that isn't after the last one changes nothing.
+            at: the current time. It has no effect if it is not after the last one.
         """
-        distance = at.wall_ns - at.mono_ns
+        offset = at.wall_ns - at.mono_ns
         if not self._mono:
             self._mono.append(at.mono_ns)
-            self._wall.append(_within(at.wall_ns))
-            self._distance = distance
+            self._wall.append(_clamp(at.wall_ns))
+            self._offset = offset
             return
         passed = at.mono_ns - self._mono[-1]
         if passed <= 0:
             return
-        if abs(distance - self._distance) > _STEP_NS + passed // _DRIFT:
+        if abs(offset - self._offset) > _STEP_NS + passed // _DRIFT:
             self.steps += 1
-        self._distance = distance
-        slowest = self._wall[-1] + passed - passed // _SLOWER
+        self._offset = offset
+        slowest = self._wall[-1] + passed - passed // _SLOWDOWN
         self._mono.append(at.mono_ns)
-        self._wall.append(_within(max(at.wall_ns, slowest)))
+        self._wall.append(_clamp(max(at.wall_ns, slowest)))
 
     def __call__(self, mono_ns: int) -> int:
-        """Return the wall time of a moment, nanoseconds since the Unix epoch.
+        """Return the wall time for a monotonic time, in nanoseconds since the Unix epoch.
 
-        For two moments, the later one never has the earlier time. One that is later than all that
-        were looked at has the time of the last: nothing was read after the snapshot it stands in.
+        A later monotonic time never maps to an earlier wall time. A time after the last update maps
+        to the wall time of that update: nothing is read after the snapshot that contains it.
         """
         monos, walls = self._mono, self._wall
         newest = monos[-1]
         if mono_ns >= newest:
             return walls[-1]
         if len(monos) == 1 or mono_ns <= monos[0]:
-            return _within(walls[0] - (monos[0] - mono_ns))
-        # Nearly all lie in the last gap.
+            return _clamp(walls[0] - (monos[0] - mono_ns))
+        # Nearly all times are in the last interval.
         after = len(monos) - 1
         if mono_ns < monos[after - 1]:
             after = bisect_right(monos, mono_ns)
         before = after - 1
-        if mono_ns == monos[before]:  # it has had its time already
+        if mono_ns == monos[before]:  # its wall time is known
             return walls[before]
         span, gained = monos[after] - monos[before], walls[after] - walls[before]
         if gained >= span:
-            # The clock as it is now is believed for the whole of the gap.
+            # Use the current offset for the whole interval.
             return max(walls[before], walls[after] - (monos[after] - mono_ns))
         return walls[before] + (mono_ns - monos[before]) * gained // span
 
     def start(self, moment: Instant) -> int:
-        """Return the wall time at which a total began to count.
+        """Return the wall time at which a total started.
 
-        It is the one that the moment has, the same to the last digit whoever asks and after each
-        restart, unless the wall clock was set since: then it is the one that fits its age.
+        It is the wall time that `moment` contains: the same for every caller and after each
+        restart. But if the wall clock was set since, it is the time that fits the total's age.
         """
-        fits = self(moment.mono_ns)
-        return _within(moment.wall_ns) if abs(fits - moment.wall_ns) <= _STEP_NS else fits
+        by_age = self(moment.mono_ns)
+        return _clamp(moment.wall_ns) if abs(by_age - moment.wall_ns) <= _STEP_NS else by_age
 
 
 class PointOrder:
-    """Times of points that don't go back from one message to the next.
+    """Assigns times to points, so that they do not go back from one message to the next.
 
-    What is read by several readers is not told in the order in which it was read, and a snapshot is
-    made after all that is in it. No series goes back for that. But Prometheus has one for a whole
-    resource (`target_info`), and refuses a message for which that one would go back. So what was
-    read a little before the last message was made has the time right behind that one.
+    Several readers deliver readings out of order, and a snapshot is made after all its readings.
+    This does not affect single series. But Prometheus keeps one series for a whole resource
+    (`target_info`), and rejects a message that would move it back. Therefore a reading from shortly
+    before the last message gets a time directly after that message.
 
     Args:
-        timeline: tells wall times.
+        timeline: maps monotonic to wall times.
     """
 
     def __init__(self, timeline: WallTimeline) -> None:
@@ -127,34 +127,34 @@ class PointOrder:
         self._least = self._most = 0
 
     def next_message(self) -> None:
-        """Begin another message."""
-        self._least = self._most + _NEXT_NS
+        """Begin the next message."""
+        self._least = self._most + _MESSAGE_GAP_NS
 
     def __call__(self, mono_ns: int) -> int:
-        """Return the time of a point that was read at that moment."""
+        """Return the time of a point that was read at this monotonic time."""
         time = self._timeline(mono_ns)
-        # Messages of one moment run ahead of it; a reading is so old as it is beside the moment.
-        oldest = min(self._least, self._timeline.newest) - _CLOSE_NS
+        # Several messages of one moment have times after it, but a reading's age is relative to it.
+        oldest = min(self._least, self._timeline.newest) - _MAX_DELAY_NS
         if oldest <= time < self._least:
             time = self._least
         self._most = max(self._most, time)
         return time
 
     def after_all(self, mono_ns: int) -> int:
-        """Return the time of a point that is told however long ago it was read.
+        """Return the time of a point that must be sent, however old it is.
 
-        It is never before any point so far: what a slow look at a device found out may come after
-        many readings that are younger.
+        It is never before an earlier point: a slow usage sample may be delivered after many
+        readings that are newer.
         """
         time = self._most = max(self._timeline(mono_ns), self._least, self._most)
         return time
 
     def end(self) -> int:
-        """Return a time behind all points so far; what comes next is another message."""
+        """Return a time after all points so far, and begin the next message."""
         time = self._most = self._least
         self.next_message()
         return time
 
 
-def _within(wall_ns: int) -> int:
-    return min(max(wall_ns, 0), _LAST_NS)
+def _clamp(wall_ns: int) -> int:
+    return min(max(wall_ns, 0), _MAX_NS)

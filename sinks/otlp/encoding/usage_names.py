@@ -1,7 +1,7 @@
-"""Under which names it is pushed who used how much.
+"""OTLP names of the usage metrics.
 
-The conventions have no words for it; a receiver that makes Prometheus' names of these comes to the
-page's.
+The semantic conventions have no such metrics. A receiver that converts these names to Prometheus
+names gets those of the Prometheus page.
 """
 
 from collections.abc import Mapping
@@ -40,15 +40,15 @@ _NAMES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "podgpu_device_accounted_seconds_total": ("podgpu.device.accounted", "s"),
     }
 )
-"""By the page's name: the name with dots, and the unit in UCUM."""
+"""Name with dots and UCUM unit, by the name on the Prometheus page."""
 
 
 def instrument(family: Family, *, page: bool) -> Instrument:
-    """Return the metric of a quantity.
+    """Return the OTLP metric for a usage metric.
 
     Args:
-        family: as the page has it.
-        page: whether the metric has the page's name and type; it has no unit then.
+        family: the usage metric.
+        page: use name and type of the Prometheus page; the metric then has no unit.
     """
     whole = family.divisor == 1
     if page:
@@ -59,4 +59,4 @@ def instrument(family: Family, *, page: bool) -> Instrument:
 
 
 INSTRUMENTS: Final = tuple(instrument(family, page=False) for family in USAGE_FAMILIES)
-"""All of them, in the order of the page."""
+"""All usage metrics, in the order of the page."""

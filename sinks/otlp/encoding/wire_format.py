@@ -1,7 +1,7 @@
-"""The bytes of a request: what is the same each time, with holes for what isn't.
+"""The bytes of a request: constant parts, with gaps for times and values.
 
-The wire format stays the messages' business: which bytes stand before a nested message or a number
-is read off messages that they have serialised. Only lengths are worked out here.
+Field numbers and wire types are not repeated here. The tags are taken from messages that the
+protobuf library has serialised. Only lengths are computed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,14 +31,14 @@ from sinks.otlp.messages import (
 )
 
 FIXED: Final = Struct("<Q")
-_PLACE: Final = attrgetter("resource")
-_COLUMN: Final = attrgetter("metric")
-_LOOSE: Final = 16
-"""Bytes for the tags and lengths around a message, at most."""
+_RESOURCE: Final = attrgetter("resource")
+_METRIC: Final = attrgetter("metric")
+_OVERHEAD: Final = 16
+"""Maximum number of bytes for the tags and lengths around a message."""
 
 
-def _holes() -> tuple[bytes, bytes, bytes, bytes, bytes]:
-    """Return what stands before a start, a time and a value of either type, and the flag."""
+def _point_tags() -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    """Return the tags before a start, a time and a value of either type, and the flag."""
     marks = [bytes([0xFF - at] * 8) for at in range(3)]
     start, time, value = (FIXED.unpack(mark)[0] for mark in marks)
     point = NumberDataPoint(
@@ -56,21 +56,21 @@ def _holes() -> tuple[bytes, bytes, bytes, bytes, bytes]:
         flags=DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
     ).SerializeToString()
     if after != NumberDataPoint(attributes=[KeyValue(key="k")]).SerializeToString():
-        raise RuntimeError("the messages put attributes elsewhere than behind the value")
+        raise RuntimeError("the protobuf library does not put attributes after the value")
     return before, between, as_double, as_int, flag
 
 
 def attributes(pairs: Pairs) -> bytes:
-    """Return a point's attributes, serialised: they stand behind its value."""
+    """Return a point's attributes, serialised: they follow its value."""
     return NumberDataPoint(attributes=key_values(pairs)).SerializeToString()
 
 
 def _tag(empty: bytes) -> bytes:
-    """Return what stands before the length of a nested message, from one that is empty."""
+    """Return the tag before the length of a nested message, from an empty one."""
     return empty[:-1]
 
 
-START, TIME, AS_DOUBLE, AS_INT, NO_VALUE = _holes()
+START, TIME, AS_DOUBLE, AS_INT, NO_VALUE = _point_tags()
 _RESOURCES: Final = _tag(
     ExportMetricsServiceRequest(resource_metrics=[ResourceMetrics()]).SerializeToString()
 )
@@ -83,10 +83,10 @@ _POINTS: Final = _tag(Gauge(data_points=[NumberDataPoint()]).SerializeToString()
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ResourceTemplate:
-    """A resource, serialised.
+    """A serialised resource.
 
     Attributes:
-        front: `ResourceMetrics` up to what it nests.
+        front: `ResourceMetrics` up to its nested messages.
     """
 
     front: bytes
@@ -94,13 +94,13 @@ class ResourceTemplate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MetricTemplate:
-    """A metric, serialised.
+    """A serialised metric.
 
     Attributes:
         instrument: the metric.
-        rank: its place among a resource's metrics.
-        front: `Metric` up to its data, with the tag of those.
-        tail: what stands behind the points in its data.
+        rank: its position among the metrics of a resource.
+        front: `Metric` up to its data, with the tag of the data.
+        tail: what follows the points in its data.
     """
 
     instrument: Instrument
@@ -111,7 +111,7 @@ class MetricTemplate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeriesTemplate:
-    """What is the same in all points of a series.
+    """The constant part of all points of a series.
 
     Attributes:
         resource: the resource.
@@ -125,23 +125,23 @@ class SeriesTemplate:
 
     @property
     def key(self) -> tuple[ResourceTemplate, str, bytes]:
-        """What no two series share."""
+        """Identifies the series."""
         return (self.resource, self.metric.instrument.name, self.attribute_bytes)
 
 
 class Wire:
-    """Puts points into requests.
+    """Builds requests of points.
 
     Args:
-        schema: whether the names are those of the conventions.
+        schema: whether the names are those of the semantic conventions.
         delta: whether counters are sent as increments.
-        most_bytes: how long a request gets; one that holds a single point may be longer.
+        most_bytes: maximum size of a request; one with a single point may be larger.
     """
 
     def __init__(self, *, schema: bool, delta: bool, most_bytes: int) -> None:
         url = SCHEMA_URL if schema else ""
         self._delta = delta
-        self._most = most_bytes
+        self._max_bytes = most_bytes
         self._scope = ScopeMetrics(
             scope=InstrumentationScope(name="podgpu", version=VERSION)
         ).SerializeToString()
@@ -169,8 +169,8 @@ class Wire:
             )
         return metric
 
-    def column(self, instrument: Instrument, rank: int) -> MetricTemplate:
-        """Return a metric, serialised."""
+    def metric_template(self, instrument: Instrument, rank: int) -> MetricTemplate:
+        """Return the template of a metric."""
         metric = self.metric(instrument)
         tail = b"" if instrument.kind == "gauge" else metric.sum.SerializeToString()
         metric.ClearField("sum")
@@ -178,11 +178,11 @@ class Wire:
         return MetricTemplate(instrument, rank, metric.SerializeToString() + tag, tail)
 
     def request(self, front: bytes, metrics: Iterable[Metric]) -> bytes:
-        """Return a request of one resource in which all is there already.
+        """Return a request with one resource and complete metrics.
 
         Args:
-            front: from `place`.
-            metrics: with their points.
+            front: front of the resource, from `resource_bytes`.
+            metrics: metrics with their points.
         """
         scope = ScopeMetrics.FromString(self._scope + self._scope_back)
         scope.metrics.extend(metrics)
@@ -191,60 +191,62 @@ class Wire:
         return ExportMetricsServiceRequest(resource_metrics=[found]).SerializeToString()
 
     def blocks(
-        self, cells: Sequence[SeriesTemplate], holes: Sequence[int]
+        self, templates: Sequence[SeriesTemplate], value_sizes: Sequence[int]
     ) -> Iterator[tuple[int, int]]:
-        """Yield where blocks begin and end: points of one resource, no more than a request holds.
+        """Yield start and end of blocks: points of one resource that fit into a request.
 
         Args:
-            cells: of the points, those of one resource together.
-            holes: for each, how many bytes of the point stand before its attributes, or behind
-                them.
+            templates: of the points, grouped by resource.
+            value_sizes: for each point, the number of bytes other than its attributes.
         """
         end = 0
-        for place, group in groupby(cells, _PLACE):
-            begin, around = end, len(place.front) + len(self._back) + 4 * _LOOSE
-            size, column = around, None
-            for cell in group:
-                more = len(cell.attribute_bytes) + holes[end] + _LOOSE
-                if cell.metric is not column:
-                    column = cell.metric
-                    more += len(column.front) + len(column.tail) + 2 * _LOOSE
-                if size + more > self._most and end > begin:
+        for resource, group in groupby(templates, _RESOURCE):
+            begin, overhead = end, len(resource.front) + len(self._back) + 4 * _OVERHEAD
+            size, metric = overhead, None
+            for template in group:
+                added = len(template.attribute_bytes) + value_sizes[end] + _OVERHEAD
+                if template.metric is not metric:
+                    metric = template.metric
+                    added += len(metric.front) + len(metric.tail) + 2 * _OVERHEAD
+                if size + added > self._max_bytes and end > begin:
                     yield begin, end
-                    begin, size = end, around + len(column.front) + len(column.tail) + 2 * _LOOSE
-                size += more
+                    begin, size = (
+                        end,
+                        overhead + len(metric.front) + len(metric.tail) + 2 * _OVERHEAD,
+                    )
+                size += added
                 end += 1
             yield begin, end
 
     def surrounding_bytes(
-        self, cells: Sequence[SeriesTemplate], holes: Sequence[int]
+        self, templates: Sequence[SeriesTemplate], value_sizes: Sequence[int]
     ) -> list[bytes]:
-        """Return what stands around a block's points: before each of them, and behind the last.
+        """Return the bytes around a block's points: before each of them, and after the last.
 
         Args:
-            cells: of the points, those of one metric together.
-            holes: as in `blocks`.
+            templates: of the points, grouped by metric.
+            value_sizes: as in `blocks`.
         """
         metrics: list[tuple[bytes, bytes, list[bytes]]] = []
         inside = len(self._scope) + len(self._scope_back)
         at = 0
-        for column, group in groupby(cells, _COLUMN):
+        for metric, group in groupby(templates, _METRIC):
             heads: list[bytes] = []
-            data = len(column.tail)
-            for cell in group:
-                size = len(cell.attribute_bytes) + holes[at]
+            data = len(metric.tail)
+            for template in group:
+                size = len(template.attribute_bytes) + value_sizes[at]
                 head = _POINTS + varint(size)
                 data += len(head) + size
                 heads.append(head)
                 at += 1
-            front = column.front + varint(data)
+            front = metric.front + varint(data)
             front = _METRICS + varint(len(front) + data) + front
             inside += len(front) + data
-            metrics.append((front, column.tail, heads))
-        place = cells[0].resource
+            metrics.append((front, metric.tail, heads))
+        resource = templates[0].resource
         scope = _SCOPES + varint(inside)
-        length = len(place.front) + len(scope) + inside + len(self._resource_back)
-        pending = _RESOURCES + varint(length) + place.front + scope + self._scope
+        length = len(resource.front) + len(scope) + inside + len(self._resource_back)
+        pending = _RESOURCES + varint(length) + resource.front + scope + self._scope
         before: list[bytes] = []
         for front, tail, heads in metrics:
             heads[0] = pending + front + heads[0]
@@ -254,14 +256,14 @@ class Wire:
         return before
 
     def requests(self, sizes: Iterable[int]) -> Iterator[int]:
-        """Yield how many blocks go into each request, one at least.
+        """Yield how many blocks go into each request, at least one.
 
         Args:
             sizes: of the blocks, in bytes.
         """
         count = filled = 0
         for size in sizes:
-            if count and filled + size > self._most:
+            if count and filled + size > self._max_bytes:
                 yield count
                 count = filled = 0
             count += 1
@@ -272,7 +274,7 @@ class Wire:
 
 @lru_cache(maxsize=1 << 12)
 def varint(number: int) -> bytes:
-    """Return a length as it stands before a nested message."""
+    """Return a length encoded as a protobuf varint."""
     found = bytearray()
     while number > 0x7F:
         found.append(number & 0x7F | 0x80)

@@ -367,9 +367,9 @@ def test_what_is_kept_of_series_goes_with_them() -> None:
         encoder = scene.encoder
         sizes.append(
             (
-                len(encoder._tracks),
+                len(encoder._states),
                 len(encoder._selections),
-                len(encoder._previous),
+                len(encoder._previous_selections),
                 len(encoder._cache._series),
                 len(encoder._cache._known),
                 len(encoder._cache.resources) < 6,

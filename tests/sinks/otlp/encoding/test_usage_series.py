@@ -203,9 +203,9 @@ def test_what_is_kept_goes_with_the_containers() -> None:
         devices = [gpu(0)] if turn % 3 else [gpu(0), gpu(1)]
         scene.look(*(account(d, used(f"pod-{turn}", memory=turn), until=at(turn)) for d in devices))
         told = scene.encoder._usage
-        tracks = sum(len(list(one.tracks)) for one in told._devices.values())
+        tracks = sum(len(list(one.states)) for one in told._devices.values())
         series = sum(len(one.series) for one in told._devices.values())
-        sizes.append((len(devices), tracks, series, len(told._frames) <= 4))
+        sizes.append((len(devices), tracks, series, len(told._templates) <= 4))
     assert len(set(sizes[3:])) == 2
     assert len(scene.encoder._cache.resources) < 12
 
