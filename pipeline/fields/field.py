@@ -88,5 +88,5 @@ class Field:
 
     @property
     def podgpu_metric(self) -> str:
-        """podgpu's name of the metric family, with `_total` for counters."""
+        """The metric family's name with podgpu's prefix, and `_total` for counters."""
         return f"podgpu_{self.name}_total" if self.type == "counter" else f"podgpu_{self.name}"

@@ -1,6 +1,6 @@
-"""A scheduler extender: tells kube-scheduler which nodes have the GPUs that a pod wants.
+"""A scheduler extender: filters and scores nodes for kube-scheduler by their free GPUs.
 
-`node_selection` is pure: what a pod asks for, which nodes fit, and how well. `node_cache` follows
-what the cluster's Nodes say of their topology, `scheduler_messages` reads and writes what the
-scheduler sends and gets, `service` puts the two together, `server` is the process.
+`node_selection` is pure: what a pod requests, which nodes fit, and how well. `node_cache` watches
+the topology annotations of the Nodes. `scheduler_messages` parses requests of the scheduler and
+makes responses. `service` handles requests, and `server` is the process.
 """

@@ -1,4 +1,4 @@
-"""Fits of pods on nodes, worked out once for all nodes that are alike."""
+"""A cache of fits of pods on nodes; nodes with equal topology share entries."""
 
 import itertools
 import threading
@@ -12,23 +12,23 @@ from podgpu.extender.node_selection.gpu_requirement import Requirement
 from podgpu.extender.node_selection.node_fit import Fit, fit
 
 MOST: Final = 4096
-"""Fits that are kept, of some 300 bytes: a node of 8 GPUs has no more than 255 sets of free
-ones."""
+"""The largest number of entries, of about 300 bytes each: a node with 8 GPUs has at most 255
+different sets of free GPUs."""
 
 _Key: TypeAlias = tuple[int, int, int, Requirement | None, int]
 
 
 class StoppedError(Exception):
-    """Nobody waits for a fit any more."""
+    """The fit is no longer needed."""
 
 
 class FitCache:
-    """The fits that were asked for last. Safe to use from any thread.
+    """The fits that were used last. Safe to use from any thread.
 
-    They don't keep a topology: with the last who has it its fits go too.
+    The cache does not keep a topology alive: its fits are dropped together with it.
 
     Args:
-        most: how many are kept.
+        most: the largest number of entries.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -37,7 +37,7 @@ class FitCache:
         self._known: OrderedDict[_Key, Fit | None] = OrderedDict()
         self._numbers: weakref.WeakKeyDictionary[Topology, int] = weakref.WeakKeyDictionary()
         self._next = itertools.count()
-        # A topology goes in whatever thread drops it, perhaps in the middle of a change here.
+        # A topology is collected in any thread, perhaps during a change of the dicts here.
         self._gone: deque[int] = deque()
 
     def fit(
@@ -53,22 +53,22 @@ class FitCache:
         """Return how well a pod fits; see `podgpu.extender.node_selection.node_fit.fit`.
 
         Raises:
-            StoppedError: `stop` said so.
+            StoppedError: `stop` returned True.
         """
         with self._lock:
             key = (self._number(topology), free, count, required, unsure)
             if key in self._known:
                 self._known.move_to_end(key)
                 return self._known[key]
-        made = fit(topology, free, count, required, unsure=unsure, stop=stop)
+        result = fit(topology, free, count, required, unsure=unsure, stop=stop)
         if stop():
-            # It may not be the best then.
+            # The result may not be the best one.
             raise StoppedError
         with self._lock:
-            self._known[key] = made
+            self._known[key] = result
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
-        return made
+        return result
 
     def __len__(self) -> int:
         with self._lock:

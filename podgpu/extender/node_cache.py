@@ -1,4 +1,4 @@
-"""What the cluster's Nodes say of their GPUs, kept by name."""
+"""The topology annotations and GPU counts of the cluster's Nodes, by name."""
 
 import asyncio
 import hashlib
@@ -20,24 +20,24 @@ from podgpu.extender.topology_pool import Shapes
 PATH: Final = "/api/v1/nodes"
 
 LONGEST: Final = 64 << 10
-"""Characters of an annotation that are read: that of 64 GPUs has some 24,000, and all annotations
-of an object have no more than 262,144 bytes."""
+"""The longest annotation that is read, in characters. With 64 GPUs it has about 24,000; all
+annotations of an object together have at most 262,144 bytes."""
 
 _LINKS: Final = 64
-"""NVLinks between two GPUs at most, three times what today's have. With any number it likes a node
-would be the best of all."""
+"""The largest number of NVLinks between two GPUs that is accepted, three times that of today's
+GPUs. Without a limit, a node could get the best score by a wrong number."""
 
 _TOO_LONG: Final = " " * (LONGEST + 1)
-"""What is kept of a longer one."""
+"""Replaces an annotation that is too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """What is kept of a Node until it is read.
+    """The needed parts of a Node, before its annotation is parsed.
 
     Attributes:
-        name: the node's.
-        annotation: its annotation; None if there is none.
+        name: the node's name.
+        annotation: its topology annotation; None if there is none.
         devices: see `NodeKnowledge`.
     """
 
@@ -47,11 +47,11 @@ class NodeRecord:
 
 
 class NodeMapper:
-    """Takes what is needed from a Node as the API server sends it.
+    """Extracts a `NodeRecord` from a Node of the API server.
 
     Args:
-        key: of the annotation.
-        resources: whose devices are counted.
+        key: key of the annotation.
+        resources: names of the resources that are GPUs.
     """
 
     def __init__(self, key: str, resources: Iterable[str]) -> None:
@@ -59,22 +59,22 @@ class NodeMapper:
         self._resources = tuple(resources)
 
     def __call__(self, raw: Mapping[str, Any]) -> NodeRecord | None:
-        """Return it; None for what has no name."""
+        """Return the record; None if the object has no name."""
         metadata = as_dict(raw.get("metadata"))
         name = as_text(metadata.get("name"))
         if not name:
             return None
-        said = as_dict(metadata.get("annotations")).get(self._key)
-        if not isinstance(said, str):
-            said = None
-        elif len(said) > LONGEST:
-            said = _TOO_LONG
-        return NodeRecord(name, said, self._devices(raw))
+        annotation = as_dict(metadata.get("annotations")).get(self._key)
+        if not isinstance(annotation, str):
+            annotation = None
+        elif len(annotation) > LONGEST:
+            annotation = _TOO_LONG
+        return NodeRecord(name, annotation, self._devices(raw))
 
     def _devices(self, raw: Mapping[str, Any]) -> int | None:
-        # Of the capacity are also those that are not healthy, which nobody is given.
-        given = as_dict(as_dict(raw.get("status")).get("allocatable"))
-        listed = [given[resource] for resource in self._resources if resource in given]
+        # Not the capacity, which includes unhealthy devices.
+        allocatable = as_dict(as_dict(raw.get("status")).get("allocatable"))
+        listed = [allocatable[resource] for resource in self._resources if resource in allocatable]
         try:
             return sum(whole(quantity) for quantity in listed) if listed else None
         except (TypeError, ValueError):
@@ -82,12 +82,11 @@ class NodeMapper:
 
 
 class Nodes:
-    """Implements `pipeline.kube.reflector.Handler` for Nodes.
+    """What is known of all Nodes. Implements `pipeline.kube.reflector.Handler`.
 
     Attributes:
-        complete: all Nodes have been heard of once; what is known then stands while the API server
-            is away.
-        followed: their changes are heard of now.
+        complete: all Nodes have been listed once. They stay known while the API server is down.
+        followed: changes of the Nodes are being received.
     """
 
     def __init__(self, log: logging.Logger) -> None:
@@ -96,11 +95,11 @@ class Nodes:
         self._log = log
         self._shapes = Shapes()
         self._known: dict[str, NodeKnowledge] = {}
-        # Nodes change often, and their annotations seldom with them.
+        # Nodes change often, but their annotations seldom change.
         self._digests: dict[str, bytes | None] = {}
-        self._lost_by: tuple[int, str] | None = None
-        self._complained = False
-        # To read one of 64 GPUs takes some ten milliseconds.
+        self._watch_fault: tuple[int, str] | None = None
+        self._logged_unreadable = False
+        # Parsing the annotation of a node with 64 GPUs takes about ten milliseconds.
         self._thread = DaemonExecutor("podgpu-extender-nodes")
 
     def known_of(self, name: str) -> NodeKnowledge:
@@ -108,54 +107,54 @@ class Nodes:
         return self._known.get(name, NOTHING if self.complete else NOT_YET)
 
     def count(self, now: float) -> Mapping[State, int]:
-        """Count the nodes by how good what is known of them is, at a Unix time."""
+        """Return the number of nodes in each state, at a Unix time."""
         counted = Counter(known.state(now) for known in self._known.values())
         return {state: counted[state] for state in STATES}
 
     async def replaced(self, objects: Sequence[NodeRecord]) -> None:
-        """Take all Nodes."""
+        """Replace all Nodes."""
         gone = self._known.keys() - {found.name for found in objects}
         for found in objects:
             await asyncio.sleep(0)
-            await self._take(found)
+            await self._put(found)
         for name in gone:
             self._forget(name)
         self.complete = True
         await self.confirmed()
 
     async def upserted(self, obj: NodeRecord) -> None:
-        """Take a Node."""
-        await self._take(obj)
+        """Add or update a Node."""
+        await self._put(obj)
 
     async def deleted(self, obj: NodeRecord) -> None:
-        """Forget a Node."""
+        """Remove a Node."""
         self._forget(obj.name)
 
     async def confirmed(self) -> None:
-        """Note that the server was heard."""
+        """Note that the API server has responded."""
         self.followed = True
-        if self._lost_by is not None:
-            self._lost_by = None
-            self._log.info("nodes are followed again")
+        if self._watch_fault is not None:
+            self._watch_fault = None
+            self._log.info("watching nodes again")
 
     async def watch_failed(self, error: ApiError) -> None:
-        """Note why Nodes can't be followed; told once for each kind of fault."""
+        """Note why Nodes cannot be watched; log each kind of fault once."""
         self.followed = False
-        if error.dedup_key == self._lost_by:
+        if error.dedup_key == self._watch_fault:
             return
-        self._lost_by = error.dedup_key
-        stands = "what was heard before stands" if self.complete else "no node has been heard of"
-        self._log.warning("%s; %s", error, stands)
+        self._watch_fault = error.dedup_key
+        effect = "the last known nodes stay in use" if self.complete else "no node is known yet"
+        self._log.warning("%s; %s", error, effect)
 
     def close(self) -> None:
-        """Let the thread end."""
+        """End the thread."""
         self._thread.shutdown()
 
-    async def _take(self, found: NodeRecord) -> None:
+    async def _put(self, found: NodeRecord) -> None:
         digest = None
         if found.annotation is not None:
-            said = found.annotation.encode("utf-8", "replace")
-            digest = hashlib.blake2b(said, digest_size=16).digest()
+            encoded = found.annotation.encode("utf-8", "replace")
+            digest = hashlib.blake2b(encoded, digest_size=16).digest()
         before = self._known.get(found.name)
         if before is not None and self._digests[found.name] == digest:
             if before.devices != found.devices:
@@ -171,22 +170,22 @@ class Nodes:
         self._known.pop(name, None)
         self._digests.pop(name, None)
 
-    async def _read(self, name: str, said: str, known: NodeKnowledge) -> NodeKnowledge:
+    async def _read(self, name: str, annotation: str, known: NodeKnowledge) -> NodeKnowledge:
         try:
-            if len(said) > LONGEST:
+            if len(annotation) > LONGEST:
                 raise ValueError(f"longer than {LONGEST} characters")  # noqa: TRY301 - one way out
-            read = await asyncio.wrap_future(self._thread.submit(_published, said))
+            read = await asyncio.wrap_future(self._thread.submit(_published, annotation))
         except ValueError as error:
-            if not self._complained:
-                self._complained = True
-                told = "node %s: its topology can't be read: %s; further ones are counted alone"
-                self._log.warning(told, line(name), line(str(error)))
+            if not self._logged_unreadable:
+                self._logged_unreadable = True
+                text = "node %s: invalid topology annotation: %s; further ones are only counted"
+                self._log.warning(text, line(name), line(str(error)))
             return replace(known, readable=False)
         return replace(known, published=replace(read, topology=self._shapes.shared(read.topology)))
 
 
-def _published(said: str) -> Published:
-    made = published(said)
+def _published(annotation: str) -> Published:
+    made = published(annotation)
     if not all(0 <= (link.nvlinks or 0) <= _LINKS for link in made.topology.links.values()):
-        raise ValueError(f"two GPUs have less than no NVLinks between them, or more than {_LINKS}")
+        raise ValueError(f"the number of NVLinks between two GPUs is not from 0 to {_LINKS}")
     return made

@@ -1,8 +1,8 @@
-"""What kube-scheduler asks, and the form in which it wants to be answered.
+"""Parses kube-scheduler's requests and makes responses.
 
-The JSON of k8s.io/kube-scheduler/extender/v1: its structs have no names of their own for JSON, so
-that the keys are `Pod`, `Nodes` and `NodeNames`. Older schedulers wrote them in lower case; answers
-are read in either.
+The JSON of k8s.io/kube-scheduler/extender/v1. Its structs have no JSON names, so that the keys are
+`Pod`, `Nodes` and `NodeNames`. Older schedulers write them in lower case. All schedulers read the
+keys of responses in either case.
 """
 
 import threading
@@ -22,28 +22,28 @@ _NULL: Final = b"null"
 _NOTHING: Final = msgspec.Raw(_NULL)
 
 NODES: Final = 20_000
-"""In a question; the largest clusters that Kubernetes is tested with have 5,000."""
+"""Largest number of nodes in a request. Kubernetes is tested with clusters of up to 5,000."""
 
 CONTAINERS: Final = 1_000
-"""Of a pod, and as many init containers."""
+"""Largest number of containers of a pod, and of init containers."""
 
 POD_BYTES: Final = 2 << 20
-"""Of a pod; etcd takes no object of more than 1.5 MiB."""
+"""Largest size of a pod. etcd stores no object above 1.5 MiB."""
 
 _MEMBERS: Final = 100_000
-"""Objects, and members of objects, that a pod may have: each may cost ten times its length."""
+"""Largest number of objects and of members in a pod: each can need ten times its size in memory."""
 
 _LONGEST: Final = 253
-"""Characters of a node's name, which is a DNS subdomain."""
+"""Largest length of a node's name, which is a DNS subdomain."""
 
 _PIECE: Final = 1 << 16
 
 
 class MalformedError(Exception):
-    """What was sent is no question.
+    """The request cannot be parsed.
 
     Attributes:
-        dedup_key: what is equal for two that are wrong in the same way.
+        dedup_key: equal for requests with the same kind of error.
     """
 
     def __init__(self, kind: str, text: str) -> None:
@@ -52,7 +52,7 @@ class MalformedError(Exception):
 
 
 class _Args(msgspec.Struct):
-    """The members of an ExtenderArgs, in either writing; others are passed over."""
+    """The members of an ExtenderArgs, in either case; others are ignored."""
 
     Pod: msgspec.Raw = _NOTHING
     pod: msgspec.Raw = _NOTHING
@@ -63,16 +63,16 @@ class _Args(msgspec.Struct):
 
 
 class _NodeList(msgspec.Struct):
-    """A list of nodes as Kubernetes writes it."""
+    """A NodeList of Kubernetes."""
 
     kind: msgspec.Raw = _NOTHING
-    apiVersion: msgspec.Raw = _NOTHING  # noqa: N815 - so it is called
+    apiVersion: msgspec.Raw = _NOTHING  # noqa: N815 - Kubernetes' name
     metadata: msgspec.Raw = _NOTHING
     items: msgspec.Raw = _NOTHING
 
 
 class _Left(threading.local):
-    """How many nodes more a thread may read."""
+    """How many more nodes a thread may parse."""
 
     nodes = 0
 
@@ -88,7 +88,7 @@ class _Node(msgspec.Struct, gc=False):
     metadata: _Named
 
     def __post_init__(self) -> None:
-        # While they are read: all that a body may hold would be many times its size.
+        # Checked while parsing, because objects for a whole body would need many times its size.
         _left.nodes -= 1
         if _left.nodes < 0:
             raise _too_many(NODES, "nodes")
@@ -96,13 +96,13 @@ class _Node(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A pod, and the nodes in question.
+    """A request: a pod, and the candidate nodes.
 
     Attributes:
-        pod: as far as it is looked at.
-        names: of the nodes, in the order in which they were sent.
-        nodes: the nodes themselves, as they were sent, if they came whole; beside them what else
-            their list has.
+        pod: the needed parts of the pod.
+        names: names of the nodes, in the order of the request.
+        nodes: the nodes as they were sent and the other members of their list; None if the request
+            has only names.
     """
 
     pod: Pod
@@ -111,22 +111,22 @@ class Question:
 
 
 def parse_question(body: bytes) -> Question:
-    """Read an ExtenderArgs. What it is looked at for is counted before objects are made of it.
+    """Parse an ExtenderArgs. Sizes are checked before objects are created.
 
     Raises:
-        MalformedError: it is none, or has more in it than any cluster.
+        MalformedError: it is invalid, or larger than any cluster needs.
     """
     sent = _read("body", body, _Args)
     given = _first(sent.Pod, sent.pod)
     if given is None:
-        raise MalformedError("no Pod", "the scheduler sends the one that it wants to place")
+        raise MalformedError("no Pod", "the scheduler has to send the pod that it wants to place")
     pod = _pod(given)
     names = _first(sent.NodeNames, sent.nodenames)
     if names is not None:
         return Question(pod, _names(names))
     nodes = _first(sent.Nodes, sent.nodes)
     if nodes is None:
-        raise MalformedError("neither NodeNames nor Nodes", "the scheduler sends one of them")
+        raise MalformedError("neither NodeNames nor Nodes", "the scheduler has to send one of them")
     listed = _read("Nodes", nodes, _NodeList)
     rest = {
         key: raw
@@ -153,7 +153,7 @@ def _pod(raw: msgspec.Raw) -> Pod:
 
 
 def _names(raw: msgspec.Raw) -> list[str]:
-    # No name has a comma in it.
+    # Names contain no commas.
     if _count(raw, b",") >= NODES:
         raise _too_many(NODES, "nodes")
     names = _read("NodeNames", raw, list[str])
@@ -163,17 +163,17 @@ def _names(raw: msgspec.Raw) -> list[str]:
 
 def _check_lengths(names: Sequence[str]) -> None:
     if any(len(name) > _LONGEST for name in names):
-        told = f"one has more than {_LONGEST} characters"
-        raise MalformedError("what is sent are no names of nodes", told)
+        text = f"one has more than {_LONGEST} characters"
+        raise MalformedError("invalid node names", text)
 
 
 def _first(*given: msgspec.Raw) -> msgspec.Raw | None:
-    """Return the first that is there; null is nothing, as Go sends it."""
+    """Return the first value that is not null; Go sends null for an absent one."""
     return next((raw for raw in given if memoryview(raw)[:5].tobytes() != _NULL), None)
 
 
 def _count(raw: msgspec.Raw, mark: bytes) -> int:
-    """Count a byte, without a copy of all that is looked through."""
+    """Count a byte, without a copy of the whole data."""
     view = memoryview(raw)
     return sum(
         view[start : start + _PIECE].tobytes().count(mark) for start in range(0, len(view), _PIECE)
@@ -185,7 +185,7 @@ def _too_many(most: int, what: str) -> MalformedError:
 
 
 def filtered(question: Question, verdicts: Sequence[FilterResult]) -> bytes:
-    """Return an ExtenderFilterResult with a verdict on each node, in the question's form."""
+    """Return an ExtenderFilterResult with the result for each node, in the form of the request."""
     good = [number for number, verdict in enumerate(verdicts) if not verdict.reason]
     bad: tuple[dict[str, str], dict[str, str]] = {}, {}
     for name, verdict in zip(question.names, verdicts, strict=True):
@@ -201,12 +201,12 @@ def filtered(question: Question, verdicts: Sequence[FilterResult]) -> bytes:
 
 
 def refused(error: str) -> bytes:
-    """Return an ExtenderFilterResult that says why there is none."""
+    """Return an ExtenderFilterResult that contains only an error."""
     return _result(None, None, {}, {}, error)
 
 
 def prioritized(question: Question, points: Sequence[int]) -> bytes:
-    """Return a HostPriorityList."""
+    """Return a HostPriorityList with the scores of all nodes."""
     return msgspec.json.encode(
         [{"Host": name, "Score": score} for name, score in zip(question.names, points, strict=True)]
     )
@@ -216,7 +216,7 @@ def _result(
     nodes: dict[str, Any] | None,
     names: list[str] | None,
     failed: dict[str, str],
-    for_good: dict[str, str],
+    unresolvable: dict[str, str],
     error: str = "",
 ) -> bytes:
     return msgspec.json.encode(
@@ -224,7 +224,7 @@ def _result(
             "Nodes": nodes,
             "NodeNames": names,
             "FailedNodes": failed,
-            "FailedAndUnresolvableNodes": for_good,
+            "FailedAndUnresolvableNodes": unresolvable,
             "Error": error,
         }
     )

@@ -1,4 +1,4 @@
-"""The process: follows the Nodes, listens, and ends when it is told to."""
+"""The extender's process: watches the Nodes, listens for requests, stops on a signal."""
 
 import asyncio
 import logging
@@ -33,15 +33,15 @@ from podgpu.extender.node_cache import PATH, NodeMapper, Nodes
 from podgpu.extender.service import Service, Verb
 
 RESOURCE: Final = "nvidia.com/gpu"
-"""What NVIDIA's device plugin calls its GPUs."""
+"""Resource name of NVIDIA's device plugin."""
 
 BODY_BYTES: Final = 16 << 20
-"""Of a question: some thousand whole nodes, or the names of all that may be in one."""
+"""Largest body of a request: about a thousand whole nodes, or the names of `NODES` nodes."""
 
-_ABOUT: Final = b"""podgpu extender: tells kube-scheduler which nodes have the GPUs that a pod wants
+_ABOUT: Final = b"""podgpu extender: filters and scores nodes for kube-scheduler by their free GPUs
 
 POST /filter      which nodes the pod fits on
-POST /prioritize  how well it fits on each
+POST /prioritize  how well the pod fits on each
 /metrics          for Prometheus
 /healthz          whether podgpu works
 /readyz           whether the cluster's nodes are known
@@ -50,17 +50,16 @@ POST /prioritize  how well it fits on each
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the command line says.
+    """The options of the command line.
 
     Attributes:
-        listen: where the scheduler asks.
-        kubeconfig: credentials, by a program that it names if need be; None for those of the pod
-            it runs in.
+        listen: the address for the scheduler's requests.
+        kubeconfig: credentials, which may name a program; None for the service account of the pod.
         annotation: key of the Nodes' annotation.
         resources: names of the resources that are GPUs.
-        web_config: who is let in, and whether by TLS; None for everybody.
-        timeout: seconds in which there is an answer.
-        allowed_hosts: further names by which it may be asked.
+        web_config: web configuration file with TLS and passwords; None for none.
+        timeout: seconds within which each request gets a response.
+        allowed_hosts: further host names that requests may use.
     """
 
     listen: ListenAddress
@@ -73,15 +72,15 @@ class Settings:
 
 
 class Extender:
-    """One scheduler extender.
+    """A running scheduler extender.
 
     Attributes:
-        port: that is listened on, once it is.
+        port: the port of the listener, once it is open.
 
     Args:
-        settings: what it does.
-        clock: where all times come from.
-        kube: joins a session with the API server; by default one of its own.
+        settings: the options.
+        clock: the source of all times.
+        kube: opens a session with the API server; by default the extender's own.
     """
 
     def __init__(
@@ -118,10 +117,11 @@ class Extender:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Follow and answer until `stop` is set.
+        """Watch Nodes and answer requests until `stop` is set.
 
         Raises:
-            PermanentError: the address can't be listened on, or the web config is wrong.
+            PermanentError: podgpu cannot listen on the address, or the web configuration file is
+                wrong.
             ExceptionGroup: there is a bug.
         """
         try:
@@ -143,11 +143,11 @@ class Extender:
 
     async def _listen(self, stack: AsyncExitStack) -> None:
         mounts = await stack.enter_async_context(self._serving.listen(self._settings.listen))
-        asked: tuple[tuple[Verb, HttpHandler, str], ...] = (
+        verbs: tuple[tuple[Verb, HttpHandler, str], ...] = (
             ("filter", self._service.filter, "which nodes a pod fits on"),
-            ("prioritize", self._service.prioritize, "how well it fits on each"),
+            ("prioritize", self._service.prioritize, "how well a pod fits on each"),
         )
-        for verb, handler, title in asked:
+        for verb, handler, title in verbs:
             mounts.mount(
                 f"/{verb}",
                 handler,
@@ -159,8 +159,8 @@ class Extender:
         self.port = mounts.port
 
     async def _follow(self) -> None:
-        """Follow the Nodes for ever, and wait for credentials where there are none."""
-        backoff, told = Backoff(), ""
+        """Watch the Nodes without end; retry while there are no credentials."""
+        backoff, logged = Backoff(), ""
         settings = self._settings
         while True:
             try:
@@ -174,9 +174,9 @@ class Extender:
                         clock=self._clock,
                     ).run()
             except TransientError as error:
-                if str(error) != told:
-                    told = str(error)
-                    self._log.warning("%s", told)
+                if str(error) != logged:
+                    logged = str(error)
+                    self._log.warning("%s", logged)
                 await self._clock.sleep(backoff.delay(0))
 
     def _ready(self) -> tuple[bool, str]:

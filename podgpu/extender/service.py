@@ -1,4 +1,4 @@
-"""Answers the scheduler: reads a question, judges the nodes, and is never late."""
+"""Handles the scheduler's requests: parses, filters or scores nodes, and responds in time."""
 
 import asyncio
 import logging
@@ -35,32 +35,33 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 WAITING: Final = 14
-"""Questions that may wait; a scheduler has one, a second one after a change of leaders."""
+"""Requests that may wait. A scheduler sends one at a time; a second one follows a leader change."""
 
 THREADS: Final = 2
-"""Questions that are answered at a time: a filter doesn't wait for somebody else's choices."""
+"""Requests that are processed at the same time, so that a filter request does not wait for another
+scheduler's prioritize request."""
 
 _JSON: Final = "application/json"
-_LATE: Final = "there was no time to look at the node"
-_UNREAD: Final = "there was no time to read the question"
+_LATE: Final = "the node was not checked in time"
+_UNREAD: Final = "the request was not parsed in time"
 
 Verb: TypeAlias = Literal["filter", "prioritize"]
 VERBS: Final[tuple[Verb, ...]] = ("filter", "prioritize")
 RESULTS: Final = (
     "ok", "malformed", "timeout", "busy", "failed", "too_long", "encoded", "unfinished",
 )  # fmt: skip
-"""The last three are of questions that nobody read; `busy` is too, where there was no room."""
+"""The last three are for requests that were not read; so is `busy` if there was no memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingQuestion:
-    """A question that was understood.
+    """A request that was parsed.
 
     Attributes:
-        question: as it was sent.
-        demand: what its pod asks for.
-        now: when it was asked, in Unix seconds.
-        abandoned: set once nobody waits for the answer any more.
+        question: the request.
+        demand: what its pod requests.
+        now: the time of the request, in Unix seconds.
+        abandoned: set once the response is no longer needed.
     """
 
     question: Question
@@ -70,26 +71,25 @@ class PendingQuestion:
 
 
 class _AbandonedError(Exception):
-    """Nobody waits for the answer any more."""
+    """The response is no longer needed."""
 
 
 class _UnreadError(Exception):
-    """Time was up before the question was understood."""
+    """The time was up before the request was parsed."""
 
 
 class Service:
     """Handlers for the scheduler's two verbs.
 
-    Questions are read and judged in threads: of many nodes, or of large ones, that takes so long
-    that nothing else on the event loop should wait for it.
+    Requests are processed in threads, because many or large nodes take too long for the event loop.
 
     Args:
         nodes: what is known of the nodes.
         resources: names of the resources that are GPUs.
-        timeout: seconds after which an answer that takes nothing for granted has to do.
+        timeout: seconds after which a default response is sent.
         clock: for ages and durations.
-        telemetry: where requests are counted.
-        log: for questions that make no sense.
+        telemetry: counts requests.
+        log: for invalid requests.
     """
 
     def __init__(
@@ -111,25 +111,25 @@ class Service:
         self._fits = FitCache()
         self._threads = DaemonExecutor("podgpu-extender", THREADS)
         self._turns = FairQueue(THREADS, WAITING)
-        # Whoever holds up those would hold up what has to do instead.
-        self._instead = DaemonExecutor("podgpu-extender-late")
+        # Separate, so that slow requests do not delay default responses.
+        self._late_thread = DaemonExecutor("podgpu-extender-late")
         self._logged_faults: set[str] = set()
         for verb in VERBS:
             for result in RESULTS:
                 self._count(verb, result, 0)
 
     async def filter(self, request: HttpRequest) -> HttpResponse:
-        """Answer `/filter`: ExtenderArgs with an ExtenderFilterResult."""
+        """Handle `/filter`: ExtenderArgs to ExtenderFilterResult."""
         return await self._answered(
             "filter",
             request,
             self._filter,
             late=self._unfiltered,
-            wrong=lambda _, told: HttpResponse(refused(f"podgpu: {told}"), _JSON),
+            wrong=lambda _, text: HttpResponse(refused(f"podgpu: {text}"), _JSON),
         )
 
     async def prioritize(self, request: HttpRequest) -> HttpResponse:
-        """Answer `/prioritize`: ExtenderArgs with a HostPriorityList."""
+        """Handle `/prioritize`: ExtenderArgs to HostPriorityList."""
         return await self._answered(
             "prioritize",
             request,
@@ -139,15 +139,15 @@ class Service:
         )
 
     def refused(self, verb: Verb, why: Refusal) -> None:
-        """Count a question that was never asked, for its body."""
+        """Count a request that was refused because of its body."""
         self._count(verb, why)
 
     def close(self) -> None:
-        """Let the threads end."""
+        """End the threads."""
         self._threads.shutdown()
-        self._instead.shutdown()
+        self._late_thread.shutdown()
 
-    async def _answered(
+    async def _respond(
         self,
         verb: Verb,
         request: HttpRequest,
@@ -156,37 +156,37 @@ class Service:
         late: Callable[[PendingQuestion], bytes],
         wrong: Callable[[int, str], HttpResponse],
     ) -> HttpResponse:
-        """Answer, and count it.
+        """Respond to a request, and count it.
 
         Args:
-            verb: of the scheduler's.
-            request: the question.
-            work: answers it, in a thread.
-            late: answers it when time is up.
-            wrong: answers what can't be understood, with an HTTP status and why.
+            verb: the scheduler's verb.
+            request: the request.
+            work: makes the response, in a thread.
+            late: makes the default response when the time is up.
+            wrong: makes the response to an invalid request, from an HTTP status and the reason.
         """
-        begun, result = self._clock.now(), "failed"
+        start, result = self._clock.now(), "failed"
         try:
-            answer, result = await self._worked_out(request, work, late)
-            return HttpResponse(answer, _JSON)
+            body, result = await self._process(request, work, late)
+            return HttpResponse(body, _JSON)
         except MalformedError as error:
             result = "malformed"
             self._log_malformed(verb, error)
             return wrong(400, str(error))
         except BusyError:
             result = "busy"
-            return plain(503, "too many questions are being answered: ask again")
+            return plain(503, "too many requests: try again later")
         except _UnreadError:
             result = "timeout"
             return wrong(503, _UNREAD)
         finally:
-            took = begun.seconds_until(self._clock.now())
+            took = start.seconds_until(self._clock.now())
             self._telemetry.observe(
                 "podgpu_extender_request_duration_seconds", took, (("verb", verb),)
             )
             self._count(verb, result)
 
-    async def _worked_out(
+    async def _process(
         self,
         request: HttpRequest,
         work: Callable[[PendingQuestion], bytes],
@@ -199,56 +199,56 @@ class Service:
         except TimeoutError:
             raise _UnreadError from None
         try:
-            return await self._in_turn(request.body, work, late, deadline)
+            return await self._process_in_turn(request.body, work, late, deadline)
         finally:
             self._turns.release()
 
-    async def _in_turn(
+    async def _process_in_turn(
         self,
         body: bytes,
         work: Callable[[PendingQuestion], bytes],
         late: Callable[[PendingQuestion], bytes],
         deadline: float,
     ) -> tuple[bytes, str]:
-        given_up = threading.Event()
+        abandoned = threading.Event()
         now = self._clock.now().wall_ns / NS
         try:
-            # What nodes there are has to be known for any answer.
-            one = await self._with_deadline(deadline, self._understood, body, now, given_up)
+            # Any response needs the names of the nodes.
+            one = await self._with_deadline(deadline, self._parse, body, now, abandoned)
             if one is None:
                 raise _UnreadError
-            answer = await self._with_deadline(deadline, work, one)
-            if answer is not None:
-                return answer, "ok"
-            given_up.set()
-            return await _made(self._instead, late, one), "timeout"
+            response = await self._with_deadline(deadline, work, one)
+            if response is not None:
+                return response, "ok"
+            abandoned.set()
+            return await _run(self._late_thread, late, one), "timeout"
         finally:
-            given_up.set()
+            abandoned.set()
 
     async def _with_deadline(
         self, deadline: float, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T | None:
-        """Return what a thread makes; None if time was up before."""
+        """Return the result of work in a thread; None if the time was up before."""
         limit = asyncio.timeout_at(deadline)
         try:
             async with limit:
-                return await _made(self._threads, work, *args, **kwargs)
+                return await _run(self._threads, work, *args, **kwargs)
         except TimeoutError:
             if not limit.expired():
                 raise
             return None
 
-    def _understood(self, body: bytes, now: float, abandoned: threading.Event) -> PendingQuestion:
+    def _parse(self, body: bytes, now: float, abandoned: threading.Event) -> PendingQuestion:
         question = parse_question(body)
         try:
             return PendingQuestion(question, demand(question.pod, self._resources), now, abandoned)
         except ValueError as error:
-            raise MalformedError("a quantity can't be read", str(error)) from None
+            raise MalformedError("invalid quantity", str(error)) from None
 
     def _filter(self, one: PendingQuestion) -> bytes:
-        return filtered(one.question, [self._judged(one, name) for name in one.question.names])
+        return filtered(one.question, [self._filter_node(one, name) for name in one.question.names])
 
-    def _judged(self, one: PendingQuestion, name: str) -> FilterResult:
+    def _filter_node(self, one: PendingQuestion, name: str) -> FilterResult:
         if one.abandoned.is_set():
             raise _AbandonedError
         return filter_node(one.demand, self._nodes.known_of(name), one.now)
@@ -278,22 +278,22 @@ class Service:
         )
 
     def _log_malformed(self, verb: Verb, error: MalformedError) -> None:
-        """Say what was wrong, once for each kind: it comes again with each pod."""
+        """Log an error, once for each kind, because it occurs again with each pod."""
         if error.dedup_key not in self._logged_faults:
             self._logged_faults.add(error.dedup_key)
-            self._log.warning("/%s was asked what makes no sense: %s", verb, line(str(error)))
+            self._log.warning("/%s: invalid request: %s", verb, line(str(error)))
 
     def _count(self, verb: Verb, result: str, amount: float = 1) -> None:
         labels = (("verb", verb), ("result", result))
         self._telemetry.add("podgpu_extender_requests_total", amount, labels)
 
 
-async def _made(
+async def _run(
     threads: DaemonExecutor, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    made = asyncio.wrap_future(threads.submit(work, *args, **kwargs))
+    future = asyncio.wrap_future(threads.submit(work, *args, **kwargs))
     try:
-        return await made
+        return await future
     finally:
-        # An error has this frame in its traceback, and would keep itself and the question.
-        del made
+        # The traceback of an error keeps this frame, and so the future, and the request.
+        del future

@@ -1,8 +1,7 @@
-"""One topology for all nodes that are built alike.
+"""Shares one topology object between all nodes with the same shape.
 
-A cluster has few kinds of machines. Which GPUs to take of two that are joined in the same way is
-the same choice, whatever their uuids; and a topology is some ten kilobytes, of which a cluster's
-nodes then need a handful.
+A cluster has few kinds of machines. The best choice of GPUs is the same for nodes with equal links,
+whatever the UUIDs. A topology has about ten kilobytes, and a cluster then needs only a few.
 """
 
 from typing import TypeAlias
@@ -14,13 +13,13 @@ _Shape: TypeAlias = tuple[int, bytes, tuple[int | None, ...], tuple[int, ...]]
 
 
 class Shapes:
-    """Gives topologies of the same shape the same object, for as long as somebody has it."""
+    """Returns the same object for topologies of the same shape, while it is in use."""
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[_Shape, Topology] = WeakValueDictionary()
 
     def shared(self, topology: Topology) -> Topology:
-        """Return a topology with the same links, levels and NVLink groups; its names may differ."""
+        """Return a topology with the same links, levels and NVLink groups; UUIDs may differ."""
         return self._known.setdefault(_shape(topology), topology)
 
     def __len__(self) -> int:
@@ -28,7 +27,7 @@ class Shapes:
 
 
 def _shape(topology: Topology) -> _Shape:
-    # Each level's nodes follow from the links: two GPUs are in one node up from their link's level.
+    # The nodes of a level follow from the links: two GPUs share a node from their link's level on.
     links = [topology.links[pair] for pair in sorted(topology.links)]
     return (
         len(topology.cards),

@@ -125,7 +125,7 @@ def test_its_service_answers_by_what_the_node_says(
     wait_passes(place, 8, ["node1"], {})
     assert question(place, "prioritize", 8, ["node1"]) == [{"Host": "node1", "Score": 10}]
     site.run(gpu_pod("held", 3))
-    told = "podgpu: 5 of 8 GPUs are free, 8 are asked for"
+    told = "podgpu: 5 of 8 GPUs are free, the pod requests 8"
     wait_passes(place, 8, [], {"node1": told})
     wait_passes(place, 5, ["node1"], {})
     site.remove("held")
@@ -145,7 +145,7 @@ def test_the_scheduler_asks_it_by_its_service(
         site.create(gpu_pod("free", 4, scheduled=True))
         assert wait_bound(site, "free") == "node1", "nobody knows whether the other has free GPUs"
         site.create(gpu_pod("large", 8, scheduled=True, annotations={REQUIRE: "nvlink"}))
-        told = "podgpu: the node tells no topology, and the pod requires nvlink"
+        told = "podgpu: the node has no topology annotation, and the pod requires nvlink"
         wait_turned_away(site, "large", f"1 {told}", f"1 Insufficient {GPU}")
         for verb, count in (("filter", 2), ("prioritize", 1)):
             asked = value(place, "podgpu_extender_requests_total", verb=verb, result="ok")

@@ -1,1 +1,1 @@
-"""What a pod asks for, which nodes fit, and how well they do. Pure: no I/O, no tasks, no clock."""
+"""What a pod requests, which nodes fit, and how well. Pure: no I/O, no tasks, no clock."""

@@ -1,4 +1,4 @@
-"""What the GPUs of a pod have to have in common."""
+"""The requirement of a pod that its GPUs are in one group, such as an NVLink group."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -10,7 +10,7 @@ from pipeline.model.topology_tree import Topology
 
 
 class Requirement(Enum):
-    """A kind of group that all of a pod's GPUs have to be in; the values are the words for it."""
+    """A kind of group that must contain all GPUs of a pod; the values are used in annotations."""
 
     NVLINK = "nvlink"
     SINGLE = "single"
@@ -20,13 +20,13 @@ class Requirement(Enum):
 
     @property
     def title(self) -> str:
-        """What such a group is called for people."""
+        """The name of such a group in messages."""
         return _TITLES[self]
 
     def groups(self, topology: Topology) -> tuple[int, ...]:
         """Return the masks of a node's groups of this kind.
 
-        A GPU that nothing is as close to is a group by itself, but none of NVLink.
+        A GPU without close neighbours is a group of its own, but not an NVLink group.
         """
         if self is Requirement.NVLINK:
             return tuple(domain.mask for domain in topology.domains)
@@ -48,17 +48,17 @@ _LONGEST: Final = 40
 
 
 def requirement(word: str) -> Requirement:
-    """Return what a word means.
+    """Return the requirement for the value of an annotation.
 
     Raises:
-        ValueError: it is none of `WORDS`; the text says so, and begins with the word.
+        ValueError: the value is not in `WORDS`; the text starts with the value.
     """
     try:
         return Requirement(word)
     except ValueError:
-        raise ValueError(f"{word[:_LONGEST]!r}: take one of {', '.join(WORDS)}") from None
+        raise ValueError(f"{word[:_LONGEST]!r}: use one of {', '.join(WORDS)}") from None
 
 
 def groups(topology: Topology, required: Requirement | None) -> tuple[int, ...]:
-    """Return the masks of the groups that all GPUs of a pod have to be in one of."""
+    """Return the masks of the groups of which one must contain all GPUs of a pod."""
     return (topology.mask,) if required is None else required.groups(topology)

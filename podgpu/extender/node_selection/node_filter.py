@@ -1,7 +1,7 @@
-"""Which nodes a pod fits on.
+"""Decides which nodes a pod fits on.
 
-Unknown is not full: where nothing is required, a node that can't be judged passes, and the
-scheduler's own count decides. Where something is required it doesn't.
+If the pod requires nothing, a node without known GPUs passes, and the scheduler's own count
+decides. If the pod requires a group, such a node does not pass.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from podgpu.extender.node_selection.pod_demand import Demand
 
 @dataclass(frozen=True, slots=True)
 class FilterResult:
-    """Whether a node passes.
+    """Whether a node passes the filter.
 
     Attributes:
-        reason: why it doesn't, for people; empty if it does.
-        is_unresolvable: it would not even if all of its GPUs were free, by what a fresh annotation
-            says; or the pod's requirement means nothing.
+        reason: why the node does not pass; empty if it does.
+        is_unresolvable: the node would not pass if all of its GPUs were free, according to a fresh
+            annotation; or the pod's requirement is invalid.
     """
 
     reason: str = ""
@@ -33,34 +33,34 @@ def filter_node(demand: Demand, node: NodeKnowledge, now: float) -> FilterResult
     """Return whether a pod fits on a node.
 
     Args:
-        demand: what the pod asks for.
-        node: what the node says.
+        demand: what the pod requests.
+        node: what is known of the node.
         now: Unix time.
     """
     if not demand.count:
         return PASSED
     if demand.wrong:
-        return _failed(demand.wrong, for_good=True)
+        return _failed(demand.wrong, is_unresolvable=True)
     why = _why(demand, node.at_hand(now))
     if not why:
         return PASSED
-    # What is stale or can't be read may become known.
+    # A stale or invalid annotation may be replaced soon.
     lasting = node.fresh(now) and _why(demand, node.with_all_free().at_hand(now)) != ""
-    return _failed(why, for_good=lasting)
+    return _failed(why, is_unresolvable=lasting)
 
 
 def unfiltered(demand: Demand, why: str) -> FilterResult:
-    """Return the verdict on a node that there was no time to look at.
+    """Return the result for a node that was not checked in time.
 
     Args:
-        demand: what the pod asks for.
-        why: for people.
+        demand: what the pod requests.
+        why: the reason for messages.
     """
     return _failed(why) if demand.count and demand.required else PASSED
 
 
 def _why(demand: Demand, found: AtHand | str) -> str:
-    """Return why a pod doesn't fit on what is at hand; empty if it does, or nothing forbids it."""
+    """Return why a pod does not fit; "" if it fits, or if nothing is known and nothing required."""
     if demand.requirement is None:
         return "" if isinstance(found, str) else _counted(demand.count, found)
     if isinstance(found, str):
@@ -69,19 +69,19 @@ def _why(demand: Demand, found: AtHand | str) -> str:
 
 
 def _counted(count: int, found: AtHand) -> str:
-    """Judge by how many GPUs there are; one that is held in part may have room."""
+    """Compare with the number of free GPUs; GPUs that are held in part may have room."""
     free, part = found.free.bit_count(), (found.part & ~found.free).bit_count()
     if free + part >= count:
         return ""
-    all_of_them = len(found.published.topology.cards)
-    told = f"{free} of {all_of_them} GPUs {'is' if free == 1 else 'are'} free"
+    total = len(found.published.topology.cards)
+    text = f"{free} of {total} GPUs {'is' if free == 1 else 'are'} free"
     if part:
-        told += f" and {part} in part"
-    return f"{told}, {count} {'is' if count == 1 else 'are'} asked for"
+        text += f" and {part} in part"
+    return f"{text}, the pod requests {count}"
 
 
 def _grouped(count: int, requirement: Requirement, found: AtHand) -> str:
-    """Judge by the groups; any GPU of one may be among those that are not handed out."""
+    """Compare with the free GPUs per group; GPUs that are not allocatable may be in any group."""
     groups = requirement.groups(found.published.topology)
     most = max(((group & found.free).bit_count() for group in groups), default=0)
     if most - found.unsure >= count:
@@ -98,10 +98,10 @@ def _grouped(count: int, requirement: Requirement, found: AtHand) -> str:
     are = "is" if found.unsure == 1 else "are"
     return (
         f"{found.unsure} of the node's {len(found.published.topology.cards)} GPUs {are} not "
-        f"handed out, nobody knows which, and no {title} has {count} free {gpus} without "
+        f"allocatable, it is unknown which, and no {title} has {count} free {gpus} without "
         f"{'it' if found.unsure == 1 else 'them'}, the most is {most}"
     )
 
 
-def _failed(reason: str, *, for_good: bool = False) -> FilterResult:
-    return FilterResult(f"podgpu: {reason}", for_good)
+def _failed(reason: str, *, is_unresolvable: bool = False) -> FilterResult:
+    return FilterResult(f"podgpu: {reason}", is_unresolvable)

@@ -1,4 +1,4 @@
-"""How well some free GPUs of a node fit together: what the scores of nodes are made from."""
+"""Calculates how well free GPUs of a node fit a pod; node scores are made from this."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,13 +11,12 @@ from podgpu.extender.node_selection.gpu_requirement import Requirement, groups
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What a node gives to a pod.
+    """How well a pod fits on a node.
 
     Attributes:
-        link_score: of the best choice, see `pipeline.topology.best`; 0 of a single GPU.
-        breaks: of a single GPU, how many others are free in the group that it is taken from; 0 of
-            several.
-        left: free GPUs that are left on the node.
+        link_score: of the best choice of GPUs, see `pipeline.topology.best`; 0 for a single GPU.
+        breaks: for a single GPU, how many other GPUs are free in its group; 0 for several GPUs.
+        left: free GPUs that remain on the node.
     """
 
     link_score: int
@@ -34,15 +33,15 @@ def fit(
     unsure: int = 0,
     stop: Callable[[], bool] = lambda: False,
 ) -> Fit | None:
-    """Return how well a pod fits on a node; None if it doesn't.
+    """Return how well a pod fits on a node; None if it does not fit.
 
     Args:
-        topology: the node's.
+        topology: the node's topology.
         free: mask of its free GPUs.
-        count: how many the pod asks for, at least 1.
-        required: what they have to have in common.
-        unsure: how many of the node's GPUs are not handed out; any of them may be of a group.
-        stop: asked again and again; once it returns True, the fit may be worse than it could be.
+        count: how many GPUs the pod requests, at least 1.
+        required: the group that must contain them; None for any.
+        unsure: how many of the node's GPUs are not allocatable; they may be in any group.
+        stop: called repeatedly; once it returns True, the fit may be worse than the best.
     """
     need = count if required is None else count + unsure
     among = [group & free for group in groups(topology, required)]
@@ -57,10 +56,10 @@ def fit(
 
 
 def _broken(topology: Topology, free: int, number: int) -> int:
-    """Return how many other GPUs are free in the group that a GPU is taken from.
+    """Return how many other GPUs are free in the group of a GPU.
 
-    NVLink comes first, as in `pipeline.topology.choice_ranking`; a GPU that has none is taken from
-    the smallest node of the tree of two or more.
+    NVLink groups come first, as in `pipeline.topology.choice_ranking`. A GPU without NVLink is in
+    the smallest node of the tree with two or more GPUs.
     """
     masks = [domain.mask for domain in topology.domains if domain.mask >> number & 1]
     if not masks:

@@ -1,12 +1,12 @@
-"""How good nodes are for a pod, beside each other: 0 to 10 for each.
+"""Calculates the scores of nodes for a pod, relative to each other: 0 to 10 points.
 
-Up to 8 points are for the GPUs and up to 2 for what is left of the node:
+Up to 8 points are for the GPUs and up to 2 for the rest of the node:
 
-* of several GPUs, their link score by the highest among the nodes in question;
-* of a single one, how little taking it breaks, by the most among them;
-* how few free GPUs are left, by the most that are left among them.
+* for several GPUs, their link score relative to the highest among the nodes;
+* for a single GPU, how few free GPUs are left in its group, relative to the most among the nodes;
+* how few free GPUs are left on the node, relative to the most among the nodes.
 
-So of two nodes of which one is better in the one and not worse in the other, it has no fewer
+A node that is better than another in one of these, and not worse in the others, has no fewer
 points.
 """
 
@@ -23,10 +23,10 @@ MOST: Final = LINKS + LEAVES
 
 
 def scored(fits: Sequence[Fit | None]) -> list[int]:
-    """Return the points of nodes that are asked about together.
+    """Return the scores of the nodes of one request.
 
     Args:
-        fits: of each node; None where the pod doesn't fit, or nothing is known: it gets 0.
+        fits: one per node; None if the pod does not fit or nothing is known: the score is 0.
     """
     found = [fit for fit in fits if fit is not None]
     links = max((fit.link_score for fit in found), default=0)

@@ -1,4 +1,4 @@
-"""What is known of a node's GPUs."""
+"""What is known of a node's GPUs, and whether it is current."""
 
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
@@ -11,23 +11,23 @@ STATES: Final[tuple[State, ...]] = ("fresh", "no_free", "stale", "unreadable", "
 
 @dataclass(frozen=True, slots=True)
 class NodeKnowledge:
-    """What a Node says of its GPUs.
+    """What is known of the GPUs of a Node.
 
     Attributes:
-        published: what its annotation says; None where it has none that can be read.
-        readable: False if it has one that can't be read.
-        devices: how many devices of the resources in question its kubelet hands out, held ones
-            counted; None where it doesn't say.
-        why: why there is no annotation, for people.
+        published: the content of its annotation; None if there is none or it is invalid.
+        readable: False if the annotation is invalid.
+        devices: how many devices of the GPU resources are allocatable, held ones included; None if
+            the Node does not report it.
+        why: why there is no annotation, for messages.
     """
 
     published: Published | None = None
     readable: bool = True
     devices: int | None = None
-    why: str = "the node tells no topology"
+    why: str = "the node has no topology annotation"
 
     def state(self, now: float) -> State:
-        """Return how good this is at a Unix time."""
+        """Return the state at a Unix time."""
         if self.published is None:
             return "none" if self.readable else "unreadable"
         if self.published.stale(now):
@@ -35,42 +35,42 @@ class NodeKnowledge:
         return "no_free" if self.published.free is None else "fresh"
 
     def fresh(self, now: float) -> bool:
-        """Return whether its annotation can be relied on, whether it says what is free or not."""
+        """Return whether the annotation is up to date, with or without free GPUs."""
         return self.state(now) in {"fresh", "no_free"}
 
     def with_all_free(self) -> "NodeKnowledge":
-        """Return what would be known if nobody held any of its GPUs."""
+        """Return the same node with all of its GPUs free."""
         if self.published is None:
             return self
         everything = self.published.topology.mask
         return replace(self, published=replace(self.published, free=everything, part=0))
 
     def at_hand(self, now: float) -> "AtHand | str":
-        """Return what can be chosen from, or why nothing can, for people."""
+        """Return the GPUs to choose from, or why this is unknown, as text."""
         published = self.published
         if published is None:
-            return self.why if self.readable else "the node's topology can't be read"
-        # No age: the scheduler counts nodes by their reasons.
+            return self.why if self.readable else "the topology annotation of the node is invalid"
+        # Without the age, because the scheduler groups nodes by equal reasons.
         if published.stale(now):
-            return "the node's topology is stale"
+            return "the topology annotation of the node is out of date"
         if published.free is None:
-            return "the node doesn't tell which GPUs are free"
+            return "the topology annotation of the node does not say which GPUs are free"
         count = len(published.topology.cards)
         devices = count if self.devices is None else self.devices
         if devices > count:
-            return "the node hands out parts of GPUs"
+            return "the node offers shares of GPUs"
         return AtHand(published, published.free, published.part, count - devices)
 
 
 @dataclass(frozen=True, slots=True)
 class AtHand:
-    """A node that can be judged.
+    """A node with known free GPUs.
 
     Attributes:
-        published: what it says, fresh.
-        free: mask of the GPUs that nobody holds any of.
-        part: mask of those that are held in part.
-        unsure: how many of its GPUs are not handed out; which ones, nobody says.
+        published: the content of its annotation, which is fresh.
+        free: mask of the GPUs without any holder.
+        part: mask of the GPUs that are held in part.
+        unsure: how many of its GPUs are not allocatable; it is unknown which.
     """
 
     published: Published
@@ -79,8 +79,8 @@ class AtHand:
     unsure: int = 0
 
 
-NOTHING: Final = NodeKnowledge(why="the extender has not heard of the node")
-"""Of a node that isn't among those that have been heard of."""
+NOTHING: Final = NodeKnowledge(why="the extender does not know the node")
+"""For a node that is not in the list of Nodes."""
 
-NOT_YET: Final = NodeKnowledge(why="the extender has not heard of the cluster's nodes yet")
-"""Of every node before the first list."""
+NOT_YET: Final = NodeKnowledge(why="the extender has not listed the nodes of the cluster yet")
+"""For every node before the first list."""

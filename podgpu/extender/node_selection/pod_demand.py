@@ -1,4 +1,4 @@
-"""What a pod asks for: how many GPUs, and how they have to be joined."""
+"""What a pod requests: how many GPUs, and which group must contain them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from podgpu.extender.node_selection.gpu_requirement import Requirement, requirem
 from podgpu.extender.node_selection.quantity import whole
 
 REQUIRE: Final = "podgpu.io/require"
-"""The pod's annotation that says what its GPUs have to have in common."""
+"""The pod's annotation for the group that must contain its GPUs."""
 
 
 class Resources(msgspec.Struct):
-    """A container's; quantities by resource, as they were sent."""
+    """Requests and limits of a container; quantities by resource, as they were sent."""
 
     requests: dict[str, str | int | float] | None = None
     limits: dict[str, str | int | float] | None = None
 
 
 class Container(msgspec.Struct):
-    """A container, as far as it says what is asked for."""
+    """The needed parts of a container."""
 
     resources: Resources | None = None
     restart: str | None = msgspec.field(default=None, name="restartPolicy")
@@ -35,7 +35,7 @@ class Spec(msgspec.Struct):
 
 
 class Annotations(msgspec.Struct):
-    """What is looked at of a pod's annotations."""
+    """The annotations that the extender reads."""
 
     require: str | None = msgspec.field(default=None, name=REQUIRE)
 
@@ -47,7 +47,7 @@ class Metadata(msgspec.Struct):
 
 
 class Pod(msgspec.Struct):
-    """What is looked at of a pod."""
+    """The needed parts of a pod."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: Spec = msgspec.field(default_factory=Spec)
@@ -55,12 +55,12 @@ class Pod(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a pod asks for.
+    """What a pod requests.
 
     Attributes:
-        count: GPUs.
-        requirement: what they have to have in common; None for nothing.
-        wrong: why the requirement can't be met anywhere; empty if it can be understood.
+        count: number of GPUs.
+        requirement: the group that must contain them; None for any.
+        wrong: why the requirement is invalid; empty if it is valid.
     """
 
     count: int
@@ -69,19 +69,19 @@ class Demand:
 
     @property
     def required(self) -> bool:
-        """Whether a node has to be known to fit."""
+        """Whether a node passes only if it is known to fit."""
         return self.requirement is not None or self.wrong != ""
 
 
 def demand(pod: Pod, resources: Iterable[str]) -> Demand:
-    """Return what a pod asks for.
+    """Return what a pod requests.
 
     Args:
-        pod: as it was sent.
-        resources: names of the resources that are GPUs; of several the sum counts.
+        pod: the pod of a request.
+        resources: names of the resources that are GPUs; their quantities are summed up.
 
     Raises:
-        ValueError: a quantity is none.
+        ValueError: a quantity is invalid.
     """
     count = sum(needed(pod, resource) for resource in resources)
     annotations = pod.metadata.annotations
@@ -95,32 +95,32 @@ def demand(pod: Pod, resources: Iterable[str]) -> Demand:
 
 
 def needed(pod: Pod, resource: str) -> int:
-    """Return how much of a resource a pod needs at once, as Kubernetes reckons it.
+    """Return how much of a resource a pod needs at the same time, calculated as Kubernetes does.
 
-    App containers run together, and with them those init containers that are restarted always, its
-    sidecars. Each other init container runs by itself, beside the sidecars before it
+    App containers run together, and with them the sidecars: init containers that are always
+    restarted. Each other init container runs with the sidecars before it
     (k8s.io/component-helpers/resource, AggregateContainerRequests).
 
     Raises:
-        ValueError: a quantity is none.
+        ValueError: a quantity is invalid.
     """
     together = sum(_of(container, resource) for container in pod.spec.containers or ())
-    sidecars = alone = 0
+    sidecars = starting = 0
     for container in pod.spec.init or ():
-        asked = _of(container, resource)
+        quantity = _of(container, resource)
         if container.restart == "Always":
-            sidecars += asked
-            alone = max(alone, sidecars)
+            sidecars += quantity
+            starting = max(starting, sidecars)
         else:
-            alone = max(alone, sidecars + asked)
-    return max(together + sidecars, alone)
+            starting = max(starting, sidecars + quantity)
+    return max(together + sidecars, starting)
 
 
 def _of(container: Container, resource: str) -> int:
     resources = container.resources
     if resources is None:
         return 0
-    # Of an extended resource the API server sets the request to the limit.
+    # For an extended resource, the API server sets the request to the limit.
     for found in (resources.requests or {}, resources.limits or {}):
         if resource in found:
             return whole(found[resource])

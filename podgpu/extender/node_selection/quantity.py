@@ -1,4 +1,4 @@
-"""Quantities of extended resources, as Kubernetes writes them."""
+"""Quantities of extended resources, in the format of Kubernetes."""
 
 import re
 from fractions import Fraction
@@ -18,16 +18,16 @@ _MOST: Final = 2**63 - 1
 
 
 def whole(value: str | int | float) -> int:
-    """Return a quantity, which extended resources have in whole numbers.
+    """Return a quantity of an extended resource, which must be a whole number.
 
-    The API server writes them as texts, and large round ones with a suffix: `2k`
+    The API server writes quantities as text, and large round ones with a suffix: `2k`
     (k8s.io/apimachinery/pkg/api/resource).
 
     Args:
         value: a text such as `4` or `2k`, or a number.
 
     Raises:
-        ValueError: it is no quantity, no whole one, or one below 0.
+        ValueError: it is no quantity, not a whole number, or below 0.
     """
     match = _FORM.fullmatch(str(value))
     if match is None:
@@ -38,5 +38,5 @@ def whole(value: str | int | float) -> int:
     if sign == "-":
         number = -number
     if number.denominator != 1 or not 0 <= number <= _MOST:
-        raise ValueError(f"{str(value)[:40]!r} is no whole number of 0 or more")
+        raise ValueError(f"{str(value)[:40]!r} is not a whole number of 0 or more")
     return int(number)

@@ -286,8 +286,8 @@ class TestConfigMap:
             )
             async with followed(setting, first=None, connect=Sessions().session):
                 assert (
-                    f"ConfigMap gpu:counters: the key metrics with the counters list is missing; {told}"
-                    in caplog.text
+                    "ConfigMap gpu:counters: the key metrics with the counters list is missing; "
+                    f"{told}" in caplog.text
                 )
 
     async def test_a_server_that_is_not_there_holds_up_nothing(

@@ -31,10 +31,10 @@ def reason(demand: Demand, node: NodeKnowledge) -> str:
         (8, 0xFF, 0, ""),
         (4, 0b0011, 0b1100, ""),
         (1, 0, 0b1, ""),
-        (4, 0b11, 0, "podgpu: 2 of 8 GPUs are free, 4 are asked for"),
-        (1, 0, 0, "podgpu: 0 of 8 GPUs are free, 1 is asked for"),
-        (2, 0b1, 0, "podgpu: 1 of 8 GPUs is free, 2 are asked for"),
-        (4, 0b11, 0b100, "podgpu: 2 of 8 GPUs are free and 1 in part, 4 are asked for"),
+        (4, 0b11, 0, "podgpu: 2 of 8 GPUs are free, the pod requests 4"),
+        (1, 0, 0, "podgpu: 0 of 8 GPUs are free, the pod requests 1"),
+        (2, 0b1, 0, "podgpu: 1 of 8 GPUs is free, the pod requests 2"),
+        (4, 0b11, 0b100, "podgpu: 2 of 8 GPUs are free and 1 in part, the pod requests 4"),
     ],
 )
 def test_what_is_free_or_held_in_part_has_to_do(count: int, free: int, part: int, why: str) -> None:
@@ -45,19 +45,19 @@ def test_what_is_free_or_held_in_part_has_to_do(count: int, free: int, part: int
 
 def test_more_than_the_node_has_will_never_do() -> None:
     verdict = filter_node(Demand(9), known(hgx()), NOW)
-    assert verdict.reason == "podgpu: 8 of 8 GPUs are free, 9 are asked for"
+    assert verdict.reason == "podgpu: 8 of 8 GPUs are free, the pod requests 9"
     assert verdict.is_unresolvable
 
 
 UNKNOWN = {
-    "the extender has not heard of the cluster's nodes yet": NOT_YET,
-    "the extender has not heard of the node": NOTHING,
-    "the node tells no topology": NodeKnowledge(),
-    "the node's topology can't be read": NodeKnowledge(readable=False),
-    "the node's topology is stale": known(hgx(), 0, age=3 * REFRESH + 1),
-    "the node doesn't tell which GPUs are free": known(hgx(), None),
+    "the extender has not listed the nodes of the cluster yet": NOT_YET,
+    "the extender does not know the node": NOTHING,
+    "the node has no topology annotation": NodeKnowledge(),
+    "the topology annotation of the node is invalid": NodeKnowledge(readable=False),
+    "the topology annotation of the node is out of date": known(hgx(), 0, age=3 * REFRESH + 1),
+    "the topology annotation of the node does not say which GPUs are free": known(hgx(), None),
     # As time-slicing does it, or MIG's instances under one name.
-    "the node hands out parts of GPUs": known(hgx(), 0, devices=32),
+    "the node offers shares of GPUs": known(hgx(), 0, devices=32),
 }
 
 
@@ -149,7 +149,7 @@ def test_which_gpus_are_not_handed_out_nobody_knows(
 @pytest.mark.parametrize(
     ("devices", "held", "why"),
     [
-        (7, (), "1 of the node's 8 GPUs is not handed out, nobody knows which, and no "),
+        (7, (), "1 of the node's 8 GPUs is not allocatable, it is unknown which, and no "),
         (7, (), " NVLink group has 8 free GPUs without it, the most is 8"),
         (6, (0,), "no NVLink group of the node has 8 free GPUs, the most is 7"),
     ],
@@ -161,7 +161,7 @@ def test_what_is_said_of_them(devices: int, held: tuple[int, ...], why: str) -> 
     assert why in verdict.reason
     assert verdict.is_unresolvable
     again = filter_node(Demand(4, NVLINK), known(hgx(), 0b11111, devices=6), NOW)
-    assert "2 of the node's 8 GPUs are not handed out" in again.reason
+    assert "2 of the node's 8 GPUs are not allocatable" in again.reason
     assert not again.is_unresolvable, "it would do if all were free"
 
 

@@ -155,10 +155,10 @@ async def test_what_stands_while_the_api_server_is_away(
     await nodes.confirmed()
     assert nodes.followed
     assert [record.getMessage() for record in caplog.records] == [
-        "away; no node has been heard of",
-        "nodes are followed again",
-        "forbidden; what was heard before stands",
-        "nodes are followed again",
+        "away; no node is known yet",
+        "watching nodes again",
+        "forbidden; the last known nodes stay in use",
+        "watching nodes again",
     ]
 
 
@@ -167,7 +167,7 @@ async def test_the_first_annotation_that_cant_be_read_is_told(
 ) -> None:
     await heard(node("a\nb", "nonsense"), node("c", "nonsense"))
     (record,) = caplog.records
-    assert "node a b: its topology can't be read: not JSON" in record.getMessage()
+    assert "node a b: invalid topology annotation: not JSON" in record.getMessage()
 
 
 # Whatever stands in an annotation, it costs the event loop little and the others nothing.

@@ -175,7 +175,7 @@ def test_as_much_as_may_be(body: bytes) -> None:
         (of_names(6_000_000), "too many nodes"),
         (of_nodes(NODES + 1), "too many nodes"),
         (of_nodes(1_000_000), "too many nodes"),
-        (of_names(1, b"x" * 254), "what is sent are no names of nodes"),
+        (of_names(1, b"x" * 254), "invalid node names"),
         (of_containers(CONTAINERS + 1), "too many containers"),
         (of_containers(CONTAINERS + 1, b"initContainers"), "too many containers"),
         (of_containers(600_000), "too many members of the Pod"),

@@ -122,7 +122,7 @@ async def test_the_scheduler_asks(whole: bool, tmp_path: Path) -> None:
         )
         assert passed == NAMES[1:]
         assert answer["FailedNodes"] == {
-            "switched": "podgpu: 4 of 8 GPUs are free, 5 are asked for"
+            "switched": "podgpu: 4 of 8 GPUs are free, the pod requests 5"
         }
         scores = await one.asked("/prioritize", question(pod(gpus="4"), **forms))
         assert scores == [
@@ -154,7 +154,7 @@ async def test_it_is_ready_once_all_nodes_have_been_heard_of(tmp_path: Path) -> 
         assert answer["NodeNames"] == ["switched"], "nothing is known that speaks against it"
         required = question(pod(gpus="2", require="nvlink"), names=["switched"])
         assert (await one.asked("/filter", required))["FailedNodes"] == {
-            "switched": "podgpu: the extender has not heard of the cluster's nodes yet, and the "
+            "switched": "podgpu: the extender has not listed the nodes of the cluster yet, and the "
             "pod requires nvlink"
         }
         one.api.refusals.clear()

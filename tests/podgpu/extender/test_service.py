@@ -110,7 +110,7 @@ async def test_a_pod_without_a_requirement() -> None:
         answer = await one.filter(body)
         assert answer["NodeNames"] == ["plain", "silent", "unheard-of"]
         assert answer["FailedNodes"] == {
-            "switched": "podgpu: 4 of 8 GPUs are free, 5 are asked for"
+            "switched": "podgpu: 4 of 8 GPUs are free, the pod requests 5"
         }
         assert await one.prioritize(question(pod(gpus="2"), names=NAMES)) == {
             "switched": 9,
@@ -179,7 +179,7 @@ async def test_a_filter_that_is_late_takes_nothing_for_granted(
         answer = await one.filter(question(pod(gpus="5", require=required), names=NAMES))
         gate.set()
         assert answer["NodeNames"] == passing
-        late = dict.fromkeys(NAMES, "podgpu: there was no time to look at the node")
+        late = dict.fromkeys(NAMES, "podgpu: the node was not checked in time")
         assert answer["FailedNodes"] == ({} if passing else late)
         assert one.counted("filter") == {"timeout": 1}
 
@@ -270,7 +270,7 @@ async def test_a_question_that_is_not_read_in_time(monkeypatch: pytest.MonkeyPat
     async with served(timeout=0.05) as one:
         body = question(pod(gpus="2"), names=NAMES)
         answer = await one.filter(body)
-        assert answer["Error"] == "podgpu: there was no time to read the question"
+        assert answer["Error"] == "podgpu: the request was not parsed in time"
         assert (await one.service.prioritize(asking(body))).status == 503
         assert one.counted("filter") == one.counted("prioritize") == {"timeout": 1}
         go.set()
