@@ -96,37 +96,46 @@ def arbitrate(
             the first source is shown, with the best rank of all.
         ineffective: claims without effect; they are a conflict if a pod holds the whole device.
     """
-    once: dict[PartialRef, Candidate] = {}
-    for stake in candidates:
-        before = once.setdefault(stake.subject, stake)
-        if before is stake:
+    by_container: dict[PartialRef, Candidate] = {}
+    for candidate in candidates:
+        before = by_container.setdefault(candidate.subject, candidate)
+        if before is candidate:
             continue
         # Two claims of one source: the result must not depend on their order in its list.
-        shown = min(before, stake, key=_specificity) if before.source == stake.source else before
-        once[stake.subject] = shown._replace(rank=min(before.rank, stake.rank))
-    standing = _without_ended(list(once.values()))
+        shown = (
+            min(before, candidate, key=_specificity)
+            if before.source == candidate.source
+            else before
+        )
+        by_container[candidate.subject] = shown._replace(rank=min(before.rank, candidate.rank))
+    remaining = _without_ended(list(by_container.values()))
     conflicts: set[PodKey] = set()
-    if len({stake.pod_key for stake in standing}) > 1:
-        standing, conflicts = _select_pods(standing)
-    standing.sort(key=_by_subject)
-    shares = [_share(stake, alone=len(standing) == 1) for stake in standing]
-    parts = fsum(share for share in shares if share is not None)
-    if parts >= 1:
-        pods = {stake.pod_key for stake in standing}
-        told = {s.pod_key for s, share in zip(standing, shares, strict=True) if share is not None}
-        if parts > 1 or pods != told:
+    if len({candidate.pod_key for candidate in remaining}) > 1:
+        remaining, conflicts = _select_pods(remaining)
+    remaining.sort(key=_by_subject)
+    shares = [_share(candidate, alone=len(remaining) == 1) for candidate in remaining]
+    total = fsum(share for share in shares if share is not None)
+    if total >= 1:
+        pods = {candidate.pod_key for candidate in remaining}
+        pods_with_share = {
+            s.pod_key for s, share in zip(remaining, shares, strict=True) if share is not None
+        }
+        if total > 1 or pods != pods_with_share:
             # The shares exceed the device, or leave nothing for a pod with an unknown share.
             conflicts |= pods
-    if parts > 1:
+    if total > 1:
         # At least one share is wrong, and it is unknown which: show none.
-        shares = [None] * len(standing)
-    if any(not stake.divisible for stake in standing):
-        conflicts |= {_pod_key(word) for word in ineffective} - {
-            stake.pod_key for stake in standing
+        shares = [None] * len(remaining)
+    if any(not candidate.divisible for candidate in remaining):
+        conflicts |= {_pod_key(claim) for claim in ineffective} - {
+            candidate.pod_key for candidate in remaining
         }
     return ArbitrationResult(
         tuple(
-            [_device_holder(stake, share) for stake, share in zip(standing, shares, strict=True)]
+            [
+                _device_holder(candidate, share)
+                for candidate, share in zip(remaining, shares, strict=True)
+            ]
         ),
         tuple(sorted(conflicts)),
     )
@@ -138,34 +147,37 @@ def _pod_key(resolved: ResolvedClaim) -> PodKey:
 
 def _select_pods(candidates: list[Candidate]) -> tuple[list[Candidate], set[PodKey]]:
     """Select the candidates of several pods that hold a device; return them and the conflicts."""
-    parts = [stake for stake in candidates if stake.divisible]
-    if len(parts) == len(candidates):
+    divisible = [candidate for candidate in candidates if candidate.divisible]
+    if len(divisible) == len(candidates):
         return candidates, set()
-    pods = {stake.pod_key for stake in candidates}
+    pods = {candidate.pod_key for candidate in candidates}
     # The best evidence for any container of a pod decides for the whole pod.
     ranks: dict[PodKey, int] = {}
-    for stake in candidates:
-        ranks[stake.pod_key] = min(stake.rank, ranks.get(stake.pod_key, stake.rank))
+    for candidate in candidates:
+        ranks[candidate.pod_key] = min(candidate.rank, ranks.get(candidate.pod_key, candidate.rank))
     strongest = min(ranks.values())
-    standing = [stake for stake in candidates if ranks[stake.pod_key] == strongest]
-    if any(stake.exclusive for stake in standing) and len({s.pod_key for s in standing}) > 1:
-        latest = _latest_started_pod(standing)
+    remaining = [candidate for candidate in candidates if ranks[candidate.pod_key] == strongest]
+    if (
+        any(candidate.exclusive for candidate in remaining)
+        and len({s.pod_key for s in remaining}) > 1
+    ):
+        latest = _latest_started_pod(remaining)
         if latest is None:
-            return standing, pods
-        standing = [stake for stake in standing if stake.pod_key == latest]
-    if all(stake.divisible for stake in standing):
-        standing = parts
-    return standing, pods - {stake.pod_key for stake in standing}
+            return remaining, pods
+        remaining = [candidate for candidate in remaining if candidate.pod_key == latest]
+    if all(candidate.divisible for candidate in remaining):
+        remaining = divisible
+    return remaining, pods - {candidate.pod_key for candidate in remaining}
 
 
 def _latest_started_pod(candidates: list[Candidate]) -> PodKey | None:
     """Return the pod that started last; None if a start is unknown or two pods started last."""
     starts: dict[PodKey, int] = {}
-    for stake in candidates:
-        start = _started_ns(stake)
+    for candidate in candidates:
+        start = _started_ns(candidate)
         if start is None:
             return None
-        starts[stake.pod_key] = max(start, starts.get(stake.pod_key, start))
+        starts[candidate.pod_key] = max(start, starts.get(candidate.pod_key, start))
     last = max(starts.values())
     latest = [key for key, start in starts.items() if start == last]
     return latest[0] if len(latest) == 1 else None
@@ -186,8 +198,12 @@ def _started_ns(candidate: Candidate) -> int | None:
 
 def _without_ended(candidates: list[Candidate]) -> list[Candidate]:
     """Drop ended containers where another container of the same pod still has the device."""
-    live = {stake.pod_key for stake in candidates if not _ended(stake)}
-    return [stake for stake in candidates if stake.pod_key not in live or not _ended(stake)]
+    live = {candidate.pod_key for candidate in candidates if not _ended(candidate)}
+    return [
+        candidate
+        for candidate in candidates
+        if candidate.pod_key not in live or not _ended(candidate)
+    ]
 
 
 def _ended(candidate: Candidate) -> bool:

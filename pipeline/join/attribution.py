@@ -144,8 +144,8 @@ class Attributor:
             if confirmed is None:
                 continue
             silent_ns = now.mono_ns - confirmed.mono_ns
-            said = self._claims.get(source)
-            if said is not None and said.good_for_ns < silent_ns:
+            claims = self._claims.get(source)
+            if claims is not None and claims.good_for_ns < silent_ns:
                 del self._claims[source]
                 expired.add(source)
             if self.pods.expire(source, silent_ns, now):
@@ -228,14 +228,22 @@ class Attributor:
         """
         if not self._holders_listed:
             return None
-        unknown = self._resolution.possibly_held
+        possibly_held = self._resolution.possibly_held
         if not self._resolution.has_unresolved_holder:
             return self.attributions
-        left = {
-            u: one for u, one in self.attributions.items() if one.device.gpu_uuid not in unknown
+        known = {
+            uuid: attribution
+            for uuid, attribution in self.attributions.items()
+            if attribution.device.gpu_uuid not in possibly_held
         }
-        held = {one.device.gpu_uuid for one in left.values() if one.holders}
-        return left if any(one.device.gpu_uuid not in held for one in left.values()) else None
+        held = {
+            attribution.device.gpu_uuid for attribution in known.values() if attribution.holders
+        }
+        return (
+            known
+            if any(attribution.device.gpu_uuid not in held for attribution in known.values())
+            else None
+        )
 
     @property
     def _holders_listed(self) -> bool:
@@ -251,16 +259,16 @@ class Attributor:
         ranking = self._sources.ranking()
         up = {source for source in ranking if self._sources.is_up(source)}
         self.pods.begin_resolution(ranking, up)
-        before, waited = self._resolution, self._pod_identities.pending_sources
-        claimed = None if self._dra_names.is_static else self._dra_names
-        if claimed is not None:
-            claimed.begin_resolution(self._resource_claims(ranking), self.pods.is_alive)
+        before, pending_before = self._resolution, self._pod_identities.pending_sources
+        dra_names = None if self._dra_names.is_static else self._dra_names
+        if dra_names is not None:
+            dra_names.begin_resolution(self._resource_claims(ranking), self.pods.is_alive)
         resolution = resolve(
             {s: self._claims_of(s) for s in ranking},
             self._devices,
             self._identify,
             pods=self.containers.pods(),
-            complete=any(s in up and said.complete for s, said in self._claims.items()),
+            complete=any(s in up and event.complete for s, event in self._claims.items()),
             plugin_managed=(
                 self._plugin_managed.devices(self._devices)
                 if self._sources.kubelet_claims_complete(at)
@@ -273,10 +281,10 @@ class Attributor:
                 at, self._sources.confirmed_at, self._previously_confirmed.get, self._claims.keys()
             ),
             previous=before,
-            dra_names=claimed,
+            dra_names=dra_names,
         )
-        if claimed is not None:
-            claimed.end_resolution()
+        if dra_names is not None:
+            dra_names.end_resolution()
         self._resolution = resolution
         self._premature_sources.update(self._pod_identities.pending_sources)
         self.pods.end_resolution(at)
@@ -289,36 +297,40 @@ class Attributor:
         if self.holders_known != self._holders_known_before:
             self._holders_known_before = self.holders_known
             changed = True
-        moved: set[str] = set()
+        moved_devices: set[str] = set()
         for uuid, known in self.attributions.items():
-            verdict = resolution.arbitrations.get(uuid, _NO_HOLDERS)
+            arbitration = resolution.arbitrations.get(uuid, _NO_HOLDERS)
             access = _access(resolution.access.get(uuid, ()))
-            same = verdict is before.arbitrations.get(uuid, _NO_HOLDERS) and access == known.access
+            same = (
+                arbitration is before.arbitrations.get(uuid, _NO_HOLDERS) and access == known.access
+            )
             if same and uuid in self._hold_starts:
                 continue
-            since: HoldStarts = {}
-            began = self._hold_starts.get(uuid, since)
-            self._hold_starts[uuid] = since
-            holders = tuple([make_holder(holding, at, began, since) for holding in verdict.holders])
-            contradicting = tuple([_display_name(pod) for pod in verdict.conflicting_pods])
+            starts: HoldStarts = {}
+            starts_before = self._hold_starts.get(uuid, starts)
+            self._hold_starts[uuid] = starts
+            holders = tuple(
+                [make_holder(holding, at, starts_before, starts) for holding in arbitration.holders]
+            )
+            conflicting_pods = tuple([_display_name(pod) for pod in arbitration.conflicting_pods])
             new = replace(
                 known,
                 holders=holders,
-                conflicts=verdict.conflicts,
-                conflicting_pods=contradicting,
+                conflicts=arbitration.conflicts,
+                conflicting_pods=conflicting_pods,
                 access=access,
             )
             if new == known:
                 continue
             changed = True
             if [h.subject for h in holders] != [h.subject for h in known.holders]:
-                moved.add(uuid)
+                moved_devices.add(uuid)
             self.attributions[uuid] = new
         # A name and a uid may belong to one pod: their sources are asked for a new report.
-        asking = bool(self._pod_identities.pending_sources - waited)
-        hint = Hint(frozenset(moved), sources=frozenset(self._changed_sources))
+        needs_reports = bool(self._pod_identities.pending_sources - pending_before)
+        hint = Hint(frozenset(moved_devices), sources=frozenset(self._changed_sources))
         self._changed_sources.clear()
-        return Outcome(changed, (hint,) if moved or asking else ())
+        return Outcome(changed, (hint,) if moved_devices or needs_reports else ())
 
     def count_resources(self) -> Mapping[str, ResourceCount]:
         """Return the number of devices of each extended resource."""
@@ -343,9 +355,9 @@ class Attributor:
         )
 
     def _claims_of(self, source: str) -> Iterable[Claim]:
-        said = self._claims.get(source)
-        if said is not None:
-            yield from said.claims
+        event = self._claims.get(source)
+        if event is not None:
+            yield from event.claims
         yield from self.pods.claims(source)
         yield from self.containers.claims(source)
 
@@ -359,13 +371,13 @@ class Attributor:
                     yield claim, known
 
     def _identify(self, source: str, claim: Claim) -> IdentifiedContainer | None:
-        said = self._sources.confirmed_at(source)
-        if said is None:  # the source made no claims
+        confirmed_at = self._sources.confirmed_at(source)
+        if confirmed_at is None:  # the source made no claims
             return None
-        known = self.pods.identify(claim.subject, said, claim.origin.evidence)
-        if known is None and not claim.subject.uid:
+        container = self.pods.identify(claim.subject, confirmed_at, claim.origin.evidence)
+        if container is None and not claim.subject.uid:
             self._premature_sources.add(source)
-        return known
+        return container
 
 
 def _access(resolved_claims: Iterable[ResolvedClaim]) -> tuple[Access, ...]:
@@ -373,14 +385,14 @@ def _access(resolved_claims: Iterable[ResolvedClaim]) -> tuple[Access, ...]:
     if not resolved_claims:
         return ()
     found: dict[PartialRef, Access] = {}
-    for word in resolved_claims:
-        subject = word.subject
+    for claim in resolved_claims:
+        subject = claim.subject
         found.setdefault(
             replace(subject, container_id=""),
             Access(
-                replace(subject, container_id=word.claim.subject.container_id),
-                word.source,
-                word.evidence,
+                replace(subject, container_id=claim.claim.subject.container_id),
+                claim.source,
+                claim.evidence,
             ),
         )
     return tuple(sorted(found.values()))

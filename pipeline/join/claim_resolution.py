@@ -106,51 +106,51 @@ def resolve_claims(
         numbered_schemes: the schemes in which every GPU of the node has a number. An unknown number
             in an annotation then names no device of the node, as an unknown uuid does.
     """
-    heard = ResolvedClaims([], {}, {})
-    words, vague = heard.claims, heard.ambiguous
-    for source, said in claims.items():
-        strange: RawIds = {}
-        for claim in said:
-            known = identify(source, claim)
-            sharing = bool(claim.devices) and claim.devices[0].scheme == "reserved"
-            found, unknown, open_ = (
+    resolved = ResolvedClaims([], {}, {})
+    holding, ambiguous = resolved.claims, resolved.ambiguous
+    for source, source_claims in claims.items():
+        unresolved: RawIds = {}
+        for claim in source_claims:
+            container = identify(source, claim)
+            is_shared = bool(claim.devices) and claim.devices[0].scheme == "reserved"
+            found, unknown, holds_unknown = (
                 ([], _NONE, False)
-                if sharing
-                else _resolve_devices(claim, known, devices, dra_names)
+                if is_shared
+                else _resolve_devices(claim, container, devices, dra_names)
             )
             if unknown:
-                strange.update(unknown)
-            if known is None or (evidence := _effective_evidence(claim, known.pod)) is None:
+                unresolved.update(unknown)
+            if container is None or (evidence := _effective_evidence(claim, container.pod)) is None:
                 continue
             if claim.resource and evidence >= Evidence.PLUGIN_ANSWER:
-                given, missing = (
+                allocated, unmatched = (
                     resolve_ids(claim.asked, devices) if claim.asked else (found, unknown)
                 )
-                out = heard.allocated.setdefault(claim.resource, set())
-                for one in given:
-                    out.add(one.uuid)
-                for _, text in missing:
-                    out.add(text)
-            rank, parts = CONTAINER_RANK[evidence], False
+                allocated_ids = resolved.allocated.setdefault(claim.resource, set())
+                for one in allocated:
+                    allocated_ids.add(one.uuid)
+                for _, text in unmatched:
+                    allocated_ids.add(text)
+            rank, is_partial = CONTAINER_RANK[evidence], False
             if evidence >= Evidence.PLUGIN_ANSWER:
-                found, rank, parts = _classify_kubelet_claim(claim, found, devices)
-            word = ResolvedClaim(
-                source, claim, found, known.subject, known.pod, evidence, rank, parts
+                found, rank, is_partial = _classify_kubelet_claim(claim, found, devices)
+            resolved_claim = ResolvedClaim(
+                source, claim, found, container.subject, container.pod, evidence, rank, is_partial
             )
-            word = heard.split_admin_access(word)
-            if sharing:
-                heard.shared_reservations.append(word)
-            elif word.devices:
-                words.append(word)
-            elif open_ or any(
+            resolved_claim = resolved.split_admin_access(resolved_claim)
+            if is_shared:
+                resolved.shared_reservations.append(resolved_claim)
+            elif resolved_claim.devices:
+                holding.append(resolved_claim)
+            elif holds_unknown or any(
                 devices.is_ambiguous(raw)
                 for raw in unknown.values()
                 if not _names_no_device(claim, raw, numbered_schemes)
             ):
-                vague.append(word)
-        if strange:
-            heard.unresolved[source] = strange
-    return heard
+                ambiguous.append(resolved_claim)
+        if unresolved:
+            resolved.unresolved[source] = unresolved
+    return resolved
 
 
 def _effective_evidence(claim: Claim, pod: Pod | None) -> Evidence | None:
@@ -166,8 +166,8 @@ def _effective_evidence(claim: Claim, pod: Pod | None) -> Evidence | None:
     requests = pod.requests if pod is not None else None
     if requests is None:
         return Evidence.SCHEDULER_ANNOTATION if claim.relayed else evidence
-    unasked = claim.resource != "" and claim.resource not in requests
-    return None if claim.relayed or unasked else evidence
+    not_requested = claim.resource != "" and claim.resource not in requests
+    return None if claim.relayed or not_requested else evidence
 
 
 def _classify_kubelet_claim(
@@ -176,9 +176,9 @@ def _classify_kubelet_claim(
     """Return devices, rank and partiality of a claim of the kubelet or of a device plugin."""
     rank = CONTAINER_RANK[claim.origin.evidence]
     if claim.origin.evidence == Evidence.PLUGIN_ANSWER:
-        asked = resolve_ids(claim.asked, devices)[0]
-        parts = not asked or any(not one.is_whole_device for one in asked)
-        return found, rank, parts
+        requested = resolve_ids(claim.asked, devices)[0]
+        is_partial = not requested or any(not one.is_whole_device for one in requested)
+        return found, rank, is_partial
     if claim.resource in COUNT_ONLY_RESOURCES:
         return (
             [one._replace(is_whole_device=False, is_placeholder=True) for one in found],
@@ -188,13 +188,13 @@ def _classify_kubelet_claim(
     return found, rank, any(one.replica or one.is_placeholder for one in found)
 
 
-def _names_no_device(claim: Claim, raw: RawDeviceId, numbered: frozenset[str]) -> bool:
+def _names_no_device(claim: Claim, raw: RawDeviceId, numbered_schemes: frozenset[str]) -> bool:
     """Whether an unresolved id, which the author of a pod can write, means no device at all."""
     match claim.origin.evidence:
         case Evidence.RUNTIME_ENV:
             return True
         case Evidence.SCHEDULER_ANNOTATION:
-            return raw.scheme == "uuid" or raw.scheme in numbered
+            return raw.scheme == "uuid" or raw.scheme in numbered_schemes
         case _:
             return False
 
@@ -203,12 +203,14 @@ def _resolve_devices(
     claim: Claim,
     identified: IdentifiedContainer | None,
     devices: DeviceIndex,
-    claimed: DraNameHistory | None,
+    dra_names: DraNameHistory | None,
 ) -> tuple[list[ResolvedDevice], RawIds, bool]:
     """Return the devices of a claim, its unresolved ids, and whether it holds an unknown device."""
-    if claimed is None or not claimed.handles(claim):
+    if dra_names is None or not dra_names.handles(claim):
         return (*resolve_ids(claim.devices, devices), False)
-    return ([], _NONE, False) if identified is None else claimed.resolve(claim, identified, devices)
+    return (
+        ([], _NONE, False) if identified is None else dra_names.resolve(claim, identified, devices)
+    )
 
 
 def resolve_ids(

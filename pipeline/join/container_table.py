@@ -27,32 +27,32 @@ class ContainerTable:
 
     def replace(self, source: str, event: ContainersReplaced) -> bool:
         """Replace all containers of a source; return whether anything changed."""
-        told = self._by_source.get(source)
-        coming = {one.subject.container_id: one for one in event.containers}
-        if told is not None and told.containers == coming:
-            told.good_for_ns = event.good_for_ns
+        reported = self._by_source.get(source)
+        containers = {container.subject.container_id: container for container in event.containers}
+        if reported is not None and reported.containers == containers:
+            reported.good_for_ns = event.good_for_ns
             return False
-        self._by_source[source] = _SourceContainers(event.good_for_ns, coming)
+        self._by_source[source] = _SourceContainers(event.good_for_ns, containers)
         return True
 
     def start(self, source: str, container: RunningContainer) -> bool:
         """Add or change a container; return whether anything changed."""
-        told = self._by_source.get(source)
+        reported = self._by_source.get(source)
         key = container.subject.container_id
-        if told is None or told.containers.get(key) == container:
+        if reported is None or reported.containers.get(key) == container:
             return False
-        told.containers[key] = container
+        reported.containers[key] = container
         return True
 
     def stop(self, source: str, container_id: str) -> RunningContainer | None:
         """Remove a container and return it."""
-        told = self._by_source.get(source)
-        return None if told is None else told.containers.pop(container_id, None)
+        reported = self._by_source.get(source)
+        return None if reported is None else reported.containers.pop(container_id, None)
 
     def find(self, container_id: str) -> RunningContainer | None:
         """Return a running container by its id."""
-        for told in self._by_source.values():
-            if (found := told.containers.get(container_id)) is not None:
+        for reported in self._by_source.values():
+            if (found := reported.containers.get(container_id)) is not None:
                 return found
         return None
 
@@ -62,23 +62,23 @@ class ContainerTable:
 
     def expire(self, source: str, silent_ns: int) -> bool:
         """Remove a source's containers if it was silent for too long; return whether it was."""
-        told = self._by_source.get(source)
-        if told is None or silent_ns <= told.good_for_ns:
+        reported = self._by_source.get(source)
+        if reported is None or silent_ns <= reported.good_for_ns:
             return False
         self.remove(source)
         return True
 
     def claims(self, source: str) -> Iterator[Claim]:
         """Yield the claims of a source's containers."""
-        told = self._by_source.get(source)
-        if told is not None:
-            for container in told.containers.values():
+        reported = self._by_source.get(source)
+        if reported is not None:
+            for container in reported.containers.values():
                 yield from container.claims
 
     def pods(self) -> Iterator[tuple[tuple[str, str], str]]:
         """Yield name and uid of each container's pod."""
-        for told in self._by_source.values():
-            for container in told.containers.values():
+        for reported in self._by_source.values():
+            for container in reported.containers.values():
                 subject = container.subject
                 if subject.pod and subject.uid:
                     yield (subject.namespace, subject.pod), subject.uid

@@ -169,8 +169,8 @@ class DeviceIndex:
     def _resolve_uncached(self, scheme: str, text: str) -> ResolvedDevice | None:
         if scheme == "plugin":
             return self._by_plugin_id(text)
-        told = self._aliases.get((scheme, text))
-        uuid = self._by_scheme(scheme, text) if told is None else self._device_of_alias(told)
+        target = self._aliases.get((scheme, text))
+        uuid = self._by_scheme(scheme, text) if target is None else self._device_of_alias(target)
         if uuid is not None:
             return ResolvedDevice(uuid)
         match = _REPLICA.fullmatch(text) if scheme in {"uuid", "visible"} else None
@@ -202,14 +202,14 @@ class DeviceIndex:
         return known
 
     def _mig_instance(self, parent: str, gi: int, ci: int | None) -> str | None:
-        there = [
+        instances = [
             (device.uuid, device.mig.compute_instance_id)
             for device in self._mig_instances.get((parent, gi), ())
             if device.mig is not None
         ]
-        fit = [uuid for uuid, known in there if known == ci]
-        fit = fit or [uuid for uuid, known in there if None in (ci, known)]
-        return fit[0] if len(fit) == 1 else None
+        matching = [uuid for uuid, known in instances if known == ci]
+        matching = matching or [uuid for uuid, known in instances if None in (ci, known)]
+        return matching[0] if len(matching) == 1 else None
 
     def _cdi(self, text: str) -> str | None:
         kind, _, name = text.partition("=")
@@ -225,9 +225,9 @@ class DeviceIndex:
 
     def _by_dra_name(self, name: str) -> str | None:
         """Resolve a device name of NVIDIA's DRA driver: as an alias, else as `gpu-<minor>`."""
-        told = self._dra_names.get(name, set())
-        if told:
-            return self._device_of_alias(next(iter(told))) if len(told) == 1 else None
+        targets = self._dra_names.get(name, set())
+        if targets:
+            return self._device_of_alias(next(iter(targets))) if len(targets) == 1 else None
         if match := _BY_MINOR.fullmatch(name):
             return self._minors.get(match[1])
         return self._by_placement(name)
@@ -238,27 +238,31 @@ class DeviceIndex:
         gpu = self._minors.get(match[1]) if match else None
         if match is None or gpu is None:
             return None
-        fit = [
+        matching = [
             uuid
             for placement, uuids in self._placements.items()
             if placement.replace(".", "").replace("+", "-")
             == placement_name(gpu.lower(), match[2], int(match[3])).lower()
             for uuid in uuids
         ]
-        return fit[0] if len(fit) == 1 else None
+        return matching[0] if len(matching) == 1 else None
 
     def _by_plugin_id(self, text: str) -> ResolvedDevice | None:
         match = _REPLICA.fullmatch(text)
         body = match[1] if match else text
-        told = self._aliases.get(("plugin", body))
-        uuid = self._uuid(body) or self._by_minor(body) if told is None else self._uuids.get(told)
+        target = self._aliases.get(("plugin", body))
+        uuid = (
+            self._uuid(body) or self._by_minor(body) if target is None else self._uuids.get(target)
+        )
         if uuid is not None:
             return (
                 ResolvedDevice(uuid, replica=match[2])
                 if match
                 else ResolvedDevice(uuid, is_whole_device=True)
             )
-        if (holding := _PLACEHOLDER.fullmatch(body)) and (uuid := self._uuids.get(holding[1])):
+        if (placeholder := _PLACEHOLDER.fullmatch(body)) and (
+            uuid := self._uuids.get(placeholder[1])
+        ):
             return ResolvedDevice(uuid, is_placeholder=True)
         return None
 

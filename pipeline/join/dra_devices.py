@@ -81,11 +81,11 @@ class DraNameHistory:
 
     def update_names(self, source: str, event: DeviceAliasesReplaced, at: Instant) -> None:
         """Record the present meanings of the names of a source."""
-        since = dict(event.since)
+        since_by_name = dict(event.since)
         first = self._first_reported_ns.setdefault(source, at.mono_ns)
-        if not since and source not in self._history:
+        if not since_by_name and source not in self._history:
             return
-        present = {raw.text.lower(): uuid for raw, uuid in event.aliases if raw in since}
+        present = {raw.text.lower(): uuid for raw, uuid in event.aliases if raw in since_by_name}
         known = self._history.setdefault(source, {})
         for name, meanings in known.items():
             last = meanings[-1]
@@ -93,19 +93,23 @@ class DraNameHistory:
                 meanings[-1] = last._replace(until_ns=at.mono_ns)
         for raw, target in event.aliases:
             name = raw.text.lower()
-            if raw not in since or (name not in known and len(known) >= _MAX_NAMES):
+            if raw not in since_by_name or (name not in known and len(known) >= _MAX_NAMES):
                 continue
             meanings = known.setdefault(name, [])
-            told_since = since[raw]
-            sure = at.mono_ns if told_since is None else min(told_since.mono_ns, at.mono_ns)
+            reported_since = since_by_name[raw]
+            since_ns = (
+                at.mono_ns if reported_since is None else min(reported_since.mono_ns, at.mono_ns)
+            )
             if not meanings:
-                early = 0 if told_since is None and first == at.mono_ns else sure - NS
-                meanings.append(_NameBinding(target, early, sure))
+                not_before_ns = (
+                    0 if reported_since is None and first == at.mono_ns else since_ns - NS
+                )
+                meanings.append(_NameBinding(target, not_before_ns, since_ns))
             elif meanings[-1].target == target:
                 # Published again with the same meaning: nothing has changed.
                 meanings[-1] = meanings[-1]._replace(until_ns=_FOREVER)
             else:
-                meanings.append(_NameBinding(target, sure - NS, sure))
+                meanings.append(_NameBinding(target, since_ns - NS, since_ns))
                 del meanings[:-_MAX_BINDINGS]
 
     def remove(self, source: str) -> None:
@@ -158,7 +162,7 @@ class DraNameHistory:
         """
         found: dict[ResolvedDevice, None] = {}
         unknown: RawIds = {}
-        open_ = False
+        holds_unknown = False
         for raw in claim.devices:
             if not _is_dra_name(raw):
                 one: ResolvedDevice | None = devices.resolve(raw)
@@ -168,8 +172,8 @@ class DraNameHistory:
                     found[one] = None
                 continue
             admin = _has_admin_access(raw, _resource_claim_of(claim, raw, container))
-            target, waits = self._target(claim, raw, container)
-            if target is None and not waits and not self._histories(raw):
+            target, is_pending = self._target(claim, raw, container)
+            if target is None and not is_pending and not self._histories(raw):
                 one = devices.resolve(raw)
             else:
                 one = devices.alias_target(target) if target is not None else None
@@ -177,10 +181,10 @@ class DraNameHistory:
                 found[one._replace(admin_access=admin)] = None
             if one is not None or admin:
                 continue
-            open_ = True
-            if not waits:
+            holds_unknown = True
+            if not is_pending:
                 unknown[raw.scheme, raw.text] = raw
-        return list(found), unknown, open_
+        return list(found), unknown, holds_unknown
 
     def _target(
         self, claim: Claim, raw: RawDeviceId, identified: IdentifiedContainer
@@ -188,16 +192,16 @@ class DraNameHistory:
         """Return what a name meant, and whether it may become known later."""
         subject, text = identified.subject, _normalized_name(raw)
         key = (subject.namespace, subject.pod, claim.resource_claim, text)
-        pin = self._allocations.get(key)
-        if pin is not None and _is_same_pod(pin.uid, subject):
+        allocation = self._allocations.get(key)
+        if allocation is not None and _is_same_pod(allocation.uid, subject):
             self._used.add(key)
-            return pin.target, False
+            return allocation.target, False
         histories = self._histories(raw)
         if not histories:
             return None, False
-        target, waits = self._target_of_other_pod(claim, key), False
+        target, is_pending = self._target_of_other_pod(claim, key), False
         if target is None:
-            target, waits = self._target_at_allocation(claim, raw, identified, histories)
+            target, is_pending = self._target_at_allocation(claim, raw, identified, histories)
         if (
             target is not None
             and subject.uid
@@ -206,17 +210,17 @@ class DraNameHistory:
         ):
             self._allocations[key] = _Allocation(subject.uid, target)
             self._used.add(key)
-        return target, waits
+        return target, is_pending
 
     def _target_of_other_pod(self, claim: Claim, key: _Key) -> str | None:
         """Return the device that another pod has by the same ResourceClaim."""
         if not claim.resource_claim:
             return None
         targets = {
-            pin.target
-            for other, pin in self._allocations.items()
+            allocation.target
+            for other, allocation in self._allocations.items()
             if other[2:] == key[2:] and other[:2] != key[:2]
-            if self._is_pod_alive(pin.uid) is not False
+            if self._is_pod_alive(allocation.uid) is not False
         }
         return targets.pop() if len(targets) == 1 else None
 
@@ -232,25 +236,29 @@ class DraNameHistory:
             return None, True
         if pod.started is None:
             # The pod is being prepared: it will get the device that the name means now.
-            now = {each[-1].target for each in histories if each[-1].until_ns == _FOREVER}
-            return (now.pop(), False) if len(now) == 1 else (None, False)
+            present = {each[-1].target for each in histories if each[-1].until_ns == _FOREVER}
+            return (present.pop(), False) if len(present) == 1 else (None, False)
         earliest = latest = self._first_use_ns.get(claim.resource_claim, pod.started.mono_ns)
-        made = _resource_claim_of(claim, raw, identified)
-        if made is not None and made.allocated is not None:
-            earliest = latest = made.allocated.mono_ns
-        elif made is not None and made.created is not None and not made.own:
-            heard = min(self._first_reported_ns.values(), default=_FOREVER)
-            if heard > pod.started.mono_ns:
-                earliest = min(earliest, made.created.mono_ns)
-        meant: set[str] = set()
-        sure = False
+        resource_claim = _resource_claim_of(claim, raw, identified)
+        if resource_claim is not None and resource_claim.allocated is not None:
+            earliest = latest = resource_claim.allocated.mono_ns
+        elif (
+            resource_claim is not None
+            and resource_claim.created is not None
+            and not resource_claim.own
+        ):
+            first_report_ns = min(self._first_reported_ns.values(), default=_FOREVER)
+            if first_report_ns > pod.started.mono_ns:
+                earliest = min(earliest, resource_claim.created.mono_ns)
+        targets: set[str] = set()
+        is_certain = False
         for meanings in histories:
             for each in meanings:
                 # The API server rounds times down to whole seconds.
                 if each.not_before_ns < latest + NS and each.until_ns > earliest:
-                    meant.add(each.target)
-                    sure = sure or each.since_ns <= earliest
-        return (meant.pop(), False) if len(meant) == 1 and sure else (None, False)
+                    targets.add(each.target)
+                    is_certain = is_certain or each.since_ns <= earliest
+        return (targets.pop(), False) if len(targets) == 1 and is_certain else (None, False)
 
     def _histories(self, raw: RawDeviceId) -> list[list[_NameBinding]]:
         if raw.scheme == "dra":
@@ -294,10 +302,10 @@ def _resource_claim_of(
     return None
 
 
-def _has_admin_access(raw: RawDeviceId, made: ResourceClaim | None) -> bool:
-    if made is None:
+def _has_admin_access(raw: RawDeviceId, resource_claim: ResourceClaim | None) -> bool:
+    if resource_claim is None:
         return False
     if raw.scheme == "dra":
-        return raw in made.admin
+        return raw in resource_claim.admin
     device = _normalized_name(raw).rpartition("=")[2]
-    return any(each.text.lower().endswith("/" + device) for each in made.admin)
+    return any(each.text.lower().endswith("/" + device) for each in resource_claim.admin)

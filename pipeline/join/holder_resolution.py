@@ -85,17 +85,17 @@ class Resolution:
 
     def add_admin_access(self, claims: Iterable[ResolvedClaim]) -> None:
         """Add claims with admin access to `access`."""
-        for word in claims:
-            for found in word.devices:
-                self.access.setdefault(found.uuid, []).append(word)
+        for claim in claims:
+            for found in claim.devices:
+                self.access.setdefault(found.uuid, []).append(claim)
 
     @property
     def has_env_access(self) -> bool:
         """Whether a container has access by a variable or a mount to a device it does not hold."""
         return any(
-            word.evidence == Evidence.RUNTIME_ENV
-            for words in self.access.values()
-            for word in words
+            claim.evidence == Evidence.RUNTIME_ENV
+            for claims in self.access.values()
+            for claim in claims
         )
 
 
@@ -131,73 +131,84 @@ def resolve(
         previous: an earlier resolution. Unchanged results are reused; the result does not differ.
         dra_names: the devices that names of DRA drivers meant when they were allocated.
     """
-    heard = resolve_claims(
+    resolved = resolve_claims(
         claims, devices, identify, dra_names=dra_names, numbered_schemes=numbered_schemes
     )
     moment = moment or ResolutionTime(
         Instant(0, 0), _never_confirmed, _never_confirmed, claims.keys()
     )
-    (pod_identities or PodIdentities()).complete(heard, devices, pods, moment, complete=complete)
-    said: dict[PodKey, list[ResolvedClaim]] = {}
+    (pod_identities or PodIdentities()).complete(resolved, devices, pods, moment, complete=complete)
+    claims_by_pod: dict[PodKey, list[ResolvedClaim]] = {}
     reservations: list[ResolvedClaim] = []
-    for word in heard.claims:
-        if word.pod is not None and word.pod.reserves:
-            reservations.append(word)
+    for claim in resolved.claims:
+        if claim.pod is not None and claim.pod.reserves:
+            reservations.append(claim)
         else:
-            said.setdefault(_pod_key(word), []).append(word)
-    for word in resolve_shared(heard.shared_reservations, reservations):
-        said.setdefault(_pod_key(word), []).append(word)
-    plugin_managed |= _allocated_by_plugin(heard.claims)
+            claims_by_pod.setdefault(_pod_key(claim), []).append(claim)
+    for claim in resolve_shared(resolved.shared_reservations, reservations):
+        claims_by_pod.setdefault(_pod_key(claim), []).append(claim)
+    plugin_managed |= _allocated_by_plugin(resolved.claims)
     plugin_managed |= {parents[uuid] for uuid in plugin_managed if uuid in parents}
     resolution = Resolution(
         devices.single_gpu,
-        unresolved=heard.unresolved,
-        allocated=heard.allocated,
+        unresolved=resolved.unresolved,
+        allocated=resolved.allocated,
         plugin_managed=plugin_managed,
     )
-    known = (
+    reusable = (
         previous
         if previous is not None and previous.single_gpu == devices.single_gpu
         else Resolution()
     )
-    stakes = resolution.candidates
-    for key, words in said.items():
-        standing = known.pods.get(key)
+    candidates = resolution.candidates
+    for key, claims_of_pod in claims_by_pod.items():
+        pod_claims = reusable.pods.get(key)
         if (
-            standing is None
-            or standing.claims != words
-            or standing.plugin_managed not in (None, plugin_managed)
+            pod_claims is None
+            or pod_claims.claims != claims_of_pod
+            or pod_claims.plugin_managed not in (None, plugin_managed)
         ):
-            standing = select_claims(
-                words, single_gpu=devices.single_gpu, plugin_managed=plugin_managed
+            pod_claims = select_claims(
+                claims_of_pod, single_gpu=devices.single_gpu, plugin_managed=plugin_managed
             )
-        resolution.pods[key] = standing
-        for word in standing.unresolved_placeholders:
-            _add_unresolved(word, heard.unresolved)
+        resolution.pods[key] = pod_claims
+        for claim in pod_claims.unresolved_placeholders:
+            _add_unresolved(claim, resolved.unresolved)
             # A placeholder means one of the GPUs that a scheduler allocates.
             resolution.has_unresolved_holder = True
             resolution.possibly_held = (devices.gpus - plugin_managed) or devices.gpus
-        for uuid, stake in standing.candidates:
-            stakes.setdefault(uuid, []).append(stake)
-        for uuid, word in standing.ineffective:
-            resolution.ineffective.setdefault(uuid, []).append(word)
-            if word.evidence == Evidence.RUNTIME_ENV:
-                resolution.access.setdefault(uuid, []).append(word)
-    resolution.add_admin_access(heard.admin_access)
-    for uuid, on_it in stakes.items():
-        denied = resolution.ineffective.get(uuid, [])
-        same = known.candidates.get(uuid) == on_it and known.ineffective.get(uuid, []) == denied
-        resolution.arbitrations[uuid] = (
-            known.arbitrations[uuid] if same else arbitrate(on_it, denied)
+        for uuid, candidate in pod_claims.candidates:
+            candidates.setdefault(uuid, []).append(candidate)
+        for uuid, claim in pod_claims.ineffective:
+            resolution.ineffective.setdefault(uuid, []).append(claim)
+            if claim.evidence == Evidence.RUNTIME_ENV:
+                resolution.access.setdefault(uuid, []).append(claim)
+    resolution.add_admin_access(resolved.admin_access)
+    for uuid, device_candidates in candidates.items():
+        ineffective = resolution.ineffective.get(uuid, [])
+        is_unchanged = (
+            reusable.candidates.get(uuid) == device_candidates
+            and reusable.ineffective.get(uuid, []) == ineffective
         )
-    vague = heard.ambiguous
-    given = {
-        uuid for uuid, on_it in stakes.items() if any(stake.allocated_whole for stake in on_it)
+        resolution.arbitrations[uuid] = (
+            reusable.arbitrations[uuid]
+            if is_unchanged
+            else arbitrate(device_candidates, ineffective)
+        )
+    ambiguous = resolved.ambiguous
+    allocated_whole = {
+        uuid
+        for uuid, device_candidates in candidates.items()
+        if any(candidate.allocated_whole for candidate in device_candidates)
     }
-    if vague and plugin_managed | given >= devices.gpus:
+    if ambiguous and plugin_managed | allocated_whole >= devices.gpus:
         # No GPU is left for a scheduler, so that its annotation cannot mean any of them.
-        vague = [w for w in vague if w.evidence != Evidence.SCHEDULER_ANNOTATION or w.claim.vouched]
-    if not all(_is_explained(word, resolution.pods) for word in vague):
+        ambiguous = [
+            claim
+            for claim in ambiguous
+            if claim.evidence != Evidence.SCHEDULER_ANNOTATION or claim.claim.vouched
+        ]
+    if not all(_is_explained(claim, resolution.pods) for claim in ambiguous):
         resolution.has_unresolved_holder = True
         resolution.possibly_held = devices.gpus
     return resolution
@@ -211,10 +222,10 @@ def _allocated_by_plugin(resolved_claims: Iterable[ResolvedClaim]) -> set[str]:
     """Return the devices that a device plugin or a DRA driver allocated under their real ids."""
     return {
         found.uuid
-        for word in resolved_claims
-        if word.evidence == Evidence.KUBELET_IDS
-        and word.rank == CONTAINER_RANK[Evidence.KUBELET_IDS]
-        for found in word.devices
+        for claim in resolved_claims
+        if claim.evidence == Evidence.KUBELET_IDS
+        and claim.rank == CONTAINER_RANK[Evidence.KUBELET_IDS]
+        for found in claim.devices
         if not found.is_placeholder
     }
 
@@ -225,11 +236,11 @@ def _pod_key(resolved: ResolvedClaim) -> PodKey:
 
 def _is_explained(resolved: ResolvedClaim, pods: Mapping[PodKey, PodClaims]) -> bool:
     """Whether another claim shows what the container of an ambiguous claim holds."""
-    mine = resolved.subject.container
-    for pod, standing in pods.items():
+    container = resolved.subject.container
+    for pod, pod_claims in pods.items():
         if _is_same_pod(pod, _pod_key(resolved)):
-            held = {stake.subject.container for _, stake in standing.candidates}
-            if held and (not mine or not held.isdisjoint({mine, ""})):
+            containers = {candidate.subject.container for _, candidate in pod_claims.candidates}
+            if containers and (not container or not containers.isdisjoint({container, ""})):
                 return True
     return False
 
@@ -243,6 +254,6 @@ def _is_same_pod(one: PodKey, other: PodKey) -> bool:
 
 def _add_unresolved(resolved: ResolvedClaim, unresolved: dict[str, RawIds]) -> None:
     """Add the placeholders of a claim to the unresolved ids of its source."""
-    strange = unresolved.setdefault(resolved.source, {})
+    unresolved_ids = unresolved.setdefault(resolved.source, {})
     for raw in resolved.claim.devices:
-        strange[raw.scheme, raw.text] = raw
+        unresolved_ids[raw.scheme, raw.text] = raw

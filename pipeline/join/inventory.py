@@ -52,16 +52,16 @@ class Inventory:
             down: the sources that are down. For the profile of a MIG instance the other sources
                 have precedence, since the ids of an instance are reused for one of another size.
         """
-        said = [
+        descriptions = [
             (device, present)
             for table, present in ((self._present, True), (self._ever_seen, False))
             for source in ranking
             for device in table.get(source, {}).values()
         ]
-        places = MigPlacements(device for device, _ in said)
+        placements = MigPlacements(device for device, _ in descriptions)
         merged: dict[str, tuple[Device, bool]] = {}
-        for device, present in said:
-            uuid = places.canonical_uuid(device.uuid)
+        for device, present in descriptions:
+            uuid = placements.canonical_uuid(device.uuid)
             known = merged.get(uuid)
             if known is None:
                 named = device if uuid == device.uuid else replace(device, uuid=uuid)
@@ -70,23 +70,23 @@ class Inventory:
                 merged[uuid] = (_merge(known[0], device), known[1])
         for source in reversed(ranking):
             for device in () if source in down else self._present.get(source, {}).values():
-                uuid = places.canonical_uuid(device.uuid)
+                uuid = placements.canonical_uuid(device.uuid)
                 if device.mig is not None and device.mig.profile:
                     merged[uuid] = (_with_profile(merged[uuid][0], device.mig.profile), True)
         return sorted(merged.values(), key=lambda entry: entry[0].order)
 
     def _forget_replaced(self) -> None:
         present: set[str] = set()
-        taken: set[str] = set()
+        occupied: set[str] = set()
         for devices in self._present.values():
             present.update(devices)
-            taken.update(_slot(device) for device in devices.values() if device.mig is None)
-        taken.discard("")
+            occupied.update(_slot(device) for device in devices.values() if device.mig is None)
+        occupied.discard("")
         for known in self._ever_seen.values():
             gone = [
                 uuid
                 for uuid, device in known.items()
-                if uuid not in present and _slot(device) in taken
+                if uuid not in present and _slot(device) in occupied
             ]
             for uuid in gone:
                 del known[uuid]

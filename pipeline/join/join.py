@@ -83,14 +83,14 @@ class Join:
         due = Instant(now.mono_ns - envelope.loop_delay_ns, now.wall_ns - envelope.loop_delay_ns)
         expired = self._readings.expire(due.mono_ns)
         outcome |= self._attributor.expire(due)
-        of_errors = self._xids.expire(now.mono_ns)
-        if self._usage.expire(now) or expired or of_errors:
+        errors_expired = self._xids.expire(now.mono_ns)
+        if self._usage.expire(now) or expired or errors_expired:
             outcome |= Outcome(changed=True)
         up = self._sources.is_up(envelope.source)
         outcome |= self._dispatch(envelope)
         if self._usage.started_counting(now):
-            everything = Hint(devices=frozenset(self._attributor.attributions))
-            outcome |= Outcome(changed=False, hints=(everything,))
+            all_devices = Hint(devices=frozenset(self._attributor.attributions))
+            outcome |= Outcome(changed=False, hints=(all_devices,))
         if self._sources.is_up(envelope.source) != up:
             # Missing entries count only while a source is up, and a source that is up has
             # precedence over one that is down for the profiles of MIG instances.
@@ -135,35 +135,35 @@ class Join:
                 return before is None or before.mono_ns < envelope.at.mono_ns
 
     def _dispatch(self, envelope: Envelope) -> Outcome:
-        source, who = envelope.source, self._attributor
+        source, attributor = envelope.source, self._attributor
         match envelope.event:
             case SamplesTaken() | ProcessesSampled() | XidsReported():
                 return self._record_event(envelope) | self._apply_facts(envelope)
-            case ClaimsReplaced() as said:
-                who.replace_claims(source, said)
+            case ClaimsReplaced() as event:
+                attributor.replace_claims(source, event)
                 return self._record_confirmation(envelope)
             case PodsReplaced() | PodUpserted() | PodDeleted():
                 return self._record_confirmation(envelope) | self._apply_pods(envelope)
             case ContainersReplaced() | ContainerStarted() | ContainerStopped():
                 return self._record_confirmation(envelope) | self._apply_containers(envelope)
-            case DeviceAliasesReplaced() as told:
-                woke = self._record_event(envelope)
+            case DeviceAliasesReplaced() as event:
+                outcome = self._record_event(envelope)
                 return (
                     self._rebuild_devices(envelope)
-                    if who.replace_aliases(source, told, envelope.at)
-                    else woke
+                    if attributor.replace_aliases(source, event, envelope.at)
+                    else outcome
                 )
             case ResourcesAdvertised() | TopologyRead():
                 return self._record_event(envelope) | self._apply_node(envelope)
             case DevicesDiscovered(devices):
-                woke = self._record_event(envelope)
+                outcome = self._record_event(envelope)
                 self._sources.record_device_count(source, len(devices))
-                if not who.inventory.replace(source, devices):
-                    return woke
-                before = who.mig_placements
-                found = self._rebuild_devices(envelope)
-                self._readings.drop_moved_instances(before, who.mig_placements)
-                return found
+                if not attributor.inventory.replace(source, devices):
+                    return outcome
+                placements_before = attributor.mig_placements
+                rebuilt = self._rebuild_devices(envelope)
+                self._readings.drop_moved_instances(placements_before, attributor.mig_placements)
+                return rebuilt
             case SourceAdded() | SourceLost() | SourceRemoved():
                 return self._apply_source(envelope)
             case TotalsRestored() | ClockTicked():
@@ -175,49 +175,54 @@ class Join:
             case TotalsRestored(accounts):
                 if envelope.relayed_by:
                     # A recording may be played again: existing accounts continue or are final.
-                    begun = self._usage.accounts.has_account
-                    accounts = tuple([one for one in accounts if not begun(one.device)])
+                    has_account = self._usage.accounts.has_account
+                    accounts = tuple([one for one in accounts if not has_account(one.device)])
                 self._usage.accounts.restore(accounts, envelope.at)
             case _:
                 pass
         return Outcome(changed=False)
 
     def _apply_facts(self, envelope: Envelope) -> Outcome:
-        source, told = envelope.source, envelope.event
-        match told:
+        source, event = envelope.source, envelope.event
+        match event:
             case SamplesTaken(readings, processes):
                 self._readings.update(source, readings)
                 self._readings.update_processes(source, processes)
                 return Outcome(changed=True)
             case ProcessesSampled(uses):
-                places = self._attributor.mig_placements
-                return Outcome(changed=self._usage.add_samples(envelope, uses, places))
+                placements = self._attributor.mig_placements
+                return Outcome(changed=self._usage.add_samples(envelope, uses, placements))
             case XidsReported(reports):
-                known, places = self._attributor.attributions, self._attributor.mig_placements
-                return Outcome(self._xids.add_reports(source, reports, envelope.at, known, places))
+                attributions, placements = (
+                    self._attributor.attributions,
+                    self._attributor.mig_placements,
+                )
+                return Outcome(
+                    self._xids.add_reports(source, reports, envelope.at, attributions, placements)
+                )
             case _:
                 return Outcome(changed=False)
 
     def _apply_node(self, envelope: Envelope) -> Outcome:
         """Apply a report about the node as a whole."""
-        source, told = envelope.source, envelope.event
-        match told:
+        source, event = envelope.source, envelope.event
+        match event:
             case ResourcesAdvertised():
                 return Outcome(
-                    changed=self._attributor.replace_resources(source, told, envelope.at)
+                    changed=self._attributor.replace_resources(source, event, envelope.at)
                 )
             case TopologyRead():
-                return Outcome(changed=self._topology.replace(source, told))
+                return Outcome(changed=self._topology.replace(source, event))
             case _:
                 return Outcome(changed=False)
 
     def _apply_source(self, envelope: Envelope) -> Outcome:
         match envelope.event:
             case SourceLost():
-                news = self._sources.record_loss(envelope)
+                changed = self._sources.record_loss(envelope)
                 if self._sources.take_wait_expired(envelope.at):
                     self._attributor.mark_changed()
-                return Outcome(changed=news)
+                return Outcome(changed=changed)
             case SourceRemoved():
                 for name in self._sources.with_relayed(envelope.source):
                     self._sources.remove(name)
@@ -232,9 +237,9 @@ class Join:
     def _apply_pods(self, envelope: Envelope) -> Outcome:
         source, at, pods = envelope.source, envelope.at, self._attributor.pods
         match envelope.event:
-            case PodsReplaced() as told:
-                change = pods.replace(source, told, at)
-                self._update_pods([pods.with_node_uid(source, pod) for pod in told.pods])
+            case PodsReplaced() as event:
+                change = pods.replace(source, event, at)
+                self._update_pods([pods.with_node_uid(source, pod) for pod in event.pods])
             case PodUpserted(pod):
                 change = pods.upsert(source, pod, at)
                 self._update_pods([pods.with_node_uid(source, pod)])
@@ -244,13 +249,13 @@ class Join:
                 return Outcome(changed=False)
         if change.affects_claims:
             self._attributor.mark_changed()
-        moved = change.changed_pod
-        if moved is None or moved.ended or moved.started is None:
+        changed_pod = change.changed_pod
+        if changed_pod is None or changed_pod.ended or changed_pod.started is None:
             # A pod that is not admitted, or has ended, holds nothing that could have changed.
             return Outcome(changed=False)
-        if not (moved.wants_devices or moved.claims):
+        if not (changed_pod.wants_devices or changed_pod.claims):
             return Outcome(changed=False)
-        return Outcome(changed=False, hints=(_pod_hint(moved.info.uid, source),))
+        return Outcome(changed=False, hints=(_pod_hint(changed_pod.info.uid, source),))
 
     def _update_pods(self, pods: list[Pod]) -> None:
         self._process_owners.update_pods(pods)
@@ -260,9 +265,9 @@ class Join:
         source, containers = envelope.source, self._attributor.containers
         uid = ""
         match envelope.event:
-            case ContainersReplaced() as told:
-                changed = containers.replace(source, told)
-                self._process_owners.update_containers(told.containers)
+            case ContainersReplaced() as event:
+                changed = containers.replace(source, event)
+                self._process_owners.update_containers(event.containers)
             case ContainerStarted(container):
                 changed, uid = containers.start(source, container), container.subject.uid
                 self._process_owners.update_containers((container,))
@@ -281,9 +286,9 @@ class Join:
 
     def _record_confirmation(self, envelope: Envelope) -> Outcome:
         """Record that a source confirmed its reports."""
-        woke = self._record_event(envelope)
+        outcome = self._record_event(envelope)
         self._sources.record_confirmation(envelope.source, envelope.at)
-        return woke
+        return outcome
 
     def _rebuild_devices(self, envelope: Envelope) -> Outcome:
         self._readings.layout_changed = True
@@ -320,8 +325,8 @@ class Join:
         table = self._readings
         fresh = table.fresh
         readings = [table[key] for key in self._keys]
-        for place, uuid in self._canonical_uuids:
-            readings[place] = readings[place]._replace(device=uuid)
+        for position, uuid in self._canonical_uuids:
+            readings[position] = readings[position]._replace(device=uuid)
         snapshot = Snapshot(
             at=at,
             layout=self._layout,
@@ -348,25 +353,28 @@ class Join:
         """Make a new layout if series or attributions changed; unchanged series stay the same."""
         attributions = self._attributor.attributions
         resources = self._attributor.count_resources()
-        reshaped = self._readings.layout_changed
-        places = self._attributor.mig_placements
-        if reshaped:
+        layout_changed = self._readings.layout_changed
+        placements = self._attributor.mig_placements
+        if layout_changed:
             devices = {uuid: known.device for uuid, known in attributions.items()}
-            self._keys = self._readings.keys(devices, self._sources.ranking(), places)
-        if reshaped or self._readings.starts_changed:
+            self._keys = self._readings.keys(devices, self._sources.ranking(), placements)
+        if layout_changed or self._readings.starts_changed:
             self._readings.starts_changed = False
             starts = self._readings.starts
             self._starts = tuple([starts.get(key) for key in self._keys])
         layout = self._layout
         # Without changes this is cheap: the table recognizes the attributions of each GPU.
-        held = self._attributor.known_attributions
-        self._topology.recompute(self._sources.ranking(), held, self._sources.is_up)
-        if not reshaped and (layout.attributions, layout.resources) == (attributions, resources):
+        known_attributions = self._attributor.known_attributions
+        self._topology.recompute(self._sources.ranking(), known_attributions, self._sources.is_up)
+        if not layout_changed and (layout.attributions, layout.resources) == (
+            attributions,
+            resources,
+        ):
             return
         series: dict[SeriesKey, Series] = {}
         self._canonical_uuids = []
         for at, key in enumerate(self._keys):
-            uuid = places.canonical_uuid(key.device)
+            uuid = placements.canonical_uuid(key.device)
             if uuid != key.device:
                 self._canonical_uuids.append((at, uuid))
             attribution = attributions[uuid]

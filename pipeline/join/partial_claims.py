@@ -35,18 +35,18 @@ class PartialClaims:
 
 def collect_partial(claims: Iterable[ResolvedClaim]) -> PartialClaims:
     """Return the claims in which the pod's name or uid is missing."""
-    told = PartialClaims()
-    for word in claims:
-        ref = word.claim.subject
+    partial = PartialClaims()
+    for claim in claims:
+        ref = claim.claim.subject
         if ref.pod and not ref.uid:
-            slots = told.listed.setdefault((ref.namespace, ref.pod), {})
-            slot = slot_of(word)
+            slots = partial.listed.setdefault((ref.namespace, ref.pod), {})
+            slot = slot_of(claim)
             # Only claims of the kubelet have ids that it allocated.
-            ids = ids_of(word) if word.evidence >= Evidence.PLUGIN_ANSWER else frozenset[str]()
+            ids = ids_of(claim) if claim.evidence >= Evidence.PLUGIN_ANSWER else frozenset[str]()
             slots[slot] = slots.get(slot, frozenset()) | {ids}
-        elif ref.uid and not word.subject.pod:
-            told.unnamed.setdefault(ref.uid, []).append(word)
-    return told
+        elif ref.uid and not claim.subject.pod:
+            partial.unnamed.setdefault(ref.uid, []).append(claim)
+    return partial
 
 
 def without_listed_ids(
@@ -62,14 +62,14 @@ def without_listed_ids(
     if claim.evidence < Evidence.PLUGIN_ANSWER or not claim.claim.resource:
         return claim
     ids = claim.claim.asked or claim.claim.devices
-    left = tuple([raw for raw in ids if (claim.claim.resource, raw.text) not in listed])
-    if len(left) == len(ids):
+    remaining = tuple([raw for raw in ids if (claim.claim.resource, raw.text) not in listed])
+    if len(remaining) == len(ids):
         return claim
-    if claim.claim.asked or not left:
+    if claim.claim.asked or not remaining:
         return None
     if not claim.devices:
         return claim
-    found, _ = resolve_ids(left, devices)
+    found, _ = resolve_ids(remaining, devices)
     return claim._replace(devices=found) if found else None
 
 

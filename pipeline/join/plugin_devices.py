@@ -45,11 +45,11 @@ class PluginManagedDevices:
         self._sequence += 1
         ids = self._advertised.setdefault(source, {})
         for offer in event.resources:
-            counts = offer.resource in COUNT_ONLY_RESOURCES
+            count_only = offer.resource in COUNT_ONLY_RESOURCES
             for raw in offer.devices:
                 # One replica of a device is enough.
                 _insert_bounded(
-                    ids, without_replica(raw.text), _ReportedId(raw, self._sequence, counts)
+                    ids, without_replica(raw.text), _ReportedId(raw, self._sequence, count_only)
                 )
         self._cached = None
 
@@ -70,26 +70,26 @@ class PluginManagedDevices:
     def devices(self, index: DeviceIndex) -> frozenset[str]:
         """Return the uuids of the devices; for a MIG instance only its own, not its GPU's."""
         if self._cached is None or self._cached[0] is not index:
-            closed = {
+            plugin_managed = {
                 found.uuid
                 for targets in self._published.values()
                 for target in targets
                 if (found := index.alias_target(target)) is not None
             }
             for ids in self._advertised.values():
-                closed |= _offered_by_real_id(ids.values(), index)
-            self._cached = (index, frozenset(closed))
+                plugin_managed |= _offered_by_real_id(ids.values(), index)
+            self._cached = (index, frozenset(plugin_managed))
         return self._cached[1]
 
 
 def _offered_by_real_id(ids: Iterable[_ReportedId], index: DeviceIndex) -> set[str]:
     """Return the devices that were last reported under a real id."""
     last: dict[str, tuple[int, bool]] = {}
-    for told in ids:
-        found = index.resolve(told.raw)
+    for reported in ids:
+        found = index.resolve(reported.raw)
         if found is not None:
-            real = not (told.count_only or found.is_placeholder)
-            last[found.uuid] = max((told.sequence, real), last.get(found.uuid, (0, False)))
+            real = not (reported.count_only or found.is_placeholder)
+            last[found.uuid] = max((reported.sequence, real), last.get(found.uuid, (0, False)))
     return {uuid for uuid, (_, real) in last.items() if real}
 
 

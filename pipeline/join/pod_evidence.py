@@ -42,62 +42,72 @@ def select_claims(
         plugin_managed: the devices that a device plugin or a DRA driver offers or allocated under
             their real ids: no scheduler allocates them.
     """
-    limited = any(word.evidence in _SCHEDULER_EVIDENCE for word in claims)
-    standing = PodClaims(claims, [], [], [], plugin_managed if limited else None)
+    is_limited = any(claim.evidence in _SCHEDULER_EVIDENCE for claim in claims)
+    result = PodClaims(claims, [], [], [], plugin_managed if is_limited else None)
     devices: dict[str, _DeviceClaims] | None = None
-    stated = _claimable(claims, plugin_managed) if limited else claims
-    for word in _not_overruled(stated):
-        real = word.names_real_device
+    claimable = _claimable(claims, plugin_managed) if is_limited else claims
+    for claim in _not_overruled(claimable):
+        real = claim.names_real_device
         if not real and not single_gpu:
-            standing.unresolved_placeholders.append(word)
+            result.unresolved_placeholders.append(claim)
             continue
-        for found in word.devices:
+        for found in claim.devices:
             if real and found.is_placeholder:
                 break
-            if len(claims) == len(word.devices) == 1:
-                on_it = _DeviceClaims([(word, found)], plugin_managed=found.uuid in plugin_managed)
+            if len(claims) == len(claim.devices) == 1:
+                device_claims = _DeviceClaims(
+                    [(claim, found)], plugin_managed=found.uuid in plugin_managed
+                )
             else:
-                devices = devices or _by_device(claims, lone=single_gpu, closed=plugin_managed)
-                on_it = devices[found.uuid]
-            standing.candidates.append((found.uuid, on_it.candidate(word, real=real)))
-    if any(word.evidence in USER_CONTROLLED for word in claims):
-        held = {uuid for uuid, _ in standing.candidates}
-        standing.ineffective.extend(
-            (found.uuid, word)
-            for word in claims
-            if word.evidence in USER_CONTROLLED
-            for found in word.devices
+                devices = devices or _by_device(
+                    claims, single_gpu=single_gpu, plugin_managed=plugin_managed
+                )
+                device_claims = devices[found.uuid]
+            result.candidates.append((found.uuid, device_claims.candidate(claim, real=real)))
+    if any(claim.evidence in USER_CONTROLLED for claim in claims):
+        held = {uuid for uuid, _ in result.candidates}
+        result.ineffective.extend(
+            (found.uuid, claim)
+            for claim in claims
+            if claim.evidence in USER_CONTROLLED
+            for found in claim.devices
             if found.uuid not in held and not found.is_placeholder
         )
-    return standing
+    return result
 
 
 _SCHEDULER_EVIDENCE: Final = frozenset({Evidence.SCHEDULER_ANNOTATION, Evidence.RUNTIME_ENV})
 """Evidence of claims that have no effect on a device that only its device plugin allocates."""
 
 
-def _claimable(resolved_claims: list[ResolvedClaim], closed: frozenset[str]) -> list[ResolvedClaim]:
+def _claimable(
+    resolved_claims: list[ResolvedClaim], plugin_managed: frozenset[str]
+) -> list[ResolvedClaim]:
     """Return the claims that may hold devices, without plugin-managed devices where those count.
 
     Plugin-managed devices are excluded from scheduler annotations and variables, except for pods
     that share a reservation, and for annotations that the configuration names (`vouched`).
     """
-    found: list[ResolvedClaim] = []
-    for word in resolved_claims:
-        if word.evidence not in _SCHEDULER_EVIDENCE or word.claim.vouched:
-            found.append(word)
+    result: list[ResolvedClaim] = []
+    for claim in resolved_claims:
+        if claim.evidence not in _SCHEDULER_EVIDENCE or claim.claim.vouched:
+            result.append(claim)
             continue
-        left = [one for one in word.devices if one.is_reserved or one.uuid not in closed]
-        if left:
-            found.append(word if len(left) == len(word.devices) else word._replace(devices=left))
-    return found
+        allowed = [
+            one for one in claim.devices if one.is_reserved or one.uuid not in plugin_managed
+        ]
+        if allowed:
+            result.append(
+                claim if len(allowed) == len(claim.devices) else claim._replace(devices=allowed)
+            )
+    return result
 
 
 def _not_overruled(resolved_claims: list[ResolvedClaim]) -> list[ResolvedClaim]:
-    others = [word for word in resolved_claims if word.evidence != Evidence.RUNTIME_ENV]
+    others = [claim for claim in resolved_claims if claim.evidence != Evidence.RUNTIME_ENV]
     if not others:
         return []
-    variables = [word for word in resolved_claims if word.evidence == Evidence.RUNTIME_ENV]
+    variables = [claim for claim in resolved_claims if claim.evidence == Evidence.RUNTIME_ENV]
     if not variables:
         return _strongest_real(others)
     return _assign_containers(
@@ -110,15 +120,15 @@ def _env_for_placeholders(
 ) -> list[ResolvedClaim]:
     """Return the variables that show which devices placeholders mean, if nothing else shows it."""
     counts: dict[str, int] = {}
-    for word in others:
-        if word.names_real_device:
+    for claim in others:
+        if claim.names_real_device:
             return []
-        name = word.subject.container
-        counts[name] = counts.get(name, 0) + len(word.claim.devices)
+        name = claim.subject.container
+        counts[name] = counts.get(name, 0) + len(claim.claim.devices)
     return [
-        word._replace(is_partial=True)
-        for word in variables
-        if len(word.devices) <= counts.get(word.subject.container, 0)
+        claim._replace(is_partial=True)
+        for claim in variables
+        if len(claim.devices) <= counts.get(claim.subject.container, 0)
     ]
 
 
@@ -126,65 +136,65 @@ def _assign_containers(
     resolved_claims: list[ResolvedClaim], variables: list[ResolvedClaim]
 ) -> list[ResolvedClaim]:
     """Assign devices of the pod as a whole to the containers with variables that name them."""
-    found: list[ResolvedClaim] = []
-    for word in resolved_claims:
-        devices = {one.uuid for one in word.devices}
+    result: list[ResolvedClaim] = []
+    for claim in resolved_claims:
+        devices = {one.uuid for one in claim.devices}
         named = [
-            word._replace(subject=variable.subject, devices=variable.devices)
+            claim._replace(subject=variable.subject, devices=variable.devices)
             for variable in variables
-            if not word.subject.container and devices.issuperset(f.uuid for f in variable.devices)
+            if not claim.subject.container and devices.issuperset(f.uuid for f in variable.devices)
         ]
-        left = devices.difference(f.uuid for one in named for f in one.devices)
-        if left or not named:
-            rest = [one for one in word.devices if one.uuid in left]
-            found.append(word._replace(devices=rest) if named else word)
-        found += named
-    return found
+        unassigned = devices.difference(f.uuid for one in named for f in one.devices)
+        if unassigned or not named:
+            rest = [one for one in claim.devices if one.uuid in unassigned]
+            result.append(claim._replace(devices=rest) if named else claim)
+        result += named
+    return result
 
 
 def _strongest_real(resolved_claims: list[ResolvedClaim]) -> list[ResolvedClaim]:
     if len(resolved_claims) == 1:
         return resolved_claims
-    real = [word for word in resolved_claims if word.names_real_device]
+    real = [claim for claim in resolved_claims if claim.names_real_device]
     if not real:
         return _strongest(resolved_claims)
     # A container with nothing but placeholders keeps them if all real ids are of other containers.
-    known = {word.subject.container for word in real}
-    if "" in known:
+    known_containers = {claim.subject.container for claim in real}
+    if "" in known_containers:
         return _strongest(real)
-    known.add("")
+    known_containers.add("")
     return _strongest(real) + _strongest(
-        [w for w in resolved_claims if w.subject.container not in known]
+        [claim for claim in resolved_claims if claim.subject.container not in known_containers]
     )
 
 
 def _strongest(resolved_claims: list[ResolvedClaim]) -> list[ResolvedClaim]:
     """Return the claims with the strongest evidence for each container."""
-    answered = {
-        (word.subject.container, word.claim.resource)
-        for word in resolved_claims
-        if word.evidence == Evidence.PLUGIN_ANSWER
+    with_plugin_answer = {
+        (claim.subject.container, claim.claim.resource)
+        for claim in resolved_claims
+        if claim.evidence == Evidence.PLUGIN_ANSWER
     }
-    if answered:
+    if with_plugin_answer:
         resolved_claims = [
-            word
-            for word in resolved_claims
-            if word.evidence != Evidence.KUBELET_IDS
-            or (word.subject.container, word.claim.resource) not in answered
+            claim
+            for claim in resolved_claims
+            if claim.evidence != Evidence.KUBELET_IDS
+            or (claim.subject.container, claim.claim.resource) not in with_plugin_answer
         ]
     best: dict[str, int] = {}
-    for word in resolved_claims:
-        name = word.subject.container
-        best[name] = min(_rank(word), best.get(name, _rank(word)))
-    whole = best.pop("", None)
-    if whole is not None:
-        if any(rank < whole for rank in best.values()):
+    for claim in resolved_claims:
+        name = claim.subject.container
+        best[name] = min(_rank(claim), best.get(name, _rank(claim)))
+    pod_rank = best.pop("", None)
+    if pod_rank is not None:
+        if any(rank < pod_rank for rank in best.values()):
             # A container has a stronger claim than the pod as a whole.
-            whole = None
+            pod_rank = None
         else:
-            best = {name: whole for name, rank in best.items() if rank == whole}
-            best[""] = whole
-    return [word for word in resolved_claims if best.get(word.subject.container) == _rank(word)]
+            best = {name: pod_rank for name, rank in best.items() if rank == pod_rank}
+            best[""] = pod_rank
+    return [claim for claim in resolved_claims if best.get(claim.subject.container) == _rank(claim)]
 
 
 _KUBELET: Final = (CONTAINER_RANK[Evidence.PLUGIN_ANSWER], CONTAINER_RANK[Evidence.KUBELET_IDS])
@@ -196,15 +206,16 @@ def _rank(resolved: ResolvedClaim) -> int:
 
 
 def _by_device(
-    resolved_claims: list[ResolvedClaim], *, lone: bool, closed: frozenset[str]
+    resolved_claims: list[ResolvedClaim], *, single_gpu: bool, plugin_managed: frozenset[str]
 ) -> dict[str, "_DeviceClaims"]:
-    said: dict[str, list[tuple[ResolvedClaim, ResolvedDevice]]] = {}
-    for word in resolved_claims:
-        for found in word.devices:
-            if lone or not found.is_placeholder:
-                said.setdefault(found.uuid, []).append((word, found))
+    by_device: dict[str, list[tuple[ResolvedClaim, ResolvedDevice]]] = {}
+    for claim in resolved_claims:
+        for found in claim.devices:
+            if single_gpu or not found.is_placeholder:
+                by_device.setdefault(found.uuid, []).append((claim, found))
     return {
-        uuid: _DeviceClaims(on_it, plugin_managed=uuid in closed) for uuid, on_it in said.items()
+        uuid: _DeviceClaims(device_claims, plugin_managed=uuid in plugin_managed)
+        for uuid, device_claims in by_device.items()
     }
 
 
@@ -237,14 +248,18 @@ class _DeviceClaims:
         replicated = False
         self._allocated_whole = False
         self._plugin_managed = plugin_managed
-        for word, found in claims:
-            self._by_container.setdefault(word.subject.container, []).append((word, found))
-            replicated = replicated or word.is_partial or found.is_placeholder or found.is_reserved
-            self._allocated_whole = self._allocated_whole or _is_exclusive(word, found)
+        for claim, found in claims:
+            self._by_container.setdefault(claim.subject.container, []).append((claim, found))
+            replicated = replicated or claim.is_partial or found.is_placeholder or found.is_reserved
+            self._allocated_whole = self._allocated_whole or _is_exclusive(claim, found)
             # Only the device plugin decides what part of the device its replica is.
             self._plugin_managed = self._plugin_managed or found.replica != ""
-        every = [self._share(word) for mine in self._by_container.values() for word, _ in mine]
-        shares = [share for share in every if share is not None]
+        all_shares = [
+            self._share(claim)
+            for own_claims in self._by_container.values()
+            for claim, _ in own_claims
+        ]
+        shares = [share for share in all_shares if share is not None]
         # A share decides whether others can hold the device as well; without shares, a replica or
         # a placeholder shows that they may. No claim reduces what the kubelet gave to one pod only.
         self._divisible = not self._allocated_whole and (min(shares) < 1 if shares else replicated)
@@ -255,7 +270,7 @@ class _DeviceClaims:
         name, claim = resolved.subject.container, resolved.claim
         if name not in self._facts:
             self._facts[name] = self._gather(name)
-        share, given, container_id, replicas = self._facts[name]
+        share, allocated_whole, container_id, replicas = self._facts[name]
         return Candidate(
             resolved.subject,
             resolved.pod,
@@ -263,8 +278,8 @@ class _DeviceClaims:
             resolved.source,
             share if (own := self._share(resolved)) is None else own,
             self._divisible,
-            given,
-            _pod_rank(resolved.evidence, given=given, real=real),
+            allocated_whole,
+            _pod_rank(resolved.evidence, allocated_whole=allocated_whole, real=real),
             claim.since,
             claim.subject.container_id or container_id,
             replicas,
@@ -274,23 +289,31 @@ class _DeviceClaims:
         """Return the share of a claim, if its evidence may define a share."""
         if self._allocated_whole:
             return None
-        said = resolved.evidence == Evidence.SCHEDULER_ANNOTATION and not resolved.claim.vouched
-        if self._plugin_managed and said and not resolved.devices[0].is_reserved:
+        is_annotation = (
+            resolved.evidence == Evidence.SCHEDULER_ANNOTATION and not resolved.claim.vouched
+        )
+        if self._plugin_managed and is_annotation and not resolved.devices[0].is_reserved:
             return None
         return resolved.claim.share
 
     def _gather(self, name: str) -> "_ContainerFacts":
-        mine = self._by_container[name]
+        claims = self._by_container[name]
         if name and len(self._by_container) - ("" in self._by_container) == 1:
             # Claims on the pod as a whole are about its only container with claims on the device.
-            mine = mine + self._by_container.get("", [])
-        shares = [(w.rank, share) for w, _ in mine if (share := self._share(w)) is not None]
-        given = any(_is_exclusive(w, f) for w, f in mine)
-        ids = [w.claim.subject.container_id for w, _ in mine if w.claim.subject.container_id]
-        replicas = {f.replica for _, f in mine if f.replica}
+            claims = claims + self._by_container.get("", [])
+        shares = [
+            (claim.rank, share) for claim, _ in claims if (share := self._share(claim)) is not None
+        ]
+        allocated_whole = any(_is_exclusive(claim, f) for claim, f in claims)
+        ids = [
+            claim.claim.subject.container_id
+            for claim, _ in claims
+            if claim.claim.subject.container_id
+        ]
+        replicas = {f.replica for _, f in claims if f.replica}
         return _ContainerFacts(
             min(shares)[1] if shares else None,
-            given,
+            allocated_whole,
             min(ids, default=""),
             tuple(sorted(replicas, key=lambda number: (len(number), number))),
         )
@@ -309,9 +332,9 @@ def _is_exclusive(resolved: ResolvedClaim, found: ResolvedDevice) -> bool:
     )
 
 
-def _pod_rank(evidence: Evidence, *, given: bool, real: bool) -> int:
+def _pod_rank(evidence: Evidence, *, allocated_whole: bool, real: bool) -> int:
     """Return the rank of a claim between pods: the best one of the evidence on its device."""
     if not real:
         return len(POD_RANK) + 1
     rank = POD_RANK[evidence]
-    return min(rank, POD_RANK[Evidence.KUBELET_IDS]) if given else rank
+    return min(rank, POD_RANK[Evidence.KUBELET_IDS]) if allocated_whole else rank

@@ -157,31 +157,31 @@ class PodIdentities:
             moment: the time.
             complete: a source names all pods that hold devices.
         """
-        words = [*resolved.claims, *resolved.ambiguous]
-        told = collect_partial(words)
-        self._collect_stated(told, words, running, moment.at)
-        stated = {uid for uids in told.stated.values() for uid in uids}
-        chosen = self._select_pods(told, stated, moment)
-        self._store(told, chosen, moment)
-        if all(word.subject.pod and word.subject.uid for word in words):
+        claims = [*resolved.claims, *resolved.ambiguous]
+        partial = collect_partial(claims)
+        self._collect_stated(partial, claims, running, moment.at)
+        stated = {uid for uids in partial.stated.values() for uid in uids}
+        chosen = self._select_pods(partial, stated, moment)
+        self._store(partial, chosen, moment)
+        if all(claim.subject.pod and claim.subject.uid for claim in claims):
             return
         listed = {
             (slot[2], text)
-            for slots in told.listed.values()
+            for slots in partial.listed.values()
             for slot, several in slots.items()
             for ids in several
             for text in ids
         }
 
-        def completed(words: Iterable[ResolvedClaim]) -> Iterator[ResolvedClaim]:
-            for word in words:
-                done = self._complete(word, chosen, stated)
-                if done.subject.pod:
-                    yield done
-                elif (left := without_listed_ids(done, listed, devices)) is None:
+        def completed(claims: Iterable[ResolvedClaim]) -> Iterator[ResolvedClaim]:
+            for claim in claims:
+                completed_claim = self._complete(claim, chosen, stated)
+                if completed_claim.subject.pod:
+                    yield completed_claim
+                elif (rest := without_listed_ids(completed_claim, listed, devices)) is None:
                     continue
-                elif not complete or left.evidence <= Evidence.RUNTIME_ENV:
-                    yield self._with_remembered_name(left)
+                elif not complete or rest.evidence <= Evidence.RUNTIME_ENV:
+                    yield self._with_remembered_name(rest)
                 # Else the pod is gone: the checkpoint keeps it until the kubelet writes it again.
 
         resolved.claims, resolved.ambiguous = (
@@ -197,17 +197,17 @@ class PodIdentities:
         at: Instant,
     ) -> None:
         """Add the pairs of name and uid that claims and running containers state."""
-        for word in resolved_claims:
-            subject = word.subject
+        for claim in resolved_claims:
+            subject = claim.subject
             if subject.pod and subject.uid:
-                partial.stated.setdefault(pod_name_of(word), {})[subject.uid] = _ALWAYS
-        begun = bool(self._runtime_pairs)
+                partial.stated.setdefault(pod_name_of(claim), {})[subject.uid] = _ALWAYS
+        has_pairs = bool(self._runtime_pairs)
         self._runtime_pairs = {
-            pair: self._runtime_pairs.get(pair, at.mono_ns if begun else _ALWAYS)
+            pair: self._runtime_pairs.get(pair, at.mono_ns if has_pairs else _ALWAYS)
             for pair in running
         }
-        for (place, uid), since in self._runtime_pairs.items():
-            partial.stated.setdefault(place, {}).setdefault(uid, since)
+        for (pod_name, uid), since in self._runtime_pairs.items():
+            partial.stated.setdefault(pod_name, {}).setdefault(uid, since)
 
     def _match_names(
         self, partial: PartialClaims, stated: Set[str], moment: ResolutionTime
@@ -220,70 +220,74 @@ class PodIdentities:
             has been listed with its ids.
         """
         since: dict[tuple[ClaimSlot, PodName | str, DeviceIds], _ReportTimes] = {}
-        said = moment.confirmed_at
-        begun: dict[PodName, int] = {}
+        confirmed_at = moment.confirmed_at
+        listed_since: dict[PodName, int] = {}
         by_ids: dict[tuple[str, str, DeviceIds], dict[PodName, list[tuple[ClaimSlot, int]]]] = {}
-        for place, slots in partial.listed.items():
+        for pod_name, slots in partial.listed.items():
             for slot, several in slots.items():
                 for ids in several:
-                    ns = self._first_report(since, (slot, place, ids), moment).first_reported_ns
-                    begun[place] = min(begun.get(place, ns), ns)
-                    of_ids = by_ids.setdefault((slot[1], slot[2], ids), {})
-                    of_ids.setdefault(place, []).append((slot, ns))
+                    ns = self._first_report(since, (slot, pod_name, ids), moment).first_reported_ns
+                    listed_since[pod_name] = min(listed_since.get(pod_name, ns), ns)
+                    names = by_ids.setdefault((slot[1], slot[2], ids), {})
+                    names.setdefault(pod_name, []).append((slot, ns))
         candidates: dict[PodName, dict[str, int | None]] = {}
         sources: dict[PodName, set[str]] = {}
-        met: dict[tuple[PodName, str], int] = {}
-        for uid, words in partial.unnamed.items():
-            for word in words:
-                slot, ids = slot_of(word), ids_of(word)
-                its = self._first_report(since, (slot, uid, ids), moment)
-                of_ids = by_ids.get((slot[1], slot[2], ids), {})
-                if len(of_ids) != 1 or uid in stated:
+        first_matches: dict[tuple[PodName, str], int] = {}
+        for uid, claims in partial.unnamed.items():
+            for claim in claims:
+                slot, ids = slot_of(claim), ids_of(claim)
+                reported = self._first_report(since, (slot, uid, ids), moment)
+                names = by_ids.get((slot[1], slot[2], ids), {})
+                if len(names) != 1 or uid in stated:
                     continue
-                [(place, listing)] = of_ids.items()
-                if place in partial.stated or not self._may_have_name(uid, place):
+                [(pod_name, listing)] = names.items()
+                if pod_name in partial.stated or not self._may_have_name(uid, pod_name):
                     continue
-                uids = candidates.setdefault(place, {})
+                uids = candidates.setdefault(pod_name, {})
                 uids.setdefault(uid, None)
                 for other, listed_ns in listing:
-                    times = _ns(said(other[0])), _ns(said(slot[0]))
-                    if self._was_listed_between(met, (place, uid), its.first_reported_ns, *times):
+                    times = _ns(confirmed_at(other[0])), _ns(confirmed_at(slot[0]))
+                    if self._was_listed_between(
+                        first_matches, (pod_name, uid), reported.first_reported_ns, *times
+                    ):
                         # The name may be older than the first report of the uid, if no report
                         # without the uid came in between.
-                        begin = (
-                            listed_ns if its.last_absent_ns < listed_ns else its.first_reported_ns
+                        from_ns = (
+                            listed_ns
+                            if reported.last_absent_ns < listed_ns
+                            else reported.first_reported_ns
                         )
-                        before = uids[uid]
-                        uids[uid] = begin if before is None else min(begin, before)
-                    sources.setdefault(place, set()).update({slot[0], other[0]})
-        self._report_times, self._first_match_ns = since, met
-        return candidates, sources, begun
+                        earlier = uids[uid]
+                        uids[uid] = from_ns if earlier is None else min(from_ns, earlier)
+                    sources.setdefault(pod_name, set()).update({slot[0], other[0]})
+        self._report_times, self._first_match_ns = since, first_matches
+        return candidates, sources, listed_since
 
     def _select_pods(
         self, partial: PartialClaims, stated: Set[str], moment: ResolutionTime
     ) -> dict[PodName, _PodReference]:
         """Return the pod that each name means now, where it is known."""
-        candidates, sources, begun = self._match_names(partial, stated, moment)
+        candidates, sources, listed_since = self._match_names(partial, stated, moment)
         of_uid = Counter(uid for uids in partial.stated.values() for uid in uids)
         of_uid.update(uid for uids in candidates.values() for uid in uids)
         chosen: dict[PodName, _PodReference] = {}
         waiting: set[str] = set()
-        for place in {**partial.listed, **partial.stated}:
+        for pod_name in {**partial.listed, **partial.stated}:
             its_uids: Mapping[str, int | None]
-            its_uids = partial.stated.get(place) or candidates.get(place, {})
+            its_uids = partial.stated.get(pod_name) or candidates.get(pod_name, {})
             now: _PodReference | None = None
-            for uid, begin_ns in its_uids.items():
+            for uid, from_ns in its_uids.items():
                 if len(its_uids) > 1 or of_uid[uid] > 1:
                     continue
-                if begin_ns is None:
-                    waiting |= sources[place]
+                if from_ns is None:
+                    waiting |= sources[pod_name]
                 else:
-                    now = _PodReference(uid, max(begin_ns, begun.get(place, _ALWAYS)))
-            found = self._with_previous(
-                place, partial.listed.get(place, {}), now, moment.confirmed_at
+                    now = _PodReference(uid, max(from_ns, listed_since.get(pod_name, _ALWAYS)))
+            reference = self._with_previous(
+                pod_name, partial.listed.get(pod_name, {}), now, moment.confirmed_at
             )
-            if found is not None:
-                chosen[place] = found
+            if reference is not None:
+                chosen[pod_name] = reference
         self.pending_sources = frozenset(waiting)
         return chosen
 
@@ -323,7 +327,7 @@ class PodIdentities:
 
     def _was_listed_between(
         self,
-        met: dict[tuple[PodName, str], int],
+        first_matches: dict[tuple[PodName, str], int],
         pair: tuple[PodName, str],
         since_ns: int,
         listed_ns: int,
@@ -335,7 +339,7 @@ class PodIdentities:
         another pod.
 
         Args:
-            met: gets the first moment at which this may have been so.
+            first_matches: gets the first moment at which this may have been so.
             pair: the name and the uid.
             since_ns: when the uid was first reported.
             listed_ns: when the name was last listed.
@@ -345,12 +349,12 @@ class PodIdentities:
             first = listed_ns
         if first is None:
             return False
-        met[pair] = min(first, met.get(pair, first))
+        first_matches[pair] = min(first, first_matches.get(pair, first))
         return kept_ns >= first
 
     def _may_have_name(self, uid: str, pod_name: PodName) -> bool:
-        bond = self._names_by_uid.get(uid)
-        return bond is None or bond.name == pod_name
+        known = self._names_by_uid.get(uid)
+        return known is None or known.name == pod_name
 
     def _store(
         self,
@@ -358,38 +362,41 @@ class PodIdentities:
         chosen: Mapping[PodName, _PodReference],
         moment: ResolutionTime,
     ) -> None:
-        bonds, now_ns = self._names_by_uid, moment.at.mono_ns
+        names_by_uid, now_ns = self._names_by_uid, moment.at.mono_ns
 
-        def tie(uid: str, place: PodName, *, certain: bool) -> None:
-            before = bonds.pop(uid, None)
+        def remember(uid: str, pod_name: PodName, *, certain: bool) -> None:
+            before = names_by_uid.pop(uid, None)
             if before is not None and (before.is_stated or not certain):
-                place, certain = before.name, before.is_stated
-            bonds[uid] = _KnownName(place, certain, now_ns)
+                pod_name, certain = before.name, before.is_stated
+            names_by_uid[uid] = _KnownName(pod_name, certain, now_ns)
 
-        for place, uids in partial.stated.items():
+        for pod_name, uids in partial.stated.items():
             for uid in uids:
-                if place in partial.listed or uid in partial.unnamed or uid in bonds:
-                    tie(uid, place, certain=True)
-        for place, meant in chosen.items():
-            tie(meant.uid, place, certain=False)
+                if pod_name in partial.listed or uid in partial.unnamed or uid in names_by_uid:
+                    remember(uid, pod_name, certain=True)
+        for pod_name, reference in chosen.items():
+            remember(reference.uid, pod_name, certain=False)
         for uid in partial.unnamed:
-            if uid in bonds:
-                tie(uid, bonds[uid].name, certain=False)
-        while bonds:
-            oldest = next(iter(bonds))
-            if bonds[oldest].seen_ns + RETENTION_NS > now_ns and len(bonds) <= MAX_PAIRS:
+            if uid in names_by_uid:
+                remember(uid, names_by_uid[uid].name, certain=False)
+        while names_by_uid:
+            oldest = next(iter(names_by_uid))
+            if (
+                names_by_uid[oldest].seen_ns + RETENTION_NS > now_ns
+                and len(names_by_uid) <= MAX_PAIRS
+            ):
                 break
-            del bonds[oldest]
+            del names_by_uid[oldest]
         names = {
-            place: _ListedName(chosen[place], slots)
-            for place, slots in partial.listed.items()
-            if place in chosen
+            pod_name: _ListedName(chosen[pod_name], slots)
+            for pod_name, slots in partial.listed.items()
+            if pod_name in chosen
         }
-        for place, known in self._listed_names.items():
+        for pod_name, known in self._listed_names.items():
             # A silent source cannot report that the name has another pod.
             silent = all(slot[0] not in moment.active_sources for slot in known.ids)
-            if place not in partial.listed and silent and known.pod.uid in bonds:
-                names[place] = known
+            if pod_name not in partial.listed and silent and known.pod.uid in names_by_uid:
+                names[pod_name] = known
         self._listed_names = names
 
     def _complete(
@@ -397,12 +404,12 @@ class PodIdentities:
     ) -> ResolvedClaim:
         subject = resolved.subject
         if not subject.pod:
-            bond = self._names_by_uid.get(subject.uid)
-            meant = chosen.get(bond.name) if bond is not None else None
-            listed = meant is not None and meant.uid == subject.uid
-            if bond is None or not (listed or subject.uid in stated):
+            known = self._names_by_uid.get(subject.uid)
+            reference = chosen.get(known.name) if known is not None else None
+            listed = reference is not None and reference.uid == subject.uid
+            if known is None or not (listed or subject.uid in stated):
                 return resolved
-            named = replace(subject, namespace=bond.name[0], pod=bond.name[1])
+            named = replace(subject, namespace=known.name[0], pod=known.name[1])
         elif not subject.uid and (found := chosen.get(pod_name_of(resolved))) is not None:
             if not self._may_have_name(found.uid, pod_name_of(resolved)):
                 return resolved
@@ -412,10 +419,10 @@ class PodIdentities:
         return resolved._replace(subject=named)
 
     def _with_remembered_name(self, resolved: ResolvedClaim) -> ResolvedClaim:
-        bond = self._names_by_uid.get(resolved.subject.uid)
-        if bond is None:
+        known = self._names_by_uid.get(resolved.subject.uid)
+        if known is None:
             return resolved
-        namespace, pod = bond.name
+        namespace, pod = known.name
         return resolved._replace(subject=replace(resolved.subject, namespace=namespace, pod=pod))
 
 

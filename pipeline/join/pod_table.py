@@ -51,43 +51,45 @@ class PodTable:
 
     def replace(self, source: str, event: PodsReplaced, at: Instant) -> PodChange:
         """Replace all pods of a source."""
-        told = self._by_source.setdefault(source, SourcePods())
-        told.good_for_ns = event.good_for_ns
-        coming = {pod.info.uid: pod for pod in event.pods}
-        if told.listed and told.pods == coming:
+        source_pods = self._by_source.setdefault(source, SourcePods())
+        source_pods.good_for_ns = event.good_for_ns
+        new_pods = {pod.info.uid: pod for pod in event.pods}
+        if source_pods.listed and source_pods.pods == new_pods:
             return _NO_CHANGE
-        told.mark_listed(at)
-        told.prune(at.mono_ns, self._referenced)
-        for uid in [uid for uid in told.pods if uid not in coming]:
-            told.delete(uid, at)
+        source_pods.mark_listed(at)
+        source_pods.prune(at.mono_ns, self._referenced)
+        for uid in [uid for uid in source_pods.pods if uid not in new_pods]:
+            source_pods.delete(uid, at)
         self._subjects.clear()
-        for pod in coming.values():
-            told.upsert(pod, at)
+        for pod in new_pods.values():
+            source_pods.upsert(pod, at)
         return PodChange(affects_claims=True)
 
     def upsert(self, source: str, pod: Pod, at: Instant) -> PodChange:
         """Add or change a pod of a source."""
-        told = self._by_source.get(source)
-        if told is None or not told.listed:
+        source_pods = self._by_source.get(source)
+        if source_pods is None or not source_pods.listed:
             return _NO_CHANGE
-        before = told.pods.get(pod.info.uid)
+        before = source_pods.pods.get(pod.info.uid)
         if before == pod:
             return _NO_CHANGE
-        told.upsert(pod, at)
-        moved = before is None or _lifecycle(before) != _lifecycle(pod)
-        matters = self._affects_claims(pod) or (before is not None and self._affects_claims(before))
-        return PodChange(matters, pod if moved else None)
+        source_pods.upsert(pod, at)
+        lifecycle_changed = before is None or _lifecycle(before) != _lifecycle(pod)
+        affects_claims = self._affects_claims(pod) or (
+            before is not None and self._affects_claims(before)
+        )
+        return PodChange(affects_claims, pod if lifecycle_changed else None)
 
     def delete(self, source: str, uid: str, at: Instant) -> PodChange:
         """Delete a pod of a source."""
-        told = self._by_source.get(source)
-        pod = None if told is None else told.pods.get(uid)
-        if told is None or pod is None:
+        source_pods = self._by_source.get(source)
+        pod = None if source_pods is None else source_pods.pods.get(uid)
+        if source_pods is None or pod is None:
             return _NO_CHANGE
-        shown = told.with_node_uid(uid) or pod
-        told.delete(uid, at)
-        told.prune(at.mono_ns, self._referenced)
-        self._subjects.pop(shown.info.uid, None)
+        node_pod = source_pods.with_node_uid(uid) or pod
+        source_pods.delete(uid, at)
+        source_pods.prune(at.mono_ns, self._referenced)
+        self._subjects.pop(node_pod.info.uid, None)
         # A static pod may run on without its mirror pod: only the kubelet knows.
         return PodChange(self._affects_claims(pod), pod if pod.static_uid else None)
 
@@ -98,43 +100,43 @@ class PodTable:
 
     def expire(self, source: str, silent_ns: int, at: Instant) -> bool:
         """Remove the pods of a source if it was silent for too long; return whether it was."""
-        told = self._by_source.get(source)
-        if told is None or not told.listed or silent_ns <= told.good_for_ns:
+        source_pods = self._by_source.get(source)
+        if source_pods is None or not source_pods.listed or silent_ns <= source_pods.good_for_ns:
             return False
-        told.expire(at)
+        source_pods.expire(at)
         self._subjects.clear()
         return True
 
     def claims(self, source: str) -> Iterator[Claim]:
         """Yield the claims in the annotations of a source's pods."""
-        told = self._by_source.get(source)
-        if told is not None:
-            for pod in told.pods.values():
+        source_pods = self._by_source.get(source)
+        if source_pods is not None:
+            for pod in source_pods.pods.values():
                 yield from pod.claims
 
     def find(self, name: PodIdentifier) -> Pod | None:
         """Return the pod with a name or uid, from the first source that knows it."""
-        found = (told.find(name) for told in self._by_rank)
+        found = (source_pods.find(name) for source_pods in self._by_rank)
         return next((pod for pod in found if pod is not None), None)
 
     def referred_to(self, pod_name: tuple[str, str], uid: str, moment: Instant) -> bool | None:
         """Whether a name meant a pod at a moment; None where no source reports the pod."""
-        for told in self._by_source.values():
-            pod = told.find(uid)
+        for source_pods in self._by_source.values():
+            pod = source_pods.find(uid)
             if pod is not None:
-                return told.find(pod_name) is pod and told.may_refer_to(pod, moment)
+                return source_pods.find(pod_name) is pod and source_pods.may_refer_to(pod, moment)
         return None
 
     def with_node_uid(self, source: str, pod: Pod) -> Pod:
         """Return a reported pod under the uid by which the node knows it."""
-        told = self._by_source.get(source)
-        return (told.with_node_uid(pod.info.uid) if told is not None else None) or pod
+        source_pods = self._by_source.get(source)
+        return (source_pods.with_node_uid(pod.info.uid) if source_pods is not None else None) or pod
 
     def is_alive(self, uid: str) -> bool | None:
         """Whether a pod exists and has not ended; None where no source lists pods now."""
-        if not any(told.listed for told in self._by_source.values()):
+        if not any(source_pods.listed for source_pods in self._by_source.values()):
             return None
-        found = (told.find(uid) for told in self._by_source.values())
+        found = (source_pods.find(uid) for source_pods in self._by_source.values())
         return any(pod is not None and not pod.ended for pod in found)
 
     def begin_resolution(self, ranking: Iterable[str], up: Container[str]) -> None:
@@ -145,16 +147,19 @@ class PodTable:
             up: the sources that are up.
         """
         self._by_rank = [self._by_source[source] for source in ranking if source in self._by_source]
-        self._down_sources = [told for s, told in self._by_source.items() if s not in up]
+        self._down_sources = [
+            source_pods for s, source_pods in self._by_source.items() if s not in up
+        ]
         self._pods_listed = any(
-            told.listed and told not in self._down_sources for told in self._by_rank
+            source_pods.listed and source_pods not in self._down_sources
+            for source_pods in self._by_rank
         )
         self._referenced.clear()
 
     def end_resolution(self, at: Instant) -> None:
         """End the resolution: forget deleted pods that no claim refers to any more."""
-        for told in self._by_rank:
-            told.prune(at.mono_ns, self._referenced)
+        for source_pods in self._by_rank:
+            source_pods.prune(at.mono_ns, self._referenced)
 
     def identify(
         self, ref: PartialRef, confirmed_at: Instant, evidence: Evidence
@@ -169,18 +174,24 @@ class PodTable:
         """
         name = identifier_of(ref)
         self._referenced.add(name)
-        certain = evidence <= Evidence.RUNTIME_ENV
-        found = [(told, pod) for told in self._by_rank if (pod := told.find(name)) is not None]
-        if not certain and any(pod.ended for _, pod in found):
+        from_runtime = evidence <= Evidence.RUNTIME_ENV
+        found = [
+            (source_pods, pod)
+            for source_pods in self._by_rank
+            if (pod := source_pods.find(name)) is not None
+        ]
+        if not from_runtime and any(pod.ended for _, pod in found):
             return None
         if found:
-            told, pod = found[0]
-            if certain or self._was_admitted(told, pod, ref, confirmed_at, evidence):
+            source_pods, pod = found[0]
+            if from_runtime or self._was_admitted(source_pods, pod, ref, confirmed_at, evidence):
                 return IdentifiedContainer(self._complete(ref, pod), pod)
             return None
         # The checkpoint keeps pods that are gone until the kubelet writes it again.
-        unheard_of = self._pods_listed and not ref.pod
-        if not certain and (unheard_of or any(told.is_deleted(name) for told in self._by_rank)):
+        is_unlisted = self._pods_listed and not ref.pod
+        if not from_runtime and (
+            is_unlisted or any(source_pods.is_deleted(name) for source_pods in self._by_rank)
+        ):
             return None
         if ref.container_id:
             ref = PartialRef(ref.namespace, ref.pod, ref.container, ref.uid)
@@ -225,9 +236,9 @@ class PodTable:
         if subject is None:
             container = ref.container
             if not container:
-                lasting = [c.name for c in pod.containers if c.kind in {"app", "sidecar"}]
+                main_containers = [c.name for c in pod.containers if c.kind in {"app", "sidecar"}]
                 # With several containers it is unknown which one is meant.
-                container = lasting[0] if len(lasting) == 1 else ""
+                container = main_containers[0] if len(main_containers) == 1 else ""
             subject = PartialRef(info.namespace, info.name, container, info.uid)
             subjects[ref.container] = subject
         return subject
@@ -235,6 +246,6 @@ class PodTable:
 
 def _lifecycle(pod: Pod) -> Mapping[str, object]:
     """Return the states of a pod and its containers that a change of holders can depend on."""
-    course: dict[str, object] = {c.name: (c.container_id, c.ended) for c in pod.containers}
-    course[""] = (pod.ended, pod.started is None)
-    return course
+    states: dict[str, object] = {c.name: (c.container_id, c.ended) for c in pod.containers}
+    states[""] = (pod.ended, pod.started is None)
+    return states

@@ -129,9 +129,9 @@ class ProcessOwners:
 
     def _only_holder(self, uid: str, ref: PartialRef) -> str:
         """Return the only container of a pod that holds devices, unless `ref` is another one."""
-        holding = self._holders_of(uid)
-        names = {held.container for held in holding}
-        ids = {held.container_id for held in holding}
+        holders = self._holders_of(uid)
+        names = {held.container for held in holders}
+        ids = {held.container_id for held in holders}
         if len(names) != 1 or not ids <= {"", ref.container_id}:
             return ""
         return next(iter(names))
@@ -148,8 +148,8 @@ def _container_name(pod: Pod, ref: PartialRef, subject: PartialRef | None) -> st
 
 def _main_container(pod: Pod) -> str:
     """Return the only container of a pod that is not an init container, if there is only one."""
-    lasting = [one.name for one in pod.containers if one.kind in {"app", "sidecar"}]
-    return lasting[0] if len(lasting) == 1 else ""
+    names = [one.name for one in pod.containers if one.kind in {"app", "sidecar"}]
+    return names[0] if len(names) == 1 else ""
 
 
 def _insert_bounded(table: dict[K, V], key: K, value: V) -> None:

@@ -142,12 +142,12 @@ class ReadingTable:
 
     def remove(self, source: str) -> bool:
         """Remove all readings of a source; return whether there were any."""
-        mine = {key for key in self._latest if key.source == source}
+        keys = {key for key in self._latest if key.source == source}
         lists = [at for at in self._processes if at[0] == source]
         for at in lists:
             del self._processes[at]
-        self._drop(mine)
-        return bool(mine or lists)
+        self._drop(keys)
+        return bool(keys or lists)
 
     def drop_moved_instances(self, before: MigPlacements, after: MigPlacements) -> None:
         """Remove readings of placements that now belong to another MIG instance, or to none.
@@ -178,21 +178,21 @@ class ReadingTable:
         for key in self._latest:
             device, name, source = found[key.device], key.device, key.source
             slot = (device, key.field)
-            bid = (rank.get(source, 1 << 30), device != name, source, name)
+            candidate = (rank.get(source, 1 << 30), device != name, source, name)
             best = winner.get(slot)
-            if best is None or bid < best:
-                winner[slot] = bid
-        place = {uuid: at for at, uuid in enumerate(devices)}
+            if best is None or candidate < best:
+                winner[slot] = candidate
+        position = {uuid: at for at, uuid in enumerate(devices)}
         chosen = [
             key
             for key in self._latest
-            if (device := found[key.device]) in place
+            if (device := found[key.device]) in position
             and winner[device, key.field][2:] == (key.source, key.device)
         ]
         chosen.sort(
             key=lambda key: (
                 _FIELD_ORDER[key.field],
-                place[found[key.device]],
+                position[found[key.device]],
                 _by_numeric_value(key),
             )
         )

@@ -20,11 +20,11 @@ def resolve_shared(
         shared_claims: claims of pods that share devices.
         reservation_claims: claims of reservation pods.
     """
-    got = _devices_by_group(reservation_claims)
-    for word in shared_claims:
-        uuids = {uuid for raw in word.claim.devices for uuid in got.get(raw.text, ())}
+    devices_by_group = _devices_by_group(reservation_claims)
+    for claim in shared_claims:
+        uuids = {uuid for raw in claim.claim.devices for uuid in devices_by_group.get(raw.text, ())}
         if uuids:
-            yield word._replace(
+            yield claim._replace(
                 devices=[ResolvedDevice(uuid, is_reserved=True) for uuid in sorted(uuids)]
             )
 
@@ -35,23 +35,23 @@ def _devices_by_group(reservations: Iterable[ResolvedClaim]) -> dict[str, set[st
     Ids that the kubelet allocated count. Annotations of a reservation pod count only where no
     source reports such ids.
     """
-    said: dict[PodKey, list[ResolvedClaim]] = {}
-    for word in reservations:
-        subject = word.subject
-        said.setdefault((subject.namespace, subject.pod, subject.uid), []).append(word)
-    got: dict[str, set[str]] = {}
-    for words in said.values():
-        real = [word for word in words if word.names_real_device]
-        given = [word for word in real if word.evidence in _FROM_KUBELET]
-        annotated = [word for word in real if word.evidence == Evidence.SCHEDULER_ANNOTATION]
-        answered = [word for word in given if word.evidence == Evidence.PLUGIN_ANSWER]
+    claims_by_pod: dict[PodKey, list[ResolvedClaim]] = {}
+    for claim in reservations:
+        subject = claim.subject
+        claims_by_pod.setdefault((subject.namespace, subject.pod, subject.uid), []).append(claim)
+    devices: dict[str, set[str]] = {}
+    for claims in claims_by_pod.values():
+        real = [claim for claim in claims if claim.names_real_device]
+        allocated = [claim for claim in real if claim.evidence in _FROM_KUBELET]
+        annotated = [claim for claim in real if claim.evidence == Evidence.SCHEDULER_ANNOTATION]
+        plugin_answers = [claim for claim in allocated if claim.evidence == Evidence.PLUGIN_ANSWER]
         uuids = {
             found.uuid
-            for word in answered or given or annotated
-            for found in word.devices
+            for claim in plugin_answers or allocated or annotated
+            for found in claim.devices
             if not found.is_placeholder
         }
-        for word in words:
-            for group in word.pod.reserves if word.pod is not None else ():
-                got.setdefault(group, set()).update(uuids)
-    return got
+        for claim in claims:
+            for group in claim.pod.reserves if claim.pod is not None else ():
+                devices.setdefault(group, set()).update(uuids)
+    return devices

@@ -68,16 +68,16 @@ class ResourceTable:
         offered = self._resolved(index)
         present = list(devices)
         names = set(allocated).union(offered, *self._seen.values())
-        told = bool(self._advertised)
-        held = any(source in active_sources for source in self._seen)
+        is_reported = bool(self._advertised)
+        claims_known = any(source in active_sources for source in self._seen)
         return {
             name: ResourceCount(
-                present=_present(name, offered.get(name, set()) | given, present),
-                advertised=len(offered.get(name, ())) if told else None,
-                allocated=len(given) if held or given else None,
+                present=_present(name, offered.get(name, set()) | allocated_ids, present),
+                advertised=len(offered.get(name, ())) if is_reported else None,
+                allocated=len(allocated_ids) if claims_known or allocated_ids else None,
             )
             for name in sorted(names)
-            for given in [allocated.get(name, set())]
+            for allocated_ids in [allocated.get(name, set())]
         }
 
     def _resolved(self, index: DeviceIndex) -> dict[str, set[str]]:
@@ -108,7 +108,7 @@ def _present(resource: str, uuids: set[str], devices: list[Device]) -> int:
     instances = [device for device in devices if device.mig is not None]
     if any(device.uuid in uuids for device in instances):
         return len(instances)
-    cut = {device.gpu_uuid for device in instances}
-    whole = [device for device in devices if device.mig is None and device.uuid not in cut]
+    partitioned = {device.gpu_uuid for device in instances}
+    whole = [device for device in devices if device.mig is None and device.uuid not in partitioned]
     known = any(device.uuid in uuids for device in whole)
     return len(whole) if known or _GPU.search(resource) else 0

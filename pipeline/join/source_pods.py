@@ -68,24 +68,24 @@ class SourcePods:
         uid = pod.info.uid
         self._remove_identifiers(uid)
         self.pods[uid] = pod
-        shown = self._with_node_uid[uid] = self._find_with_node_uid(pod)
-        for name in (uid, shown.info.uid, namespaced_name(pod)):
-            self._by_identifier[name] = shown
+        node_pod = self._with_node_uid[uid] = self._find_with_node_uid(pod)
+        for name in (uid, node_pod.info.uid, namespaced_name(pod)):
+            self._by_identifier[name] = node_pod
         if pod.started is not None:
-            self._admitted_ns.setdefault(shown.info.uid, at.mono_ns)
+            self._admitted_ns.setdefault(node_pod.info.uid, at.mono_ns)
 
     def delete(self, uid: str, at: Instant) -> None:
         """Delete a pod, and remember that it is gone."""
-        pod, shown = self.pods.pop(uid), self._with_node_uid[uid]
+        pod, node_pod = self.pods.pop(uid), self._with_node_uid[uid]
         self._remove_identifiers(uid)
         _note(self._deleted, uid, at.mono_ns)
-        if shown.info.uid == uid:
+        if node_pod.info.uid == uid:
             _note(self._deleted, namespaced_name(pod), at.mono_ns)
         else:
             # The mirror pod is gone. Only the kubelet knows whether the static pod is.
-            self._remember_static_pod(shown)
-        if shown.info.uid not in self._by_identifier:
-            self._admitted_ns.pop(shown.info.uid, None)
+            self._remember_static_pod(node_pod)
+        if node_pod.info.uid not in self._by_identifier:
+            self._admitted_ns.pop(node_pod.info.uid, None)
 
     def with_node_uid(self, uid: str) -> Pod | None:
         """Return a pod under the uid by which the node knows it, by the uid of the API server."""
@@ -105,25 +105,25 @@ class SourcePods:
         """
         if static_uid in self._deleted or static_uid in self.pods:
             return False
-        place = self._static_pods.get(static_uid)
+        owner = self._static_pods.get(static_uid)
         if (other := self._by_identifier.get(static_uid)) is not None:
-            place = namespaced_name(other)
-        return place is None or place == namespaced_name(pod)
+            owner = namespaced_name(other)
+        return owner is None or owner == namespaced_name(pod)
 
-    def _remember_static_pod(self, shown: Pod) -> None:
-        uid = shown.info.uid
+    def _remember_static_pod(self, node_pod: Pod) -> None:
+        uid = node_pod.info.uid
         self._static_pods.pop(uid, None)
-        self._static_pods[uid] = namespaced_name(shown)
+        self._static_pods[uid] = namespaced_name(node_pod)
         if len(self._static_pods) > _MAX_STATIC_PODS:
             del self._static_pods[next(iter(self._static_pods))]
 
     def _remove_identifiers(self, uid: str) -> None:
-        shown = self._with_node_uid.pop(uid, None)
-        if shown is None:
+        node_pod = self._with_node_uid.pop(uid, None)
+        if node_pod is None:
             return
-        for name in (uid, shown.info.uid, namespaced_name(shown)):
+        for name in (uid, node_pod.info.uid, namespaced_name(node_pod)):
             # Another pod may have it now: one with the same name, or a new mirror pod.
-            if self._by_identifier.get(name) is shown:
+            if self._by_identifier.get(name) is node_pod:
                 del self._by_identifier[name]
 
     def expire(self, at: Instant) -> None:
@@ -134,8 +134,8 @@ class SourcePods:
         for uid in [uid for uid, pod in self.pods.items() if pod.ended]:
             self.delete(uid, at)
         for uid in self.pods:
-            if (shown := self._with_node_uid[uid]).info.uid != uid:
-                self._remember_static_pod(shown)
+            if (node_pod := self._with_node_uid[uid]).info.uid != uid:
+                self._remember_static_pod(node_pod)
             self._remove_identifiers(uid)
         self.listed = False
         self.pods.clear()
@@ -175,17 +175,19 @@ class SourcePods:
         """
         started = pod.started
         if started is not None:
-            heard = self._admitted_ns.get(pod.info.uid)
-            if heard is not None and heard <= moment.mono_ns:
+            reported_ns = self._admitted_ns.get(pod.info.uid)
+            if reported_ns is not None and reported_ns <= moment.mono_ns:
                 return True
             if started.wall_ns + NS <= moment.wall_ns:
                 return True
         if not self.listed or moment.mono_ns < self._listed_ns:
             return False
-        namesake = self._deleted.get(namespaced_name(pod))
+        namesake_deleted_ns = self._deleted.get(namespaced_name(pod))
         if started is None:
-            return namesake is None
-        return namesake is None or (namesake < moment.mono_ns and started.wall_ns <= moment.wall_ns)
+            return namesake_deleted_ns is None
+        return namesake_deleted_ns is None or (
+            namesake_deleted_ns < moment.mono_ns and started.wall_ns <= moment.wall_ns
+        )
 
     def may_refer_to(self, pod: Pod, moment: Instant) -> bool:
         """Whether a name meant this pod at a moment, unless something is known against it.

@@ -71,13 +71,13 @@ class SourceTable:
 
     def record_event(self, envelope: Envelope) -> bool:
         """Record an event of a source; return whether this brought the source up."""
-        name, via = envelope.source, envelope.relayed_by
+        name, relay = envelope.source, envelope.relayed_by
         if name not in self._states:  # a relayed source has no `SourceAdded`
             self.record_start(envelope)
-        if via and via in self._states:
-            self._relayed_by[name] = via
-            self._mark_up(via, envelope.at)
-            self._reporting_sources.add(via)
+        if relay and relay in self._states:
+            self._relayed_by[name] = relay
+            self._mark_up(relay, envelope.at)
+            self._reporting_sources.add(relay)
         if not isinstance(
             envelope.event, DeviceAliasesReplaced | ResourcesAdvertised | TopologyRead
         ):
@@ -96,26 +96,26 @@ class SourceTable:
                 pass
         return self._mark_up(name, envelope.at)
 
-    def _stop_waiting_for(self, name: str, what: str) -> None:
+    def _stop_waiting_for(self, name: str, kind: str) -> None:
         if name in self._awaited:
             since_ns, awaited = self._awaited[name]
-            if left := awaited - {what}:
-                self._awaited[name] = (since_ns, left)
+            if remaining := awaited - {kind}:
+                self._awaited[name] = (since_ns, remaining)
             else:
                 self._stop_waiting(name)
 
     def _stop_waiting(self, name: str) -> bool:
         """Stop waiting for a source; return whether it was waited for."""
-        _, left = self._awaited.pop(name, (0, _NONE))
-        self._kubelet_complete |= not left.isdisjoint(_CLAIMS) and all(
+        _, remaining = self._awaited.pop(name, (0, _NONE))
+        self._kubelet_complete |= not remaining.isdisjoint(_CLAIMS) and all(
             others.isdisjoint(_CLAIMS) for _, others in self._awaited.values()
         )
-        return bool(left)
+        return bool(remaining)
 
-    def _awaits(self, now: Instant, what: Set[str]) -> bool:
+    def _awaits(self, now: Instant, kind: Set[str]) -> bool:
         return any(
-            now.mono_ns < ns + _WAITING_NS and not what.isdisjoint(left)
-            for ns, left in self._awaited.values()
+            now.mono_ns < ns + _WAITING_NS and not kind.isdisjoint(remaining)
+            for ns, remaining in self._awaited.values()
         )
 
     def kubelet_claims_complete(self, now: Instant) -> bool:
@@ -128,11 +128,11 @@ class SourceTable:
 
     def take_wait_expired(self, now: Instant) -> bool:
         """Return whether the wait for a source has ended without a report since the last call."""
-        late = [s for s, (ns, _) in self._awaited.items() if now.mono_ns >= ns + _WAITING_NS]
-        for name in late:
+        expired = [s for s, (ns, _) in self._awaited.items() if now.mono_ns >= ns + _WAITING_NS]
+        for name in expired:
             self._stop_waiting(name)
-        given_up, self._wait_expired = self._wait_expired or bool(late), False
-        return given_up
+        has_expired, self._wait_expired = self._wait_expired or bool(expired), False
+        return has_expired
 
     def _mark_up(self, name: str, at: Instant) -> bool:
         state = self._states[name]
@@ -149,7 +149,7 @@ class SourceTable:
 
     def with_relayed(self, name: str) -> list[str]:
         """Return the names of a source and of all sources that it relayed."""
-        return [name, *(relayed for relayed, via in self._relayed_by.items() if via == name)]
+        return [name, *(relayed for relayed, relay in self._relayed_by.items() if relay == name)]
 
     def record_loss(self, envelope: Envelope) -> bool:
         """Record that a source is down; return whether its state changed."""
@@ -157,7 +157,7 @@ class SourceTable:
         if envelope.source not in self._states:
             self.record_start(envelope)
         reason = event.reason if isinstance(event, SourceLost) else ""
-        news = False
+        changed = False
         for name in self.with_relayed(envelope.source):
             state = self._states[name]
             self._states[name] = replace(
@@ -165,8 +165,8 @@ class SourceTable:
             )
             self._reporting_sources.add(name)
             self._wait_expired |= self._stop_waiting(name)
-            news = news or state.up or not state.has_reported or state.reason != reason
-        return news
+            changed = changed or state.up or not state.has_reported or state.reason != reason
+        return changed
 
     def remove(self, name: str) -> None:
         """Remove a source."""
@@ -211,18 +211,18 @@ class SourceTable:
         counted when it appears, not when it is confirmed. The state lists the first
         `MAX_UNRESOLVED` ids, sorted; the tuple stays the same object as long as the ids do.
         """
-        changed, early = False, self._awaits(at, _IDS)
+        changed, is_waiting = False, self._awaits(at, _IDS)
         for name, state in self._states.items():
             now, before = ids.get(name, {}), self._unresolved.get(name, {})
-            if early:
+            if is_waiting:
                 now = {key: raw for key, raw in now.items() if key in before}
             if now.keys() == before.keys():
                 continue
             self._unresolved[name] = now
-            named = sorted(now)[:MAX_UNRESOLVED]
+            listed = sorted(now)[:MAX_UNRESOLVED]
             self._states[name] = replace(
                 state,
-                unresolved=tuple([now[written] for written in named]),
+                unresolved=tuple([now[key] for key in listed]),
                 unresolved_total=state.unresolved_total + len(now.keys() - before.keys()),
             )
             changed = True

@@ -52,12 +52,12 @@ class TopologyTable:
                 valid, but it is unknown which GPUs are available.
         """
         self.source = next((name for name in ranking if name in self._by_source), "")
-        believed = self._by_source.get(self.source)
-        if believed is None:
+        selected = self._by_source.get(self.source)
+        if selected is None:
             self.topology = None
-        elif believed is not self._selected:
-            self.topology = build(believed, self.topology)
-        self._selected = believed
+        elif selected is not self._selected:
+            self.topology = build(selected, self.topology)
+        self._selected = selected
         if self.topology is None or attributions is None or not is_up(self.source):
             self.availability = None
         else:

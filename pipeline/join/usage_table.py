@@ -103,12 +103,12 @@ class UsageTable:
     ) -> bool:
         """Add usage samples; return whether any of them is used. Unknown devices are ignored."""
         source, accounts = envelope.source, self.accounts
-        news = source not in self._reporting_sources
+        changed = source not in self._reporting_sources
         self._reporting_sources.add(source)
         self._silent_ns = None
         self._first = self._first or envelope.at
         if not self._has_started(envelope.at):
-            return news
+            return changed
         rank = {name: at for at, name in enumerate(self._sources.ranking())}
         for use in uses:
             device = placements.canonical_uuid(use.device)
@@ -117,11 +117,11 @@ class UsageTable:
             if self._was_waiting_at(use.at.mono_ns):
                 self._resample_needed = True
                 continue
-            looked = self._sampled_until.setdefault(device, {})
-            looked[source] = use.at.mono_ns + use.good_for_ns
+            valid_until = self._sampled_until.setdefault(device, {})
+            valid_until[source] = use.at.mono_ns + use.good_for_ns
             if any(
                 rank[other] < rank[source] and end >= envelope.at.mono_ns
-                for other, end in looked.items()
+                for other, end in valid_until.items()
             ):
                 continue
             for before in accounts.unnamed_containers(device):
@@ -131,8 +131,8 @@ class UsageTable:
             processes = [self._process_sample(one) for one in use.processes]
             if accounts.add_sample(source, device, use, processes):
                 self._sampling_source[device] = source
-                news = True
-        return news
+                changed = True
+        return changed
 
     def started_counting(self, now: Instant) -> bool:
         """Return whether samples are used from now on, after the first ones were ignored."""
@@ -144,8 +144,8 @@ class UsageTable:
             elif self._all_reported_ns is None:
                 self._all_reported_ns = now.mono_ns
             return self._first is not None and self._has_started(now)
-        again, self._resample_needed = self._resample_needed, False
-        return again
+        is_needed, self._resample_needed = self._resample_needed, False
+        return is_needed
 
     def _was_waiting_at(self, moment_ns: int) -> bool:
         """Whether a source had not reported yet at a moment since podgpu started.
@@ -158,8 +158,8 @@ class UsageTable:
         if self._started:
             return True
         first = self._first or now
-        late = now.mono_ns - first.mono_ns >= _STARTUP_WAIT_NS
-        self._started = late or self._sources.all_reported
+        has_waited = now.mono_ns - first.mono_ns >= _STARTUP_WAIT_NS
+        self._started = has_waited or self._sources.all_reported
         if self._started and self._all_reported_ns is None:
             self._all_reported_ns = now.mono_ns
         return self._started
@@ -169,8 +169,8 @@ class UsageTable:
         if source not in self._reporting_sources:
             return
         self._reporting_sources.discard(source)
-        for device, looked in self._sampled_until.items():
-            looked.pop(source, None)
+        for device, valid_until in self._sampled_until.items():
+            valid_until.pop(source, None)
             if self._sampling_source.get(device) == source:
                 self.accounts.forget_memory(device, at)
         if not self._reporting_sources:

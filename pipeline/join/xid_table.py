@@ -98,7 +98,7 @@ class XidTable:
             attributions: the known devices.
             placements: the MIG instances among them.
         """
-        news = False
+        changed = False
         for report in reports:
             device = _find(report, attributions, placements)
             if device is None:
@@ -113,12 +113,12 @@ class XidTable:
                 if len(self._recent) >= MAX_ERRORS:
                     self._recent.popleft()
                 self._recent.append(_RecentError(error, gpu, {source}, now.mono_ns))
-                news = True
+                changed = True
             elif self._merge(before, source, device, report):
-                news = True
-        if news:
+                changed = True
+        if changed:
             self._shown = None
-        return news
+        return changed
 
     def expire(self, now_ns: int) -> bool:
         """Remove errors that were kept long enough; return whether there were any."""
@@ -131,9 +131,11 @@ class XidTable:
         return True
 
     def _count_unknown_device(self, report: XidReport) -> None:
-        written = (report.device or report.pci_bus_id)[:64]
-        room = written in self.unknown_devices or len(self.unknown_devices) < MAX_UNKNOWN_DEVICES
-        self.unknown_devices[written if room else "others"] += 1
+        device_id = (report.device or report.pci_bus_id)[:64]
+        is_separate = (
+            device_id in self.unknown_devices or len(self.unknown_devices) < MAX_UNKNOWN_DEVICES
+        )
+        self.unknown_devices[device_id if is_separate else "others"] += 1
 
     def _find_duplicate(
         self, source: str, gpu: str, device: str, code: int, moment: Instant
@@ -173,8 +175,8 @@ class XidTable:
         error = before = known.error
         if device not in (known.gpu, error.device):
             # Now the MIG instance is known. What was counted for other instances stays counted.
-            struck = tuple(one for one in error.victims if one.device in (device, known.gpu))
-            error = replace(error, device=device, victims=struck)
+            affected = tuple(one for one in error.victims if one.device in (device, known.gpu))
+            error = replace(error, device=device, victims=affected)
         if error.pid is None and report.pid is not None:
             error = replace(error, pid=report.pid, process=report.process)
         victims = self._with_cause(error.victims, error.device, report)
@@ -197,14 +199,18 @@ class XidTable:
         container, pod = self._owners.find(owner)
         if container is None:
             return found
-        its = [at for at, one in enumerate(found) if _name(one.subject) == container]
-        if not its and not container[2]:
+        positions = [
+            position for position, one in enumerate(found) if _name(one.subject) == container
+        ]
+        if not positions and not container[2]:
             # The container of the pod is unknown: take it if the pod has only one.
             of_pod = {_name(one.subject) for one in found if one.subject.uid == container[3]}
-            its = [at for at, one in enumerate(found) if of_pod == {_name(one.subject)}]
-        for at in its:
-            found[at] = replace(found[at], caused=True)
-        if not its:
+            positions = [
+                position for position, one in enumerate(found) if of_pod == {_name(one.subject)}
+            ]
+        for position in positions:
+            found[position] = replace(found[position], caused=True)
+        if not positions:
             found.append(_causing_container(container, pod, device))
         return found
 
