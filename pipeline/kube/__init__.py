@@ -1,5 +1,5 @@
-"""Talking to an API server: sessions that components share, and a reflector of what it holds.
+"""Client for a Kubernetes API server: shared sessions, credentials, requests, and a reflector.
 
-Belongs here: credentials, requests, streams, and keeping a copy of a collection true. What the
-objects mean is their source's business. `kubernetes_asyncio` is imported here alone.
+A reflector keeps a copy of a collection up to date. The sources interpret the objects.
+`kubernetes_asyncio` is imported only here.
 """

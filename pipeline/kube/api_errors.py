@@ -1,4 +1,4 @@
-"""From what an API server answers to an error that says what was asked and how to mend it."""
+"""Turn error responses of an API server into errors that name the request and the fix."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -14,10 +14,11 @@ from pipeline.kube.request import Request
 _DENIED: Final = "is denied at admission"
 
 _ONE_BY_ONE: Final = "configmaps"
-"""Of these podgpu reads the one that it was told of; other objects by name it also changes."""
+"""podgpu only reads single objects of this resource. Of other resources, it reads single objects
+that it also changes."""
 
 _WRITTEN_ALONE: Final = "events"
-"""These podgpu makes and changes, and reads none."""
+"""podgpu creates and changes objects of this resource, and reads none."""
 
 
 def response_error(
@@ -29,39 +30,39 @@ def response_error(
     body: bytes,
     credentials: str,
 ) -> ApiError:
-    """Return the error for an answer whose status is not 2xx.
+    """Return the error for a response whose status is not 2xx.
 
     Args:
-        server: its address.
-        request: what was asked for.
-        status: of the answer.
-        headers: of the answer; `Retry-After` is looked at.
-        body: of the answer, or its beginning; a Status object, if the API server wrote it.
-        credentials: where they come from, for people.
+        server: address of the server.
+        request: the request.
+        status: HTTP status of the response.
+        headers: headers of the response; `Retry-After` is used.
+        body: body of the response, or its beginning; a Status object if the API server wrote it.
+        credentials: where the credentials come from, for people.
     """
     try:
-        answer = as_dict(orjson.loads(body))
+        document = as_dict(orjson.loads(body))
     except orjson.JSONDecodeError:
-        answer = {}
-    error = status_error(answer, status)
+        document = {}
+    error = status_error(document, status)
     retry_after = error.retry_after
     if (seconds := headers.get("Retry-After", "")).isdecimal() and len(seconds) < 10:
         retry_after = float(seconds)
-    asked = f"{request.method} {request.path}"
-    if _is_denial_text(as_text(answer.get("message"))):
+    shown = f"{request.method} {request.path}"
+    if _is_denial_text(as_text(document.get("message"))):
         return ApiError(
-            f"{server}: {asked} {_DENIED} ({error}): the right is there, and a webhook or policy "
-            "refuses this change",
+            f"{server}: {shown} {_DENIED} ({error}): podgpu has the permission, but a webhook or "
+            "policy refuses this change",
             status=status,
             reason=error.reason,
             retry_after=retry_after,
         )
-    told: dict[int, str] = {
+    messages: dict[int, str] = {
         HTTPStatus.UNAUTHORIZED: _unauthorized(credentials, error),
         HTTPStatus.FORBIDDEN: _forbidden(request, error),
     }
     return ApiError(
-        f"{server}: " + told.get(status, f"{asked} is answered {error}"),
+        f"{server}: " + messages.get(status, f"{shown} failed: {error}"),
         status=status,
         reason=error.reason,
         retry_after=retry_after,
@@ -69,20 +70,20 @@ def response_error(
 
 
 def status_error(status: Mapping[str, object], code: int = 0) -> ApiError:
-    """Return the error that a Status object tells of, whatever it lacks.
+    """Return the error that a Status object describes; fields may be missing.
 
     Args:
-        status: the object, as parsed.
-        code: the HTTP status it came with; 0 for an object that came in a stream.
+        status: the decoded object.
+        code: HTTP status of its response; 0 for an object in a stream.
     """
     code = code or as_int(status.get("code")) or 0
     reason = line(as_text(status.get("reason")), 60)
     seconds = as_int(as_dict(status.get("details")).get("retryAfterSeconds"))
-    told = [word for word in (str(code) if code else "", reason or _phrase(code)) if word]
+    parts = [word for word in (str(code) if code else "", reason or _phrase(code)) if word]
     message = line(as_text(status.get("message")))
-    said = " ".join(told) or "an error without a code"
+    summary = " ".join(parts) or "an error without a code"
     return ApiError(
-        f"{said}: {message}" if message else said,
+        f"{summary}: {message}" if message else summary,
         status=code,
         reason=reason,
         retry_after=float(seconds) if seconds and seconds > 0 else None,
@@ -90,16 +91,16 @@ def status_error(status: Mapping[str, object], code: int = 0) -> ApiError:
 
 
 def is_admission_denial(error: ApiError) -> bool:
-    """Whether a webhook or an admission policy refused a change: it means this one object.
+    """Return whether a webhook or an admission policy refused a change to this object.
 
-    Who lacks the right to make it is refused before admission.
+    A missing permission is another error, since authorisation comes before admission.
     """
-    told = str(error)
-    return _DENIED in told or _is_denial_text(told)
+    text = str(error)
+    return _DENIED in text or _is_denial_text(text)
 
 
 def _is_denial_text(message: str) -> bool:
-    # Webhooks choose the status that goes with it, policies a reason; the text is the server's.
+    # Webhooks choose any status, and policies any reason; only the server's text is constant.
     webhook = "admission webhook" in message and "denied the request" in message
     return webhook or "denied request" in message
 
@@ -113,8 +114,8 @@ def _phrase(code: int) -> str:
 
 def _unauthorized(credentials: str, error: ApiError) -> str:
     return (
-        f"the credentials are not accepted ({error}); they come from {credentials}: "
-        "see that they are of this cluster and not expired"
+        f"credentials rejected ({error}); they come from {credentials}: "
+        "check that they belong to this cluster and have not expired"
     )
 
 

@@ -1,7 +1,7 @@
 """A session with one API server: requests and streams over the library's connections.
 
-The one module that meets the exceptions of aiohttp and of the library's transport; what leaves it
-is an `ApiError` that names the server, what was asked for, and the mend.
+Only this module handles exceptions of aiohttp and of the library's transport. It raises `ApiError`
+instead, which names the server, the request and the fix.
 """
 
 import asyncio
@@ -28,23 +28,23 @@ from pipeline.kube.request import Request
 from pipeline.net.proxies import ProxyError, proxy_for
 
 _FRESH: Final = 60.0
-"""Seconds for which credentials are used without looking again; a token is exchanged well before
-the old one expires."""
+"""Seconds after which the credentials are read again. A token is replaced well before the old one
+expires."""
 
 _CONNECT: Final = 10.0
 _ANSWER: Final = 60.0
 _READ_TIMEOUT: Final = 30.0
 _ERROR_BYTES: Final = 1 << 16
 _READ_BYTES: Final = 2 << 20
-"""Bytes that are read ahead: more than one object, which is at most 1.5 MiB in etcd."""
+"""Size of the read buffer: more than one object, which has at most 1.5 MiB in etcd."""
 _LONGEST_LINE: Final = 16 << 20
 _LONGEST_BODY: Final = 64 << 20
-"""Bytes; a node's pods are some megabytes, one object in etcd at most 1.5."""
+"""Bytes. The pods of a node have some megabytes, one object in etcd at most 1.5."""
 
 _PASSWORD: Final = re.compile(r"//[^/\s@]*@")
 _HEADERS: Final = {"Accept": "application/json", "User-Agent": f"podgpu/{VERSION}"}
 _BROKEN: Final = (aiohttp.ClientError, OSError, ValueError)
-"""What a connection fails with. TimeoutError and ssl.SSLError are OSErrors."""
+"""Errors of a connection. TimeoutError and ssl.SSLError are OSErrors."""
 
 
 class Client:
@@ -74,11 +74,11 @@ class Client:
             await self._connection.close_when_unused(now=True)
 
     async def get(self, path: str, query: Mapping[str, str]) -> bytes:
-        """Return the body of an answer."""
+        """Return the body of a response."""
         return await self._whole(Request("GET", path, query))
 
     async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
-        """Merge changes into an object and return it."""
+        """Merge changes into an object and return the object."""
         return await self._whole(Request("PATCH", path, changes=changes))
 
     async def create(self, path: str, body: Mapping[str, object]) -> bytes:
@@ -121,8 +121,8 @@ class Client:
                 for found in lines.feed(piece):
                     yield found
         except LineTooLongError as error:
-            told = f"sent an object of over {_LONGEST_LINE} bytes"
-            raise self._error(request, told) from error
+            message = f"sent an object of over {_LONGEST_LINE} bytes"
+            raise self._error(request, message) from error
         except _BROKEN as error:
             raise self._error(request, error) from error
         if lines.partial:
@@ -132,7 +132,7 @@ class Client:
     async def _answer(
         self, request: Request, timeout: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Ask; what might be mended by reading the credentials again is asked twice."""
+        """Make a request. If other credentials may help, read them again and retry it once."""
         for again in (True, False):
             access, connection = await self._credentials_and_pool(request)
             async with connection:
@@ -155,15 +155,15 @@ class Client:
         *,
         again: bool,
     ) -> aiohttp.ClientResponse | None:
-        """Return the answer, if its status is good.
+        """Return the response, if its status is 2xx.
 
         Args:
-            access: whom to ask, and by which right.
-            connection: over which connections.
-            request: what to ask for.
+            access: server and credentials.
+            connection: the pool of connections.
+            request: the request.
             timeout: of the request.
-            again: where credentials or certificates may be what is wrong, return None and see that
-                they are read anew.
+            again: if credentials or certificates may be the cause of an error, return None, and
+                have them read again.
         """
         authorization = {"Authorization": access.authorization} if access.authorization else {}
         try:
@@ -183,10 +183,10 @@ class Client:
                     return None
             raise self._error(request, error) from error
         if request.changes is not None and response.history:
-            # After 301 to 303 it was no PATCH any more, and an API server redirects none.
+            # After a 301 to 303 the library sends a GET; an API server never redirects.
             response.close()
-            told = "was redirected; give the address of the API server itself"
-            raise self._error(request, told)
+            message = "was redirected; set the address of the API server itself"
+            raise self._error(request, message)
         if 200 <= response.status < 300:
             return response
         try:
@@ -209,7 +209,7 @@ class Client:
         )
 
     async def _credentials_and_pool(self, request: Request) -> "tuple[Access, _Connection]":
-        """Return credentials that are fresh, and connections that they are good for."""
+        """Return fresh credentials, and a pool of connections that uses them."""
         async with self._lock:
             access = await self._fresh()
             connection = self._connection
@@ -230,7 +230,7 @@ class Client:
         try:
             access = await self._load()
         except TransientError as error:
-            # A folder whose link is being exchanged: what was read before may well be good.
+            # The folder's link may just be replaced; the previous credentials are probably valid.
             if old is None or refused:
                 raise ApiError(str(error), reason="credentials") from error
             return old
@@ -243,32 +243,32 @@ class Client:
 
     async def _load(self) -> Access:
         loop = asyncio.get_running_loop()
-        begun, anew = loop.time(), self._refused
+        started, reload = loop.time(), self._refused
         self._access = await loop.run_in_executor(
-            self._threads, lambda: self._credentials.load(reload=anew)
+            self._threads, lambda: self._credentials.load(reload=reload)
         )
-        self._read_at = begun
+        self._read_at = started
         return self._access
 
     def _error(self, request: Request, error: BaseException | str) -> ApiError:
         server = self._access.server if self._access else "API server"
         reason = error if isinstance(error, str) else _reason(error)
-        told = f"{server}: {request.method} {request.path}: {_describe(error)}"
-        return ApiError(told, reason=reason)
+        message = f"{server}: {request.method} {request.path}: {_describe(error)}"
+        return ApiError(message, reason=reason)
 
 
 class _Connection:
-    """A pool of connections with the certificates it was made with; `async with` uses it.
+    """A pool of connections with the certificates of its start; `async with` counts its users.
 
-    Its proxy is that of the kubeconfig, or else the one that the variables name, see
+    Its proxy is that of the kubeconfig, else that of the environment variables, see
     `pipeline.net.proxies`.
 
     Attributes:
-        headers: of each request, for a proxy.
+        headers: headers of each request, for a proxy.
 
     Raises:
-        OSError: a certificate can't be read.
-        ValueError: a variable names no proxy that can be used.
+        OSError: a certificate cannot be read.
+        ValueError: a variable names an invalid proxy.
     """
 
     def __init__(self, access: Access) -> None:
@@ -286,7 +286,7 @@ class _Connection:
         self._retired = False
 
     def _leave_environment(self) -> None:
-        """Have a session that doesn't read proxies from the environment, nor ~/.netrc."""
+        """Use a session that reads neither proxies from the environment nor ~/.netrc."""
         old: aiohttp.ClientSession = self.rest.pool_manager
         self.rest.pool_manager = aiohttp.ClientSession(
             connector=old.connector, read_bufsize=_READ_BYTES
@@ -302,7 +302,7 @@ class _Connection:
             await self.rest.close()
 
     async def close_when_unused(self, *, now: bool = False) -> None:
-        """Close the pool once nobody uses it any more, or at once."""
+        """Close the pool when it has no users, or immediately."""
         self._retired = True
         if now or not self._users:
             await self.rest.close()
@@ -322,20 +322,20 @@ async def _body(response: aiohttp.ClientResponse, longest: int, *, cut: bool = F
 
 
 def _concealed(body: bytes, access: Access) -> bytes:
-    """Return an answer without our own token, which a server may repeat that refuses it."""
+    """Return a body without podgpu's token, which a server may repeat in an error response."""
     token = access.authorization.rpartition(" ")[2]
     return redact(body.decode("utf-8", "replace"), [token]).encode()
 
 
 def _is_tls_error(error: BaseException) -> bool:
-    """Whether TLS failed, at the start or by the other side's alert later."""
+    """Whether TLS failed, in the handshake or later by an alert of the server."""
     return isinstance(error, aiohttp.ClientSSLError | ssl.SSLError) or isinstance(
         getattr(error, "os_error", error.__cause__), ssl.SSLError
     )
 
 
 def _reason(error: BaseException) -> str:
-    """Return what tells this fault from others: the texts of libraries may vary each time."""
+    """Return a constant reason for an error, since the texts of libraries vary."""
     if _is_tls_error(error):
         return "TLS"
     cause = getattr(error, "os_error", None)
@@ -347,19 +347,22 @@ def _describe(error: BaseException | str) -> str:
     if isinstance(error, str):
         return error
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return f"no connection within {_CONNECT:.0f} s; see that the address is right and reachable"
+        return (
+            f"no connection within {_CONNECT:.0f} s; check that the address is correct and "
+            "reachable"
+        )
     if isinstance(error, aiohttp.SocketTimeoutError):
-        return "fell silent"
+        return "stopped responding"
     if _is_tls_error(error):
         return (
-            f"TLS failed: {line(str(error))}; see that the certificates of server and client "
-            "belong together and have not expired"
+            f"TLS failed: {line(str(error))}; check that the certificates of server and client "
+            "match and have not expired"
         )
     if isinstance(error, ProxyError):
         return str(error)
-    # Whole addresses stand in it, that of a proxy with its password.
+    # The text contains addresses; that of a proxy may contain its password.
     text = _PASSWORD.sub("//", str(error))
-    told = f"{type(error).__name__}: {line(text)}" if text else type(error).__name__
+    shown = f"{type(error).__name__}: {line(text)}" if text else type(error).__name__
     if isinstance(error, aiohttp.ClientConnectorError):
-        return f"{told}; see that the server runs and its address is right"
-    return told
+        return f"{shown}; check that the server runs and that its address is correct"
+    return shown

@@ -1,8 +1,8 @@
 """The parts of `kubernetes_asyncio` that podgpu uses, without the rest of the package.
 
-Importing the package executes one module for each type and each group of the API: 38 MB for
-classes of which none is used here, since objects are read as JSON. So its packages are put into
-place without being executed, and of their modules only those load that are asked for.
+Importing the whole package loads one module for each type and group of the API. That takes 38 MB
+for classes that podgpu does not use, since it reads objects as JSON. So this module puts empty
+packages in place of the library's, and imports only the modules that podgpu uses.
 """
 
 import importlib.util
@@ -20,14 +20,14 @@ _SHELLS = (_PACKAGE, f"{_PACKAGE}.client")
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What is used of the library.
+    """The parts of the library that podgpu uses.
 
     Attributes:
-        configuration: class of what a client needs to know: server, certificates, tokens.
-        rest: class of a session with a server: TLS, proxies, pool of connections.
+        configuration: class of a client's configuration: server, certificates, tokens.
+        rest: class of a session with a server: TLS, proxies, connection pool.
         in_cluster: class that fills a configuration from a pod's service account.
-        kubeconfig: coroutine function that fills one from a file, and returns a loader which can
-            do so again.
+        kubeconfig: coroutine function that fills a configuration from a file, and returns a loader
+            that can do so again.
     """
 
     configuration: Any
@@ -38,22 +38,23 @@ class Library:
 
 @cache
 def library() -> Library:
-    """Load the library's parts. Takes a tenth of a second: call it in a thread."""
-    # It logs what credential plugins write, tokens among it; its errors tell what is needed.
+    """Import the library's parts. This takes a tenth of a second: call it in a thread."""
+    # The library logs the output of credential plugins, which contains tokens. Its exceptions
+    # suffice.
     logging.getLogger(_PACKAGE).setLevel(logging.CRITICAL + 1)
     if _PACKAGE in sys.modules:
         return _parts()
     try:
         _shells()
         return _parts()
-    except Exception:  # noqa: BLE001 - whatever another version stumbles over
+    except Exception:  # noqa: BLE001 - another version of the library may need the whole package
         for name in [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]:
             del sys.modules[name]
         return _parts()
 
 
 def _parts() -> Library:
-    # In this order: what fills a configuration looks for its class in the package.
+    # The order matters: the loaders expect the class in the package.
     from kubernetes_asyncio.client.configuration import Configuration  # noqa: PLC0415
 
     client = sys.modules[f"{_PACKAGE}.client"]
@@ -68,14 +69,14 @@ def _parts() -> Library:
 
 
 class _NotLoaded:
-    """Stands where the library imports its own client, which it needs for other uses."""
+    """Placeholder for the library's own client, which the loaders import but do not use here."""
 
 
 def _shells() -> None:
-    """Put packages into place whose own code doesn't run.
+    """Put empty packages in place of the library's, without running their code.
 
     Raises:
-        ImportError: the library isn't there, or isn't laid out as expected.
+        ImportError: the library is missing, or has an unexpected layout.
     """
     path = None
     parent: ModuleType | None = None

@@ -1,4 +1,4 @@
-"""An event loop that ends the processes that were started in it, and all that those started."""
+"""An event loop that can kill all processes started in it, with their child processes."""
 
 import asyncio
 import os
@@ -8,18 +8,18 @@ from contextlib import suppress
 from typing import Any, Final
 
 _REAPED: Final = 2.0
-"""Seconds that the kernel may take to end a process; one that waits for a disk stays for longer."""
+"""Seconds in which the kernel ends a process; one that waits for a disk takes longer."""
 
 
 class PluginLoop(asyncio.SelectorEventLoop):
-    """Runs each process in a session of its own, where nobody is there to answer its questions.
+    """Runs each process in its own session and without standard input, so it cannot prompt.
 
     Args:
         allowed: whether processes may be started at all.
 
     Attributes:
-        commands: what was started, in that order.
-        refused: what was not allowed, in that order.
+        commands: the programs that were started, in order.
+        refused: the programs that were not allowed, in order.
     """
 
     def __init__(self, *, allowed: bool) -> None:
@@ -35,7 +35,7 @@ class PluginLoop(asyncio.SelectorEventLoop):
         """Start a process, as `asyncio.create_subprocess_exec` does.
 
         Raises:
-            PermissionError: none may be started.
+            PermissionError: no process may be started.
         """
         if not self._allowed:
             self.refused.append(os.fsdecode(program))
@@ -49,16 +49,16 @@ class PluginLoop(asyncio.SelectorEventLoop):
         return transport, protocol
 
     async def kill(self) -> None:
-        """End all that was started and is still there, and take note of its end.
+        """Kill all started processes that still run, and wait for their end.
 
-        What made a session of its own escapes.
+        A child process that started its own session is not killed.
         """
         for transport in self._started:
             with suppress(OSError):
                 _kill(transport)
         with suppress(TimeoutError):
             async with asyncio.timeout(_REAPED):
-                # Nothing public tells of a transport's end.
+                # asyncio has no public event for the end of a transport.
                 while any(each.get_returncode() is None for each in self._started):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
         for transport in self._started:
@@ -68,8 +68,8 @@ class PluginLoop(asyncio.SelectorEventLoop):
 def _kill(transport: asyncio.SubprocessTransport) -> None:
     leader = transport.get_pid()
     if transport.get_returncode() is not None:
-        # What it left behind keeps its number from being given away; gone without anything left,
-        # the number may be a stranger's by now.
+        # The leader has ended, but its group may have processes. While it has, the kernel does not
+        # reuse the PID. So if the PID exists, the group is empty, and the PID is another process'.
         with suppress(ProcessLookupError):
             os.kill(leader, 0)
             return

@@ -1,4 +1,4 @@
-"""Where the address of an API server and the right to talk to it come from."""
+"""Credentials for an API server, from a pod's service account or from a kubeconfig."""
 
 import asyncio
 import os
@@ -22,12 +22,12 @@ _NONE = "no credentials in this kubeconfig"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a client needs to talk to a server.
+    """Address and credentials of a server.
 
     Attributes:
-        configuration: the library's.
-        authorization: value of the header; empty when certificates alone tell who we are.
-        connection: equal for two of these if one's connections serve the other as well.
+        configuration: the library's configuration.
+        authorization: value of the header; empty if a client certificate identifies podgpu.
+        connection: equal for two objects if the connections of one can be used for the other.
     """
 
     configuration: Any
@@ -36,40 +36,40 @@ class Access:
 
     @property
     def server(self) -> str:
-        """The server's address for people, without a user, a password and a query."""
+        """The server's address for people, without user, password and query."""
         scheme, slashes, rest = str(self.configuration.host).rpartition("://")
         place, slash, path = rest.partition("/")
         return scheme + slashes + place.rpartition("@")[2] + slash + path.partition("?")[0]
 
 
 class Credentials(Protocol):
-    """A place that credentials are read from, again and again."""
+    """Credentials that can be read again and again."""
 
     @property
     def place(self) -> str:
-        """The place, for people."""
+        """Where the credentials come from, for people."""
         ...
 
     def load(self, *, reload: bool) -> Access:
-        """Read what is there now. Blocks: call it in a thread.
+        """Read the present credentials. Blocks: call it in a thread.
 
         Args:
-            reload: what was read before is not accepted any more; keep none of it.
+            reload: the server rejected the previous credentials; discard all cached ones.
 
         Raises:
-            TransientError: it isn't there, or can't be read.
+            TransientError: they are missing or cannot be read.
         """
         ...
 
 
 @dataclass(frozen=True)
 class ServiceAccount:
-    """Credentials of the pod that podgpu runs in.
+    """Credentials of the pod in which podgpu runs.
 
     Attributes:
-        folder: where the kubelet puts token and certificate; it exchanges the token each hour.
-        environ: where the kubelet puts the server's address.
-        alternative: how other credentials are named, for messages.
+        folder: where the kubelet puts token and certificate; it replaces the token every hour.
+        environ: has the server's address, which the kubelet sets.
+        alternative: how to set other credentials, for messages.
     """
 
     folder: Path = _ACCOUNT
@@ -78,10 +78,10 @@ class ServiceAccount:
 
     @property
     def place(self) -> str:
-        """The token's file."""
+        """The token file."""
         return str(self.folder / "token")
 
-    def load(self, *, reload: bool) -> Access:  # noqa: ARG002 - nothing is kept
+    def load(self, *, reload: bool) -> Access:  # noqa: ARG002 - nothing is cached
         """Read address, token and certificate."""
         try:
             configuration = library().configuration()
@@ -92,25 +92,25 @@ class ServiceAccount:
                 environ=self.environ,
             )
             loader.load_and_set(configuration)
-        except Exception as error:  # the library's own, OSError, UnicodeError
+        except Exception as error:  # errors of the library, OSError, UnicodeError
             raise TransientError(
-                f"no credentials of a pod: KUBERNETES_SERVICE_HOST and {self.folder}/token, "
-                f"ca.crt were looked for ({error}); run podgpu in a pod with a service account, "
+                "no service account credentials: KUBERNETES_SERVICE_HOST, or token or ca.crt in "
+                f"{self.folder}, is missing ({error}); run podgpu in a pod with a service account, "
                 f"or {self.alternative}"
             ) from error
         return _access(configuration)
 
 
 class _KnownProblemError(Exception):
-    """It is known what is wrong; the text names it and the mend."""
+    """An error whose cause is known; the text names the cause and the fix."""
 
 
 class KubeconfigFile:
-    """Credentials from a kubeconfig: certificates, a token or its file, a plugin that is run.
+    """Credentials from a kubeconfig: certificates, a token or its file, or a credential plugin.
 
     Args:
-        path: the file.
-        plugins: whether a program that it names may be run.
+        path: the kubeconfig.
+        plugins: whether credential plugins may run.
     """
 
     def __init__(self, path: Path, *, plugins: bool = False) -> None:
@@ -125,11 +125,11 @@ class KubeconfigFile:
         return str(self._path)
 
     def load(self, *, reload: bool) -> Access:
-        """Read the file and what it points to; a plugin runs again once its token expires.
+        """Read the file and the files that it names; run a plugin again when its token expires.
 
         Raises:
-            TransientError: there are none.
-            CodeRefusedError: they come from a plugin, which may not be run.
+            TransientError: there are no credentials.
+            CodeRefusedError: they come from a credential plugin, which may not run.
         """
         try:
             _check_file(self._path)
@@ -137,7 +137,7 @@ class KubeconfigFile:
             if reload or stamp != self._stamp:
                 self._loader = None
             configuration = library().configuration()
-            # In a loop of its own: reading files blocks, a plugin is waited for asynchronously.
+            # Use a separate event loop, in which reading files may block.
             with asyncio.Runner(loop_factory=partial(PluginLoop, allowed=self._plugins)) as runner:
                 runner.run(self._fill(configuration))
             self._stamp = stamp
@@ -147,9 +147,9 @@ class KubeconfigFile:
         except _KnownProblemError as error:
             self._loader = None
             raise TransientError(f"{self._path}: {error}") from None
-        except Exception as error:  # noqa: BLE001 - a bad file makes it stumble in many ways
+        except Exception as error:  # noqa: BLE001 - the library raises many types for a bad file
             self._loader = None
-            # Without its cause, whose text may hold secrets: a traceback would show it.
+            # Without its cause: the library's text may contain secrets, which a traceback shows.
             raise TransientError(
                 f"{self._path}: {_NONE}: {describe_error(error, self._path)}"
             ) from None
@@ -173,43 +173,43 @@ class KubeconfigFile:
             if not limit.expired():
                 raise
             await loop.kill()
-            late = f"did not answer within {_PLUGIN_SECONDS:g} s"
+            late = f"did not respond within {_PLUGIN_SECONDS:g} s"
             if not loop.commands:
                 raise _KnownProblemError(
-                    f"{_NONE}: the server that renews tokens {late}; see that it can be reached"
+                    f"{_NONE}: the server that renews tokens {late}; check that it is reachable"
                 ) from error
             raise _KnownProblemError(
-                f"the plugin {program(loop.commands[-1])} {late}, and was ended; see that it works "
-                "without anybody to answer its questions"
+                f"the credential plugin {program(loop.commands[-1])} {late} and was killed; check "
+                "that it runs without user input"
             ) from error
-        except Exception as error:  # only here it is known whether a plugin was asked
+        except Exception as error:  # only here the commands that were started are known
             self._check_refused(loop)
             raise _KnownProblemError(
                 f"{_NONE}: {describe_error(error, self._path, loop.commands)}"
             ) from error
-        # The library goes on without the plugin, with a token if there is one.
+        # Without the plugin, the library continues and uses a token if there is one.
         self._check_refused(loop)
         if loop.commands and not _has_credentials(configuration):
             raise _KnownProblemError(
-                f"{_NONE}: the plugin {program(loop.commands[-1])} gave neither a token nor a "
-                "certificate with its key; run it by hand where podgpu runs"
+                f"{_NONE}: the credential plugin {program(loop.commands[-1])} returned neither a "
+                "token nor a certificate with its key; run it by hand where podgpu runs"
             )
 
     def _check_refused(self, loop: PluginLoop) -> None:
         if loop.refused:
-            # Without what was raised: the library repeats what stands in the file.
+            # Without its cause: the library's text repeats the content of the file.
             raise CodeRefusedError(
-                f"{self._path}: {_NONE}: the plugin {program(loop.refused[-1])} is not run, since "
-                f"the configuration names this file; {FIX}"
+                f"{self._path}: {_NONE}: podgpu does not run the credential plugin "
+                f"{program(loop.refused[-1])} because the configuration names this file; {FIX}"
             ) from None
 
 
 def _check_file(path: Path) -> None:
-    """See that it is a file: opening a pipe, as its library does, would wait for a writer.
+    """Check that a path is a file. If it were a pipe, opening it would wait for a writer.
 
     Raises:
-        OSError: it can't be looked at.
-        _ToldError: it is no file.
+        OSError: it is not accessible.
+        _KnownProblemError: it is not a file.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise _KnownProblemError("is not a regular file; give the path of one")
@@ -223,14 +223,14 @@ def _access(configuration: Any) -> Access:
     files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
     return Access(
         configuration,
-        # A file that ends with a newline is common, a header with one is refused.
+        # A token file often ends with a newline, which a header must not contain.
         str(configuration.api_key.get("BearerToken", "")).strip(),
         (
             configuration.host,
             configuration.verify_ssl,
             configuration.tls_server_name,
             configuration.proxy,
-            # Certificates are loaded once per connection pool, and exchanged in place.
+            # Certificates are loaded once for each connection pool, and replaced in place.
             *((name, _stamp(Path(name))) for name in files if name),
         ),
     )

@@ -1,8 +1,8 @@
-"""What is said of a kubeconfig that can't be used: what is wrong, and nothing that stands in it.
+"""Describe the problem of an unusable kubeconfig, without repeating its content.
 
-Its library repeats what it stumbles over: an entry with its password, a key that was written where
-a file's name belongs, all that a plugin wrote. So its texts are recognised and said anew; of one
-that isn't known, the kind of error alone is told.
+The library repeats what it cannot read in its error texts: an entry with its password, a key in
+place of a file name, the output of a credential plugin. This module recognises the texts and
+replaces them. For an unknown text, it reports only the type of the error.
 """
 
 import os
@@ -15,75 +15,77 @@ from typing import Final
 from pipeline.base.safe_text import line
 
 _LONGEST: Final = 100
-"""Characters of a name; a certificate or key in its place has more."""
+"""Maximum number of characters of a name; a certificate or key in its place is longer."""
 
 _NOT_REPEATED: Final = (
-    "; what it wrote may be a secret and is not repeated: run it by hand where podgpu runs"
+    "; its output may contain secrets and is not shown: run it by hand where podgpu runs"
 )
-_FORM_FIX: Final = "see that it is readable and has a current-context"
+_FORM_FIX: Final = "check that it is readable and has a current-context"
 
 _OF_PLUGINS: Final[Sequence[tuple[str, str]]] = (
     (r"exec: process returned (-?\d{1,5})\b", "ended with status {}"),
-    (r"exec: failed to decode process output", "wrote no JSON"),
-    (r"exec: malformed response\. missing key '(\w{1,20})'", "gave an answer without {}"),
-    (r"exec: plugin api version", "gave an answer of another apiVersion than exec names"),
+    (r"exec: failed to decode process output", "returned no JSON"),
+    (r"exec: malformed response\. missing key '(\w{1,20})'", "returned a response without {}"),
+    (r"exec: plugin api version", "returned a response with another apiVersion than exec has"),
 )
 _INVALID: Final = r"Invalid kube-config file\. Expected "
 _LIST: Final = r".*(contexts|clusters|users)"
 _OF_FILES: Final[Sequence[tuple[str, str]]] = (
     (r"exec: malformed request\. missing key '(\w{1,20})'", "exec has no {}"),
-    (r"exec: malformed request\. invalid args list", "the args of exec are no list"),
+    (r"exec: malformed request\. invalid args list", "the args of exec are not a list"),
     (rf"{_INVALID}key ([A-Za-z-]{{1,40}}) in ", "there is no {}"),
     (
         rf"{_INVALID}(?:only one )?object with name {_LIST} list$",
-        "{} has not the one that is meant",
+        "{} does not have the entry that current-context names",
     ),
-    (rf"{_INVALID}{_LIST} to be a list$", "{} is no list"),
-    (rf"{_INVALID}all values in {_LIST} list to have 'name' key$", "{} has one without a name"),
+    (rf"{_INVALID}{_LIST} to be a list$", "{} is not a list"),
+    (rf"{_INVALID}all values in {_LIST} list to have 'name' key$", "{} has an entry without name"),
     (r"oidc: missing configuration$", "auth-provider has no config"),
-    (r"oidc: JWT tokens should contain 3 ", "id-token is no JWT"),
+    (r"oidc: JWT tokens should contain 3 ", "id-token is not a JWT"),
     (r"oidc: No valid id-token", "id-token has expired, and there is no refresh-token"),
-    (r"oidc: failed to ", "the server that renews tokens refuses"),
+    (r"oidc: failed to ", "the server that renews tokens refuses the request"),
 )
 _ABSENT: Final = "File does not exists: "
 
 
 def program(command: str) -> str:
-    """Return a plugin's name for messages: what follows a space may be a secret."""
+    """Return a plugin's name for messages, up to the first space: the rest may be a secret."""
     name, space, _ = command.strip().partition(" ")
     return line(name, _LONGEST) + (" ..." if space else "")
 
 
 def describe_error(error: Exception, path: Path, commands: Sequence[str] = ()) -> str:
-    """Return what is wrong and what mends it.
+    """Return the problem and its fix.
 
     Args:
-        error: what the library raised.
+        error: the library's error.
         path: the kubeconfig.
-        commands: programs that were started to have credentials, in that order.
+        commands: the credential plugins that were started, in order.
     """
-    plugin = f"the plugin {program(commands[-1])} " if commands else ""
+    plugin = f"the credential plugin {program(commands[-1])} " if commands else ""
     text = str(error)
-    if said := _match_text(text, _OF_PLUGINS):
-        return f"{plugin or 'the plugin '}{said}{_NOT_REPEATED}"
+    if problem := _match_text(text, _OF_PLUGINS):
+        return f"{plugin or 'the credential plugin '}{problem}{_NOT_REPEATED}"
     if isinstance(error, OSError) and commands and error.filename == commands[-1]:
         reason = _reason(error)
-        return f"{plugin}can't be started: {reason}; give a command that is there where podgpu runs"
-    # Once a plugin has answered, files are what can still be missing.
-    if said := _of_a_file(error, path) or _of_yaml(error):
-        return said
+        return f"{plugin}cannot be started: {reason}; give a command that exists where podgpu runs"
+    # After a plugin has succeeded, a file may still be missing.
+    if problem := _of_a_file(error, path) or _of_yaml(error):
+        return problem
     if plugin:
-        return f"{plugin}gave an answer that can't be used ({type(error).__name__}){_NOT_REPEATED}"
+        return f"{plugin}returned an unusable response ({type(error).__name__}){_NOT_REPEATED}"
     if isinstance(error, UnicodeError):
-        return "it, or a token of it, is no text"
-    said = _match_text(text, _OF_FILES) or f"it has not that form ({type(error).__name__})"
-    return f"{said}; {_FORM_FIX}"
+        return "the file, or a token in it, is not text"
+    problem = (
+        _match_text(text, _OF_FILES) or f"it is not a valid kubeconfig ({type(error).__name__})"
+    )
+    return f"{problem}; {_FORM_FIX}"
 
 
 def _match_text(text: str, forms: Sequence[tuple[str, str]]) -> str:
-    for pattern, said in forms:
+    for pattern, problem in forms:
         if found := re.match(pattern, text, re.DOTALL):
-            return said.format(*found.groups())
+            return problem.format(*found.groups())
     return ""
 
 
@@ -92,28 +94,28 @@ def _of_a_file(error: Exception, path: Path) -> str:
     if text.startswith(_ABSENT):
         name = _file_suffix(text.removeprefix(_ABSENT), path)
         return (
-            f"a certificate or key that it names isn't there{name}; mount it, "
-            "or put it in as certificate-authority-data, client-certificate-data, client-key-data"
+            f"a certificate or key file that it names does not exist{name}; mount the file, or "
+            "use certificate-authority-data, client-certificate-data and client-key-data"
         )
     if not isinstance(error, OSError):
         return ""
     if error.filename == str(path):
-        return f"{_reason(error)}; see that it exists and is readable"
+        return f"{_reason(error)}; check that the file exists and is readable"
     if error.filename is None:
-        return f"{_reason(error)}; see what podgpu may write to and whom it reaches"
+        return f"{_reason(error)}; check which folders podgpu can write and which hosts it reaches"
     if _is_temporary(Path(os.fsdecode(error.filename))):
         return f"{_reason(error)}: {line(str(error.filename))}; let podgpu write there"
     return f"tokenFile: {_reason(error)}; give the path of a file, and mount it"
 
 
 def _is_temporary(path: Path) -> bool:
-    """Whether it would be a file of the library's own, for a certificate that is embedded."""
+    """Whether the path is a temporary file of the library, for an embedded certificate."""
     prefix = tempfile.gettempprefix()
     return path.parent == Path(tempfile.gettempdir()) and path.name.startswith(prefix)
 
 
 def _file_suffix(name: str, path: Path) -> str:
-    """Return a file's name for a message; nothing where it may be what belongs into the file."""
+    """Return a file's name for a message; empty if it may be the content instead of the name."""
     given = name.removeprefix(f"{path.parent}/")
     return f" ({line(name)})" if len(given) <= _LONGEST else ""
 
@@ -125,5 +127,5 @@ def _reason(error: OSError) -> str:
 def _of_yaml(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     number = getattr(mark, "line", None)
-    # Its text has what it stumbled over in it.
-    return f"it is no YAML, see line {number + 1}" if isinstance(number, int) else ""
+    # The text of the error contains the invalid content.
+    return f"it is not valid YAML, see line {number + 1}" if isinstance(number, int) else ""

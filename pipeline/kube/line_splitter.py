@@ -1,17 +1,17 @@
-"""Cutting a stream of bytes into lines."""
+"""Split a stream of bytes into lines."""
 
 from collections.abc import Iterator
 
 
 class LineTooLongError(Exception):
-    """A line is longer than any object can be."""
+    """A line is longer than any object."""
 
 
 class Lines:
-    """Puts lines together from pieces, each byte looked at once.
+    """Assembles lines from pieces; reads each byte once.
 
     Args:
-        longest: bytes that a line may have; more is no object of an API server.
+        longest: maximum bytes of a line; no object of an API server is longer.
     """
 
     def __init__(self, longest: int) -> None:
@@ -21,14 +21,14 @@ class Lines:
 
     @property
     def partial(self) -> bool:
-        """Whether the stream stands in the middle of a line."""
+        """Whether the stream is in the middle of a line."""
         return self._held > 0
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Take in a piece; give the lines that it completes, without empty ones.
+        """Add a piece; yield the lines that it completes, except empty ones.
 
         Raises:
-            LineTooLongError: there is still no end to the line.
+            LineTooLongError: the line exceeds the maximum and has no end yet.
         """
         start = 0
         while (end := piece.find(b"\n", start)) >= 0:

@@ -1,9 +1,9 @@
-"""What a reflector asks for next: pure, so that every turn can be tested without a server.
+"""Decides what a reflector requests next. It does no I/O, so every step can be tested.
 
-An API server offers three ways to the same end. A stream gives the collection object by object and
-goes on with its changes; servers before 1.32 refuse it. A list gives it whole, at a multiple of the
-memory on both sides. A watch gives the changes since a version, for as long as the server remembers
-that version.
+An API server offers three ways to follow a collection. A stream sends the collection object by
+object and continues with its changes; servers before 1.32 refuse it. A list returns the whole
+collection, which needs several times the memory on both sides. A watch sends the changes since a
+resource version, as long as the server still has that version.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from pipeline.base.errors import ApiError
 
 
 class Step(Enum):
-    """A way to ask."""
+    """Which request to make."""
 
     STREAM = "stream"
     LIST = "list"
@@ -41,24 +41,25 @@ _SERVER_STATUSES = {
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 }
-"""What goes by without what we know being wrong: the version that we have is asked for again."""
+"""Statuses that do not mean that our version is invalid: the watch is retried from it."""
 
 _MAX_UNEXPECTED = 5
-"""Watches in a row that bring an error of another kind, before the collection is read anew."""
+"""After so many failed watches in a row with another error, the collection is read again."""
 
 _PAGE = 500
 
 
 @dataclass(slots=True)
 class ListWatch:
-    """Where a reflector stands.
+    """State of a reflector.
 
     Attributes:
-        version: of the newest thing that was heard; opaque, empty before anything was.
-        complete: the copy is whole as of `version`, so that a watch can go on from there.
-        stream_supported: the server may offer the stream; once refused it isn't asked for again.
-        any_version: the server doesn't know our version: its newest state is asked for, which costs
-            it a read from its database.
+        version: newest resource version that was received; opaque; empty at the start.
+        complete: the copy is complete as of `version`, so a watch can continue from there.
+        stream_supported: the server may support the stream; after a refusal it is not requested
+            again.
+        any_version: the server does not have our version: request the newest state, which the
+            server reads from its database.
     """
 
     version: str = ""
@@ -69,7 +70,7 @@ class ListWatch:
 
     @property
     def step(self) -> Step:
-        """What to do next."""
+        """The next request."""
         if self.complete:
             return Step.WATCH
         return Step.STREAM if self.stream_supported else Step.LIST
@@ -78,13 +79,13 @@ class ListWatch:
         """Return the query parameters of the next step.
 
         Args:
-            seconds: for which the server is to keep a stream open.
+            seconds: for which the server keeps a stream open.
         """
         step = self.step
-        # 0 is what the server has at hand, however old; later never what is older than ours.
+        # 0 allows any state in the server's cache. A later version excludes older states.
         version = {} if self.any_version else {"resourceVersion": self.version or "0"}
         if step is Step.LIST:
-            # A server that answers from its cache answers whole; its database is read in pages.
+            # A response from the cache has no pages; one from the database has.
             return version or {"limit": str(_PAGE)}
         watch = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
         if step is Step.STREAM:
@@ -93,31 +94,31 @@ class ListWatch:
         return watch | {"resourceVersion": self.version}
 
     def note_version(self, version: str) -> None:
-        """Note the version of something that came in a watch."""
+        """Note the resource version of an event of a watch."""
         if version:
             self.version = version
         self._unexpected = 0
 
     def completed(self, version: str) -> None:
-        """Note that the copy is whole as of this version."""
+        """Note that the copy is complete as of this version."""
         self.note_version(version)
         self.complete, self.any_version = True, False
 
     def stream_unsupported(self) -> None:
-        """Note that the server offers no stream, though it doesn't say so."""
+        """Note that the server does not support the stream, although it returned no error."""
         self.stream_supported = False
 
     def failed(self, error: ApiError) -> bool:
-        """Choose another way where this one has no end.
+        """Note a failed request, and choose another request if a retry cannot succeed.
 
         Returns:
-            Whether the next step may be taken at once; else only after a delay.
+            Whether the next request may be made immediately; else only after a delay.
         """
         expired = _expired(error)
         if self.complete:
             if error.status not in _SERVER_STATUSES:
                 self._unexpected += 1
-            # Bad requests are never going to be good ones, other errors may be.
+            # A bad request fails every time; other errors may be temporary.
             bad = error.status in _NOT_OFFERED - {HTTPStatus.INTERNAL_SERVER_ERROR}
             if expired or bad or self._unexpected >= _MAX_UNEXPECTED:
                 self.complete, self._unexpected = False, 0
@@ -132,7 +133,7 @@ class ListWatch:
 
 
 def _expired(error: ApiError) -> bool:
-    """Whether the server can't tell what came after our version, or never knew it."""
+    """Whether the server no longer has the changes since our version, or never had the version."""
     return (
         error.status == HTTPStatus.GONE
         or error.reason in {"Expired", "Gone"}

@@ -1,4 +1,4 @@
-"""Keeps a copy of a collection true: reads it, follows its changes, and mends what breaks."""
+"""Keeps a copy of a collection up to date: lists it, watches it, and recovers from errors."""
 
 import asyncio
 import random
@@ -21,47 +21,47 @@ T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 _SILENCE: Final = 75.0
-"""Seconds; a server that sends bookmarks sends one a minute."""
+"""Seconds. A server that sends bookmarks sends one every minute."""
 
 _HEALTHY: Final = 60.0
-"""Seconds for which a watch has to last to count as good; less than a silence, or a quiet node
-behind a server without bookmarks would count as sick."""
+"""Seconds after which a watch counts as successful. It is less than `_SILENCE`: otherwise a quiet
+node behind a server without bookmarks would count as failing."""
 
 _SHORT: Final = 1.0
-"""Seconds; a server that ends watches sooner would be asked without a pause."""
+"""Seconds. If watches end sooner, podgpu waits before the next one, to spare the server."""
 
 _INITIAL: Final = 15.0
-"""Seconds in which the collection has to come as a stream: a server that doesn't know of such
-streams gives one whose beginning has no end."""
+"""Seconds in which a stream must deliver the collection. A server that does not support such
+streams sends the objects, but never the event that ends the collection."""
 
 _PAGES: Final = 1000
 _END: Final = "k8s.io/initial-events-end"
 
 MapObject = Callable[[Mapping[str, Any]], T | None]
-"""Takes what is needed from an object as it was sent; None leaves it out. Must take any JSON."""
+"""Returns the needed parts of a decoded object; None to ignore it. Must accept any JSON object."""
 
 
 class Handler(Protocol[T_contra]):
-    """Takes what a reflector finds out. While a method runs, nothing further is read."""
+    """Receives the changes of a collection. While a method runs, nothing further is read."""
 
     async def replaced(self, objects: Sequence[T_contra]) -> None:
-        """Take the whole collection: what isn't in it is gone."""
+        """Receive the whole collection: objects that are not in it do not exist any more."""
         ...
 
     async def upserted(self, obj: T_contra) -> None:
-        """Take an object that came or may have changed."""
+        """Receive an object that is new or may have changed."""
         ...
 
     async def deleted(self, obj: T_contra) -> None:
-        """Take an object that is gone, as it was last."""
+        """Receive an object that was deleted, in its last state."""
         ...
 
     async def confirmed(self) -> None:
-        """Note that the server was heard: nothing else has changed until now."""
+        """Note that the server responded: there are no other changes until now."""
         ...
 
     async def watch_failed(self, error: ApiError) -> None:
-        """Note that the collection can't be followed now; said for each attempt that fails."""
+        """Note that the collection cannot be watched; called after each failed attempt."""
         ...
 
 
@@ -73,7 +73,8 @@ class _ListMetadata(msgspec.Struct):
 class _List(msgspec.Struct):
     """A list whose objects are not parsed yet.
 
-    All of them at once would be many times its size, and what is kept would hold on to most of it.
+    To parse all at the same time needs many times its size, and what is kept of the objects would
+    keep most of that memory in use.
     """
 
     metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
@@ -81,14 +82,14 @@ class _List(msgspec.Struct):
 
 
 class Reflector(Generic[T]):
-    """Follows one collection until cancelled.
+    """Follows one collection until it is cancelled.
 
     Args:
         api: session with the server.
-        path: of the collection, such as `/api/v1/pods`.
-        query: parameters that choose from it.
-        map_object: what is kept of an object.
-        handler: who is told.
+        path: path of the collection, such as `/api/v1/pods`.
+        query: query parameters that select objects.
+        map_object: returns what is kept of an object.
+        handler: receives the changes.
         clock: for delays.
         rng: for the jitter of delays and the length of watches.
     """
@@ -117,7 +118,7 @@ class Reflector(Generic[T]):
         self._failures = 0
 
     async def run(self) -> NoReturn:
-        """Follow the collection; never gives up. What the handler raises ends it."""
+        """Follow the collection without end. An exception of the handler ends it."""
         while True:
             self._stream_opened_ns = None
             try:
@@ -138,10 +139,10 @@ class Reflector(Generic[T]):
         following = self._list_watch.complete
         if self._list_watch.failed(error):
             return
-        # Streams break, servers are exchanged, versions expire: what works at the next attempt is
-        # nobody's news.
-        mending = following and (self._failures == 1 or not self._list_watch.complete)
-        if not mending or error.status in {401, 403}:
+        # Streams break, servers are replaced, versions expire. A first failure of a running watch
+        # is not reported, because the next attempt usually succeeds.
+        recovering = following and (self._failures == 1 or not self._list_watch.complete)
+        if not recovering or error.status in {401, 403}:
             await self._handler.watch_failed(error)
         await self._clock.sleep(self._backoff.delay(lasted, error.retry_after))
 
@@ -155,7 +156,7 @@ class Reflector(Generic[T]):
             except ApiError as error:
                 if not page or error.status != 410 or query.pop("limit", None) is None:
                     raise
-                # The pages' common version is gone: from the start, and whole.
+                # The version of the pages has expired: start again, without pages.
                 objects, page = [], {}
                 continue
             try:
@@ -173,12 +174,12 @@ class Reflector(Generic[T]):
                 await self._handler.replaced(objects)
                 return
             page = {"continue": metadata.token}
-        told = f"{self._path}: the list has no end after {_PAGES} pages"
-        raise ApiError(told, reason="endless list")
+        message = f"{self._path}: the list has no end after {_PAGES} pages"
+        raise ApiError(message, reason="endless list")
 
     async def _watch(self) -> None:
-        """Read a stream until it ends; one that ends too soon is a failed one."""
-        # A time of our own for each watch spreads the load of a cluster's nodes.
+        """Read a stream until it ends; raise an error if it ends too soon."""
+        # A random length of each watch spreads the load of a cluster's nodes.
         query = self._query | self._list_watch.parameters(self._rng.randint(300, 600))
         async with self._api.watch(self._path, query, silence=_SILENCE) as lines:
             opened = self._clock.now()
@@ -190,14 +191,14 @@ class Reflector(Generic[T]):
             async for sent in lines:
                 await self._event(*self._parsed(sent))
         if opened.seconds_until(self._clock.now()) < _SHORT:
-            told = f"{self._path}: the server ends each watch at once"
-            raise ApiError(told, reason="short watches")
+            message = f"{self._path}: the server closes each watch immediately"
+            raise ApiError(message, reason="short watches")
 
     async def _first_event(self, lines: AsyncIterator[bytes]) -> None:
-        """Take the first event; until it comes, that the stream stays open confirms the copy."""
+        """Process the first event. Until it comes, an open stream confirms the copy."""
         reading = asyncio.ensure_future(anext(lines, None))
         try:
-            # What the server has against our version it says at once.
+            # If the server rejects our version, it does so immediately.
             await asyncio.wait({reading}, timeout=_SHORT)
             if not reading.done():
                 await self._handler.confirmed()
@@ -208,10 +209,10 @@ class Reflector(Generic[T]):
             await asyncio.wait({reading})
 
     async def _initial_events(self, lines: AsyncIterator[bytes]) -> bool:
-        """Take in the collection; return whether it came to its end.
+        """Receive the collection; return whether it is complete.
 
-        It is put together aside and told of as a whole, so that a stream that breaks off, or an
-        object that went while nobody listened, leaves no gap.
+        The handler gets it as a whole at the end. So a stream that breaks, or an object that was
+        deleted in the meantime, leaves no gap.
         """
         objects: dict[tuple[str, str], T] = {}
         try:
@@ -232,8 +233,8 @@ class Reflector(Generic[T]):
                     ):
                         objects[key] = kept
                 else:
-                    told = f"{self._path}: the stream ended before the collection was told"
-                    raise ApiError(told, reason="short stream")
+                    message = f"{self._path}: the stream ended before the collection was complete"
+                    raise ApiError(message, reason="short stream")
         except TimeoutError:
             self._list_watch.stream_unsupported()
             return False
@@ -247,7 +248,7 @@ class Reflector(Generic[T]):
             kept = self._map_object(found)
             if kept is not None:
                 await (self._handler.deleted if kind == "DELETED" else self._handler.upserted)(kept)
-        # Only then: an event whose handling was cut off has to come again.
+        # Only now: if the handler was interrupted, the event must come again.
         self._failures = 0
         self._list_watch.note_version(version)
         await self._handler.confirmed()
@@ -260,7 +261,7 @@ class Reflector(Generic[T]):
         """Return type and object of an event.
 
         Raises:
-            ApiError: it is an error, or no event at all.
+            ApiError: it is an error, or not an event.
         """
         try:
             event = as_dict(orjson.loads(sent))
@@ -270,20 +271,20 @@ class Reflector(Generic[T]):
         if not kind or not isinstance(found, dict):
             raise self._unexpected(sent)
         if kind == "ERROR":
-            told = status_error(found)
+            error = status_error(found)
             raise ApiError(
-                f"{self._path}: the stream brought {told}",
-                status=told.status or 500,
-                reason=told.reason,
-                retry_after=told.retry_after,
+                f"{self._path}: the stream sent an error: {error}",
+                status=error.status or 500,
+                reason=error.reason,
+                retry_after=error.retry_after,
             )
         return kind, found
 
     def _unexpected(self, sent: bytes) -> ApiError:
         shown = line(sent[:80].decode("utf-8", "replace"))
         return ApiError(
-            f'{self._path}: the server sent what is no JSON of its API: "{shown}"; '
-            "see that the address is an API server's and nothing in between answers for it",
+            f'{self._path}: the response is not JSON of the Kubernetes API: "{shown}"; '
+            "check that the address is that of an API server and that no proxy responds instead",
             status=500,
             reason="no JSON of its API",
         )

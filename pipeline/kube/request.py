@@ -1,4 +1,4 @@
-"""A request to an API server, and what of RBAC it takes."""
+"""A request to an API server, and the RBAC permission that it needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path names.
+    """The resource that a path names.
 
     Attributes:
-        group: the API group; empty for the core group.
-        resource: in the plural, as RBAC rules have it.
-        namespace: empty for what is in none, or for all namespaces.
+        group: API group; empty for the core group.
+        resource: plural name, as in RBAC rules.
+        namespace: empty for all namespaces, and for resources that are not namespaced.
         name: of one object; empty for a collection.
     """
 
@@ -23,13 +23,13 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked of the server; may be asked again.
+    """A request; it can be sent more than once.
 
     Attributes:
         method: GET, PATCH or POST.
-        path: of a resource.
-        query: parameters, not yet escaped.
-        changes: of a PATCH, a JSON merge patch; of a POST, the object.
+        path: path of a resource.
+        query: query parameters, not escaped.
+        changes: for PATCH, a JSON merge patch; for POST, the object.
     """
 
     method: str
@@ -39,7 +39,7 @@ class Request:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What the request's own headers are."""
+        """The headers of the request."""
         if self.changes is None:
             return {}
         kind = "merge-patch+json" if self.method == "PATCH" else "json"
@@ -47,7 +47,7 @@ class Request:
 
     @property
     def target(self) -> Target:
-        """What the path names: `/api/v1/...` or `/apis/GROUP/VERSION/...`."""
+        """The resource that the path names: `/api/v1/...` or `/apis/GROUP/VERSION/...`."""
         root, *parts = self.path.strip("/").split("/")
         group = parts.pop(0) if root == "apis" and parts else ""
         del parts[:1]
@@ -60,7 +60,7 @@ class Request:
 
     @property
     def verb(self) -> str:
-        """The verb that RBAC has for it."""
+        """The RBAC verb of the request."""
         if self.method != "GET":
             return "patch" if self.method == "PATCH" else "create"
         if self.target.name:

@@ -1,4 +1,4 @@
-"""Sessions by credentials."""
+"""Sessions with API servers, one for each set of credentials."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Sessions:
-    """Hands out one session for each set of credentials, and closes it after its last user.
+    """Shares one session per set of credentials, and closes it after its last user.
 
     Args:
-        account: folder of the pod's own credentials, if not the usual one.
-        alternative: how a kubeconfig is named where there are none, for messages.
-        plugins: whether programs that a kubeconfig names may be run.
+        account: folder of the service account, if not the default one.
+        alternative: how to set a kubeconfig, for messages about missing credentials.
+        plugins: whether credential plugins of a kubeconfig may run.
     """
 
     def __init__(
@@ -34,7 +34,9 @@ class Sessions:
         self._shared: dict[Path | None, _Shared] = {}
 
     def session(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
-        """Join the session for a kubeconfig, or for the pod's own credentials, or start it.
+        """Return the session for a kubeconfig, or for the pod's service account.
+
+        The session starts with its first user.
 
         Raises:
             TransientError: there are no credentials.
@@ -58,7 +60,7 @@ class Sessions:
                     await shared.client.close()
 
     async def _start(self, kubeconfig: Path | None) -> "Client":
-        # The client's library is loaded with it: not in the event loop, which this would hold up.
+        # Importing the client imports its library, which would block the event loop.
         client = await asyncio.to_thread(self._make, kubeconfig)
         try:
             await client.start()
@@ -79,7 +81,7 @@ class Sessions:
 
 
 class _Shared:
-    """A session, if it has started, and those who use it or wait for it."""
+    """A session, if it has started, and the number of its users, waiting ones included."""
 
     def __init__(self) -> None:
         self.client: Client | None = None
