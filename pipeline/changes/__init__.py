@@ -1,1 +1,1 @@
-"""What has happened: holdings that ended and XID errors, for sinks that tell of each once."""
+"""Changes between snapshots: ended holdings and XID errors, for sinks that report each once."""

@@ -1,4 +1,4 @@
-"""What has happened since a sink looked last."""
+"""The ended holdings and XID errors that are new to a sink."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ _STATE_KEY: Final = "news"
 
 
 class XidChange(NamedTuple):
-    """An XID error to be told of.
+    """An XID error to be reported.
 
     Attributes:
-        error: it.
-        is_update: it was told of before, and something was added to it since.
-        id: what names it, the same each time, though what it is made of may be known better later.
+        error: the error.
+        is_update: it was reported before, and has new details since.
+        id: identifies the error; the same in all reports, even if details become known later.
     """
 
     error: XidError
@@ -26,13 +26,13 @@ class XidChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What nobody was told of so far.
+    """Ended holdings and XID errors that have not been reported yet.
 
     Attributes:
-        holdings: that have ended, by serial.
-        errors: by serial.
-        missed_holdings: how many came and went between two looks.
-        missed_errors: likewise.
+        holdings: holdings that have ended, by serial.
+        errors: XID errors, by serial.
+        missed_holdings: how many holdings appeared and expired between two snapshots.
+        missed_errors: how many XID errors did.
     """
 
     holdings: tuple[Holding, ...] = ()
@@ -46,12 +46,12 @@ NOTHING: Final = Changes()
 
 @dataclass(slots=True)
 class _TrackerState:
-    """What was told of: it outlives a reload of the sink.
+    """What was reported; it is kept when the sink is reloaded.
 
     Attributes:
-        holding: serial of the last one; None where nobody knows which was the last.
-        error: likewise.
-        errors: revision and id of those that were told of and may still be added to, by serial.
+        holding: serial of the last reported holding; None if unknown.
+        error: serial of the last reported error; None if unknown.
+        errors: revision and id of reported errors that may still get details, by serial.
     """
 
     holding: int | None
@@ -62,60 +62,60 @@ class _TrackerState:
 class ChangeTracker:
     """Finds what is new in each snapshot.
 
-    A sink that is there when podgpu starts is told of all that happens from then on, one that comes
-    later of what happens after that, and one that was reloaded goes on where it was.
+    A sink that exists when podgpu starts gets all changes since the start. A sink that is added
+    later gets the changes since then. A sink that is reloaded continues where it was.
 
     Args:
-        restart_state: what the sink leaves here is there again after a reload (`ctx.kept`).
-        latest: the newest snapshot when the sink was made; None where there was none so far.
+        restart_state: the sink's state that is kept over a reload (`ctx.restart_state`).
+        latest: the newest snapshot when the sink was created; None if there was none.
     """
 
     def __init__(self, restart_state: dict[str, object], latest: Snapshot | None) -> None:
-        told = restart_state.get(_STATE_KEY)
-        if not isinstance(told, _TrackerState):
-            told = restart_state[_STATE_KEY] = _initial_state(latest)
-        self._told = told
+        state = restart_state.get(_STATE_KEY)
+        if not isinstance(state, _TrackerState):
+            state = restart_state[_STATE_KEY] = _initial_state(latest)
+        self._state = state
         self._usage: object = None
         self._xids: object = None
 
     def update(self, snapshot: Snapshot) -> Changes:
-        """Return what has happened since the snapshot before, each thing once."""
+        """Return the changes since the previous snapshot, each one once."""
         if snapshot.usage is self._usage and snapshot.xids is self._xids:
             return NOTHING
         self._usage, self._xids = snapshot.usage, snapshot.xids
         holdings, missed = self._holdings(snapshot)
-        before = self._told.error
+        before = self._state.error
         errors = tuple(self._errors(snapshot.xids))
         new = [one.error.serial for one in errors if not one.is_update]
-        lost = new[-1] - before - len(new) if new and before is not None else 0
-        return Changes(holdings, errors, missed, lost)
+        missed_errors = new[-1] - before - len(new) if new and before is not None else 0
+        return Changes(holdings, errors, missed, missed_errors)
 
     def _holdings(self, snapshot: Snapshot) -> tuple[tuple[Holding, ...], int]:
-        told, usage = self._told, snapshot.usage
-        found = usage.ended_after(told.holding or 0) if usage is not None else ()
+        state, usage = self._state, snapshot.usage
+        found = usage.ended_after(state.holding or 0) if usage is not None else ()
         if not found:
             return (), 0
-        before, told.holding = told.holding, found[-1].serial
-        return found, 0 if before is None else told.holding - before - len(found)
+        before, state.holding = state.holding, found[-1].serial
+        return found, 0 if before is None else state.holding - before - len(found)
 
     def _errors(self, xids: tuple[XidError, ...]) -> Iterator[XidChange]:
-        told = self._told
-        former, told.errors = told.errors, {}
-        last = told.error
+        state = self._state
+        reported, state.errors = state.errors, {}
+        last = state.error
         for error in xids:
-            revision, name = former.get(error.serial, (error.revision, ""))
+            revision, name = reported.get(error.serial, (error.revision, ""))
             if last is None or error.serial > last:
-                told.error, name = error.serial, error_id(error)
+                state.error, name = error.serial, error_id(error)
                 yield XidChange(error, is_update=False, id=name)
-            elif not name:  # from before the sink was there
+            elif not name:  # it occurred before the sink was created
                 continue
             elif error.revision > revision:
                 yield XidChange(error, is_update=True, id=name)
-            told.errors[error.serial] = error.revision, name
+            state.errors[error.serial] = error.revision, name
 
 
 def _initial_state(latest: Snapshot | None) -> _TrackerState:
-    """Begin behind what has happened so far."""
+    """Return a state that skips everything in the latest snapshot."""
     if latest is None:
         return _TrackerState(0, 0)
     ended = latest.usage.ended if latest.usage is not None else ()

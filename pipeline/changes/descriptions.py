@@ -1,4 +1,4 @@
-"""What is said of a holding that ended and of an XID error, whatever the form."""
+"""Ids, texts and figures of ended holdings and XID errors, for all output formats."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -16,13 +16,13 @@ PROGRAMS: Final = frozenset(
         139,
     ]
 )
-"""Codes that are mostly a program's fault: those of the alert `PodgpuXidApplication`."""
+"""XID codes that mostly mean a fault of a program, as in the alert `PodgpuXidApplication`."""
 
 
 def figures(holding: Holding) -> Iterator[tuple[str, int]]:
-    """Yield the figures of a holding, by name and in whole units; without those that are unknown.
+    """Yield the known figures of a holding as name and integer.
 
-    `counted_nanoseconds` and `gap_nanoseconds` come to the time from its start to its end.
+    `counted_nanoseconds` and `gap_nanoseconds` sum to the time from its start to its end.
     """
     known = (
         ("counted_nanoseconds", holding.counted_ns),
@@ -41,9 +41,9 @@ def figures(holding: Holding) -> Iterator[tuple[str, int]]:
 
 
 def holding_id(holding: Holding) -> str:
-    """Return what names a holding: the device, the container, and the holding's own id.
+    """Return an id of a holding: device, container and the holding's own id.
 
-    It outlives a restart of podgpu, as far as the holding does.
+    It stays the same after a restart of podgpu, if the holding continues.
     """
     subject = holding.subject
     pod = subject.uid or f"{subject.namespace}/{subject.pod}"
@@ -51,40 +51,40 @@ def holding_id(holding: Holding) -> str:
 
 
 def error_id(error: XidError) -> str:
-    """Return what names an XID error: the device, the code, and when it happened.
+    """Return an id of an XID error: device, code and time.
 
-    On which MIG instance it was may be known later: who tells of it again keeps the first name.
+    The MIG instance may become known later. Later reports of the error then keep the first id.
     """
     return f"{error.device}/{error.code}/{error.at.wall_ns}"
 
 
 def meaning(code: int) -> str:
-    """Return what an XID code means, in a few words; empty where that isn't known."""
+    """Return a short description of an XID code; empty if the code is unknown."""
     return XIDS.get(code, "")
 
 
 def holding_sentence(holding: Holding) -> str:
-    """Return a sentence about a holding that ended."""
-    had = "held" if holding.source else "used"
+    """Return a sentence that describes an ended holding."""
+    verb = "held" if holding.source else "used"
     seconds = _seconds(holding.start, holding.end or holding.start)
-    return f"{container_name(holding.subject)} {had} {holding.device} for {seconds}"
+    return f"{container_name(holding.subject)} {verb} {holding.device} for {seconds}"
 
 
 def xid_sentence(error: XidError, victim: PartialRef | None = None) -> str:
-    """Return a sentence about an XID error.
+    """Return a sentence that describes an XID error.
 
     Args:
         error: the error.
-        victim: the container that is told of; None where there is none.
+        victim: an affected container; None if there is none.
     """
-    told = f"XID {error.code} on {error.device}"
-    if about := meaning(error.code):
-        told += f": {about}"
-    return told if victim is None else f"{told}; {container_name(victim)} was there"
+    text = f"XID {error.code} on {error.device}"
+    if description := meaning(error.code):
+        text += f": {description}"
+    return text if victim is None else f"{text}; affected container: {container_name(victim)}"
 
 
 def container_name(subject: PartialRef) -> str:
-    """Return a container's name, as far as it is known."""
+    """Return the name of a container, as far as it is known."""
     parts = (subject.namespace, subject.pod, subject.container)
     return "/".join(part for part in parts if part) or subject.uid or "a container"
 

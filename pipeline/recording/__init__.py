@@ -1,6 +1,7 @@
-"""The recording format: the events of a node as gzip'd JSON lines, to be played again.
+"""The recording format: the events of a node as gzip-compressed JSON lines.
 
-The first line is the header, each further line one envelope. See `docs/sources/replay.md`.
+The first line is the header; each further line is one envelope. The source `replay` plays
+recordings, see `docs/sources/replay.md`.
 """
 
 from pipeline.recording.errors import RecordingError

@@ -1,13 +1,13 @@
-"""What can be wrong with a recording."""
+"""Errors in reading and writing recordings."""
 
 
 class RecordingError(Exception):
-    """A recording can't be read or written; the text names the file, the line and the mend."""
+    """A recording cannot be read or written. The text contains the file, the line and the fix."""
 
 
 class LineError(Exception):
-    """A line is not what it should be; the reader adds the file and the line's number."""
+    """A line is invalid. The reader adds the file and the line's number."""
 
 
 class NewerFormatError(LineError):
-    """The first line is of a format that came after this podgpu's."""
+    """The first line has a format that is newer than this podgpu."""

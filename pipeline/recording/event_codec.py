@@ -1,4 +1,4 @@
-"""An envelope as a line of JSON, and back."""
+"""Conversion of envelopes to and from lines of JSON."""
 
 from collections import Counter
 from types import MappingProxyType
@@ -48,9 +48,9 @@ from pipeline.recording.usage_sample_codec import (
     uses_of,
 )
 
-# These come seldom: told in full, key by key, so that people can read them. Keys that a newer
-# podgpu adds are passed over by msgspec.
-_PLAIN: Final = MappingProxyType(
+# These events are rare. They are written with all keys, so that people can read them. msgspec
+# ignores keys that a newer podgpu adds.
+_EVENTS_BY_NAME: Final = MappingProxyType(
     {
         event.__name__: event
         for event in (
@@ -74,7 +74,7 @@ _PLAIN: Final = MappingProxyType(
     }
 )
 _SAMPLES: Final = SamplesTaken.__name__
-_USES: Final = ProcessesSampled.__name__
+_USAGE_SAMPLES: Final = ProcessesSampled.__name__
 
 
 class _Line(msgspec.Struct):
@@ -87,10 +87,10 @@ class _Line(msgspec.Struct):
 
 
 class Encoder:
-    """Makes the lines of one recording, in their order.
+    """Encodes the envelopes of one recording as lines, in order.
 
     Args:
-        started: the recording's beginning.
+        started: the start of the recording.
     """
 
     def __init__(self, started: Instant) -> None:
@@ -99,7 +99,7 @@ class Encoder:
         self._uses = UsesEncoder()
 
     def encode(self, envelope: Envelope) -> bytes:
-        """Return the line; empty for `ClockTicked`, since a replay has ticks of its own."""
+        """Return the line; empty for `ClockTicked`, because a replay creates its own ticks."""
         event = envelope.event
         if isinstance(event, ClockTicked):
             return b""
@@ -130,13 +130,13 @@ class Encoder:
 
 
 class Decoder:
-    """Reads the lines of one recording, in their order.
+    """Decodes the lines of one recording, in order.
 
     Attributes:
-        skipped: how many events were passed over, by their type, since this podgpu doesn't know it.
+        skipped: how many events of unknown types were skipped, by type.
 
     Args:
-        started: the recording's beginning.
+        started: the start of the recording.
     """
 
     def __init__(self, started: Instant) -> None:
@@ -149,26 +149,26 @@ class Decoder:
         """Return the envelope of a line; None if the type of its event is unknown.
 
         Raises:
-            LineError: the line is not an envelope.
+            LineError: the line is not a valid envelope.
         """
-        told = load(text)
+        parsed = load(text)
         try:
-            line = msgspec.convert(told, _Line)
+            line = msgspec.convert(parsed, _Line)
             at = instant_at(self._started, line.at)
             if line.event == _SAMPLES:
                 event: Event = self._samples.decode(samples_of(line.body), at, len(text))
-            elif line.event == _USES:
+            elif line.event == _USAGE_SAMPLES:
                 event = self._uses.decode(uses_of(line.body), at, len(text))
-            elif (plain := _PLAIN.get(line.event)) is not None:
-                event = cast("Event", msgspec.convert(line.body, plain))
+            elif (event_type := _EVENTS_BY_NAME.get(line.event)) is not None:
+                event = cast("Event", msgspec.convert(line.body, event_type))
             else:
                 self._skip(line.event)
                 return None
         except (msgspec.ValidationError, ValueError, IndexError) as error:
-            raise LineError(f"is no event: {error}") from error
+            raise LineError(f"is not a valid event: {error}") from error
         return Envelope(line.source, line.kind, line.seq, at, event)
 
     def _skip(self, event: str) -> None:
-        # Bounded, whatever a file tells.
+        # The number of types is limited, whatever the file contains.
         known = event in self.skipped or len(self.skipped) < 16
         self.skipped[event[:64] if known else "others"] += 1

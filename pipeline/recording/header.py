@@ -10,18 +10,18 @@ from pipeline.recording.errors import LineError, NewerFormatError
 from pipeline.recording.json_text import dump, load
 
 FORMAT: Final = 1
-"""Raised when a reader of the format before would misread a recording. A new kind of event or a new
-key doesn't raise it: readers pass over what they don't know."""
+"""Version of the format. It is raised if older readers would misread a recording. New types of
+events and new keys do not raise it, because readers ignore what they do not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Where a recording comes from.
+    """The header of a recording.
 
     Attributes:
-        version: of the podgpu that recorded.
+        version: the version of podgpu that recorded.
         node: the node's name.
-        started: when the recording began; all other times are told relative to this.
+        started: when the recording started; all other times are relative to it.
     """
 
     version: str
@@ -29,7 +29,7 @@ class Header:
     started: Instant
 
     def encode(self) -> bytes:
-        """Return the first line."""
+        """Return the header as the first line of a recording."""
         return dump(
             {
                 "podgpu_recording": FORMAT,
@@ -42,24 +42,24 @@ class Header:
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
-        """Read the first line.
+        """Parse the first line.
 
         Raises:
-            LineError: it is not the first line of a recording that this podgpu can read.
+            LineError: it is not the header of a recording that this podgpu can read.
         """
-        told = load(line)
-        format_ = told.get("podgpu_recording") if isinstance(told, dict) else None
+        parsed = load(line)
+        format_ = parsed.get("podgpu_recording") if isinstance(parsed, dict) else None
         if not isinstance(format_, int) or format_ < 1:
-            raise LineError("does not begin a recording")
+            raise LineError("is not the header of a recording")
         if format_ > FORMAT:
             raise NewerFormatError(
-                f"tells format {format_}, which is newer than this podgpu's {FORMAT}: "
-                "play it with a newer podgpu"
+                f"has format {format_}, which is newer than this podgpu's {FORMAT}: "
+                "replay it with a newer podgpu"
             )
         try:
-            line_ = msgspec.convert(told, _Line)
+            line_ = msgspec.convert(parsed, _Line)
         except msgspec.ValidationError as error:
-            raise LineError(f"does not begin a recording: {error}") from error
+            raise LineError(f"is not the header of a recording: {error}") from error
         return cls(line_.version, line_.node, Instant(line_.started_mono_ns, line_.started_wall_ns))
 
 

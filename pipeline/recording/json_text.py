@@ -1,8 +1,8 @@
-"""JSON text that survives what a file system or a pod list may hold.
+"""JSON lines that can contain all strings and numbers that occur in events.
 
-orjson takes neither lone surrogates (bytes that weren't UTF-8) nor integers beyond 64 bits (a year
-9999, in nanoseconds). The standard library takes both. A line that needs it begins with a space,
-which is nothing to any other reader of JSON.
+orjson accepts neither lone surrogates (bytes that are not UTF-8) nor integers over 64 bits (the
+year 9999 in nanoseconds). The standard library accepts both, but is slower. A line that was written
+with it starts with a space, which other JSON parsers ignore.
 """
 
 import json
@@ -12,25 +12,25 @@ import orjson
 
 from pipeline.recording.errors import LineError
 
-_SLOW: Final = b" "
+_STDLIB_PREFIX: Final = b" "
 
 
 def dump(value: object) -> bytes:
-    """Return the value as one line of JSON, with its end."""
+    """Return the value as one line of JSON, with a newline."""
     try:
         return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
     except orjson.JSONEncodeError:
-        return _SLOW + json.dumps(value, separators=(",", ":")).encode() + b"\n"
+        return _STDLIB_PREFIX + json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
 
 def load(line: bytes) -> object:
-    """Return what a line of JSON holds.
+    """Return the value of a line of JSON.
 
     Raises:
-        LineError: it is not JSON.
+        LineError: the line is not JSON.
     """
     try:
-        if line.startswith(_SLOW):
+        if line.startswith(_STDLIB_PREFIX):
             return cast("object", json.loads(line))
         return cast("object", orjson.loads(line))
     except (ValueError, RecursionError) as error:

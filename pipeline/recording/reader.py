@@ -1,4 +1,4 @@
-"""Reads a recording."""
+"""Reader of recordings."""
 
 import zlib
 from collections import Counter
@@ -13,30 +13,30 @@ from pipeline.recording.event_codec import Decoder
 from pipeline.recording.header import Header
 from pipeline.recording.writer import LONGEST_LINE
 
-_GZIP: Final = 16 + zlib.MAX_WBITS
-_CHUNK: Final = 32 << 10
-_PIECE: Final = 256 << 10
+_GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
+_CHUNK_BYTES: Final = 32 << 10
+_MAX_PIECE_BYTES: Final = 256 << 10
 
 
 class RecordingReader:
-    """Iterates over the envelopes of a recording, in memory that the file's size doesn't change.
+    """Iterates over the envelopes of a recording. Memory use does not depend on the file's size.
 
-    Blocking; an event loop iterates in a thread.
+    It blocks; use a thread in an event loop.
 
     Attributes:
         path: the file.
-        header: its first line.
+        header: the header.
         line: how many lines were read.
-        truncated: after the last envelope: the end of the file is missing. A writer that was killed
-            leaves it so; a line that was cut off is left out.
+        truncated: after the last envelope: whether the end of the file is missing, as after a
+            writer was killed. An incomplete last line is ignored.
 
     Args:
         path: the file.
 
     Raises:
-        OSError: the file can't be opened or read.
-        RecordingError: it is not a recording, or one of a newer format. While iterating: it is
-            damaged.
+        OSError: the file cannot be opened or read.
+        RecordingError: it is not a recording, or has a newer format. While iterating: the
+            recording is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,7 +54,7 @@ class RecordingReader:
 
     @property
     def skipped(self) -> Counter[str]:
-        """How many events were passed over, by type, since this podgpu doesn't know the type."""
+        """How many events of unknown types were skipped, by type."""
         return self._decoder.skipped
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class RecordingReader:
             except LineError as error:
                 raise RecordingError(
                     f"{self.path}: line {self.line} {error}: "
-                    "the recording is damaged from there on; record anew"
+                    "the recording is damaged from there on; record it again"
                 ) from error
             if envelope is not None:
                 return envelope
@@ -83,19 +83,19 @@ class RecordingReader:
         except RecordingError as error:
             if self.line:
                 raise
-            raise RecordingError(_not_one(self.path)) from error
+            raise RecordingError(_not_a_recording(self.path)) from error
         if first is None:
             if self.truncated:
                 raise RecordingError(
-                    f"{self.path} ends within its first line: record anew, or copy it anew"
+                    f"{self.path} ends within its first line: record or copy it again"
                 )
-            raise RecordingError(_not_one(self.path))
+            raise RecordingError(_not_a_recording(self.path))
         try:
             return Header.decode(first)
         except NewerFormatError as error:
             raise RecordingError(f"{self.path}: line 1 {error}") from error
         except LineError as error:
-            raise RecordingError(f"{_not_one(self.path)} (line 1 {error})") from error
+            raise RecordingError(f"{_not_a_recording(self.path)} (line 1 {error})") from error
 
     def _split(self, pieces: Generator[bytes, None, bool]) -> Iterator[bytes]:
         rest = bytearray()
@@ -107,7 +107,7 @@ class RecordingReader:
                 return
             except zlib.error as error:
                 raise RecordingError(
-                    f"{self.path}: what follows line {self.line} is damaged: record or copy it anew"
+                    f"{self.path}: damaged after line {self.line}: record or copy it again"
                 ) from error
             start = 0
             while (end_at := piece.find(b"\n", start)) >= 0:
@@ -123,8 +123,8 @@ class RecordingReader:
     def _check(self, text: bytearray) -> None:
         if len(text) > LONGEST_LINE:
             raise RecordingError(
-                f"{self.path}: line {self.line + 1} is longer than {LONGEST_LINE} bytes, "
-                "which no recorder writes"
+                f"{self.path}: line {self.line + 1} is longer than {LONGEST_LINE} bytes: "
+                "the file is damaged; record or copy it again"
             )
 
     def __enter__(self) -> Self:
@@ -139,31 +139,31 @@ class RecordingReader:
         self.close()
 
 
-def _not_one(path: Path) -> str:
-    return f"{path} is not a podgpu recording: give the path of a file that `podgpu record` made"
+def _not_a_recording(path: Path) -> str:
+    return f"{path} is not a podgpu recording: set a file that `podgpu record` has written"
 
 
 def _inflate(file: BinaryIO) -> Generator[bytes, None, bool]:
-    """Yield what a gzip file holds, in pieces of bounded size; return whether its end is missing.
+    """Yield the contents of a gzip file in limited pieces; return whether its end is missing.
 
-    Not `gzip`: it gives up on a file without an end before it hands out the last of its data.
+    `gzip` is not used, because it fails on a truncated file before it returns the last data.
     """
-    inflater = zlib.decompressobj(_GZIP)
+    inflater = zlib.decompressobj(_GZIP_WBITS)
     started = ended = False
-    while chunk := file.read(_CHUNK):
+    while chunk := file.read(_CHUNK_BYTES):
         if ended and not started:
             chunk = chunk.lstrip(b"\0")
         while chunk:
             started = True
-            data = inflater.decompress(chunk, _PIECE)
+            data = inflater.decompress(chunk, _MAX_PIECE_BYTES)
             chunk = inflater.unconsumed_tail
             if inflater.eof:
-                # Another member may follow, as in files that were put together; zeros may pad.
+                # Concatenated files have several members; zeros may follow as padding.
                 chunk = inflater.unused_data.lstrip(b"\0")
-                inflater = zlib.decompressobj(_GZIP)
+                inflater = zlib.decompressobj(_GZIP_WBITS)
                 started, ended = False, True
             if data:
                 yield data
-    while data := inflater.decompress(b"", _PIECE):
+    while data := inflater.decompress(b"", _MAX_PIECE_BYTES):
         yield data
     return started

@@ -1,8 +1,8 @@
-"""`SamplesTaken` in few bytes.
+"""Compact encoding of `SamplesTaken`.
 
-A node says the same fields of the same devices each second. So a line names a device and a list of
-fields once, as the next entry of a table; rounds that follow hold numbers into the tables and the
-values alone. Readings stay in their order: only neighbours with one time are put together.
+A node reports the same fields of the same devices each second. Therefore a device and a list of
+fields are written once, as new entries of tables. Later lines contain only indices into these
+tables and values. The order of readings is kept: only adjacent ones with the same time are grouped.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,11 +13,11 @@ import msgspec
 from pipeline.model import Attrs, GpuProcess, Instant, ProcessList, Reading, SamplesTaken, Value
 
 TABLE_BYTES: Final = 4 << 20
-"""When lines that extend the tables come to this size, the writer starts its tables anew."""
+"""If the lines that extend the tables have this size in sum, the writer resets its tables."""
 
 Offset: TypeAlias = tuple[int, int]
-"""An instant beside another one: nanoseconds on the monotonic clock, and how far the wall clock
-went astray from that meanwhile (nearly always a small number)."""
+"""An instant relative to another one: the difference on the monotonic clock in nanoseconds, and the
+difference of the wall clock minus that (nearly always a small number)."""
 
 _Column: TypeAlias = tuple[str, Attrs]
 _Ref: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
@@ -25,19 +25,19 @@ _Written: TypeAlias = int | float | str
 
 
 def offset(base: Instant, instant: Instant) -> Offset:
-    """Return where the instant lies, seen from `base`."""
+    """Return an instant relative to `base`."""
     mono = instant.mono_ns - base.mono_ns
     return mono, instant.wall_ns - base.wall_ns - mono
 
 
-def instant_at(base: Instant, away: Offset) -> Instant:
-    """Return the instant that lies there, seen from `base`."""
-    mono, astray = away
-    return Instant(base.mono_ns + mono, base.wall_ns + mono + astray)
+def instant_at(base: Instant, distance: Offset) -> Instant:
+    """Return the instant at an offset from `base`."""
+    mono, wall = distance
+    return Instant(base.mono_ns + mono, base.wall_ns + mono + wall)
 
 
 class Group(msgspec.Struct, array_like=True):
-    """Neighbouring readings of one device and one time."""
+    """Adjacent readings of one device at one time."""
 
     device: _Ref
     columns: _Ref
@@ -57,12 +57,12 @@ class ProcessListRecord(msgspec.Struct, array_like=True):
 
 
 class Samples(msgspec.Struct, omit_defaults=True):
-    """A round of sampling, as it stands in the file.
+    """A `SamplesTaken` event as written in the file.
 
     Attributes:
-        reset: forget both tables before reading on.
-        devices: further entries of the table of devices.
-        columns: further entries of the table of columns, each a list of (field, attributes).
+        reset: clear both tables before reading on.
+        devices: new entries of the table of devices.
+        columns: new entries of the table of columns, each a list of (field, attributes).
         groups: the readings.
         processes: the process lists.
     """
@@ -75,12 +75,12 @@ class Samples(msgspec.Struct, omit_defaults=True):
 
     @property
     def extends(self) -> bool:
-        """Whether it adds to the tables."""
+        """Whether it adds entries to the tables."""
         return bool(self.devices or self.columns)
 
 
 class SamplesEncoder:
-    """Turns rounds into what stands in the file; keeps the tables."""
+    """Encodes events for the file, and keeps the tables."""
 
     def __init__(self) -> None:
         self._devices: dict[str, int] = {}
@@ -88,7 +88,7 @@ class SamplesEncoder:
         self._bytes = 0
 
     def encode(self, event: SamplesTaken, base: Instant) -> Samples:
-        """Return a round, with times as seen from `base`."""
+        """Return the encoded event, with times relative to `base`."""
         line = Samples()
         if self._bytes > TABLE_BYTES:
             self._devices.clear()
@@ -106,27 +106,27 @@ class SamplesEncoder:
                     offset(base, first.at),
                     None if start is None else offset(base, start),
                     first.good_for_ns,
-                    [_written(reading.value) for reading in run],
+                    [_encoded_value(reading.value) for reading in run],
                 )
             )
-        for found in event.processes:
+        for process_list in event.processes:
             line.processes.append(
                 ProcessListRecord(
-                    index_in(self._devices, found.device, line.devices),
-                    offset(base, found.at),
-                    found.good_for_ns,
-                    [(p.pid, p.kind, p.memory_bytes) for p in found.processes],
+                    index_in(self._devices, process_list.device, line.devices),
+                    offset(base, process_list.at),
+                    process_list.good_for_ns,
+                    [(p.pid, p.kind, p.memory_bytes) for p in process_list.processes],
                 )
             )
         return line
 
     def extended(self, size: int) -> None:
-        """Note the size of a line that adds to the tables."""
+        """Add the size of a line that extends the tables."""
         self._bytes += size
 
 
 class SamplesDecoder:
-    """Turns what stands in the file into rounds; keeps the tables."""
+    """Decodes events from the file, and keeps the tables."""
 
     def __init__(self) -> None:
         self._devices: list[str] = []
@@ -134,11 +134,11 @@ class SamplesDecoder:
         self._bytes = 0
 
     def decode(self, line: Samples, base: Instant, size: int) -> SamplesTaken:
-        """Return the round of a line of `size` bytes, with times as seen from `base`.
+        """Return the event of a line of `size` bytes, with times relative to `base`.
 
         Raises:
-            ValueError: the line doesn't fit the tables.
-            IndexError: the line points past the tables.
+            ValueError: the line does not fit the tables, or they are too large.
+            IndexError: an index is outside of the tables.
         """
         if line.reset:
             self._devices.clear()
@@ -146,9 +146,9 @@ class SamplesDecoder:
             self._bytes = 0
         if line.extends:
             self._bytes += size
-            # The writer starts anew long before; who goes on has memory in mind.
+            # The writer resets its tables long before. Without a limit, a file could fill memory.
             if self._bytes > 8 * TABLE_BYTES:
-                raise ValueError("the tables grow without end")
+                raise ValueError("the tables are too large")
             self._devices += line.devices
             self._columns += line.columns
         readings: list[Reading] = []
@@ -157,7 +157,7 @@ class SamplesDecoder:
             start = None if group.window_start is None else instant_at(base, group.window_start)
             good_for = group.good_for_ns
             readings += [
-                Reading(device, field, attrs, _value(value), start, at, good_for)
+                Reading(device, field, attrs, _decoded_value(value), start, at, good_for)
                 for (field, attrs), value in zip(
                     self._columns[group.columns], group.values, strict=True
                 )
@@ -166,18 +166,21 @@ class SamplesDecoder:
             tuple(readings),
             tuple(
                 ProcessList(
-                    self._devices[found.device],
-                    tuple(GpuProcess(pid, kind, memory) for pid, kind, memory in found.processes),
-                    instant_at(base, found.at),
-                    found.good_for_ns,
+                    self._devices[process_list.device],
+                    tuple(
+                        GpuProcess(pid, kind, memory)
+                        for pid, kind, memory in process_list.processes
+                    ),
+                    instant_at(base, process_list.at),
+                    process_list.good_for_ns,
                 )
-                for found in line.processes
+                for process_list in line.processes
             ),
         )
 
 
 def _runs(readings: tuple[Reading, ...]) -> Iterator[list[Reading]]:
-    """Yield neighbours that share all but field, attributes and value."""
+    """Yield groups of adjacent readings that differ only in field, attributes and value."""
     run: list[Reading] = []
     for reading in readings:
         if run:
@@ -196,16 +199,16 @@ def _runs(readings: tuple[Reading, ...]) -> Iterator[list[Reading]]:
 
 
 def index_in(table: dict[Any, int], entry: object, new: list[Any]) -> int:
-    """Return an entry's place in a table; one that is new is put at its end, and into `new`."""
-    known = table.get(entry)
-    if known is None:
-        known = table[entry] = len(table)
+    """Return the index of an entry in a table; a new entry is added to it and to `new`."""
+    index = table.get(entry)
+    if index is None:
+        index = table[entry] = len(table)
         new.append(entry)
-    return known
+    return index
 
 
-def _written(value: Value) -> _Written:
-    """Return a value as JSON can hold it: what has no exact number there becomes text."""
+def _encoded_value(value: Value) -> _Written:
+    """Return a value for JSON; a number that JSON cannot represent exactly becomes text."""
     if value.__class__ is float and value - value == 0:
         return value
     if isinstance(value, int) and -(1 << 63) <= value < 1 << 64:
@@ -213,7 +216,7 @@ def _written(value: Value) -> _Written:
     return repr(value)
 
 
-def _value(written: _Written) -> Value:
+def _decoded_value(written: _Written) -> Value:
     if not isinstance(written, str):
         return written
     parse: Callable[[str], Value] = float if written in {"nan", "inf", "-inf"} else int
@@ -221,14 +224,14 @@ def _value(written: _Written) -> Value:
 
 
 def samples_of(body: object) -> Samples:
-    """Read a round as it stands in the file.
+    """Parse the body of a line.
 
     Raises:
-        msgspec.ValidationError: it is not one.
+        msgspec.ValidationError: the body is invalid.
     """
     return msgspec.convert(body, Samples)
 
 
 def builtins_of(line: Samples) -> dict[str, Any]:
-    """Return a round as JSON's types."""
+    """Return the body of a line as JSON types."""
     return cast("dict[str, Any]", msgspec.to_builtins(line))

@@ -1,4 +1,4 @@
-"""Moves a recorded event to another time."""
+"""Conversion of the times in a recorded event."""
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -11,27 +11,27 @@ T = TypeVar("T")
 Move = Callable[[Instant], Instant]
 Stretch = Callable[[int], int]
 
-_GOOD_FOR: Final = "good_for_ns"
-_ATOMS: Final = frozenset({str, int, float, bool, type(None)})
+_VALIDITY_FIELD: Final = "good_for_ns"
+_ATOMIC_TYPES: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def shifted(value: T, move: Move, stretch: Stretch) -> T:
-    """Return the event with every `Instant` in it moved and every `good_for_ns` stretched.
+    """Return an event with every `Instant` moved and every `good_for_ns` stretched.
 
-    Goes by type through dataclasses, named tuples and tuples, so that a new kind of event needs
-    nothing here.
+    It recurses into dataclasses, named tuples and tuples by type, so new types of events need no
+    changes here.
 
     Args:
-        value: an event, or anything in one.
-        move: says where a moment goes.
-        stretch: says how long a `good_for_ns` becomes.
+        value: an event, or a part of one.
+        move: converts a moment.
+        stretch: converts a `good_for_ns`.
     """
     return cast("T", _shift(value, move, stretch))
 
 
 def _shift(value: Any, move: Move, stretch: Stretch) -> Any:
     kind = type(value)
-    if kind in _ATOMS:
+    if kind in _ATOMIC_TYPES:
         return value
     if kind is Instant:
         return move(value)
@@ -41,14 +41,14 @@ def _shift(value: Any, move: Move, stretch: Stretch) -> Any:
             return tuple([_shift(item, move, stretch) for item in value])
         return kind(
             *[
-                stretch(item) if name == _GOOD_FOR else _shift(item, move, stretch)
+                stretch(item) if name == _VALIDITY_FIELD else _shift(item, move, stretch)
                 for name, item in zip(names, value, strict=True)
             ]
         )
     if is_dataclass(value):
         return kind(
             **{
-                name: stretch(item) if name == _GOOD_FOR else _shift(item, move, stretch)
+                name: stretch(item) if name == _VALIDITY_FIELD else _shift(item, move, stretch)
                 for name, item in [(f.name, getattr(value, f.name)) for f in fields(value)]
             }
         )

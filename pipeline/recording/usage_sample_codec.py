@@ -1,8 +1,8 @@
-"""`ProcessesSampled` in few bytes.
+"""Compact encoding of `ProcessesSampled`.
 
-A look tells again of the same processes, whose containers have ids of a hundred letters. So a
-device, and a process with its owner, are told once, as the next entry of a table; looks that follow
-hold numbers into the tables, and what was found.
+Usage samples contain the same processes again and again, with container ids of many characters.
+Therefore a device, and a process with its owner, are written once, as new entries of tables. Later
+lines contain only indices into these tables and the measured values.
 """
 
 from typing import Annotated, Any, Literal, TypeAlias, cast
@@ -19,7 +19,7 @@ _Process: TypeAlias = tuple[int, int | None, _Owner, _Kind]
 
 
 class UseRecord(msgspec.Struct, array_like=True):
-    """A look at one device; of its processes the table's entry, memory and busy time."""
+    """A usage sample of one device; processes as table index, memory and busy time."""
 
     device: _Ref
     at: Offset
@@ -34,30 +34,30 @@ class UseRecord(msgspec.Struct, array_like=True):
 
 
 class Uses(msgspec.Struct, omit_defaults=True):
-    """Looks, as they stand in the file.
+    """A `ProcessesSampled` event as written in the file.
 
     Attributes:
-        reset: forget both tables before reading on.
-        devices: further entries of the table of devices.
-        processes: further entries of the table of processes: pid, start, owner, kind.
-        found: the looks.
-        mps: places among them of devices on which an MPS server works.
+        reset: clear both tables before reading on.
+        devices: new entries of the table of devices.
+        processes: new entries of the table of processes: pid, start, owner, kind.
+        found: the samples.
+        mps: indices in `found` of devices that an MPS server uses.
     """
 
     reset: bool = False
     devices: list[str] = []
     processes: list[_Process] = []
-    found: list[UseRecord] = []
+    record: list[UseRecord] = []
     mps: list[_Ref] = []
 
     @property
     def extends(self) -> bool:
-        """Whether it adds to the tables."""
+        """Whether it adds entries to the tables."""
         return bool(self.devices or self.processes)
 
 
 class UsesEncoder:
-    """Turns looks into what stands in the file; keeps the tables."""
+    """Encodes events for the file, and keeps the tables."""
 
     def __init__(self) -> None:
         self._devices: dict[str, int] = {}
@@ -65,7 +65,7 @@ class UsesEncoder:
         self._bytes = 0
 
     def encode(self, event: ProcessesSampled, base: Instant) -> Uses:
-        """Return looks, with times as seen from `base`."""
+        """Return the encoded event, with times relative to `base`."""
         line = Uses(mps=[at for at, use in enumerate(event.uses) if use.mps])
         if self._bytes > TABLE_BYTES:
             self._devices.clear()
@@ -97,12 +97,12 @@ class UsesEncoder:
         return line
 
     def extended(self, size: int) -> None:
-        """Note the size of a line that adds to the tables."""
+        """Add the size of a line that extends the tables."""
         self._bytes += size
 
 
 class UsesDecoder:
-    """Turns what stands in the file into looks; keeps the tables."""
+    """Decodes events from the file, and keeps the tables."""
 
     def __init__(self) -> None:
         self._devices: list[str] = []
@@ -110,11 +110,11 @@ class UsesDecoder:
         self._bytes = 0
 
     def decode(self, line: Uses, base: Instant, size: int) -> ProcessesSampled:
-        """Return the looks of a line of `size` bytes, with times as seen from `base`.
+        """Return the event of a line of `size` bytes, with times relative to `base`.
 
         Raises:
-            ValueError: the tables grow without end.
-            IndexError: the line points past the tables.
+            ValueError: the tables are too large.
+            IndexError: an index is outside of the tables.
         """
         if line.reset:
             self._devices.clear()
@@ -122,9 +122,9 @@ class UsesDecoder:
             self._bytes = 0
         if line.extends:
             self._bytes += size
-            # The writer starts anew long before; who goes on has memory in mind.
+            # The writer resets its tables long before. Without a limit, a file could fill memory.
             if self._bytes > 8 * TABLE_BYTES:
-                raise ValueError("the tables grow without end")
+                raise ValueError("the tables are too large")
             self._devices += line.devices
             self._processes += [
                 (pid, started, None if owner is None else PartialRef(*owner), kind)
@@ -133,43 +133,43 @@ class UsesDecoder:
         return ProcessesSampled(
             tuple(
                 DeviceUse(
-                    self._devices[found.device],
-                    instant_at(base, found.at),
-                    None if found.since is None else instant_at(base, found.since),
+                    self._devices[record.device],
+                    instant_at(base, record.at),
+                    None if record.since is None else instant_at(base, record.since),
                     tuple(
                         ProcessUse(*self._processes[known], memory, busy)
-                        for known, memory, busy in found.processes
+                        for known, memory, busy in record.processes
                     ),
-                    found.memory_used_bytes,
-                    found.memory_reserved_bytes,
-                    found.busy_ns,
-                    found.energy_mj,
-                    found.good_for_ns,
-                    found.listed,
+                    record.memory_used_bytes,
+                    record.memory_reserved_bytes,
+                    record.busy_ns,
+                    record.energy_mj,
+                    record.good_for_ns,
+                    record.listed,
                     mps=at in line.mps,
                 )
-                for at, found in enumerate(line.found)
+                for at, record in enumerate(line.found)
             )
         )
 
 
 def _entry(process: ProcessUse) -> _Process:
-    who = process.owner
+    ref = process.owner
     owner = None
-    if who is not None:
-        owner = (who.namespace, who.pod, who.container, who.uid, who.container_id)
+    if ref is not None:
+        owner = (ref.namespace, ref.pod, ref.container, ref.uid, ref.container_id)
     return process.pid, process.started, owner, process.kind
 
 
 def uses_of(body: object) -> Uses:
-    """Read looks as they stand in the file.
+    """Parse the body of a line.
 
     Raises:
-        msgspec.ValidationError: they are none.
+        msgspec.ValidationError: the body is invalid.
     """
     return msgspec.convert(body, Uses)
 
 
 def builtins_of_uses(line: Uses) -> dict[str, Any]:
-    """Return looks as JSON's types."""
+    """Return the body of a line as JSON types."""
     return cast("dict[str, Any]", msgspec.to_builtins(line))

@@ -1,4 +1,4 @@
-"""Writes a recording."""
+"""Writer of recordings."""
 
 import zlib
 from pathlib import Path
@@ -11,40 +11,40 @@ from pipeline.recording.event_codec import Encoder
 from pipeline.recording.header import Header
 
 LONGEST_LINE: Final = 16 << 20
-"""Bytes. A reader takes no longer line, so that a file can't fill its memory."""
+"""Maximum length of a line in bytes, so that a file cannot fill the reader's memory."""
 
-_GZIP: Final = 16 + zlib.MAX_WBITS
+_GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 
 
 class RecordingWriter:
-    """Writes envelopes as they come, about once a second through to the file.
+    """Writes envelopes to a recording, and flushes them to the file about once per second.
 
-    A writer that is killed leaves a file that can be read up to the last second. Blocking: what it
-    writes is some hundred bytes a second, but on a slow disk that may wait.
+    If the writer is killed, the file is readable up to the last second. It blocks: it writes some
+    hundred bytes per second, which can take time on a slow disk.
 
     Args:
-        path: of the file to make; `.podgpu.gz` is the usual ending.
-        header: the first line.
-        overwrite: whether a file that is there may go.
+        path: the file to create; the usual suffix is `.podgpu.gz`.
+        header: the header.
+        overwrite: whether an existing file may be replaced.
 
     Raises:
-        RecordingError: the file can't be made, or is there already.
+        RecordingError: the file cannot be created, or exists already.
     """
 
     def __init__(self, path: Path, header: Header, *, overwrite: bool = False) -> None:
         self.path = path
         self._encoder = Encoder(header.started)
-        self._gzip = zlib.compressobj(level=9, wbits=_GZIP)
+        self._gzip = zlib.compressobj(level=9, wbits=_GZIP_WBITS)
         self._flushed_ns = header.started.mono_ns
         self._dirty = False
         try:
             self._file = path.open("wb" if overwrite else "xb", buffering=0)
         except FileExistsError as error:
             raise RecordingError(
-                f"{path} is there already: choose another name, or replace it (podgpu record -f)"
+                f"{path} already exists: choose another name, or replace it (podgpu record -f)"
             ) from error
         except OSError as error:
-            raise RecordingError(f"cannot make {path}: {error.strerror}") from error
+            raise RecordingError(f"cannot create {path}: {error.strerror}") from error
         try:
             self._put(self._gzip.compress(header.encode()))
             self.flush()
@@ -53,16 +53,16 @@ class RecordingWriter:
             raise
 
     def write(self, envelope: Envelope) -> None:
-        """Add an envelope. `ClockTicked` is not recorded, but lets what waits go to the file.
+        """Add an envelope. `ClockTicked` is not recorded, but causes a flush if one is due.
 
         Raises:
-            RecordingError: the file can't be written to; what was written before can be read.
+            RecordingError: the file cannot be written; what was written before is readable.
         """
         line = self._encoder.encode(envelope)
         if len(line) > LONGEST_LINE:
             raise RecordingError(
-                f"{self.path}: an event of {envelope.source} takes {len(line)} bytes, "
-                f"more than the {LONGEST_LINE} of a line"
+                f"{self.path}: an event of {envelope.source} has {len(line)} bytes, "
+                f"more than the maximum of {LONGEST_LINE}"
             )
         if line:
             self._dirty = True
@@ -73,12 +73,12 @@ class RecordingWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Let everything that was written so far be readable in the file."""
+        """Write everything to the file in a readable form."""
         self._put(self._gzip.flush(zlib.Z_SYNC_FLUSH))
         self._dirty = False
 
     def close(self) -> None:
-        """End the recording."""
+        """Finish the recording and close the file."""
         if not self._file.closed:
             try:
                 self._put(self._gzip.flush(zlib.Z_FINISH))
@@ -89,12 +89,12 @@ class RecordingWriter:
         view = memoryview(data)
         try:
             while view:
-                # An unbuffered file may take a part; it never answers None, being a blocking one.
+                # An unbuffered file may write only a part. A blocking one never returns None.
                 view = view[self._file.write(view) or 0 :]
         except OSError as error:
             raise RecordingError(
                 f"cannot write to {self.path}: {error.strerror}; "
-                "what was recorded before that can be played"
+                "what was recorded before that can be replayed"
             ) from error
 
     def __enter__(self) -> Self:

@@ -1,1 +1,1 @@
-"""Who used how much, kept in a file of SQLite."""
+"""The sink `ledger`: stores usage and holdings in an SQLite file."""

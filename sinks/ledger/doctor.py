@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the ledger: its folder, its file, and who has it."""
+"""The checks of `podgpu doctor` for the ledger: its folder, its file and its lock."""
 
 import os
 from contextlib import closing
@@ -19,8 +19,8 @@ from pipeline.ledger.file_open import READ_ERRORS, open_readonly, to_ledger_erro
 from sinks.ledger.options import Options
 from sinks.ledger.writer_lock import lock_of
 
-_SMALL: Final = 32 << 20
-"""Bytes up to which a file is looked through page by page."""
+_MAX_CHECKED_BYTES: Final = 32 << 20
+"""Files up to this size in bytes are checked for damage."""
 
 _VOLATILE: Final = frozenset({"tmpfs", "ramfs", "overlay", "aufs", "fuse.fuse-overlayfs"})
 _DISK: Final = "mount a folder of the node's disk (hostPath) that podgpu may write to"
@@ -28,53 +28,54 @@ _DISK: Final = "mount a folder of the node's disk (hostPath) that podgpu may wri
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     """Check `ledger.file`."""
-    return [await in_thread(partial(_look, options.path, options.max_size, ctx.roots.proc))]
+    return [await in_thread(partial(_check_file, options.path, options.max_size, ctx.roots.proc))]
 
 
-def _look(path: Path, max_size: ByteSize, proc: Path) -> Finding:
-    check, place, folder = CHECKS["ledger.file"], str(path), path.parent
+def _check_file(path: Path, max_size: ByteSize, proc: Path) -> Finding:
+    check, name, folder = CHECKS["ledger.file"], str(path), path.parent
     found = check_writable(check, path, replaces=True)
     if found.verdict is not Verdict.OK:
         return found
-    beside = [path.with_name(path.name + end) for end in ("", "-wal", "-shm", ".lock")]
-    if closed := inaccessible(beside):
-        saw = f"{closed[0].name} may not be read and written by uid {os.geteuid()}"
-        mend = f"chown {os.geteuid()} {place}*: podgpu ran as somebody else before"
-        return check.failure(place, saw, mend)
+    files = [path.with_name(path.name + end) for end in ("", "-wal", "-shm", ".lock")]
+    if denied := inaccessible(files):
+        problem = f"{denied[0].name} is not readable and writable by uid {os.geteuid()}"
+        fix = f"run chown {os.geteuid()} {name}*: podgpu ran as another user before"
+        return check.failure(name, problem, fix)
     if owner := lock_owner(lock_of(path), proc):
-        mend = "end that one, or give another path: each podgpu needs a ledger of its own"
-        return check.failure(place, f"is in use by {owner}", mend)
+        fix = "stop that podgpu, or set another path: each podgpu needs its own ledger"
+        return check.failure(name, f"is in use by {owner}", fix)
     if path.exists() and path.stat().st_size:
         try:
             _read(path)
         except ForeignError as error:
-            return check.failure(place, error.problem, error.fix)
+            return check.failure(name, error.problem, error.fix)
         except LedgerError as error:
-            mend = "nothing, or save it: podgpu sets a spoilt file aside and begins a new one"
-            return check.warning(place, error.problem, mend)
+            fix = "save a copy if needed: podgpu renames a damaged file and starts a new one"
+            return check.warning(name, error.problem, fix)
     kind = file_system(folder, proc)
     if kind in _VOLATILE:
-        return check.warning(place, f"is on {kind}: what stands there is gone with it", _DISK)
+        text = f"is on {kind}: the data is lost when the container or node restarts"
+        return check.warning(name, text, _DISK)
     space = os.statvfs(folder)
     free, used = space.f_bavail * space.f_frsize, path.stat().st_size if path.exists() else 0
     if space.f_blocks and free + used < max_size:
-        saw = f"{free >> 20} MiB are free, fewer than max_size ({max_size})"
-        return check.warning(place, saw, "make room on that disk, or lower max_size")
+        problem = f"{free >> 20} MiB are free, less than max_size ({max_size})"
+        return check.warning(name, problem, "free space on that disk, or lower max_size")
     return found
 
 
 def _read(path: Path) -> None:
-    """See that it is a ledger, and if it is small that it is whole.
+    """Check that a file is a ledger and, if it is small, that it is not damaged.
 
     Raises:
-        LedgerError: it isn't.
+        LedgerError: it is not a ledger, or is damaged.
     """
     with closing(open_readonly(path)) as connection:
-        if path.stat().st_size > _SMALL:
+        if path.stat().st_size > _MAX_CHECKED_BYTES:
             return
         try:
-            (told,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         except READ_ERRORS as error:
             raise to_ledger_error(str(path), error) from error
-        if told != "ok":
-            raise LedgerError(str(path), str(told), "save it")
+        if result != "ok":
+            raise LedgerError(str(path), str(result), "save a copy of it")

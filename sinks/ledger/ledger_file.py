@@ -1,4 +1,4 @@
-"""The ledger's file in the hands of its writer. Everything here blocks, in one thread."""
+"""The writer of the ledger file. All methods block and run in one thread."""
 
 import contextlib
 import errno
@@ -22,16 +22,16 @@ from sinks.ledger.options import Options
 from sinks.ledger.quarantine import quarantine
 from sinks.ledger.writer_lock import Lock
 
-_LOG_BYTES: Final = 64 << 20
-"""How large SQLite's log may grow while a reader keeps it from being brought into the file."""
+_MAX_LOG_BYTES: Final = 64 << 20
+"""Maximum size of SQLite's write-ahead log while a reader prevents it from being merged."""
 
-_PASSING: Final = frozenset({"locked", "no_space"})
-"""What passes by itself, with the file as it is."""
+_TEMPORARY: Final = frozenset({"locked", "no_space"})
+"""Problems that can pass without a change of the file."""
 
 _RETENTION_INTERVAL_NS: Final = 60 * NS
 _SWEEP_NS: Final = 24 * 3600 * NS
 _MAX_CLOCK_STEP_NS: Final = 24 * 3600 * NS
-"""How far the wall clock may be set forward, and still be believed for how old something is."""
+"""How far the wall clock may be set forward before its time is not used to calculate ages."""
 
 
 @dataclass(slots=True)
@@ -39,11 +39,11 @@ class WriteReport:
     """What happened to the file.
 
     Attributes:
-        renewed: it is another one than before: all that is known has to be written again.
-        replaced: somebody has taken the one before away, or its log.
-        quarantined: names of files that were set aside, with what is wrong with each.
-        removed: what was let go of.
-        retention_error: why nothing could be let go of; None where that is well.
+        renewed: the file may lack data that was written before: everything has to be written again.
+        replaced: another program removed or replaced the file or its log.
+        quarantined: new names of damaged files that were renamed, and what is wrong with each.
+        removed: data that was removed.
+        retention_error: why old data could not be removed; None if there was no error.
     """
 
     renewed: bool = False
@@ -54,17 +54,17 @@ class WriteReport:
 
 
 class LedgerFile:
-    """Opens, writes, tends and closes a ledger.
+    """Opens, writes, cleans up and closes a ledger.
 
     Args:
         options: see `docs/sinks/ledger.md`.
         node: the node's name.
-        now: the clocks.
-        began: a moment since which podgpu has run; now, if none is given. A wall clock that is set
-            forward after that makes nothing old.
+        now: returns the current time.
+        began: a moment after podgpu started; default now. Data does not become old if the wall
+            clock is set forward after it.
 
     Attributes:
-        boot: identifies this boot of the machine; empty where that isn't known.
+        boot: the boot id of the machine; empty if unknown.
     """
 
     def __init__(
@@ -79,53 +79,53 @@ class LedgerFile:
         self._options = options
         self._node = node
         self._now = now
-        self._first = began or now()
+        self._began = began or now()
         self._lock = Lock(options.path)
         self._connection: sqlite3.Connection | None = None
         self._store: Store | None = None
-        self._mine: tuple[os.stat_result, ...] = ()
-        # Of commits that failed: that the file is another one is still to be told.
-        self._untold = WriteReport()
-        self._tend_ns = self._sweep_ns = 0
-        self._unswept = False
+        self._open_files: tuple[os.stat_result, ...] = ()
+        # Events of failed commits, which are not reported yet.
+        self._pending_report = WriteReport()
+        self._retention_due_ns = self._sweep_due_ns = 0
+        self._sweep_needed = False
 
     def open(self) -> tuple[StoredState, WriteReport]:
-        """Open the file, a new one where it can't be used, and return what is in it.
+        """Open the file and return its state; a damaged file is replaced by a new one.
 
         Raises:
-            ForeignError: it is another program's, or a newer podgpu's.
-            LedgerError: it can't be had now.
+            ForeignError: the file belongs to another program or a newer podgpu.
+            LedgerError: the file cannot be opened now.
         """
         report = WriteReport()
         self.boot = boot_id()
         try:
             self._open(report)
-            return self._read_left(report), report
+            return self._read_state(report), report
         except OSError as error:
             self.close()
-            raise self._unreachable(error) from error
+            raise self._disk_error(error) from error
         except BaseException:
             self.close()
             raise
 
     def put(self, batch: Batch) -> WriteReport:
-        """Write a batch in one transaction; a second time it changes nothing.
+        """Write a batch in one transaction; writing it a second time changes nothing.
 
         Raises:
-            LedgerError: it can't be written now: nothing of it is.
+            LedgerError: the batch cannot be written now, and no part of it was written.
         """
-        report = self._untold
+        report = self._pending_report
         try:
             self._write(batch, report)
         except OSError as error:
             self._close_connection()
-            raise self._unreachable(error) from error
-        self._untold = WriteReport()
+            raise self._disk_error(error) from error
+        self._pending_report = WriteReport()
         return report
 
     def _write(self, batch: Batch, report: WriteReport) -> None:
-        if self._connection is not None and not self._there():
-            with contextlib.suppress(*READ_ERRORS):  # its log goes into it, wherever it is now
+        if self._connection is not None and not self._is_unchanged():
+            with contextlib.suppress(*READ_ERRORS):  # merge its log, in case it was renamed
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._close_connection()
             report.replaced = True
@@ -141,7 +141,7 @@ class LedgerFile:
         try:
             self._apply_retention(report)
         except READ_ERRORS as cause:
-            report.renewed = True  # a part of it may have been done
+            report.renewed = True  # some data may have been removed
             found = to_ledger_error(str(self.path), cause)
             if isinstance(found, CorruptError):
                 self._replace(found, report)
@@ -150,7 +150,7 @@ class LedgerFile:
                 report.retention_error = found
 
     def close(self) -> None:
-        """Close the file, its log brought into it, and let others have it."""
+        """Merge the log into the file, close it, and release the lock."""
         self._close_connection()
         self._lock.release()
 
@@ -158,10 +158,12 @@ class LedgerFile:
         try:
             self._lock.take()
         except OSError as error:
-            # Not asked of the folder, which may refuse to tell.
-            saw = "there is no such folder" if error.errno == errno.ENOENT else _describe(error)
-            mend = f"make it, or mount it writable for uid {os.geteuid()}; or give another path"
-            raise LedgerError(str(self.path.parent), saw, mend, reason="permission") from error
+            # The folder may not be readable, so rely on the error number.
+            problem = (
+                "the folder does not exist" if error.errno == errno.ENOENT else _describe(error)
+            )
+            fix = f"create it, or mount it writable for uid {os.geteuid()}; or set another path"
+            raise LedgerError(str(self.path.parent), problem, fix, reason="permission") from error
         try:
             self._connect()
         except CorruptError as error:
@@ -172,26 +174,26 @@ class LedgerFile:
         try:
             for each in (("node", self._node), ("podgpu", VERSION)):
                 connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", each)
-            self._mine = tuple([each.lstat() for each in self._both()])
+            self._open_files = tuple([each.lstat() for each in self._file_and_log()])
         except READ_ERRORS as error:
             connection.close()
             found = to_ledger_error(str(self.path), error)
             if found.reason == "read_only" and not _writable_format(self.path):
-                saw, mend = "its header is damaged", "take a copy of it that is whole"
-                raise CorruptError(str(self.path), saw, mend, reason="corrupt") from error
+                problem, fix = "its header is damaged", "restore the file from a valid copy"
+                raise CorruptError(str(self.path), problem, fix, reason="corrupt") from error
             raise found from error
         except OSError as error:
             connection.close()
-            raise self._unreachable(error) from error
+            raise self._disk_error(error) from error
         self._connection, self._store = connection, Store(connection, self.boot)
 
-    def _unreachable(self, error: OSError) -> LedgerError:
-        return LedgerError(str(self.path), _describe(error), "see to its disk", reason="io_error")
+    def _disk_error(self, error: OSError) -> LedgerError:
+        return LedgerError(str(self.path), _describe(error), "check its disk", reason="io_error")
 
-    def _read_left(self, report: WriteReport) -> StoredState:
+    def _read_state(self, report: WriteReport) -> StoredState:
         connection = self._connection
         if connection is None:
-            raise RuntimeError("the file isn't open")
+            raise RuntimeError("the file is not open")
         try:
             return read_stored_state(connection, str(self.path))
         except CorruptError as error:
@@ -199,10 +201,10 @@ class LedgerFile:
             return StoredState({}, 0, (), {})
 
     def _replace(self, error: CorruptError, report: WriteReport) -> None:
-        """Begin a new file in the place of one that is spoilt."""
+        """Rename a damaged file and create a new one."""
         self._close_connection()
-        aside = quarantine(self.path, self._now().wall_ns, error)
-        report.quarantined.append((str(aside), error.problem))
+        renamed = quarantine(self.path, self._now().wall_ns, error)
+        report.quarantined.append((str(renamed), error.problem))
         self._connect()
 
     def _close_connection(self) -> None:
@@ -211,74 +213,76 @@ class LedgerFile:
             with contextlib.suppress(*READ_ERRORS):
                 connection.close()
 
-    def _there(self) -> bool:
-        """Whether what stands at the path is still the file that is open, and its log too.
+    def _is_unchanged(self) -> bool:
+        """Whether the path and its log are still the files that are open.
 
-        What goes into a log that nobody finds any more is gone when podgpu is killed.
+        Data in a log that no longer has a name is lost when podgpu is killed.
         """
         try:
-            both = [each.lstat() for each in self._both()]
+            files = [each.lstat() for each in self._file_and_log()]
         except OSError:
             return False
-        return all(map(os.path.samestat, self._mine, both))
+        return all(map(os.path.samestat, self._open_files, files))
 
-    def _both(self) -> tuple[Path, Path]:
+    def _file_and_log(self) -> tuple[Path, Path]:
         return self.path, self.path.with_name(f"{self.path.name}-wal")
 
     def _put(self, batch: Batch) -> None:
         if self._store is None or self._connection is None:
-            raise RuntimeError("the file isn't open")
+            raise RuntimeError("the file is not open")
         try:
-            self._bound_log(self._connection)
+            self._limit_log(self._connection)
             self._store.write_batch(batch)
         except READ_ERRORS as error:
-            told = to_ledger_error(str(self.path), error)
-            if told.reason not in _PASSING:
-                self._close_connection()  # what it is can have changed: it is opened anew
-            raise told from error
+            ledger_error = to_ledger_error(str(self.path), error)
+            if ledger_error.reason not in _TEMPORARY:
+                self._close_connection()  # the file may have changed, so open it again
+            raise ledger_error from error
 
-    def _bound_log(self, connection: sqlite3.Connection) -> None:
-        if self._log_bytes() <= _LOG_BYTES:
+    def _limit_log(self, connection: sqlite3.Connection) -> None:
+        if self._log_bytes() <= _MAX_LOG_BYTES:
             return
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        if self._log_bytes() > _LOG_BYTES:
-            saw = "its log can't be brought into it: somebody reads without an end"
-            mend = "end the program that keeps a transaction open (fuser shows which has it)"
-            raise LedgerError(str(self.path), saw, mend, reason="locked")
+        if self._log_bytes() > _MAX_LOG_BYTES:
+            problem = (
+                "its write-ahead log cannot be merged: another program keeps a transaction open"
+            )
+            fix = "stop the program that keeps the transaction open (fuser shows it)"
+            raise LedgerError(str(self.path), problem, fix, reason="locked")
 
     def _log_bytes(self) -> int:
         try:
-            return self._both()[1].stat().st_size
+            return self._file_and_log()[1].stat().st_size
         except OSError:
             return 0
 
     def _apply_retention(self, report: WriteReport) -> None:
-        """Let go of what is old or too much, now and then."""
+        """Remove data that is too old or too much, once per `_RETENTION_INTERVAL_NS`."""
         now, connection = self._now(), self._connection
-        if connection is None or now.mono_ns < self._tend_ns:
+        if connection is None or now.mono_ns < self._retention_due_ns:
             return
-        self._tend_ns = now.mono_ns + _RETENTION_INTERVAL_NS
+        self._retention_due_ns = now.mono_ns + _RETENTION_INTERVAL_NS
         if self._store is not None:
             self._store.clear_caches()
         size = int(self._options.max_size)
-        # A wall clock that is set forward makes nothing old.
-        latest_ns = self._first.wall_of(now) + _MAX_CLOCK_STEP_NS
+        # Data must not become old because the wall clock is set forward.
+        latest_ns = self._began.wall_of(now) + _MAX_CLOCK_STEP_NS
         now_ns = min(now.wall_ns, latest_ns)
         report.removed = apply_retention(connection, now_ns, self._options.keep.ns, size)
         forget_accounts(connection, now, now_ns, self.boot)
-        self._unswept = self._unswept or bool(report.removed.before_ns)
-        if self._unswept and now.mono_ns >= self._sweep_ns:
+        self._sweep_needed = self._sweep_needed or bool(report.removed.before_ns)
+        if self._sweep_needed and now.mono_ns >= self._sweep_due_ns:
             report.removed.orphans += remove_orphans(connection)
-            self._sweep_ns, self._unswept = now.mono_ns + _SWEEP_NS, False
-        # What is known of a container that is there still goes in again.
+            self._sweep_due_ns, self._sweep_needed = now.mono_ns + _SWEEP_NS, False
+        # If rows of existing containers were removed, they have to be written again.
         report.renewed = report.renewed or bool(report.removed.orphans)
 
 
 def _writable_format(path: Path) -> bool:
-    """Whether the header names a version of SQLite's format that can be written.
+    """Whether SQLite can write the format version in the file's header.
 
     Raises:
-        OSError: the file can't be read.
+        OSError: the file cannot be read.
     """
     with path.open("rb") as file:
         return file.read(19)[18:] in {b"\1", b"\2"}

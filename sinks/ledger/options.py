@@ -1,4 +1,4 @@
-"""What can be set for the ledger."""
+"""Options of the sink `ledger`."""
 
 import os
 from collections.abc import Iterable
@@ -16,32 +16,32 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     path: Annotated[
         Path,
-        Doc("The file, in a folder of the node's own disk that is there; SQLite keeps two beside."),
+        Doc("The file, in an existing folder on a disk of the node. SQLite adds two more files."),
     ]
     keep: Annotated[
-        Duration, AtLeast("0s"), Doc("How long hours and holdings are kept; 0s for ever.")
+        Duration, AtLeast("0s"), Doc("How long hours and holdings are kept; 0s means for ever.")
     ] = Duration.parse("400d")
     max_size: Annotated[
         ByteSize,
         AtLeast("1MiB"),
-        Doc("What the file may hold; whole days, the oldest first, make room."),
+        Doc("Maximum size of the file. If it is reached, the oldest days are removed."),
     ] = ByteSize.parse("256MiB")
     commit_interval: Annotated[
         Duration,
         AtLeast("100ms"),
         AtMost("60s"),
-        Doc("How often what was used is written, at most: SIGKILL costs so much, as a gap."),
+        Doc("Minimum time between two commits. SIGKILL loses up to this much usage, as a gap."),
     ] = Duration.parse("5s")
     synchronous: Annotated[
         Literal["normal", "full"],
-        Doc("Whether a power cut may cost the last commits (normal) or none (full)."),
+        Doc("Whether a power failure can lose the last commits (normal) or none (full)."),
     ] = "normal"
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """A path that depends on where podgpu was started leads somewhere else each time."""
+        """Reject a relative path, because it depends on where podgpu was started."""
         if not self.path.is_absolute():
-            yield "path", f"{self.path} is not absolute: begin it with /"
+            yield "path", f"{self.path} is not an absolute path: start it with /"
 
     def exclusive(self) -> Iterable[str]:
-        """A ledger has one writer."""
+        """A ledger has only one writer."""
         return (f"the file {os.path.normpath(self.path)}",)

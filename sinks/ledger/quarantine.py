@@ -1,4 +1,4 @@
-"""Sets a ledger aside that can't be used, and never removes one. Blocks."""
+"""Quarantine: renames a damaged ledger, and never deletes one. Functions block."""
 
 import re
 from datetime import UTC, datetime
@@ -8,51 +8,51 @@ from typing import Final
 from pipeline.ledger.errors import CorruptError, LedgerError
 
 MAX_FILES: Final = 3
-"""How many files that were set aside may lie beside a ledger. A disk that spoils one after the
-other would fill up else; which of them is dispensable, podgpu can't know."""
+"""Maximum number of renamed files of a ledger. A broken disk could otherwise fill up with them, and
+podgpu cannot know which of them can be deleted."""
 
-_BESIDE: Final = ("-wal", "-shm")
+_SUFFIXES: Final = ("-wal", "-shm")
 
 
 def quarantine(path: Path, now_ns: int, why: CorruptError) -> Path:
-    """Rename the file, with its log, and return where it is now.
+    """Rename the file and its log, and return the file's new path.
 
     Args:
-        path: the file; nobody has it open.
-        now_ns: the present, in nanoseconds of Unix time.
+        path: the file, which is not open.
+        now_ns: now, in nanoseconds of Unix time.
         why: what is wrong with it.
 
     Raises:
-        LedgerError: it can't be renamed, or there are too many already.
+        LedgerError: the file cannot be renamed, or there are too many renamed files already.
     """
     try:
-        there = quarantined_files(path)
-        if len(there) >= MAX_FILES:
-            told = ", ".join(each.name for each in there)
-            mend = f"look at its disk; save or remove what was set aside before: {told}"
-            raise LedgerError(str(path), why.problem, mend, reason="corrupt")
+        existing = quarantined_files(path)
+        if len(existing) >= MAX_FILES:
+            listed = ", ".join(each.name for each in existing)
+            fix = f"check its disk; save or remove the files that were renamed before: {listed}"
+            raise LedgerError(str(path), why.problem, fix, reason="corrupt")
         stamp = datetime.fromtimestamp(max(now_ns, 0) // 10**9, UTC).strftime("%Y%m%dT%H%M%SZ")
-        taken = {each.name for each in there}
-        names = (f"{path.name}.corrupt-{stamp}{more}" for more in ("", *"abcdef"))
-        aside = path.with_name(next(name for name in names if name not in taken))
-        # The log first: without it the file is still known to be spoilt when this is cut short.
-        for end in _BESIDE:
+        taken = {each.name for each in existing}
+        names = (f"{path.name}.corrupt-{stamp}{letter}" for letter in ("", *"abcdef"))
+        renamed = path.with_name(next(name for name in names if name not in taken))
+        # The log first. If this is interrupted, the file is still recognised as damaged.
+        for end in _SUFFIXES:
             log = path.with_name(path.name + end)
             if log.exists():
-                log.rename(aside.with_name(aside.name + end))
-        path.rename(aside)
+                log.rename(renamed.with_name(renamed.name + end))
+        path.rename(renamed)
     except OSError as error:
-        mend = "let podgpu write to its folder, or move the file away"
-        saw = f"{why.problem}, and can't be renamed: {(error.strerror or str(error)).lower()}"
-        raise LedgerError(str(path), saw, mend, reason="corrupt") from error
-    return aside
+        fix = "make its folder writable for podgpu, or move the file away"
+        problem = f"{why.problem}, and cannot be renamed: {(error.strerror or str(error)).lower()}"
+        raise LedgerError(str(path), problem, fix, reason="corrupt") from error
+    return renamed
 
 
 def quarantined_files(path: Path) -> list[Path]:
-    """Return what was set aside, the oldest first.
+    """Return the renamed files of a ledger, the oldest first.
 
     Raises:
-        OSError: the folder can't be read.
+        OSError: the folder cannot be read.
     """
     pattern = re.compile(re.escape(path.name) + r"\.corrupt-[0-9]{8}T[0-9]{6}Z[a-f]?", re.ASCII)
     return sorted(each for each in path.parent.iterdir() if pattern.fullmatch(each.name))

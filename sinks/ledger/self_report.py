@@ -1,4 +1,4 @@
-"""What the ledger says of itself: its metrics, its log, its troubles."""
+"""Metrics and log messages of the ledger sink."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -17,81 +17,83 @@ ERRORS: Final = "podgpu_sink_errors_total"
 
 
 class LedgerReporter:
-    """Says each thing once, and counts it each time.
+    """Logs each problem once, and counts it each time.
 
     Args:
-        ctx: the sink's.
-        place: the file.
+        ctx: the context of the sink.
+        place: the path of the file.
     """
 
     def __init__(self, ctx: SinkContext, place: str) -> None:
         self._ctx = ctx
         self._place = place
-        self._fault = ""
-        self._untended = ""
-        self._fallen = self._lost = 0
+        self._last_failure = ""
+        self._last_retention_error = ""
+        self._inconsistent = self._missed = 0
         ctx.meter.add(EMITTED, 0)
 
     def on_written(self, batch: Batch, report: WriteReport) -> None:
-        """Tell of a batch that was written."""
+        """Report a batch that was written."""
         self._ctx.meter.add(EMITTED, len(batch.states))
-        for what, count in batch.evicted.items():
-            self._ctx.meter.add(DROPPED, count, reason=f"{what}_over")
+        for kind, count in batch.evicted.items():
+            self._ctx.meter.add(DROPPED, count, reason=f"{kind}_over")
         if batch.evicted:
-            told = ", ".join(f"{count} {what}" for what, count in sorted(batch.evicted.items()))
-            warn(self._ctx, "%s couldn't be written for too long: %s are lost", self._place, told)
-        if self._fault:
-            self._fault = ""
-            self._ctx.log.info("%s is written again; nothing of the totals is lost", self._place)
+            listed = ", ".join(f"{count} {kind}" for kind, count in sorted(batch.evicted.items()))
+            warn(self._ctx, "%s could not be written for too long: lost %s", self._place, listed)
+        if self._last_failure:
+            self._last_failure = ""
+            self._ctx.log.info("%s can be written again; no totals are lost", self._place)
         self.on_report(report)
 
     def on_report(self, report: WriteReport) -> None:
-        """Tell what happened to the file."""
+        """Report what happened to the file."""
         for name, why in report.quarantined:
             self._ctx.meter.add(ERRORS, operation="read", reason="corrupt")
-            text = "%s can't be used (%s): it is set aside as %s, and a new one is begun"
+            text = "%s cannot be used (%s): it was renamed to %s, and a new ledger was started"
             warn(self._ctx, text, self._place, why, name)
         if report.replaced:
-            warn(self._ctx, "somebody has taken %s or its log away: it is opened anew", self._place)
+            text = "%s or its log was removed or replaced by another program: it is opened again"
+            warn(self._ctx, text, self._place)
         removed = report.removed
         if removed.large:
             self._ctx.meter.add(DROPPED, removed.large, reason="over_size")
             before = datetime.fromtimestamp(removed.before_ns // NS, UTC)
-            text = "%s has reached max_size: what was before %s made room, %d rows"
+            text = "%s has reached max_size: data before %s was removed (%d rows)"
             warn(self._ctx, text, self._place, f"{before:%Y-%m-%dT%HZ}", removed.large)
         self._ctx.meter.add(DROPPED, removed.old, reason="over_age")
         self._on_retention(report.retention_error)
 
     def _on_retention(self, error: LedgerError | None) -> None:
         if error is None:
-            self._untended = ""
+            self._last_retention_error = ""
             return
         self._ctx.meter.add(ERRORS, operation="retain", reason=error.reason)
-        text, news = str(error), error.problem != self._untended
-        self._untended = error.problem
-        warn(self._ctx, "nothing old can be removed from it: %s", text, is_new=news)
+        text, is_new = str(error), error.problem != self._last_retention_error
+        self._last_retention_error = error.problem
+        warn(self._ctx, "cannot remove old data from the ledger: %s", text, is_new=is_new)
 
     def on_invalid(self, count: int) -> None:
-        """Tell of accounts that make no sense, and aren't gone on from."""
+        """Report stored accounts that are invalid and not continued."""
         if count:
             self._ctx.meter.add(ERRORS, count, operation="recall", reason="corrupt")
-            text = "%s: %d accounts in the table state make no sense; their totals begin anew"
+            text = "%s: %d usage accounts in the table state are invalid; their totals start at 0"
             warn(self._ctx, text, self._place, count)
 
     def on_failure(self, error: LedgerError) -> None:
-        """Tell that a commit failed."""
+        """Report a commit that failed."""
         self._ctx.meter.add(ERRORS, operation="commit", reason=error.reason)
-        text = "cannot write the ledger: %s. Nothing is lost: the next commit that works has it all"
-        warn(self._ctx, text, str(error), is_new=error.problem != self._fault)
-        self._fault = error.problem
+        text = "cannot write the ledger: %s. No data is lost: the next successful commit has it"
+        warn(self._ctx, text, str(error), is_new=error.problem != self._last_failure)
+        self._last_failure = error.problem
 
-    def on_accumulated(self, book: LedgerAccumulator) -> None:
-        """Count what the accounts couldn't tell."""
-        if book.inconsistent > self._fallen:
-            count = book.inconsistent - self._fallen
+    def on_accumulated(self, accumulator: LedgerAccumulator) -> None:
+        """Report inconsistent accounts and missed holdings."""
+        if accumulator.inconsistent > self._inconsistent:
+            count = accumulator.inconsistent - self._inconsistent
             self._ctx.meter.add(ERRORS, count, operation="account", reason="other")
-            warn(self._ctx, "%d accounts have fallen: a gap stands in their place", count)
+            text = "%d usage accounts have lower totals than before; a gap is recorded instead"
+            warn(self._ctx, text, count)
         self._ctx.meter.add(
-            DROPPED, max(book.missed_holdings - self._lost, 0), reason="holdings_lost"
+            DROPPED, max(accumulator.missed_holdings - self._missed, 0), reason="holdings_lost"
         )
-        self._fallen, self._lost = book.inconsistent, book.missed_holdings
+        self._inconsistent, self._missed = accumulator.inconsistent, accumulator.missed_holdings

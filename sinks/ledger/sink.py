@@ -29,32 +29,32 @@ from sinks.ledger.options import Options
 from sinks.ledger.self_report import LedgerReporter
 from sinks.ledger.writer_lock import LockedError
 
-_OPENING: Final = 3.0
-"""Seconds that the file has to open: sinks are entered one after the other."""
+_OPEN_TIMEOUT: Final = 3.0
+"""Seconds until opening the file counts as failed: sinks are started one after the other."""
 
-_WAITING: Final = 10.0
-"""Seconds for which `stored_usage` waits for a file that is slow to open, or that another podgpu
-is about to close: without it, all totals start at zero."""
+_STORED_USAGE_TIMEOUT: Final = 10.0
+"""Seconds that `stored_usage` waits for a file that opens slowly or that another podgpu is about to
+close. Without the file, all totals start at zero."""
 
-_SLOW: Final = 10.0
-"""Seconds after which a commit that doesn't end is told of."""
+_COMMIT_WARNING_SECONDS: Final = 10.0
+"""Seconds after which a commit that has not finished is logged."""
 
-_CLOSING: Final = 0.5
-_READING: Final = 10.0
-_AGAIN: Final = 1.0
+_CLOSE_TIMEOUT: Final = 0.5
+_QUERY_TIMEOUT: Final = 10.0
+_RETRY_SECONDS: Final = 1.0
 
 _Opened = tuple[StoredState, WriteReport]
 
 
 @dataclass(slots=True)
 class _RunState:
-    """What is remembered over reloads: a ledger that goes on in its file has missed nothing.
+    """State that is kept over reloads, so that a reload does not record a gap.
 
     Attributes:
         path: the file.
-        began: a moment since which podgpu has run.
-        opened_at: when the first ledger with this file began.
-        unsampled: devices of the file that nobody has looked at since then; None until it is open.
+        began: a moment after podgpu started.
+        opened_at: when the first sink with this file was created.
+        unsampled: devices of the file without a sample since then; None before it is opened.
     """
 
     path: Path
@@ -74,60 +74,60 @@ def _run_state(ctx: SinkContext, path: Path) -> _RunState:
 
 
 class LedgerSink:
-    """Keeps who used how much, and tells of it.
+    """Stores usage and holdings, and answers queries about them.
 
-    Snapshots are worked out in the event loop, into what is to be written; a thread writes that in
-    one transaction each. What wasn't written is written with what comes next.
+    The event loop calculates from snapshots what has to be written. A thread writes it, in one
+    transaction per batch. Data that could not be written is written with the next batch.
 
     Args:
         options: see `docs/sinks/ledger.md`.
-        ctx: what the runtime lends.
+        ctx: the context of the sink.
     """
 
     def __init__(self, options: Options, ctx: SinkContext) -> None:
         self._options = options
         self._ctx = ctx
-        self._since = _run_state(ctx, options.path)
+        self._run = _run_state(ctx, options.path)
         self._reporter = LedgerReporter(ctx, str(options.path))
         self._opening: tuple[DaemonExecutor, LedgerFile, Future[_Opened]] | None = None
-        self._unwanted: weakref.finalize[..., LedgerSink] | None = None
+        self._finalizer: weakref.finalize[..., LedgerSink] | None = None
         self._thread: DaemonExecutor | None = None
         self._file: LedgerFile | None = None
-        self._left: StoredState | None = None
+        self._stored: StoredState | None = None
         self._opened = asyncio.Event()
         self._locked = False
         self._boot = ""
-        self._book = LedgerAccumulator(self._since.opened_at, {})
+        self._accumulator = LedgerAccumulator(self._run.opened_at, {})
         self._writing: tuple[Batch, Future[WriteReport]] | None = None
         self._unwritten: Batch | None = None
-        self._wanted = asyncio.Event()
+        self._commit_wanted = asyncio.Event()
         self._readers: DaemonExecutor | None = None
-        self._reading: Future[UsageWindow] | None = None
+        self._query: Future[UsageWindow] | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the file, and take over the accounts that stand there."""
+        """Open the file, and continue the accounts that are stored in it."""
         if self._opening is None:
             thread = DaemonExecutor(f"podgpu-sink-{self._ctx.name}")
-            now, began = self._ctx.clock.now, self._since.began
+            now, began = self._ctx.clock.now, self._run.began
             file = LedgerFile(self._options, self._ctx.node, now, began)
             self._opening = thread, file, thread.submit(file.open)
-            # Whoever is no more wants nothing: what opens then is closed.
-            self._unwanted = weakref.finalize(self, _close_later, thread, file)
-            self._unwanted.atexit = False
+            # If the sink is garbage-collected first, close the file that is being opened.
+            self._finalizer = weakref.finalize(self, _close_later, thread, file)
+            self._finalizer.atexit = False
         thread, file, opening = self._opening
         opened = asyncio.wrap_future(opening)
         opened.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            in_time = await wait_first(self._ctx.clock, _OPENING, opened)
+            in_time = await wait_first(self._ctx.clock, _OPEN_TIMEOUT, opened)
         except asyncio.CancelledError:
             await self._abandon(thread, file)
             raise
         if not in_time:
-            text = f"{self._options.path}: the file system has not answered yet: see to its disk"
-            raise TransientError(text, retry_after=_AGAIN)
+            text = f"{self._options.path}: the file system does not respond: check its disk"
+            raise TransientError(text, retry_after=_RETRY_SECONDS)
         self._forget_opening()
         try:
-            left, report = opening.result()
+            stored, report = opening.result()
         except Exception as error:
             thread.shutdown()
             if not isinstance(error, LedgerError):
@@ -136,20 +136,20 @@ class LedgerSink:
                 raise PermanentError(str(error)) from error
             self._locked = isinstance(error, LockedError)
             raise TransientError(
-                str(error), retry_after=_AGAIN if self._locked else None
+                str(error), retry_after=_RETRY_SECONDS if self._locked else None
             ) from error
         self._reporter.on_report(report)
-        self._reporter.on_invalid(left.invalid)
-        self._thread, self._file, self._left = thread, file, left
+        self._reporter.on_invalid(stored.invalid)
+        self._thread, self._file, self._stored = thread, file, stored
         self._readers = DaemonExecutor(f"podgpu-sink-{self._ctx.name}-read")
         self._boot = file.boot
-        states = {one.device: one for one in self._rebased(left).devices}
-        since = self._since
-        if since.unsampled is None:
-            since.unsampled = set(states)
-        moved = left.shifted_devices(states, self._boot)
-        self._book = LedgerAccumulator(
-            since.opened_at, states, left.open_holdings, since.unsampled, moved
+        states = {one.device: one for one in self._on_current_clock(stored).devices}
+        run = self._run
+        if run.unsampled is None:
+            run.unsampled = set(states)
+        shifted = stored.shifted_devices(states, self._boot)
+        self._accumulator = LedgerAccumulator(
+            run.opened_at, states, stored.open_holdings, run.unsampled, shifted
         )
         self._unwritten = self._writing = None
         self._opened.set()
@@ -162,9 +162,9 @@ class LedgerSink:
         traceback: TracebackType | None,
         /,
     ) -> None:
-        """Close the file after the commit that it is in, unless that takes too long."""
+        """Close the file after the current commit, with a time limit."""
         thread, file, readers = self._thread, self._file, self._readers
-        self._thread = self._file = self._left = self._readers = None
+        self._thread = self._file = self._stored = self._readers = None
         self._opened.clear()
         if readers is not None:
             readers.shutdown()
@@ -172,74 +172,74 @@ class LedgerSink:
             await self._close(thread, file)
 
     async def _abandon(self, thread: DaemonExecutor, file: LedgerFile) -> None:
-        """Close what is being opened, so that a podgpu that ends leaves no log beside it."""
+        """Close a file that is being opened, so that no log is left when podgpu ends."""
         self._forget_opening()
         await self._close(thread, file)
 
     def _forget_opening(self) -> None:
-        """Forget the opening: what it comes to is in other hands."""
+        """Forget the opening, because its result is handled elsewhere."""
         self._opening = None
-        if self._unwanted is not None:
-            self._unwanted.detach()
+        if self._finalizer is not None:
+            self._finalizer.detach()
 
     async def _close(self, thread: DaemonExecutor, file: LedgerFile) -> None:
         thread.submit(file.close)
         closed = asyncio.get_running_loop().run_in_executor(thread, lambda: None)
         thread.shutdown()
-        done, _ = await asyncio.wait({closed}, timeout=_CLOSING)
+        done, _ = await asyncio.wait({closed}, timeout=_CLOSE_TIMEOUT)
         if not done:
-            closed.cancel()  # it is closed all the same, once the call has ended
-            warn(self._ctx, "gave up on %s: the last call doesn't end", self._options.path)
+            closed.cancel()  # the file is closed anyway, once the call returns
+            text = "gave up waiting until %s is closed: the last file operation does not return"
+            warn(self._ctx, text, self._options.path)
 
     async def stored_usage(self) -> TotalsRestored | None:
-        """Return the accounts that the file had when it was opened.
+        """Return the accounts that were in the file when it was opened.
 
         Raises:
-            TransientError: it isn't open yet.
+            TransientError: the file is not open yet.
         """
         if self._opening is not None or self._locked:
             opened = asyncio.ensure_future(self._opened.wait())
             try:
-                await wait_first(self._ctx.clock, _WAITING, opened)
+                await wait_first(self._ctx.clock, _STORED_USAGE_TIMEOUT, opened)
             finally:
                 opened.cancel()
-        if self._left is None:
-            place = self._options.path
-            raise TransientError(f"{place}: isn't open yet: its disk is slow, or the log tells why")
-        if not self._left.accounts:
+        if self._stored is None:
+            name = self._options.path
+            text = f"{name} is not open yet: see the log for the reason, or check its disk"
+            raise TransientError(text)
+        if not self._stored.accounts:
             return None
-        return self._rebased(self._left)
+        return self._on_current_clock(self._stored)
 
-    def _rebased(self, left: StoredState) -> TotalsRestored:
-        """Return the accounts of the file with moments of the present monotonic clock."""
+    def _on_current_clock(self, stored: StoredState) -> TotalsRestored:
+        """Return the stored accounts, converted to the current monotonic clock."""
         now = self._ctx.clock.now()
         return to_current_clock(
-            left.accounts.values(), now, left.boots, self._boot, self._since.opened_at
+            stored.accounts.values(), now, stored.boots, self._boot, self._run.opened_at
         )
 
     async def window(self, start_ns: int, end_ns: int) -> UsageWindow:
-        """Return what was used in a span of time, as far as it is written."""
-        place = str(self._options.path)
+        """Return the usage in a span of time, as far as it has been written."""
+        name = str(self._options.path)
         if self._readers is None:
-            raise TransientError(f"{place}: isn't open: the log tells why")
-        if self._reading is not None and not self._reading.done():
-            text = (
-                f"{place}: is still being read for who asked before: if that lasts, see to its disk"
-            )
+            raise TransientError(f"{name} is not open: see the log for the reason")
+        if self._query is not None and not self._query.done():
+            text = f"{name}: a previous query is still running; if this lasts, check its disk"
             raise TransientError(text)
-        self._reading = self._readers.submit(_read, self._options.path, start_ns, end_ns)
-        answer = asyncio.wrap_future(self._reading)
+        self._query = self._readers.submit(_read, self._options.path, start_ns, end_ns)
+        response = asyncio.wrap_future(self._query)
         try:
-            if await wait_first(self._ctx.clock, _READING, answer):
-                return answer.result()
+            if await wait_first(self._ctx.clock, _QUERY_TIMEOUT, response):
+                return response.result()
         except LedgerError as error:
             raise TransientError(str(error)) from error
         finally:
-            answer.cancel()
-        raise TransientError(f"{place}: has not answered for {_READING:g} s: see to its disk")
+            response.cancel()
+        raise TransientError(f"{name} has not responded for {_QUERY_TIMEOUT:g} s: check its disk")
 
     async def run(self, inbox: SinkInbox) -> None:
-        """Write until the inbox ends, and then what is left."""
+        """Write snapshots until the inbox ends, and then what is left."""
         self._take(self._ctx.latest())
         async with asyncio.TaskGroup() as group:
             committing = group.create_task(self._keep_committing())
@@ -250,39 +250,44 @@ class LedgerSink:
 
     @property
     def _pending(self) -> bool:
-        return self._writing is not None or self._unwritten is not None or self._book.has_pending
+        return (
+            self._writing is not None
+            or self._unwritten is not None
+            or self._accumulator.has_pending
+        )
 
     def _take(self, snapshot: Snapshot | None) -> None:
         if snapshot is not None:
-            self._book.add_snapshot(snapshot)
-            self._reporter.on_accumulated(self._book)
+            self._accumulator.add_snapshot(snapshot)
+            self._reporter.on_accumulated(self._accumulator)
         if self._pending:
-            self._wanted.set()
+            self._commit_wanted.set()
 
     async def _keep_committing(self) -> None:
-        """Commit what there is, once in each interval."""
+        """Commit pending data, at most once per interval."""
         clock, due_ns = self._ctx.clock, 0
         while True:
-            await self._wanted.wait()
+            await self._commit_wanted.wait()
             await clock.sleep(max((due_ns - clock.now().mono_ns) / NS, 0))
             due_ns = clock.now().mono_ns + self._options.commit_interval.ns
             await self._commit()
             if not self._pending:
-                self._wanted.clear()
+                self._commit_wanted.clear()
 
     async def _commit(self) -> bool:
-        """Write a batch, or wait for the one that is being written; return whether it worked.
+        """Write a batch, or wait for the one that is being written; return whether it succeeded.
 
-        One whose end isn't known is never followed by another: it is tried again as it is, and the
-        file knows whether it has it.
+        A batch whose result is unknown is not followed by another one. It is written again
+        unchanged, and the file's token shows whether it was written already.
         """
         if self._writing is None:
             self._writing = self._start_commit()
         batch, call = self._writing
         written = asyncio.wrap_future(call)
         written.add_done_callback(lambda done: done.cancelled() or done.exception())
-        if not await wait_first(self._ctx.clock, _SLOW, written):
-            warn(self._ctx, "%s has taken nothing for %g s", self._options.path, _SLOW)
+        if not await wait_first(self._ctx.clock, _COMMIT_WARNING_SECONDS, written):
+            text = "%s has not finished a commit for %g s; check its disk"
+            warn(self._ctx, text, self._options.path, _COMMIT_WARNING_SECONDS)
             await asyncio.wait({written})
         self._writing = None
         try:
@@ -293,26 +298,27 @@ class LedgerSink:
         self._unwritten = None
         self._reporter.on_written(batch, report)
         if report.renewed:
-            self._book.rewrite_all()
+            self._accumulator.rewrite_all()
         return True
 
     def _start_commit(self) -> tuple[Batch, Future[WriteReport]]:
         if self._thread is None or self._file is None:
-            raise RuntimeError("a commit outside of the sink's context")
+            raise RuntimeError("a commit is possible only while the sink is open")
         if self._unwritten is None:
-            self._unwritten = self._book.take_batch()
+            self._unwritten = self._accumulator.take_batch()
         return self._unwritten, self._thread.submit(self._file.put, self._unwritten)
 
     async def _final_commit(self) -> None:
-        """Commit what is left, unless that takes too long: the next start goes on from before."""
+        """Commit what is left, with a time limit; the next start continues from the file."""
         clock = self._ctx.clock
         until_ns = clock.now().mono_ns + round(STOP_SECONDS * NS)
         while self._pending:
             committing = asyncio.ensure_future(self._commit())
-            rest = (until_ns - clock.now().mono_ns) / NS
-            if not await wait_first(clock, max(rest, 0), committing):
+            remaining = (until_ns - clock.now().mono_ns) / NS
+            if not await wait_first(clock, max(remaining, 0), committing):
                 committing.cancel()
-                warn(self._ctx, "%s: the last commit doesn't end in time", self._options.path)
+                text = "%s: the last commit did not finish in time; its usage may become a gap"
+                warn(self._ctx, text, self._options.path)
                 return
             if not committing.result():
                 return
@@ -325,8 +331,8 @@ def _read(path: Path, start_ns: int, end_ns: int) -> UsageWindow:
     except READ_ERRORS as error:
         raise to_ledger_error(str(path), error) from error
     except OSError as error:
-        saw = (error.strerror or str(error)).lower()
-        raise LedgerError(str(path), saw, "see to its disk") from error
+        problem = (error.strerror or str(error)).lower()
+        raise LedgerError(str(path), problem, "check its disk") from error
 
 
 def _close_later(thread: DaemonExecutor, file: LedgerFile) -> None:

@@ -1,4 +1,4 @@
-"""One writer for a ledger: a lock on a file beside it. Blocks."""
+"""A lock file beside the ledger, which ensures that it has one writer. Functions block."""
 
 import os
 from pathlib import Path
@@ -8,16 +8,16 @@ from pipeline.ledger.errors import LedgerError
 
 
 class LockedError(LedgerError):
-    """Somebody else writes the ledger."""
+    """Another process writes the ledger."""
 
 
 class Lock:
-    """The right to write a ledger; it goes with the process, however that ends.
+    """The lock of a ledger's writer. The kernel releases it when the process ends.
 
-    Not the file's own lock: the file may be set aside, and a new one takes its place.
+    It is a separate file, because the ledger may be renamed and replaced by a new one.
 
     Args:
-        ledger: the ledger's file.
+        ledger: the ledger file.
     """
 
     def __init__(self, ledger: Path) -> None:
@@ -26,11 +26,11 @@ class Lock:
         self._descriptor = -1
 
     def take(self) -> None:
-        """Take it, if it isn't held already. Tried for a tenth of a second.
+        """Take the lock, unless it is held already. Tries for a tenth of a second.
 
         Raises:
-            LockedError: somebody else has it.
-            OSError: there can be no lock.
+            LockedError: another process has it.
+            OSError: the lock file cannot be created or locked.
         """
         if self.held():
             return
@@ -44,7 +44,7 @@ class Lock:
             raise LockedError(
                 str(self._ledger),
                 f"is in use by {owner}",
-                "each podgpu needs a ledger of its own; one that is being replaced lets go of it",
+                "each podgpu needs its own ledger; a podgpu that is being replaced releases it",
                 reason="locked",
             ) from None
         except OSError:
@@ -53,7 +53,7 @@ class Lock:
         lock_file.sign(self._descriptor)
 
     def held(self) -> bool:
-        """Whether the lock file that stands there is the one that is held."""
+        """Whether the lock is held, and its file was not replaced."""
         if self._descriptor < 0:
             return False
         try:
@@ -62,12 +62,12 @@ class Lock:
             return False
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 
 
 def lock_of(ledger: Path) -> Path:
-    """Return the lock file of a ledger."""
+    """Return the path of a ledger's lock file."""
     return ledger.with_name(f"{ledger.name}.lock")

@@ -1,1 +1,1 @@
-"""Plays a recording of a node's events, as if they happened now."""
+"""The source `replay`: plays a recording of a node's events, as if they occurred now."""

@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the replay source: the recording."""
+"""The check of `podgpu doctor` for the source `replay`: whether the recording is readable."""
 
 import os
 from functools import partial
@@ -17,28 +17,28 @@ _DEMO_FILE: Final = Path(__file__).with_name("demo.podgpu.gz")
 
 async def examine(options: Options, _ctx: DoctorContext) -> list[Finding]:
     """Check `replay.recording`."""
-    return [await in_thread(partial(_look, options))]
+    return [await in_thread(partial(_check_recording, options))]
 
 
-def _look(options: Options) -> Finding:
+def _check_recording(options: Options) -> Finding:
     check = CHECKS["replay.recording"]
     path = _DEMO_FILE if options.path == DEMO else Path(options.path)
-    mend = (
-        "install podgpu anew: the recording is a part of it"
+    fix = (
+        "reinstall podgpu: the recording is part of the installation"
         if options.path == DEMO
-        else f"give the path of a file that podgpu record made, or {DEMO}"
+        else f"set path to a file that podgpu record has written, or to {DEMO}"
     )
-    if told := access_problem(path):
-        return check.failure(options.path, told, mend)
+    if problem := access_problem(path):
+        return check.failure(options.path, problem, fix)
     try:
         with RecordingReader(path) as reader:
             first = next(iter(reader), None)
             header = reader.header
     except RecordingError as error:
-        return check.failure(options.path, str(error), mend)
+        return check.failure(options.path, str(error), fix)
     except OSError as error:
-        saw = f"can't be read: {os.strerror(error.errno or 0).lower()}"
-        return check.failure(options.path, saw, mend)
+        problem = f"cannot be read: {os.strerror(error.errno or 0).lower()}"
+        return check.failure(options.path, problem, fix)
     if first is None:
-        return check.failure(options.path, "holds no events", mend)
+        return check.failure(options.path, "contains no events", fix)
     return check.ok(options.path, f"recorded on node {header.node} by podgpu {header.version}")

@@ -1,4 +1,4 @@
-"""What can be set about a replay."""
+"""Options of the source `replay`."""
 
 from typing import Annotated, Final, Literal
 
@@ -7,7 +7,7 @@ import msgspec
 from config.option_markers import AtLeast, AtMost, Doc
 
 DEMO: Final = "builtin:demo"
-"""Stands for the recording that is part of podgpu."""
+"""The path that means the recording that is part of podgpu."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,19 +16,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     path: Annotated[
         str,
         msgspec.Meta(min_length=1),
-        Doc(f'The recording, a file that "podgpu record" made; {DEMO} for the one in podgpu.'),
+        Doc(f'The recording, a file from "podgpu record"; {DEMO} is the one included in podgpu.'),
     ]
     speed: Annotated[
         float,
         AtLeast(0.01),
         AtMost(1000),
-        Doc("How fast it plays; 2 takes half the time that was recorded."),
+        Doc("Speed of the replay; with 2 it takes half of the recorded time."),
     ] = 1.0
     loop: Annotated[
         bool,
-        Doc("Start anew at the end. Counters then go back to where they were at the start."),
+        Doc("Start again at the end. Counters then return to their values at the start."),
     ] = False
     time: Annotated[
         Literal["current", "original"],
-        Doc("Whether wall times are moved to now or stay as they were recorded."),
+        Doc("Whether wall times are moved to now (current) or stay as recorded (original)."),
     ] = "current"

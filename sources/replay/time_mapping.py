@@ -1,20 +1,19 @@
-"""From the time of a recording to the time of its replay."""
+"""Conversion of recorded times to times of the replay."""
 
 from pipeline.model import NS, Instant
 
 
 class Timeline:
-    """One pass through a recording.
+    """The times of one pass through a recording.
 
-    Monotonic times always move to the present, so that ages and expiry come out right. What lies
-    before the recording's start, such as since when a pod holds its GPU, is moved but not
-    squeezed: that time went by at its own speed.
+    Monotonic times are always moved to the present, so that ages and expiry are correct. Times
+    before the recording's start, such as the start of a pod, are moved but not scaled.
 
     Args:
         recorded: when the recording started.
         began: when the pass started.
-        speed: recorded seconds in one of ours.
-        original: leave wall times as they were recorded.
+        speed: recorded seconds per second of the replay.
+        original: whether wall times stay as recorded.
     """
 
     def __init__(self, recorded: Instant, began: Instant, speed: float, *, original: bool) -> None:
@@ -25,25 +24,25 @@ class Timeline:
         self._last = recorded, self._moved(recorded)
 
     def move(self, instant: Instant) -> Instant:
-        """Return where a recorded moment lies in this pass."""
+        """Return the time of a recorded moment in this pass."""
         known, moved = self._last
-        # Neighbours share their time: so do they afterwards, and take up less memory.
+        # Adjacent readings share one `Instant` object; sharing the result saves memory.
         if instant is not known:
             moved = self._moved(instant)
             self._last = instant, moved
         return moved
 
     def stretch(self, good_for_ns: int) -> int:
-        """Return how long something is good for: longer if slow, never shorter.
+        """Return a scaled `good_for_ns`: longer in a slow replay, but never shorter.
 
-        A fast replay doesn't make the machine any faster at handing things on.
+        A fast replay does not make podgpu process events any faster.
         """
         return max(good_for_ns, round(good_for_ns / self._speed))
 
     def end(self, last: Instant) -> Instant:
-        """Return when the next pass starts, if `last` was the last that was recorded.
+        """Return when the next pass starts, if `last` is the last recorded time.
 
-        A second must pass at least, or an empty recording would keep the machine busy.
+        A pass takes at least one second, so that an empty recording does not cause a busy loop.
         """
         span_ns = max(NS, self._scaled(last.mono_ns - self._recorded.mono_ns))
         return Instant(self._began.mono_ns + span_ns, self._began.wall_ns + span_ns)
@@ -52,10 +51,10 @@ class Timeline:
         mono_ns = self._began.mono_ns + self._scaled(instant.mono_ns - self._recorded.mono_ns)
         if self._original:
             return Instant(mono_ns, instant.wall_ns)
-        away_ns = instant.wall_ns - self._recorded.wall_ns
-        return Instant(mono_ns, self._began.wall_ns + self._scaled(away_ns))
+        elapsed_ns = instant.wall_ns - self._recorded.wall_ns
+        return Instant(mono_ns, self._began.wall_ns + self._scaled(elapsed_ns))
 
-    def _scaled(self, away_ns: int) -> int:
-        if away_ns <= 0 or self._speed == 1:
-            return away_ns
-        return round(away_ns / self._speed)
+    def _scaled(self, elapsed_ns: int) -> int:
+        if elapsed_ns <= 0 or self._speed == 1:
+            return elapsed_ns
+        return round(elapsed_ns / self._speed)

@@ -78,7 +78,7 @@ async def test_a_file_system_that_fails_while_it_is_opened(
         raise STALE
 
     path = tmp_path / "usage.db"
-    monkeypatch.setattr(LedgerFile, "_read_left", refuse)
+    monkeypatch.setattr(LedgerFile, "_read_state", refuse)
     assert await refused(path) == f"{path}: stale file handle; see to its disk"
 
 
@@ -192,7 +192,7 @@ async def test_a_file_that_opens_within_seconds_is_waited_for(
     bench = Bench(tmp_path / "usage.db")
     async with bench.running():
         bench.tell(10)
-    again, slow, read = Bench(bench.path), threading.Event(), LedgerFile._read_left
+    again, slow, read = Bench(bench.path), threading.Event(), LedgerFile._read_state
     lock = Lock(bench.path)
 
     def hang(file: LedgerFile, *given: Any) -> Any:
@@ -200,7 +200,7 @@ async def test_a_file_that_opens_within_seconds_is_waited_for(
         return read(file, *given)
 
     if why == "slow":
-        monkeypatch.setattr(LedgerFile, "_read_left", hang)
+        monkeypatch.setattr(LedgerFile, "_read_state", hang)
     else:
         await asyncio.to_thread(lock.take)
     entering = asyncio.create_task(again.sink.__aenter__())
