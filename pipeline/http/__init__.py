@@ -1,5 +1,5 @@
-"""The HTTP listeners: one per address, shared by every component that has something to show.
+"""podgpu's HTTP server: one listener per address, shared by all components that serve pages.
 
 The only package that imports `aiohttp.web`. A listener outlives the components that mount paths on
-it, and it defends the process: a scraper that reads or writes slowly costs itself, nobody else.
+it. It also protects the process: a slow client delays only itself.
 """

@@ -1,4 +1,4 @@
-"""Takes connections from the kernel, in an order that no source can fill."""
+"""Accepts connections from the kernel, in fair order among client addresses."""
 
 import asyncio
 import logging
@@ -13,18 +13,18 @@ from pipeline.http.fair_queue import BusyError, FairQueue, source_of
 
 _LOG = logging.getLogger("podgpu.http")
 
-_AT_ONCE: Final = 16
-"""Connections taken from the kernel in one round of the event loop."""
+_ACCEPTS_PER_ROUND: Final = 16
+"""Connections that are accepted in one round of the event loop."""
 
-_OPENED: Final = 8
-"""Connections that begin to be served in one."""
+_STARTS_PER_ROUND: Final = 8
+"""Connections that start to be served in one round of the event loop."""
 
-_WAITING: Final = 1024
-"""Connections that wait for that, or a quarter of the limit of open files if that is less; what is
-beyond is closed, of who has asked most."""
+_MAX_WAITING: Final = 1024
+"""Connections that may wait for that, or a quarter of the limit of open files if that is less.
+Beyond it, connections of the client with most requests are closed."""
 
-_PAUSE: Final = 0.1
-"""Seconds without a further attempt where the process has no descriptors left."""
+_RETRY_SECONDS: Final = 0.1
+"""Seconds until the next attempt if the process has no file descriptors left."""
 
 _LOG_INTERVAL: Final = 60.0
 
@@ -34,8 +34,8 @@ class Acceptor:
 
     Args:
         listening: the socket.
-        protocol: makes what takes a connection.
-        accounting: where they are counted.
+        protocol: makes the protocol of a connection.
+        accounting: counts connections.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class Acceptor:
     ) -> None:
         self._listening = listening
         self._protocol = protocol
-        self._shares = accounting
+        self._accounting = accounting
         self._loop = asyncio.get_running_loop()
-        self._turns = FairQueue(_OPENED, min(_WAITING, _most_files() // 4))
+        self._turns = FairQueue(_STARTS_PER_ROUND, min(_MAX_WAITING, _max_open_files() // 4))
         self._opening: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
         self._logged_at: float | None = None
@@ -56,7 +56,7 @@ class Acceptor:
         self._resume()
 
     def close(self) -> None:
-        """Give the address free at once; who isn't served yet won't be."""
+        """Release the address immediately; connections that are not served yet are closed."""
         if self._retry is not None:
             self._retry.cancel()
         self._loop.remove_reader(self._listening)
@@ -69,7 +69,7 @@ class Acceptor:
         self._loop.add_reader(self._listening, self._accept)
 
     def _accept(self) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(_ACCEPTS_PER_ROUND):
             try:
                 accepted, peer = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -88,38 +88,38 @@ class Acceptor:
             accepted.close()
             return
         self._loop.call_soon(self._turns.release)
-        guest = self._shares.admit(source)
+        client = self._accounting.admit(source)
         try:
             accepted.setblocking(False)
-            await self._loop.connect_accepted_socket(lambda: self._protocol(guest), accepted)
+            await self._loop.connect_accepted_socket(lambda: self._protocol(client), accepted)
         except OSError:
             accepted.close()
-            self._shares.remove(guest)
+            self._accounting.remove(client)
 
     def _opened(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
         self._opening.discard(task)
-        if task.cancelled():  # maybe before it began
+        if task.cancelled():  # possibly before it started
             accepted.close()
 
     def _on_no_descriptors(self, error: OSError) -> None:
-        """Wait until there are descriptors again, and close connections for that."""
+        """Pause accepting, and close connections to get file descriptors."""
         self._loop.remove_reader(self._listening)
-        self._retry = self._loop.call_later(_PAUSE, self._resume)
-        self._shares.reduce_limit()
+        self._retry = self._loop.call_later(_RETRY_SECONDS, self._resume)
+        self._accounting.reduce_limit()
         now = self._loop.time()
         if self._logged_at is None or now - self._logged_at >= _LOG_INTERVAL:
             self._logged_at = now
-            self._loop.call_later(_LOG_INTERVAL, self._shares.restore_limit)
+            self._loop.call_later(_LOG_INTERVAL, self._accounting.restore_limit)
             _LOG.warning(
-                "%s: a connection can't be accepted: %s. podgpu takes fewer connections for a "
-                "minute, and closes those of the clients that have most. Raise the limit of open "
-                "files (ulimit -n), which is %d",
+                "%s: cannot accept a connection: %s. For a minute podgpu accepts fewer "
+                "connections, and closes connections of the clients that have most. Raise the "
+                "limit of open files (ulimit -n), which is %d",
                 self._listening.getsockname()[:2],
                 error.strerror,
-                _most_files(),
+                _max_open_files(),
             )
 
 
-def _most_files() -> int:
+def _max_open_files() -> int:
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if most != resource.RLIM_INFINITY else 1 << 20

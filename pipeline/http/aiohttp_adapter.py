@@ -1,4 +1,4 @@
-"""Requests and answers, from and to what aiohttp has of them."""
+"""Converts requests from aiohttp, and sends responses through it."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from aiohttp import web
 from pipeline.component.contracts import HttpRequest, HttpResponse
 
 COMMON_HEADERS: Final[Mapping[str, str]] = {"Server": "podgpu", "X-Content-Type-Options": "nosniff"}
-"""Headers of every answer, those that are none of ours included."""
+"""Headers of every response, including those that aiohttp makes."""
 
 
 def too_large(headers: Mapping[str, str]) -> bytes:
-    """Return the answer to a request that isn't read to its end."""
-    text = b"the request is too long\n"
+    """Return the response to a request whose head is too long; the rest of it is not read."""
+    text = b"the request header is too long\n"
     head = {
         **headers,
         "Connection": "close",
@@ -27,7 +27,7 @@ def too_large(headers: Mapping[str, str]) -> bytes:
 
 
 def request_of(request: web.BaseRequest, source: str) -> HttpRequest:
-    """Return a request as handlers see it."""
+    """Return a request as handlers get it."""
     headers: dict[str, str] = {}
     for name, value in request.headers.items():
         name = name.lower()  # noqa: PLW2901
@@ -42,10 +42,10 @@ def request_of(request: web.BaseRequest, source: str) -> HttpRequest:
 
 
 def hosts_of(request: web.BaseRequest) -> tuple[str, ...]:
-    """Return the hosts that a request says it is for.
+    """Return the hosts that a request names.
 
-    That is its `Host`, and that of a target such as `http://name/metrics`. Where there is neither,
-    it is the address that the client has connected to.
+    These are its `Host` header, and the host of a target such as `http://name/metrics`. If there
+    is neither, it is the address that the client has connected to.
     """
     return (request.host, *request.headers.getall("Host", ()))
 
@@ -59,18 +59,18 @@ async def send(
     seconds: float,
     piece: int,
 ) -> web.StreamResponse:
-    """Write piece by piece, each once the client has taken the one before.
+    """Write a response piece by piece, each when the client has read the previous one.
 
-    So a client that doesn't read has one piece in memory, and no further request of its is
-    answered: what it sent more of them waits in the kernel.
+    So a client that does not read holds one piece in memory, and its further requests wait in the
+    kernel.
 
     Args:
-        request: what is answered.
-        answer: what is written.
-        headers: of every answer.
-        last: the connection ends with it.
-        seconds: for the client to take it.
-        piece: bytes.
+        request: the request.
+        answer: the response.
+        headers: headers of every response.
+        last: whether the connection ends with this response.
+        seconds: time for the client to read it.
+        piece: bytes of a piece.
     """
     sent = {**COMMON_HEADERS, **answer.headers, **headers}
     sent["Content-Type"] = answer.content_type

@@ -1,8 +1,8 @@
-"""By which names podgpu may be asked over HTTP.
+"""Checks the host name of HTTP requests, as a protection against DNS rebinding.
 
-A web page can have its own name lead to podgpu's address (DNS rebinding), and the browser of
-whoever reads it then lets it read podgpu's pages. The request has the page's name in it, so that a
-name nobody has given to podgpu is refused.
+With DNS rebinding, a web page makes its own host name point to podgpu's address, and the browser of
+a visitor then lets the page read podgpu's pages. Such requests contain the page's host name, so
+that podgpu refuses host names that it was not given.
 """
 
 import ipaddress
@@ -20,19 +20,19 @@ ANY_HOST: Final = "*"
 """Allows all names."""
 
 ALWAYS: Final = ("localhost", "*.svc", "*.cluster.local")
-"""Allowed besides IP addresses, names without a dot, and those of host and node."""
+"""Always allowed, in addition to IP addresses, names without a dot, and names of host and node."""
 
 _NAME: Final = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
 _BRACKETED: Final = re.compile(r"\[([^\]]*)\](?::[0-9]*)?")
 _MAX_LOGGED: Final = 32
-"""Names that are logged: those who ask make them up."""
+"""Maximum of names that are logged, because clients can invent them."""
 
 
 class Hosts:
-    """The names that are allowed, and what was said of others.
+    """The allowed host names.
 
     Args:
-        setting: what allows a further name, for messages.
+        setting: the option that allows further names, for messages.
     """
 
     def __init__(self, setting: str = "http.allowed_hosts") -> None:
@@ -42,30 +42,30 @@ class Hosts:
         self._logged: set[str] = set()
 
     def allow(self, own: Iterable[str], patterns: Iterable[str]) -> None:
-        """Set what is allowed besides `ALWAYS`.
+        """Set the names that are allowed in addition to `ALWAYS`.
 
         Args:
             own: names of this machine; a name whose first label is one of them is allowed too.
-            patterns: names; `*.` before one stands for all names below it, `*` for every name.
+            patterns: names; `*.` at the start stands for all names below, `*` for every name.
         """
-        self._own = frozenset(map(_plain, own))
-        self._patterns = (*ALWAYS, *map(_plain, patterns))
+        self._own = frozenset(map(_normalized, own))
+        self._patterns = (*ALWAYS, *map(_normalized, patterns))
         self._logged.clear()
 
     def refusal(self, asked: Iterable[str], here: str = "") -> str | None:
-        """Return why a request is not answered, for people; None if it is.
+        """Return why a request is refused, as text for people; None if it is allowed.
 
         Args:
-            asked: what the request's target and its `Host` have of a host, with or without a port;
-                nothing where neither has one, which no browser does.
-            here: the host that is listened on, which is allowed too.
+            asked: hosts in the request's target and its `Host` header, with or without a port.
+                Empty if there are none, which no browser does.
+            here: the host that podgpu listens on, which is allowed too.
         """
-        names = [name for name in map(_without_port, asked) if name != _plain(here)]
-        wrong = next((name for name in names if not self._allows(name)), None)
-        if wrong is None:
+        names = [name for name in map(_without_port, asked) if name != _normalized(here)]
+        refused = next((name for name in names if not self._allows(name)), None)
+        if refused is None:
             return None
-        text = f"podgpu is not known as {shown(wrong)} here; {self._setting} allows further names"
-        self._log_refused(wrong)
+        text = f"the host name {shown(refused)} is not allowed; add it to {self._setting}"
+        self._log_refused(refused)
         return text
 
     def _allows(self, name: str) -> bool:
@@ -87,29 +87,29 @@ class Hosts:
             return
         self._logged.add(name)
         if len(self._logged) > _MAX_LOGGED:
-            _LOG.warning("requests for further hosts are refused, and no longer logged")
+            _LOG.warning("requests for further host names are refused, and no longer logged")
             return
         _LOG.warning(
-            "a request for the host %s is refused (421): podgpu is not known by that name here, "
-            "and a web page could make its own name lead here; if the name is right, add it to "
-            "%s, or ask by the IP address",
+            "refused a request for the host name %s (status 421): it is not an allowed name, and a "
+            "web page could use its own name for an attack (DNS rebinding). If the name is right, "
+            "add it to %s, or use the IP address",
             shown(name),
             self._setting,
         )
 
 
-def _plain(name: str) -> str:
+def _normalized(name: str) -> str:
     return name.lower().removesuffix(".")
 
 
 def _without_port(host: str) -> str:
-    """Return the host of `HOST`, `HOST:PORT`, `[ADDRESS]`, `[ADDRESS]:PORT` or a bare address."""
+    """Return the host of `HOST`, `HOST:PORT`, `[ADDRESS]`, `[ADDRESS]:PORT` or an address."""
     host = host.strip()
     if bracketed := _BRACKETED.fullmatch(host):
         host = bracketed[1]
     elif host.count(":") == 1:
         host = host.partition(":")[0]
-    return _plain(host)
+    return _normalized(host)
 
 
 def _is_address(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Bodies of requests: read within a bound for each, and within that of the listeners."""
+"""Reads request bodies within a size limit for each and a limit for all listeners."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,11 +11,11 @@ from pipeline.http.client_shares import ClientAccounting, ClientConnection
 
 
 class BodyRefusedError(Exception):
-    """A body isn't taken.
+    """A request body is not accepted.
 
     Attributes:
-        kind: why.
-        answer: says why.
+        kind: the reason.
+        answer: the response with the reason.
     """
 
     def __init__(self, kind: Refusal, answer: HttpResponse) -> None:
@@ -25,10 +25,10 @@ class BodyRefusedError(Exception):
 
 
 class _Body(bytes):
-    """A body that is counted for as long as anybody has it, be it a thread that nobody waits for.
+    """A body that counts until it is collected, for example while a thread still uses it.
 
     Attributes:
-        on_collected: called once nobody has it, in whatever thread that is.
+        on_collected: called when it is collected, in any thread.
     """
 
     on_collected: Callable[[], None]
@@ -40,35 +40,35 @@ class _Body(bytes):
 async def read_body(
     request: web.BaseRequest, longest: int, accounting: ClientAccounting, client: ClientConnection
 ) -> bytes:
-    """Read a body. It counts until the last who has it has let go of it.
+    """Read the body of a request. Its bytes count until the returned object is collected.
 
     Args:
-        request: whose.
-        longest: bytes that it may have.
-        accounting: what it counts in.
-        client: its connection.
+        request: the request.
+        longest: maximum of bytes.
+        accounting: counts the bytes.
+        client: the connection.
 
     Raises:
-        BodyRefusedError: it is longer, or encoded, or there is no room for it.
+        BodyRefusedError: the body is too long or encoded, or there is no room for it.
     """
     if not request.body_exists:
         return b""
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-        told = "send the body as it is, without an encoding"
-        raise BodyRefusedError("encoded", plain(415, told))
+        text = "send the body without Content-Encoding"
+        raise BodyRefusedError("encoded", plain(415, text))
     if (request.content_length or 0) > longest:
         raise _too_long(longest)
     loop = asyncio.get_running_loop()
-    limit = asyncio.timeout(None)
-    client.cancel = lambda: limit.reschedule(loop.time())
+    deadline = asyncio.timeout(None)
+    client.cancel = lambda: deadline.reschedule(loop.time())
     data = bytearray()
     try:
-        async with limit:
-            while piece := await request.content.readany():
-                if len(data) + len(piece) > longest:
+        async with deadline:
+            while part := await request.content.readany():
+                if len(data) + len(part) > longest:
                     raise _too_long(longest)
-                data += piece
-                if not accounting.grow(client, len(piece)):
+                data += part
+                if not accounting.grow(client, len(part)):
                     raise _busy()
         body = _Body(data)
         body.on_collected = accounting.count_until_released(client, len(data))
@@ -87,5 +87,5 @@ def _too_long(longest: int) -> BodyRefusedError:
 
 
 def _busy() -> BodyRefusedError:
-    told = "too many large requests are being answered: ask again"
-    return BodyRefusedError("busy", plain(503, told))
+    text = "too many large requests are being answered: try again"
+    return BodyRefusedError("busy", plain(503, text))

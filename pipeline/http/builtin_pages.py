@@ -1,4 +1,4 @@
-"""The answers that every listener gives by itself."""
+"""Responses that every listener gives: the index page, health and plain text."""
 
 import html
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -7,45 +7,45 @@ from typing import TypeAlias
 from pipeline.component.contracts import HttpHandler, HttpRequest, HttpResponse
 
 Check: TypeAlias = Callable[[], tuple[bool, str]]
-"""Says whether something is well, and a line of text for people. Called for each request."""
+"""Returns whether a check passes, and a line of text for people. Called for each request."""
 
 Pages: TypeAlias = Mapping[str, tuple[HttpHandler, str]]
-"""What every listener serves besides its own: handlers and titles, by path."""
+"""Pages that every listener serves: handlers and titles, by path."""
 
 Links: TypeAlias = tuple[tuple[str, str], ...]
-"""Paths and titles of all that a listener serves, for its page at `/`."""
+"""Paths and titles of all pages of a listener, for the index page at `/`."""
 
 Front: TypeAlias = Callable[[HttpRequest, Links], Awaitable[HttpResponse]]
-"""Makes the page at `/`."""
+"""Makes the index page at `/`."""
 
 _OWN = (("/healthz", "whether podgpu works"), ("/readyz", "whether it has data to show"))
 
 
 def plain(status: int, text: str, headers: Mapping[str, str] | None = None) -> HttpResponse:
-    """Return a line of text."""
+    """Return a response with a line of text."""
     body = f"{text}\n".encode("utf-8", "replace")
     return HttpResponse(body, status=status, headers=headers or {})
 
 
 def checked(check: Check) -> HttpResponse:
-    """Return 200 if all is well, else 503."""
-    well, text = check()
-    return plain(200 if well else 503, text)
+    """Return a response with status 200 if the check passes, else 503."""
+    passes, text = check()
+    return plain(200 if passes else 503, text)
 
 
 def links(mounts: Iterable[tuple[str, str]]) -> Links:
-    """Return what is mounted, and what every listener answers by itself.
+    """Return the paths and titles of mounted pages and of built-in ones.
 
-    What has no title isn't listed, since it answers no bare link.
+    Pages without a title are left out: a link without parameters would not work there.
     """
     return (*((path, title) for path, title in mounts if title), *_OWN)
 
 
 def index(node: str, version: str, links: Links) -> HttpResponse:
-    """Return a page at `/` that leads to the others; it needs nothing from elsewhere.
+    """Return the index page. It loads nothing from other servers.
 
     Args:
-        node: the node's name.
+        node: name of the node.
         version: podgpu's version.
         links: paths and titles.
     """

@@ -1,4 +1,4 @@
-"""Connections and bytes of all listeners, shared by where the clients are."""
+"""Counts connections and bytes of all listeners, and shares them fairly among clients."""
 
 import asyncio
 from bisect import bisect_left, insort
@@ -11,34 +11,35 @@ from pipeline.http.limits import Limits
 from pipeline.http.network_fairness import largest_network, number_of
 
 State: TypeAlias = Literal["idle", "reading", "queued", "working", "sending"]
-"""What becomes of a connection: it waits for a request, for the rest of a body, for its turn; its
-answer is being worked out, or sent."""
+"""State of a connection: it waits for a request; a body is being read; the request waits for its
+turn; the response is being made; the response is being sent."""
 
 _FIRST_SECONDS: Final = 0.25
-"""What a connection has for its request to come and to be read before it has been waited for."""
+"""Time for a new connection to send its request. Only after it, the connection counts as waiting
+for its client."""
 
 _SPARE: Final = 8
-"""Descriptors that are left where there are too few, for those who come."""
+"""File descriptors that are kept free for new connections when there are too few."""
 
-_OURS: Final = frozenset({"queued", "working"})
-"""States in which a client waits for podgpu, and not the other way round."""
+_WAITING_FOR_PODGPU: Final = frozenset({"queued", "working"})
+"""States in which the client waits for podgpu."""
 
 
 class ClientConnection:
     """A connection, and what is held for it.
 
     Attributes:
-        source: where its client is; see `source_of`.
-        reserved: it is there for the probes' paths alone.
-        state: what becomes of it.
-        since: when that began, in the event loop's time.
-        answers: that it has had.
-        head: bytes of requests that have come and aren't answered yet.
-        held: all bytes that are held for it, apart from the answer.
-        answer: parts of the answer that is being sent.
-        ended: it has given way, and is about to end.
-        abort: ends the connection, whatever its client does.
-        cancel: ends what its bytes are held for.
+        source: network address of its client; see `source_of`.
+        reserved: it is in the reserve, for the probe paths only.
+        state: what it is doing.
+        since: when the state began, in the event loop's time.
+        answers: number of responses that it got.
+        head: bytes of requests that were received and not answered yet.
+        held: all bytes that are held for it, without the response.
+        answer: parts of the response that is being sent.
+        ended: it was evicted, and is about to end.
+        abort: ends the connection.
+        cancel: ends the reading of a body.
     """
 
     def __init__(self, source: str) -> None:
@@ -56,32 +57,32 @@ class ClientConnection:
 
     @property
     def bytes(self) -> int:
-        """What is held for it, its answer included."""
+        """Bytes that are held for it, including its response."""
         return self.held + sum(map(len, self.answer))
 
 
 class ClientAccounting:
-    """Counts connections, and bytes that are held for them.
+    """Counts connections, and the bytes that are held for them.
 
-    Counted is what has come, not what was announced. Where there is no room, the source with most
-    makes it: no source that has little waits for one that has much.
+    It counts received bytes, not announced ones. If there is no room, the source that holds most
+    makes room, so that a source that holds little never waits for one that holds much.
 
     Args:
-        limits: for all.
+        limits: limits for all connections.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._most = limits.connections
-        # The one whose state has not changed for longest comes first.
+        self._limit = limits.connections
+        # In the order in which their states changed, the oldest change first.
         self._clients: dict[ClientConnection, None] = {}
         self._reserved: dict[ClientConnection, None] = {}
         self._sources: Counter[str] = Counter()
-        self._numbers: list[int] = []  # of the guests' sources, sorted
+        self._numbers: list[int] = []  # the sources of the clients, sorted
         self._holding: dict[ClientConnection, None] = {}
         self._answers: dict[int, int] = {}
         self._held = 0
-        # Threads put in: a number they took off themselves could lose one of two changes.
+        # Threads append here: if they changed the counts themselves, changes could get lost.
         self._released: deque[tuple[ClientConnection, int]] = deque()
 
     @property
@@ -91,26 +92,26 @@ class ClientAccounting:
         return self._held
 
     def __len__(self) -> int:
-        """Return how many connections there are."""
+        """Return the number of connections."""
         return len(self._clients) + len(self._reserved)
 
     # Connections.
 
     def admit(self, source: str) -> ClientConnection:
-        """Count a connection, at the cost of another where there is no room."""
-        guest = ClientConnection(source)
-        guest.since = _now()
-        guest.reserved = True
-        self._reserved[guest] = None
-        if not self.promote(guest):
-            self._keep_reserved(min(self._limits.reserve, self._most // 2))
-        return guest
+        """Count a new connection, and evict another one if there is no room."""
+        client = ClientConnection(source)
+        client.since = _now()
+        client.reserved = True
+        self._reserved[client] = None
+        if not self.promote(client):
+            self._keep_reserved(min(self._limits.reserve, self._limit // 2))
+        return client
 
     def promote(self, client: ClientConnection) -> bool:
-        """Make a connection of the reserve one like others; False if there is no room now."""
+        """Make a connection of the reserve a normal one; return False if there is no room."""
         if client not in self._reserved:
             return False
-        if len(self._clients) >= min(self._most, self._limits.connections) and not self._evict(
+        if len(self._clients) >= min(self._limit, self._limits.connections) and not self._evict(
             client.source
         ):
             return False
@@ -122,7 +123,7 @@ class ClientAccounting:
         return True
 
     def remove(self, client: ClientConnection) -> None:
-        """Count a connection no longer."""
+        """Stop counting a connection."""
         if client in self._clients:
             del self._clients[client]
             self._remove(number_of(client.source))
@@ -134,7 +135,7 @@ class ClientAccounting:
         client.abort = _nothing
 
     def set_state(self, client: ClientConnection, state: State) -> None:
-        """Note what becomes of a connection from now on."""
+        """Set the state of a connection."""
         client.state, client.since = state, _now()
         client.answers += state == "idle"
         for order in (self._clients, self._reserved):
@@ -143,72 +144,74 @@ class ClientAccounting:
                 order[client] = None
 
     def reduce_limit(self) -> None:
-        """Take fewer connections until `restore_limit`: there are no descriptors for more."""
-        self._most = max(min(self._most, len(self)) - _SPARE, _SPARE)
+        """Accept fewer connections until `restore_limit`: there are no file descriptors left."""
+        self._limit = max(min(self._limit, len(self)) - _SPARE, _SPARE)
         self._keep_reserved(0)
-        while len(self._clients) > self._most and self._evict(""):
+        while len(self._clients) > self._limit and self._evict(""):
             pass
 
-    def _keep_reserved(self, most: int) -> None:
-        while len(self._reserved) > most:
-            self._end(next(iter(self._reserved)))
+    def _keep_reserved(self, limit: int) -> None:
+        while len(self._reserved) > limit:
+            self._close(next(iter(self._reserved)))
 
     def restore_limit(self) -> None:
-        """Take as many connections as there may be."""
-        self._most = self._limits.connections
+        """Accept as many connections as configured."""
+        self._limit = self._limits.connections
 
     def _evict(self, source: str) -> bool:
-        """End a connection for a further one of a source, unless that would be unfair."""
-        shares, mine = self._sources, self._sources[source]
-        most = max(shares.values(), default=0)
+        """End a connection to make room for a source; return False if that would be unfair."""
+        shares, own_share = self._sources, self._sources[source]
+        highest = max(shares.values(), default=0)
         victim: ClientConnection | None
-        if most > mine + 1:
-            of = (guest for guest in self._clients if shares[guest.source] == most)
-            victim = min(of, key=lambda guest: guest.state == "working")
+        if highest > own_share + 1:
+            candidates = (client for client in self._clients if shares[client.source] == highest)
+            victim = min(candidates, key=lambda client: client.state == "working")
         else:
-            own = (guest for guest in self._clients if guest.source == source)
-            victim = next((guest for guest in own if guest.state not in _OURS), None)
+            own = (client for client in self._clients if client.source == source)
+            victim = next(
+                (client for client in own if client.state not in _WAITING_FOR_PODGPU), None
+            )
             victim = victim or self._next_to_evict(
-                [guest for guest in self._clients if shares[guest.source] > mine]
+                [client for client in self._clients if shares[client.source] > own_share]
             )
             victim = victim or self._in_largest_network(source)
         if victim is None:
             return False
-        self._end(victim)
+        self._close(victim)
         return True
 
     def _next_to_evict(self, guests: Sequence[ClientConnection]) -> ClientConnection | None:
-        """Return who has had its turn: it has been waited for, or has had most answers."""
-        waits = (guest for guest in guests if guest.state not in _OURS)
-        longest = next(waits, None)
+        """Return the one that waits longest for its client, or has got most responses."""
+        waiting = (client for client in guests if client.state not in _WAITING_FOR_PODGPU)
+        longest = next(waiting, None)
         if longest is not None and _now() - longest.since >= _FIRST_SECONDS:
             return longest
-        had = [guest for guest in guests if guest.answers and guest.state != "working"]
-        return max(had, key=lambda guest: guest.answers, default=None)
+        answered = [client for client in guests if client.answers and client.state != "working"]
+        return max(answered, key=lambda client: client.answers, default=None)
 
     def _in_largest_network(self, source: str) -> ClientConnection | None:
-        """Return who waits in the network that has most; None if the source is of that, too."""
-        mine = number_of(source)
-        insort(self._numbers, mine)
+        """Return a connection of the largest network; None if the source is in that network."""
+        number = number_of(source)
+        insort(self._numbers, number)
         low, high = largest_network(self._numbers)
-        self._remove(mine)
-        if low <= mine <= high:
+        self._remove(number)
+        if low <= number <= high:
             return None
-        of = (guest for guest in self._clients if low <= number_of(guest.source) <= high)
-        return next((guest for guest in of if guest.state != "working"), None)
+        candidates = (client for client in self._clients if low <= number_of(client.source) <= high)
+        return next((client for client in candidates if client.state != "working"), None)
 
     def _remove(self, number: int) -> None:
         del self._numbers[bisect_left(self._numbers, number)]
 
-    def _end(self, guest: ClientConnection) -> None:
-        guest.ended = True
-        guest.abort()
-        self.remove(guest)
+    def _close(self, client: ClientConnection) -> None:
+        client.ended = True
+        client.abort()
+        self.remove(client)
 
     # Bytes.
 
     def grow(self, client: ClientConnection, size: int) -> bool:
-        """Count bytes of a body that have come; False if it has to give way itself."""
+        """Count received bytes of a body; return False if this connection was evicted."""
         if client.ended:
             return False
         self._count(client, size)
@@ -216,43 +219,43 @@ class ClientAccounting:
         return not client.ended
 
     def grow_head(self, client: ClientConnection, size: int) -> None:
-        """Count bytes of a request; others give way to them, since they are few."""
+        """Count received bytes of a request head; they are few, so that others make room."""
         if not client.ended:
             client.head += size
             self._count(client, size)
             self._make_room(client, spare=True)
 
     def shrink_head(self, client: ClientConnection, size: int | None = None) -> None:
-        """Count a request no longer, or what of it is of its body."""
+        """Stop counting a request head, or the part of it that belongs to a body."""
         size = client.head if size is None else min(size, client.head)
         client.head -= size
         self.shrink(client, size)
 
-    def _count(self, guest: ClientConnection, size: int) -> None:
-        guest.held += size
+    def _count(self, client: ClientConnection, size: int) -> None:
+        client.held += size
         self._held += size
-        self._holding[guest] = None
+        self._holding[client] = None
 
     def shrink(self, client: ClientConnection, size: int) -> None:
-        """Count bytes no longer."""
-        size = min(size, client.held)  # nothing, once it has given way
+        """Stop counting bytes."""
+        size = min(size, client.held)  # 0 after it was evicted
         client.held -= size
         self._held -= size
         if not client.bytes:
             self._holding.pop(client, None)
 
     def count_until_released(self, client: ClientConnection, size: int) -> Callable[[], None]:
-        """Return what ends the count of some bytes; it may be called in any thread."""
+        """Return a function that stops counting bytes; it may be called in any thread."""
         put = self._released.append
         return lambda: put((client, size))
 
     @contextmanager
     def sending(self, client: ClientConnection, parts: Sequence[bytes]) -> Iterator[None]:
-        """Count an answer while it is being sent.
+        """Count a response while it is being sent.
 
         Args:
-            client: gets it.
-            parts: of the answer. The same object counts once, however many get it.
+            client: the receiver.
+            parts: parts of the response. An object that several clients get counts once.
         """
         client.answer = parts
         self._holding[client] = None
@@ -269,8 +272,8 @@ class ClientAccounting:
             self._sent(client)
             self.shrink(client, 0)
 
-    def _sent(self, guest: ClientConnection) -> None:
-        parts, guest.answer = guest.answer, ()
+    def _sent(self, client: ClientConnection) -> None:
+        parts, client.answer = client.answer, ()
         for part in parts:
             self._answers[id(part)] -= 1
             if not self._answers[id(part)]:
@@ -289,35 +292,35 @@ class ClientAccounting:
                 return
 
     def _is_full(self) -> bool:
-        """Whether all but the largest are too much; that one is bounded elsewhere."""
-        most = self._limits.bytes
-        if self._held <= most:
+        """Return whether all without the largest are too much; the largest has its own limit."""
+        limit = self._limits.bytes
+        if self._held <= limit:
             return False
-        return self._held - max((one.bytes for one in self._holding), default=0) > most
+        return self._held - max((one.bytes for one in self._holding), default=0) > limit
 
     def _largest(self, newcomer: ClientConnection) -> ClientConnection | None:
-        """Return who makes room for a newcomer; None if nobody has as much as that."""
+        """Return the connection that makes room; None if only the newcomer can."""
         by_source: Counter[str] = Counter()
-        for guest in self._holding:
-            if guest is not newcomer:
-                by_source[guest.source] += guest.bytes
+        for client in self._holding:
+            if client is not newcomer:
+                by_source[client.source] += client.bytes
         largest = max(by_source, key=by_source.__getitem__, default=None)
         if largest is None:
             return None
-        # It may have grown to more than it puts an end to, but not to a multiple.
+        # The newcomer's source may grow beyond the largest, but at most to twice its size.
         if by_source[newcomer.source] + newcomer.bytes > 2 * by_source[largest]:
             largest = newcomer.source
-        of = [one for one in self._holding if one.source == largest and one is not newcomer]
-        # Work that has begun goes on, unless it keeps another source out.
-        last = of[-1] if of and largest != newcomer.source else None
-        return next((one for one in of if one.state != "working"), last)
+        candidates = [one for one in self._holding if one.source == largest and one is not newcomer]
+        # A response in progress is evicted only if it keeps another source out.
+        last = candidates[-1] if candidates and largest != newcomer.source else None
+        return next((one for one in candidates if one.state != "working"), last)
 
-    def _displace(self, guest: ClientConnection) -> None:
-        guest.ended = True
-        self._sent(guest)
-        self.shrink(guest, guest.held)
-        self._holding.pop(guest, None)
-        (guest.cancel or guest.abort)()
+    def _displace(self, client: ClientConnection) -> None:
+        client.ended = True
+        self._sent(client)
+        self.shrink(client, client.held)
+        self._holding.pop(client, None)
+        (client.cancel or client.abort)()
 
     def _apply_releases(self) -> None:
         while self._released:
@@ -325,7 +328,7 @@ class ClientAccounting:
 
 
 def _nothing() -> None:
-    """End what has not begun, or has ended already."""
+    """Do nothing: the connection has not started or has ended."""
 
 
 def _now() -> float:

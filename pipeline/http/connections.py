@@ -1,4 +1,4 @@
-"""aiohttp's server, with a bound on what each connection and all of them hold."""
+"""aiohttp's server, with limits on what each connection and all connections hold."""
 
 import asyncio
 import logging
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from pipeline.http.access import Access
 
 _LOG = logging.getLogger("podgpu.http")
-_HEADER_BYTES = 4096
-_HEADERS = 64
+_MAX_HEADER_BYTES = 4096
+_MAX_HEADERS = 64
 _READ_BYTES = 1 << 13
 
-# Neither library has an option for these. Requests that are read before the one before them is
-# answered; what more of them comes waits in the kernel.
+# Neither library has an option for these. The first is the number of requests that are read before
+# the previous one is answered; further ones wait in the kernel.
 web_protocol.MAX_MSG_QUEUE_SIZE = 2
-# TLS has a buffer of this size for each connection, 256 KiB by default; a record has 16 KiB.
+# TLS has a buffer of this size per connection, by default 256 KiB; a TLS record has 16 KiB.
 sslproto.SSLProtocol.max_size = 1 << 14
 
 
@@ -33,9 +33,9 @@ class Handler(web.RequestHandler):
     """Serves one connection.
 
     Attributes:
-        client: what is counted for it.
-        context: what it was secured with.
-        body: of the request that is being answered, or was last.
+        client: counts what the connection holds.
+        context: TLS context of the connection.
+        body: body of the current request, or of the last.
     """
 
     __slots__ = ("body", "client", "context", "server")
@@ -54,35 +54,35 @@ class Handler(web.RequestHandler):
         self.body: StreamReader | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a connection; called by asyncio, as the others."""
+        """Set up a connection; called by asyncio, as are the methods below."""
         super().connection_made(transport)
         if not isinstance(transport, asyncio.Transport):
-            raise TypeError("a listener serves streams")
+            raise TypeError("a listener serves stream transports only")
         self.client.abort = transport.abort
         if self.client.ended:
             transport.abort()
             return
-        # What is written waits here until the kernel has taken all of it.
+        # `drain` waits until the kernel has accepted all written data.
         transport.set_write_buffer_limits(high=1)
-        if hasattr(transport, "max_size"):  # asyncio's own, of what is read at a time
+        if hasattr(transport, "max_size"):  # asyncio's own transport: bytes of one read
             transport.max_size = _READ_BYTES
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Count it no longer, and keep nothing that leads back here: what it holds goes at once."""
+        """Stop counting the connection, and drop references so that its memory is freed now."""
         self.server.remove(self.client)
         super().connection_lost(exc)
         self.body = None
 
     def data_received(self, data: bytes) -> None:
-        """Take what the client sends, and count what is no body."""
+        """Process received data, and count what is not part of a body."""
         body = self.body is not None and not self.body.is_eof()
         super().data_received(data)
-        guest, transport = self.client, self.transport
+        client, transport = self.client, self.transport
         if body or transport is None:
             return
-        self.server.accounting.grow_head(guest, len(data))
-        half = self._waiter is not None and not self._waiter.done()
-        if half and guest.head > self.server.limits.head_bytes:
+        self.server.accounting.grow_head(client, len(data))
+        incomplete = self._waiter is not None and not self._waiter.done()
+        if incomplete and client.head > self.server.limits.head_bytes:
             transport.write(too_large(self.server.headers()))
             transport.close()
 
@@ -93,7 +93,7 @@ class Handler(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what is no request, or what failed on the way; called by aiohttp."""
+        """Respond to an invalid request, or after a failed response; called by aiohttp."""
         answer = super().handle_error(request, status, exc, message)
         answer.headers.update(self.server.headers())
         return answer
@@ -104,9 +104,9 @@ class Server(web.Server):
 
     Args:
         serve: answers a request.
-        limits: of what they hold, and for how long.
-        accounting: where they are counted.
-        access: who says on what terms a connection is taken; None for plain HTTP.
+        limits: limits of connections.
+        accounting: counts connections and bytes.
+        access: returns the access rules; None for plain HTTP.
     """
 
     def __init__(
@@ -116,82 +116,82 @@ class Server(web.Server):
         accounting: ClientAccounting,
         access: "Callable[[], Access | None]",
     ) -> None:
-        # What reaches aiohttp's own log is the clients' fault: ours is caught in the listener.
-        quiet = logging.getLogger("podgpu.http.clients")
-        quiet.addFilter(_only_when_debugging)
+        # aiohttp only logs errors of clients here: podgpu's own are handled in the listener.
+        log = logging.getLogger("podgpu.http.clients")
+        log.addFilter(_debug_only)
         super().__init__(serve, handler_cancellation=True, request_factory=_request)
         self._options = {
             "loop": asyncio.get_running_loop(),
             "access_log": None,
-            "logger": quiet,
+            "logger": log,
             "keepalive_timeout": limits.idle_seconds,
             "lingering_time": limits.linger_seconds,
-            # Whoever takes a body bounds it by its length.
+            # The reader of a body limits its encoded length.
             "auto_decompress": False,
-            "max_line_size": _HEADER_BYTES,
-            "max_field_size": _HEADER_BYTES,
-            "max_headers": _HEADERS,
+            "max_line_size": _MAX_HEADER_BYTES,
+            "max_field_size": _MAX_HEADER_BYTES,
+            "max_headers": _MAX_HEADERS,
             "read_bufsize": _READ_BYTES,
         }
         self.limits = limits
         self.accounting = accounting
         self._access = access
-        self._guests: set[ClientConnection] = set()
+        self._clients: set[ClientConnection] = set()
         self._closing = False
-        self._last_call: asyncio.TimerHandle | None = None
-        self._gone = asyncio.Event()
+        self._abort_timer: asyncio.TimerHandle | None = None
+        self._closed = asyncio.Event()
 
     def headers(self) -> Mapping[str, str]:
-        """Return the headers that every answer has."""
+        """Return the headers of every response."""
         access = self._access()
         return {**COMMON_HEADERS, **access.rules.headers} if access is not None else COMMON_HEADERS
 
     def protocol(self, client: ClientConnection) -> asyncio.Protocol:
-        """Return what takes a connection that was just accepted."""
-        self._guests.add(client)
+        """Return the protocol for a connection that was just accepted."""
+        self._clients.add(client)
         access = self._access()
         return self._handler(client, None) if access is None else TlsHandshake(self, access, client)
 
-    def _handler(self, guest: ClientConnection, context: ssl.SSLContext | None) -> Handler:
-        return Handler(self, guest, context, **self._options)
+    def _handler(self, client: ClientConnection, context: ssl.SSLContext | None) -> Handler:
+        return Handler(self, client, context, **self._options)
 
     def serve_connection(
         self, client: ClientConnection, transport: asyncio.Transport, context: ssl.SSLContext | None
     ) -> Handler:
-        """Let a door's connection be answered."""
+        """Serve a connection after its TLS handshake."""
         handler = self._handler(client, context)
         transport.set_protocol(handler)
         handler.connection_made(transport)
         return handler
 
     def remove(self, client: ClientConnection) -> None:
-        """Count a connection no longer."""
+        """Stop counting a connection."""
         self.accounting.remove(client)
-        self._guests.discard(client)
-        if self._closing and not self._guests:
-            if self._last_call is not None:
-                self._last_call.cancel()
-            self._gone.set()
+        self._clients.discard(client)
+        if self._closing and not self._clients:
+            if self._abort_timer is not None:
+                self._abort_timer.cancel()
+            self._closed.set()
 
     def close(self, seconds: float) -> None:
-        """End all connections: idle ones now, the others with their answer or when time is up."""
-        for guest in [one for one in self._guests if one.state == "idle"]:
-            guest.abort()
+        """End all connections: idle ones now, the others after their response or the given time."""
+        for client in [one for one in self._clients if one.state == "idle"]:
+            client.abort()
         self.pre_shutdown()
         self._closing = True
-        if self._guests:
-            self._last_call = asyncio.get_running_loop().call_later(seconds, self._abort)
+        if self._clients:
+            self._abort_timer = asyncio.get_running_loop().call_later(seconds, self._abort)
         else:
-            self._gone.set()
+            self._closed.set()
 
     async def wait_closed(self) -> None:
         """Wait until the last connection has ended."""
-        await self._gone.wait()
+        await self._closed.wait()
 
     def _abort(self) -> None:
-        # A closed transport still waits for its client to read; an aborted one doesn't.
-        for guest in list(self._guests):
-            guest.abort()
+        # A closed transport still waits for its client to read; an aborted one does not.
+        for client in list(self._clients):
+            client.abort()
 
 
 def _request(
@@ -201,11 +201,10 @@ def _request(
     writer: Any,
     task: "asyncio.Task[None]",
 ) -> web.BaseRequest:
-    """Return a request, whatever host is in its line: it says nothing, the path does.
+    """Make a request object, without the host in the request line if that is invalid.
 
-    aiohttp has no answer for one that is no name, such as `http://xn--/metrics`, and keeps the
-    connection for as long as its client does. It has one type of message with its parser in C and
-    another without, and tells of neither.
+    aiohttp raises an error for a host as in `http://xn--/metrics`, sends no response, and keeps the
+    connection open. The type of the message depends on aiohttp's parser and is not public.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -215,6 +214,6 @@ def _request(
         return web.BaseRequest(message, payload, protocol, writer, task, loop)
 
 
-def _only_when_debugging(record: logging.LogRecord) -> bool:
+def _debug_only(record: logging.LogRecord) -> bool:
     record.exc_info = None
     return _LOG.isEnabledFor(logging.DEBUG)

@@ -1,36 +1,37 @@
-"""What the listeners spend on their clients."""
+"""Limits on what the HTTP listeners spend on their clients."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """For all listeners together.
+    """Limits for all listeners together.
 
-    A source is an IPv4 address, or the /64 of an IPv6 address.
+    A source here is the IPv4 address of a client, or the /64 of its IPv6 address.
 
     Attributes:
-        connections: open at most, those that are still in the TLS handshake counted. A further one
-            takes the place of one of the source that has most, where its own has fewer; else of the
-            one that has waited longest for its client. If there is none, it comes out of the
-            reserve.
-        reserve: further connections, which are answered at once on the probes' paths alone. Others
-            wait a second for room, then get 503. The newest have it.
-        bytes: held for clients at most, besides one body or answer, the largest: requests that are
-            coming or being answered, their bodies, and answers until they are sent. A page that
-            many get counts once. What is beyond that is at the cost of the source that has most.
-        head_bytes: of a request without its body.
-        write_bytes: that are given to a connection at a time: the next ones when these are sent.
-        socket_bytes: that the kernel buffers for a connection, in each direction.
-        handshake_seconds: for the TLS handshake.
-        idle_seconds: how long a connection may be without a complete request, which bounds both
-            idle and very slow clients. Longer than a usual scrape interval.
-        handler_seconds: for working an answer out, the check of a password and the reading of a
-            body included.
-        send_seconds: for the client to take the answer.
-        linger_seconds: for a client that is told before it has sent all to send the rest, which
-            nobody reads: else it may never see what it was told.
-        close_seconds: for answers under way when the listener closes.
+        connections: maximum of open connections, including those in the TLS handshake. If all are
+            in use, a new one replaces one of the source that has most, if its own source has fewer;
+            otherwise the one that has waited longest for its client. If there is none, the new
+            connection goes to the reserve.
+        reserve: maximum of further connections. They are answered immediately on the probe paths
+            only; other requests wait a second for room and then get 503. The newest are kept.
+        bytes: maximum of bytes held for clients, not counting the largest body or response:
+            requests that are received or answered, their bodies, and responses until they are sent.
+            A response that several clients get counts once. If it is exceeded, the source that
+            holds most loses a connection or a request.
+        head_bytes: maximum of bytes of a request without its body.
+        write_bytes: bytes that are written to a connection at a time, when the previous are sent.
+        socket_bytes: bytes that the kernel buffers for a connection, in each direction.
+        handshake_seconds: time for the TLS handshake.
+        idle_seconds: time without a complete request, which limits both idle and very slow clients.
+            Longer than a usual scrape interval.
+        handler_seconds: time to make a response, including the check of the password and the
+            reading of the body.
+        send_seconds: time for the client to read the response.
+        linger_seconds: time in which podgpu reads and discards the rest of a request that it has
+            answered early. Otherwise the client may never see the response.
+        close_seconds: time for responses in progress when the listener closes.
     """
 
     connections: int = 256

@@ -1,4 +1,4 @@
-"""One address: routes requests to what is mounted."""
+"""One HTTP listener: accepts connections on an address and routes requests to handlers."""
 
 import asyncio
 import logging
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("podgpu.http")
 _NONE: Mapping[str, str] = {}
 _MAX_LOGGED = 60
-_TRIES = 18
-_TRY_EVERY = 0.05
+_ROOM_TRIES = 18
+_ROOM_INTERVAL = 0.05
 _FULL = plain(503, "too many connections")
 
 
 class ServerContext(Protocol):
-    """What all listeners have in common; see `Listeners`."""
+    """What all listeners share; see `Listeners`."""
 
     node: str
     version: str
@@ -55,7 +55,7 @@ class ServerContext(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mount:
-    """What is served at a path."""
+    """A handler that is served at a path."""
 
     handler: HttpHandler
     title: str
@@ -66,7 +66,7 @@ class Mount:
 
 
 class Registration:
-    """Implements `HttpMounts`: one component's part of a listener."""
+    """A component's use of a listener; implements `HttpMounts`."""
 
     def __init__(self, listener: "Listener") -> None:
         self.listener = listener
@@ -74,7 +74,7 @@ class Registration:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """The port that the listener is bound to."""
         return self.listener.port
 
     def mount(
@@ -87,19 +87,19 @@ class Registration:
         body_bytes: int = 0,
         refused: Callable[[Refusal], None] = lambda _: None,
     ) -> None:
-        """Serve a path until the lease ends.
+        """Serve a path until this registration ends.
 
         Raises:
-            PermanentError: the path is no path, or somebody else serves it.
+            PermanentError: the path is invalid, or another component serves it.
         """
         if self.ended:
-            raise RuntimeError(f"{path} is mounted on a listener that was given back")
-        made = Mount(handler, title, self, tuple(methods), body_bytes, refused)
-        self.listener.mount(path, made)
+            raise RuntimeError(f"cannot serve {path}: the listener was released")
+        mounted = Mount(handler, title, self, tuple(methods), body_bytes, refused)
+        self.listener.mount(path, mounted)
 
 
 class Listener:
-    """Listens on an address, and answers."""
+    """Listens on an address and answers requests."""
 
     def __init__(self, context: ServerContext, address: ListenAddress) -> None:
         self.address = address
@@ -109,191 +109,197 @@ class Listener:
         self._mounts: dict[str, Mount] = {}
         self._server: Server | None = None
         self._acceptor: Acceptor | None = None
-        # A kubelet's probe knows no password.
+        # These need no password: a kubelet's probe can't send one.
         self._health_pages: dict[str, HttpHandler] = {
             "/healthz": self._health,
             "/health": self._health,
             "/readyz": self._readiness,
         }
         pages = {path: handler for path, (handler, _) in context.pages.items()}
-        self._own = {"/": self._index, **self._health_pages, **pages}
+        self._builtin_handlers = {"/": self._index, **self._health_pages, **pages}
 
     async def start(self) -> None:
-        """Listen.
+        """Start to listen.
 
         Raises:
             OSError: the address can't be listened on.
         """
-        house = self._context
+        context = self._context
         listening = await bind(self.address)
-        # Connections that are accepted have them, too.
+        # Accepted connections inherit these.
         for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            listening.setsockopt(socket.SOL_SOCKET, buffer, house.limits.socket_bytes)
+            listening.setsockopt(socket.SOL_SOCKET, buffer, context.limits.socket_bytes)
         self.port = listening.getsockname()[1]
-        self._server = Server(self.serve, house.limits, house.accounting, lambda: house.access)
-        self._acceptor = Acceptor(listening, self._server.protocol, house.accounting)
-        secure = house.access is not None and house.access.rules.context is not None
+        self._server = Server(
+            self.serve, context.limits, context.accounting, lambda: context.access
+        )
+        self._acceptor = Acceptor(listening, self._server.protocol, context.accounting)
+        tls = context.access is not None and context.access.rules.context is not None
         host = self.address.host or "localhost"
         host = f"[{host}]" if ":" in host else host
-        _LOG.info("serving http%s://%s:%d/", "s" if secure else "", host, self.port)
+        _LOG.info("serving http%s://%s:%d/", "s" if tls else "", host, self.port)
 
     def close(self) -> None:
-        """Give the address free at once; answers under way have a little longer."""
+        """Release the address immediately; responses in progress get a little more time."""
         if self._acceptor is not None and self._server is not None:
             self._acceptor.close()
             self._server.close(self._context.limits.close_seconds)
 
     async def wait_closed(self) -> None:
-        """Wait, after `close`, until the last connection has ended."""
+        """Wait until the last connection has ended; call it after `close`."""
         if self._server is not None:
             await self._server.wait_closed()
 
     def mount(self, path: str, mount: Mount) -> None:
-        """Serve a path; what is left of an ended lease gives way."""
+        """Serve a path; a mount of an ended registration is replaced."""
         where = f"{self.address}{path}"
         if not path.startswith("/") or any(c in path for c in "?#") or not path.isprintable():
-            raise PermanentError(f"serve {where}: a path begins with / and has no ? and no #")
-        if path in self._own:
-            raise PermanentError(f"serve {where}: podgpu's own page is there, choose another path")
+            raise PermanentError(f"serve {where}: a path must begin with / and contain no ? or #")
+        if path in self._builtin_handlers:
+            raise PermanentError(f"serve {where}: podgpu uses this path; choose another path")
         known = self._mounts.get(path)
         if known is not None and not known.registration.ended:
             raise PermanentError(
-                f"serve {where}: another component is there ({known.title}), choose another path"
+                f"serve {where}: another component uses this path ({known.title}); choose another"
             )
         self._mounts[path] = mount
 
     def remove_ended(self) -> None:
-        """Drop what ended leases left behind."""
+        """Remove the mounts of ended registrations."""
         self._mounts = {
             path: mount for path, mount in self._mounts.items() if not mount.registration.ended
         }
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request; called by aiohttp."""
-        house, handler = self._context, request.protocol
-        assert isinstance(handler, Handler)  # noqa: S101 - the server makes no others
-        guest, shares, access = handler.client, house.accounting, house.access
+        context, handler = self._context, request.protocol
+        assert isinstance(handler, Handler)  # noqa: S101 - the server makes no other ones
+        client, accounting, access = handler.client, context.accounting, context.access
         handler.body = request.content
-        shares.shrink_head(guest, request.content.total_bytes)
+        accounting.shrink_head(client, request.content.total_bytes)
         try:
-            shares.set_state(guest, "queued")
-            answer = await self._in_turn(request, access, guest)
-            shares.set_state(guest, "sending")
+            accounting.set_state(client, "queued")
+            answer = await self._answer_in_turn(request, access, client)
+            accounting.set_state(client, "sending")
             rules = access.rules if access is not None else None
-            # A connection that was made on other terms ends with this answer.
+            # A connection that was made under other rules ends with this response.
             last = handler.context is not (rules.context if rules else None)
-            with shares.sending(guest, (answer.body, answer.tail)):
+            with accounting.sending(client, (answer.body, answer.tail)):
                 return await send(
                     request,
                     answer,
                     headers=rules.headers if rules else _NONE,
-                    last=last or guest.ended or guest.reserved,
-                    seconds=house.limits.send_seconds,
-                    piece=house.limits.write_bytes,
+                    last=last or client.ended or client.reserved,
+                    seconds=context.limits.send_seconds,
+                    piece=context.limits.write_bytes,
                 )
         finally:
-            shares.set_state(guest, "idle")
-            shares.shrink_head(guest)
+            accounting.set_state(client, "idle")
+            accounting.shrink_head(client)
 
-    async def _in_turn(
-        self, request: web.BaseRequest, access: "Access | None", guest: ClientConnection
+    async def _answer_in_turn(
+        self, request: web.BaseRequest, access: "Access | None", client: ClientConnection
     ) -> HttpResponse:
-        house, probe = self._context, request.path in self._health_pages
-        if guest.reserved and not probe and not await self._wait_for_room(guest):
+        context, probe = self._context, request.path in self._health_pages
+        if client.reserved and not probe and not await self._wait_for_room(client):
             return _FULL
-        # Given back in the next round of the event loop: a turn is to begin, not to end.
-        turns = house.probe_turns if probe else house.turns
-        await turns.acquire(guest.source)
+        # Released in the next round of the event loop: a turn is for starting an answer only.
+        turns = context.probe_turns if probe else context.turns
+        await turns.acquire(client.source)
         asyncio.get_running_loop().call_soon(turns.release)
-        house.accounting.set_state(guest, "working")
-        return await self._answer(request, access, guest)
+        context.accounting.set_state(client, "working")
+        return await self._answer(request, access, client)
 
-    async def _wait_for_room(self, guest: ClientConnection) -> bool:
-        """Wait a moment for a connection of the reserve to be one like others."""
-        for _ in range(_TRIES):
-            if self._context.accounting.promote(guest):
+    async def _wait_for_room(self, client: ClientConnection) -> bool:
+        """Wait a short time until a connection of the reserve can become a normal one."""
+        for _ in range(_ROOM_TRIES):
+            if self._context.accounting.promote(client):
                 return True
-            await asyncio.sleep(_TRY_EVERY)
+            await asyncio.sleep(_ROOM_INTERVAL)
         return False
 
     async def _answer(
-        self, request: web.BaseRequest, access: "Access | None", guest: ClientConnection
+        self, request: web.BaseRequest, access: "Access | None", client: ClientConnection
     ) -> HttpResponse:
         path = request.path
         deadline = asyncio.timeout(self._context.limits.handler_seconds)
         try:
             async with deadline:
-                asked = request_of(request, guest.source)
+                http_request = request_of(request, client.source)
                 if path not in self._health_pages:
-                    refused = await self._refusal(asked, request, access)
+                    refused = await self._refusal(http_request, request, access)
                     if refused is not None:
                         return refused
-                return await self._routed(asked, request, guest)
+                return await self._route(http_request, request, client)
         except BodyRefusedError as error:
             return error.answer
-        except Exception:  # noqa: BLE001 - whatever a handler does, others are served
+        except Exception:  # noqa: BLE001 - a failing handler must not affect other requests
             if deadline.expired():
-                _LOG.warning("%s%s: no answer in time", self.address, _on_one_line(path))
+                _LOG.warning("%s%s: no response in time", self.address, _on_one_line(path))
                 return plain(503, f"{path} took too long")
-            _LOG.exception("%s%s: the answer failed", self.address, _on_one_line(path))
-            return plain(500, f"{path} failed; podgpu's log says why")
+            _LOG.exception("%s%s: the handler failed", self.address, _on_one_line(path))
+            return plain(500, f"{path} failed; see podgpu's log")
 
     async def _refusal(
-        self, asked: HttpRequest, request: web.BaseRequest, access: "Access | None"
+        self, http_request: HttpRequest, request: web.BaseRequest, access: "Access | None"
     ) -> HttpResponse | None:
-        """Return why a request isn't answered; None if it is."""
+        """Return the response that refuses a request; None if it is allowed."""
         if access is not None:
             await access.current()
-        # No page of somebody else's has the password or the certificate.
+        # A web page of another server does not have the password or the certificate.
         if access is None or not access.rules.identified:
-            wrong = self._context.hosts.refusal(hosts_of(request), self.address.host)
-            if wrong is not None:
-                return plain(HTTPStatus.MISDIRECTED_REQUEST, wrong)
+            reason = self._context.hosts.refusal(hosts_of(request), self.address.host)
+            if reason is not None:
+                return plain(HTTPStatus.MISDIRECTED_REQUEST, reason)
         if access is None:
             return None
-        return await access.refusal(asked.headers, asked.source)
+        return await access.refusal(http_request.headers, http_request.source)
 
-    async def _routed(
-        self, asked: HttpRequest, request: web.BaseRequest, guest: ClientConnection
+    async def _route(
+        self, http_request: HttpRequest, request: web.BaseRequest, client: ClientConnection
     ) -> HttpResponse:
-        mount = self._mounts.get(asked.path)
-        handler = mount.handler if mount is not None else self._own.get(asked.path)
+        mount = self._mounts.get(http_request.path)
+        handler = (
+            mount.handler if mount is not None else self._builtin_handlers.get(http_request.path)
+        )
         if handler is None:
-            return plain(404, "nothing is here; / lists what there is")
+            return plain(404, "not found; / lists all pages")
         methods = mount.methods if mount is not None else READ_ONLY
-        if asked.method not in methods:
-            are = "is" if len(methods) == 1 else "are"
-            told = f"only {' and '.join(methods)} {are} served"
-            return plain(405, told, {"Allow": ", ".join(methods)})
-        if mount is not None and (body := await self._body(mount, request, guest)):
-            asked = replace(asked, body=body)
+        if http_request.method not in methods:
+            verb = "is" if len(methods) == 1 else "are"
+            text = f"only {' and '.join(methods)} {verb} allowed"
+            return plain(405, text, {"Allow": ", ".join(methods)})
+        if mount is not None and (body := await self._body(mount, request, client)):
+            http_request = replace(http_request, body=body)
             del body
-        return await handler(asked)
+        return await handler(http_request)
 
-    async def _body(self, mount: Mount, request: web.BaseRequest, guest: ClientConnection) -> bytes:
+    async def _body(
+        self, mount: Mount, request: web.BaseRequest, client: ClientConnection
+    ) -> bytes:
         if not mount.body_bytes:
             return b""
-        shares = self._context.accounting
-        shares.set_state(guest, "reading")
+        accounting = self._context.accounting
+        accounting.set_state(client, "reading")
         kind: Refusal = "unfinished"
         try:
-            body = await read_body(request, mount.body_bytes, shares, guest)
+            body = await read_body(request, mount.body_bytes, accounting, client)
         except BaseException as error:
             if isinstance(error, BodyRefusedError):
                 kind = error.kind
             mount.refused(kind)
             raise
         finally:
-            shares.set_state(guest, "working")
+            accounting.set_state(client, "working")
         return body
 
     async def _index(self, request: HttpRequest) -> HttpResponse:
-        house = self._context
+        context = self._context
         mounts = [(path, mount.title) for path, mount in sorted(self._mounts.items())]
-        mounts += [(path, title) for path, (_, title) in house.pages.items()]
-        if house.front_page is not None:
-            return await house.front_page(request, links(mounts))
-        return index(house.node, house.version, links(mounts))
+        mounts += [(path, title) for path, (_, title) in context.pages.items()]
+        if context.front_page is not None:
+            return await context.front_page(request, links(mounts))
+        return index(context.node, context.version, links(mounts))
 
     async def _health(self, _: HttpRequest) -> HttpResponse:
         return checked(self._context.health)
@@ -303,5 +309,5 @@ class Listener:
 
 
 def _on_one_line(path: str) -> str:
-    """Return a path for the log, where it must not look like lines of others."""
+    """Return a path for the log; it can't contain line breaks that would forge log lines."""
     return path if path.isprintable() and len(path) <= _MAX_LOGGED else f" {shown(path)}"

@@ -1,4 +1,4 @@
-"""All listeners of the process, made when somebody asks for them."""
+"""All HTTP listeners of the process. A listener is made when a component first uses it."""
 
 import asyncio
 import errno
@@ -21,31 +21,31 @@ from pipeline.http.listener import Listener, Registration
 if TYPE_CHECKING:
     from pipeline.http.access import Access
 
-_BEGUN: Final = 4
-"""Answers that are begun in one round of the event loop, and as many of probes: what else the
-process does waits for no more than that."""
+_STARTS_PER_ROUND: Final = 4
+"""Requests that are begun in one round of the event loop, and as many of probes. Other tasks of the
+process wait for no more than that."""
 
 
 class Listeners:
-    """Owned by the runtime.
+    """The listeners, owned by the runtime.
 
     Args:
-        node: the node's name, for the page at `/`.
-        version: podgpu's version, for the page at `/`.
-        health: for `/healthz` and `/health`: the loop and the join do their work.
-        ready: for `/readyz`: there is something to show.
-        pages: what every listener serves besides, by path, with titles for the page at `/`.
-        front_page: makes the page at `/`; without it, that leads to the others and no more.
-        limits: for all listeners together.
-        hosts: the names by which a request may ask.
+        node: name of the node, for the index page.
+        version: podgpu's version, for the index page.
+        health: check for `/healthz` and `/health`: the event loop and the join work.
+        ready: check for `/readyz`: there is data to show.
+        pages: further pages of every listener, by path, with titles for the index page.
+        front_page: makes the index page; without it, that is a list of links.
+        limits: limits for all listeners together.
+        hosts: host names that requests may use.
 
     Attributes:
-        access: who is let in, of all listeners; None for everybody, by plain HTTP. May be set anew
-            at any time: new connections are taken on its terms, older ones end with their next
-            answer.
+        access: access rules of all listeners; None for everybody over plain HTTP. It may be changed
+            at any time: new connections use the new rules, existing ones end with their next
+            response.
         accounting: connections and bytes that all listeners hold.
-        turns: for answers to be begun.
-        probe_turns: the same on the probes' paths.
+        turns: queue of requests that wait to be answered.
+        probe_turns: the same for the probe paths.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class Listeners:
         self.front_page = front_page
         self.limits = limits or Limits()
         self.accounting = ClientAccounting(self.limits)
-        self.turns = FairQueue(_BEGUN)
-        self.probe_turns = FairQueue(_BEGUN)
+        self.turns = FairQueue(_STARTS_PER_ROUND)
+        self.probe_turns = FairQueue(_STARTS_PER_ROUND)
         self.access: Access | None = None
         self.hosts = hosts or Hosts()
         self._listeners: dict[ListenAddress, Listener] = {}
@@ -77,7 +77,7 @@ class Listeners:
         self._hold_count = 0
 
     def listen(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
-        """Join the listener at an address, which starts with its first user, ends with its last.
+        """Use the listener at an address. It starts with its first user and ends with its last.
 
         Raises:
             PermanentError: the address can't be listened on.
@@ -87,24 +87,24 @@ class Listeners:
     @asynccontextmanager
     async def _listen(self, address: ListenAddress) -> AsyncIterator[HttpMounts]:
         async with self._starting:
-            listener = self._listeners.get(address) or await self._started(address)
-            lease = Registration(listener)
-            listener.registrations.add(lease)
+            listener = self._listeners.get(address) or await self._start(address)
+            registration = Registration(listener)
+            listener.registrations.add(registration)
         try:
-            yield lease
+            yield registration
         finally:
-            lease.ended = True
-            listener.registrations.discard(lease)
+            registration.ended = True
+            listener.registrations.discard(registration)
             if not self._hold_count:
-                self._remove_ended()
+                self._remove_unused()
                 if not listener.registrations:
                     await listener.wait_closed()
 
     @contextmanager
     def keep_served(self) -> Iterator[None]:
-        """Keep serving what is given back until the hold ends, so that a reload leaves no gap.
+        """Keep serving released paths until the context ends, so that a reload leaves no gap.
 
-        A component that mounts the same path meanwhile takes it over at once.
+        A component that mounts the same path meanwhile replaces the old handler immediately.
         """
         self._hold_count += 1
         try:
@@ -112,26 +112,27 @@ class Listeners:
         finally:
             self._hold_count -= 1
             if not self._hold_count:
-                self._remove_ended()
+                self._remove_unused()
 
-    async def _started(self, address: ListenAddress) -> Listener:
+    async def _start(self, address: ListenAddress) -> Listener:
         listener = Listener(self, address)
         try:
             try:
                 await listener.start()
             except OSError as exc:
-                # A hold may keep the port for nobody but the past: `:9400` became `[::1]:9400`.
-                past = [known for known in self._listeners.values() if not known.registrations]
-                if exc.errno != errno.EADDRINUSE or not past:
+                # A listener without users may keep the port during a reload, as when `:9400` became
+                # `[::1]:9400`.
+                unused = [known for known in self._listeners.values() if not known.registrations]
+                if exc.errno != errno.EADDRINUSE or not unused:
                     raise
-                self._close(past)
+                self._close(unused)
                 await listener.start()
         except (OSError, UnicodeError) as exc:
             raise PermanentError(f"listen {address}: {reason(exc)}") from exc
         self._listeners[address] = listener
         return listener
 
-    def _remove_ended(self) -> None:
+    def _remove_unused(self) -> None:
         for listener in self._listeners.values():
             listener.remove_ended()
         self._close([known for known in self._listeners.values() if not known.registrations])

@@ -1,8 +1,8 @@
-"""Shares by networks, where it says nothing who has had more.
+"""Fair shares among client networks, where it is not known which client used more.
 
-Addresses of one client, however many it has, mostly lie close to each other: in a node's range of
-pod addresses, in a prefix of IPv6. So at each bit in which the addresses differ, both sides have
-the same right, and who is alone on one side waits for few of the many on the other.
+The addresses of one client, however many it has, are mostly close to each other: in a node's range
+of pod addresses, or in an IPv6 prefix. So at each bit in which addresses differ, both halves get
+the same share, and a client that is alone in one half does not wait for the many in the other.
 """
 
 import hashlib
@@ -14,17 +14,17 @@ from typing import Final
 
 _BITS: Final = 128
 _IPV4: Final = 0xFFFF << 32
-_SITE4, _SITE6 = 8, 80
-"""Bits in which addresses of one site differ: 24 bits of IPv4 and 48 of IPv6 are the same."""
+_SITE_BITS4, _SITE_BITS6 = 8, 80
+"""Low bits of an address within a site: the sites are IPv4 /24 and IPv6 /48."""
 
 
 @lru_cache(4096)
 def number_of(source: str) -> int:
-    """Return a source as a number, whose high bits say in which network it is.
+    """Return a source as a number whose high bits are its network.
 
     Args:
-        source: see `pipeline.http.fair_queue.source_of`. What is no address has a network of its
-        own.
+        source: see `pipeline.http.fair_queue.source_of`. If it is not an address, the number is a
+            hash, that is a network with this one source.
     """
     try:
         return _IPV4 | int(IPv4Address(source))
@@ -37,21 +37,21 @@ def number_of(source: str) -> int:
 
 
 def site_of(source: str) -> int:
-    """Return the network of a source, as the number of its first address.
+    """Return the site of a source, as the number of the site's first address.
 
-    It is that of a node's pods, or what a provider gives to one customer.
+    A site is the network of a node's pods, or what a provider gives to one customer.
     """
     number = number_of(source)
-    bits = _SITE4 if number >> 32 == _IPV4 >> 32 else _SITE6
+    bits = _SITE_BITS4 if number >> 32 == _IPV4 >> 32 else _SITE_BITS6
     return number >> bits << bits
 
 
 def next_network(numbers: Sequence[int], turn: int) -> int:
-    """Return whose turn it is: at each bit in which they differ, the sides alternate.
+    """Return the number that is next: at each bit in which numbers differ, the halves alternate.
 
     Args:
         numbers: sorted, at least one.
-        turn: one more each time.
+        turn: increases by one with each call.
     """
     low, high = 0, len(numbers)
     while numbers[low] != numbers[high - 1]:
@@ -62,13 +62,13 @@ def next_network(numbers: Sequence[int], turn: int) -> int:
 
 
 def largest_network(numbers: Sequence[int]) -> tuple[int, int]:
-    """Return the first and the last number of the network that has most.
+    """Return the first and the last number of the network with most entries.
 
-    It is the smallest one that has more than the other half of each larger one that it is in. Half
-    of it has as many as the other half, or it is one source.
+    From all numbers, take the half with more entries again and again, until both halves are equal
+    or one source is left.
 
     Args:
-        numbers: sorted, at least one; each as often as it counts.
+        numbers: sorted, at least one; a number appears as often as it counts.
     """
     low, high = 0, len(numbers)
     while numbers[low] != numbers[high - 1]:
@@ -80,6 +80,6 @@ def largest_network(numbers: Sequence[int]) -> tuple[int, int]:
 
 
 def _middle(numbers: Sequence[int], low: int, high: int) -> int:
-    """Return where those begin that have the first bit that isn't the same in all."""
+    """Return the index of the first number with a 1 in the highest bit that differs."""
     bit = (numbers[low] ^ numbers[high - 1]).bit_length() - 1
     return bisect_left(numbers, numbers[high - 1] >> bit << bit, low, high)

@@ -1,4 +1,4 @@
-"""The door that a connection comes through where a web config says on what terms it is taken."""
+"""TLS handshake of new connections, if a web configuration file is set."""
 
 import asyncio
 import logging
@@ -15,26 +15,26 @@ _LOG = logging.getLogger("podgpu.http")
 
 
 class HandshakeServer(Protocol):
-    """What counts connections and answers them; see `pipeline.http.connections.Server`."""
+    """Counts connections and serves them; see `pipeline.http.connections.Server`."""
 
     limits: Limits
 
     def remove(self, client: ClientConnection) -> None:
-        """Count a connection no longer."""
+        """Stop counting a connection."""
         ...
 
     def serve_connection(
         self, client: ClientConnection, transport: asyncio.Transport, context: ssl.SSLContext | None
     ) -> asyncio.Protocol:
-        """Let a connection be answered."""
+        """Serve the requests of a connection."""
         ...
 
 
 class TlsHandshake(asyncio.Protocol):
-    """Takes a connection on the terms that are in force now, and passes it on.
+    """Does the TLS handshake by the rules now in force, and passes the connection to the server.
 
-    It is counted from here on, so that handshakes that never end can't pile up. A client that
-    speaks plain HTTP where TLS is wanted fails in the handshake, with its first bytes.
+    The connection is counted from the start, so that unfinished handshakes can't pile up. A client
+    that sends plain HTTP where TLS is required fails in the handshake, at its first bytes.
     """
 
     def __init__(self, server: HandshakeServer, access: "Access", client: ClientConnection) -> None:
@@ -42,36 +42,39 @@ class TlsHandshake(asyncio.Protocol):
         self._client = client
         self._access = access
         self._plain: asyncio.Transport | None = None
-        self._opening: asyncio.Task[None] | None = None
-        self._early: list[bytes] = []
-        self._lost = self._ended = False
+        self._handshake: asyncio.Task[None] | None = None
+        self._early_data: list[bytes] = []
+        self._lost = self._eof = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a connection; called by asyncio, as the others."""
+        """Start the handshake; called by asyncio, as are the methods below."""
         if not isinstance(transport, asyncio.Transport):
-            raise TypeError("a listener serves streams")
+            raise TypeError("a listener serves stream transports only")
         self._plain = transport
         self._client.abort = self.force_close
         if self._client.ended:
             transport.abort()
             return
         transport.set_write_buffer_limits(high=1)
-        # What is sent meanwhile is for whoever comes after us.
+        # Data that arrives meanwhile is for the handler that is set next.
         transport.pause_reading()
-        self._opening = asyncio.create_task(self._open(transport), name="handshake")
+        self._handshake = asyncio.create_task(self._open(transport), name="handshake")
 
     async def _open(self, plain: asyncio.Transport) -> None:
         transport = plain
         try:
             rules = await self._access.current()
             if rules.context is not None:
-                transport = await self._secured(plain, rules.context)
+                transport = await self._start_tls(plain, rules.context)
                 if not self._access.allows_certificate(transport.get_extra_info("peercert")):
-                    _LOG.debug("%s: the certificate has no allowed name", _address(plain))
+                    _LOG.debug(
+                        "%s: connection refused: the client certificate has no allowed name",
+                        _address(plain),
+                    )
                     self.force_close()
                     return
-        except (OSError, EOFError) as error:  # those of the TLS library are OSErrors
-            _LOG.debug("%s: no TLS: %s", _address(plain), error)
+        except (OSError, EOFError) as error:  # errors of the TLS library are OSErrors
+            _LOG.debug("%s: TLS handshake failed: %s", _address(plain), error)
             self.force_close()
             return
         except asyncio.CancelledError:
@@ -80,14 +83,14 @@ class TlsHandshake(asyncio.Protocol):
         if self._lost:
             return
         handler = self._server.serve_connection(self._client, transport, rules.context)
-        for data in self._early:
+        for data in self._early_data:
             handler.data_received(data)
-        if self._ended:
+        if self._eof:
             handler.eof_received()
         if rules.context is None:
             plain.resume_reading()
 
-    async def _secured(
+    async def _start_tls(
         self, plain: asyncio.Transport, context: ssl.SSLContext
     ) -> asyncio.Transport:
         transport = await asyncio.get_running_loop().start_tls(
@@ -98,30 +101,30 @@ class TlsHandshake(asyncio.Protocol):
             ssl_handshake_timeout=self._server.limits.handshake_seconds,
             ssl_shutdown_timeout=self._server.limits.close_seconds,
         )
-        if transport is None:  # says the stub of older Pythons: lost meanwhile
+        if transport is None:  # by the type stub of older Pythons: the connection was lost
             raise EOFError
         return transport
 
     def data_received(self, data: bytes) -> None:
-        """Keep what comes with the last word of the handshake."""
-        # Between the handshake's end and our turn in the loop: one read at most.
-        self._early.append(data)
+        """Keep data that arrives with the end of the handshake."""
+        # This is called between the handshake's end and `_open`: at most one read.
+        self._early_data.append(data)
 
     def eof_received(self) -> None:
-        """Note that no more will come."""
-        self._ended = True
+        """Note that the client sends no more."""
+        self._eof = True
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Note that the client has gone."""
+        """Note that the connection is lost."""
         self._lost = True
         self._server.remove(self._client)
 
     def force_close(self) -> None:
-        """End the connection."""
+        """Abort the connection."""
         self._lost = True
         self._server.remove(self._client)
-        if self._opening is not None and self._opening is not asyncio.current_task():
-            self._opening.cancel()
+        if self._handshake is not None and self._handshake is not asyncio.current_task():
+            self._handshake.cancel()
         if self._plain is not None:
             self._plain.abort()
 

@@ -148,4 +148,4 @@ def test_a_new_certificate_costs_no_scrape(stage: Stage) -> None:
         wait_until(lambda wanted=wanted: stage.scraped() >= wanted, "more scrapes")  # type: ignore[misc]
     assert stage.query('min_over_time(up{job="good"}[5m])') == {"good": 1}
     said = stage.podgpu.said()
-    assert "what has changed is in force" in said
+    assert "the new configuration is in force" in said

@@ -1,6 +1,7 @@
-"""Who may read what podgpu serves: TLS, client certificates and passwords, from a web config file.
+"""Access rules of the HTTP server: TLS, client certificates and passwords.
 
-The file's form is that of Prometheus' own exporters. Nothing here is imported without such a file.
+They come from a web configuration file in the format of Prometheus exporters. Without such a file
+this package is not imported.
 """
 
 from pipeline.http.access.rules import OPEN_RULES, Access, open_access

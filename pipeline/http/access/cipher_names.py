@@ -1,4 +1,4 @@
-"""Go's names of cipher suites and curves, and OpenSSL's."""
+"""Cipher suites and curves: Go's names and OpenSSL's names."""
 
 from typing import Final
 
@@ -20,14 +20,14 @@ SUITES: Final = {
     "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
     "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
 }
-"""Suites of TLS 1.2, by Go's name."""
+"""Cipher suites of TLS 1.2, by Go's name."""
 
 ALWAYS: Final = (
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
     "TLS_CHACHA20_POLY1305_SHA256",
 )
-"""Suites of TLS 1.3: there is no choosing among them, in Go neither."""
+"""Cipher suites of TLS 1.3. They are not configurable, as in Go."""
 
 CURVES: Final = {
     "CurveP256": "prime256v1",

@@ -1,8 +1,8 @@
-"""Checks passwords against their bcrypt hashes: seldom, one at a time, and never in the event loop.
+"""Checks passwords against bcrypt hashes, one at a time and outside of the event loop.
 
-A hash takes a twentieth of a second and more of a core, which is what makes it good. So what has
-been found good is remembered, and a scrape costs nothing; who guesses waits in a short queue, with
-pauses, and after who never guessed wrong. The only module that imports bcrypt.
+A bcrypt check takes 0.05 s of a core or more, which makes guessing slow. Correct passwords are
+remembered, so that a scrape costs nothing. Clients that guess wait in a short queue, with pauses,
+and behind clients that never sent a wrong password. The only module that imports bcrypt.
 """
 
 import asyncio
@@ -22,39 +22,39 @@ from pipeline.http.network_fairness import largest_network, next_network, site_o
 
 T = TypeVar("T")
 
-_GOOD: Final = 64
-_BAD: Final = 256
-_FAILED: Final = 4096
-_QUEUE: Final = 16
+_MAX_GOOD: Final = 64
+_MAX_BAD: Final = 256
+_MAX_FAILED: Final = 4096
+_MAX_QUEUED: Final = 16
 _MAX_WAIT: Final = 5.0
 _PAUSE_FACTOR: Final = 3.0
 _MAX_PAUSE: Final = 0.5
-_LONGEST: Final = 72  # bytes that bcrypt looks at; the rest never mattered
+_MAX_PASSWORD_BYTES: Final = 72  # bytes that bcrypt uses; it ignores the rest
 _DECOY: Final = b"." * 53
-_SALT_END: Final = 28  # where a hash's salt has its last letter
-_LETTERS: Final = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+_SALT_END: Final = 28  # index of the salt's last character in a hash
+_BASE64_LETTERS: Final = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
 class CheckResult(Enum):
-    """What came of a check."""
+    """Result of a check."""
 
     GOOD = "good"
     WRONG = "wrong"
     BUSY = "busy"
-    """Not looked at: too many others wait."""
+    """Not checked: too many checks wait."""
 
 
 class _CheckQueue(FairQueue):
-    """One check at a time; who has shown no wrong password goes first, site by site.
+    """One check at a time; sources that sent no wrong password go first, alternating by site.
 
-    Each source takes the place of others so once at most.
+    A source loses this priority with its first wrong password.
 
     Args:
-        failed: sources that have shown a wrong one.
+        failed: sources that sent a wrong password.
     """
 
     def __init__(self, failed: Container[str]) -> None:
-        super().__init__(1, _QUEUE)
+        super().__init__(1, _MAX_QUEUED)
         self._failed = failed
         self._turn = 0
 
@@ -66,28 +66,32 @@ class _CheckQueue(FairQueue):
 
     def _next_to_reject(self) -> str:
         sites = self._sites()
-        failed = [one for one in self._waiting if one in self._failed]
+        failed = [source for source in self._waiting if source in self._failed]
         if failed:
-            return max(failed, key=self._asked.__getitem__)
-        low, high = largest_network(sorted([site for site, of in sites.items() for _ in of]))
-        many = [one for site, of in sites.items() if low <= site <= high for one in of]
-        return max(many, key=self._asked.__getitem__)
+            return max(failed, key=self._requests.__getitem__)
+        low, high = largest_network(
+            sorted([site for site, sources in sites.items() for _ in sources])
+        )
+        candidates = [
+            source for site, sources in sites.items() if low <= site <= high for source in sources
+        ]
+        return max(candidates, key=self._requests.__getitem__)
 
     def _sites(self) -> dict[int, list[str]]:
-        """Return the sources that wait and have not failed, by site."""
+        """Return the waiting sources that have not failed, by site."""
         sites: dict[int, list[str]] = {}
-        for one in self._waiting:
-            if one not in self._failed:
-                sites.setdefault(site_of(one), []).append(one)
+        for source in self._waiting:
+            if source not in self._failed:
+                sites.setdefault(site_of(source), []).append(source)
         return sites
 
 
 class Passwords:
-    """Checks passwords; remembers keyed digests of what it was asked, never a password.
+    """Checks passwords. It remembers keyed digests of checked passwords, never a password.
 
-    At most `_QUEUE` checks wait, in the order of `_CheckQueue`. After a wrong password there is a
-    pause of three times the time that its check took, so that guessing costs a quarter of a core at
-    most.
+    At most `_MAX_QUEUED` checks wait, in the order of `_CheckQueue`. After a wrong password follows
+    a pause of three times the duration of its check, so that guessing uses at most a quarter of a
+    core.
     """
 
     def __init__(self) -> None:
@@ -106,30 +110,33 @@ class Passwords:
 
         Args:
             users: names and hashes; at least one.
-            user: who is said to ask. One who isn't known costs the same time as one who is.
-            password: what is said to be the password.
-            client: where it is asked from; see `source_of`.
+            user: the name. The check of an unknown name takes the same time as that of a known one.
+            password: the password.
+            client: address of the client; see `source_of`.
         """
         hashed = users.get(user)
         known = hashed is not None
         if hashed is None:
             hashed = self._decoy(users, user)
         key = self._digest(user, password, hashed)
-        for remembered, verdict in ((self._good, CheckResult.GOOD), (self._bad, CheckResult.WRONG)):
-            if key in remembered:
-                remembered.move_to_end(key)
+        for known_results, verdict in (
+            (self._good, CheckResult.GOOD),
+            (self._bad, CheckResult.WRONG),
+        ):
+            if key in known_results:
+                known_results.move_to_end(key)
                 return verdict
         job = self._jobs.get(key)
         if job is None:
             work = self._check_in_thread(key, password, hashed, known, client)
             job = self._jobs[key] = asyncio.create_task(work, name="password")
-        # A client that goes away doesn't get its place in the queue back by that, and one that is
-        # told to come again finds there what came of it.
+        # The check continues if the client disconnects, so that this does not free its place in the
+        # queue. A client that retries finds the result.
         done, _ = await asyncio.wait({job}, timeout=_MAX_WAIT)
         return job.result() if done else CheckResult.BUSY
 
     def close(self) -> None:
-        """Give up what is still waiting."""
+        """Cancel waiting checks."""
         for job in self._jobs.values():
             job.cancel()
         self._thread.shutdown()
@@ -152,15 +159,15 @@ class Passwords:
         self, key: bytes, password: bytes, hashed: bytes, known: bool, client: str
     ) -> CheckResult:
         loop = asyncio.get_running_loop()
-        begun = loop.time()
-        right = await loop.run_in_executor(self._thread, _matches, password, hashed)
-        if right and known:
-            _remember(self._good, key, _GOOD)
+        started = loop.time()
+        matches = await loop.run_in_executor(self._thread, _matches, password, hashed)
+        if matches and known:
+            _remember(self._good, key, _MAX_GOOD)
             self._failed.pop(client, None)
             return CheckResult.GOOD
-        _remember(self._bad, key, _BAD)
-        _remember(self._failed, client, _FAILED)
-        await asyncio.sleep(min(_PAUSE_FACTOR * (loop.time() - begun), _MAX_PAUSE))
+        _remember(self._bad, key, _MAX_BAD)
+        _remember(self._failed, client, _MAX_FAILED)
+        await asyncio.sleep(min(_PAUSE_FACTOR * (loop.time() - started), _MAX_PAUSE))
         return CheckResult.WRONG
 
     def _digest(self, user: bytes, password: bytes, hashed: bytes) -> bytes:
@@ -170,24 +177,24 @@ class Passwords:
         return digest.digest()
 
     def _decoy(self, users: Mapping[bytes, bytes], user: bytes) -> bytes:
-        """Return a hash of one of the costs that there are, for a name always the same."""
+        """Return a made-up hash, always the same for a name, with a cost that other hashes have."""
         known = bcrypt_costs(users.values())
         chosen = self._digest(user, b"", b"")[0] % len(known)
         return b"$2b$%s$%s" % (known[chosen].encode(), _DECOY)
 
 
 def _matches(password: bytes, hashed: bytes) -> bool:
-    # Go's programs write 2y, and take whatever letter stands there for the same. Of the salt's last
-    # letter two bits count. Where the others are set, because somebody made the salt up, Go passes
-    # over them; this library raises ValueError.
-    last = _LETTERS.index(hashed[_SALT_END])
-    end = _LETTERS[last & 0x30 : (last & 0x30) + 1]
+    # Go's programs write 2y, and accept any letter there. Only two bits of the salt's last
+    # character count. If others are set, because the salt was made up, Go ignores them and this
+    # library raises ValueError; so they are cleared.
+    salt_bits = _BASE64_LETTERS.index(hashed[_SALT_END])
+    end = _BASE64_LETTERS[salt_bits & 0x30 : (salt_bits & 0x30) + 1]
     stored = b"$2b" + hashed[3:_SALT_END] + end + hashed[_SALT_END + 1 :]
-    return bcrypt.checkpw(password[:_LONGEST], stored)
+    return bcrypt.checkpw(password[:_MAX_PASSWORD_BYTES], stored)
 
 
-def _remember(known: OrderedDict[T, None], key: T, most: int) -> None:
+def _remember(known: OrderedDict[T, None], key: T, limit: int) -> None:
     known[key] = None
     known.move_to_end(key)
-    if len(known) > most:
+    if len(known) > limit:
         known.popitem(last=False)

@@ -1,4 +1,4 @@
-"""The rules in force: looked up at most once a second, when somebody comes."""
+"""The access rules in force. Their files are checked at most once a second, on requests."""
 
 import asyncio
 import base64
@@ -17,7 +17,7 @@ from pipeline.http.access.web_config_reader import Rules, WebConfigReader
 from pipeline.http.builtin_pages import plain
 
 OPEN_RULES: Final = Rules()
-"""Plain HTTP for everybody."""
+"""Access for everybody over plain HTTP."""
 
 _INTERVAL: Final = 1.0
 _READ_TIMEOUT: Final = 1.0
@@ -25,13 +25,13 @@ _UNAUTHORIZED: Final = {"WWW-Authenticate": 'Basic realm="podgpu", charset="UTF-
 
 
 class Access:
-    """Lets in whom a web config lets in; made by `open_access`.
+    """Checks clients against a web configuration; made by `open_access`.
 
-    A change of the file or of one that it names counts from the next connection or request on. If
-    it can't be used, what was in force stays so.
+    A change of the file, or of a file that it names, applies from the next connection or request
+    on. If the new configuration is invalid, the previous one stays in force.
 
     Attributes:
-        rules: in force as of the last look.
+        rules: the rules in force, as of the last check of the files.
     """
 
     def __init__(self, reader: WebConfigReader, rules: Rules, log: logging.Logger) -> None:
@@ -41,104 +41,107 @@ class Access:
         self._passwords = Passwords()
         self._bucket = _Bucket(rules)
         self._reload_task: asyncio.Task[None] | None = None
-        self._begun = self._due = asyncio.get_running_loop().time()
-        self._fault = self._logged = ""
+        self._reload_started = self._next_reload = asyncio.get_running_loop().time()
+        self._last_error = self._logged = ""
         self._warn()
 
     async def current(self) -> Rules:
-        """Return the rules after a look at the files, if the last one was a second ago.
+        """Return the rules; check the files first if the last check was a second ago or more.
 
-        A disk that doesn't answer is waited for once, not by everyone who comes.
+        If the disk hangs, all callers together wait a second, not each of them.
         """
         now = asyncio.get_running_loop().time()
-        if self._reload_task is None and now >= self._due:
-            self._begun = now
+        if self._reload_task is None and now >= self._next_reload:
+            self._reload_started = now
             self._reload_task = asyncio.create_task(self._reload(), name="web config")
-        if self._reload_task is not None and (left := self._begun + _READ_TIMEOUT - now) > 0:
+        if (
+            self._reload_task is not None
+            and (left := self._reload_started + _READ_TIMEOUT - now) > 0
+        ):
             await asyncio.wait({self._reload_task}, timeout=left)
         return self.rules
 
     async def _reload(self) -> None:
         try:
-            found = await asyncio.to_thread(self._reader.reload)
+            rules = await asyncio.to_thread(self._reader.reload)
         except ConfigError as error:
             self._on_failure(str(error))
         else:
-            self._on_success(found)
+            self._on_success(rules)
         finally:
             self._reload_task = None
-            self._due = asyncio.get_running_loop().time() + _INTERVAL
+            self._next_reload = asyncio.get_running_loop().time() + _INTERVAL
 
-    def _on_success(self, found: Rules | None) -> None:
-        if found is not None:
-            if found.limit != self.rules.limit:
-                self._bucket = _Bucket(found)
-            warned, self.rules = self.rules.warnings, found
-            self._log.info("%s: what has changed is in force", self._reader.path)
-            if found.warnings != warned:
+    def _on_success(self, rules: Rules | None) -> None:
+        if rules is not None:
+            if rules.limit != self.rules.limit:
+                self._bucket = _Bucket(rules)
+            warned, self.rules = self.rules.warnings, rules
+            self._log.info("%s: the new configuration is in force", self._reader.path)
+            if rules.warnings != warned:
                 self._warn()
         elif self._logged:
-            self._log.info("%s: is good again", self._reader.path)
-        self._fault = self._logged = ""
+            self._log.info("%s: is valid again", self._reader.path)
+        self._last_error = self._logged = ""
 
-    def _on_failure(self, fault: str) -> None:
-        # A pair of files is seldom written in one step: what was wrong once may be right at the
-        # next look.
-        if fault == self._fault != self._logged:
-            self._logged = fault
-            self._log.warning("%s\nwhat was in force stays so", fault)
-        self._fault = fault
+    def _on_failure(self, message: str) -> None:
+        # Two files are seldom replaced in one step, so that an error is logged only if the next
+        # check finds it again.
+        if message == self._last_error != self._logged:
+            self._logged = message
+            self._log.warning("%s\nthe previous web configuration stays in force", message)
+        self._last_error = message
 
     def _warn(self) -> None:
         for text in self.rules.warnings:
             self._log.warning("%s: %s", self._reader.path, text)
 
     async def refusal(self, headers: Mapping[str, str], client: str) -> HttpResponse | None:
-        """Return why a request isn't answered; None if it is.
+        """Return the response that refuses a request; None if it is allowed.
 
         Args:
-            headers: the request's, names in lower case.
-            client: its address.
+            headers: headers of the request, names in lower case.
+            client: address of the client.
         """
         rules = self.rules
         if not self._bucket.take(asyncio.get_running_loop().time()):
             return plain(429, "too many requests")
         if not rules.users:
             return None
-        given = credentials(headers.get("authorization", ""))
-        if given is None:
-            return plain(401, "a user and a password are needed", _UNAUTHORIZED)
-        match await self._passwords.check(rules.users, *given, client):
+        user_password = credentials(headers.get("authorization", ""))
+        if user_password is None:
+            return plain(401, "authentication required: user name and password", _UNAUTHORIZED)
+        match await self._passwords.check(rules.users, *user_password, client):
             case CheckResult.GOOD:
                 return None
             case CheckResult.WRONG:
-                return plain(401, "this user has not that password", _UNAUTHORIZED)
+                return plain(401, "wrong user name or password", _UNAUTHORIZED)
             case CheckResult.BUSY:
-                text = "too many passwords wait to be checked"
+                text = "too many password checks are waiting: try again later"
                 return plain(429, text, {"Retry-After": "1"})
 
     def allows_certificate(self, certificate: Mapping[str, Any] | None) -> bool:
-        """Return whether a client's certificate has one of the names that it must have."""
+        """Return whether a client's certificate has one of the required names."""
         sans = self.rules.sans
         return sans is None or not sans.isdisjoint(alternative_names(certificate or {}))
 
     def close(self) -> None:
-        """Give up what is going on."""
+        """Cancel running checks."""
         if self._reload_task is not None:
             self._reload_task.cancel()
         self._passwords.close()
 
 
 async def open_access(path: Path, log: logging.Logger, setting: str = "http.web_config") -> Access:
-    """Read a web config.
+    """Read a web configuration.
 
     Args:
         path: the file.
-        log: where it is said what later becomes of it.
-        setting: what names the file, for messages.
+        log: logger for later changes of the file.
+        setting: the option that names the file, for messages.
 
     Raises:
-        PermanentError: something of it can't be used.
+        PermanentError: the configuration is invalid.
     """
     reader = WebConfigReader(path)
     try:
@@ -161,21 +164,21 @@ def credentials(header: str) -> tuple[bytes, bytes] | None:
 
 
 class _Bucket:
-    """So many requests at once, and one more for each interval."""
+    """A token bucket of requests: up to `burst`, and one more each interval."""
 
     def __init__(self, rules: Rules) -> None:
         self._interval = rules.limit.seconds
-        self._most = float(rules.limit.burst)
-        self._left = self._most
+        self._burst = float(rules.limit.burst)
+        self._tokens = self._burst
         self._at: float | None = None
 
     def take(self, now: float) -> bool:
         if not self._interval:
             return True
         if self._at is not None:
-            self._left = min(self._most, self._left + (now - self._at) / self._interval)
+            self._tokens = min(self._burst, self._tokens + (now - self._at) / self._interval)
         self._at = now
-        if self._left < 1:
+        if self._tokens < 1:
             return False
-        self._left -= 1
+        self._tokens -= 1
         return True

@@ -1,4 +1,4 @@
-"""What a web config says of TLS, as a context of the TLS library. Blocking: it runs in a thread."""
+"""Makes the TLS context from a web configuration. It blocks: call it in a thread."""
 
 import ipaddress
 import ssl
@@ -16,7 +16,7 @@ class BrokenError(Exception):
     """A part of `tls_server_config` can't be used.
 
     Attributes:
-        key: which.
+        key: the option.
     """
 
     def __init__(self, key: str, message: str) -> None:
@@ -25,61 +25,65 @@ class BrokenError(Exception):
 
 
 def make_context(options: TlsServer, texts: Mapping[str, bytes]) -> ssl.SSLContext:
-    """Make a server's context.
+    """Make the TLS context of a server.
 
     Args:
-        options: checked.
-        texts: what `cert`, `key` and `client_ca` hold, inline or in files: PEM.
+        options: the checked options.
+        texts: contents of `cert`, `key` and `client_ca` in PEM, inline or from files.
 
     Raises:
-        BrokenError: the library refuses some of it.
+        BrokenError: the TLS library refuses a part of it.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS.get(options.min_version or "", ssl.TLSVersion.TLSv1_2)
     context.maximum_version = _VERSIONS.get(options.max_version or "", ssl.TLSVersion.TLSv1_3)
     context.options |= ssl.OP_NO_RENEGOTIATION
-    # A connection lasts for many scrapes: tickets to resume it would be made for nobody.
+    # A connection lasts for many scrapes, so that tickets to resume a session are not needed.
     context.num_tickets = 0
     context.set_alpn_protocols(["http/1.1"])
     if not options.prefer_server_cipher_suites:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-    _choose(context, options)
-    _identify(context, options, texts)
+    _set_ciphers(context, options)
+    _load_certificate(context, options, texts)
     if options.verifies:
-        _verify(context, options, texts)
+        _set_client_auth(context, options, texts)
     return context
 
 
-def _choose(context: ssl.SSLContext, options: TlsServer) -> None:
+def _set_ciphers(context: ssl.SSLContext, options: TlsServer) -> None:
     curves = options.curve_preferences or ()
     if len(curves) == 1:
         context.set_ecdh_curve(CURVES[curves[0]])
     if options.only_newest:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         return
-    wanted = [SUITES[name] for name in options.cipher_suites or () if name in SUITES]
-    if not wanted:
+    configured = [SUITES[name] for name in options.cipher_suites or () if name in SUITES]
+    if not configured:
         return
     try:
-        context.set_ciphers(":".join(wanted))
+        context.set_ciphers(":".join(configured))
     except ssl.SSLError:
         raise BrokenError("cipher_suites", "the TLS library has none of them") from None
-    there = {cipher["name"] for cipher in context.get_ciphers()}
-    if missing := [name for name in wanted if name not in there]:
+    available = {cipher["name"] for cipher in context.get_ciphers()}
+    if missing := [name for name in configured if name not in available]:
         raise BrokenError("cipher_suites", f"the TLS library has no {', '.join(missing)}")
 
 
-def _identify(context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, bytes]) -> None:
+def _load_certificate(
+    context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, bytes]
+) -> None:
     try:
         identify(context, texts["cert"], texts["key"])
     except PemError as error:
         raise BrokenError(_option_name(options, error.part), f"this {error}") from None
 
 
-def _verify(context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, bytes]) -> None:
+def _set_client_auth(
+    context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, bytes]
+) -> None:
     required = options.client_auth_type == "RequireAndVerifyClientCert"
     context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
-    # Whatever is in the file is trusted, an authority that another one has signed too.
+    # Every certificate in the file is trusted, also that of an intermediate authority.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     key = _option_name(options, "client_ca")
     try:
@@ -96,7 +100,7 @@ def _option_name(options: TlsServer, name: str) -> str:
 
 
 def alternative_names(certificate: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the subject's alternative names: DNS, e-mail, IP, URI, as Go writes them."""
+    """Yield the subject alternative names (DNS, email, IP, URI) in Go's notation."""
     for kind, value in certificate.get("subjectAltName", ()):
         if kind in ("DNS", "email", "URI"):
             yield value

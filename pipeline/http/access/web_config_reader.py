@@ -1,4 +1,4 @@
-"""Reads a web config and the files that it names. Blocking: it runs in a thread."""
+"""Reads a web configuration and the files that it names. It blocks: call it in a thread."""
 
 import ssl
 from collections.abc import Mapping
@@ -20,16 +20,16 @@ _UNLIMITED: Final = RateLimit()
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Who may read, and how it is served.
+    """Access rules of a web configuration.
 
     Attributes:
-        context: for new connections; None for plain HTTP. The same object as long as nothing about
-            TLS has changed.
-        sans: a client's certificate must have one of these names; None if any will do.
-        headers: that every answer gets.
-        users: names and bcrypt hashes; empty if there are no passwords.
-        limit: how many requests there may be.
-        warnings: what of the file comes to something else than it says.
+        context: TLS context of new connections; None for plain HTTP. It is the same object as long
+            as nothing about TLS changes.
+        sans: a client's certificate must have one of these names; None if any name is allowed.
+        headers: headers of every response.
+        users: user names and bcrypt hashes; empty if no password is needed.
+        limit: limit of requests.
+        warnings: settings that are accepted but behave differently.
     """
 
     context: ssl.SSLContext | None = None
@@ -41,14 +41,14 @@ class Rules:
 
     @property
     def identified(self) -> bool:
-        """Whether a client has to say who it is, by a password or a certificate."""
+        """Whether every client must authenticate, by a password or a certificate."""
         return bool(self.users) or (
             self.context is not None and self.context.verify_mode is ssl.CERT_REQUIRED
         )
 
 
 class WebConfigReader:
-    """Reads a web config again and again.
+    """Reads a web configuration repeatedly.
 
     Attributes:
         path: the file.
@@ -58,15 +58,15 @@ class WebConfigReader:
         self.path = path
         self._data: bytes | None = None
         self._options = WebOptions()
-        self._seen: tuple[WebOptions, Mapping[str, bytes]] | None = None
-        self._secured: tuple[TlsServer | None, Mapping[str, bytes]] = (None, {})
+        self._last_read: tuple[WebOptions, Mapping[str, bytes]] | None = None
+        self._context_inputs: tuple[TlsServer | None, Mapping[str, bytes]] = (None, {})
         self._context: ssl.SSLContext | None = None
 
     def reload(self) -> Rules | None:
-        """Return what is said now, None if that is what the look before has found.
+        """Return the rules; None if nothing changed since the last call.
 
         Raises:
-            ConfigError: something of it can't be used.
+            ConfigError: the configuration is invalid.
         """
         data = read(self.path)
         if data != self._data:
@@ -74,18 +74,18 @@ class WebConfigReader:
             self._data = data
         options = self._options
         texts = self._texts(options.tls) if options.tls is not None else {}
-        if self._seen == (options, texts):
+        if self._last_read == (options, texts):
             return None
-        if self._secured != (options.tls, texts):
-            self._context = self._secure(options.tls, texts)
-            self._secured = options.tls, texts
-        self._seen = options, texts
+        if self._context_inputs != (options.tls, texts):
+            self._context = self._make_context(options.tls, texts)
+            self._context_inputs = options.tls, texts
+        self._last_read = options, texts
         return _rules(options, self._context)
 
     def _texts(self, tls: TlsServer) -> dict[str, bytes]:
-        """Return the PEM texts, from where they stand.
+        """Return the PEM texts, inline or from files.
 
-        Relative paths begin at the web config's folder.
+        Relative paths begin at the folder of the web configuration.
         """
         texts: dict[str, bytes] = {}
         problems: list[Problem] = []
@@ -102,7 +102,9 @@ class WebConfigReader:
             raise ConfigError(str(self.path), problems)
         return texts
 
-    def _secure(self, tls: TlsServer | None, texts: Mapping[str, bytes]) -> ssl.SSLContext | None:
+    def _make_context(
+        self, tls: TlsServer | None, texts: Mapping[str, bytes]
+    ) -> ssl.SSLContext | None:
         if tls is None:
             return None
         try:
@@ -128,9 +130,9 @@ def _rules(options: WebOptions, context: ssl.SSLContext | None) -> Rules:
 
 
 def check(path: Path) -> None:
-    """Read a web config and all that it names.
+    """Check a web configuration and the files that it names.
 
     Raises:
-        ConfigError: something of it can't be used.
+        ConfigError: the configuration is invalid.
     """
     WebConfigReader(path).reload()

@@ -1,4 +1,4 @@
-"""The shape of a web config file: keys, words and what they have to do with one another."""
+"""Schema of a web configuration file: its keys, their values, and checks across keys."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -13,14 +13,14 @@ from pipeline.http.access.cipher_names import ALWAYS, SUITES
 Problems = Iterator[tuple[str | tuple[str, ...], str]]
 
 CLIENT_AUTH: Final = "RequireAndVerifyClientCert", "VerifyClientCertIfGiven"
-"""The ways in which a client's certificate is verified."""
+"""Values of `client_auth_type` with which a client's certificate is verified."""
 
 MOST_COST: Final = 16
-"""The highest cost of a password's hash: some five seconds of a core. Each step doubles it."""
+"""Highest allowed cost of a password hash: about five seconds of a core. Each step doubles it."""
 
-_HASH: Final = re.compile(r"\$2[abxy]\$([0-9]{2})\$[./A-Za-z0-9]{53}")
-_OLD: Final = "TLS10", "TLS11"
-_HEADERS: Final[dict[str, tuple[str, ...]]] = {
+_BCRYPT_HASH: Final = re.compile(r"\$2[abxy]\$([0-9]{2})\$[./A-Za-z0-9]{53}")
+_OLD_VERSIONS: Final = "TLS10", "TLS11"
+_ALLOWED_HEADERS: Final[dict[str, tuple[str, ...]]] = {
     "Strict-Transport-Security": (),
     "X-Content-Type-Options": ("nosniff",),
     "X-Frame-Options": ("deny", "sameorigin"),
@@ -32,7 +32,7 @@ Version = Literal["TLS10", "TLS11", "TLS12", "TLS13"]
 
 
 class TlsServer(msgspec.Struct, frozen=True, kw_only=True):
-    """`tls_server_config`. An empty text counts as a key that isn't there."""
+    """The section `tls_server_config`. An empty text counts as a missing key."""
 
     cert: str = ""
     key: str = ""
@@ -60,17 +60,17 @@ class TlsServer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verifies(self) -> bool:
-        """Whether a certificate that a client shows is verified."""
+        """Whether the certificate of a client is verified."""
         return self.client_auth_type in CLIENT_AUTH
 
     def problems(self) -> Problems:
-        """What goes together and what doesn't."""
+        """Yield invalid combinations of keys."""
         if self == TlsServer():
             return
         for name in ("cert", "key", "client_ca"):
             inline, file = getattr(self, name), getattr(self, f"{name}_file")
             if inline and file:
-                yield name, f"there is {name}_file too: give one of the two"
+                yield name, f"both {name} and {name}_file are set: set one of them"
             if not inline and not file and name != "client_ca":
                 yield f"{name}_file", f"missing: TLS needs {name}_file or {name}"
         yield from self._clients()
@@ -85,102 +85,103 @@ class TlsServer(msgspec.Struct, frozen=True, kw_only=True):
             yield (
                 "client_auth_type",
                 (
-                    f"{kind} would take any certificate unverified, which can't be done here and "
-                    "which keeps nobody out: take RequireAndVerifyClientCert with client_ca_file"
+                    f"{kind} would accept any certificate without verifying it, which protects "
+                    "nothing and is not supported: use RequireAndVerifyClientCert with "
+                    "client_ca_file"
                 ),
             )
             return
         if self.verifies and not ca:
-            yield "client_ca_file", f"missing: {kind} needs to know who signs the certificates"
+            yield "client_ca_file", f"missing: {kind} needs the authority of client certificates"
         if ca and kind in ("", "NoClientCert"):
-            yield given, "without a client_auth_type it is of no effect: add one, or remove this"
+            yield given, "has no effect without client_auth_type: set that, or remove this"
         if self.client_allowed_sans is not None and kind != "RequireAndVerifyClientCert":
             yield (
                 "client_allowed_sans",
                 (
-                    "names are of effect only where every client has to show a certificate: set "
+                    "has an effect only if every client must send a certificate: set "
                     "client_auth_type to RequireAndVerifyClientCert"
                 ),
             )
 
     def _versions(self) -> Problems:
-        if self.max_version in _OLD:
-            yield "max_version", f"{self.max_version} is not spoken: the least is TLS12"
+        if self.max_version in _OLD_VERSIONS:
+            yield "max_version", f"{self.max_version} is not supported: the lowest is TLS12"
         elif self.min_version == "TLS13" and self.max_version == "TLS12":
-            yield "max_version", "less than min_version: nothing would be left"
+            yield "max_version", "lower than min_version: no version is left"
 
     def _suites(self) -> Problems:
         suites = self.cipher_suites or ()
         for name in suites:
             if name not in SUITES and name not in ALWAYS:
                 guess = nearest(name, (*SUITES, *ALWAYS))
-                mend = f"; did you mean {guess}?" if guess else ""
-                yield "cipher_suites", f"{name[:60]} is no suite that is known here{mend}"
+                hint = f"; did you mean {guess}?" if guess else ""
+                yield "cipher_suites", f"{name[:60]} is not a known cipher suite{hint}"
         if suites and self.only_newest and self.max_version == "TLS12":
-            yield "cipher_suites", "none of them is of TLS 1.2, and max_version allows no other"
+            yield "cipher_suites", "none of them is for TLS 1.2, and max_version is TLS12"
 
     @property
     def only_newest(self) -> bool:
-        """Whether the suites leave nothing but TLS 1.3."""
+        """Whether the cipher suites allow TLS 1.3 only."""
         return bool(self.cipher_suites) and SUITES.keys().isdisjoint(self.cipher_suites or ())
 
     def warnings(self) -> Iterator[str]:
-        """What is taken and yet comes to something else than it says."""
-        if self.min_version in _OLD:
-            yield f"min_version: {self.min_version} is not spoken any more, the least is TLS12"
+        """Yield warnings about settings that are accepted but behave differently."""
+        if self.min_version in _OLD_VERSIONS:
+            yield f"min_version: {self.min_version} is not supported; the lowest version is TLS12"
         if self.client_auth_type == "RequestClientCert":
             yield (
-                "client_auth_type: RequestClientCert would verify nothing and keep nobody out, so "
-                "no certificate is asked for"
+                "client_auth_type: RequestClientCert would verify nothing and protect nothing; no "
+                "certificate is requested"
             )
         if self.curve_preferences is not None and len(self.curve_preferences) > 1:
             yield (
-                "curve_preferences: of several, none can be preferred: the TLS library's own list "
-                "holds; one alone would be enforced"
+                "curve_preferences: the TLS library can't prefer some of several curves; its own "
+                "list is used. A single curve would be enforced"
             )
 
 
 class HttpServer(msgspec.Struct, frozen=True, kw_only=True):
-    """`http_server_config`."""
+    """The section `http_server_config`."""
 
     http2: bool | None = None
     headers: dict[str, str] | None = None
 
     def problems(self) -> Problems:
-        """Only headers that every program of Prometheus' lets one set, with their known values."""
+        """Yield headers that Prometheus' exporters do not allow to set, and unknown values."""
         for name, value in (self.headers or {}).items():
-            if name not in _HEADERS:
-                yield ("headers", name), f"can't be set here; those are {', '.join(_HEADERS)}"
+            if name not in _ALLOWED_HEADERS:
+                yield ("headers", name), f"can't be set; allowed are {', '.join(_ALLOWED_HEADERS)}"
             elif not (value.isascii() and (value.isprintable() or not value)):
-                yield ("headers", name), "a header is of printable ASCII"
-            elif value and _HEADERS[name] and value not in _HEADERS[name]:
-                yield ("headers", name), f"must be {' or '.join(_HEADERS[name])}"
+                yield ("headers", name), "a header must be printable ASCII"
+            elif value and _ALLOWED_HEADERS[name] and value not in _ALLOWED_HEADERS[name]:
+                yield ("headers", name), f"must be {' or '.join(_ALLOWED_HEADERS[name])}"
 
 
 class RateLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """`rate_limit`: a bucket of `burst` requests that gets one more each `interval`."""
+    """The section `rate_limit`: a bucket of `burst` requests, refilled by one per `interval`."""
 
     interval: str = ""
     burst: int = 0
 
     @property
     def seconds(self) -> float:
-        """The interval; 0 for no limit."""
+        """The interval in seconds; 0 for no limit."""
         return 0.0 if self.interval in ("", "0") else float(Duration.parse(self.interval))
 
     def problems(self) -> Problems:
-        """Check the interval here, since 0 needs no unit."""
+        """Yield errors of the interval, which is text because 0 needs no unit."""
         try:
             limited = self.seconds > 0
         except FormatError as error:
             yield "interval", str(error)
         else:
             if limited and self.burst < 1:
-                yield "burst", "must be 1 or more: else every request is refused"
+                yield "burst", "must be 1 or more: with 0 every request would be refused"
 
 
 class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole file."""
+    """A web configuration file."""
 
     tls_server_config: TlsServer | None = None
     http_server_config: HttpServer | None = None
@@ -189,36 +190,39 @@ class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tls(self) -> TlsServer | None:
-        """What is said of TLS; None if nothing is, or nothing that isn't the default."""
+        """The TLS section; None if it is missing or has default values only."""
         return None if self.tls_server_config in (None, TlsServer()) else self.tls_server_config
 
     def problems(self) -> Problems:
-        """No message repeats a value: it may be a password that nobody has hashed."""
+        """Yield errors. No message contains a value: it may be a password that is not hashed."""
         for user, hashed in (self.basic_auth_users or {}).items():
             where = ("basic_auth_users", user)
             if ":" in user:
-                yield where, "a user's name can have no colon"
-            found = _HASH.fullmatch(hashed)
+                yield where, "a user name can't contain a colon"
+            found = _BCRYPT_HASH.fullmatch(hashed)
             if found is None:
                 yield (
                     where,
                     (
-                        "wanted a bcrypt hash, such as htpasswd -nBC 10 USER gives: $2y$10$ and 53 "
+                        "must be a bcrypt hash, as htpasswd -nBC 10 USER makes it: $2y$10$ and 53 "
                         "characters"
                     ),
                 )
             elif not 4 <= (cost := int(found[1])) <= MOST_COST:
-                yield where, f"the cost {cost} is not from 4 to {MOST_COST}: hash it anew"
+                yield (
+                    where,
+                    f"the cost {cost} is not from 4 to {MOST_COST}: hash the password again",
+                )
 
     def warnings(self) -> Iterator[str]:
-        """What is taken and yet comes to something else than it says."""
+        """Yield warnings about settings that are accepted but behave differently."""
         if self.tls is not None:
             yield from self.tls.warnings()
         http = self.http_server_config
         if http is not None and http.http2:
-            yield "http2: HTTP/1.1 is spoken, which every client of HTTP/2 takes too"
+            yield "http2: podgpu serves HTTP/1.1 only, which every HTTP/2 client accepts too"
 
 
 def bcrypt_costs(hashes: Iterable[bytes]) -> list[str]:
-    """Return the costs of hashes as they stand in them, two digits each."""
+    """Return the costs of hashes, as two digits each."""
     return [hashed[4:6].decode() for hashed in hashes]

@@ -52,10 +52,10 @@ async def test_no_path_makes_a_line_of_the_log(
     shared = listeners()
     async with shared.listen(LOCAL) as mounts:
         (listener,) = shared._listeners.values()
-        monkeypatch.setattr(listener, "_routed", fails)
+        monkeypatch.setattr(listener, "_route", fails)
         client = await connect(mounts.port)
         assert (await client.get("/%0aERROR%20made%20up"))[0] == 500
-    assert '"/\\nERROR made up": the answer failed' in caplog.text
+    assert '"/\\nERROR made up": the handler failed' in caplog.text
 
 
 async def test_idle_connections_dont_lock_a_scraper_out(connect: Connect) -> None:

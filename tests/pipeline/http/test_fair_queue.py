@@ -101,7 +101,7 @@ async def test_further_ones_take_the_place_of_who_asks_most() -> None:
 
 
 async def test_sources_that_are_kept_in_mind_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SOURCES", 10)
+    monkeypatch.setattr(module, "_MAX_SOURCES", 10)
     asking = Asking(1, 5)
     for at in range(200):
         asking.ask(f"source {at}")

@@ -105,7 +105,9 @@ async def test_a_path_has_one_owner(connect: Connect) -> None:
     async with shared.listen(LOCAL) as first, shared.listen(LOCAL) as second:
         first.mount("/a", says("first"), title="the first")
         for mounts in (first, second):
-            with pytest.raises(PermanentError, match=r"another component is there \(the first\)"):
+            with pytest.raises(
+                PermanentError, match=r"another component uses this path \(the first\)"
+            ):
                 mounts.mount("/a", says("second"), title="x")
         assert await (await connect(first.port)).get("/a") == (200, "first")
 
@@ -115,7 +117,7 @@ async def test_a_lease_that_ended_mounts_nothing() -> None:
     async with shared.listen(LOCAL):
         async with shared.listen(LOCAL) as second:
             pass
-        with pytest.raises(RuntimeError, match="given back"):
+        with pytest.raises(RuntimeError, match="was released"):
             second.mount("/a", says("a"), title="A")
 
 
@@ -277,7 +279,7 @@ async def test_a_handler_that_fails_hurts_nobody_else(
             "/bad failed; podgpu's log says why\n",
         )
         assert await client.get("/good") == (200, "good")
-    assert "127.0.0.1:0/bad: the answer failed" in caplog.text
+    assert "127.0.0.1:0/bad: the handler failed" in caplog.text
     assert "ValueError: secret" in caplog.text
 
 

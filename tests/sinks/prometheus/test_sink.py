@@ -90,9 +90,9 @@ async def test_path_and_title() -> None:
 async def test_a_path_that_is_taken_is_refused_and_nothing_is_kept() -> None:
     ctx = context()
     async with PrometheusSink(OPTIONS, ctx):
-        with pytest.raises(PermanentError, match="another component is there"):
+        with pytest.raises(PermanentError, match="another component uses this path"):
             await PrometheusSink(OPTIONS, ctx).__aenter__()
-    with pytest.raises(PermanentError, match="podgpu's own page"):
+    with pytest.raises(PermanentError, match="podgpu uses this path"):
         await PrometheusSink(Options(listen=LOCAL, path="/healthz"), ctx).__aenter__()
     assert not ctx.listeners._listeners
 

@@ -1,4 +1,4 @@
-"""The folder of a queue: its lock, its file names, and files that were put renamed."""
+"""The folder of a queue: its lock, its file names, and files that were put aside."""
 
 import contextlib
 import errno

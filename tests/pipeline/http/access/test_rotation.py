@@ -67,7 +67,7 @@ async def test_the_next_connection_is_shown_the_new_certificate(
         web.pair(SECOND)
         assert await shown(web) == leaf_of(pem(SECOND)[0])
     assert [r.getMessage() for r in caplog.records if "in force" in r.getMessage()] == [
-        f"{web.path}: what has changed is in force"
+        f"{web.path}: the new configuration is in force"
     ]
 
 
@@ -122,7 +122,7 @@ async def test_what_comes_back_as_it_was_is_good_again(
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 2
     assert said[0].startswith(f"{web.path}:1:1: wanted a mapping")
-    assert said[1] == f"{web.path}: is good again"
+    assert said[1] == f"{web.path}: is valid again"
 
 
 @pytest.mark.parametrize("kept", [True, False])
