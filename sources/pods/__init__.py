@@ -1,1 +1,1 @@
-"""Follows this node's pods through the API server: who they are, and what schedulers gave them."""
+"""The source `pods`: watches this node's pods, and reads the devices that schedulers gave them."""

@@ -1,4 +1,4 @@
-"""Saying once what was left out of pods."""
+"""Warnings about dropped labels and unreadable annotations of pods, each logged once."""
 
 import logging
 from typing import Final
@@ -6,11 +6,11 @@ from typing import Final
 from sources.pods.pod_mapper import PodOmissions
 
 _REMEMBERED: Final = 1024
-"""Pods; beyond that the longest remembered is forgotten, and may be named a second time."""
+"""Number of remembered warnings. Beyond it the oldest one is forgotten, and may be logged again."""
 
 
 class OmissionLog:
-    """Warns of each annotation of each pod once, and of labels that were cut once in all."""
+    """Logs each unreadable annotation of each pod once, and dropped labels once for all pods."""
 
     def __init__(self, log: logging.Logger, most: int) -> None:
         self._log = log
@@ -19,12 +19,12 @@ class OmissionLog:
         self._warned: dict[tuple[str, str], None] = {}
 
     def report(self, left: PodOmissions) -> None:
-        """Warn of what is new."""
+        """Log what was not logged before."""
         if left.omitted and not self._cut:
             self._cut = True
             self._log.warning(
-                "pod %s: %d labels or annotations are left out: more than %d, or longer than a "
-                "kibibyte; let fewer through or raise max_labels; said once for all pods",
+                "pod %s: %d labels or annotations are dropped: more than %d, or longer than 1 KiB; "
+                "select fewer or raise max_labels (logged once for all pods)",
                 left.pod,
                 left.omitted,
                 self._most,
@@ -37,7 +37,7 @@ class OmissionLog:
                 del self._warned[next(iter(self._warned))]
             self._warned[key] = None
             self._log.warning(
-                "pod %s: annotation %s: %s; it is left out",
+                "pod %s: annotation %s: %s; it is ignored",
                 left.pod,
                 complaint.annotation,
                 complaint.text,

@@ -1,4 +1,4 @@
-"""The containers of a pod: from what is asked for and what the kubelet says of it."""
+"""Map the containers of a pod, from the pod's spec and the status that the kubelet reports."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -27,16 +27,16 @@ def containers(
     """Yield the containers of a pod, init containers first.
 
     Args:
-        spec: of the pod.
-        status: of the pod.
-        over: the pod has ended.
-        leaving: it is being deleted, so that nothing of it is started again.
-        moments: for timestamps.
+        spec: pod spec.
+        status: pod status.
+        over: whether the pod has ended.
+        leaving: whether the pod is being deleted, so that no container starts again.
+        moments: parses timestamps.
     """
     policy = as_text(spec.get("restartPolicy"))
-    for wanted, told, kind in _LISTS:
-        states = {as_text(state.get("name")): state for state in as_dicts(status.get(told))}
-        for container in as_dicts(spec.get(wanted)):
+    for spec_key, status_key, kind in _LISTS:
+        states = {as_text(state.get("name")): state for state in as_dicts(status.get(status_key))}
+        for container in as_dicts(spec.get(spec_key)):
             name = sys.intern(as_text(container.get("name")))
             state = states.get(name, {})
             own = as_text(container.get("restartPolicy"))
@@ -51,16 +51,16 @@ def containers(
 
 
 def _id(state: Mapping[str, Any]) -> str:
-    for told in _states(state):
-        if found := as_text(told.get("containerID")):
+    for part in _states(state):
+        if found := as_text(part.get("containerID")):
             return found.partition("://")[2] or found
     return ""
 
 
 def _started(state: Mapping[str, Any]) -> str:
-    """Return when the container started last: that which waits has its last run behind it."""
-    for told in _states(state):
-        if found := as_text(told.get("startedAt")):
+    """Return when the container last started; a waiting container has that in its last state."""
+    for part in _states(state):
+        if found := as_text(part.get("startedAt")):
             return found
     return ""
 
@@ -87,8 +87,8 @@ def _ended(
     if leaving or kind == "ephemeral":
         return True
     if policy == "Never":
-        # Rules may start it again all the same.
+        # With rules, the kubelet may still start it again.
         return not as_dicts(container.get("restartPolicyRules"))
-    # An init container that stays is given a policy of its own: Always.
+    # A sidecar has its own restart policy, Always, and keeps running.
     lasting = policy == "Always" and (kind == "app" or "restartPolicy" in container)
     return not lasting and as_dict(terminated).get("exitCode") == 0

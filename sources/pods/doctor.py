@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the pods source: the API server, rights, the node's name."""
+"""Checks of the source `pods`: the API server, RBAC permissions, node name, second exporters."""
 
 from typing import Final
 from urllib.parse import quote
@@ -20,7 +20,7 @@ from pipeline.diagnostics.api_permissions import (
 )
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.diagnostics.node_name_check import FIX as NAME_MEND
+from pipeline.diagnostics.node_name_check import FIX as NAME_FIX
 from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from sources.pods.options import Options
 
@@ -32,32 +32,34 @@ _EXPECTED: Final = frozenset({FORBIDDEN, NOT_FOUND})
 _NAME: Final = "app.kubernetes.io/name"
 _COMPONENT: Final = "app.kubernetes.io/component"
 _DAEMON: Final = "node"
-"""What the chart calls the daemon, beside its other parts."""
+"""The chart's component label of the daemon; its other parts have other values."""
 _EXPORTERS: Final = ("podgpu", "dcgm-exporter", "nvidia-dcgm-exporter")
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
-    """Check `pods.server`, `pods.rbac`, `node.name` and `twins`."""
+    """Run the checks `pods.server`, `pods.rbac`, `node.name` and `twins`."""
     place = str(options.kubeconfig or ACCOUNT)
     try:
         async with ctx.kube(options.kubeconfig) as api:
-            return await _asked(api, options, ctx, place)
+            return await _check_server(api, options, ctx, place)
     except TransientError as error:
         return [_server(error, place)]
 
 
-async def _asked(api: KubeApi, options: Options, ctx: DoctorContext, place: str) -> list[Finding]:
+async def _check_server(
+    api: KubeApi, options: Options, ctx: DoctorContext, place: str
+) -> list[Finding]:
     node = options.node or ctx.node
     query = {"fieldSelector": f"spec.nodeName={node}"}
     error = await try_list(api, _PODS, query)
     if error is not None and error.status != FORBIDDEN:
         return [_server(error, place)]
-    found = [CHECKS["pods.server"].ok(place, "answers, and accepts the credentials")]
+    found = [CHECKS["pods.server"].ok(place, "responds, and accepts the credentials")]
     refused = [] if error is None else [Right("list", "pods")]
-    watching = await try_watch(api, _PODS, query)
-    if watching is not None:
-        if watching.status != FORBIDDEN:
-            return [*found, _server(watching, place)]
+    watch_error = await try_watch(api, _PODS, query)
+    if watch_error is not None:
+        if watch_error.status != FORBIDDEN:
+            return [*found, _server(watch_error, place)]
         refused.append(Right("watch", "pods"))
     check = CHECKS["pods.rbac"]
     found += [check.failure(place, f"may not {each}", each.fix) for each in refused]
@@ -66,13 +68,13 @@ async def _asked(api: KubeApi, options: Options, ctx: DoctorContext, place: str)
     claims = await _claims(api, place) if options.resource_claims else []
     found += claims
     if not refused and all(each.check != check.id for each in slices + claims):
-        found.append(check.ok(place, "list, watch pods" + _besides(options)))
+        found.append(check.ok(place, "list, watch pods" + _further_rights(options)))
     if error is None:
         found += await _pods(api, node, ctx)
     return found
 
 
-def _besides(options: Options) -> str:
+def _further_rights(options: Options) -> str:
     slices = "; list, watch resourceslices, or the cluster has none"
     claims = "; get resourceclaims, or the cluster has none"
     return slices * options.resource_slices + claims * options.resource_claims
@@ -83,52 +85,54 @@ def _server(error: TransientError, place: str) -> Finding:
 
 
 async def _slices(api: KubeApi, query: dict[str, str], place: str) -> list[Finding]:
-    """Return a warning for each verb on ResourceSlices that is missing, or that they can't be had.
+    """Return a warning for each missing permission on ResourceSlices, or for a failed request.
 
-    A server answers 403 before it tells whether there is such a version, so that the newest one's
-    answer counts where it is no 404.
+    A server returns 403 without checking whether it has the API version. So the newest version
+    that does not return 404 decides.
     """
     refused = []
     for version in _VERSIONS:
         path = f"/apis/{_GROUP}/{version}/resourceslices"
-        listing = await try_list(api, path, query)
-        if listing is not None and listing.status == NOT_FOUND:
+        list_error = await try_list(api, path, query)
+        if list_error is not None and list_error.status == NOT_FOUND:
             continue
-        # Who doesn't answer the one won't answer the other, and is waited for each time.
-        silent = listing is not None and listing.status == 0
-        watching = None if silent else await try_watch(api, path, query)
-        answers = (("list", listing), ("watch", watching))
-        refused = [verb for verb, error in answers if error and error.status == FORBIDDEN]
-        failed = [error for _, error in answers if error and error.status not in _EXPECTED]
+        # If the server does not respond to the list, do not wait for the watch too.
+        silent = list_error is not None and list_error.status == 0
+        watch_error = None if silent else await try_watch(api, path, query)
+        errors = (("list", list_error), ("watch", watch_error))
+        refused = [verb for verb, error in errors if error and error.status == FORBIDDEN]
+        failed = [error for _, error in errors if error and error.status not in _EXPECTED]
         if failed:
-            mend = f"{fix_for(failed[0])}; until then claims of a DRA driver's are not told"
-            return [CHECKS["pods.server"].warning(path, str(failed[0]), mend)]
+            fix = f"{fix_for(failed[0])}; until then claims on DRA devices are not reported"
+            return [CHECKS["pods.server"].warning(path, str(failed[0]), fix)]
         break
     rights = [Right(verb, "resourceslices", _GROUP) for verb in refused]
     return [
         CHECKS["pods.rbac"].warning(
-            place, f"may not {each}", f"{each.fix}; or set resource_slices: false without DRA"
+            place,
+            f"may not {each}",
+            f"{each.fix}; or set resource_slices: false if DRA is not used",
         )
         for each in rights
     ]
 
 
 async def _claims(api: KubeApi, place: str) -> list[Finding]:
-    """Return a warning if a ResourceClaim may not be read: one that there need not be."""
+    """Return a warning if ResourceClaims may not be read; the one it reads need not exist."""
     for version in _VERSIONS:
         path = f"/apis/{_GROUP}/{version}/namespaces/default/resourceclaims/podgpu-doctor"
         error = await try_list(api, path, {})
         if error is not None and error.status == FORBIDDEN:
             right = Right("get", "resourceclaims", _GROUP)
-            mend = f"{right.fix}; or set resource_claims: false without DRA"
-            return [CHECKS["pods.rbac"].warning(place, f"may not {right}", mend)]
+            fix = f"{right.fix}; or set resource_claims: false if DRA is not used"
+            return [CHECKS["pods.rbac"].warning(place, f"may not {right}", fix)]
         if error is None or error.status != NOT_FOUND:
             break
     return []
 
 
 async def _pods(api: KubeApi, node: str, ctx: DoctorContext) -> list[Finding]:
-    """Check `node.name` and `twins` by the pods that the server has for the node."""
+    """Run the checks `node.name` and `twins` on the node's pods at the API server."""
     query = {"fieldSelector": f"spec.nodeName={node}"}
     place = f"GET {_PODS}?fieldSelector=spec.nodeName={node}"
     try:
@@ -139,21 +143,21 @@ async def _pods(api: KubeApi, node: str, ctx: DoctorContext) -> list[Finding]:
 
 
 async def _name(api: KubeApi, count: int, node: str, place: str) -> Finding:
-    """Tell by the pods, else by the Node itself, which podgpu may have no right to read."""
+    """Check the node name by its pods, else by the Node object, which podgpu may not read."""
     check = CHECKS["node.name"]
     if count:
-        return check.ok(place, f"{count} pods are on it")
+        return check.ok(place, f"{count} pods run on it")
     path = f"{_NODES}/{quote(node, safe='')}"
     try:
         await api.get(path, {})
     except ApiError as error:
         if error.status == NOT_FOUND:
-            return check.failure(f"GET {path}", f"there is no Node named {node}", NAME_MEND)
-        saw = f"not one pod is on a Node named {node}: it may be empty, or none has that name"
+            return check.failure(f"GET {path}", f"no Node is named {node}", NAME_FIX)
+        observed = f"no pod runs on a Node named {node}: the Node has none, or does not exist"
         return check.warning(
-            place, saw, f"see kubectl get node {node}; if there is none, {NAME_MEND}"
+            place, observed, f"see kubectl get node {node}; if it does not exist, {NAME_FIX}"
         )
-    return check.ok(f"GET {path}", "is a Node, without any pod")
+    return check.ok(f"GET {path}", "the Node exists, without pods")
 
 
 def _twins(pods: list[dict[str, object]], ctx: DoctorContext, place: str) -> Finding:
@@ -165,27 +169,29 @@ def _twins(pods: list[dict[str, object]], ctx: DoctorContext, place: str) -> Fin
             continue
         kind = as_text(labels.get(_NAME))
         ended = as_text(as_dict(pod.get("status")).get("phase")) in {"Succeeded", "Failed"}
-        # What is being deleted makes room for its successor.
+        # A pod that is being deleted may be replaced already; ignore it.
         if kind in _EXPORTERS and not ended and not metadata.get("deletionTimestamp"):
             name = f"{as_text(metadata.get('namespace'))}/{as_text(metadata.get('name'))}"
             found.setdefault((kind, _daemonset(metadata) or name), []).append(name)
     counted = [pods for (kind, _), pods in found.items() if kind == "podgpu" or not ctx.has("dcgm")]
     if len(counted) > 1:
         names = ", ".join(sorted(name for pods in counted for name in pods))
-        saw = f"{len(counted)} exporters of GPUs on this node: {names}"
-        return check.warning(place, saw, duplicate_daemons.FIX)
+        observed = f"{len(counted)} GPU exporters run on this node: {names}"
+        return check.warning(place, observed, duplicate_daemons.FIX)
     updated = next((", ".join(sorted(pods)) for pods in counted if len(pods) > 1), "")
     if updated:
-        saw = f"an update is under way ({updated}): the old pod goes when the new one is ready"
-        return check.ok(place, saw)
-    return check.ok(place, "no second exporter of GPUs on this node")
+        observed = (
+            f"an update is in progress ({updated}): the old pod ends when the new one is ready"
+        )
+        return check.ok(place, observed)
+    return check.ok(place, "no second GPU exporter runs on this node")
 
 
 def _daemonset(metadata: dict[str, object]) -> str:
-    """Return the uid of the DaemonSet that made a pod; empty if none did.
+    """Return the UID of the DaemonSet that owns a pod; empty if none does.
 
-    It has two pods on a node for as long as it is updated, and at no other time; whoever else
-    makes pods may have several there for good.
+    A DaemonSet has two pods on a node only during an update. Other owners may have several pods
+    there permanently.
     """
     for reference in as_dicts(metadata.get("ownerReferences")):
         if reference.get("controller") is True and reference.get("kind") == "DaemonSet":

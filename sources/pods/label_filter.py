@@ -1,4 +1,4 @@
-"""Which labels and annotations of a pod are handed on."""
+"""Selects labels and annotations of a pod by name."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -10,21 +10,21 @@ from pipeline.model import StringPairs
 from pipeline.model.plugin_ids import glob_matcher
 
 _LONGEST = 1024
-"""Characters of a value. Labels have 63 at most; an annotation may hold a whole file, which as a
-label of every series of a pod would be in memory many times over."""
+"""Maximum characters of a value. Labels have at most 63. An annotation may contain a whole file,
+which would be in memory many times as a label of every series of the pod."""
 
 _REMEMBERED = 4096
-"""Names of which it is known whether they pass: a node's pods have some hundred between them."""
+"""Names whose result is cached: the pods of a node have some hundred different names."""
 
 
 class LabelFilter:
-    """Lets some names through, and counts what it has to leave out.
+    """Selects names, and counts those that exceed the limits.
 
     Args:
-        globs: of the names that are let through.
-        limit: how many of one pod.
-        patterns: regular expressions; a name passes where one of them is found too. Without globs
-            and patterns none does.
+        globs: glob patterns of the names to keep.
+        limit: maximum number per pod.
+        patterns: regular expressions; a name that contains a match is kept too. Without globs and
+            patterns no name is kept.
     """
 
     def __init__(self, globs: Iterable[str], limit: int, patterns: Iterable[str] = ()) -> None:
@@ -33,18 +33,18 @@ class LabelFilter:
         self._most = limit
 
     def filter(self, values: Mapping[str, object]) -> tuple[StringPairs, int]:
-        """Return what passes, sorted by name, and how many more would have.
+        """Return the selected pairs, sorted by name, and the number of those that were dropped.
 
-        Too many are cut by name, so that it is the same ones each time.
+        Excess pairs are dropped in the order of names, so that the result is stable.
         """
         if self._fits is None:
             return (), 0
         names = sorted(name for name in values if self._fits(name))
-        told = [(name, as_text(values[name])) for name in names]
-        short = [(name, value) for name, value in told if len(value) <= _LONGEST]
+        selected = [(name, as_text(values[name])) for name in names]
+        short = [(name, value) for name, value in selected if len(value) <= _LONGEST]
         kept = short[: self._most]
         pairs = tuple([(sys.intern(name), sys.intern(value)) for name, value in kept])
-        return pairs, len(told) - len(pairs)
+        return pairs, len(selected) - len(pairs)
 
 
 def _fitting(globs: tuple[str, ...], patterns: tuple[str, ...]) -> Callable[[str], bool]:

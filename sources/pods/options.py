@@ -1,4 +1,4 @@
-"""Options of the pods source."""
+"""Options of the source `pods`."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,56 +14,56 @@ Scheduler: TypeAlias = Literal["koordinator", "hami", "volcano", "gpushare", "ka
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Which API server is asked, and what of a pod is handed on."""
+    """The API server, the labels to keep, and the schedulers whose annotations are read."""
 
     kubeconfig: Annotated[
         Path | None,
         LeadsTo("kubeconfig"),
-        Doc("File with address and credentials; none for those of the pod that podgpu runs in."),
+        Doc("File with address and credentials; if not set, the pod's service account is used."),
     ] = None
     node: Annotated[
         str,
-        Doc("The node whose pods are followed; empty for the node that podgpu runs on."),
+        Doc("The node whose pods are watched; empty for the node on which podgpu runs."),
     ] = ""
     labels: Annotated[
         tuple[str, ...],
-        Doc("Names of labels that are let through; * and ? stand for any text and any letter."),
+        Doc("Names of labels to keep; * matches any text, ? any character."),
     ] = ()
     label_patterns: Annotated[
         tuple[str, ...],
         msgspec.Meta(max_length=64),
-        Doc("Regular expressions; labels in whose name one of them is found are let through too."),
+        Doc("Regular expressions; labels whose name contains a match are kept too."),
     ] = ()
     annotations: Annotated[
         tuple[str, ...],
-        Doc("Names of annotations that are let through, as in labels."),
+        Doc("Names of annotations to keep, with * and ? as in labels."),
     ] = ()
     max_labels: Annotated[
         int,
         AtLeast(0),
         AtMost(1000),
-        Doc("How many labels, and how many annotations, are let through from one pod."),
+        Doc("Maximum number of labels, and of annotations, that are kept of one pod."),
     ] = 20
     max_age: Annotated[
         Duration,
         AtLeast("1m"),
-        Doc("How long what was heard stands once the API server can't be followed."),
+        Doc("How long the last known pods stay in use while the API server cannot be watched."),
     ] = Duration.parse("5m")
     resource_slices: Annotated[
         bool,
-        Doc("Follow the node's ResourceSlices, which tell what devices of DRA drivers are."),
+        Doc("Watch the node's ResourceSlices, which identify the devices of DRA drivers."),
     ] = True
     resource_claims: Annotated[
         bool,
-        Doc("Read the ResourceClaims of the node's pods: admin access to a device holds nothing."),
+        Doc("Read the ResourceClaims of the node's pods, to recognise admin access to devices."),
     ] = True
     schedulers: Annotated[
         tuple[Scheduler, ...],
-        Doc("Schedulers whose annotations say which devices a pod holds; all others are not read."),
+        Doc("Schedulers whose annotations podgpu reads, to know which devices a pod holds."),
     ] = ("koordinator", "hami", "volcano", "gpushare", "kai")
     koordinator_resources: Annotated[
         tuple[str, ...],
-        Doc("Resources of koordinator; its annotation counts on pods that request one of them."),
+        Doc("Resources of koordinator; its annotation is used for pods that request one of them."),
     ] = (
         "koordinator.sh/gpu",
         "koordinator.sh/gpu-core",
@@ -79,7 +79,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     )
     hami_resources: Annotated[
         tuple[str, ...],
-        Doc("Resources of HAMi; its annotation counts on pods that request one of them."),
+        Doc("Resources of HAMi; its annotation is used for pods that request one of them."),
     ] = (
         "nvidia.com/gpu",
         "nvidia.com/gpumem",
@@ -88,7 +88,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     )
     volcano_resources: Annotated[
         tuple[str, ...],
-        Doc("Resources of volcano; its annotations count on pods that request one of them."),
+        Doc("Resources of volcano; its annotations are used for pods that request one of them."),
     ] = (
         "volcano.sh/vgpu-number",
         "volcano.sh/vgpu-memory",
@@ -99,7 +99,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     )
     gpushare_resources: Annotated[
         tuple[str, ...],
-        Doc("Resources of gpushare; its annotations count on pods that request one of them."),
+        Doc("Resources of gpushare; its annotations are used for pods that request one of them."),
     ] = (
         "aliyun.com/gpu-mem",
         "aliyun.com/gpu-count",
@@ -107,11 +107,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     )
     reservation_namespaces: Annotated[
         tuple[str, ...],
-        Doc("Namespaces in which the scheduler kai makes the pods that reserve GPUs for others."),
+        Doc("Namespaces in which the scheduler kai creates the pods that reserve GPUs for others."),
     ] = ("kai-resource-reservation", "runai-reservation")
     device_annotations: Annotated[
         tuple[str, ...],
-        Doc("Annotations whose value is JSON: the name of a resource, and uuids with commas."),
+        Doc("Annotations with a JSON value: resource names, each with UUIDs separated by commas."),
     ] = ()
 
     @property
@@ -126,7 +126,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return {name: every[name] for name in self.schedulers if name in every}
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """A pattern has to be a regular expression."""
+        """Yield the option and message of each invalid regular expression."""
         for text in self.label_patterns:
             try:
                 Pattern.parse(text)

@@ -1,4 +1,4 @@
-"""From what the API server says of pods to events, with nothing said twice but to confirm it."""
+"""Emits events for the pods that the API server reports, without repeating unchanged ones."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,16 +11,16 @@ from sources.pods.options import Options
 from sources.pods.resource_claims import ClaimReader
 
 _CONFIRM_NS: Final = 30 * NS
-"""Between confirmations; each may wait for a bookmark, which comes once a minute."""
+"""Time between confirmations. One may wait for a bookmark, which comes once a minute."""
 
 
 class PodFollower:
-    """Implements `pipeline.kube.reflector.Handler` for pods.
+    """A `pipeline.kube.reflector.Handler` for pods.
 
     Args:
         ctx: of the source.
         options: of the source.
-        claims: reads the pods' ResourceClaims; None where they aren't to be read.
+        claims: reads the pods' ResourceClaims; None if they are not read.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class PodFollower:
         self._lost_by: tuple[int, str] | None = None
 
     async def replaced(self, objects: Sequence[Pod]) -> None:
-        """Take all pods; those that are as they were remain the objects that they were."""
+        """Receive all pods. Unchanged pods keep their objects."""
         pods: dict[tuple[str, str], Pod] = {}
         if self._claims is not None:
             staying = {pod.info.uid for pod in objects}
@@ -53,14 +53,14 @@ class PodFollower:
         await self._confirm()
 
     async def upserted(self, obj: Pod) -> None:
-        """Take a pod; tell of it if anything has changed that we tell of."""
+        """Receive a pod; emit it if it has changed."""
         if self._claims is not None:
             [obj] = await self._claims.complete([obj])
         before = self._pods.get(_namespaced_name(obj))
         if before == obj:
             return
         if before is not None and before.info.uid != obj.info.uid:
-            # Its end was not heard of, but two pods can't have one name.
+            # The event of its deletion was missed: two pods cannot have the same name.
             self._ctx.accepted.drop(self._ctx.name, before)
             await self._deleted(before.info.uid)
         self._pods[_namespaced_name(obj)] = obj
@@ -69,7 +69,7 @@ class PodFollower:
         await self._ctx.emit(PodUpserted(obj))
 
     async def deleted(self, obj: Pod) -> None:
-        """Take away a pod, unless its name is another's by now."""
+        """Remove a pod, unless a new pod has its name already."""
         before = self._pods.get(_namespaced_name(obj))
         if before is None or before.info.uid != obj.info.uid:
             return
@@ -84,7 +84,7 @@ class PodFollower:
         await self._ctx.emit(PodDeleted(uid))
 
     async def read_claims(self, claims: ClaimReader) -> NoReturn:
-        """Try again to read ResourceClaims that could not be read, until cancelled."""
+        """Retry to read ResourceClaims that could not be read, until cancelled."""
         while True:
             await claims.wait_unread()
             lacking = [pod for pod in self._pods.values() if claims.has_unread(pod)]
@@ -97,21 +97,21 @@ class PodFollower:
                     await self._ctx.emit(PodUpserted(now))
 
     async def confirmed(self) -> None:
-        """Say again what stands, if that was long ago or had come into doubt."""
+        """Confirm the pods, if the last confirmation is old or the watch had failed."""
         due = self._due_ns is not None and self._ctx.clock.now().mono_ns >= self._due_ns
         if self._lost_by is not None or due:
             await self._confirm()
 
     async def watch_failed(self, error: ApiError) -> None:
-        """Tell why pods can't be followed, once for each kind: the text may vary each time."""
+        """Report why pods cannot be watched, once for each kind of error."""
         if error.dedup_key == self._lost_by:
             return
         self._lost_by, reason = error.dedup_key, str(error)
         if self._due_ns is None:
-            stands = "no pods have been heard of yet"
+            effect = "no pods are known yet"
         else:
-            stands = f"the pods heard of before stand for {self._options.max_age}"
-        self._ctx.log.warning("%s; %s", reason, stands)
+            effect = f"the last known pods stay in use for {self._options.max_age}"
+        self._ctx.log.warning("%s; %s", reason, effect)
         await self._ctx.emit(SourceLost(reason))
 
     async def _confirm(self) -> None:
@@ -121,7 +121,7 @@ class PodFollower:
         recovered, self._lost_by = self._lost_by is not None, None
         await self._ctx.emit(self._emitted)
         if recovered:
-            self._ctx.log.info("pods are followed again")
+            self._ctx.log.info("watching pods again")
 
 
 def _namespaced_name(pod: Pod) -> tuple[str, str]:

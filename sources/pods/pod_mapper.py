@@ -1,4 +1,4 @@
-"""From a pod as the API server sends it, some ten kilobytes, to what podgpu needs of it."""
+"""Map a pod of the API server, some ten kilobytes, to the parts that podgpu needs."""
 
 import sys
 from collections.abc import Callable, Container, Mapping
@@ -18,21 +18,21 @@ from sources.pods.timestamps import Timestamps
 from sources.pods.workload_owner import workload_of
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
-"""What the kubelet writes on the mirror of a static pod, and nobody may add to a pod later: the uid
-by which it knows the pod. `config.hash` alone is no sign of a mirror."""
+"""Annotation that the kubelet sets on the mirror pod of a static pod: the UID by which the kubelet
+knows the pod. It cannot be added to an existing pod. `config.hash` is not only on mirror pods."""
 
 _NATIVE: Final = "kubernetes.io/"
 
 
 @dataclass(frozen=True, slots=True)
 class PodOmissions:
-    """What was left out of a pod, or not understood.
+    """The parts of a pod that were dropped, or could not be read.
 
     Attributes:
-        uid: of the pod.
+        uid: UID of the pod.
         pod: `namespace/name`, for people.
-        omitted: labels and annotations that were too many or too long.
-        complaints: about annotations that say which devices it holds.
+        omitted: number of labels and annotations that were too many or too long.
+        complaints: problems of the annotations that name its devices.
     """
 
     uid: str
@@ -42,12 +42,12 @@ class PodOmissions:
 
 
 class PodMapper:
-    """Makes pods out of what the API server sends.
+    """Maps decoded pods of the API server to `Pod`.
 
     Args:
-        options: what is let through, and which annotations are read.
-        moments: for timestamps.
-        report: takes what was left out of a pod.
+        options: which labels to keep, and which annotations to read.
+        moments: parses timestamps.
+        report: receives what was dropped of a pod.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class PodMapper:
         annotations = as_dict(metadata.get("annotations"))
         claims: tuple[Claim, ...] = ()
         complaints: tuple[AnnotationProblem, ...] = ()
-        asked = requested_resources(spec)
-        labelled = as_dict(metadata.get("labels"))
+        requests = requested_resources(spec)
+        all_labels = as_dict(metadata.get("labels"))
         facts = PodFacts(
             namespace,
             name,
@@ -94,22 +94,24 @@ class PodMapper:
             annotations,
             found,
             as_text(spec.get("nodeName")),
-            asked,
-            labels=labelled,
+            requests,
+            labels=all_labels,
         )
-        members = groups(labelled) if self._sharing else []
+        members = groups(all_labels) if self._sharing else []
         reserving = bool(members) and namespace in self._reserving
-        # A pod that is restored or copied may bring the annotations of another one with it.
-        extended = _extended(asked, self._counted)
+        # A restored or copied pod may have the annotations of another pod.
+        extended = _extended(requests, self._counted)
         if wants := bool(extended or as_dicts(spec.get("resourceClaims"))):
             claims, complaints = allocations(facts, self._configured, self._resources)
         if members:
             further = reserved(facts) if reserving else shared(facts)
             claims, complaints = claims + further[0], complaints + further[1]
-        labels, beyond = self._labels.filter(labelled)
-        shown, cut = self._annotations.filter(annotations)
-        if complaints or beyond or cut:
-            self._report(PodOmissions(uid, f"{namespace}/{name}", beyond + cut, complaints))
+        labels, dropped_labels = self._labels.filter(all_labels)
+        shown, dropped = self._annotations.filter(annotations)
+        if complaints or dropped_labels or dropped:
+            self._report(
+                PodOmissions(uid, f"{namespace}/{name}", dropped_labels + dropped, complaints)
+            )
         kind, workload = workload_of(metadata)
         return Pod(
             PodInfo(
@@ -136,27 +138,28 @@ class PodMapper:
 
 
 def _extended(
-    asked: Mapping[str, Mapping[str, str]], of_schedulers: Container[str]
+    requests: Mapping[str, Mapping[str, str]], of_schedulers: Container[str]
 ) -> tuple[str, ...]:
-    """Return the extended resources that any container requests.
+    """Return the extended resources that a container requests.
 
-    A scheduler's count, though Kubernetes takes names of its own domain for none.
+    Resources of schedulers count too, although some are in Kubernetes' own domain, in which
+    Kubernetes knows no extended resources.
     """
     return tuple(
         sorted(
             {
                 sys.intern(name)
-                for amounts in asked.values()
-                for name, much in amounts.items()
+                for amounts in requests.values()
+                for name, quantity in amounts.items()
                 if "/" in name and (_NATIVE not in name or name in of_schedulers)
-                if amount(much) > 0
+                if amount(quantity) > 0
             }
         )
     )
 
 
 def requested_resources(spec: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Return by container name what it requests: resource to amount, as text."""
+    """Return the requests of each container, by its name: resource to amount, as text."""
     found: dict[str, dict[str, str]] = {}
     for container in as_dicts(spec.get("initContainers")) + as_dicts(spec.get("containers")):
         resources = as_dict(container.get("resources"))

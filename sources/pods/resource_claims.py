@@ -1,8 +1,8 @@
-"""The ResourceClaims that pods use: which there are, and what the API server says of them.
+"""Reads the ResourceClaims that pods use, to recognise admin access to devices.
 
-They are read one by one, by name: a list or a watch can't be limited to a node, and with one each
-node would follow the claims of the whole cluster. What matters of a claim doesn't change while a
-pod uses it, so that once for each pod and claim is enough.
+Claims are read one by one, by name. A list or a watch cannot be limited to a node: with one, each
+node would read the claims of the whole cluster. The fields that matter do not change while a pod
+uses a claim, so reading it once for each pod is enough.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ from sources.pods.timestamps import Timestamps
 _VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 _FORBIDDEN, _NOT_FOUND = 403, 404
 _REQUEST_TIMEOUT: Final = 5.0
-"""Seconds for which pods wait for what is to be said of their claims."""
+"""Seconds for which pods wait for their claims."""
 _SOON: Final = 2.0
 _LATEST: Final = 300.0
-"""Seconds until claims that could not be read are asked for again."""
+"""Seconds until claims that could not be read are requested again."""
 _MADE_FOR: Final = "resource.kubernetes.io/pod-claim-name"
-"""The annotation of a claim that was made for one pod, from a template."""
+"""Annotation of a claim that was created for one pod, from a template."""
 
 
 def claims_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[ResourceClaim, ...]:
-    """Return the ResourceClaims that a pod uses, by name alone."""
+    """Return the ResourceClaims that a pod uses, with their names only."""
     found = [
         as_text(each.get("resourceClaimName")) for each in as_dicts(spec.get("resourceClaims"))
     ]
@@ -45,7 +45,7 @@ def claims_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[Resou
 
 
 def map_claim(raw: Mapping[str, Any], moments: Timestamps) -> ResourceClaim | None:
-    """Return what is needed of a ResourceClaim, of any version; None if it has no identity."""
+    """Return the needed parts of a ResourceClaim of any version; None if it has no identity."""
     metadata, status = as_dict(raw.get("metadata")), as_dict(raw.get("status"))
     name, uid = as_text(metadata.get("name")), as_text(metadata.get("uid"))
     if not (name and uid):
@@ -68,14 +68,15 @@ def _id(result: Mapping[str, Any]) -> RawDeviceId:
 
 
 class ClaimReader:
-    """Completes pods by what the API server says of their ResourceClaims.
+    """Adds the details of their ResourceClaims to pods.
 
-    What it can't get twice in a row is said once, and costs nothing but that.
+    A failed request is logged once, when it fails twice in a row; the pods are emitted without
+    these details.
 
     Args:
         ctx: of the source.
         api: session with the API server.
-        moments: for timestamps.
+        moments: parses timestamps.
     """
 
     def __init__(self, ctx: SourceContext, api: KubeApi, moments: Timestamps) -> None:
@@ -92,10 +93,10 @@ class ClaimReader:
         self._lacking = asyncio.Event()
 
     async def complete(self, pods: Iterable[Pod]) -> list[Pod]:
-        """Return pods with their claims, as far as those can be read now.
+        """Return pods with the details of their claims, as far as those can be read now.
 
         Args:
-            pods: with the names of their claims.
+            pods: pods with the names of their claims.
         """
         pods = list(pods)
         if self._ctx.clock.now().mono_ns >= self._retry_ns:
@@ -106,8 +107,8 @@ class ClaimReader:
             except ApiError as error:
                 self._failed(error)
             except TimeoutError:
-                told = f"ResourceClaims: no answer within {_REQUEST_TIMEOUT:.0f} s"
-                self._failed(ApiError(told, reason="no answer"))
+                message = f"ResourceClaims: no answer within {_REQUEST_TIMEOUT:.0f} s"
+                self._failed(ApiError(message, reason="no answer"))
             else:
                 self._failures, self._logged = 0, None
                 self._backoff = Backoff(_SOON, _LATEST)
@@ -117,20 +118,20 @@ class ClaimReader:
         return found
 
     async def wait_unread(self) -> None:
-        """Wait until claims could not be read, and then for as long as their server is spared."""
+        """Wait until claims could not be read, and then until a retry is due."""
         await self._lacking.wait()
         self._lacking.clear()
         left = (self._retry_ns - self._ctx.clock.now().mono_ns) / NS
-        # A claim that isn't there is no failure, and not asked for more often all the same.
+        # A missing claim is not a failure, but is not requested more often than after one.
         await self._ctx.clock.sleep(max(left, self._pauses.delay(0.0)))
 
     def forget(self, uids: Iterable[str]) -> None:
-        """Forget the claims of pods that are gone."""
+        """Forget the claims of deleted pods."""
         for uid in uids:
             self._read.pop(uid, None)
 
     def has_unread(self, pod: Pod) -> bool:
-        """Whether a claim of a pod could not be read yet."""
+        """Return whether a claim of a pod could not be read yet."""
         return not pod.ended and any(not each.uid for each in self._filled(pod).resource_claims)
 
     def _filled(self, pod: Pod) -> Pod:
@@ -147,25 +148,25 @@ class ClaimReader:
                 read[each.name] = found
 
     async def _get(self, pod: Pod, name: str) -> ResourceClaim | None:
-        """Read one claim; None if there is none.
+        """Read one claim; return None if it does not exist.
 
         Raises:
-            ApiError: the server doesn't give it.
+            ApiError: the request fails.
         """
         where = f"namespaces/{quote(pod.info.namespace, safe='')}/resourceclaims"
         for version in tuple(self._versions):
             path = f"/apis/resource.k8s.io/{version}/{where}/{quote(name, safe='')}"
             try:
-                answer = as_dict(orjson.loads(await self._api.get(path, {})))
+                response = as_dict(orjson.loads(await self._api.get(path, {})))
             except ApiError as error:
                 if error.status != _NOT_FOUND:
                     raise
             except orjson.JSONDecodeError:
-                raise ApiError(f"{path}: the answer is no JSON", reason="no JSON") from None
+                raise ApiError(f"{path}: the response is not JSON", reason="no JSON") from None
             else:
                 self._versions = [version]
-                return map_claim(answer, self._moments)
-        # An upgrade may have taken the version away that was there.
+                return map_claim(response, self._moments)
+        # An upgrade may have removed the API version that existed before.
         self._versions = list(_VERSIONS)
         return None
 
@@ -176,8 +177,8 @@ class ClaimReader:
         if self._failures > 1 and error.dedup_key != self._logged:
             self._logged = error.dedup_key
             self._ctx.log.info(
-                "%s; pods with admin access to a device are shown as its holders until their "
-                "ResourceClaims can be read; tried again, at least each %.0f minutes; grant get on "
+                "%s; until the ResourceClaims can be read, pods with admin access to a device are "
+                "shown as its holders; podgpu retries at least every %.0f minutes; grant get on "
                 "resourceclaims in resource.k8s.io, or set resource_claims: false",
                 error,
                 _LATEST / 60,

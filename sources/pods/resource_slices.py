@@ -1,4 +1,4 @@
-"""What devices of DRA drivers are: their uuids, from the node's ResourceSlices."""
+"""Maps names of DRA devices to their UUIDs, from the node's ResourceSlices."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,8 +10,8 @@ from pipeline.model import NS, DeviceAliasesReplaced, Instant, RawDeviceId, plac
 from sources.pods.timestamps import Timestamps
 
 _MIG: Final = re.compile(
-    # The profile's id, the first memory slice and how many it has, until 2025; since then the
-    # profile's name, its id and the first memory slice.
+    # Until 2025: id of the profile, first memory slice, number of slices. Since then: name of the
+    # profile, its id, first memory slice.
     r"gpu-[0-9]+-mig-(?:[0-9]+-([0-9]{1,9})-[0-9]+|[0-9]+g[0-9a-z-]+-[0-9]+-([0-9]{1,9}))"
 )
 
@@ -20,15 +20,15 @@ Aliases = tuple[tuple[RawDeviceId, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of a driver's pool of devices.
+    """One ResourceSlice: a part of a DRA driver's pool of devices.
 
     Attributes:
-        name: of the object.
-        pool: the driver and its pool.
-        generation: of the pool; those before are out of date.
-        count: how many slices the pool has in this generation.
-        aliases: those of its devices of which it can be known what they are.
-        since: since when at the latest the object is as it is; None if it doesn't say.
+        name: name of the object.
+        pool: driver and pool.
+        generation: generation of the pool; slices of earlier ones are outdated.
+        count: number of slices of the pool in this generation.
+        aliases: raw id and UUID or placement of each device for which that is known.
+        since: the latest time at which the object may have changed; None if unknown.
     """
 
     name: str
@@ -40,11 +40,11 @@ class Slice:
 
 
 def map_slice(raw: Mapping[str, Any], moments: Timestamps | None = None) -> Slice | None:
-    """Return what is needed of a ResourceSlice, of whichever version; None if it has no pool.
+    """Return the needed parts of a ResourceSlice of any version; None if it has no pool.
 
     Args:
-        raw: as it was sent.
-        moments: for its timestamps; without, it isn't known since when it is as it is.
+        raw: the decoded object.
+        moments: parses its timestamps; without it `since` is unknown.
     """
     spec = as_dict(raw.get("spec"))
     pool = as_dict(spec.get("pool"))
@@ -63,16 +63,17 @@ def map_slice(raw: Mapping[str, Any], moments: Timestamps | None = None) -> Slic
 
 
 def _since(raw: Mapping[str, Any], moments: Timestamps) -> Instant | None:
-    """Return since when an object is as it is: its creation, or the end of its last change."""
+    """Return when an object changed last, at the latest: its creation if it is unchanged."""
     metadata, pool = as_dict(raw.get("metadata")), as_dict(as_dict(raw.get("spec")).get("pool"))
     created = moments.parse(metadata.get("creationTimestamp"))
-    # The API server counts up with each change of the object; where it doesn't say, the driver
-    # does with each change of its pool.
+    # The API server increments `metadata.generation` with each change of the object. If it is
+    # missing, the driver increments the pool's generation with each change of the pool.
     if as_int(metadata.get("generation", pool.get("generation"))) in (0, 1):
         return created
     changes = [moments.parse(each.get("time")) for each in as_dicts(metadata.get("managedFields"))]
     times = [change for change in changes if change is not None]
-    # In whole seconds, rounded down; of a creation that may be, since nothing went before it.
+    # Times are rounded down to seconds, so add one second. A creation time needs no correction,
+    # since the device had no other name before.
     last = max(times, default=None)
     return None if last is None else Instant(last.mono_ns + NS, last.wall_ns + NS)
 
@@ -81,19 +82,19 @@ def _aliases(
     driver: str, pool: str, devices: Iterable[Mapping[str, Any]]
 ) -> Iterator[tuple[RawDeviceId, str]]:
     for device in devices:
-        # Before v1beta2 a device had its attributes one level below.
+        # Before v1beta2 the attributes were one level deeper.
         attributes = as_dict(device.get("attributes")) or as_dict(
             as_dict(device.get("basic")).get("attributes")
         )
-        told = attributes.get("uuid", attributes.get(f"{driver}/uuid"))
+        uuid = attributes.get("uuid", attributes.get(f"{driver}/uuid"))
         name = as_text(device.get("name"))
-        what = as_text(as_dict(told).get("string")) or _placement(name, attributes)
-        if name and what:
-            yield RawDeviceId("dra", f"{driver}/{pool}/{name}"), what
+        target = as_text(as_dict(uuid).get("string")) or _placement(name, attributes)
+        if name and target:
+            yield RawDeviceId("dra", f"{driver}/{pool}/{name}"), target
 
 
 def _placement(name: str, attributes: Mapping[str, Any]) -> str:
-    """Return where a MIG instance is made when it is needed, which has no uuid before that."""
+    """Return the placement of a MIG instance that is created on demand and has no UUID yet."""
     parent, profile = (
         as_text(as_dict(attributes.get(key)).get("string")) for key in ("parentUUID", "profile")
     )
@@ -104,20 +105,20 @@ def _placement(name: str, attributes: Mapping[str, Any]) -> str:
 
 
 class Pools:
-    """Puts slices together into whole pools.
+    """Combines slices into complete pools.
 
-    A driver that changes a pool writes its slices anew one by one; until they are all there, the
-    pool as it was last is the better word.
+    A driver that changes a pool writes its slices one by one. Until all of them exist, the last
+    complete state of the pool is used.
     """
 
     def __init__(self) -> None:
         self._whole: dict[tuple[str, str], list[Slice]] = {}
 
     def aliases(self, slices: Iterable[Slice]) -> DeviceAliasesReplaced:
-        """Return the names of all pools' devices, sorted, and since when they have had them.
+        """Return the names of the devices of all pools, sorted, and since when they are valid.
 
         Args:
-            slices: all that there are.
+            slices: all slices of the node.
         """
         pools: dict[tuple[str, str], list[Slice]] = {}
         for part in slices:
@@ -139,6 +140,6 @@ class Pools:
         ]
         named.sort(key=lambda each: each[:2])
         return DeviceAliasesReplaced(
-            tuple((raw, what) for raw, what, _ in named),
+            tuple((raw, target) for raw, target, _ in named),
             tuple((raw, since) for raw, _, since in named),
         )

@@ -1,4 +1,4 @@
-"""Follows ResourceSlices beside the pods, where the cluster has them and lets us read them."""
+"""Watches the node's ResourceSlices, if the cluster has them and podgpu may read them."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,12 +15,12 @@ from sources.pods.timestamps import Timestamps
 _VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 _SOON: Final = 2.0
 _LATEST: Final = 300.0
-"""Seconds until a cluster is asked again that has no ResourceSlices or doesn't show them: a server
-that starts may say so without meaning it, and rights are given and clusters are upgraded while we
-run."""
+"""Seconds until ResourceSlices are requested again from a cluster that has none or refuses them. A
+server that starts may refuse them temporarily; permissions may be granted and clusters upgraded
+while podgpu runs."""
 
 _HEALTHY: Final = 60.0
-"""Seconds for which slices have to be followed for all that was before to be forgotten."""
+"""Seconds after which a working watch resets the delay and the failure count."""
 
 _FORBIDDEN, _NOT_FOUND = 403, 404
 
@@ -29,7 +29,7 @@ _Kind = tuple[int, str]
 
 
 class _UnavailableError(Exception):
-    """There are none to follow, by this version of the API at least."""
+    """There are no ResourceSlices in this API version, or podgpu may not read them."""
 
     def __init__(self, error: ApiError) -> None:
         super().__init__(str(error))
@@ -38,15 +38,15 @@ class _UnavailableError(Exception):
 
 
 class SliceFollower:
-    """Implements `pipeline.kube.reflector.Handler` for ResourceSlices.
+    """A `pipeline.kube.reflector.Handler` for ResourceSlices.
 
-    What it can't get twice in a row is said once, and costs aliases alone.
+    A failed request is logged once, when it fails twice in a row; only aliases are missing then.
 
     Args:
         ctx: of the source.
         api: session with the API server.
-        node: whose slices.
-        moments: for timestamps.
+        node: name of the node.
+        moments: parses timestamps.
     """
 
     def __init__(self, ctx: SourceContext, api: KubeApi, node: str, moments: Timestamps) -> None:
@@ -61,12 +61,12 @@ class SliceFollower:
         self._logged: _Kind | None = None
 
     async def run(self) -> None:
-        """Follow slices until cancelled."""
+        """Watch slices until cancelled."""
         backoff = Backoff(_SOON, _LATEST, _HEALTHY)
         while True:
-            begun = self._ctx.clock.now()
+            started = self._ctx.clock.now()
             kind, reason = await self._follow()
-            lasted = begun.seconds_until(self._ctx.clock.now())
+            lasted = started.seconds_until(self._ctx.clock.now())
             if lasted >= _HEALTHY:
                 self._failures, self._logged = 0, None
             self._failures += 1
@@ -74,12 +74,12 @@ class SliceFollower:
                 self._logged = kind
                 self._log_unavailable(reason)
                 if self._emitted is None:
-                    # Nobody needs to wait for names.
+                    # Emit no aliases, so that the join does not wait for them.
                     await self._emit()
             await self._ctx.clock.sleep(backoff.delay(lasted))
 
     async def _follow(self) -> tuple[_Kind, str]:
-        """Follow slices for as long as that can be done; return what stands in the way."""
+        """Watch slices as long as possible; return why they cannot be watched."""
         for version in _VERSIONS:
             reflector = Reflector(
                 self._api,
@@ -97,25 +97,25 @@ class SliceFollower:
         return (_NOT_FOUND, ""), "this cluster has no ResourceSlices"
 
     async def replaced(self, objects: Sequence[Slice]) -> None:
-        """Take all slices."""
+        """Receive all slices."""
         self._slices = {found.name: found for found in objects}
         await self._emit()
 
     async def upserted(self, obj: Slice) -> None:
-        """Take a slice."""
+        """Receive a slice."""
         self._slices[obj.name] = obj
         await self._emit()
 
     async def deleted(self, obj: Slice) -> None:
-        """Take away a slice."""
+        """Remove a slice."""
         self._slices.pop(obj.name, None)
         await self._emit()
 
     async def confirmed(self) -> None:
-        """Aliases don't grow old."""
+        """Do nothing: aliases do not expire."""
 
     async def watch_failed(self, error: ApiError) -> None:
-        """Leave it where there is nothing to follow; else the reflector tries again."""
+        """Stop if there is nothing to watch; after other errors the reflector retries."""
         if error.status in {_NOT_FOUND, _FORBIDDEN}:
             raise _UnavailableError(error)
 
@@ -127,8 +127,8 @@ class SliceFollower:
 
     def _log_unavailable(self, reason: str) -> None:
         self._ctx.log.info(
-            "%s; devices of DRA drivers can't be told by their names; looked for again, at least "
-            "each %.0f minutes",
+            "%s; devices of DRA drivers cannot be resolved by name; podgpu retries at least every "
+            "%.0f minutes",
             reason,
             _LATEST / 60,
         )

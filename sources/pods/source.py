@@ -1,4 +1,4 @@
-"""The pods source: says which pods this node has, and what schedulers say that they hold."""
+"""The source `pods`: reports this node's pods, and the devices that schedulers assigned to them."""
 
 import asyncio
 
@@ -16,26 +16,26 @@ _MOMENTS = "moments"
 
 
 class PodsSource:
-    """Follows the node's pods through the API server.
+    """Watches the node's pods at the API server.
 
-    Implements `pipeline.component.contracts.Source`. An API server that can't be reached doesn't
-    end it: what was heard stands, unconfirmed, until it is too old.
+    Implements `pipeline.component.contracts.Source`. If the API server becomes unreachable, the
+    last known pods stay in use, unconfirmed, until they are too old.
     """
 
     def __init__(self, options: Options) -> None:
         self._options = options
 
     async def run(self, ctx: SourceContext) -> None:
-        """Follow the pods until cancelled.
+        """Watch the pods until cancelled.
 
         Raises:
             TransientError: there are no credentials.
         """
         options = self._options
         node = options.node or ctx.node
-        # Kept over restarts, so that pods that did not change don't look as if they had.
+        # Kept over restarts of the source, so that unchanged pods are recognised as unchanged.
         moments = ctx.restart_state.setdefault(_MOMENTS, Timestamps(ctx.clock.now))
-        assert isinstance(moments, Timestamps)  # noqa: S101 - nobody else writes it
+        assert isinstance(moments, Timestamps)  # noqa: S101 - only this line writes it
         complaints = OmissionLog(ctx.log, options.max_labels)
         async with ctx.kube(options.kubeconfig) as api, asyncio.TaskGroup() as group:
             claims = ClaimReader(ctx, api, moments) if options.resource_claims else None

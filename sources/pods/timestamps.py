@@ -1,4 +1,4 @@
-"""From the API server's timestamps to moments on both clocks."""
+"""Convert timestamps of the API server to times on both clocks."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -13,10 +13,10 @@ _REMEMBERED = 4096
 
 
 class Timestamps:
-    """Makes equal moments of equal timestamps, for as long as it lives.
+    """Converts equal timestamps to equal times, during the life of the object.
 
     Args:
-        now: the clocks.
+        now: returns the time of both clocks.
     """
 
     def __init__(self, now: Callable[[], Instant]) -> None:
@@ -24,7 +24,7 @@ class Timestamps:
         self._known: dict[str, Instant | None] = {}
 
     def parse(self, value: object) -> Instant | None:
-        """Return the moment of a timestamp, None if it is none."""
+        """Return the time of a timestamp; None if it is not a timestamp."""
         stamp = as_text(value)
         if stamp not in self._known:
             if len(self._known) >= _REMEMBERED:
@@ -34,9 +34,9 @@ class Timestamps:
 
     def _parsed(self, stamp: str) -> Instant | None:
         try:
-            told = datetime.fromisoformat(stamp)
-            wall_ns = (told - _EPOCH) // _MICROSECOND * 1000
-        except (ValueError, TypeError, OverflowError):  # no timestamp, or one without a zone
+            parsed = datetime.fromisoformat(stamp)
+            wall_ns = (parsed - _EPOCH) // _MICROSECOND * 1000
+        except (ValueError, TypeError, OverflowError):  # not a timestamp, or without a time zone
             return None
         if not 0 <= wall_ns < 1 << 63:
             return None

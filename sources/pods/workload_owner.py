@@ -1,4 +1,4 @@
-"""The workload that made a pod."""
+"""Find the workload that created a pod."""
 
 import sys
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ _HASH = "pod-template-hash"
 def workload_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
     """Return kind and name of a pod's workload; empty texts without one.
 
-    A pod names only what made it directly. A Deployment is told by the ReplicaSet's name, which is
-    that of the Deployment and a hash which the pod has as a label. A CronJob's Job can't be told
-    from any other. The node, which owns static pods, is no workload.
+    A pod names only its direct owner. A Deployment is derived from the ReplicaSet's name, which is
+    the Deployment's name and a hash that the pod has as a label. A Job of a CronJob cannot be
+    distinguished from another Job. The Node, which owns mirror pods, is not a workload.
     """
     for reference in as_dicts(metadata.get("ownerReferences")):
         if reference.get("controller") is not True:

@@ -1,8 +1,8 @@
-"""Which devices a pod was given, as schedulers write it into its annotations.
+"""Reads the devices of a pod from the annotations that schedulers write.
 
-One module for each scheduler, each a function from what is known of a pod to what its containers
-hold; `MalformedError` says that the annotation can't be read, and costs that annotation alone: half
-of an allocation would be a wrong one.
+There is one module for each scheduler, with functions that map what is known of a pod to what its
+containers hold. `MalformedError` means that an annotation cannot be read. The whole annotation is
+ignored then, since a part of an allocation would be wrong.
 """
 
 from sources.pods.allocations.annotation_table import allocations, reserved, shared

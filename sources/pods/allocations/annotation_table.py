@@ -1,4 +1,4 @@
-"""Which annotation is read by whom, and the claims that come of it."""
+"""Select the reader of each annotation, and turn the result into claims."""
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -38,7 +38,7 @@ _NODES: Final = {
     volcano.VGPU: "volcano.sh/vgpu-node",
     volcano.INDEX: "volcano.sh/vgpu-node",
 }
-"""By annotation, the one beside it that names the node for which the scheduler decided."""
+"""The annotation that names the node for which the scheduler decided, by allocation annotation."""
 
 _SCHEDULERS: Final[dict[str, Scheduler]] = {
     annotation: scheduler for scheduler, readers in _READERS.items() for annotation in readers
@@ -50,17 +50,17 @@ def allocations(
     annotations: Iterable[str] = (),
     resources: Mapping[Scheduler, Collection[str]] | None = None,
 ) -> tuple[tuple[Claim, ...], tuple[AnnotationProblem, ...]]:
-    """Return what a pod's annotations say that it holds, and what is wrong with them.
+    """Return the claims from a pod's annotations, and the problems of these annotations.
 
-    What podgpu wrote itself is no word of anybody's, and passed over. It writes none of the
-    schedulers' annotations, so that no mark hides what one of them said. A scheduler's annotation
-    counts only on a pod that requests that scheduler's resource, up to the number and share that it
-    requests, and only if it was made for the pod's node.
+    Annotations that podgpu wrote itself are ignored. podgpu writes no scheduler's annotations, so
+    its mark cannot hide one of those. A scheduler's annotation is used only for a pod that requests
+    a resource of that scheduler, up to the number and share that it requests, and only if it was
+    written for the pod's node.
 
     Args:
         facts: what is known of the pod.
-        annotations: further ones to read, by the configuration.
-        resources: of the schedulers whose annotations are read.
+        annotations: further annotations to read, from the configuration.
+        resources: resources of the schedulers whose annotations are read.
     """
     resources = Options().resources if resources is None else resources
     readers: _Readers = {}
@@ -78,10 +78,10 @@ def allocations(
             if vouched:
                 held = _read(facts, annotation, readers)
             else:
-                its_own = resources[_SCHEDULERS[annotation]]
+                scheduler_resources = resources[_SCHEDULERS[annotation]]
                 _check_node(facts, annotation)
-                held = _read(replace(facts, resources=its_own), annotation, readers)
-                held = _within(facts, held, its_own)
+                held = _read(replace(facts, resources=scheduler_resources), annotation, readers)
+                held = _within(facts, held, scheduler_resources)
         except MalformedError as error:
             complaints.append(AnnotationProblem(annotation, str(error)))
         else:
@@ -90,12 +90,12 @@ def allocations(
 
 
 def reserved(facts: PodFacts) -> tuple[tuple[Claim, ...], tuple[AnnotationProblem, ...]]:
-    """Return what a reservation pod says that it got, and what is wrong with that."""
+    """Return the claim of a reservation pod, and the problems of its annotation."""
     return _of(facts, kai.RESERVED, kai.read_reservation)
 
 
 def shared(facts: PodFacts) -> tuple[tuple[Claim, ...], tuple[AnnotationProblem, ...]]:
-    """Return which reserved devices a pod shares, and what is wrong with what it says of that."""
+    """Return the claim of a pod on reserved devices, and the problems of its annotations."""
     return _of(facts, kai.GROUP, kai.read_shared)
 
 
@@ -110,7 +110,7 @@ def _of(
 
 def _read(facts: PodFacts, annotation: str, readers: _Readers) -> list[AllocatedDevices]:
     if not isinstance(facts.annotations[annotation], str):
-        raise MalformedError("is no text")
+        raise MalformedError("is not text")
     reader = readers.get(annotation)
     return configured_annotations.read(facts, annotation) if reader is None else reader(facts)
 
@@ -120,17 +120,17 @@ def _check_node(facts: PodFacts, annotation: str) -> None:
     node = facts.annotations.get(key)
     if node and facts.node and node != facts.node:
         raise MalformedError(
-            f'is for node "{shortened(str(node))}" ({key}), and the pod is on "{facts.node}"'
+            f'is for node "{shortened(str(node))}" ({key}), but the pod is on "{facts.node}"'
         )
 
 
 def _within(
     facts: PodFacts, held: list[AllocatedDevices], resources: Collection[str]
 ) -> list[AllocatedDevices]:
-    """Return what is held, no share greater than requested.
+    """Return what is held, with each share limited to the requested one.
 
     Raises:
-        MalformedError: a container that holds something requests nothing, or fewer GPUs.
+        MalformedError: a container that holds a device requests none, or fewer.
     """
     found: list[AllocatedDevices] = []
     for container in dict.fromkeys(one.container for one in held):
@@ -141,7 +141,7 @@ def _within(
         if request is None:
             raise MalformedError(f"{of} requests none of {', '.join(resources)}")
         if len(named) > request.number:
-            raise MalformedError(f"names {len(named)} GPUs, and {of} requests {request.number}")
+            raise MalformedError(f"names {len(named)} GPUs, but {of} requests {request.number}")
         most = request.share
         found += [
             one

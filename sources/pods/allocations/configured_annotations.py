@@ -1,4 +1,4 @@
-"""Annotations that the configuration names: JSON, the name of a resource and the uuids it gave."""
+"""Reads annotations from the configuration: JSON with resource names and device UUIDs."""
 
 from dataclasses import replace
 
@@ -13,20 +13,20 @@ from sources.pods.allocations.pod_facts import PodFacts
 
 
 def read(facts: PodFacts, annotation: str) -> list[AllocatedDevices]:
-    """Return what a pod was given: `{"nvidia.com/gpu": "GPU-...,GPU-..."}`, or a list of uuids.
+    """Return the devices of a pod: `{"nvidia.com/gpu": "GPU-...,GPU-..."}`, or a list of UUIDs.
 
     Raises:
-        MalformedError: the annotation can't be read.
+        MalformedError: the annotation cannot be read.
     """
-    told = parsed(facts.annotations[annotation])
-    if not isinstance(told, dict):
-        raise_malformed("", "an object", told)
+    allocation = parsed(facts.annotations[annotation])
+    if not isinstance(allocation, dict):
+        raise_malformed("", "an object", allocation)
     found: list[AllocatedDevices] = []
-    for resource, ids in told.items():
+    for resource, ids in allocation.items():
         place = f"{resource}: "
         names = ids.split(",") if isinstance(ids, str) else ids
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise_malformed(place, "uuids with commas, or a list of them", ids)
+            raise_malformed(place, "UUIDs separated by commas, or a list of UUIDs", ids)
         devices = [(uuid(name.strip(), place), None) for name in names if name.strip()]
         found += [replace(held, resource=resource) for held in group_by_share(devices)]
     return found

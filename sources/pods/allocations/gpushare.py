@@ -1,4 +1,4 @@
-"""Aliyun's gpushare: a part of one GPU's memory; in newer releases by container, and of several."""
+"""Aliyun's gpushare: reads shares of one GPU's memory, in newer releases of several GPUs."""
 
 from typing import Final
 
@@ -23,20 +23,24 @@ _ASSIGNED: Final = "scheduler.framework.gpushare.assigned"
 
 
 def read_index(facts: PodFacts) -> list[AllocatedDevices]:
-    """Return the GPU of a pod, by N of `/dev/nvidiaN`, once the device plugin has agreed.
+    """Return the GPU of a pod, by N of `/dev/nvidiaN`, once the device plugin has confirmed it.
 
     Raises:
-        MalformedError: one of the annotations can't be read.
+        MalformedError: one of the annotations cannot be read.
     """
-    told = facts.annotations
-    # The newer annotation says the same more finely; -1 is how the scheduler says that it failed.
-    if ALLOCATION in told or told.get(_INDEX_ASSIGNED) == "false" or told[INDEX] == "-1":
+    annotations = facts.annotations
+    # The newer annotation has more details. -1 means that the scheduler failed.
+    if (
+        ALLOCATION in annotations
+        or annotations.get(_INDEX_ASSIGNED) == "false"
+        or annotations[INDEX] == "-1"
+    ):
         return []
-    device = RawDeviceId("minor", str(whole(told[INDEX])))
+    device = RawDeviceId("minor", str(whole(annotations[INDEX])))
     share = None
-    if _OF_POD in told and _OF_DEVICE in told:
-        part = whole(told[_OF_POD], f"{_OF_POD}: ")
-        of = whole(told[_OF_DEVICE], f"{_OF_DEVICE}: ")
+    if _OF_POD in annotations and _OF_DEVICE in annotations:
+        part = whole(annotations[_OF_POD], f"{_OF_POD}: ")
+        of = whole(annotations[_OF_DEVICE], f"{_OF_DEVICE}: ")
         share = part / of if 0 < part <= of else None
     return group_by_share([(device, share)])
 
@@ -45,7 +49,7 @@ def read_allocation(facts: PodFacts) -> list[AllocatedDevices]:
     """Return the GPUs of containers: `{"0": {"1": 4}}` is 4 GiB of GPU 1 for the first container.
 
     Raises:
-        MalformedError: the annotation can't be read.
+        MalformedError: the annotation cannot be read.
     """
     if facts.annotations.get(_ASSIGNED) == "false":
         return []
@@ -57,10 +61,10 @@ def read_allocation(facts: PodFacts) -> list[AllocatedDevices]:
     for number, gpus in allocation.items():
         container = whole(number)
         if container >= len(names):
-            raise MalformedError(f"container {container}: the pod has {len(names)}")
+            raise MalformedError(f"container {container}: the pod has only {len(names)}")
         if gpus and not facts.requests_resource(names[container]):
             raise MalformedError(
-                f"container {container} has a device, and {names[container]} requests none"
+                f"container {container} has a device, but {names[container]} requests none"
             )
         if not isinstance(gpus, dict):
             raise_malformed(f"container {container}: ", "an object", gpus)

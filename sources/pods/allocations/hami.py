@@ -1,4 +1,4 @@
-"""HAMi: a row for each container, and MIG instances in an annotation beside it."""
+"""HAMi: reads a row for each container, and MIG instances from another annotation."""
 
 from typing import Final
 
@@ -16,21 +16,21 @@ from sources.pods.allocations.pod_facts import PodFacts
 
 ANNOTATION: Final = "hami.io/vgpu-devices-allocated"
 OLD: Final = "4pd.io/vgpu-ids-new"
-"""As releases before 2.3.8 write it."""
+"""The annotation of releases before 2.3.8."""
 _OLD_PHASE: Final = "4pd.io/bind-phase"
 _PHASE: Final = "hami.io/bind-phase"
 _MIG: Final = "hami.io/vgpu-mig-allocations"
 
 
 def read(facts: PodFacts) -> list[AllocatedDevices]:
-    """Return what a pod's containers were given, once the device plugin has agreed.
+    """Return the devices of a pod's containers, once the device plugin has confirmed them.
 
-    Releases from 2.9 on write a row for init containers too, those before for the others alone; the
-    number of rows tells which. MIG instances are made by the plugin: until all are, what a
-    container holds is not known.
+    Releases from 2.9 on write rows for init containers too, older ones only for the others; the
+    number of rows shows which. The device plugin creates MIG instances: until all of them exist,
+    nothing is known about the pod.
 
     Raises:
-        MalformedError: one of the annotations can't be read.
+        MalformedError: one of the annotations cannot be read.
     """
     if facts.annotations.get(_PHASE, "success") != "success":
         return []
@@ -42,10 +42,10 @@ def read(facts: PodFacts) -> list[AllocatedDevices]:
 
 
 def read_old(facts: PodFacts) -> list[AllocatedDevices]:
-    """Return what old releases, which know no init containers, gave to a pod's containers.
+    """Return the devices from an old release's annotation, which omits init containers.
 
     Raises:
-        MalformedError: the annotation can't be read.
+        MalformedError: the annotation cannot be read.
     """
     if ANNOTATION in facts.annotations or facts.annotations.get(_OLD_PHASE, "success") != "success":
         return []
@@ -53,7 +53,7 @@ def read_old(facts: PodFacts) -> list[AllocatedDevices]:
 
 
 def _instances(value: object) -> dict[Place, RawDeviceId | None]:
-    """Return MIG instances by their place, None for one that isn't made yet."""
+    """Return the MIG instance of each place; None for one that does not exist yet."""
     if value is None:
         return {}
     try:

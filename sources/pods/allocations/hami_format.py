@@ -1,8 +1,8 @@
-"""The text that HAMi came up with and volcano took over.
+"""The text format of HAMi, which volcano uses too.
 
 Each device of a container is `UUID,TYPE,MEMORY,CORES` and a colon. The devices of one container are
-a row; rows have semicolons between or after them. A container without devices has an empty row, the
-placeholder `,,0,0:`, or no row at all, depending on the release.
+a row. Rows have semicolons between or after them. A container without devices has an empty row, the
+placeholder `,,0,0:`, or no row, depending on the release.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,23 +24,23 @@ Place = tuple[int, int]
 Replacement = Callable[[Place], RawDeviceId | None]
 
 Rows = list[tuple[str, str]]
-"""Rows, each with the container that it belongs to; empty for a row of nobody."""
+"""Rows, each with the name of its container; the name is empty for a row of no container."""
 
 
 def rows(
     value: str, facts: PodFacts, *, init: bool = False, separators_between: bool = False
 ) -> Rows:
-    """Return the rows with their containers, as the pod's spec tells.
+    """Return the rows with their containers, according to the pod's spec.
 
-    The number of rows says which containers have one: all, those that aren't init containers,
-    those that request the scheduler's resource, or, of HAMi's, those of `_shifted`. Of these the
-    first counts in which no row names a device for a container that requests none.
+    The number of rows shows which containers have one: all, those that are not init containers,
+    those that request the scheduler's resource, or, for HAMi, those of `_shifted`. The first of
+    these is used in which no row names a device for a container that requests none.
 
     Args:
         value: the text.
         facts: what is known of the pod.
         init: the scheduler may write rows of init containers.
-        separators_between: semicolons are between rows, rather than after each.
+        separators_between: semicolons are between rows, instead of after each.
 
     Raises:
         MalformedError: the text has another number of rows, or names a device for a container that
@@ -70,10 +70,11 @@ def rows(
 
 
 def _shifted(names: Iterable[str], facts: PodFacts) -> list[str]:
-    """Return whose rows HAMi up to 2.5 writes where the first containers request nothing.
+    """Return the containers of the rows that HAMi up to 2.5 writes if the first ones request none.
 
-    Those have no row. The next one that requests nothing has the row of its own number, and so do
-    the others behind it; rows that are skipped belong to nobody, and are empty.
+    The first containers, which request nothing, have no row. The next one that requests nothing
+    has the row of its own number, and so do the containers after it. Skipped rows belong to no
+    container, and are empty.
     """
     rows: list[str] = []
     for number, name in enumerate(names):
@@ -85,7 +86,7 @@ def _shifted(names: Iterable[str], facts: PodFacts) -> list[str]:
 
 
 def _contradicting(parts: Sequence[str], names: Sequence[str], facts: PodFacts) -> int | None:
-    """Return the number of the first row that names a device for a container that requests none."""
+    """Return the number of the first row with a device for a container that requests none."""
     for number, (part, name) in enumerate(zip(parts, names, strict=True)):
         names_device = any(text.strip() and not _empty(text) for text in part.split(":"))
         if names_device and not facts.requests_resource(name):
@@ -98,10 +99,10 @@ def held(found: Rows, replacement: Replacement) -> Iterator[AllocatedDevices]:
 
     Args:
         found: the rows.
-        replacement: the device that is really held at a place, None for the one in the text.
+        replacement: returns the device that is held at a place; None for the one in the text.
 
     Raises:
-        MalformedError: a row can't be read.
+        MalformedError: a row cannot be read.
     """
     for number, (part, name) in enumerate(found):
         if name:
@@ -119,15 +120,15 @@ def _devices(
         fields = [field.strip() for field in text.split(",")]
         if len(fields) < 4:
             raise MalformedError(f"{place}expected UUID,TYPE,MEMORY,CORES")
-        # Some releases tell the slot of a MIG layout behind the GPU's uuid.
+        # Some releases add the slot of a MIG layout to the GPU's UUID.
         gpu = uuid(fields[0].partition("[")[0], place)
         whole(fields[2], f"{place}memory: ")
-        # No cores are asked for: not none of them, but as many as are free.
+        # 0 cores means no limit, not no core.
         share = percent(whole(fields[3], f"{place}cores: "))
         yield instead((number, index)) or gpu, share
 
 
 def _empty(text: str) -> bool:
-    """Whether it is the placeholder of a container without devices: no uuid, and no amounts."""
+    """Whether it is the placeholder of a container without devices: no UUID, and no amounts."""
     fields = [field.strip() for field in text.split(",")]
     return len(fields) >= 4 and fields[0] == "" and set(fields) <= {"", "0"}

@@ -1,8 +1,8 @@
-"""KAI Scheduler and run:ai: pods share a GPU that a reservation pod got from the kubelet.
+"""KAI Scheduler and Run:ai: pods share a GPU that a reservation pod holds.
 
-For each group of pods that share a GPU the scheduler makes a pod in a namespace of its own, which
-requests one whole GPU and writes the GPU's uuid on itself. The pods of the group request no device;
-a label of theirs names the group: `runai-gpu-group: <group>` for one GPU, and
+For each group of pods that share a GPU, the scheduler creates a reservation pod in a separate
+namespace. That pod requests a whole GPU, and writes the GPU's UUID into its annotation. The pods of
+the group request no device. A label names their group: `runai-gpu-group: <group>` for one GPU, and
 `runai-gpu-group/<group>: <group>` for each of several.
 """
 
@@ -22,7 +22,7 @@ from pipeline.model import RawDeviceId
 from sources.pods.allocations.pod_facts import PodFacts
 
 RESERVED: Final = "run.ai/reserve_for_gpu_index"
-"""Annotation of a reservation pod. Its value is a uuid, not an index."""
+"""Annotation of a reservation pod. Its value is a UUID, not an index."""
 
 GROUP: Final = "runai-gpu-group"
 _FRACTION: Final = "gpu-fraction"
@@ -44,52 +44,52 @@ def groups(labels: Mapping[str, Any]) -> list[str]:
 
 
 def read_reservation(facts: PodFacts) -> list[AllocatedDevices]:
-    """Return the GPU that a reservation pod wrote on itself.
+    """Return the GPU of a reservation pod, from its annotation.
 
     Raises:
-        MalformedError: the annotation can't be read.
+        MalformedError: the annotation cannot be read.
     """
-    told = facts.annotations.get(RESERVED)
-    if told is None:  # not written yet
+    value = facts.annotations.get(RESERVED)
+    if value is None:  # not written yet
         return []
-    return [AllocatedDevices((uuid(told if isinstance(told, str) else ""),))]
+    return [AllocatedDevices((uuid(value if isinstance(value, str) else ""),))]
 
 
 def read_shared(facts: PodFacts) -> list[AllocatedDevices]:
-    """Return what a pod shares: the GPUs that the reservation pods of its groups hold.
+    """Return the devices that a pod shares: the GPUs of the reservation pods of its groups.
 
-    A pod requests its part by an annotation. `gpu-fraction` is the part of each GPU. With
-    `gpu-memory`, an amount in MiB, the part is unknown.
+    Annotations give the pod's share. `gpu-fraction` is the share of each GPU. With `gpu-memory`,
+    an amount in MiB, the share is unknown.
 
     Raises:
-        MalformedError: the pod requests no part, its labels name more groups than it asks for
-            GPUs, or an annotation can't be read.
+        MalformedError: the pod requests no share, its labels name more groups than it requests
+            GPUs, or an annotation cannot be read.
     """
     if _FRACTION not in facts.annotations and _MEMORY not in facts.annotations:
-        raise MalformedError(f"the pod requests no part of a GPU: no {_FRACTION} and no {_MEMORY}")
+        raise MalformedError(f"the pod requests no share of a GPU: no {_FRACTION} and no {_MEMORY}")
     found = groups(facts.labels)
-    asked = whole(facts.annotations.get(_NUMBER, 1), f"{_NUMBER}: ")
-    if len(found) > min(asked, MOST):
-        raise MalformedError(f"names {len(found)} groups, and {_NUMBER} is {asked}")
+    number = whole(facts.annotations.get(_NUMBER, 1), f"{_NUMBER}: ")
+    if len(found) > min(number, MOST):
+        raise MalformedError(f"names {len(found)} groups, but {_NUMBER} is {number}")
     devices = tuple(RawDeviceId("reserved", group) for group in found)
     return [AllocatedDevices(devices, _container(facts), _share(facts))]
 
 
 def _container(facts: PodFacts) -> str:
-    """Return the container that the scheduler gives the GPU: the first one by default."""
-    told = facts.annotations.get(_CONTAINER)
-    if told is None:
+    """Return the container that gets the GPU: by default the first one."""
+    name = facts.annotations.get(_CONTAINER)
+    if name is None:
         return next(iter(facts.names()), "")
-    if told not in facts.names(init=True):
-        raise_malformed(f"{_CONTAINER}: ", "a container of the pod", told)
-    return str(told)
+    if name not in facts.names(init=True):
+        raise_malformed(f"{_CONTAINER}: ", "a container of the pod", name)
+    return str(name)
 
 
 def _share(facts: PodFacts) -> float | None:
-    told = facts.annotations.get(_FRACTION)
-    if told is None or _MEMORY in facts.annotations:
+    value = facts.annotations.get(_FRACTION)
+    if value is None or _MEMORY in facts.annotations:
         return None
-    part = float(told) if isinstance(told, str) and _PART.fullmatch(told) else 0
+    part = float(value) if isinstance(value, str) and _PART.fullmatch(value) else 0
     if not 0 < part < 1:
-        raise_malformed(f"{_FRACTION}: ", "a number above 0 and below 1", told)
+        raise_malformed(f"{_FRACTION}: ", "a number above 0 and below 1", value)
     return part

@@ -1,4 +1,4 @@
-"""What readers of annotations are told, and what is said of annotations that can't be read."""
+"""The input of annotation readers, and the problem of an annotation that cannot be read."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -11,16 +11,16 @@ _NATIVE: Final = "kubernetes.io/"
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """What a reader may know of a pod.
+    """What a reader may use of a pod.
 
     Attributes:
-        annotations: as they were sent, values of any type.
+        annotations: the pod's annotations; values may have any type.
         containers: init containers first.
         node: the node that the pod is bound to; empty if unknown.
-        requested: by container name, what the container requests: resource to amount, as the text
-            that was sent. The limit counts where limit and request differ. Empty if unknown.
-        resources: the resources of the scheduler that is asked about; None for all extended ones.
-        labels: as they were sent, values of any type.
+        requested: requests of each container by its name: resource to amount, as text. If limit
+            and request differ, the limit counts. Empty if unknown.
+        resources: the resources of the scheduler in question; None for all extended resources.
+        labels: the pod's labels; values may have any type.
     """
 
     namespace: str
@@ -37,13 +37,13 @@ class PodFacts:
         """Return the containers' names in the order in which schedulers number them.
 
         Args:
-            init: init containers too, before the others.
+            init: include init containers, before the others.
         """
         kinds = {"init", "sidecar", "app"} if init else {"app"}
         return [container.name for container in self.containers if container.kind in kinds]
 
     def requests_resource(self, container: str) -> bool:
-        """Whether a container requests a resource of the scheduler; True if unknown."""
+        """Return whether a container requests a resource of the scheduler; True if unknown."""
         if not self.requested:
             return True
         return any(
@@ -57,7 +57,7 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True)
 class AnnotationProblem:
-    """An annotation that can't be read, and what is wrong with it."""
+    """An annotation that cannot be read, and its problem."""
 
     annotation: str
     text: str

@@ -1,4 +1,4 @@
-"""What a pod requests of a scheduler: how many GPUs, and which part of each."""
+"""Calculate what a pod requests from a scheduler: the number of GPUs, and the share of each."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -14,8 +14,8 @@ _QUANTITY: Final = re.compile(
 _DECIMAL: Final = {"": 0, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
-# What an amount of a resource means: hundredths of GPUs in all, hundredths of each GPU, an amount
-# of something on one GPU. Of all other names it is the number of GPUs.
+# The unit of a resource: hundredths of GPUs in total, hundredths of each GPU, or an amount on one
+# GPU. All other resources count GPUs.
 _HUNDREDTHS: Final = {
     "koordinator.sh/gpu",
     "koordinator.sh/gpu-core",
@@ -41,11 +41,11 @@ _ON_ONE: Final = {
 
 
 class Request(NamedTuple):
-    """What is requested.
+    """A request.
 
     Attributes:
-        number: the most GPUs that it can come to.
-        share: the part of each GPU, in (0, 1]; None if the request doesn't say.
+        number: maximum number of GPUs.
+        share: share of each GPU, in (0, 1]; None if unknown.
     """
 
     number: int
@@ -53,7 +53,7 @@ class Request(NamedTuple):
 
 
 def amount(text: str) -> Fraction:
-    """Return a quantity as Kubernetes writes it; 0 if it is none."""
+    """Return a quantity in Kubernetes' notation; 0 if it is invalid."""
     found = _QUANTITY.fullmatch(text)
     if found is None:
         return Fraction(0)
@@ -66,15 +66,15 @@ def amount(text: str) -> Fraction:
 
 
 def requested(facts: PodFacts, resources: Collection[str], container: str = "") -> Request | None:
-    """Return what a container requests of a scheduler; None if nothing.
+    """Return what a container requests from a scheduler; None if it requests nothing.
 
-    A pod as a whole requests the sum of what its containers request at one time, as Kubernetes
-    counts: twice 50 hundredths are one GPU, not two halves.
+    The request of a pod is the sum of what its containers request at the same time, as Kubernetes
+    calculates it. Two requests of 50 hundredths are one GPU, not two halves.
 
     Args:
         facts: what is known of the pod.
-        resources: the scheduler's.
-        container: empty for the pod as a whole.
+        resources: resources of the scheduler.
+        container: empty for the whole pod.
     """
     amounts = facts.requested
     if container:
@@ -82,20 +82,20 @@ def requested(facts: PodFacts, resources: Collection[str], container: str = "") 
     kinds = {one.name: one.kind for one in facts.containers}
     running: dict[str, Fraction] = {}
     most: dict[str, Fraction] = {}
-    for name, asked in amounts.items():  # init containers first
-        for resource, much in _amounts(asked, resources).items():
-            at_once = running.get(resource, Fraction(0)) + much
+    for name, requests in amounts.items():  # init containers first
+        for resource, quantity in _amounts(requests, resources).items():
+            at_once = running.get(resource, Fraction(0)) + quantity
             most[resource] = max(most.get(resource, at_once), at_once)
-            # An init container ends before the next one begins, and leaves its devices to it.
+            # An init container ends before the next one starts, which can use its devices.
             if kinds.get(name) != "init":
                 running[resource] = at_once
     return _of(most)
 
 
-def _amounts(asked: Mapping[str, str], resources: Collection[str]) -> dict[str, Fraction]:
-    """Return what of a container's requests is a scheduler's, greater than 0."""
-    found = {name: amount(asked[name]) for name in resources if name in asked}
-    return {name: much for name, much in found.items() if much > 0}
+def _amounts(requests: Mapping[str, str], resources: Collection[str]) -> dict[str, Fraction]:
+    """Return a container's requests for a scheduler's resources, greater than 0."""
+    found = {name: amount(requests[name]) for name in resources if name in requests}
+    return {name: quantity for name, quantity in found.items() if quantity > 0}
 
 
 def _of(wanted: Mapping[str, Fraction]) -> Request | None:

@@ -1,4 +1,4 @@
-"""volcano: rows in the manner of HAMi, and before those the numbers of whole GPUs."""
+"""volcano: reads rows in HAMi's format, and the indexes of whole GPUs of older releases."""
 
 from typing import Final
 
@@ -14,10 +14,10 @@ _DECIDED: Final = "volcano.sh/predicate-time"
 
 
 def read_vgpu(facts: PodFacts) -> list[AllocatedDevices]:
-    """Return what a pod's containers were given, once the device plugin has agreed.
+    """Return the devices of a pod's containers, once the device plugin has confirmed them.
 
     Raises:
-        MalformedError: the annotation can't be read.
+        MalformedError: the annotation cannot be read.
     """
     if facts.annotations.get(_PHASE, "success") != "success":
         return []
@@ -26,12 +26,12 @@ def read_vgpu(facts: PodFacts) -> list[AllocatedDevices]:
 
 
 def read_index(facts: PodFacts) -> list[AllocatedDevices]:
-    """Return the GPUs of a pod, by NVML's numbers, which is how they are injected.
+    """Return the GPUs of a pod, by NVML index, which is how the device plugin injects them.
 
-    Without the time at which the scheduler decided it is a person's wish.
+    Without the time of the scheduler's decision, the annotation is a user's wish and is ignored.
 
     Raises:
-        MalformedError: the annotation can't be read.
+        MalformedError: the annotation cannot be read.
     """
     if _DECIDED not in facts.annotations:
         return []
