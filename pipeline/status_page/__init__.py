@@ -1,5 +1,5 @@
-"""How the node stands now, for people: one document, which `/`, `/status` and `podgpu top` show.
+"""Current status of the node, for people. `/`, `/status` and `podgpu top` show one document.
 
-`document_builder` works the document out of what the daemon knows, `status_document` is its shape,
-`problems` what of it needs somebody, `html` the page, `endpoints` serves both.
+`document_builder` creates the document from the daemon's state, and `status_document` defines its
+format. `problems` lists what needs attention, `html` renders the page, `endpoints` serves both.
 """

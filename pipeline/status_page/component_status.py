@@ -1,4 +1,4 @@
-"""Sources and sinks of a document."""
+"""Build the sources and sinks of a status document."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,32 +10,36 @@ from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.status_document import LARGEST, ErrorStatus, SinkStatus, SourceStatus
 
 _ONGOING_SECONDS: Final = 45.0
-"""Seconds after which an error of a sink that loses data counts as over: messages are told of one
-by one, and some are sent twice a minute."""
+"""Seconds after which the error of a sink that loses data counts as resolved.
+
+Errors are reported one at a time, and some sinks send only twice a minute.
+"""
 
 Figures = Mapping[tuple[str, str], float]
-"""Sums of a component's points, by family and by the component's name."""
+"""Sums of podgpu's own metrics, by family and component name."""
 
 
 def sources(status_input: StatusInput) -> tuple[SourceStatus, ...]:
-    """Return all sources, those whose word another relays among them."""
-    told = _figures(status_input, "source")
+    """Return the status of all sources, including relayed ones."""
+    figures = _figures(status_input, "source")
     return tuple(
-        _source(status_input, name, state, told) for name, state in status_input.sources.items()
+        _source(status_input, name, state, figures) for name, state in status_input.sources.items()
     )
 
 
-def _source(known: StatusInput, name: str, state: SourceState, value: Figures) -> SourceStatus:
-    error = _error(known, ("source", name), over=state.up or not state.has_reported)
+def _source(
+    status_input: StatusInput, name: str, state: SourceState, value: Figures
+) -> SourceStatus:
+    error = _error(status_input, ("source", name), over=state.up or not state.has_reported)
     if state.reason and not state.up and (error is None or error.text != line(state.reason)):
-        age = known.age(state.down_since)
+        age = status_input.age(state.down_since)
         error = ErrorStatus(text=line(state.reason), age_seconds=age, over=False)
     return SourceStatus(
         name=line(name),
         kind=line(state.kind),
         state="up" if state.up else "down" if state.has_reported else "waiting",
-        age_seconds=known.age(state.last_event_at),
-        confirmed_seconds=known.age(state.confirmed_at),
+        age_seconds=status_input.age(state.last_event_at),
+        confirmed_seconds=status_input.age(state.confirmed_at),
         devices=state.devices,
         unresolved=len(state.unresolved),
         restarts=_count(value, "source_restarts_total", name),
@@ -44,16 +48,16 @@ def _source(known: StatusInput, name: str, state: SourceState, value: Figures) -
 
 
 def sinks(status_input: StatusInput) -> tuple[SinkStatus, ...]:
-    """Return all sinks."""
-    told, lost = _figures(status_input, "sink"), _losses(status_input)
+    """Return the status of all sinks."""
+    figures, lost = _figures(status_input, "sink"), _losses(status_input)
     return tuple(
-        _sink(status_input, name, kind, told, lost.get(name))
+        _sink(status_input, name, kind, figures, lost.get(name))
         for name, kind in status_input.sinks.items()
     )
 
 
 def _sink(
-    known: StatusInput, name: str, kind: str, value: Figures, last_loss: Instant | None
+    status_input: StatusInput, name: str, kind: str, value: Figures, last_loss: Instant | None
 ) -> SinkStatus:
     up = _flag(value, "sink_up", name)
     delivering = _flag(value, "sink_delivering", name)
@@ -62,9 +66,9 @@ def _sink(
     dropped = _count(value, "sink_dropped_total", name)
     rejected = _count(value, "sink_rejected_total", name)
     lost = bool(dropped or rejected)
-    trouble = known.troubles.get(("sink", name))
-    ago = known.age(trouble.at) if trouble is not None else None
-    going_on = lost and ago is not None and ago < _ONGOING_SECONDS
+    last_error = status_input.troubles.get(("sink", name))
+    ago = status_input.age(last_error.at) if last_error is not None else None
+    ongoing = lost and ago is not None and ago < _ONGOING_SECONDS
     return SinkStatus(
         name=line(name),
         kind=line(kind) or None,
@@ -77,18 +81,20 @@ def _sink(
         emitted=_count(value, "sink_emitted_total", name),
         dropped=dropped,
         rejected=rejected,
-        lost_seconds=known.age(last_loss) if lost else None,
+        lost_seconds=status_input.age(last_loss) if lost else None,
         errors=_count(value, "sink_errors_total", name),
         error=_error(
-            known, ("sink", name), over=False not in (up, delivering, writable) and not going_on
+            status_input,
+            ("sink", name),
+            over=False not in (up, delivering, writable) and not ongoing,
         ),
     )
 
 
-def _figures(known: StatusInput, role: str) -> Figures:
-    """Return podgpu's own metrics of a role, `source` or `sink`; reasons are added up."""
+def _figures(status_input: StatusInput, role: str) -> Figures:
+    """Return the sums of podgpu's own metrics for a role, `source` or `sink`, over all reasons."""
     sums: dict[tuple[str, str], float] = {}
-    for family, points in known.telemetry:
+    for family, points in status_input.telemetry:
         for point in points:
             name = _owner(point, role)
             if name is not None and not point.suffix:
@@ -97,15 +103,15 @@ def _figures(known: StatusInput, role: str) -> Figures:
     return sums
 
 
-def _losses(known: StatusInput) -> Mapping[str, Instant]:
-    """Return when each sink that ever lost something last did, by its name."""
+def _losses(status_input: StatusInput) -> Mapping[str, Instant]:
+    """Return the time of the last loss of each sink that lost data, by name."""
     found: dict[str, Instant] = {}
-    for family, points in known.telemetry:
+    for family, points in status_input.telemetry:
         for point in points if family.name in TIMESTAMPED else ():
-            name, rose = _owner(point, "sink"), point.last_increase
-            if name is not None and rose is not None:
-                before = found.get(name, rose)
-                found[name] = max(before, rose, key=lambda at: at.mono_ns)
+            name, last_increase = _owner(point, "sink"), point.last_increase
+            if name is not None and last_increase is not None:
+                previous = found.get(name, last_increase)
+                found[name] = max(previous, last_increase, key=lambda at: at.mono_ns)
     return found
 
 
@@ -113,14 +119,14 @@ def _owner(point: Point, role: str) -> str | None:
     return next((value for label, value in point.labels if label == role), None)
 
 
-def _error(known: StatusInput, owner: tuple[str, str], *, over: bool) -> ErrorStatus | None:
-    trouble = known.troubles.get(owner)
-    if trouble is None:
+def _error(status_input: StatusInput, owner: tuple[str, str], *, over: bool) -> ErrorStatus | None:
+    last_error = status_input.troubles.get(owner)
+    if last_error is None:
         return None
     return ErrorStatus(
-        text=line(trouble.text),
-        age_seconds=known.age(trouble.at),
-        over=None if trouble.warning else over,
+        text=line(last_error.text),
+        age_seconds=status_input.age(last_error.at),
+        over=None if last_error.warning else over,
     )
 
 

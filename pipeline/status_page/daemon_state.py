@@ -1,4 +1,4 @@
-"""What a document is made of."""
+"""Input of a status document: the state of the daemon."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,26 +9,26 @@ from pipeline.base.telemetry import FamilyPoints, Troubles
 from pipeline.model import NS, Instant, Snapshot, SourceState
 from pipeline.status_page.last_day_usage import LastDayUsage
 
-_LAST: Final = 253_402_300_799
+_MAX_SECONDS: Final = 253_402_300_799
 """The end of the year 9999."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusInput:
-    """What the daemon knows at one moment.
+    """The state of the daemon at one time.
 
     Attributes:
-        node: the node's name.
-        version: podgpu's.
-        now: the moment.
-        ready: whether podgpu is, and a line for people.
-        snapshot: the newest; None before the first.
-        sources: as they are now, in the order of the configuration.
-        holders_known: whether some source tells who holds what.
+        node: name of the node.
+        version: podgpu's version.
+        now: the time.
+        ready: whether podgpu is ready, and a line of text about it.
+        snapshot: the newest snapshot; None before the first.
+        sources: current state of the sources, in the order of the configuration.
+        holders_known: whether a source reports holders.
         sinks: kinds by name, in the order of the configuration.
-        telemetry: podgpu's own metrics as they are now.
-        troubles: the last trouble of each component that had any.
-        last_day: what a ledger told of the last 24 hours; None where none runs.
+        telemetry: current values of podgpu's own metrics.
+        troubles: the last error or warning of each component that had one.
+        last_day: usage of the last 24 hours from a ledger; None without a ledger.
     """
 
     node: str
@@ -45,17 +45,17 @@ class StatusInput:
 
     @property
     def started(self) -> float | None:
-        """When podgpu started, in Unix time."""
+        """Start time of podgpu, in Unix time."""
         for family, points in self.telemetry:
             if family.name == "process_start_time_seconds":
                 return points[0].value
         return None
 
     def age(self, then: Instant | None) -> float | None:
-        """Return the seconds since a moment, to the millisecond."""
+        """Return the seconds since a time, rounded to milliseconds."""
         return None if then is None else round(max(then.seconds_until(self.now), 0.0), 3)
 
 
 def date(wall_ns: int) -> datetime:
-    """Return a wall time, to the second; one that no calendar has as the nearest."""
-    return datetime.fromtimestamp(min(max(wall_ns // NS, 0), _LAST), UTC)
+    """Convert Unix time to a date, in whole seconds, limited to the years 1970 to 9999."""
+    return datetime.fromtimestamp(min(max(wall_ns // NS, 0), _MAX_SECONDS), UTC)

@@ -1,4 +1,4 @@
-"""GPUs and MIG instances of a document."""
+"""Build the GPUs and MIG instances of a status document."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -18,14 +18,14 @@ from pipeline.status_page.status_document import (
 )
 
 MOST_DEVICES: Final = 1024
-"""GPUs and instances together that a document has; more are counted."""
+"""Most GPUs and instances in a document. Further ones are only counted."""
 
 MOST_HOLDERS: Final = 64
-"""Holders of one device that a document has; more are counted."""
+"""Most holders of one device in a document. Further ones are only counted."""
 
 ALL_HOLDERS: Final = 4096
-"""Holders that a document has in all, about: of many devices each has fewer, so that the event loop
-is never kept for long."""
+"""Approximate limit of holders in a document. With many devices, each has fewer holders, so that
+building the document never blocks the event loop for long."""
 
 _UP: Final = "gpu_up"
 _BUSY: Final = "gpu_utilization_percent"
@@ -35,57 +35,57 @@ _TOTAL: Final = "memory_total_bytes"
 _POWER: Final = "power_watts"
 _LIMITS: Final = ("power_limit_enforced_watts", "power_limit_watts")
 _TEMPERATURE: Final = "gpu_temperature_celsius"
-_WANTED: Final = frozenset({_UP, _BUSY, _ENGINE, _USED, _TOTAL, _POWER, *_LIMITS, _TEMPERATURE})
+_FIELDS: Final = frozenset({_UP, _BUSY, _ENGINE, _USED, _TOTAL, _POWER, *_LIMITS, _TEMPERATURE})
 
 Values = Mapping[tuple[str, str], Value]
-"""Readings by uuid and field."""
+"""Readings by UUID and field."""
 
 
-def gpus(known: StatusInput) -> tuple[tuple[GpuStatus, ...] | None, int]:
+def gpus(status_input: StatusInput) -> tuple[tuple[GpuStatus, ...] | None, int]:
     """Return the GPUs in their order, and how many devices were left out.
 
-    None for the GPUs where no source has told of devices.
+    The GPUs are None if no source has reported devices.
     """
-    snapshot = known.snapshot
+    snapshot = status_input.snapshot
     if snapshot is None:
         return None, 0
     found = snapshot.layout.attributions
-    if not found and all(state.devices is None for state in known.sources.values()):
+    if not found and all(state.devices is None for state in status_input.sources.values()):
         return None, 0
     shown = list(islice(found.values(), MOST_DEVICES))
-    most = min(MOST_HOLDERS, max(ALL_HOLDERS // max(len(shown), 1), 1))
-    view = _View(known, _values(snapshot), most)
+    limit = min(MOST_HOLDERS, max(ALL_HOLDERS // max(len(shown), 1), 1))
+    view = _View(status_input, _values(snapshot), limit)
     cards: dict[str, list[Attribution]] = {}
     for one in shown:
         cards.setdefault(one.device.gpu_uuid, []).append(one)
-    made = tuple(_gpu(view, uuid, group) for uuid, group in cards.items())
-    return made, len(found) - len(shown)
+    result = tuple(_gpu(view, uuid, group) for uuid, group in cards.items())
+    return result, len(found) - len(shown)
 
 
 class _View(NamedTuple):
-    """What is known of all devices.
+    """Input that is the same for all devices.
 
     Attributes:
-        known: what there is.
+        status_input: state of the daemon.
         values: readings.
-        most: holders of one device that are named, and containers with access to it.
+        limit: most holders of one device, and of containers with access to it.
     """
 
-    known: StatusInput
+    status_input: StatusInput
     values: Values
-    most: int
+    limit: int
 
 
 def _values(snapshot: Snapshot) -> Values:
     return {
         (series.attribution.device.uuid, series.field): reading.value
         for series, reading in zip(snapshot.layout.series, snapshot.readings, strict=True)
-        if series.field in _WANTED and not series.attrs
+        if series.field in _FIELDS and not series.attrs
     }
 
 
 def _gpu(view: _View, uuid: str, group: Sequence[Attribution]) -> GpuStatus:
-    """Return a GPU with its instances; one that a source tells of by its instances alone too."""
+    """Return a GPU with its instances. A source may report only the instances."""
     whole = next((one for one in group if one.device.mig is None), None)
     below = [one for one in group if one.device.mig is not None]
     device, values = group[0].device, view.values
@@ -109,7 +109,7 @@ def _gpu(view: _View, uuid: str, group: Sequence[Attribution]) -> GpuStatus:
 
 def _instance(view: _View, one: Attribution, parent: State) -> InstanceStatus:
     place = one.device.mig
-    assert place is not None  # noqa: S101 - it was chosen for that
+    assert place is not None  # noqa: S101 - `below` has only instances
     return InstanceStatus(
         **_common(view, one.device.uuid, one),
         state=parent,
@@ -120,20 +120,20 @@ def _instance(view: _View, one: Attribution, parent: State) -> InstanceStatus:
 
 
 def _common(view: _View, uuid: str, one: Attribution | None) -> dict[str, Any]:
-    values, told = view.values, view.known.holders_known
+    values, holders_known = view.values, view.status_input.holders_known
     access = one.access if one is not None else ()
-    every = one.holders if one is not None and told else ()
-    holders = every[: view.most]
+    every = one.holders if one is not None and holders_known else ()
+    holders = every[: view.limit]
     return {
         "uuid": line(uuid),
         "utilization_percent": _utilization(uuid, values),
         "memory_used_bytes": _whole(values.get((uuid, _USED))),
         "memory_total_bytes": _whole(values.get((uuid, _TOTAL))),
-        "holders": tuple(_holder(view, each) for each in holders) if told else None,
+        "holders": tuple(_holder(view, each) for each in holders) if holders_known else None,
         "holders_left_out": len(every) - len(holders),
         "conflicts": one.conflicts if one is not None else 0,
-        "access": tuple(_access(each) for each in access[: view.most]),
-        "access_left_out": max(len(access) - view.most, 0),
+        "access": tuple(_access(each) for each in access[: view.limit]),
+        "access_left_out": max(len(access) - view.limit, 0),
     }
 
 
@@ -143,7 +143,7 @@ def _state(one: Attribution, values: Values) -> State:
     up = values.get((one.device.uuid, _UP))
     if up is not None:
         return "up" if up == 1 else "lost"
-    # Where nobody reads that, as of another exporter's page: what is read often still stands.
+    # Other exporters do not report whether a GPU is up. A current value of these fields shows it.
     answers = any((one.device.uuid, field) in values for field in (_BUSY, _USED, _POWER))
     return "up" if answers else "unknown"
 
@@ -157,20 +157,20 @@ def _utilization(uuid: str, values: Values) -> float | None:
 
 
 def _holder(view: _View, holder: Holder) -> HolderStatus:
-    known, subject = view.known, holder.subject
-    source = known.sources.get(holder.source)
+    status_input, subject = view.status_input, holder.subject
+    source = status_input.sources.get(holder.source)
     return HolderStatus(
         namespace=_text(subject.namespace),
         pod=_text(subject.pod),
         container=_text(subject.container),
         uid=_text(subject.uid),
-        since=date(known.now.wall_of(holder.since)),
+        since=date(status_input.now.wall_of(holder.since)),
         since_known=not holder.since_observed,
         share=holder.share,
         replicas=len(holder.replicas) or None,
         source=line(holder.source),
         evidence=holder.evidence.name.lower(),
-        age_seconds=known.age(source.confirmed_at if source is not None else None),
+        age_seconds=status_input.age(source.confirmed_at if source is not None else None),
     )
 
 
@@ -198,7 +198,7 @@ def _number(value: Value | None) -> float | None:
     try:
         known = value is not None and isfinite(value) and abs(value) <= LARGEST
         return float(value) if known and value is not None else None
-    except OverflowError:  # an integer that no double can hold
+    except OverflowError:  # an integer that is too large for a float
         return None
 
 

@@ -1,4 +1,4 @@
-"""Figures and names as people read them."""
+"""Format numbers and names of a status document as text."""
 
 from typing import Final
 
@@ -15,13 +15,13 @@ _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def span(seconds: float) -> str:
-    """Return a time in one unit: `12 s`, `3 min`, `2 h`, `5 d`; never more than it is."""
+    """Return a duration in one unit, rounded down: `12 s`, `3 min`, `2 h`, `5 d`."""
     whole = int(max(seconds, 0))
     return next((f"{whole // size} {unit}" for unit, size in _UNITS if whole >= size), "0 s")
 
 
 def size(count: int) -> str:
-    """Return bytes in one unit: `512 MiB`, `79.6 GiB`."""
+    """Return a number of bytes in one unit: `512 MiB`, `79.6 GiB`."""
     if not count:
         return "0 B"
     if count < 1 << 20:
@@ -32,17 +32,17 @@ def size(count: int) -> str:
 
 
 def amount(count: int) -> str:
-    """Return a count with its thousands apart: `1 234 567`."""
+    """Return a count with separated thousands: `1 234 567`."""
     return f"{count:,}".replace(",", "\N{NO-BREAK SPACE}")
 
 
 def hours(seconds: float) -> str:
-    """Return a time in hours: `12.3 h`; `<0.1 h` for one that is too short, but isn't 0."""
+    """Return a duration in hours: `12.3 h`; `<0.1 h` for a short one that is not 0."""
     return f"{_least(seconds / 3600, 1)}\N{NO-BREAK SPACE}h"
 
 
 def kilowatt_hours(joules: float) -> str:
-    """Return energy in kilowatt hours: `3.45 kWh`; `<0.01 kWh` for less that isn't 0."""
+    """Return an energy in kilowatt hours: `3.45 kWh`; `<0.01 kWh` for a small one that is not 0."""
     return f"{_least(joules / 3.6e6, 2)}\N{NO-BREAK SPACE}kWh"
 
 
@@ -61,7 +61,7 @@ def holder_name(holder: HolderStatus) -> str:
 
 
 def share_text(holder: HolderStatus) -> str:
-    """Return what part it holds: `50 %`, `2 replicas`; empty for all of it, or if unknown."""
+    """Return the share of a holder: `50 %`, `2 replicas`; empty for all of it, or if unknown."""
     if holder.share is not None:
         return "" if holder.share == 1 else f"{holder.share * 100:.3g} %"
     if holder.replicas is not None:
@@ -70,12 +70,12 @@ def share_text(holder: HolderStatus) -> str:
 
 
 def gpu_name(gpu: GpuStatus) -> str:
-    """Return `GPU 3`, or the uuid where it has no index."""
+    """Return `GPU 3`, or the UUID if the GPU has no index."""
     return gpu.uuid if gpu.index is None else f"GPU {gpu.index}"
 
 
 def placement_text(instance: InstanceStatus) -> str:
-    """Return where an instance is on its GPU: `GI 7, CI 0`."""
+    """Return the placement of an instance on its GPU: `GI 7, CI 0`."""
     where = f"GI {instance.gpu_instance_id}"
     ci = instance.compute_instance_id
     return where if ci is None else f"{where}, CI {ci}"
@@ -95,40 +95,40 @@ def memory(device: DeviceStatus) -> str:
 
 
 def part(some: float | None, whole: float | None) -> float | None:
-    """Return a part from 0 to 1; None where it is unknown."""
+    """Return a fraction from 0 to 1; None if it is unknown."""
     if some is None or not whole:
         return None
     return min(max(some / whole, 0.0), 1.0)
 
 
 def unheld_text(device: DeviceStatus) -> str:
-    """Return what a device is that nobody is known to hold; one that is lost isn't free."""
+    """Return the text for a device without known holders. A lost device is not free."""
     if device.holders is None:
         return UNKNOWN
-    return "free" if device.state == "up" else "held by nobody"
+    return "free" if device.state == "up" else "not held"
 
 
 def conflicts_text(device: DeviceStatus) -> str:
-    """Return how many claims contradict others; empty if none does."""
+    """Return how many pods have conflicting claims; empty if none has."""
     count = device.conflicts
     if not count:
         return ""
-    return f"claims of {count} pod{'s' if count > 1 else ''} contradict others"
+    return f"claims of {count} pod{'s' if count > 1 else ''} conflict with others"
 
 
 def access_text(device: DeviceStatus) -> str:
-    """Return how many containers have access and hold nothing; empty if none has."""
+    """Return how many containers have access without holding the device; empty if none has."""
     count = len(device.access) + device.access_left_out
     if not count:
         return ""
-    return f"{count} more container{'s have' if count > 1 else ' has'} access and no holding"
+    return f"{count} more container{'s have' if count > 1 else ' has'} access without holding it"
 
 
 def unresolved_text(count: int) -> str:
-    """Return how many ids fit no device; empty if all do."""
+    """Return how many ids match no device; empty if all do."""
     if not count:
         return ""
-    return "1 id that fits no device" if count == 1 else f"{count} ids that fit no device"
+    return "1 id that matches no device" if count == 1 else f"{count} ids that match no device"
 
 
 def held(gpu: GpuStatus) -> str:

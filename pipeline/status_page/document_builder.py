@@ -1,4 +1,4 @@
-"""Makes the document. Pure."""
+"""Build the status document. Pure."""
 
 from pipeline.base.safe_text import line
 from pipeline.status_page.component_status import sinks, sources
@@ -9,7 +9,7 @@ from pipeline.status_page.usage_status import used
 
 
 def status_of(status_input: StatusInput) -> StatusDocument:
-    """Return how the node stands, by what is known of it."""
+    """Return the status document for a state of the daemon."""
     found, left_out = gpus(status_input)
     ready, text = status_input.ready
     started = status_input.started
@@ -29,8 +29,8 @@ def status_of(status_input: StatusInput) -> StatusDocument:
     )
 
 
-def _driver(known: StatusInput) -> str | None:
-    if known.snapshot is None:
+def _driver(status_input: StatusInput) -> str | None:
+    if status_input.snapshot is None:
         return None
-    devices = (one.device for one in known.snapshot.layout.attributions.values())
+    devices = (one.device for one in status_input.snapshot.layout.attributions.values())
     return next((line(device.driver) for device in devices if device.driver), None)

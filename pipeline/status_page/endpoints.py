@@ -1,4 +1,4 @@
-"""Serves the document and the page; made when somebody asks, once a second at most."""
+"""Serve the status document and the page. Each is rendered on request, at most once a second."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,23 +21,23 @@ from pipeline.status_page.status_document import StatusDocument
 PATH: Final = "/status"
 
 GOOD_FOR_NS: Final = NS
-"""How long what was made is shown again: many viewers cost what one does."""
+"""How long a rendered page is served again, so that many viewers cost as little as one."""
 
 _NO_STORE: Final = {"Cache-Control": "no-store"}
 
 
 class StatusPages:
-    """Answers with how the node stands.
+    """HTTP handlers that serve the status of the node.
 
     Args:
-        now: returns the present moment.
-        known: returns what is known of the node now.
+        now: returns the current time.
+        known: returns the current state of the daemon.
     """
 
     def __init__(self, now: Callable[[], Instant], known: Callable[[], StatusInput]) -> None:
         self._now = now
         self._known = known
-        self._last: tuple[Instant, _Moment] | None = None
+        self._last: tuple[Instant, _StateAtOneTime] | None = None
 
     @property
     def pages(self) -> Pages:
@@ -45,71 +45,74 @@ class StatusPages:
         return MappingProxyType({PATH: (self.show, "the same as this page, as JSON")})
 
     async def show(self, _: HttpRequest) -> HttpResponse:
-        """Answer with the document."""
-        made = await self._moment().made(None)
-        return HttpResponse(made, "application/json", headers=_NO_STORE)
+        """Serve the document as JSON."""
+        content = await self._current().render(None)
+        return HttpResponse(content, "application/json", headers=_NO_STORE)
 
     async def front(self, request: HttpRequest, links: Links) -> HttpResponse:
-        """Answer with the page.
+        """Serve the page as HTML.
 
         Args:
-            request: `?refresh=SECONDS` says how often it is loaded anew, 0 never.
-            links: paths and titles of what is served besides.
+            request: `?refresh=SECONDS` sets the reload interval, 0 for never.
+            links: paths and titles of other pages.
         """
-        made = await self._moment().made(links)
+        content = await self._current().render(links)
         seconds = refresh(request.query.get("refresh", ""))
         again = {"Refresh": str(seconds)} if seconds else {}
         return HttpResponse(
-            made + footer(seconds).encode(),
+            content + footer(seconds).encode(),
             "text/html; charset=utf-8",
             headers={**HEADERS, **_NO_STORE, **again},
         )
 
-    def _moment(self) -> "_Moment":
+    def _current(self) -> "_StateAtOneTime":
         now, last = self._now(), self._last
         if last is None or (last[1].finished and now.mono_ns - last[0].mono_ns >= GOOD_FOR_NS):
             known = self._known()
-            # A view: what is made of it in a thread must not change meanwhile.
-            last = self._last = (now, _Moment(replace(known, troubles=dict(known.troubles))))
+            # A copy, because a thread renders it while the daemon changes the original.
+            last = self._last = (
+                now,
+                _StateAtOneTime(replace(known, troubles=dict(known.troubles))),
+            )
         return last[1]
 
 
-class _Moment:
-    """What was known at one moment, and what is made of it: of each kind once.
+class _StateAtOneTime:
+    """The state of the daemon at one time. Each format is rendered once from it.
 
     Attributes:
-        finished: nothing is being made of it. Else the next moment waits, and threads don't pile up
-            where making one takes longer than it is good for.
+        finished: whether nothing is being rendered. Only then the next state is used, so that
+            threads do not accumulate if rendering takes longer than `GOOD_FOR_NS`.
     """
 
     def __init__(self, known: StatusInput) -> None:
-        self._told: StatusInput | StatusDocument = known
+        self._state: StatusInput | StatusDocument = known
         self._lock = Lock()
-        # As many as there are listeners, and the document.
-        self._made: dict[Links | None, asyncio.Future[bytes]] = {}
+        # One for each listener's links, and None for the document.
+        self._results: dict[Links | None, asyncio.Future[bytes]] = {}
 
     @property
     def finished(self) -> bool:
-        return all(future.done() for future in self._made.values())
+        return all(future.done() for future in self._results.values())
 
-    async def made(self, links: Links | None) -> bytes:
-        """Make it in a thread: of a large node it takes a while, in which others are served."""
-        future = self._made.get(links)
+    async def render(self, links: Links | None) -> bytes:
+        """Render in a thread, because it can block for a while on a large node."""
+        future = self._results.get(links)
         if future is None:
-            # Of its own, which ends with the call: the others may wait for what hangs.
+            # A thread for this call only: with a shared thread, others would wait if it hangs.
             with DaemonExecutor("podgpu-status") as thread:
                 loop = asyncio.get_running_loop()
-                future = self._made[links] = loop.run_in_executor(thread, self._make, links)
-        # Whoever goes away, others wait for the same.
+                future = self._results[links] = loop.run_in_executor(thread, self._make, links)
+        # Other requests wait for the same result, so the end of one request must not cancel it.
         return await asyncio.shield(future)
 
     def _make(self, links: Links | None) -> bytes:
-        """Return the page but for its foot; without `links` the document. For any thread."""
+        """Return the page without its footer, or without `links` the document. Thread-safe."""
         with self._lock:
-            if isinstance(self._told, StatusInput):
-                # In its place: the snapshot would else live until somebody asks again.
-                self._told = status_of(self._told)
-            status = self._told
+            if isinstance(self._state, StatusInput):
+                # Replaces the input: otherwise the snapshot would stay in memory.
+                self._state = status_of(self._state)
+            status = self._state
         if links is None:
             return msgspec.json.encode(status) + b"\n"
         return body(status, links).encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What was used over the last 24 hours: asked of a ledger, while somebody looks at the page."""
+"""Usage of the last 24 hours, read from a ledger while the status page is viewed."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -16,28 +16,28 @@ from pipeline.model.usage_window import UsageWindow
 DAY_NS: Final = 86_400 * NS
 
 GOOD_FOR_NS: Final = 60 * NS
-"""How long an answer stands before the ledger is asked again."""
+"""How long a result is used before the ledger is queried again."""
 
 ASK_TIMEOUT: Final = 30.0
-"""Seconds for an answer and for grouping it. A ledger whose file doesn't answer says so sooner."""
+"""Seconds for reading and grouping. A ledger whose file does not respond fails sooner."""
 
 _BY: Final = (GroupBy("pod"), GroupBy("device"))
 
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
-"""Starts a task under a name for people."""
+"""Starts a task. The text is its name in log messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastDayUsage:
-    """What a ledger told last.
+    """The last result of a ledger.
 
     Attributes:
-        sink: the ledger's name.
-        report: by pods; None where it has told nothing yet.
-        devices: by devices; None likewise.
-        asked: when it told that; None likewise.
-        error: why it could not tell when it was asked last; empty where it could.
+        sink: name of the ledger.
+        report: usage by pod; None before the first result.
+        devices: usage by device; None before the first result.
+        asked: time of the result; None before the first.
+        error: error of the last query; empty if it succeeded.
     """
 
     sink: str
@@ -48,11 +48,11 @@ class LastDayUsage:
 
 
 class LastDayCache:
-    """Knows what a ledger told last, and asks it again in the background when that is old.
+    """Caches the last result of a ledger, and queries it again in the background when it is old.
 
     Args:
-        clock: tells what is old.
-        ledgers: returns the ledgers that run, by name; the first is asked.
+        clock: measures the age of the result.
+        ledgers: returns the running ledgers by name; the first is used.
         spawn: starts a task that ends with the daemon.
     """
 
@@ -60,69 +60,69 @@ class LastDayCache:
         self, clock: Clock, ledgers: Callable[[], Mapping[str, UsageHistory]], spawn: Spawn
     ) -> None:
         self._clock = clock
-        self._keepers = ledgers
+        self._ledgers = ledgers
         self._spawn = spawn
-        self._keeper: UsageHistory | None = None
+        self._ledger: UsageHistory | None = None
         self._known: LastDayUsage | None = None
-        self._tried: Instant | None = None
-        self._asking: asyncio.Task[None] | None = None
+        self._queried_at: Instant | None = None
+        self._query: asyncio.Task[None] | None = None
 
     def known(self) -> LastDayUsage | None:
-        """Return what is known by now, and see that it doesn't get old; None without a ledger."""
-        found = next(iter(self._keepers().items()), None)
+        """Return the last result, and start a query if it is old; None without a ledger."""
+        found = next(iter(self._ledgers().items()), None)
         if found is None:
-            self._keeper = self._known = self._tried = None
+            self._ledger = self._known = self._queried_at = None
             return None
-        name, keeper = found
-        # Not by its name: after a reload another one may have that.
-        if self._known is None or self._keeper is not keeper:
-            self._keeper, self._known, self._tried = keeper, LastDayUsage(name), None
-        if (self._asking is None or self._asking.done()) and self._is_old():
-            self._tried = self._clock.now()
-            self._asking = self._spawn(self._ask(keeper), "the last 24 hours")
+        name, ledger = found
+        # Compared by identity: after a reload, another ledger can have the same name.
+        if self._known is None or self._ledger is not ledger:
+            self._ledger, self._known, self._queried_at = ledger, LastDayUsage(name), None
+        if (self._query is None or self._query.done()) and self._is_old():
+            self._queried_at = self._clock.now()
+            self._query = self._spawn(self._run_query(ledger), "the last 24 hours")
         return self._known
 
     def close(self) -> None:
-        """Ask no more."""
-        if self._asking is not None:
-            self._asking.cancel()
+        """Stop querying."""
+        if self._query is not None:
+            self._query.cancel()
 
     def _is_old(self) -> bool:
-        tried = self._tried
+        tried = self._queried_at
         return tried is None or self._clock.now().mono_ns - tried.mono_ns >= GOOD_FOR_NS
 
-    async def _ask(self, keeper: UsageHistory) -> None:
+    async def _run_query(self, ledger: UsageHistory) -> None:
         now = self._clock.now()
-        told: tuple[Report, Report] | str
+        result: tuple[Report, Report] | str
         try:
             async with asyncio.timeout(ASK_TIMEOUT):
-                told = await _reported(
-                    await keeper.window(max(now.wall_ns - DAY_NS, 0), now.wall_ns)
+                result = await _group_in_thread(
+                    await ledger.window(max(now.wall_ns - DAY_NS, 0), now.wall_ns)
                 )
         except TimeoutError:
-            told = (
-                f"no answer for {ASK_TIMEOUT:g} s: grouping it takes long, see what keeps the "
-                "node's processors busy"
+            result = (
+                f"no response for {ASK_TIMEOUT:g} s: computing the usage of the last day takes too "
+                "long; check the CPU load of the node"
             )
         except ComponentError as error:
-            told = str(error)
+            result = str(error)
         known = self._known
-        if known is None or self._keeper is not keeper:
-            # Another ledger has taken its place meanwhile.
+        if known is None or self._ledger is not ledger:
+            # Another ledger has replaced it in the meantime.
             return
-        if isinstance(told, str):
-            self._known = replace(known, error=told)
+        if isinstance(result, str):
+            self._known = replace(known, error=result)
         else:
-            self._known = LastDayUsage(known.sink, *told, now)
+            self._known = LastDayUsage(known.sink, *result, now)
 
 
-async def _reported(window: UsageWindow) -> tuple[Report, Report]:
-    """Group it in a thread, by pods and by devices: there may be very many pods."""
+async def _group_in_thread(window: UsageWindow) -> tuple[Report, Report]:
+    """Group the usage by pod and by device in a thread, because there can be very many pods."""
     with DaemonExecutor("podgpu-last-day") as thread:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(thread, _grouped, window)
+        return await loop.run_in_executor(thread, _group, window)
 
 
-def _grouped(window: UsageWindow) -> tuple[Report, Report]:
+def _group(window: UsageWindow) -> tuple[Report, Report]:
     by_pod, by_device = (build_report(window, by, Prices()) for by in _BY)
     return by_pod, by_device

@@ -1,6 +1,6 @@
-"""The shape of `/status`; `docs/status.md` tells of each key.
+"""Format of the status document at `/status`. `docs/status.md` describes its keys.
 
-What nobody knows is null, never 0 and never an empty text.
+An unknown value is null, never 0 or an empty text.
 """
 
 from datetime import datetime
@@ -9,10 +9,11 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 
 VERSION: Final = 1
-"""Of the document's shape. It grows when a reader of the old shape would be misled."""
+"""Version of the format. It increases when a reader of the old format would be misled."""
 
 LARGEST: Final = 10**18
-"""No number is larger: beyond it a reading is no figure, and readers need not be ready for it."""
+"""Largest number in a document. Larger readings are invalid, and some JSON parsers cannot read
+them."""
 
 State: TypeAlias = Literal["up", "lost", "unknown"]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
@@ -21,21 +22,21 @@ Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class HolderStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A container that holds a device or a part of it.
+    """A container that holds a device or a share of it.
 
     Attributes:
-        namespace: of the pod.
-        pod: its name.
-        container: its name.
-        uid: of the pod.
-        since: when it began, as well as is known.
-        since_known: a source tells that; else podgpu saw it then for the first time, and it has
-            been held at least since.
-        share: part of the device that it holds, in (0, 1].
-        replicas: how many of the replicas that a device plugin made of the device it has.
-        source: name of the source whose word this is.
-        evidence: what that word rests on.
-        age_seconds: since the source last stood by its word.
+        namespace: namespace of the pod.
+        pod: name of the pod.
+        container: name of the container.
+        uid: UID of the pod.
+        since: when the container got the device, as far as known.
+        since_known: whether a source reports that time; otherwise podgpu saw the holder then for
+            the first time, and it may have held the device before.
+        share: share of the device, above 0 and up to 1.
+        replicas: number of the replicas of the device that it holds.
+        source: name of the source that reports it.
+        evidence: evidence of the claim.
+        age_seconds: seconds since the source last confirmed its claims.
     """
 
     namespace: str | None
@@ -52,15 +53,15 @@ class HolderStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccessStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A container that has access to a device and holds nothing of it.
+    """A container that has access to a device without holding it.
 
     Attributes:
-        namespace: of the pod.
-        pod: its name.
-        container: its name.
-        uid: of the pod.
-        source: name of the source whose word this is.
-        evidence: what gives the access: a variable or a mount, or a claim with `adminAccess`.
+        namespace: namespace of the pod.
+        pod: name of the pod.
+        container: name of the container.
+        uid: UID of the pod.
+        source: name of the source that reports it.
+        evidence: what gives access: a variable, a mount, or a ResourceClaim with `adminAccess`.
     """
 
     namespace: str | None
@@ -72,20 +73,21 @@ class AccessStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What GPUs and MIG instances have in common.
+    """Attributes that GPUs and MIG instances have in common.
 
     Attributes:
         uuid: `GPU-...` or `MIG-...`.
-        state: `up` answers, `lost` doesn't any more; `unknown` where nobody says.
-        utilization_percent: part of the time in which some kernel ran; of a MIG instance, and where
-            the driver gives no such figure, part of the time in which its engine was busy.
-        memory_used_bytes: device memory that is allocated.
-        memory_total_bytes: all of it.
-        holders: none where nobody is known to hold it; null where no source tells of holders.
-        holders_left_out: how many more there are.
-        conflicts: how many pods' claims on it contradict another's.
-        access: who has access to it and holds nothing of it; older daemons don't tell.
-        access_left_out: how many more there are.
+        state: `up` if it responds, `lost` if it does not any more, `unknown` if no source reports
+            it.
+        utilization_percent: part of the time in which a kernel ran. For a MIG instance, and if the
+            driver has no such value: part of the time in which its engine was busy.
+        memory_used_bytes: allocated device memory.
+        memory_total_bytes: total device memory.
+        holders: its holders; empty if there are none, null if no source reports holders.
+        holders_left_out: how many further holders there are.
+        conflicts: number of pods whose claims on it conflict with others.
+        access: containers with access that do not hold it; not present in older versions.
+        access_left_out: how many further containers have access.
     """
 
     uuid: str
@@ -104,9 +106,10 @@ class InstanceStatus(DeviceStatus, frozen=True, kw_only=True):
     """A MIG instance.
 
     Attributes:
-        profile: such as `1g.10gb`.
-        gpu_instance_id: NVML's.
-        compute_instance_id: NVML's; null where the source knows the GPU instance alone.
+        profile: profile such as `1g.10gb`.
+        gpu_instance_id: NVML's id of the GPU instance.
+        compute_instance_id: NVML's id of the compute instance; null if the source reports only the
+            GPU instance.
     """
 
     profile: str | None
@@ -118,11 +121,11 @@ class GpuStatus(DeviceStatus, frozen=True, kw_only=True):
     """A physical GPU.
 
     Attributes:
-        index: NVML's.
+        index: NVML's index.
         name: product name.
-        power_watts: draw of the whole board.
-        power_limit_watts: limit in force.
-        temperature_celsius: of the core.
+        power_watts: power draw of the whole board.
+        power_limit_watts: enforced power limit.
+        temperature_celsius: temperature of the core.
         instances: its MIG instances.
     """
 
@@ -135,13 +138,13 @@ class GpuStatus(DeviceStatus, frozen=True, kw_only=True):
 
 
 class ErrorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong last.
+    """The last error or warning of a component.
 
     Attributes:
-        text: for people.
-        age_seconds: since then; null where only its text is known.
-        over: it is well again; null of a warning, after which it went on all the same, so that
-            nothing tells when that is over.
+        text: the message.
+        age_seconds: its age; null if only its text is known.
+        over: whether the error is resolved; null for a warning, because the component continues
+            and nothing shows when the cause is gone.
     """
 
     text: str
@@ -153,15 +156,15 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A source.
 
     Attributes:
-        name: in the configuration.
-        kind: what it is.
-        state: `up`, `down`, or `waiting` before its first word.
-        age_seconds: since it last reported.
-        confirmed_seconds: since it last stood by what it says of pods and holders.
-        devices: how many it enumerated last.
-        unresolved: how many ids in its claims fit no device now; 1000 stands for that and more.
-        restarts: how often it failed and was started again.
-        error: what went wrong last.
+        name: name in the configuration.
+        kind: kind of the source.
+        state: `up`, `down`, or `waiting` before its first report.
+        age_seconds: seconds since its last report.
+        confirmed_seconds: seconds since it last confirmed its reports of pods and holders.
+        devices: number of devices in its last list.
+        unresolved: number of ids in its claims that match no device; at most 1000.
+        restarts: how often it failed and was restarted.
+        error: its last error or warning.
     """
 
     name: str
@@ -176,25 +179,25 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A sink. Counts run since podgpu started.
+    """A sink. Counts start at 0 when podgpu starts.
 
     Attributes:
-        name: in the configuration.
-        kind: what it is.
-        up: whether it takes snapshots.
-        delivering: whether the receiver takes what is sent; null where nothing was sent yet, and of
-            a sink that doesn't send.
-        queued: points that wait in its queue.
-        queue_bytes: space that the queue takes.
-        queue_writable: whether the queue's disk takes data; null of a sink without a queue.
-        oldest_seconds: age of the oldest data in it.
-        emitted: readings that it handed on, or points that its receiver took.
-        dropped: readings and points that it never handed on.
-        rejected: points that its receiver refused for good.
-        lost_seconds: since the last was dropped or rejected; null where none was, or where nobody
-            noted when.
-        errors: what it failed to do besides.
-        error: what went wrong last.
+        name: name in the configuration.
+        kind: kind of the sink.
+        up: whether it accepts snapshots.
+        delivering: whether the receiver accepts data; null if nothing has been sent yet, and for a
+            sink that does not send.
+        queued: points in its queue.
+        queue_bytes: size of the queue.
+        queue_writable: whether the queue can be written to disk; null for a sink without a queue.
+        oldest_seconds: age of the oldest data in the queue.
+        emitted: readings that it emitted, or points that its receiver accepted.
+        dropped: readings and points that it gave up.
+        rejected: points that its receiver refused permanently.
+        lost_seconds: seconds since the last dropped or rejected point; null if there was none, or
+            the time is unknown.
+        errors: number of its other failures.
+        error: its last error or warning.
     """
 
     name: str
@@ -214,20 +217,19 @@ class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AmountsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody had of all devices together, or what there was of one.
+    """Usage of one device, of one pod, or of several together.
 
     Attributes:
-        held_seconds: time for which containers held a device, by part.
-        free_seconds: time for which a device was free, by part.
-        unknown_seconds: time for which it isn't known who held a device.
-        allocated_ratio: part of the time of all devices, or of the one, for which they were held;
-            null where that isn't known.
-        used_ratio: part of that time for which they were busy; likewise.
+        held_seconds: time for which containers held a device, multiplied by their share.
+        free_seconds: time for which a device was free, multiplied by the free part.
+        unknown_seconds: time for which it is unknown who held a device.
+        allocated_ratio: part of the devices' time for which they were held; null if unknown.
+        used_ratio: part of the devices' time for which they were busy; null if unknown.
         busy_seconds: busy time.
-        idle_seconds: held time less busy time; less than 0 where more was used than was held.
+        idle_seconds: held time minus busy time; negative if more was used than was held.
         energy_joules: energy.
-        holdings: how many holdings.
-        incomplete: a figure lacks something that isn't known.
+        holdings: number of holdings.
+        incomplete: whether a part of a value is unknown.
     """
 
     held_seconds: Figure
@@ -243,12 +245,12 @@ class AmountsStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodAmountsStatus(AmountsStatus, frozen=True, kw_only=True):
-    """What a pod had.
+    """Usage of a pod.
 
     Attributes:
-        namespace: of the pod.
-        pod: its name.
-        uid: of the pod.
+        namespace: namespace of the pod.
+        pod: name of the pod.
+        uid: UID of the pod.
     """
 
     namespace: str | None
@@ -257,10 +259,10 @@ class PodAmountsStatus(AmountsStatus, frozen=True, kw_only=True):
 
 
 class DeviceAmountsStatus(AmountsStatus, frozen=True, kw_only=True):
-    """What there was of a device, whoever had it.
+    """Usage of a device by all its users.
 
     Attributes:
-        uuid: of the device.
+        uuid: UUID of the device.
         name: model, or MIG profile with the model of its GPU.
     """
 
@@ -269,21 +271,21 @@ class DeviceAmountsStatus(AmountsStatus, frozen=True, kw_only=True):
 
 
 class DayStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What was used over the last 24 hours and the rest of the hour before.
+    """Usage of the last 24 hours, extended to the start of the first hour.
 
     Attributes:
-        since: where the time begins that is told of.
-        until: where it ends.
-        accounted_seconds: of all devices together, the time of which there is an account.
-        gap_seconds: the time of which there is none.
-        pods: those that held the most.
-        others: all other pods together; null where there are none.
-        pods_left_out: how many those are.
-        unattributed: what belongs to no pod.
-        total: of the whole node.
-        devices: all of which there is an account, in the order of `gpus`; those that are not there
+        since: start of the time span.
+        until: end of the time span.
+        accounted_seconds: time with usage data, summed over all devices.
+        gap_seconds: time without usage data, summed over all devices.
+        pods: the pods with the most held time.
+        others: all other pods together; null if there are none.
+        pods_left_out: number of the other pods.
+        unattributed: usage that belongs to no known pod.
+        total: usage of the whole node.
+        devices: all devices with usage data, in the order of `gpus`; devices that are not present
             any more come last.
-        devices_left_out: how many more there are.
+        devices_left_out: how many further devices there are.
     """
 
     since: Moment
@@ -300,13 +302,13 @@ class DayStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a ledger tells.
+    """Usage data from a ledger.
 
     Attributes:
-        sink: the ledger's name in the configuration.
-        age_seconds: since it told that; null while it has told nothing.
-        error: why it couldn't tell when it was asked last.
-        day: what it told last; null while it has told nothing, or has nothing of that time.
+        sink: name of the ledger in the configuration.
+        age_seconds: age of the last result; null before the first.
+        error: error of the last query.
+        day: the last result; null before the first, or if the ledger has no data for this time.
     """
 
     sink: str
@@ -316,22 +318,22 @@ class UsageStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """How a node stands.
+    """Status of a node.
 
     Attributes:
-        version: of this shape.
-        node: the node's name.
+        version: version of the format.
+        node: name of the node.
         podgpu: podgpu's version.
-        time: by the node's clock.
+        time: time of the document, from the node's clock.
         started: when podgpu started.
-        ready: whether every source has spoken, or had its time.
-        waiting_for: what it waits for; null once it is ready.
+        ready: whether every source has reported, or its waiting time is over.
+        waiting_for: what podgpu waits for; null once it is ready.
         driver: version of the kernel driver.
-        gpus: by index; null while no source has told of devices.
-        devices_left_out: how many GPUs and instances more there are.
-        sources: in the order of the configuration.
-        sinks: in the order of the configuration.
-        usage: what a ledger tells of the last 24 hours; null where none runs.
+        gpus: GPUs by index; null if no source has reported devices.
+        devices_left_out: how many further GPUs and instances there are.
+        sources: sources in the order of the configuration.
+        sinks: sinks in the order of the configuration.
+        usage: usage of the last 24 hours; null without a ledger.
     """
 
     version: int = VERSION

@@ -1,4 +1,4 @@
-"""What every listener serves of the topology: `/topology` and `/topology/best`. Read-only."""
+"""Serve `/topology` and `/topology/best` on every listener. Read-only."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,21 +23,21 @@ PATH: Final = "/topology"
 BEST: Final = "/topology/best"
 
 WAITING: Final = 16
-"""How many choices may wait for the one that is being worked out."""
+"""Most requests to `/topology/best` that can wait while one is computed."""
 
-FREE_UNKNOWN: Final = "it isn't known which GPUs are free"
+FREE_UNKNOWN: Final = "it is unknown which GPUs are free"
 
 _JSON: Final = "application/json"
 _FORMATS: Final = ("json", "text", "dot")
-_ASKED: Final = ("n", "must", "candidates")
-_LONGEST: Final = 64
+_PARAMETERS: Final = ("n", "must", "candidates")
+_MAX_CHARACTERS: Final = 64
 
 
 class TopologyPages:
-    """Answers from the newest snapshot.
+    """HTTP handlers that answer from the newest snapshot.
 
-    A choice is worked out in a thread of its own, one after the other: of many GPUs it takes so
-    long that nothing else on the event loop should wait for it.
+    Choices are computed one after the other in a thread, because with many GPUs they would block
+    the event loop for too long.
 
     Args:
         latest: returns the newest snapshot; None before the first.
@@ -56,23 +56,25 @@ class TopologyPages:
             {
                 PATH: (
                     self.show,
-                    f"how the GPUs are joined, and what of them is free; {BEST}?n=1 chooses some",
+                    f"topology of the GPUs, and which are free; {BEST}?n=1 chooses the best",
                 ),
                 BEST: (self.choose, ""),
             }
         )
 
     async def show(self, request: HttpRequest) -> HttpResponse:
-        """Answer with the topology: as JSON, as a text with matrix and tree, or for Graphviz."""
+        """Serve the topology: as JSON, as text with a matrix and a tree, or for Graphviz."""
         unknown = _unknown(request, ("format",))
         form = request.query.get("format", "json")
         if unknown is not None:
             return unknown
         if form not in _FORMATS:
-            return plain(400, f"format={form[:_LONGEST]!r}: take {', '.join(_FORMATS)}")
+            return plain(
+                400, f"format={form[:_MAX_CHARACTERS]!r}: must be one of {', '.join(_FORMATS)}"
+            )
         snapshot = self._latest()
         if snapshot is None or snapshot.topology is None:
-            return _nothing(snapshot)
+            return _no_topology(snapshot)
         topology, available = snapshot.topology, snapshot.availability
         if form == "text":
             text = overview(topology, available, availability_unknown_reason(snapshot))
@@ -96,8 +98,8 @@ class TopologyPages:
         return known[-1]
 
     async def choose(self, request: HttpRequest) -> HttpResponse:
-        """Answer with the best `n` GPUs: of `candidates`, else of the free ones, with `must`."""
-        unknown = _unknown(request, _ASKED)
+        """Serve the best `n` GPUs out of `candidates` or the free ones, including `must`."""
+        unknown = _unknown(request, _PARAMETERS)
         if unknown is not None:
             return unknown
         query = request.query
@@ -105,12 +107,12 @@ class TopologyPages:
         try:
             n = count_of(query.get("n", ""))
             if snapshot is None or snapshot.topology is None:
-                return _nothing(snapshot)
+                return _no_topology(snapshot)
             candidates = query.get("candidates")
-            if candidates is None and (unsure := availability_unknown_reason(snapshot)):
-                return plain(503, f"{FREE_UNKNOWN}: {unsure}")
+            if candidates is None and (reason := availability_unknown_reason(snapshot)):
+                return plain(503, f"{FREE_UNKNOWN}: {reason}")
             if self._waiting >= WAITING:
-                return plain(503, "too many choices are being worked out: ask again")
+                return plain(503, "too many requests are being computed: try again later")
             work = partial(
                 choose_gpus,
                 snapshot.topology,
@@ -136,23 +138,26 @@ class TopologyPages:
             executor.shutdown()
 
 
-def overview(topology: Topology, available: Availability | None, unsure: str = "") -> str:
-    """Return matrix and tree as one text; before them, why it isn't known what is free."""
-    head = f"{FREE_UNKNOWN}: {unsure}\n\n" if unsure else ""
+def overview(topology: Topology, available: Availability | None, reason: str = "") -> str:
+    """Return matrix and tree as one text, with the reason if it is unknown which GPUs are free."""
+    head = f"{FREE_UNKNOWN}: {reason}\n\n" if reason else ""
     return f"{head}{matrix(topology)}\n{tree(topology, available)}"
 
 
-def _nothing(snapshot: Snapshot | None) -> HttpResponse:
+def _no_topology(snapshot: Snapshot | None) -> HttpResponse:
     if snapshot is None:
-        return plain(503, "nothing is known yet: ask again")
-    return plain(404, "no source tells how the GPUs are joined; the source nvml does")
+        return plain(503, "no data yet: try again later")
+    return plain(404, "no source reports the topology; add a source of kind nvml")
 
 
 def _unknown(request: HttpRequest, known: tuple[str, ...]) -> HttpResponse | None:
-    """Refuse what nobody would look at: a misspelt word would change the answer unseen."""
+    """Return an error for unknown or repeated parameters; a typo must not change the result."""
     for name in request.query:
         if name not in known:
-            return plain(400, f"{name[:_LONGEST]!r} means nothing here: take {', '.join(known)}")
+            return plain(
+                400,
+                f"unknown parameter {name[:_MAX_CHARACTERS]!r}: must be one of {', '.join(known)}",
+            )
         if name in request.repeated:
             return plain(400, f"{name} is given twice: give it once, with commas between GPUs")
     return None

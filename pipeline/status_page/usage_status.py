@@ -1,4 +1,4 @@
-"""What was used over the last 24 hours, of a document."""
+"""Build the usage of the last 24 hours of a status document."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -19,27 +19,29 @@ from pipeline.status_page.status_document import (
 )
 
 MOST: Final = 10
-"""Pods that a document has, those that held the most; the others are added up."""
+"""Most pods in a document: those with the most held time. The others are summed."""
 
 
-def used(known: StatusInput) -> UsageStatus | None:
-    """Return what a ledger tells; None where none runs."""
-    day = known.last_day
+def used(status_input: StatusInput) -> UsageStatus | None:
+    """Return the usage data of the ledger; None without a ledger."""
+    day = status_input.last_day
     if day is None:
         return None
     return UsageStatus(
         sink=line(day.sink),
-        age_seconds=known.age(day.asked),
+        age_seconds=status_input.age(day.asked),
         error=line(day.error) or None,
-        # Of nothing at all no sum is known: it isn't 0.
-        day=None if day.report is None or not day.report.window.totals else _day(known, day.report),
+        # Without any devices the totals are unknown, not 0.
+        day=None
+        if day.report is None or not day.report.window.totals
+        else _day(status_input, day.report),
     )
 
 
-def _day(known: StatusInput, report: Report) -> DayStatus:
+def _day(status_input: StatusInput, report: Report) -> DayStatus:
     window = report.window
     others = report.rows[MOST:]
-    devices = _devices(known)
+    devices = _devices(status_input)
     return DayStatus(
         since=date(window.start_ns),
         until=date(window.end_ns),
@@ -55,13 +57,13 @@ def _day(known: StatusInput, report: Report) -> DayStatus:
     )
 
 
-def _devices(known: StatusInput) -> Sequence[Row]:
-    """Return the rows of devices: in the order in which the devices stand, then those gone."""
-    day, snapshot = known.last_day, known.snapshot
+def _devices(status_input: StatusInput) -> Sequence[Row]:
+    """Return the rows of devices in the order of the snapshot. Devices that are gone come last."""
+    day, snapshot = status_input.last_day, status_input.snapshot
     if day is None or day.devices is None:
         return ()
-    there = {} if snapshot is None else snapshot.layout.attributions
-    order = {uuid: at for at, uuid in enumerate(there)}
+    present = {} if snapshot is None else snapshot.layout.attributions
+    order = {uuid: at for at, uuid in enumerate(present)}
     return sorted(day.devices.rows, key=lambda row: order.get(_uuid(row), len(order)))
 
 
@@ -90,21 +92,21 @@ def _together(rows: Sequence[Row]) -> AmountsStatus:
 def _figures(rows: Sequence[Row]) -> dict[str, Any]:
     sums = [[getattr(row, name) for row in rows] for name in ("busy_ns", "idle_ns", "energy_mj")]
     busy, idle, energy = map(_known, sums)
-    several = len(rows) > 1
+    is_sum = len(rows) > 1
     unknown = any(each.known is None for each in chain(*sums))
     parts = [[getattr(row, name) for row in rows] for name in ("allocated", "used")]
-    allocated, of_busy = ([part for part in each if part is not None] for each in parts)
+    allocated, used_parts = ([part for part in each if part is not None] for each in parts)
     return {
         "held_seconds": _seconds(sum(row.held_ns for row in rows)),
         "free_seconds": _seconds(sum(row.free_ns for row in rows)),
         "unknown_seconds": _seconds(sum(row.unknown_ns for row in rows)),
         "allocated_ratio": _ratio(sum(allocated)) if allocated else None,
-        "used_ratio": _ratio(sum(of_busy)) if of_busy else None,
+        "used_ratio": _ratio(sum(used_parts)) if used_parts else None,
         "busy_seconds": None if busy is None else _seconds(busy),
         "idle_seconds": None if idle is None else _seconds(idle),
         "energy_joules": None if energy is None else _bounded(energy / 1e3),
         "holdings": min(sum(row.holdings for row in rows), LARGEST),
-        "incomplete": any(row.partial for row in rows) or (several and unknown),
+        "incomplete": any(row.partial for row in rows) or (is_sum and unknown),
     }
 
 

@@ -1,1 +1,1 @@
-"""The page at `/`: HTML and style, no script, nothing from elsewhere."""
+"""The page at `/`: HTML and CSS without scripts or external resources."""

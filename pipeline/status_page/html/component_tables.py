@@ -1,4 +1,4 @@
-"""The tables of sources and sinks."""
+"""Render the tables of sources and sinks."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from pipeline.status_page.status_document import ErrorStatus, SinkStatus, Source
 _SOURCES: Final = (
     ("Source", "dev"),
     ("State", ""),
-    ("Last word", ""),
+    ("Last report", ""),
     ("Holders confirmed", ""),
     ("Restarts", ""),
     ("Last error", ""),
@@ -17,7 +17,7 @@ _SOURCES: Final = (
 _SINKS: Final = (
     ("Sink", "dev"),
     ("State", ""),
-    ("Handed on", ""),
+    ("Emitted", ""),
     ("Queued", ""),
     ("Lost", ""),
     ("Last error", ""),
@@ -25,7 +25,7 @@ _SINKS: Final = (
 _STATES: Final = {
     "up": "up",
     "down": '<span class="bad">down</span>',
-    "waiting": '<span class="warn">not heard yet</span>',
+    "waiting": '<span class="warn">no report yet</span>',
 }
 
 
@@ -37,7 +37,7 @@ def sources(found: tuple[SourceStatus, ...]) -> str:
 def sinks(found: tuple[SinkStatus, ...]) -> str:
     """Return the table of sinks."""
     if not found:
-        return "<p>There is none.</p>"
+        return "<p>No sinks are configured.</p>"
     return _table("sinks", _SINKS, "".join(_sink(each) for each in found))
 
 
@@ -46,21 +46,21 @@ def _table(name: str, columns: tuple[tuple[str, str], ...], rows: str) -> str:
 
 
 def _row(name: str, kind: str | None, *cells: str) -> str:
-    other = f' <span class="soft">{text(kind)}</span>' if kind and kind != name else ""
+    kind_text = f' <span class="soft">{text(kind)}</span>' if kind and kind != name else ""
     return (
-        f'<tr role="row"><th scope="row" role="rowheader"><b>{text(name)}</b>{other}</th>'
+        f'<tr role="row"><th scope="row" role="rowheader"><b>{text(name)}</b>{kind_text}</th>'
         f"{''.join(cells)}</tr>\n"
     )
 
 
 def _source(source: SourceStatus) -> str:
-    said = unresolved_text(source.unresolved)
-    odd = f'<small class="warn">{said}</small>' if said else ""
+    unresolved = unresolved_text(source.unresolved)
+    note = f'<small class="warn">{unresolved}</small>' if unresolved else ""
     return _row(
         source.name,
         source.kind,
-        cell(_STATES[source.state] + odd, label="State"),
-        cell(_ago(source.age_seconds), "num", "Last word"),
+        cell(_STATES[source.state] + note, label="State"),
+        cell(_ago(source.age_seconds), "num", "Last report"),
         _confirmed(source.confirmed_seconds),
         cell(_count(source.restarts), "num", "Restarts"),
         cell(_error(source.error), "wide", "Last error"),
@@ -76,7 +76,7 @@ def _sink(sink: SinkStatus) -> str:
         if sink.delivering is not None:
             state = "delivering" if sink.delivering else '<span class="bad">not delivering</span>'
     if sink.queue_writable is False:
-        state += '<small class="bad">its queue can\'t be written</small>'
+        state += '<small class="bad">its queue cannot be written to disk</small>'
     queued = _count(sink.queued)
     if sink.queued and sink.oldest_seconds is not None:
         queued += f", oldest {span(sink.oldest_seconds)}"
@@ -88,13 +88,13 @@ def _sink(sink: SinkStatus) -> str:
         if count
     ]
     if sink.errors:
-        lost.append(f'<small class="warn">{amount(sink.errors)} errors besides</small>')
+        lost.append(f'<small class="warn">{amount(sink.errors)} other errors</small>')
     none = _count(0 if sink.dropped is not None else None)
     return _row(
         sink.name,
         sink.kind,
         cell(state, label="State"),
-        cell(_count(sink.emitted), "num", "Handed on"),
+        cell(_count(sink.emitted), "num", "Emitted"),
         cell(queued, "num", "Queued"),
         cell("<br>".join(lost) or none, "num", "Lost"),
         cell(_error(sink.error), "wide", "Last error"),
@@ -105,10 +105,10 @@ def _error(error: ErrorStatus | None) -> str:
     if error is None:
         return '<span class="soft">none</span>'
     age = "" if error.age_seconds is None else f"{span(error.age_seconds)} ago"
-    when = ", ".join(word for word in (age, "over" if error.over else "") if word)
-    behind = f' <span class="soft">({when})</span>' if when else ""
+    when = ", ".join(word for word in (age, "resolved" if error.over else "") if word)
+    suffix = f' <span class="soft">({when})</span>' if when else ""
     kind = {True: "soft", False: "bad", None: "warn"}[error.over]
-    return f'<span class="{kind}">{text(error.text)}</span>{behind}'
+    return f'<span class="{kind}">{text(error.text)}</span>{suffix}'
 
 
 def _ago(seconds: float | None) -> str:
@@ -116,7 +116,7 @@ def _ago(seconds: float | None) -> str:
 
 
 def _confirmed(seconds: float | None) -> str:
-    """Return nothing of a source that says nothing of holders."""
+    """Return a cell; empty for a source that reports no holders."""
     if seconds is None:
         return cell("", "no")
     return cell(_ago(seconds), "num", "Holders confirmed")

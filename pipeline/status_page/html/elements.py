@@ -1,4 +1,4 @@
-"""Pieces of the page. All that comes from elsewhere goes through `text`."""
+"""HTML elements of the page. All external text is escaped by `text`."""
 
 import html
 from collections.abc import Iterable
@@ -10,15 +10,15 @@ from pipeline.status_page.display_text import UNKNOWN
 _UNKNOWN: Final = f'<span aria-hidden="true">&ndash;</span><span class="v">{UNKNOWN}</span>'
 
 text = html.escape
-"""Escapes a text for both an element and an attribute."""
+"""Escapes a text for use in an element or an attribute."""
 
 
 def bar(part: float | None, kind: str) -> str:
-    """Return a bar; the text beside it says the same. Nothing for an unknown part.
+    """Return a bar; empty for an unknown part. It is hidden from screen readers, which have text.
 
     Args:
-        part: from 0 to 1.
-        kind: class of its filled part.
+        part: filled part, from 0 to 1.
+        kind: CSS class of the filled part.
     """
     if part is None:
         return ""
@@ -31,22 +31,22 @@ def bar(part: float | None, kind: str) -> str:
 
 
 def figure(value: float | None, unit: str, digits: int = 0) -> str:
-    """Return a number with its unit, or a dash that is read out as unknown."""
+    """Return a number with its unit, or a dash that screen readers read as unknown."""
     return _UNKNOWN if value is None else f"{value:.{digits}f}&nbsp;{unit}"
 
 
 def known(value: str) -> str:
-    """Return a text, or a dash for one that says unknown."""
+    """Return a text, or a dash if the text is `unknown`."""
     return _UNKNOWN if value == UNKNOWN else text(value)
 
 
 def cell(content: str, kind: str = "", label: str = "") -> str:
-    """Return a cell of a table; `role` keeps it one where it isn't laid out as one.
+    """Return a table cell. Its `role` is kept where CSS does not lay it out as a cell.
 
     Args:
         content: HTML.
-        kind: its classes.
-        label: what its column is called, for narrow windows.
+        kind: CSS classes.
+        label: title of the column, which narrow windows show in the cell.
     """
     named = f' data-l="{text(label)}"' if label else ""
     return f'<td role="cell"{_classes(kind)}{named}>{content}</td>'
@@ -56,10 +56,10 @@ def table(kind: str, titled: str, columns: Iterable[tuple[str, str]], bodies: st
     """Return a table.
 
     Args:
-        kind: its class.
-        titled: the id of its title.
-        columns: titles and classes.
-        bodies: HTML.
+        kind: CSS class.
+        titled: id of the element that has its title.
+        columns: titles and CSS classes of the columns.
+        bodies: HTML of the rows.
     """
     heads = "".join(
         f'<th scope="col" role="columnheader"{_classes(classes)}>{text(title)}</th>'
@@ -72,7 +72,7 @@ def table(kind: str, titled: str, columns: Iterable[tuple[str, str]], bodies: st
 
 
 def link(path: str, title: str) -> str:
-    """Return an item with a link, which works behind a proxy's prefix too."""
+    """Return a list item with a link. The link is relative, so that it works behind a proxy."""
     return f'<li><a href=".{text(quote(path))}">{text(path)}</a> {text(title)}</li>'
 
 

@@ -1,4 +1,4 @@
-"""The table of GPUs."""
+"""Render the table of GPUs."""
 
 from datetime import datetime
 from typing import Final
@@ -27,7 +27,7 @@ from pipeline.status_page.status_document import (
 )
 
 MOST: Final = 8
-"""Holders of one device that are named here; `/status` has more."""
+"""Most holders of one device that the page shows; `/status` has more."""
 
 _COLUMNS: Final = (
     ("GPU", "dev"),
@@ -45,9 +45,9 @@ _STATES: Final[dict[State, str]] = {
 
 
 def gpus(status: StatusDocument) -> str:
-    """Return the table, or a line where there is nothing to show in it."""
+    """Return the table, or a sentence if there is no GPU."""
     if status.gpus is None:
-        return "<p>No source has told of GPUs yet.</p>"
+        return "<p>No source has reported GPUs yet.</p>"
     if not status.gpus:
         return "<p>This node has no GPU.</p>"
     bodies = "".join(
@@ -103,10 +103,10 @@ def _holders(device: DeviceStatus, now: datetime, instances: str = "") -> str:
             )
     elif not instances:
         shown.append(f'<span class="soft">{known(unheld_text(device))}</span>')
-    if said := conflicts_text(device):
-        shown.append(f'<div class="warn">{said}</div>')
-    if said := access_text(device):
-        shown.append(f'<div class="soft">{said}: see <a href="./status">/status</a></div>')
+    if note := conflicts_text(device):
+        shown.append(f'<div class="warn">{note}</div>')
+    if note := access_text(device):
+        shown.append(f'<div class="soft">{note}: see <a href="./status">/status</a></div>')
     return "".join(shown)
 
 
@@ -119,5 +119,6 @@ def _holder(holder: HolderStatus, now: datetime) -> str:
     return (
         f'<div class="who"><b>{text(holder_name(holder))}</b>{f", {share}" if share else ""} '
         f'<span class="soft">for {since}, '
-        f"by {text(holder.source)} ({text(holder.evidence.replace('_', ' '))}{age})</span></div>"
+        f"reported by {text(holder.source)} ({text(holder.evidence.replace('_', ' '))}{age})"
+        "</span></div>"
     )

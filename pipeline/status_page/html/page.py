@@ -1,4 +1,4 @@
-"""The whole page."""
+"""Render the whole page."""
 
 from typing import Final
 
@@ -14,35 +14,35 @@ from pipeline.status_page.status_document import StatusDocument
 
 HEADERS: Final = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
 
-USUAL: Final = 10
-"""Seconds after which a browser loads the page anew unless it is told otherwise."""
+DEFAULT_SECONDS: Final = 10
+"""Seconds after which a browser reloads the page by default."""
 
-_LONGEST: Final = 3600
+_MAX_SECONDS: Final = 3600
 
 
-def refresh(asked: str) -> int:
-    """Return after how many seconds a browser loads the page anew, 0 for never.
+def refresh(value: str) -> int:
+    """Return after how many seconds a browser reloads the page, 0 for never.
 
     Args:
-        asked: such a number; what is none counts as nothing.
+        value: the number as text; an invalid text gives the default.
     """
-    plain = asked.isascii() and asked.isdecimal() and len(asked) <= len(str(_LONGEST))
-    return min(int(asked), _LONGEST) if plain else USUAL
+    valid = value.isascii() and value.isdecimal() and len(value) <= len(str(_MAX_SECONDS))
+    return min(int(value), _MAX_SECONDS) if valid else DEFAULT_SECONDS
 
 
-def page(status: StatusDocument, links: Links, seconds: int = USUAL) -> str:
-    """Return the page, as HTML.
+def page(status: StatusDocument, links: Links, seconds: int = DEFAULT_SECONDS) -> str:
+    """Return the page as HTML.
 
     Args:
-        status: what it shows.
-        links: paths and titles of what is served besides.
-        seconds: after which it is loaded anew, 0 for never.
+        status: the status document.
+        links: paths and titles of other pages.
+        seconds: seconds after which the page is reloaded, 0 for never.
     """
     return body(status, links) + footer(seconds)
 
 
 def body(status: StatusDocument, links: Links) -> str:
-    """Return the page but for its foot: the same however often it is loaded."""
+    """Return the page without its footer. It does not depend on the reload interval."""
     node, time = text(status.node), status.time
     found = problems(status)
     running = ""
@@ -69,29 +69,35 @@ def body(status: StatusDocument, links: Links) -> str:
     )
 
 
-_CHOICES: Final = ((2, "every 2 s"), (USUAL, f"every {USUAL} s"), (60, "every 60 s"), (0, "never"))
+_CHOICES: Final = (
+    (2, "every 2 s"),
+    (DEFAULT_SECONDS, f"every {DEFAULT_SECONDS} s"),
+    (60, "every 60 s"),
+    (0, "never"),
+)
 
 
 def footer(seconds: int) -> str:
-    """Return the foot of the page: how often it is loaded, and the way to load it otherwise.
+    """Return the footer: the reload interval, and links to change it.
 
     Args:
-        seconds: after which it is loaded anew, 0 for never.
+        seconds: seconds after which the page is reloaded, 0 for never.
     """
-    now = f"Loads itself anew every {seconds} s" if seconds else "Doesn't load itself anew"
+    now = f"Reloads every {seconds} s" if seconds else "Does not reload automatically"
     others = ", ".join(
-        f'<a href="./{"" if each == USUAL else f"?refresh={each}"}">{word}</a>'
+        f'<a href="./{"" if each == DEFAULT_SECONDS else f"?refresh={each}"}">{word}</a>'
         for each, word in _CHOICES
         if each != seconds
     )
     return (
-        f'<footer class="soft"><p>{now}; or {others}. Ages are as of the time above.</p></footer>\n'
+        f'<footer class="soft"><p>{now}. Change this: {others}. Ages are relative to the time '
+        "above.</p></footer>\n"
         "</body></html>\n"
     )
 
 
 MOST: Final = 20
-"""Problems that are named; more are counted."""
+"""Most problems that the page shows. Further ones are only counted."""
 
 
 def _problems(found: list[str]) -> str:

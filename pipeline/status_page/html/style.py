@@ -1,4 +1,4 @@
-"""The page's style, and the policy that lets in this one and nothing else."""
+"""CSS of the page, and the Content-Security-Policy that allows only this CSS."""
 
 from base64 import b64encode
 from hashlib import sha256
@@ -67,4 +67,4 @@ POLICY: Final = (
     f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""Content-Security-Policy: no script, no picture, no frame, whatever gets into the page."""
+"""Content-Security-Policy that allows no scripts, images or frames, even if HTML is injected."""

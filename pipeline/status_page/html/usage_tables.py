@@ -1,4 +1,4 @@
-"""What was used over the last 24 hours: a table of pods, and one of devices."""
+"""Render the usage of the last 24 hours: a table of pods and a table of devices."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ _COLUMNS: Final = (
     ("Energy", ""),
 )
 
-_OF_DEVICES: Final = (
+_DEVICE_COLUMNS: Final = (
     ("Device", "dev"),
     ("Held", ""),
     ("Free", ""),
@@ -46,11 +46,11 @@ _OF_DEVICES: Final = (
 
 
 def used(status: UsageStatus | None, gpus: Sequence[GpuStatus]) -> str:
-    """Return the section; nothing where no ledger runs.
+    """Return the section; empty without a ledger.
 
     Args:
-        status: what a ledger tells.
-        gpus: those that are there now, which are called as in their own table.
+        status: usage from the ledger.
+        gpus: current GPUs, for the names of devices.
     """
     if status is None:
         return ""
@@ -62,20 +62,20 @@ def used(status: UsageStatus | None, gpus: Sequence[GpuStatus]) -> str:
         )
     day = "" if status.day is None else _day(status.day, status.age_seconds, gpus)
     if not day and not error:
-        told = (
+        state = (
             "is being read"
             if status.age_seconds is None
-            else "has nothing of that time: see that nvml looks at who uses the devices (its "
-            "options usage and processes)"
+            else "has no usage data for this time: check that the nvml source takes usage samples "
+            "(options usage and processes)"
         )
-        day = f"<p>The ledger {text(status.sink)} {told}.</p>\n"
+        day = f"<p>The ledger {text(status.sink)} {state}.</p>\n"
     return f'<h2 id="day">Last 24 hours</h2>\n{error}{day}'
 
 
 def _day(day: DayStatus, age: float | None, gpus: Sequence[GpuStatus]) -> str:
     ago = "" if age is None else f", as of {span(age)} ago"
     names = Counter(_name(each) for each in day.pods)
-    rows = [_row(f"<b>{text(_own(each, names))}</b>", each) for each in day.pods]
+    rows = [_row(f"<b>{text(_unique_name(each, names))}</b>", each) for each in day.pods]
     if day.others is not None:
         more = f"{amount(day.pods_left_out)} other pod{'' if day.pods_left_out == 1 else 's'}"
         rows.append(_row(more, day.others))
@@ -101,39 +101,39 @@ def _devices(day: DayStatus, gpus: Sequence[GpuStatus]) -> str:
     more = day.devices_left_out
     return (
         '<h3 id="cards">By device</h3>\n'
-        + table("cards", "cards", _OF_DEVICES, f'<tbody role="rowgroup">{rows}</tbody>')
+        + table("cards", "cards", _DEVICE_COLUMNS, f'<tbody role="rowgroup">{rows}</tbody>')
         + (f"<p>{amount(more)} more devices are not shown.</p>\n" if more else "")
     )
 
 
-def _device(had: DeviceAmountsStatus, called: str) -> str:
+def _device(usage: DeviceAmountsStatus, name: str) -> str:
     """Return the row of a device.
 
     Args:
-        had: what there was of it.
-        called: what it is called in the table of GPUs; empty if it isn't there.
+        usage: usage of the device.
+        name: its name in the table of GPUs; empty if it is not there.
     """
-    model = f" {text(had.name)}" if had.name else ""
-    uuid = f"<small>{text(had.uuid)}</small>" if called else ""
-    mark = " *" if had.incomplete else ""
+    model = f" {text(usage.name)}" if usage.name else ""
+    uuid = f"<small>{text(usage.uuid)}</small>" if name else ""
+    mark = " *" if usage.incomplete else ""
     return (
-        f'<tr role="row"><th scope="row" role="rowheader"><b>{text(called or had.uuid)}</b>{model}'
+        f'<tr role="row"><th scope="row" role="rowheader"><b>{text(name or usage.uuid)}</b>{model}'
         f"{mark}{uuid}</th>"
-        f"{cell(_hours(had.held_seconds), 'num', 'Held')}"
-        f"{cell(_hours(had.free_seconds), 'num', 'Free')}"
-        f"{cell(_hours(had.unknown_seconds), 'num', 'Unknown')}"
-        f"{cell(_percent(had.allocated_ratio), 'num', 'Allocated')}"
-        f"{cell(_percent(had.used_ratio), 'num', 'Used')}"
-        f"{cell(_hours(had.busy_seconds), 'num', 'Busy')}"
-        f"{cell(_energy(had.energy_joules), 'num', 'Energy')}</tr>\n"
+        f"{cell(_hours(usage.held_seconds), 'num', 'Held')}"
+        f"{cell(_hours(usage.free_seconds), 'num', 'Free')}"
+        f"{cell(_hours(usage.unknown_seconds), 'num', 'Unknown')}"
+        f"{cell(_percent(usage.allocated_ratio), 'num', 'Allocated')}"
+        f"{cell(_percent(usage.used_ratio), 'num', 'Used')}"
+        f"{cell(_hours(usage.busy_seconds), 'num', 'Busy')}"
+        f"{cell(_energy(usage.energy_joules), 'num', 'Energy')}</tr>\n"
     )
 
 
 def _accounted(day: DayStatus) -> str:
     whole = hours(day.accounted_seconds + day.gap_seconds)
     if not day.gap_seconds:
-        return f"All of {whole} of all devices are accounted for."
-    return f"Of {whole} of all devices, {hours(day.gap_seconds)} are not accounted for."
+        return f"All {whole} of all devices have usage data."
+    return f"Of {whole} of all devices, {hours(day.gap_seconds)} have no usage data."
 
 
 def _parts(total: AmountsStatus) -> str:
@@ -142,10 +142,10 @@ def _parts(total: AmountsStatus) -> str:
 
 def _notes(day: DayStatus) -> str:
     others = () if day.others is None else (day.others,)
-    every = (*day.pods, day.unattributed, day.total, *others, *day.devices)
-    if not any(each.incomplete for each in every):
+    rows = (*day.pods, day.unattributed, day.total, *others, *day.devices)
+    if not any(each.incomplete for each in rows):
         return ""
-    return '<p class="soft">* a figure lacks what is not known.</p>\n'
+    return '<p class="soft">* incomplete: a part of this value is unknown.</p>\n'
 
 
 def _name(pod: PodAmountsStatus) -> str:
@@ -154,23 +154,23 @@ def _name(pod: PodAmountsStatus) -> str:
     return f"{pod.namespace}/{pod.pod}" if pod.namespace else pod.pod
 
 
-def _own(pod: PodAmountsStatus, names: Mapping[str, int]) -> str:
-    """Return a pod's name, with its uid where another pod had that name."""
+def _unique_name(pod: PodAmountsStatus, names: Mapping[str, int]) -> str:
+    """Return the name of a pod, with its UID if the name is not unique."""
     name = _name(pod)
     return name if names[name] < 2 else f"{name} (uid {pod.uid or UNKNOWN})"
 
 
-def _row(name: str, had: AmountsStatus, *, whole: bool = False) -> str:
-    """Return a row; `whole` if it isn't a pod's, and so may have free and unknown time."""
-    mark = " *" if had.incomplete else ""
+def _row(name: str, usage: AmountsStatus, *, whole: bool = False) -> str:
+    """Return a row. If `whole`, it is not a pod's row and can have free and unknown time."""
+    mark = " *" if usage.incomplete else ""
     return (
         f'<tr role="row"><th scope="row" role="rowheader">{name}{mark}</th>'
-        f"{cell(_hours(had.held_seconds), 'num', 'Held')}"
-        f"{cell(_hours(had.free_seconds) if whole else '', 'num', 'Free')}"
-        f"{cell(_hours(had.unknown_seconds) if whole else '', 'num', 'Unknown')}"
-        f"{cell(_hours(had.busy_seconds), 'num', 'Busy')}"
-        f"{cell(_hours(had.idle_seconds), 'num', 'Idle')}"
-        f"{cell(_energy(had.energy_joules), 'num', 'Energy')}</tr>\n"
+        f"{cell(_hours(usage.held_seconds), 'num', 'Held')}"
+        f"{cell(_hours(usage.free_seconds) if whole else '', 'num', 'Free')}"
+        f"{cell(_hours(usage.unknown_seconds) if whole else '', 'num', 'Unknown')}"
+        f"{cell(_hours(usage.busy_seconds), 'num', 'Busy')}"
+        f"{cell(_hours(usage.idle_seconds), 'num', 'Idle')}"
+        f"{cell(_energy(usage.energy_joules), 'num', 'Energy')}</tr>\n"
     )
 
 

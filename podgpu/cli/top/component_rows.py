@@ -26,7 +26,7 @@ def components(status: StatusDocument, width: int) -> list[str]:
     for source in status.sources:
         lines.append(_line(_source(source), _SOURCES))
         unresolved = unresolved_text(source.unresolved)
-        lines += [f"    names {unresolved}"] if unresolved else []
+        lines += [f"    reports {unresolved}"] if unresolved else []
         lines += _error(source.error, width)
     lines += ["", _line([title for title, _ in _SINKS], _SINKS)]
     for sink in status.sinks:

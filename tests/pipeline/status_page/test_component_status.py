@@ -65,7 +65,7 @@ def test_ids_that_fit_no_device() -> None:
     said(node, kubelet_claim("a", "GPU-nobody"))
     found = status_of(known_of(node))
     assert found.sources[1].unresolved == 1
-    assert "source kubelet names 1 id that fits no device" in problems(found)
+    assert "source kubelet reports 1 id that matches no device" in problems(found)
 
 
 def test_a_sink_whose_receiver_takes_nothing() -> None:
@@ -152,8 +152,8 @@ def sink_with(*said: tuple[str, float], trouble: float | None = None) -> StatusD
 
 
 UNWRITABLE = (
-    "sink push: the disk of its queue takes nothing, and what waits in memory is lost if podgpu "
-    "ends"
+    "sink push: its queue cannot be written to disk; data that waits in memory is lost if podgpu "
+    "stops"
 )
 
 
@@ -267,9 +267,9 @@ def test_a_loss_of_which_nobody_noted_when_is_not_one_of_now() -> None:
     ("age", "confirmed", "wanted"),
     [
         (300, 300, None),
-        (301, None, "source kubelet is up, and has said nothing for 5 min"),
-        (301, 301, "source kubelet is up, and has said nothing for 5 min"),
-        (5, 301, "source kubelet has not stood by what it says of holders for 5 min"),
+        (301, None, "source kubelet is up, but has not reported for 5 min"),
+        (301, 301, "source kubelet is up, but has not reported for 5 min"),
+        (5, 301, "source kubelet has not confirmed its reports of holders for 5 min"),
         (5, None, None),
         (None, None, None),
     ],
@@ -287,4 +287,4 @@ def test_a_source_that_is_up_and_silent(
     assert told == ([] if wanted is None else [wanted])
     down = msgspec.structs.replace(kubelet, state="down")
     told = problems(msgspec.structs.replace(found, sources=(found.sources[0], down)))
-    assert told == ["source kubelet is down: it doesn't say why"]
+    assert told == ["source kubelet is down: no reason is known"]

@@ -119,7 +119,8 @@ async def test_one_that_hangs_is_asked_once_and_told_of() -> None:
     found = looking.day.known()
     assert found is not None
     assert found.error == (
-        "no answer for 30 s: grouping it takes long, see what keeps the node's processors busy"
+        "no response for 30 s: computing the usage of the last day takes too long; check the CPU "
+        "load of the node"
     )
 
 

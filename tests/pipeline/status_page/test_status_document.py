@@ -178,7 +178,7 @@ def test_a_part_of_a_gpu() -> None:
 def test_claims_that_contradict_are_counted_and_told() -> None:
     found = status("troubled")
     assert gpus(found)[1].conflicts == 2
-    assert "GPU 1: claims of 2 pods contradict others" in problems(found)
+    assert "GPU 1: claims of 2 pods conflict with others" in problems(found)
 
 
 def test_who_has_access_and_holds_nothing_is_told() -> None:
@@ -196,7 +196,9 @@ def test_who_has_access_and_holds_nothing_is_told() -> None:
     assert (first.namespace, first.pod, first.container) == ("ml", "p0", "main")
     assert (first.source, first.evidence) == ("runtime", "runtime_env")
     assert (len(found.access), found.access_left_out) == (MOST_HOLDERS, 3)
-    assert access_text(found) == f"{MOST_HOLDERS + 3} more containers have access and no holding"
+    assert (
+        access_text(found) == f"{MOST_HOLDERS + 3} more containers have access without holding it"
+    )
 
 
 def test_where_no_source_tells_of_holders_a_gpu_is_not_free() -> None:
@@ -220,7 +222,7 @@ def test_without_a_driver_nothing_is_known_of_gpus() -> None:
     assert source.error is not None
     assert source.error.text == "libnvidia-ml.so.1 can't be loaded; install the driver"
     assert problems(found) == [
-        "no source has told of GPUs: gpus can't work",
+        "no source has reported GPUs (down: gpus)",
         "source gpus is down: libnvidia-ml.so.1 can't be loaded; install the driver",
     ]
 
@@ -236,7 +238,7 @@ def test_before_the_first_snapshot() -> None:
     assert (found.gpus, found.driver, found.ready) == (None, None, False)
     assert found.waiting_for == "waiting for the first report of: gpus, kubelet"
     assert [source.state for source in found.sources] == ["waiting", "waiting"]
-    assert problems(found) == ["no source has told of GPUs yet"]
+    assert problems(found) == ["no source has reported GPUs yet"]
 
 
 # Since when.

@@ -177,7 +177,7 @@ async def test_where_it_isn_t_known_what_is_free_nothing_is_handed_out(
     snapshot = unsure(down=down)
     status, body = await asked("/topology/best?n=1", snapshot)
     assert (status, body.count("\n")) == (503, 1)
-    assert body.startswith("it isn't known which GPUs are free: ")
+    assert body.startswith("it is unknown which GPUs are free: ")
     assert told in body
     # Who names candidates knows what is free.
     answer = await answered("/topology/best?n=1&candidates=5,6", snapshot)
@@ -216,7 +216,10 @@ BAD = [
     ("/topology/best?n=1&must=0,1", "n=1: must names 2 GPUs"),
     ("/topology/best?n=1&must=8", "there is no GPU '8' here: name some of GPU 0-7"),
     ("/topology/best?n=1&candidates=GPU-nope", "there is no GPU 'GPU-nope' here"),
-    ("/topology/best?n=1&candidate=0", "'candidate' means nothing here: take n, must, candidates"),
+    (
+        "/topology/best?n=1&candidate=0",
+        "unknown parameter 'candidate': must be one of n, must, candidates",
+    ),
     ("/topology/best?n=1&candidates=", "candidates names no GPU"),
     ("/topology/best?n=1&candidates=,%20,", "candidates names no GPU"),
     ("/topology/best?n=1&n=2", "n is given twice"),
@@ -224,8 +227,8 @@ BAD = [
     ("/topology?format=json&format=dot", "format is given twice"),
     (f"/topology/best?n=1&must={'0,' * 300}", "more than 256 GPUs"),
     (f"/topology/best?n=1&must={'x' * 500}", "there is no GPU"),
-    ("/topology?format=xml", "format='xml': take json, text, dot"),
-    ("/topology?n=1", "'n' means nothing here: take format"),
+    ("/topology?format=xml", "format='xml': must be one of json, text, dot"),
+    ("/topology?n=1", "unknown parameter 'n': must be one of format"),
 ]
 
 
@@ -287,7 +290,7 @@ async def test_every_listener_of_the_daemon_serves_it_and_lists_it() -> None:
         await serving.leave()
         pages.close()
     assert '<a href="/topology">' in index
-    assert "/topology/best?n=1 chooses some" in index
+    assert "/topology/best?n=1 chooses the best" in index
     assert 'href="/topology/best' not in index, "without n it answers 400"
 
 

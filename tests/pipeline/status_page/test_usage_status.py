@@ -87,8 +87,8 @@ def test_a_day_on_the_page() -> None:
     ]
     text = shown("a-day").text
     assert "2027-01-15 08:00 to 2027-01-16 08:00 UTC , as of 20 s ago." in text
-    assert "Of 47.9 h of all devices, 0.4 h are not accounted for." in text
-    assert "* a figure lacks what is not known." in text
+    assert "Of 47.9 h of all devices, 0.4 h have no usage data." in text
+    assert "* incomplete: a part of this value is unknown." in text
 
 
 def by_device() -> UsageWindow:
@@ -186,7 +186,7 @@ def test_of_many_pods_those_that_held_the_most_have_a_row() -> None:
     assert len(rows) == MOST + 3
     assert rows[MOST] == ["2 other pods", "1.0 h", "", "", "1.0 h", "0.0 h", "2.00 kWh"]
     assert rows[-1][1] == "66.0 h"
-    assert "All of 69.0 h of all devices are accounted for." in shown("many").text
+    assert "All 69.0 h of all devices have usage data." in shown("many").text
 
 
 def test_one_other_pod_is_one() -> None:
@@ -224,7 +224,7 @@ def test_a_ledger_that_has_nothing_of_that_time_tells_no_sums() -> None:
     assert status.usage is not None
     assert (status.usage.age_seconds, status.usage.day) == (20, None)
     said = read(page(status, ())).one("main").text
-    assert "The ledger books has nothing of that time: see that nvml" in said
+    assert "The ledger books has no usage data for this time: check that the nvml" in said
 
 
 def test_without_a_ledger_there_is_no_section() -> None:

@@ -127,7 +127,7 @@ def test_files_that_cant_be_read(words: tuple[str, ...], why: bytes) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--listen", "9410"), "is a port alone"),
+        (("--listen", "9410"), "is only a port"),
         (("--timeout", "3"), "has no unit"),
         (("--timeout", "0s"), "0s is not between 10ms and 9s"),
         (("--timeout", "10s"), "10s is not between 10ms and 9s"),

@@ -111,7 +111,7 @@ def test_a_recording_of_which_it_isn_t_known_what_is_free(
     file = recording(tmp_path / "recording.gz", EVENTS[:4])
     status, out, err = run(capsys, "--recording", str(file), "best", "-n", "1")
     assert (status, out) == (1, "")
-    assert "isn't known which GPUs are free: no source that lists" in err
+    assert "is unknown which GPUs are free: no source that lists" in err
     status, out, _ = run(capsys, "--recording", str(file), "best", "-n", "1", "--candidates", "5")
     assert (status, out.split()[0]) == (0, "5")
     file = recording(tmp_path / "other.gz", EVENTS[:3])

@@ -64,7 +64,7 @@ def test_a_narrow_one_keeps_who_holds_what() -> None:
 
 def test_states_and_holders() -> None:
     assert [" ".join(line.split()) for line in lines("troubled")] == [
-        "0 LOST [ ] - - - - held by nobody",
+        "0 LOST [ ] - - - - not held",
         "1 UNKNOWN [ ] - - - - ml/new (main) 10m+",
         "ml/old (main) 10m+",
         "! 2 in conflict",
@@ -130,8 +130,8 @@ def test_for_how_long_at_least(seconds: int, told: str, known: str) -> None:
     ("name", "wanted"),
     [
         ("two-gpus", ""),
-        ("troubled", "! (and 5 more) GPU 0 is lost: it was there, and does not answer any more"),
-        ("no-driver", "! (and 1 more) no source has told of GPUs: gpus can't work"),
+        ("troubled", "! (and 5 more) GPU 0 is lost: it was present before and does not respond any more"),
+        ("no-driver", "! (and 1 more) no source has reported GPUs (down: gpus)"),
         ("nothing-yet", "not ready: waiting for the first report of: gpus, kubelet"),
     ],
 )
