@@ -20,8 +20,7 @@ _LIST: Final = "give the path of a list such as default-counters.csv"
 _FILE_FIXES: Final = (
     (
         "permission denied",
-        f"the file exists, but uid {os.geteuid()} may not read it: grant access, or run podgpu as "
-        "root",
+        f"the file exists, but uid {os.geteuid()} may not read it: run podgpu as root",
     ),
     ("no such file", "mount the folder of the file"),
     ("replaced outside", "mount the folder of the file instead of the file"),

@@ -1,1 +1,1 @@
-"""Reads who holds which GPU from the file in which the kubelet keeps what it handed out."""
+"""Reads the holders of GPUs from the kubelet's checkpoint of device plugins."""

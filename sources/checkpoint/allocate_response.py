@@ -1,4 +1,4 @@
-"""What a device plugin answered for a container: the devices that it handed out."""
+"""Decode a device plugin's response for a container: the devices that it allocated."""
 
 import base64
 import re
@@ -11,54 +11,54 @@ from pipeline.model import RawDeviceId
 from pipeline.model.plugin_ids import without_replica
 from pipeline.net.protobuf import DecodeError, Schema
 
-# A plugin that names GPUs by their nodes: nvidia0, and nvidia0/gi1 for a MIG instance of it.
+# Device ids of a plugin that names GPUs by device node: nvidia0, or nvidia0/gi1 for a MIG instance.
 _NODE = re.compile(r"nvidia([0-9]+)(?:/gi[0-9]+)?")
 
 
 class InvalidResponseError(Exception):
-    """The answer can't be read; the text says why."""
+    """A response cannot be decoded; the text gives the reason."""
 
 
 def gpus_of(encoded: str) -> Injection | None:
-    """Return the GPUs that an answer names, None if it names none.
+    """Return the GPUs that a response names; None if it names none.
 
     Args:
-        encoded: an encoded `ContainerAllocateResponse` in base64; empty where there is none.
+        encoded: a `ContainerAllocateResponse` in base64; empty if there is none.
 
     Raises:
-        BadAnswerError: it is something else.
+        InvalidResponseError: it cannot be decoded.
     """
     try:
-        answer = _answer().FromString(base64.b64decode(encoded, validate=True))
+        response = _message().FromString(base64.b64decode(encoded, validate=True))
     except ValueError:
         raise InvalidResponseError("is not base64") from None
     except DecodeError:
-        raise InvalidResponseError("is no answer of a device plugin") from None
+        raise InvalidResponseError("is not a response of a device plugin") from None
     return requested_gpus(
-        env=answer.envs,
-        mounts=[mount.container_path for mount in answer.mounts],
-        nodes=[node.container_path for node in answer.devices],
-        cdi=[device.name for device in answer.cdi_devices],
-        annotations=answer.annotations,
+        env=response.envs,
+        mounts=[mount.container_path for mount in response.mounts],
+        nodes=[node.container_path for node in response.devices],
+        cdi=[device.name for device in response.cdi_devices],
+        annotations=response.annotations,
     )
 
 
-def agrees_with(ids: tuple[RawDeviceId, ...], answer: Injection) -> bool:
-    """Return whether an answer names what the kubelet asked for, as far as the texts show.
+def agrees_with(ids: tuple[RawDeviceId, ...], response: Injection) -> bool:
+    """Return whether a response names the devices that the kubelet requested, by their texts.
 
-    An index says another thing than a uuid here, though they may mean one device: nobody but the
+    An index and a UUID count as different here, though they may name the same device: only the
     driver knows.
     """
-    asked = {without_replica(raw.text).lower() for raw in ids}
-    if answer.method != "nodes":
-        return asked == {_device(raw).lower() for raw in answer.devices}
-    minors = {raw.text for raw in answer.devices}
-    # A node is a whole GPU: where the ids name MIG instances, they say more.
-    return all(text.startswith("mig-") for text in asked) or set(_minors(asked)) == minors
+    requested = {without_replica(raw.text).lower() for raw in ids}
+    if response.method != "nodes":
+        return requested == {_device(raw).lower() for raw in response.devices}
+    minors = {raw.text for raw in response.devices}
+    # A device node is a whole GPU, so ids of MIG instances are more precise.
+    return all(text.startswith("mig-") for text in requested) or set(_minors(requested)) == minors
 
 
-def _minors(asked: set[str]) -> Iterator[str]:
-    for text in asked:
+def _minors(requested: set[str]) -> Iterator[str]:
+    for text in requested:
         found = _NODE.fullmatch(text)
         yield found[1] if found is not None else ""
 
@@ -68,6 +68,6 @@ def _device(raw: RawDeviceId) -> str:
 
 
 @cache
-def _answer() -> Any:
+def _message() -> Any:
     schema = Schema.load_from_package("sources.checkpoint", "deviceplugin.binpb")
     return schema.message("v1beta1.ContainerAllocateResponse")

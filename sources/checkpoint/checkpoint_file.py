@@ -1,4 +1,4 @@
-"""Makes claims out of the bytes of the kubelet's checkpoint."""
+"""Decode the kubelet's checkpoint into claims."""
 
 from collections.abc import Callable, Iterable
 from itertools import chain
@@ -39,7 +39,7 @@ class _Entry(
     uid: _Name
     container: _Name
     resource: str
-    # A list until Kubernetes 1.19, since then a list for each NUMA node.
+    # A list until Kubernetes 1.19; since then a list for each NUMA node.
     ids: list[str] | dict[str, list[str] | None] | None = None
     answer: str | None = None
 
@@ -55,17 +55,17 @@ _entry = msgspec.json.Decoder(_Entry)
 
 
 def read_checkpoint(data: bytes, path: Path, wanted: Callable[[str], bool]) -> FileClaims:
-    """Return a claim for each container and resource, sorted: the kubelet's order is random.
+    """Return a claim for each container and resource; sorted, since the kubelet's order is random.
 
     Args:
-        data: the file's bytes.
-        path: for messages and for the claims' origin.
-        wanted: whether a resource is of interest.
+        data: content of the file.
+        path: for messages and for the origin of the claims.
+        wanted: returns whether a resource is used.
 
     Raises:
-        UnreadableError: it isn't a checkpoint, an entry of it is of an unknown form, or it names
-            more devices than any node has containers and devices for. The kubelet alone writes it,
-            so that one entry that can't be read casts doubt on all: what was read before stands.
+        UnreadableError: it is not a checkpoint, an entry has an unknown format, or it names more
+            devices than any node has. Only the kubelet writes the file, so one unreadable entry
+            makes the whole file untrustworthy, and the previous content stays in use.
     """
     claims: dict[tuple[str, str, str], Claim] = {}
     complaints: list[str] = []
@@ -78,25 +78,25 @@ def read_checkpoint(data: bytes, path: Path, wanted: Callable[[str], bool]) -> F
         held += len(claim.devices) + len(claim.asked)
         if held > MAX_CLAIMED_DEVICES:
             raise UnreadableError(
-                f"{path}: its containers hold more than {MAX_CLAIMED_DEVICES} devices, a shared "
-                "one counted for each of them; name fewer `resources`"
+                f"{path}: names more than {MAX_CLAIMED_DEVICES} devices, a shared one counted for "
+                "each of its containers; select fewer `resources`"
             )
         if claim.devices:
             claims[entry.uid, entry.container, entry.resource] = claim
-    told = tuple(sorted(complaints)[:_MAX_REPORTED])
+    reported = tuple(sorted(complaints)[:_MAX_REPORTED])
     if len(complaints) > _MAX_REPORTED:
-        told += (f"{path}: {len(complaints) - _MAX_REPORTED} more of this sort",)
-    return FileClaims(tuple(claims[key] for key in sorted(claims)), told)
+        reported += (f"{path}: {len(complaints) - _MAX_REPORTED} more problems of this kind",)
+    return FileClaims(tuple(claims[key] for key in sorted(claims)), reported)
 
 
 def _pieces(data: bytes, path: Path) -> list[msgspec.Raw]:
     if not data.strip():
         raise UnreadableError(f"{path}: is empty")
     try:
-        # Entry by entry, so that others get their turn: of a large file they are nearly all.
+        # The entries are decoded one by one later, so that other threads can run in between.
         return _document.decode(data).data.entries or []
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UnreadableError(f"{path}: is no checkpoint of the kubelet: {error}") from None
+        raise UnreadableError(f"{path}: is not a checkpoint of the kubelet: {error}") from None
 
 
 def _read(piece: msgspec.Raw, path: Path, number: int) -> _Entry:
@@ -104,20 +104,20 @@ def _read(piece: msgspec.Raw, path: Path, number: int) -> _Entry:
         return _entry.decode(piece)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableError(
-            f"{path}: Data.PodDeviceEntries[{number}] is of an unknown form: {error}"
+            f"{path}: Data.PodDeviceEntries[{number}] has an unknown format: {error}"
         ) from None
 
 
 def _claim(entry: _Entry, path: Path, complaints: list[str]) -> Claim:
     place = f"{path} {entry.uid}/{entry.container}"
     ids = plugin_ids(entry.all_ids)
-    answer = None
+    response = None
     try:
-        answer = gpus_of(entry.answer or "")
+        response = gpus_of(entry.answer or "")
     except InvalidResponseError as error:
         complaints.append(f"{place}: AllocResp for {entry.resource} {error}")
     devices, asked, evidence = ids, ids[:0], Evidence.KUBELET_IDS
-    if answer is not None and not agrees_with(ids, answer):
-        devices, asked, evidence = answer.devices, ids, Evidence.PLUGIN_ANSWER
+    if response is not None and not agrees_with(ids, response):
+        devices, asked, evidence = response.devices, ids, Evidence.PLUGIN_ANSWER
     subject = PartialRef(uid=entry.uid, container=entry.container)
     return Claim(subject, devices, None, None, Origin(evidence, place), entry.resource, asked)

@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the checkpoint source: the file."""
+"""The check of the source `checkpoint`: its file."""
 
 from functools import partial
 
@@ -13,17 +13,17 @@ from sources.checkpoint.options import Options
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
-    """Check `checkpoint.file`."""
+    """Run the check `checkpoint.file`."""
     read = partial(read_checkpoint, path=options.path, wanted=glob_matcher(options.resources))
     check = CHECKS["checkpoint.file"]
-    see = partial(
+    checking = partial(
         check_file,
         check,
         options,
         read,
         writer="the kubelet",
         clock=ctx.clock,
-        elsewhere=f"another root of the kubelet's ({other_roots(options.path)})",
+        elsewhere=f"another root of the kubelet ({other_roots(options.path)})",
     )
-    finding, _ = await in_thread(see)
+    finding, _ = await in_thread(checking)
     return [finding]

@@ -1,4 +1,4 @@
-"""Options of the checkpoint source."""
+"""Options of the source `checkpoint`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,29 +10,31 @@ from config.value_types import ByteSize, Duration
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the kubelet's checkpoint lies and what of it counts."""
+    """The path of the kubelet's checkpoint, and which resources are GPUs."""
 
     path: Annotated[
         Path,
-        Doc("The file. Mount its folder, not the file: the kubelet puts a new one in its place."),
+        Doc("The file. Mount its folder, not the file: the kubelet replaces the file."),
     ] = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
     resources: Annotated[
         tuple[str, ...],
         msgspec.Meta(min_length=1),
-        Doc("Extended resources that are GPUs, as glob patterns; all others are left out."),
+        Doc("Extended resources that are GPUs, as glob patterns; all others are ignored."),
     ] = ("nvidia.com/*", "*/*gpu*")
     max_age: Annotated[
         Duration,
         AtLeast("1s"),
-        Doc("How long the last good checkpoint stands once the file is missing or broken."),
+        Doc(
+            "How long the last valid checkpoint stays in use while the file is missing or invalid."
+        ),
     ] = Duration.parse("5m")
     interval: Annotated[
         Duration,
         AtLeast("1s"),
-        Doc("How often the claims are confirmed and the file looked at; changes are seen at once."),
+        Doc("How often podgpu confirms the claims and checks the file; it also watches the file."),
     ] = Duration.parse("10s")
     max_size: Annotated[
         ByteSize,
         AtLeast("1KiB"),
-        Doc("A larger file is not read."),
+        Doc("The size limit; a larger file is not read."),
     ] = ByteSize.parse("32MiB")

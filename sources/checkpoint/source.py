@@ -1,4 +1,4 @@
-"""The checkpoint source: says who holds which GPU, by the kubelet's own file."""
+"""The source `checkpoint`: reports the holders of GPUs from the kubelet's checkpoint."""
 
 from functools import partial
 
@@ -10,18 +10,18 @@ from sources.checkpoint.options import Options
 
 _ABSENT = (
     "mount the kubelet's device-plugins folder from the host, "
-    "and set `path` where the kubelet has another root"
+    "and set `path` if the kubelet has another root"
 )
 
 
 class CheckpointSource:
-    """Follows the file. Implements `pipeline.component.contracts.Source`."""
+    """Watches the file. Implements `pipeline.component.contracts.Source`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
 
     async def run(self, ctx: SourceContext) -> None:
-        """Follow the file until cancelled."""
+        """Watch the file until cancelled."""
         options = self._options
         read = partial(read_checkpoint, path=options.path, wanted=glob_matcher(options.resources))
         await follow(ctx, options, read, absent=_ABSENT, follow_hints=True)

@@ -1,1 +1,1 @@
-"""Asks the kubelet who holds which GPU, on its pod-resources socket."""
+"""Gets the holders of GPUs from the kubelet, at its pod-resources socket."""

@@ -1,4 +1,4 @@
-"""Puts together what several sockets say, into events and one message per change of state."""
+"""Combine the responses of several sockets into events, and log each change of state once."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -19,15 +19,15 @@ from sources.podresources.errors import KubeletError
 
 @dataclass(slots=True)
 class _Socket:
-    """What one socket said last.
+    """State of one socket.
 
     Attributes:
-        claims: by the last answer.
-        answered_ns: when that came; None before the first.
-        allocatable: what it advertised last; None if it never did.
-        allocatable_ns: when that came.
-        fault: why it gives no answer; None while it does, and before it was asked.
-        is_complete: whether its claims name every pod to which it gave devices.
+        claims: claims of the last response.
+        answered_ns: time of that response; None before the first.
+        allocatable: the resources that it advertised last.
+        allocatable_ns: time of that response; None before the first.
+        fault: error of the last request; None if it succeeded, and before the first.
+        is_complete: whether its claims include every pod that has devices.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -39,12 +39,12 @@ class _Socket:
 
 
 class KubeletReport:
-    """What the source says. Claims of a socket that falls silent stand until `max_age`.
+    """Emits the claims of all sockets. Claims of a socket that fails stay valid until `max_age`.
 
     Args:
         ctx: the source's context.
-        sockets: in the order in which they count.
-        max_age: how long an answer stands.
+        sockets: in order of priority; the first one is the kubelet's.
+        max_age: how long a response stays valid.
     """
 
     def __init__(self, ctx: SourceContext, sockets: Iterable[Path], max_age: Duration) -> None:
@@ -57,27 +57,27 @@ class KubeletReport:
         self._lost_by: list[tuple[str, str]] = []
 
     def socket_changed(self, path: Path) -> None:
-        """Note that another kubelet may answer there, which doesn't know its pods yet."""
+        """Note that another kubelet may use the socket, which does not know its pods yet."""
         self._sockets[path].is_complete = False
 
     async def on_claims(self, path: Path, claims: tuple[Claim, ...], *, is_complete: bool) -> None:
-        """Say what a socket answered.
+        """Emit the claims of a socket's response.
 
         Args:
             path: the socket.
             claims: all of its claims.
-            is_complete: whether they name every pod to which the kubelet gave devices.
+            is_complete: whether they include every pod that has devices of the kubelet.
         """
         socket = self._sockets[path]
         if socket.fault:
-            self._ctx.log.info("%s: answers again", path)
+            self._ctx.log.info("%s: responds again", path)
         socket.fault, self._lost, self._lost_by = None, "", []
         socket.claims, socket.answered_ns = claims, self._ctx.clock.now().mono_ns
         socket.is_complete = is_complete
         await self._emit_claims()
 
     async def on_allocatable(self, path: Path, resources: tuple[AdvertisedResource, ...]) -> None:
-        """Say what a socket advertises."""
+        """Emit the resources that a socket advertises."""
         now = self._ctx.clock.now().mono_ns
         self._sockets[path].allocatable, self._sockets[path].allocatable_ns = resources, now
         good = [
@@ -88,19 +88,19 @@ class KubeletReport:
         await self._ctx.emit(ResourcesAdvertised(_united(good), self._max_age.ns))
 
     async def on_failure(self, path: Path, error: KubeletError) -> None:
-        """Say that a socket gives no answer; the source is lost once none of them does.
+        """Log that a socket does not respond; report the source as lost if none responds.
 
-        Each kind of fault is said once: its text may be another with each attempt.
+        Each kind of error is logged once, since its text may vary with each attempt.
         """
         socket = self._sockets[path]
         if socket.fault is None or socket.fault.dedup_key != error.dedup_key:
             socket.fault = error
-            stands = (
-                "it has not answered yet"
+            effect = (
+                "it has not responded yet"
                 if socket.answered_ns is None
-                else f"what it said last stands for {self._max_age}"
+                else f"its last response stays in use for {self._max_age}"
             )
-            self._ctx.log.warning("%s; %s", error, stands)
+            self._ctx.log.warning("%s; %s", error, effect)
         faults = [socket.fault for socket in self._sockets.values() if socket.fault]
         kinds = [fault.dedup_key for fault in faults]
         if len(faults) == len(self._sockets) and kinds != self._lost_by:
@@ -108,7 +108,7 @@ class KubeletReport:
             await self._ctx.emit(SourceLost(self._lost))
 
     async def expire(self) -> None:
-        """Withdraw the claims of sockets that have been silent for too long, if others' stand."""
+        """Withdraw expired claims of sockets, if claims of other sockets are valid."""
         good = self._good()
         if good and good != self._emitted_sockets:
             await self._emit_claims()
@@ -116,10 +116,12 @@ class KubeletReport:
                 await self._ctx.emit(SourceLost(self._lost))
 
     def expires_ns(self, path: Path) -> int | None:
-        """Return when what a socket said has to go, unless it says it again."""
-        heard_ns = self._sockets[path].answered_ns
+        """Return when the claims of a socket expire, unless they are confirmed."""
+        answered_ns = self._sockets[path].answered_ns
         return (
-            heard_ns + self._max_age.ns if heard_ns is not None and path in self._good() else None
+            answered_ns + self._max_age.ns
+            if answered_ns is not None and path in self._good()
+            else None
         )
 
     def _good(self) -> list[Path]:
@@ -134,11 +136,11 @@ class KubeletReport:
         self._emitted_sockets = self._good()
         sockets = [self._sockets[path] for path in self._emitted_sockets]
         own = next(iter(self._sockets.values()))
-        said = [each.claims if each is own else _relayed(each.claims) for each in sockets]
-        claims = _merged(said)
+        by_socket = [each.claims if each is own else _relayed(each.claims) for each in sockets]
+        claims = _merged(by_socket)
         if claims != self._claims:
             self._claims = claims
-        # As long as the youngest: this speaks again before an older one has to go.
+        # Valid as long as the newest response: `expire` runs before an older one expires.
         youngest = max(socket.answered_ns or 0 for socket in sockets)
         left = youngest + self._max_age.ns - self._ctx.clock.now().mono_ns
         complete = all(each.is_complete and not each.fault for each in self._sockets.values())
@@ -146,18 +148,18 @@ class KubeletReport:
 
 
 def _relayed(claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    """Return what another socket than the kubelet's own says."""
+    """Return claims of another socket than the kubelet's."""
     return tuple(replace(claim, relayed=True) for claim in claims)
 
 
-def _merged(said: list[tuple[Claim, ...]]) -> tuple[Claim, ...]:
-    """Put claims of several sockets together: a proxy repeats the kubelet's own."""
-    if len(said) == 1:
-        return said[0]
+def _merged(by_socket: list[tuple[Claim, ...]]) -> tuple[Claim, ...]:
+    """Return the claims of several sockets without duplicates: a proxy repeats the kubelet's."""
+    if len(by_socket) == 1:
+        return by_socket[0]
     known: set[tuple[object, str, str, RawDeviceId]] = set()
     merged: list[Claim] = []
-    for claims in said:
-        news: list[Claim] = []
+    for claims in by_socket:
+        new: list[Claim] = []
         for claim in claims:
             keys = [
                 (claim.subject, claim.resource, claim.resource_claim, device)
@@ -165,13 +167,13 @@ def _merged(said: list[tuple[Claim, ...]]) -> tuple[Claim, ...]:
             ]
             devices = tuple(key[3] for key in keys if key not in known)
             if devices:
-                news.append(claim if devices == claim.devices else replace(claim, devices=devices))
+                new.append(claim if devices == claim.devices else replace(claim, devices=devices))
         known.update(
             (c.subject, c.resource, c.resource_claim, device)
             for c in claims
             for device in c.devices
         )
-        merged += news
+        merged += new
     return tuple(
         sorted(merged, key=lambda claim: (claim.subject, claim.resource, claim.origin.detail))
     )

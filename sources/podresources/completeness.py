@@ -1,4 +1,4 @@
-"""Whether a kubelet's list names every container that it gave devices to; pure."""
+"""Decides whether a kubelet's list includes every container that has devices."""
 
 from collections.abc import Iterable
 
@@ -6,40 +6,40 @@ from pipeline.model import PartialRef
 
 
 class ListCompleteness:
-    """Calls the containers that were listed before the kubelet started anew.
+    """Compares a kubelet's list with the containers that were listed before the kubelet restarted.
 
-    A kubelet that has just started answers before it has been told of its pods, and for as long as
-    its API server is away it knows of static pods alone: its list is then no word on those that
-    aren't in it. It is one again once every container of before has been listed, or when a kubelet
-    has run for so long that those which it doesn't list have to be gone. If nothing was listed
-    before, since we have just started too, only time tells.
+    A kubelet that has just started responds before it knows its pods. While its API server is
+    unreachable, it knows only static pods. A container that is missing from such a list may still
+    hold devices. The list is complete again once it has included every earlier container, or once
+    the kubelet has run for `max_wait_ns`: the missing containers no longer exist then. If podgpu
+    has just started too and knows no earlier list, only that time decides.
 
     All times are nanoseconds of the monotonic clock.
 
     Args:
-        max_wait_ns: how long a kubelet may have to learn of its pods.
+        max_wait_ns: how long a kubelet may take to learn of its pods.
     """
 
     def __init__(self, max_wait_ns: int) -> None:
         self._max_wait_ns = max_wait_ns
         self._since_ns = 0
         self._listed: frozenset[PartialRef] = frozenset()
-        # None until a list was whole for the first time.
+        # None until a list was complete for the first time.
         self._missing: frozenset[PartialRef] | None = None
 
     def socket_changed(self, now: int, age_ns: int = 0) -> None:
-        """Note that the socket is another one than before, or the first.
+        """Note that the socket was replaced, or is the first one.
 
         Args:
-            now: the moment.
-            age_ns: of the socket, where that is known.
+            now: the present time.
+            age_ns: age of the socket, if known.
         """
         self._since_ns = now - max(age_ns, 0)
         if self._missing is not None:
             self._missing |= self._listed
 
     def record_list(self, now: int, subjects: Iterable[PartialRef]) -> bool:
-        """Take who holds devices by a list; return whether nobody is missing from it."""
+        """Note the containers in a list; return whether the list is complete."""
         self._listed = frozenset(subjects)
         if now >= self._since_ns + self._max_wait_ns:
             self._missing = frozenset()

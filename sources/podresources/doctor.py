@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the podresources source: the sockets, and who answers."""
+"""Checks of the source `podresources`: its sockets, and the responses of the kubelet."""
 
 import os
 from collections.abc import Iterable
@@ -28,57 +28,61 @@ from sources.podresources.socket_path import find_socket
 
 _TIMEOUT: Final = Duration.parse("10s")
 _SOCKET: Final = "pod-resources/kubelet.sock"
-_CHART: Final = "of the chart's values kubeletPath=ROOT/pod-resources does it, or distribution"
+_CHART: Final = "with the chart: the value kubeletPath=ROOT/pod-resources, or distribution"
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
-    """Check `podresources.*` for each socket."""
+    """Run the checks `podresources.*` for each socket."""
     found: list[Finding] = []
     for path in dict.fromkeys(options.sockets):
-        fault = await in_thread(partial(_unusable, path, ctx.roots.host))
-        found += [fault] if fault is not None else await _ask(path, options, ctx)
+        problem = await in_thread(partial(_unusable, path, ctx.roots.host))
+        found += [problem] if problem is not None else await _check_kubelet(path, options, ctx)
     return found
 
 
 def _unusable(path: Path, host: Path) -> Finding | None:
-    """Return what is wrong with the place; None for a socket that may be connected to. Blocking."""
+    """Return a finding if the path is not a usable socket; else None. Blocking."""
     check, place = CHECKS["podresources.socket"], find_socket(path)
     if not isinstance(place, str):
         if os.access(path, os.R_OK | os.W_OK):
             return None
-        return _closed(path, f"is not readable and writable to uid {os.geteuid()}")
-    if told := access_problem(path):
-        return _closed(path, told)
+        return _inaccessible(path, f"uid {os.geteuid()} may not read and write it")
+    if problem := access_problem(path):
+        return _inaccessible(path, problem)
     mount = f"mount the folder {path.parent} from the host"
-    others = [(host / root / _SOCKET, whose) for root, whose in ROOTS]
-    elsewhere = [(at, whose) for at, whose in others if at != path and is_socket(at)]
+    others = [(host / root / _SOCKET, users) for root, users in ROOTS]
+    elsewhere = [(at, users) for at, users in others if at != path and is_socket(at)]
     if elsewhere:
-        at, whose = elsewhere[0]
-        saw = f"no socket here; there is one at {at}, the place of {whose}"
-        return check.failure(str(path), saw, f"set sockets: [{at}]")
+        at, users = elsewhere[0]
+        observed = f"no socket here; there is one at {at}, as with {users}"
+        return check.failure(str(path), observed, f"set sockets: [{at}]")
     if path.parent.is_dir():
-        saw = "the folder is here, and no socket in it"
-        mend = (
-            f"see that the kubelet runs, and whether it has another root ({other_roots(path)}): "
-            f"then mount that one's pod-resources there ({_CHART})"
+        observed = "the folder exists, but it has no socket"
+        fix = (
+            f"check that the kubelet runs, and whether it has another root ({other_roots(path)}): "
+            f"then mount the folder pod-resources of that root ({_CHART})"
         )
         if path.exists():
-            saw, mend = "is not a socket", f"remove what is there and {mount}"
-        return check.failure(str(path), saw, mend)
-    mount += f"; where the kubelet has another root ({other_roots(path)}), that one's ({_CHART})"
-    return check.failure(str(path), f"there is no folder {path.parent}: it is not mounted", mount)
-
-
-def _closed(path: Path, saw: str) -> Finding:
-    return CHECKS["podresources.socket"].failure(
-        str(path),
-        saw,
-        "run podgpu as root, in group 0 for the folder, or with the capability DAC_OVERRIDE: "
-        "folder and socket are root's",
+            observed, fix = "is not a socket", f"remove it and {mount}"
+        return check.failure(str(path), observed, fix)
+    mount += (
+        f"; if the kubelet has another root ({other_roots(path)}), that of this root ({_CHART})"
+    )
+    return check.failure(
+        str(path), f"folder {path.parent} does not exist here: it is not mounted", mount
     )
 
 
-async def _ask(path: Path, options: Options, ctx: DoctorContext) -> list[Finding]:
+def _inaccessible(path: Path, observed: str) -> Finding:
+    return CHECKS["podresources.socket"].failure(
+        str(path),
+        observed,
+        "run podgpu as root, in group 0 for the folder, or with the capability DAC_OVERRIDE: "
+        "folder and socket belong to root",
+    )
+
+
+async def _check_kubelet(path: Path, options: Options, ctx: DoctorContext) -> list[Finding]:
     check = CHECKS["podresources.socket"]
     try:
         kubelet = Kubelet(path, min(options.timeout, _TIMEOUT), lambda _method, _result: None)
@@ -94,23 +98,25 @@ async def _ask(path: Path, options: Options, ctx: DoctorContext) -> list[Finding
     try:
         found = await in_thread(partial(_response_findings, path, method, listed, offered, options))
     except InvalidResponseError as error:
-        return [check.failure(str(path), f"the answer {error}", _FAILED)]
-    lacking = any(each.check == "podresources.devices" and each.fix for each in found)
-    driver = await dra_driver(options.drivers, ctx) if lacking else ""
+        return [check.failure(str(path), f"the response {error}", _FAILED)]
+    missing = any(each.check == "podresources.devices" and each.fix for each in found)
+    driver = await dra_driver(options.drivers, ctx) if missing else ""
     if not driver:
         return found
     devices = CHECKS["podresources.devices"]
-    saw = f"no device plugin's GPUs; the DRA driver {driver} offers this node's"
-    return [devices.ok(each.subject, saw) if each.check == devices.id else each for each in found]
+    observed = f"no GPUs of a device plugin; the DRA driver {driver} offers this node's GPUs"
+    return [
+        devices.ok(each.subject, observed) if each.check == devices.id else each for each in found
+    ]
 
 
 _FAILED: Final = "see the kubelet's log on the node (journalctl -u kubelet)"
 _FIXES: Final = {
-    "unreachable": "start the kubelet; mount its folder instead of the socket, which is another "
-    "one after each start",
-    "unimplemented": "name the kubelet's own socket, .../pod-resources/kubelet.sock",
-    "timeout": "see the load of the node and the kubelet's log; raise timeout",
-    "rejected": "the kubelet takes 100 requests a second: see who else asks it all the time",
+    "unreachable": "start the kubelet; mount its folder instead of the socket, which the kubelet "
+    "replaces at each start",
+    "unimplemented": "set the kubelet's own socket, .../pod-resources/kubelet.sock",
+    "timeout": "check the load of the node and the kubelet's log; raise timeout",
+    "rejected": "the kubelet accepts 100 requests a second: find out which program sends so many",
 }
 
 
@@ -137,16 +143,16 @@ def _response_findings(
 def _version(method: str, offers: bool) -> Finding:
     check = CHECKS["podresources.version"]
     if offers:
-        return check.ok(method, "the kubelet offers all that is needed")
+        return check.ok(method, "the kubelet offers all methods that podgpu needs")
     old = method.startswith("v1alpha1")
-    saw = (
-        "the kubelet is older than 1.20: it tells of no resource claims, nor of what is free"
+    observed = (
+        "the kubelet is older than 1.20: it reports neither resource claims nor allocatable devices"
         if old
-        else "the kubelet is older than 1.23 or has GetAllocatableResources switched off: it "
-        "doesn't tell what is free"
+        else "the kubelet is older than 1.23, or its feature GetAllocatableResources is disabled: "
+        "it does not report allocatable devices"
     )
-    mend = "upgrade the kubelet to 1.23 or newer; resource claims (DRA) are told from 1.34 on"
-    return check.warning(method, saw, mend)
+    fix = "upgrade the kubelet to 1.23 or newer; it reports resource claims (DRA) from 1.34 on"
+    return check.warning(method, observed, fix)
 
 
 def _devices(
@@ -157,33 +163,33 @@ def _devices(
     by_claims: bool,
 ) -> Finding:
     check, place = CHECKS["podresources.devices"], "GetAllocatableResources"
-    told = [f"{len(each.devices)} of {each.resource}" for each in gpus]
-    if told:
-        return check.ok(place, ", ".join(told))
+    counts = [f"{len(each.devices)} of {each.resource}" for each in gpus]
+    if counts:
+        return check.ok(place, ", ".join(counts))
     if by_claims:
-        return check.ok(place, "no device plugin's GPUs; a DRA driver hands them out")
+        return check.ok(place, "no GPUs of a device plugin; a DRA driver allocates them")
     others = ", ".join(each.resource for each in everything)
-    mend = (
-        "see that the device plugin's pod runs on this node and what its log says (a runtime class "
-        "that is missing is the usual reason); "
+    fix = (
+        "check that the device plugin's pod runs on this node, and read its log (usually a runtime "
+        "class is missing); "
     )
     if others:
-        saw = f"none of resources ({', '.join(options.resources)}), but {others}"
-        return check.warning(place, saw, f"{mend}or set resources to the names that are GPUs")
-    saw = "no device plugin has registered anything: no pod can be given a GPU"
-    return check.warning(place, saw, f"{mend}nothing, where pods get GPUs from a DRA driver")
+        observed = f"none of resources ({', '.join(options.resources)}), but {others}"
+        return check.warning(place, observed, f"{fix}or set resources to the names that are GPUs")
+    observed = "no device plugin has registered: no pod can get a GPU"
+    return check.warning(place, observed, f"{fix}nothing, if pods get GPUs from a DRA driver")
 
 
 def _sharing(gpus: Iterable[AdvertisedResource]) -> Finding:
-    check, place = CHECKS["podresources.sharing"], "ids of the devices"
+    check, place = CHECKS["podresources.sharing"], "device ids"
     shared = [each.resource for each in gpus if any(map(_is_share, each.devices))]
     if not shared:
         return check.ok(place, "no shares")
-    # Whoever set up the device plugin has said so; nothing of podgpu's says that it isn't meant.
+    # The administrator has configured the sharing, so it is not a warning.
     return check.ok(
         place,
-        f"{', '.join(shared)}: shares of GPUs (time-slicing), several pods may hold one GPU: "
-        "podgpu_device_holder_info names them, and its readings carry no pod's labels",
+        f"{', '.join(shared)}: shares of GPUs (time-slicing), so several pods may hold one GPU: "
+        "podgpu_device_holder_info names them, and the GPU's readings have no pod labels",
     )
 
 

@@ -1,28 +1,28 @@
-"""How requests to the kubelet end."""
+"""Results and errors of requests to the kubelet."""
 
 from typing import Literal, TypeAlias
 
 Result: TypeAlias = Literal[
     "ok", "unimplemented", "absent", "unreachable", "rejected", "timeout", "too_large", "failed"
 ]
-"""How a request ended.
+"""Result of a request.
 
-* `unimplemented`: the kubelet doesn't offer the method, or has it switched off
-* `absent`: there is no such pod
-* `rejected`: the kubelet takes no more requests at this moment
+* `unimplemented`: the kubelet does not offer the method, or has it disabled
+* `absent`: the pod does not exist
+* `rejected`: the kubelet accepts no more requests at present
 """
 
 
 class KubeletError(Exception):
-    """A request failed; the text says where, why and what helps.
+    """A request failed. The text names the socket, the reason and the fix.
 
     Args:
-        result: how it ended.
-        text: for people, fit for a log.
-        reason: what of the text doesn't vary while the same is wrong; the text itself without one.
+        result: the result.
+        text: for people and logs.
+        reason: the part of the text that is constant for the same error; by default the text.
 
     Attributes:
-        dedup_key: equal for two errors if the second is no news after the first.
+        dedup_key: equal for two errors if the second one need not be reported after the first.
     """
 
     def __init__(self, result: Result, text: str, reason: str = "") -> None:

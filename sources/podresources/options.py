@@ -1,4 +1,4 @@
-"""Options of the podresources source."""
+"""Options of the source `podresources`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,35 +10,35 @@ from config.value_types import Duration
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Which sockets are asked, how often, and what of the answers counts."""
+    """The sockets, the interval, and which resources are GPUs."""
 
     sockets: Annotated[
         tuple[Path, ...],
         msgspec.Meta(min_length=1),
-        Doc("Sockets to ask. Mount their folders, not the sockets: the kubelet makes new ones."),
+        Doc("The sockets. Mount their folders, not the sockets: the kubelet replaces the sockets."),
     ] = (Path("/var/lib/kubelet/pod-resources/kubelet.sock"),)
     interval: Annotated[
         Duration,
         AtLeast("1s"),
-        Doc("How often the kubelet is asked while nothing hints at a change."),
+        Doc("How often podgpu queries the kubelet while nothing hints at a change."),
     ] = Duration.parse("10s")
     resources: Annotated[
         tuple[str, ...],
         msgspec.Meta(min_length=1),
-        Doc("Extended resources that are GPUs, as glob patterns; all others are left out."),
+        Doc("Extended resources that are GPUs, as glob patterns; all others are ignored."),
     ] = ("nvidia.com/*", "*/*gpu*")
     drivers: Annotated[
         tuple[str, ...],
         msgspec.Meta(min_length=1),
-        Doc("DRA drivers whose devices are GPUs, as glob patterns; all others are left out."),
+        Doc("DRA drivers whose devices are GPUs, as glob patterns; all others are ignored."),
     ] = ("*gpu*",)
     max_age: Annotated[
         Duration,
         AtLeast("1s"),
-        Doc("How long the last answer stands once the kubelet gives none."),
+        Doc("How long the last response stays in use while the kubelet does not respond."),
     ] = Duration.parse("5m")
     timeout: Annotated[
         Duration,
         AtLeast("100ms"),
-        Doc("How long the kubelet may take over an answer."),
+        Doc("Time limit of a request to the kubelet."),
     ] = Duration.parse("10s")

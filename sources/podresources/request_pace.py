@@ -1,4 +1,4 @@
-"""When a kubelet may be asked; pure."""
+"""Decides when to send requests to a kubelet."""
 
 import random
 from bisect import bisect_right
@@ -7,18 +7,18 @@ from pipeline.base.backoff import Backoff
 from pipeline.model import NS
 from sources.podresources.errors import Result
 
-# The kubelet takes a hundred requests a second from all who ask it together.
+# The kubelet accepts a hundred requests a second in total, from all clients.
 _GAP_NS = NS // 10
 _SOON = 0.25
 _AGAIN_NS = NS // 2
 _AFTER_REJECTION = 1.0
 _LONGEST_REJECTION = 60.0
-# A kubelet that restarts, or one request too many for it: not worth a word unless it stays so.
+# The kubelet may be restarting or rate-limiting; report it only if it happens again.
 _TRANSIENT: tuple[Result, ...] = ("unreachable", "rejected")
 
 
 class RequestSchedule:
-    """Times of one socket's Lists: one each interval and one after each hint, spaced out.
+    """Times of a socket's List requests: one each interval and one after each hint, with gaps.
 
     All times are nanoseconds of the monotonic clock.
     """
@@ -35,18 +35,18 @@ class RequestSchedule:
 
     @property
     def next_ns(self) -> int:
-        """When to ask next."""
+        """Time of the next request."""
         earliest = self._last_ns + _GAP_NS
         if self._retry_ns is not None:
             return max(self._retry_ns, earliest)
         return earliest if self._wanted else max(self._due_ns, earliest)
 
     def request_soon(self) -> None:
-        """Ask as soon as it may be: something may have changed."""
+        """Send a request as soon as possible, because something may have changed."""
         self._wanted = True
 
     def reset(self) -> None:
-        """Ask all as soon as it may be, whatever went wrong before: it is another socket now."""
+        """Send all requests as soon as possible and forget failures: the socket was replaced."""
         self._wanted = True
         self._due_ns = 0
         self._retry_ns = None
@@ -54,13 +54,13 @@ class RequestSchedule:
         self._backoffs.clear()
 
     def record_request(self, now: int) -> bool:
-        """Note that a List is sent; return whether an interval is over, so that all is asked."""
+        """Note that a List is sent; return whether the interval is over, so all requests are due."""
         self._last_ns = now
         self._wanted = False
         return now >= self._due_ns
 
     def record_response(self) -> None:
-        """Note that the answer came."""
+        """Note a successful response."""
         self._retry_ns = None
         self._failures = 0
         self._backoffs.clear()
@@ -68,11 +68,11 @@ class RequestSchedule:
             self._due_ns = self._last_ns + self._interval_ns
 
     def retry_soon(self, now: int) -> None:
-        """Note that the answer that came can't be trusted yet: ask soon again."""
+        """Note a response that may be incomplete: repeat the request soon."""
         self._retry_ns = now + _AGAIN_NS
 
     def record_failure(self, now: int, result: Result) -> bool:
-        """Note that no answer came; return whether it is time to say so."""
+        """Note a failed request; return whether to report it."""
         self._failures += 1
         delay = self._delay(result)
         self._retry_ns = now + round(delay * NS)
@@ -92,9 +92,9 @@ class RequestSchedule:
 
 
 class PreparationPolls:
-    """Times at which to look after pods whose resource claims are not prepared yet.
+    """Times of polls of pods whose resource claims are not prepared yet.
 
-    The kubelet lists such a pod before it knows its devices, and nothing tells when it does.
+    The kubelet lists such a pod before it knows its devices, and sends no event when it does.
     """
 
     def __init__(self, interval_ns: int) -> None:
@@ -103,17 +103,17 @@ class PreparationPolls:
         self._last = ("", "")
         self.pods: tuple[tuple[str, str], ...] = ()
         self.next_ns: int | None = None
-        """When to look next; None when there is nobody to look after."""
+        """Time of the next poll; None without such pods."""
 
     def record_list(self, pods: tuple[tuple[str, str], ...], now: int) -> None:
-        """Take what a List said, sorted."""
+        """Note the unprepared pods of a List, sorted."""
         if not set(pods) <= set(self.pods):
             self._delay_ns = round(_SOON * NS)
         self.pods = pods
         self.next_ns = now + self._delay_ns if pods else None
 
     def next_pods(self, most: int) -> tuple[tuple[str, str], ...]:
-        """Return some of the pods, in turn: those that come after the ones of last time."""
+        """Return some of the pods, in turn: those after the previous ones."""
         at = bisect_right(self.pods, self._last)
         chosen = (self.pods[at:] + self.pods[:at])[:most]
         if chosen:
@@ -121,6 +121,6 @@ class PreparationPolls:
         return chosen
 
     def record_unprepared(self, now: int) -> None:
-        """Note that nothing was found: look again, less and less often."""
+        """Note that the pods are still unprepared, and double the delay of the next poll."""
         self._delay_ns = min(2 * self._delay_ns, self._interval_ns)
         self.next_ns = now + self._delay_ns

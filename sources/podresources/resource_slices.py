@@ -1,4 +1,4 @@
-"""For the doctor alone: whether a DRA driver offers this node's GPUs, whoever has claimed them."""
+"""Find out, for `podgpu doctor`, whether a DRA driver offers this node's GPUs."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -15,20 +15,20 @@ from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from pipeline.model.plugin_ids import glob_matcher
 
 _SECONDS: Final = 5.0
-"""For a server that doesn't answer: what the kubelet said must not wait for it longer."""
+"""Time limit for the API server, since the finding about the kubelet waits for this result."""
 
 
 async def dra_driver(patterns: Iterable[str], ctx: DoctorContext) -> str:
-    """Return a DRA driver that offers GPUs of this node, by ResourceSlices.
+    """Return a DRA driver that offers GPUs of this node, according to ResourceSlices.
 
-    They are asked for where another source has an API server.
+    The ResourceSlices are read only if another source uses an API server.
 
     Args:
-        patterns: of the drivers whose devices are GPUs.
-        ctx: which node, and which sources there are.
+        patterns: glob patterns of the drivers whose devices are GPUs.
+        ctx: has the node's name and the other sources.
 
     Returns:
-        Its name; empty if nobody says that there is one.
+        Name of the driver; empty if none is found.
     """
     wanted = glob_matcher(patterns)
     servers = [
@@ -38,7 +38,7 @@ async def dra_driver(patterns: Iterable[str], ctx: DoctorContext) -> str:
     ]
     query = {"fieldSelector": f"spec.nodeName={ctx.node}"}
     for kubeconfig in dict.fromkeys(servers):
-        # What can't be had is told by that source's own checks.
+        # Errors are ignored here: that source's own checks report them.
         with suppress(TransientError, orjson.JSONDecodeError, TimeoutError):
             async with asyncio.timeout(_SECONDS), ctx.kube(kubeconfig) as api:
                 drivers = await _drivers(api, query)
@@ -48,18 +48,18 @@ async def dra_driver(patterns: Iterable[str], ctx: DoctorContext) -> str:
 
 
 async def _drivers(api: KubeApi, query: Mapping[str, str]) -> list[str]:
-    """Return the drivers of the node's slices, by the newest API that there is.
+    """Return the drivers of the node's slices, from the newest API version of the server.
 
     Raises:
-        TransientError: the server doesn't give them.
+        TransientError: the request failed.
     """
     for version in ("v1", "v1beta2", "v1beta1"):
         try:
-            answer = await api.get(f"/apis/resource.k8s.io/{version}/resourceslices", query)
+            response = await api.get(f"/apis/resource.k8s.io/{version}/resourceslices", query)
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise
         else:
-            slices = as_dicts(as_dict(orjson.loads(answer)).get("items"))
+            slices = as_dicts(as_dict(orjson.loads(response)).get("items"))
             return [as_text(as_dict(each.get("spec")).get("driver")) for each in slices]
     return []

@@ -1,4 +1,4 @@
-"""Makes claims out of the kubelet's answers."""
+"""Decode the kubelet's responses into claims."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from pipeline.net.protobuf import DecodeError, Schema
 
 
 class InvalidResponseError(Exception):
-    """Nothing of an answer can be used; the text says why."""
+    """A response is unusable; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What of an answer counts.
+    """Which resources and drivers in a response are used.
 
     Attributes:
-        resources: whether an extended resource is GPUs.
-        drivers: whether a DRA driver's devices are GPUs.
+        resources: returns whether an extended resource is GPUs.
+        drivers: returns whether a DRA driver's devices are GPUs.
     """
 
     resources: Callable[[str], bool]
@@ -30,12 +30,12 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ListedClaims:
-    """What all pods hold.
+    """The devices of all pods.
 
     Attributes:
-        claims: one for each container and resource or ResourceClaim, sorted: the kubelet's order is
-            random.
-        unprepared: namespace and name of pods with resource claims of which nothing is known yet.
+        claims: one for each container and resource or ResourceClaim; sorted, since the kubelet's
+            order is random.
+        unprepared: namespace and name of pods whose ResourceClaims have no known devices yet.
     """
 
     claims: tuple[Claim, ...]
@@ -43,16 +43,16 @@ class ListedClaims:
 
 
 def read_list(data: bytes, origin: str, selection: Selection) -> ListedClaims:
-    """Read the answer to List, of v1 or v1alpha1.
+    """Decode the response to List, of v1 or v1alpha1.
 
     Args:
-        data: the encoded answer.
+        data: the encoded response.
         origin: where it comes from, for people.
-        selection: what of it counts.
+        selection: which resources and drivers are used.
 
     Raises:
-        BadAnswerError: it is no such answer, or it names more devices than any node has containers
-            and devices for.
+        InvalidResponseError: the response cannot be decoded, or names more devices than any node
+            has.
     """
     held: dict[PartialRef, dict[str, list[str]]] = {}
     claimed: dict[tuple[PartialRef, str], set[RawDeviceId]] = {}
@@ -82,18 +82,18 @@ def read_list(data: bytes, origin: str, selection: Selection) -> ListedClaims:
     ]
     if sum(len(claim.devices) for claim in claims) > MAX_CLAIMED_DEVICES:
         raise InvalidResponseError(
-            f"its containers hold more than {MAX_CLAIMED_DEVICES} devices, a shared one counted "
-            "for each of them; name fewer `resources`"
+            f"names more than {MAX_CLAIMED_DEVICES} devices, a shared one counted for each of its "
+            "containers; select fewer `resources`"
         )
     claims.sort(key=lambda claim: (claim.subject, claim.resource, claim.resource_claim))
     return ListedClaims(tuple(claims), tuple(sorted(unprepared)))
 
 
 def read_allocatable(data: bytes, selection: Selection) -> tuple[AdvertisedResource, ...]:
-    """Read the answer to GetAllocatableResources: what is offered, sorted by name.
+    """Decode the response to GetAllocatableResources; return the resources sorted by name.
 
     Raises:
-        BadAnswerError: it is no such answer.
+        InvalidResponseError: the response cannot be decoded.
     """
     offered: dict[str, list[str]] = {}
     _gather(_decode("AllocatableResourcesResponse", data).devices, offered, selection)
@@ -110,10 +110,10 @@ def encode_get_request(namespace: str, pod: str) -> bytes:
 
 
 def is_prepared(data: bytes) -> bool:
-    """Return whether an answer to Get knows the devices of every resource claim of its pod.
+    """Return whether a response to Get has the devices of every resource claim of its pod.
 
     Raises:
-        BadAnswerError: it is no such answer.
+        InvalidResponseError: the response cannot be decoded.
     """
     pod = _decode("GetPodResourcesResponse", data).pod_resources
     claims = [claim for container in pod.containers for claim in container.dynamic_resources]
@@ -121,7 +121,7 @@ def is_prepared(data: bytes) -> bool:
 
 
 def _gather(devices: Any, ids: dict[str, list[str]], selection: Selection) -> None:
-    """Put together what stands there device by device and NUMA node by NUMA node."""
+    """Collect device ids by resource; the response lists them by device and NUMA node."""
     for entry in devices:
         resource = entry.resource_name
         if resource in ids or selection.resources(resource):
@@ -131,7 +131,7 @@ def _gather(devices: Any, ids: dict[str, list[str]], selection: Selection) -> No
 def _claimed(resources: Any, selection: Selection) -> Iterator[RawDeviceId]:
     for device in resources:
         if not device.driver_name:
-            # Kubernetes before 1.31 has the runtime's names alone.
+            # Kubernetes before 1.31 reports only the container runtime's names.
             names = (gpu_by_cdi(each.name) for each in device.cdi_devices)
             yield from (gpu for gpu in names if gpu is not None)
         elif selection.drivers(device.driver_name):
@@ -143,7 +143,9 @@ def _decode(name: str, data: bytes) -> Any:
     try:
         return _message(name).FromString(data)
     except DecodeError:
-        raise InvalidResponseError("can't be read; is it the kubelet's socket?") from None
+        raise InvalidResponseError(
+            "cannot be decoded; check that it is the kubelet's socket"
+        ) from None
 
 
 @cache

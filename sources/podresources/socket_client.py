@@ -1,4 +1,4 @@
-"""Looks after one socket: finds it, asks it, and finds it again when the kubelet restarts."""
+"""Client of one socket: finds it, sends requests, and reconnects when the kubelet restarts."""
 
 import asyncio
 from pathlib import Path
@@ -24,25 +24,25 @@ from sources.podresources.responses import (
 )
 from sources.podresources.socket_path import SocketId, find_socket
 
-_PEEKED = 4
-"""How many pods are looked after at a time."""
+_MAX_POLLED = 4
+"""Number of unprepared pods that are polled at a time."""
 
-# A kubelet that has just started answers before it has been told of its pods, for a second or so.
-_WARMING_NS = 10 * NS
+# A kubelet that has just started responds for a second or so before it knows its pods.
+_WARM_UP_NS = 10 * NS
 
-# However often it is woken, it takes a turn no more often than this.
+# Minimum time between two steps, however often the client is woken.
 _REST_NS = NS // 50
 
 
 class SocketClient:
-    """One socket of the source.
+    """Client of one socket of the source.
 
     Args:
         path: the socket.
-        options: the source's.
-        selection: what of the answers counts.
+        options: the source's options.
+        selection: which resources and drivers are used.
         ctx: the source's context.
-        report: told what the socket says.
+        report: receives the socket's claims and errors.
     """
 
     def __init__(
@@ -67,23 +67,23 @@ class SocketClient:
         self._claims: tuple[Claim, ...] = ()
         self._warm_ns = 0
         self._warned: dict[str, tuple[str, str]] = {}
-        self._asked_what_is_offered = False
+        self._allocatable_requested = False
 
     def request_soon(self) -> None:
-        """Ask soon: something may have changed."""
+        """Send a request soon, because something may have changed."""
         self._schedule.request_soon()
         self._watcher.wake()
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Query the kubelet until cancelled."""
         with self._watcher as watcher:
             try:
                 while True:
-                    begun = self._now()
+                    started = self._now()
                     await self._step(watcher)
                     wait = max(self._next_ns() - self._now(), 0) / NS
                     await watcher.wait(watcher.max_wait(wait))
-                    if (rest := begun + _REST_NS - self._now()) > 0:
+                    if (rest := started + _REST_NS - self._now()) > 0:
                         await self._ctx.clock.sleep(rest / NS)
             finally:
                 await self._disconnect()
@@ -91,26 +91,26 @@ class SocketClient:
     async def _step(self, watcher: Watcher) -> None:
         watcher.open()
         watcher.forget()
-        place = await asyncio.to_thread(self._find_socket)
+        socket_id = await asyncio.to_thread(self._find_socket)
         watcher.log_state(self._ctx.log)
-        if place != self._socket_id:
-            await self._reset(place)
+        if socket_id != self._socket_id:
+            await self._reset(socket_id)
         now = self._now()
         if now >= self._schedule.next_ns:
-            await self._ask(now)
+            await self._query(now)
         elif self._preparation_polls.next_ns is not None and now >= self._preparation_polls.next_ns:
             await self._poll_preparation()
         await self._report.expire()
 
-    async def _reset(self, place: SocketId) -> None:
-        """Begin anew, with what may be another kubelet."""
+    async def _reset(self, socket_id: SocketId) -> None:
+        """Start again with a new socket, which may be that of another kubelet."""
         now, age_ns = self._ctx.clock.now(), 0
         if self._socket_id is not None:
-            self._warm_ns = now.mono_ns + _WARMING_NS
-        elif not isinstance(place, str):
-            # It was there before us: nothing but the file tells for how long.
-            age_ns = now.wall_ns - place[2]
-        self._socket_id = place
+            self._warm_ns = now.mono_ns + _WARM_UP_NS
+        elif not isinstance(socket_id, str):
+            # The socket is older than podgpu: its age is known from the file only.
+            age_ns = now.wall_ns - socket_id[2]
+        self._socket_id = socket_id
         self._completeness.socket_changed(now.mono_ns, age_ns)
         self._report.socket_changed(self._path)
         self._schedule.reset()
@@ -125,11 +125,11 @@ class SocketClient:
         return min(at for at in times if at is not None)
 
     def _find_socket(self) -> SocketId:
-        """Find out where the path leads, and watch it. Blocking."""
+        """Find the socket at the path, and watch the path. Blocking."""
         self._watcher.arm()
         return find_socket(self._path)
 
-    async def _ask(self, now: int) -> None:
+    async def _query(self, now: int) -> None:
         all_due = self._schedule.record_request(now)
         try:
             kubelet = self._connect()
@@ -146,16 +146,16 @@ class SocketClient:
         self._preparation_polls.record_list(
             held.unprepared if kubelet.supports_get else (), self._now()
         )
-        whole = self._completeness.record_list(
+        complete = self._completeness.record_list(
             self._now(), (claim.subject for claim in held.claims)
         )
-        # Before the first list, since what is offered tells what of the rest is no scheduler's.
-        first = not self._asked_what_is_offered
+        # Before the first list: the join then knows which devices are managed by a plugin.
+        first = not self._allocatable_requested
         if first:
-            await self._ask_what_is_offered(kubelet)
-        await self._report.on_claims(self._path, held.claims, is_complete=whole)
+            await self._query_allocatable(kubelet)
+        await self._report.on_claims(self._path, held.claims, is_complete=complete)
         if all_due and not first:
-            await self._ask_what_is_offered(kubelet)
+            await self._query_allocatable(kubelet)
 
     def _parse_list(self, data: bytes, origin: str) -> ListedClaims:
         try:
@@ -163,13 +163,15 @@ class SocketClient:
         except InvalidResponseError as error:
             raise self._invalid_response("List", error) from None
         if find_socket(self._path) != self._socket_id:
-            # The library connects anew by itself: this may be the word of one that just started.
-            raise KubeletError("unreachable", f"{self._path}: was replaced while it was asked")
+            # The library reconnects by itself, so the response may be that of a new kubelet.
+            raise KubeletError(
+                "unreachable", f"{self._path}: the socket was replaced during the request"
+            )
         return ListedClaims(reuse_unchanged(self._claims, held.claims), held.unprepared)
 
-    async def _ask_what_is_offered(self, kubelet: Kubelet) -> None:
+    async def _query_allocatable(self, kubelet: Kubelet) -> None:
         method = "GetAllocatableResources"
-        self._asked_what_is_offered = True
+        self._allocatable_requested = True
         try:
             data = await kubelet.allocatable()
             if data is not None:
@@ -182,10 +184,10 @@ class SocketClient:
             self._warn(method, self._invalid_response(method, error))
 
     async def _poll_preparation(self) -> None:
-        """Look whether claims are prepared by now; if so, a List tells them all at one moment."""
+        """Poll unprepared pods; if one is prepared, a List returns all claims at one time."""
         try:
             kubelet = self._connect()
-            for namespace, pod in self._preparation_polls.next_pods(_PEEKED):
+            for namespace, pod in self._preparation_polls.next_pods(_MAX_POLLED):
                 data = await kubelet.get(encode_get_request(namespace, pod))
                 if data is not None and is_prepared(data):
                     self._schedule.request_soon()
@@ -202,12 +204,12 @@ class SocketClient:
         self._preparation_polls.record_unprepared(self._now())
 
     def _invalid_response(self, method: str, error: InvalidResponseError) -> KubeletError:
-        return KubeletError("failed", f"{self._path}: the answer to {method} {error}")
+        return KubeletError("failed", f"{self._path}: the response to {method} {error}")
 
     def _warn(self, method: str, error: KubeletError) -> None:
-        """Say what is wrong with a method that isn't List.
+        """Log an error of another method than List, once.
 
-        Claims are what counts: they were answered, and what was heard before stands.
+        The source is not lost: List succeeded, and earlier responses of the method stay in use.
         """
         if self._warned.get(method) != error.dedup_key:
             self._ctx.log.warning("%s", error)
@@ -240,5 +242,5 @@ class SocketClient:
 
 
 def _lost_holders(now: tuple[Claim, ...], before: tuple[Claim, ...]) -> bool:
-    """Return whether a container of before holds nothing now."""
+    """Return whether a container that held a device before holds none now."""
     return not {claim.subject for claim in before} <= {claim.subject for claim in now}

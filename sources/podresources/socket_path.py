@@ -1,4 +1,4 @@
-"""Which socket a path leads to."""
+"""Find the socket at a path."""
 
 import os
 import stat
@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 _ABSENT = (
     "no such socket; mount the kubelet's pod-resources folder from the host, "
-    "and set `sockets` where the kubelet has another root"
+    "and set `sockets` if the kubelet has another root"
 )
 
 SocketId: TypeAlias = tuple[int, int, int] | str
@@ -15,7 +15,7 @@ SocketId: TypeAlias = tuple[int, int, int] | str
 
 
 def find_socket(path: Path) -> SocketId:
-    """Find out where a path leads. Blocking."""
+    """Return the identity of the socket at a path, or why there is none. Blocking."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The podresources source: says who holds which GPU, by the kubelet's own word."""
+"""The source `podresources`: reports the holders of GPUs that the kubelet lists."""
 
 import asyncio
 from collections.abc import Iterable
@@ -12,31 +12,31 @@ from sources.podresources.socket_client import SocketClient
 
 
 class PodResourcesSource:
-    """Asks each interval, and at once when another source's words hint at a change.
+    """Queries the kubelet at an interval, and immediately when another source hints at a change.
 
-    Implements `pipeline.component.contracts.Source`. Faults of the sockets don't end it: the last
-    answers stand, unconfirmed, until they are too old.
+    Implements `pipeline.component.contracts.Source`. Errors of the sockets do not end it: the last
+    responses stay in use, unconfirmed, until they are too old.
     """
 
     def __init__(self, options: Options) -> None:
         self._options = options
 
     async def run(self, ctx: SourceContext) -> None:
-        """Ask until cancelled."""
+        """Query the kubelet until cancelled."""
         options = self._options
         sockets = tuple(dict.fromkeys(options.sockets))
         selection = Selection(glob_matcher(options.resources), glob_matcher(options.drivers))
         report = KubeletReport(ctx, sockets, options.max_age)
-        lanes = [SocketClient(path, options, selection, ctx, report) for path in sockets]
+        clients = [SocketClient(path, options, selection, ctx, report) for path in sockets]
         async with asyncio.TaskGroup() as tasks:
-            for lane in lanes:
-                tasks.create_task(lane.run())
-            tasks.create_task(_follow_hints(ctx, lanes))
+            for client in clients:
+                tasks.create_task(client.run())
+            tasks.create_task(_follow_hints(ctx, clients))
 
 
 async def _follow_hints(ctx: SourceContext, clients: Iterable[SocketClient]) -> None:
     async for hint in ctx.hints():
-        # What follows from its own claims is no news to it, nor is the end of a pod.
+        # Ignore hints that follow from the source's own claims or from the end of a pod.
         if hint.pods or hint.sources - {ctx.name}:
-            for lane in clients:
-                lane.request_soon()
+            for client in clients:
+                client.request_soon()
