@@ -1,1 +1,1 @@
-"""Writes one JSON object per device and round of readings, to a file or to standard output."""
+"""The sink `jsonl`: writes readings and events as JSON lines, to a file or to standard output."""

@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the jsonl sink: the file and its folder."""
+"""Checks of `podgpu doctor` for the sink `jsonl`: the file and its folder."""
 
 import os
 import stat
@@ -12,27 +12,27 @@ from pipeline.diagnostics.path_access import access_fix, access_problem
 from pipeline.diagnostics.write_access import check_writable
 from pipeline.files.symlink_chain import foreign_link
 from sinks.jsonl.options import STDOUT, Options
-from sinks.jsonl.target_factory import FOREIGN, FOREIGN_FIX
+from sinks.jsonl.target_factory import UNTRUSTED_LINK, UNTRUSTED_LINK_FIX
 
 
 async def examine(options: Options, _ctx: DoctorContext) -> list[Finding]:
     """Check `jsonl.file`."""
-    return [await in_thread(partial(_look, options))]
+    return [await in_thread(partial(_check_file, options))]
 
 
-def _look(options: Options) -> Finding:
+def _check_file(options: Options) -> Finding:
     check = CHECKS["jsonl.file"]
     if options.path == STDOUT:
-        return check.ok("standard output", "is always there")
-    if told := access_problem(Path(options.path)):
-        return check.failure(options.path, told, access_fix(Path(options.path)))
-    # Not by the path that is worked out: the descriptor of a pipe leads to no real one.
+        return check.ok("standard output", "is always available")
+    if problem := access_problem(Path(options.path)):
+        return check.failure(options.path, problem, access_fix(Path(options.path)))
+    # Use the path as configured: the resolved path of a pipe's descriptor does not exist.
     if pipe := _pipe(options.path):
-        mend = f'give the path of a file, or "{STDOUT}" for standard output'
-        return check.failure(options.path, pipe, mend)
+        fix = f'set the path of a file, or "{STDOUT}" for standard output'
+        return check.failure(options.path, pipe, fix)
     if link := foreign_link(options.path):
-        return check.failure(options.path, f"{link} {FOREIGN}", FOREIGN_FIX)
-    # Rotation makes new files beside the file itself, not beside a link to it.
+        return check.failure(options.path, f"{link} {UNTRUSTED_LINK}", UNTRUSTED_LINK_FIX)
+    # Rotation creates files next to the file itself, not next to a link to it.
     path = Path(os.path.realpath(options.path))
     return check_writable(
         check, path, replaces=bool(options.max_size or options.max_age), streams=True
@@ -44,4 +44,4 @@ def _pipe(path: str) -> str:
         mode = Path(path).stat().st_mode
     except OSError:
         return ""
-    return "is no ordinary file" if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else ""
+    return "is not a regular file" if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else ""

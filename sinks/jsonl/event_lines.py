@@ -1,4 +1,4 @@
-"""Lines of what has happened: a holding that ended, an XID error."""
+"""Encode events as JSON lines: ended holdings and XID errors."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from sinks.jsonl.json_text import json_line, rfc3339
 
 
 class EventLines:
-    """Makes a line of each.
+    """Encodes one event per line.
 
     Args:
         node: the node's name.
@@ -20,14 +20,14 @@ class EventLines:
         self._node = node
 
     def holding(self, holding: Holding, snapshot: Snapshot) -> bytes:
-        """Return the line of a holding that ended.
+        """Return the line of a holding that has ended.
 
         Args:
-            holding: it.
-            snapshot: the newest; knows the device, if it is still there.
+            holding: the holding.
+            snapshot: the newest snapshot, for times and properties of the device.
         """
         wall_of, end = snapshot.at.wall_of, holding.end or holding.start
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "record": "holding",
             "time": rfc3339(wall_of(end)),
             "node": self._node,
@@ -36,42 +36,42 @@ class EventLines:
             **json_objects.container(holding.subject, holding.pod),
         }
         if holding.source:
-            told["source"] = holding.source
+            fields["source"] = holding.source
         if holding.evidence is not None:
-            told["evidence"] = holding.evidence.name.lower()
-        told["start"] = rfc3339(wall_of(holding.start))
-        told["end"] = rfc3339(wall_of(end))
-        told |= figures(holding)
+            fields["evidence"] = holding.evidence.name.lower()
+        fields["start"] = rfc3339(wall_of(holding.start))
+        fields["end"] = rfc3339(wall_of(end))
+        fields |= figures(holding)
         if holding.xids:
-            told["xids"] = [{"xid": code, "count": count} for code, count in holding.xids]
-        return json_line(told)
+            fields["xids"] = [{"xid": code, "count": count} for code, count in holding.xids]
+        return json_line(fields)
 
-    def error(self, one: XidChange, snapshot: Snapshot) -> bytes:
+    def error(self, change: XidChange, snapshot: Snapshot) -> bytes:
         """Return the line of an XID error.
 
         Args:
-            one: it, and whether it has had a line before, which lacks something.
-            snapshot: knows the device, if it is still there.
+            change: the error, and whether it completes an earlier line.
+            snapshot: the newest snapshot, for times and properties of the device.
         """
-        error = one.error
-        told: dict[str, Any] = {
+        error = change.error
+        fields: dict[str, Any] = {
             "record": "xid_error",
             "time": rfc3339(snapshot.at.wall_of(error.at)),
             "node": self._node,
-            "id": one.id,
+            "id": change.id,
             "device": _device(error.device, snapshot),
             "xid": error.code,
         }
-        if one.is_update:
-            told["update"] = True
-        if about := meaning(error.code):
-            told["meaning"] = about
+        if change.is_update:
+            fields["update"] = True
+        if description := meaning(error.code):
+            fields["meaning"] = description
         if error.pid is not None:
-            told["pid"] = error.pid
+            fields["pid"] = error.pid
         if error.process:
-            told["process"] = error.process
-        told["victims"] = [_victim(victim) for victim in error.victims]
-        return json_line(told)
+            fields["process"] = error.process
+        fields["victims"] = [_victim(victim) for victim in error.victims]
+        return json_line(fields)
 
 
 def _device(uuid: str, snapshot: Snapshot) -> dict[str, Any]:

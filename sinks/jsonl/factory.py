@@ -1,4 +1,4 @@
-"""Which of the two a sink `jsonl` is."""
+"""Create the sink `jsonl`, with or without a queue."""
 
 from typing import Final
 
@@ -11,18 +11,18 @@ from sinks.jsonl.queued_lines import LinesPush
 from sinks.jsonl.sink import JsonLinesSink
 
 _RETRY: Final = RetryOptions(initial=Duration.parse("1s"), max=Duration.parse("10s"))
-_LONGEST: Final = 16 << 20
-"""Bytes: a line that is longer is no line of ours."""
+_MAX_LINE: Final = 16 << 20
+"""Maximum size of a line in bytes; podgpu does not write longer ones."""
 
 
 def make_sink(options: Options, ctx: SinkContext) -> Sink:
-    """Make a sink that drops what can't be written now, or one that keeps it in a queue.
+    """Return a sink that drops lines that can't be written now, or one that queues them.
 
     Args:
         options: see `docs/sinks/jsonl.md`.
-        ctx: what the runtime lends.
+        ctx: context of the sink, from the runtime.
     """
     if options.queue is None:
         return JsonLinesSink(options, ctx)
     push = LinesPush(options, ctx)
-    return QueuedSink(push, options.queue, _RETRY, ctx, kind="jsonl", most_bytes=_LONGEST)
+    return QueuedSink(push, options.queue, _RETRY, ctx, kind="jsonl", most_bytes=_MAX_LINE)

@@ -1,4 +1,4 @@
-"""What fails though lines are written: found in threads, told by the event loop."""
+"""Collect failures that lose no line. Threads record them; the event loop logs and counts them."""
 
 import logging
 from collections import deque
@@ -12,55 +12,55 @@ from sinks.jsonl.target import reason_of
 Operation: TypeAlias = Literal["compress", "fsync"]
 
 _ERRORS: Final = "podgpu_sink_errors_total"
-_TEXTS: Final = MappingProxyType(
+_FAILURES: Final = MappingProxyType(
     {
-        "compress": "cannot compress a full file of %s: %s; it stays as it is, and is tried again "
-        "with the next one",
+        "compress": "cannot compress a rotated file of %s: %s; it stays uncompressed, and podgpu "
+        "tries again at the next rotation",
         "fsync": "cannot flush %s to the disk: %s; lines may be missing from that file after a "
-        "power cut, so that new ones go to a new file",
+        "power failure, so podgpu starts a new file",
     }
 )
-_ENDS: Final = MappingProxyType(
+_RECOVERIES: Final = MappingProxyType(
     {
-        "compress": "full files of %s are compressed again",
+        "compress": "rotated files of %s are compressed again",
         "fsync": "%s is flushed to the disk again",
     }
 )
 
 
 class FailureLog:
-    """Notes what failed until it can be told.
+    """Collects failures until they are logged.
 
-    No more is noted than there are calls that fail, and each is told before the next but a few.
+    The list stays short: each failing call adds one entry, and it is logged after a few calls.
     """
 
     def __init__(self) -> None:
-        self._noted: deque[tuple[Operation, OSError | None]] = deque()
+        self._pending: deque[tuple[Operation, OSError | None]] = deque()
         self._failing: set[Operation] = set()
         self._logged: dict[Operation, str] = {}
 
     def record_failure(self, what: Operation, cause: OSError) -> None:
-        """Say that something failed. From any thread."""
+        """Record a failure. Thread-safe."""
         self._failing.add(what)
-        self._noted.append((what, cause))
+        self._pending.append((what, cause))
 
     def record_success(self, what: Operation) -> None:
-        """Say that something was done. From any thread."""
+        """Record a success, which ends a failure. Thread-safe."""
         if what in self._failing:
             self._failing.discard(what)
-            self._noted.append((what, None))
+            self._pending.append((what, None))
 
     def log_new(self, name: str, log: logging.Logger, meter: Meter, now: Instant) -> None:
-        """Count all that was noted, and log a fault once."""
-        while self._noted:
-            what, cause = self._noted.popleft()
+        """Count all recorded failures, and log each different one once."""
+        while self._pending:
+            what, cause = self._pending.popleft()
             if cause is None:
                 self._logged.pop(what, None)
-                log.info(_ENDS[what], name)
+                log.info(_RECOVERIES[what], name)
                 continue
             meter.add(_ERRORS, operation=what, reason=reason_of(cause))
             text = cause.strerror or str(cause)
-            meter.set_problem(_TEXTS[what] % (name, text), now)
+            meter.set_problem(_FAILURES[what] % (name, text), now)
             if self._logged.get(what) != text:
                 self._logged[what] = text
-                log.warning(_TEXTS[what], name, text)
+                log.warning(_FAILURES[what], name, text)

@@ -1,4 +1,4 @@
-"""Devices and containers as they stand in lines."""
+"""Devices and containers as JSON objects."""
 
 from typing import Any
 
@@ -6,37 +6,37 @@ from pipeline.model import Device, PartialRef, PodInfo
 
 
 def device(device: Device) -> dict[str, Any]:
-    """Return what is known of a device."""
-    told: dict[str, Any] = {"uuid": device.uuid}
+    """Return the known properties of a device."""
+    result: dict[str, Any] = {"uuid": device.uuid}
     for name in ("index", "minor", "pci_bus_id", "model", "driver"):
         value = getattr(device, name)
         if value not in {None, ""}:
-            told[name] = value
+            result[name] = value
     if device.mig is not None:
-        place: dict[str, Any] = {
+        mig: dict[str, Any] = {
             "parent_uuid": device.mig.parent_uuid,
             "gpu_instance_id": device.mig.gpu_instance_id,
             "compute_instance_id": device.mig.compute_instance_id,
             "profile": device.mig.profile,
         }
         if device.mig.compute_instance_id is None:
-            del place["compute_instance_id"]
-        told["mig"] = place
-    return told
+            del mig["compute_instance_id"]
+        result["mig"] = mig
+    return result
 
 
 def container(subject: PartialRef, pod: PodInfo | None) -> dict[str, Any]:
-    """Return what is known of a container, and of its pod."""
+    """Return the known properties of a container and its pod."""
     known = {
         "namespace": subject.namespace,
         "pod": subject.pod,
         "container": subject.container,
         "pod_uid": subject.uid,
     }
-    told: dict[str, Any] = {name: text for name, text in known.items() if text}
+    result: dict[str, Any] = {name: text for name, text in known.items() if text}
     if pod is not None:
-        told |= _pod(pod)
-    return told
+        result |= _pod(pod)
+    return result
 
 
 def _pod(pod: PodInfo) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Values as strict JSON has them."""
+"""Encode values as strict JSON."""
 
 from datetime import UTC, datetime
 from math import isfinite
@@ -8,26 +8,26 @@ import orjson
 
 from pipeline.model import NS
 
-_LAST: Final = 253_402_300_799 * NS
-"""The end of the year 9999: later times can't be written with four digits."""
+_MAX_TIME_NS: Final = 253_402_300_799 * NS
+"""The end of the year 9999, since RFC 3339 has four digits for the year."""
 
 
 def rfc3339(wall_ns: int) -> str:
-    """Return a wall time in UTC, to the microsecond: `2026-11-28T00:00:00.123456Z`."""
-    seconds, rest = divmod(min(max(wall_ns, 0), _LAST), NS)
+    """Return a wall time in UTC with microseconds: `2026-11-28T00:00:00.123456Z`."""
+    seconds, rest = divmod(min(max(wall_ns, 0), _MAX_TIME_NS), NS)
     return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{rest // 1000:06d}Z"
 
 
 def finite(value: float) -> bool:
-    """Whether JSON has a number for the value that readers can hold."""
+    """Whether a value is finite and fits into a double, so that JSON readers can hold it."""
     try:
         return isfinite(value)
-    except OverflowError:  # an integer that no double can hold
+    except OverflowError:  # an integer that does not fit into a double
         return False
 
 
 def dump(value: object) -> bytes:
-    """Return the value as JSON, whatever texts and integers it holds."""
+    """Return the value as JSON, with any texts and integers."""
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:
@@ -35,14 +35,14 @@ def dump(value: object) -> bytes:
 
 
 def json_line(line: dict[str, Any]) -> bytes:
-    """Return the object as a line of JSON, with its end."""
+    """Return the object as a line of JSON, with a newline."""
     return dump(line) + b"\n"
 
 
 def _replaceable(value: Any) -> Any:
-    """Replace what orjson refuses: lone surrogates, and integers of more than 64 bits.
+    """Replace values that orjson rejects: lone surrogates, and integers of more than 64 bits.
 
-    Half a surrogate pair gets into a text where bytes that aren't UTF-8 were taken for a name.
+    A lone surrogate occurs if bytes that are not UTF-8 were decoded as a name.
     """
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

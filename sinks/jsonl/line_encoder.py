@@ -1,4 +1,4 @@
-"""Snapshots as lines of JSON."""
+"""Encode snapshots as JSON lines."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,20 +14,20 @@ from sinks.jsonl import json_objects
 from sinks.jsonl.json_text import dump, finite, json_line, rfc3339
 
 PREFIX: Final = b'{"record":"'
-"""How each of our lines begins."""
+"""The beginning of every line that podgpu writes."""
 
-_LISTED: Final = frozenset(known.name for known in CATALOGUE if known.attrs)
-"""Fields whose readings are told apart by attributes: a list each, even for a single reading."""
+_WITH_ATTRIBUTES: Final = frozenset(known.name for known in CATALOGUE if known.attrs)
+"""Fields with attributes. Their readings are always a list, even a single one."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """Lines to be written at once.
+    """Lines that are written together.
 
     Attributes:
-        lines: each with its end.
-        readings: how many readings stand in each line.
-        not_finite: readings that were left out, since JSON has no number for them.
+        lines: the lines, each with a newline.
+        readings: number of readings in each line.
+        not_finite: number of readings left out because JSON has no number for them.
     """
 
     lines: list[bytes] = field(default_factory=list)
@@ -40,22 +40,22 @@ class Batch:
         self.readings.append(readings)
 
     def whole(self, written: int) -> tuple[int, int]:
-        """Return how many lines are whole in so many bytes, and how many bytes those take."""
-        border = 0
+        """Return how many lines are complete in the first `written` bytes, and their size."""
+        end = 0
         for count, line in enumerate(self.lines):
-            if border + len(line) > written:
-                return count, border
-            border += len(line)
-        return len(self.lines), border
+            if end + len(line) > written:
+                return count, end
+            end += len(line)
+        return len(self.lines), end
 
     def size(self, lines: int) -> int:
-        """Return how many bytes the first lines take."""
+        """Return the size of the first lines in bytes."""
         return sum(len(line) for line in self.lines[:lines])
 
 
 @dataclass(slots=True)
 class _DeviceReadings:
-    """What of a device was read."""
+    """The fresh readings of a device."""
 
     newest: Instant
     count: int = 0
@@ -63,18 +63,18 @@ class _DeviceReadings:
 
 
 class _Parts(NamedTuple):
-    """What of a line stays the same while nothing about the device or its holders changes."""
+    """The parts of a line that are constant as long as the attribution is."""
 
     device: orjson.Fragment
     holders: list[tuple[Holder, bytes]]
 
 
 class LineEncoder:
-    """Makes lines; what it rendered for a device it keeps while the join keeps its attribution.
+    """Encodes snapshots. It caches the constant parts of lines as long as an attribution exists.
 
     Args:
         node: the node's name.
-        plan: the fields that are written.
+        plan: the fields to write.
     """
 
     def __init__(self, node: str, plan: FieldPlan) -> None:
@@ -83,35 +83,35 @@ class LineEncoder:
         self._parts: WeakKeyDictionary[Attribution, _Parts] = WeakKeyDictionary()
 
     def devices(self, snapshot: Snapshot) -> Batch:
-        """Return a line for each device that was read since the snapshot before."""
+        """Return a line for each device with fresh readings."""
         batch = Batch()
-        found: dict[str, _DeviceReadings] = {}
+        by_device: dict[str, _DeviceReadings] = {}
         series, readings, names = snapshot.layout.series, snapshot.readings, self._names
-        for place in snapshot.fresh:
-            name, attrs = series[place].field, series[place].attrs
+        for position in snapshot.fresh:
+            name, attrs = series[position].field, series[position].attrs
             if name not in names:
                 continue
-            reading = readings[place]
+            reading = readings[position]
             value = reading.value
             if not finite(value):
                 batch.not_finite += 1
                 continue
-            device = found.get(reading.device)
+            device = by_device.get(reading.device)
             if device is None:
-                device = found[reading.device] = _DeviceReadings(reading.at)
+                device = by_device[reading.device] = _DeviceReadings(reading.at)
             device.count += 1
             if reading.at.mono_ns > device.newest.mono_ns:
                 device.newest = reading.at
-            told = device.readings
-            if attrs or name in _LISTED:
-                known = told.setdefault(name, [])
-                if type(known) is not list:  # a source gave attributes to one reading of two
-                    known = told[name] = [{"value": known}]
-                known.append({**dict(attrs), "value": value})
+            by_field = device.readings
+            if attrs or name in _WITH_ATTRIBUTES:
+                entries = by_field.setdefault(name, [])
+                if type(entries) is not list:  # only one of two readings has attributes
+                    entries = by_field[name] = [{"value": entries}]
+                entries.append({**dict(attrs), "value": value})
             else:
-                told[name] = value
+                by_field[name] = value
         for uuid, attribution in snapshot.layout.attributions.items():
-            device = found.get(uuid)
+            device = by_device.get(uuid)
             if device is not None:
                 batch.add(self._line(snapshot, attribution, device), device.count)
         return batch
@@ -145,8 +145,10 @@ class LineEncoder:
                 "device": rendered.device,
                 "readings": found.readings,
                 "holders": [
-                    orjson.Fragment(told + _since(snapshot, holder) + _age(snapshot, holder.source))
-                    for holder, told in rendered.holders
+                    orjson.Fragment(
+                        prefix + _since(snapshot, holder) + _age(snapshot, holder.source)
+                    )
+                    for holder, prefix in rendered.holders
                 ],
                 **({"conflicts": attribution.conflicts} if attribution.conflicts else {}),
             }
@@ -156,13 +158,13 @@ class LineEncoder:
 def _render(attribution: Attribution) -> _Parts:
     return _Parts(
         orjson.Fragment(dump(json_objects.device(attribution.device))),
-        # Left open at the end, for what moves with the clocks.
-        [(holder, dump(_holder(holder))[:-1]) for holder in attribution.holders],
+        # Without the closing brace: values that depend on the clocks are appended.
+        [(holder, dump(_holder_fields(holder))[:-1]) for holder in attribution.holders],
     )
 
 
 def _since(snapshot: Snapshot, holder: Holder) -> bytes:
-    """Return when a holding began, which moves with the wall clock when that is set."""
+    """Return the start of a holding, which changes when the wall clock is set."""
     since = rfc3339(snapshot.at.wall_of(holder.since)).encode()
     return b',"since":"%b","since_known":%b' % (
         since,
@@ -171,7 +173,7 @@ def _since(snapshot: Snapshot, holder: Holder) -> bytes:
 
 
 def _age(snapshot: Snapshot, source: str) -> bytes:
-    """Close a holder, with the time since its source last stood by it."""
+    """Close the holder's object, after the time since its source last confirmed the claim."""
     state = snapshot.sources.get(source)
     if state is None or state.confirmed_at is None:
         return b"}"
@@ -179,10 +181,10 @@ def _age(snapshot: Snapshot, source: str) -> bytes:
     return b',"age_seconds":%.3f}' % (max(age_ns, 0) / NS)
 
 
-def _holder(holder: Holder) -> dict[str, Any]:
-    told = json_objects.container(holder.subject, holder.pod)
+def _holder_fields(holder: Holder) -> dict[str, Any]:
+    result = json_objects.container(holder.subject, holder.pod)
     if holder.share is not None and finite(holder.share):
-        told["share"] = holder.share
-    told["source"] = holder.source
-    told["evidence"] = holder.evidence.name.lower()
-    return told
+        result["share"] = holder.share
+    result["source"] = holder.source
+    result["evidence"] = holder.evidence.name.lower()
+    return result

@@ -1,4 +1,4 @@
-"""What can be set about JSON lines."""
+"""Options of the sink `jsonl`."""
 
 import os
 import re
@@ -15,7 +15,7 @@ STDOUT: Final = "-"
 
 Line: TypeAlias = Literal["readings", "holdings", "xids"]
 
-_OFTEN: Final = Duration.parse("100ms")
+_MIN_FSYNC: Final = Duration.parse("100ms")
 _NAMES_OF_STDOUT: Final = re.compile(
     r"/+(?:dev/(?:stdout|fd/0*1)|proc/(?:self|thread-self|[0-9]+)(?:/task/[0-9]+)?/fd/0*1)"
 )
@@ -27,61 +27,64 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     path: Annotated[
         str,
         msgspec.Meta(min_length=1),
-        Doc('The file to write, in a folder that is there; "-" for standard output.'),
+        Doc('File to write, in an existing folder; "-" for standard output.'),
     ] = STDOUT
     lines: Annotated[
         tuple[Line, ...],
-        Doc("Which lines there are: of readings, of holdings that ended, of XID errors."),
+        Doc("Which lines to write: readings, ended holdings, XID errors."),
     ] = ("readings", "holdings", "xids")
     max_size: Annotated[
         ByteSize,
-        Doc("Begin a new file before this one grows larger; 0B leaves that to others."),
+        Doc("Start a new file before this one exceeds this size; 0B to rotate by other programs."),
     ] = ByteSize.parse("64MiB")
     max_age: Annotated[
         Duration,
-        Doc("Begin a new file once this one's first line is so old; 0s never does."),
+        Doc("Start a new file when this one's first line has this age; 0s for never."),
     ] = Duration.parse("0s")
     keep: Annotated[
         int,
         AtLeast(0),
         AtMost(1000),
-        Doc("How many full files to keep beside the one being written."),
+        Doc("How many rotated files to keep, in addition to the current one."),
     ] = 5
     compress: Annotated[
         Literal["none", "gzip"],
-        Doc("What becomes of full files: they stay as they are, or are compressed."),
+        Doc("Compression of rotated files."),
     ] = "none"
     fsync: Annotated[
         Duration,
-        Doc("Flush written lines to the disk so often, and every full file; 0s never does."),
+        Doc("How often to flush lines to the disk, and each rotated file; 0s for never."),
     ] = Duration.parse("0s")
     telemetry_interval: Annotated[
         Duration,
-        Doc("How often podgpu's own metrics are written among the readings; 0s never does."),
+        Doc("How often to write podgpu's own metrics; 0s for never."),
     ] = Duration.parse("60s")
     queue: Annotated[
         QueueOptions | None,
-        Doc("Where lines wait while they can't be written; none drops and counts them."),
+        Doc("Queue for lines that can't be written now; without it they are dropped and counted."),
     ] = None
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """Refuse other names of standard output: it can't be rotated, nor a pipe be opened."""
+        """Report contradictory options, and other names of standard output, which can't rotate."""
         if _NAMES_OF_STDOUT.fullmatch(os.path.normpath(self.path)):
-            yield "path", f'{self.path} is standard output: write "{STDOUT}"'
+            yield "path", f'{self.path} is standard output: use "{STDOUT}"'
         if not (self.lines or self.telemetry_interval):
-            yield "lines", "nothing is ever written: name some, or leave the sink out"
+            yield "lines", "no lines would be written: name some kinds, or remove the sink"
         if self.path == STDOUT:
-            for name, asked in (("compress", self.compress != "none"), ("fsync", self.fsync)):
-                if asked:
-                    yield name, "standard output is no file: leave this out, or give a path"
+            for name, is_set in (("compress", self.compress != "none"), ("fsync", self.fsync)):
+                if is_set:
+                    yield name, "standard output is not a file: remove this option, or set a path"
         if self.compress != "none" and not (self.max_size or self.max_age):
-            text = "no file is ever full: set max_size or max_age, or let who rotates it compress"
+            text = "no file is rotated: set max_size or max_age, or compress where it is rotated"
             yield "compress", text
-        if 0 < self.fsync < _OFTEN:
-            yield "fsync", f"{self.fsync} is too often: the least is {_OFTEN}, and 0s never does"
+        if 0 < self.fsync < _MIN_FSYNC:
+            yield "fsync", f"{self.fsync} is too often: the minimum is {_MIN_FSYNC}; 0s is never"
 
     def exclusive(self) -> Iterable[str]:
-        """A file has one writer that rotates it, and lines of two would mix on standard output."""
+        """Return the resources that only one sink may use: the file or standard output, the queue.
+
+        Two sinks would both rotate the file, and would mix their lines on standard output.
+        """
         path = os.path.normpath(self.path)
         yield "standard output" if path == STDOUT else f"the file {path}"
         if self.queue is not None:

@@ -1,4 +1,4 @@
-"""The full files beside the one being written. Everything here blocks."""
+"""The rotated files next to the current one. All functions here block."""
 
 import contextlib
 import os
@@ -14,19 +14,19 @@ ENDINGS: Final = ("", ".gz")
 _TRAILER: Final = 8
 _HEADER: Final = struct.Struct("<4sI")
 _MAGIC: Final = b"\x1f\x8b\x08\0"
-_WORD: Final = 0xFFFFFFFF
+_UINT32: Final = 0xFFFFFFFF
 
 
 class Rotated:
-    """Numbered files `<path>.1`, the newest, to `<path>.<keep>`, plain or with `.gz` behind.
+    """The numbered files `<path>.1` (the newest) to `<path>.<keep>`, plain or with `.gz`.
 
-    Two threads work here: one rotates, one compresses; those of a sink that was replaced may not
-    have ended yet. Names change under `lock` alone, which all of one path share and which is held
-    for no longer than that takes.
+    Two threads use it: one rotates, one compresses. Threads of a replaced sink may still run.
+    Therefore files are only renamed under `lock`. All objects of a path share it, and it is held
+    only while files are renamed.
 
     Args:
-        path: the file being written.
-        keep: how many there are at most.
+        path: the current file.
+        keep: maximum number of rotated files.
     """
 
     _locks: Final[dict[Path, threading.RLock]] = {}
@@ -35,10 +35,10 @@ class Rotated:
         self.lock = self._locks.setdefault(path, threading.RLock())
         self._path = path
         self._keep = keep
-        self._doubled: os.stat_result | None = None
+        self._duplicate: os.stat_result | None = None
 
     def take(self) -> None:
-        """Make room at `.1`, moving no more files than need be, and move the file there.
+        """Move the current file to `.1`. Older files move up only as far as necessary.
 
         Raises:
             OSError: a file can't be moved.
@@ -49,9 +49,9 @@ class Rotated:
                 self._path.unlink()
                 return
             free = 1
-            while free < self._keep and self._there(free):
+            while free < self._keep and self._existing(free):
                 free += 1
-            for old in self._there(free):
+            for old in self._existing(free):
                 old.unlink()
             for number in range(free, 1, -1):
                 for ending in self._endings(number - 1):
@@ -60,69 +60,71 @@ class Rotated:
             self._path.replace(self._numbered(1))
 
     def plain(self) -> Iterator[Path]:
-        """Yield the files that aren't compressed, the oldest first."""
+        """Yield the files that are not compressed, the oldest first."""
         for number in range(self._keep, 0, -1):
             path = self._numbered(number)
             if self._endings(number) == [""] and path.is_file() and not path.is_symlink():
                 yield path
 
-    def replace_by_compressed(self, found: os.stat_result, compressed: Path) -> bool:
-        """Put a compressed file beside the plain one it was made of, wherever that is by now.
+    def replace_by_compressed(self, info: os.stat_result, compressed: Path) -> bool:
+        """Give a compressed file the number of its plain file, which may have moved meanwhile.
 
         Args:
-            found: the plain file.
-            compressed: a finished file in the same folder.
+            info: the plain file.
+            compressed: a complete compressed file in the same folder.
 
         Returns:
-            Whether it was done; else the plain file has been rotated away or has changed.
+            Whether it was done. If not, the plain file was rotated away or has changed.
 
         Raises:
             OSError: it can't be renamed.
         """
         with self.lock:
             for number in range(1, self._keep + 1):
-                if self._endings(number) == [""] and _same(self._numbered(number), found):
+                if self._endings(number) == [""] and _is_same_file(self._numbered(number), info):
                     compressed.rename(self._numbered(number, ".gz"))
-                    self._doubled = found
+                    self._duplicate = info
                     return True
         return False
 
     def settle(self) -> None:
-        """Remove the plain file whose compressed one stands beside it."""
+        """Remove the plain file of the pair that `replace_by_compressed` left."""
         with self.lock:
-            self._remove_of_two("")
+            self._remove_duplicate("")
 
     def undo(self) -> None:
-        """Remove the compressed file again, if the plain one is still there."""
+        """Remove the compressed file of that pair, if the plain one still exists."""
         with self.lock:
-            self._remove_of_two(".gz")
+            self._remove_duplicate(".gz")
 
     def unfinished(self) -> Path:
-        """Return a name in the same folder that no one else has, which `sweep` knows again."""
+        """Return an unused name in the same folder, which `sweep` recognises."""
         return self._path.with_name(self._stem + secrets.token_hex(8))
 
     def sweep(self) -> None:
-        """Remove what a compression that was killed has left.
+        """Remove the remains of a compression that was killed.
 
-        That is an unfinished file, or a plain one beside the whole compressed one.
+        These are unfinished compressed files, and plain files with a complete compressed copy.
         """
-        left = re.compile(re.escape(self._stem) + "[0-9a-f]{16}")
+        unfinished = re.compile(re.escape(self._stem) + "[0-9a-f]{16}")
         with self.lock, contextlib.suppress(OSError):
             for name in os.listdir(self._path.parent):  # noqa: PTH208 - names are all it takes
-                if left.fullmatch(name):
+                if unfinished.fullmatch(name):
                     self._path.with_name(name).unlink()
             for number in range(1, self._keep + 1):
                 if len(self._endings(number)) == len(ENDINGS):
-                    plain, compressed = self._there(number)
-                    if _made_of(compressed, plain):
+                    plain, compressed = self._existing(number)
+                    if _is_compressed_from(compressed, plain):
                         plain.unlink()
 
-    def _remove_of_two(self, ending: str) -> None:
-        found, self._doubled = self._doubled, None
-        if found is None:
+    def _remove_duplicate(self, ending: str) -> None:
+        info, self._duplicate = self._duplicate, None
+        if info is None:
             return
         for number in range(1, self._keep + 1):
-            if len(self._endings(number)) == len(ENDINGS) and _same(self._numbered(number), found):
+            if len(self._endings(number)) == len(ENDINGS) and _is_same_file(
+                self._numbered(number), info
+            ):
                 self._numbered(number, ending).unlink(missing_ok=True)
 
     @property
@@ -135,39 +137,39 @@ class Rotated:
     def _endings(self, number: int) -> list[str]:
         return [ending for ending in ENDINGS if self._numbered(number, ending).exists()]
 
-    def _there(self, number: int) -> list[Path]:
+    def _existing(self, number: int) -> list[Path]:
         return [self._numbered(number, ending) for ending in self._endings(number)]
 
 
-def _same(path: Path, found: os.stat_result) -> bool:
+def _is_same_file(path: Path, info: os.stat_result) -> bool:
     try:
-        there = path.stat()
-    except FileNotFoundError:  # somebody else removes files too
+        current = path.stat()
+    except FileNotFoundError:  # another program may remove files too
         return False
-    return (there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns) == (
-        found.st_dev,
-        found.st_ino,
-        found.st_size,
-        found.st_mtime_ns,
+    return (current.st_dev, current.st_ino, current.st_size, current.st_mtime_ns) == (
+        info.st_dev,
+        info.st_ino,
+        info.st_size,
+        info.st_mtime_ns,
     )
 
 
-def _made_of(compressed: Path, plain: Path) -> bool:
-    """Whether a gzip file names the time of the plain one at its head and its size at its end.
+def _is_compressed_from(compressed: Path, plain: Path) -> bool:
+    """Whether a gzip file was made of a plain one, by time (in its header) and size (at its end).
 
-    A file of ours has its name only once all of it is on the disk.
+    podgpu renames a compressed file only when all of it is on the disk.
     """
-    found = plain.stat()
+    info = plain.stat()
     with compressed.open("rb") as file:
         head = file.read(_HEADER.size)
-        if len(head) < _HEADER.size or _HEADER.unpack(head) != (_MAGIC, stamp(found)):
+        if len(head) < _HEADER.size or _HEADER.unpack(head) != (_MAGIC, stamp(info)):
             return False
         if file.seek(0, os.SEEK_END) < _HEADER.size + _TRAILER:
             return False
         file.seek(-4, os.SEEK_END)
-        return int.from_bytes(file.read(4), "little") == found.st_size & _WORD
+        return int.from_bytes(file.read(4), "little") == info.st_size & _UINT32
 
 
-def stamp(found: os.stat_result) -> int:
-    """Return the time of a file as gzip's header has it."""
-    return int(found.st_mtime) & _WORD
+def stamp(info: os.stat_result) -> int:
+    """Return the time of a file for a gzip header."""
+    return int(info.st_mtime) & _UINT32

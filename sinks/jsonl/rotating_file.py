@@ -1,4 +1,4 @@
-"""A file that is rotated, here or by others, and flushed if that is asked for."""
+"""A file that is rotated, by podgpu or another program, and flushed if configured."""
 
 import os
 from datetime import datetime
@@ -17,23 +17,23 @@ from sinks.jsonl.rotated_files import Rotated
 from sinks.jsonl.tail_repair import repair_tail
 from sinks.jsonl.target import UnwrittenError
 
-# Appending, so that after a truncation by others the next line stands at the new end. Reading, to
-# look at the last line. Not through a link: the path has none, unless somebody puts one there.
+# O_APPEND: after another program truncates the file, the next line is at the new end. O_RDWR: to
+# read the last line. O_NOFOLLOW: the path has no link, unless someone creates one.
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW
 _FIRST_LINE: Final = 64 << 10
 
 
 class FileTarget:
-    """Appends to a file.
+    """Appends lines to a file.
 
-    If somebody else renames, deletes or truncates the file or its folder, the next line goes to a
-    file at the path again.
+    If another program renames, deletes or truncates the file or its folder, the next line goes to
+    a new file at the path.
 
     Args:
         path: the file, without symbolic links.
         options: see `docs/sinks/jsonl.md`.
-        now: the time of the start.
-        failures: where failures are noted that cost no line.
+        now: time of the start.
+        failures: receives failures that lose no line.
 
     Raises:
         OSError: it can't be opened.
@@ -41,20 +41,20 @@ class FileTarget:
 
     def __init__(self, path: Path, options: Options, now: Instant, failures: FailureLog) -> None:
         self._path = path
-        self._troubles = failures
+        self._failures = failures
         self._max_size = int(options.max_size)
         self._max_age_ns = options.max_age.ns
         self._rotates = bool(options.keep and (options.max_size or options.max_age))
         self._rotated = Rotated(path, options.keep if self._rotates else 0)
         self._flushes = bool(options.fsync)
-        self._dirty = self._unnamed = self._stained = self._failed = False
+        self._dirty = self._is_new = self._lost_data = self._flush_failed = False
         self._compressor: Compressor | None = None
         self._fd = -1
         self._torn = False
-        self._begun_ns = now.mono_ns
+        self._started_ns = now.mono_ns
         try:
             self._open()
-            self._begun_ns -= self._age_ns(now)
+            self._started_ns -= self._age_ns(now)
             self._rotated.sweep()
         except OSError:
             self.close()
@@ -64,7 +64,7 @@ class FileTarget:
             self._compressor.wake()
 
     def write(self, batch: Batch, now: Instant) -> None:
-        """Append all lines, to a new file if it is time for one."""
+        """Append all lines, to a new file if rotation is due."""
         data = memoryview(b"".join(batch.lines))
         written = 0
         try:
@@ -73,27 +73,27 @@ class FileTarget:
                 written += os.write(self._fd, data[written:])
                 self._dirty = True
         except OSError as cause:
-            lines, border = batch.whole(written)
-            self._torn = self._torn or border < written
+            lines, end = batch.whole(written)
+            self._torn = self._torn or end < written
             self._repair()
             raise UnwrittenError(lines, cause) from cause
 
     def sync(self, now: Instant) -> None:
-        """Flush what was written since the last time.
+        """Flush the lines that were written since the last flush.
 
-        A disk that refused has forgotten what it refused, so the file is left behind for a new one.
-        If that fails too, the new one is left when the disk flushes again: a fault that lasts costs
-        two files and not all that are kept.
+        After a failed fsync the disk has dropped the data, so podgpu continues in a new file. If
+        the flush of that one fails too, it is kept until a flush succeeds, and then replaced. A
+        lasting fault thus affects two files, not all that are kept.
         """
-        again = self._failed
+        failed_before = self._flush_failed
         if self._flush():
-            if self._stained:
+            if self._lost_data:
                 self._rotate(now)
-        elif not again:
+        elif not failed_before:
             self._rotate(now)
 
     def close(self) -> None:
-        """Close the file, flushed, and let no more be compressed."""
+        """Close the file after a flush, and stop the compression."""
         if self._compressor is not None:
             self._compressor.close()
         self._release()
@@ -106,24 +106,24 @@ class FileTarget:
             os.close(fd)
 
     def _flush(self) -> bool:
-        """Flush the file and its name; whether all is on the disk that ever will be."""
+        """Flush the file and its folder; return whether there is nothing left to flush."""
         if not self._flushes or not self._dirty or self._fd < 0:
             return True
         try:
             os.fsync(self._fd)
-            if self._unnamed:
+            if self._is_new:
                 flush_folder(self._path.parent)
-                self._unnamed = False
+                self._is_new = False
         except OSError as error:
-            self._stained = self._failed = True
-            self._troubles.record_failure("fsync", error)
+            self._lost_data = self._flush_failed = True
+            self._failures.record_failure("fsync", error)
             return False
-        self._dirty = self._failed = False
-        self._troubles.record_success("fsync")
+        self._dirty = self._flush_failed = False
+        self._failures.record_success("fsync")
         return True
 
     def _rotate(self, now: Instant) -> None:
-        """Go on in a new file, if the one at the path is ours."""
+        """Continue in a new file, if the file at the path is the open one."""
         try:
             if self._size() is None:
                 return
@@ -131,55 +131,55 @@ class FileTarget:
             if self._rotates:
                 self._rotated.take()
             else:
-                # Its numbers belong to others.
+                # Another program rotates this file, so the numbered names are not podgpu's.
                 self._path.replace(self._path.with_name(f"{self._path.name}.unsynced"))
-            self._begin(now)
+            self._start_new_file(now)
         except OSError as error:
-            self._troubles.record_failure("fsync", error)
+            self._failures.record_failure("fsync", error)
 
-    def _prepare(self, more: int, now: Instant) -> None:
+    def _prepare(self, added: int, now: Instant) -> None:
         size = self._size()
         if size is None:
             self._release()
             self._path.parent.mkdir(parents=True, exist_ok=True)
             size = self._open()
-            self._begun_ns = now.mono_ns
+            self._started_ns = now.mono_ns
         elif self._torn:
             repair_tail(self._fd)
             self._torn = False
         if size == 0:
-            self._begun_ns = now.mono_ns
-        elif self._due(size + more, now):
+            self._started_ns = now.mono_ns
+        elif self._rotation_due(size + added, now):
             if self._rotates:
                 self._flush()
             self._rotated.take()
-            self._begin(now)
+            self._start_new_file(now)
 
-    def _begin(self, now: Instant) -> None:
-        """Go on in a new file; the one before has been moved away."""
+    def _start_new_file(self, now: Instant) -> None:
+        """Continue in a new file, after the previous one was moved away."""
         self._dirty = False
         self._release()
         self._open()
-        self._begun_ns = now.mono_ns
+        self._started_ns = now.mono_ns
         if self._compressor is not None:
             self._compressor.wake()
 
     def _size(self) -> int | None:
-        """Return the size of the file at the path; None if that is no longer ours."""
+        """Return the size of the file at the path; None if it is not the open file any more."""
         if self._fd < 0:
             return None
-        mine = os.fstat(self._fd)
+        opened = os.fstat(self._fd)
         try:
-            there = self._path.lstat()
+            at_path = self._path.lstat()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        same = (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)
-        return there.st_size if same else None
+        same = (opened.st_dev, opened.st_ino) == (at_path.st_dev, at_path.st_ino)
+        return at_path.st_size if same else None
 
     def _open(self) -> int:
         self._fd = os.open(self._path, _FLAGS, 0o644)
-        self._torn = self._unnamed = True
-        self._stained = False
+        self._torn = self._is_new = True
+        self._lost_data = False
         repair_tail(self._fd)
         self._torn = False
         return os.fstat(self._fd).st_size
@@ -189,18 +189,18 @@ class FileTarget:
             try:
                 repair_tail(self._fd)
             except OSError:
-                return  # done before the next line
+                return  # it is repaired before the next line
             self._torn = False
 
-    def _due(self, size: int, now: Instant) -> bool:
+    def _rotation_due(self, size: int, now: Instant) -> bool:
         if self._max_size and size > self._max_size:
             return True
-        return bool(self._max_age_ns) and now.mono_ns - self._begun_ns >= self._max_age_ns
+        return bool(self._max_age_ns) and now.mono_ns - self._started_ns >= self._max_age_ns
 
     def _age_ns(self, now: Instant) -> int:
-        """Return how old the file is by its first line: a restart doesn't make it younger.
+        """Return the age of the file by its first line, so that a restart does not reset it.
 
-        From then on the monotonic clock tells: a step of the wall clock makes no file older.
+        Later the monotonic clock is used, so that a step of the wall clock does not change it.
         """
         if not self._max_age_ns:
             return 0

@@ -1,4 +1,4 @@
-"""The sink `jsonl`, as it is without a queue of its own."""
+"""The sink `jsonl` without a queue."""
 
 import asyncio
 import contextlib
@@ -18,32 +18,32 @@ from sinks.jsonl.target_thread import TargetThread
 
 _EMITTED: Final = "podgpu_sink_emitted_total"
 _DROPPED: Final = "podgpu_sink_dropped_total"
-_SLOW: Final = 10.0
-"""Seconds after which a write that doesn't end is told of."""
+_SLOW_WRITE_S: Final = 10.0
+"""Seconds after which a write that has not returned is logged."""
 
 
 class JsonLinesSink:
-    """Writes each snapshot's fresh readings, one line per device, in one piece.
+    """Writes the fresh readings of each snapshot, one line per device.
 
-    Only one snapshot at a time is in the writing thread's hands. While it can't be written, the
-    sink's queue fills, and the runtime drops the oldest of it and counts.
+    The writing thread has only one snapshot at a time. While it can't be written, the sink's inbox
+    fills, and the runtime drops and counts the oldest snapshots in it.
 
     Args:
         options: see `docs/sinks/jsonl.md`.
-        ctx: what the runtime lends.
+        ctx: context of the sink, from the runtime.
     """
 
     def __init__(self, options: Options, ctx: SinkContext) -> None:
         self._ctx = ctx
         self._encoder = SnapshotEncoder(options, ctx)
-        self._held = TargetThread(options, ctx)
-        self._fault = ""
-        self._lost = 0
+        self._target_thread = TargetThread(options, ctx)
+        self._last_error = ""
+        self._dropped = 0
 
     async def __aenter__(self) -> Self:
-        """Open the file, and mend its end if podgpu was killed while it wrote there."""
+        """Open the file, and repair its end if podgpu was killed during a write."""
         self._ctx.meter.add(_EMITTED, 0)
-        await self._held.open()
+        await self._target_thread.open()
         return self
 
     async def __aexit__(
@@ -53,69 +53,76 @@ class JsonLinesSink:
         traceback: TracebackType | None,
         /,
     ) -> None:
-        """Close the file after what is being written, unless that takes too long."""
-        await self._held.close()
+        """Close the file after the current write, unless that takes too long."""
+        await self._target_thread.close()
 
     async def run(self, inbox: SinkInbox) -> None:
-        """Write until the inbox ends."""
-        self._held.keep_flushing()
+        """Write snapshots until the inbox ends."""
+        self._target_thread.keep_flushing()
         try:
             async for snapshot in inbox:
-                self._held.check()
+                self._target_thread.check()
                 batch = self._encoder.encode(snapshot)
                 if batch.lines:
                     await self._write(batch)
         finally:
-            self._held.stop_flushing()
+            self._target_thread.stop_flushing()
 
     async def _write(self, batch: Batch) -> None:
-        call = self._held.write(batch)
+        call = self._target_thread.write(batch)
         written = asyncio.wrap_future(call)
         try:
-            done, _ = await asyncio.wait({written}, timeout=_SLOW)
+            done, _ = await asyncio.wait({written}, timeout=_SLOW_WRITE_S)
             if not done:
-                warn(self._ctx, "%s has taken nothing for %g s", self._held.name, _SLOW)
+                warn(
+                    self._ctx,
+                    "%s has accepted no data for %g s",
+                    self._target_thread.name,
+                    _SLOW_WRITE_S,
+                )
                 await asyncio.wait({written})
-                self._ctx.log.info("%s takes lines again", self._held.name)
+                self._ctx.log.info("%s accepts data again", self._target_thread.name)
         except asyncio.CancelledError:
-            written.cancel()  # the thread goes on with it, but nobody waits any more
+            written.cancel()  # the thread continues, but nothing waits for it
             if call.done() and not call.cancelled() and call.exception() is None:
                 with contextlib.suppress(TransientError):
-                    self._settle(batch, call.result())
+                    self._count_result(batch, call.result())
             else:
                 self._ctx.meter.add(_DROPPED, sum(batch.readings), reason="stopped")
             raise
-        self._settle(batch, written.result())
+        self._count_result(batch, written.result())
 
-    def _settle(self, batch: Batch, fault: UnwrittenError | None) -> None:
-        """Count what became of a batch."""
-        self._held.log_failures()
+    def _count_result(self, batch: Batch, fault: UnwrittenError | None) -> None:
+        """Count the emitted and dropped readings of a batch."""
+        self._target_thread.log_failures()
         if fault is None:
             self._ctx.meter.add(_EMITTED, sum(batch.readings))
-            self._worked()
+            self._on_success()
         else:
             self._ctx.meter.add(_EMITTED, sum(batch.readings[: fault.lines]))
-            self._failed(fault, sum(batch.readings[fault.lines :]))
+            self._on_failure(fault, sum(batch.readings[fault.lines :]))
 
-    def _failed(self, error: UnwrittenError, lost: int) -> None:
+    def _on_failure(self, error: UnwrittenError, lost: int) -> None:
         self._ctx.meter.add(_DROPPED, lost, reason=error.reason)
-        name, text = self._held.name, error.cause.strerror or str(error.cause)
+        name, text = self._target_thread.name, error.cause.strerror or str(error.cause)
         if error.cause.errno == errno.EPIPE:
-            raise TransientError(f"nobody reads {name} any more: {text}") from error
-        self._lost += lost
+            raise TransientError(f"no process reads {name} any more: {text}") from error
+        self._dropped += lost
         self._ctx.meter.set_problem(f"cannot write {name}: {text}", self._ctx.clock.now())
-        if self._fault != text:
-            self._fault = text
+        if self._last_error != text:
+            self._last_error = text
             self._ctx.log.warning(
-                "cannot write %s: %s%s; readings are dropped and counted until it can be written",
+                "cannot write %s: %s%s; readings are dropped and counted until this works again",
                 name,
                 text,
                 fix_for(error.cause),
             )
 
-    def _worked(self) -> None:
-        if self._fault:
+    def _on_success(self) -> None:
+        if self._last_error:
             self._ctx.log.info(
-                "%s can be written again; %d readings were dropped", self._held.name, self._lost
+                "%s can be written again; %d readings were dropped",
+                self._target_thread.name,
+                self._dropped,
             )
-            self._fault, self._lost = "", 0
+            self._last_error, self._dropped = "", 0

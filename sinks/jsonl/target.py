@@ -1,4 +1,4 @@
-"""Where lines go. Everything here blocks and runs in the sink's own thread."""
+"""Targets that lines are written to. All functions block and run in the sink's thread."""
 
 import errno
 import os
@@ -15,16 +15,16 @@ _REASONS: Final = MappingProxyType({**REASONS, errno.EPIPE: "closed_pipe"})
 
 
 def reason_of(cause: OSError, other: str = "other") -> str:
-    """Return what the system said in a word, for a label."""
+    """Return a label value for the cause of an error."""
     return _REASONS.get(cause.errno or 0, other)
 
 
 class UnwrittenError(Exception):
-    """A batch could not be written, or not all of it.
+    """A batch could not be written, or only a part of it.
 
     Attributes:
-        lines: how many of its lines were written all the same.
-        cause: why the others weren't.
+        lines: number of its lines that were written.
+        cause: why the others were not.
     """
 
     def __init__(self, lines: int, cause: OSError) -> None:
@@ -34,64 +34,64 @@ class UnwrittenError(Exception):
 
     @property
     def reason(self) -> str:
-        """The cause in a word, for a label."""
+        """The cause as a label value."""
         return reason_of(self.cause, "write_error")
 
 
 class Target(Protocol):
-    """A file, or something like one."""
+    """A file, a device file or standard output."""
 
     def write(self, batch: Batch, now: Instant) -> None:
         """Write all lines.
 
         Raises:
-            UnwrittenError: not all could be written. A line of which a part was written is cut off
-                or completed, at the latest before the next one.
+            UnwrittenError: not all could be written. If a line was written in part, it is removed
+                or completed, at the latest before the next line.
         """
         ...
 
     def sync(self, now: Instant) -> None:
-        """Let what was written outlive a power cut, if that is asked for."""
+        """Flush written lines to the disk, if configured, so that they survive a power failure."""
         ...
 
     def close(self) -> None:
-        """Give it back."""
+        """Close the target."""
         ...
 
 
 class StreamTarget:
-    """Standard output or a device file: what was written stays written.
+    """Standard output or a device file, where nothing can be taken back.
 
     Args:
-        fd: where to write.
+        fd: file descriptor to write to.
         owned: whether to close it.
     """
 
-    # An earlier sink's thread may still wait in the middle of a line for somebody to read.
-    _one_at_a_time = threading.Lock()
+    # The thread of a replaced sink may still block in the middle of a line.
+    _write_lock = threading.Lock()
 
     def __init__(self, fd: int, *, owned: bool) -> None:
         self._fd = fd
         self._owned = owned
-        self._rest = b""
+        self._pending = b""
 
     def write(self, batch: Batch, now: Instant) -> None:  # noqa: ARG002
-        """Write all lines, after the rest of a line that was begun."""
-        data = b"".join([self._rest, *batch.lines])
-        ahead, self._rest, written = len(self._rest), b"", 0
-        with self._one_at_a_time:
+        """Write all lines, after the rest of an incomplete line."""
+        data = b"".join([self._pending, *batch.lines])
+        pending_size, self._pending, written = len(self._pending), b"", 0
+        with self._write_lock:
             try:
                 while written < len(data):
                     written += self._write(memoryview(data)[written:])
             except OSError as cause:
-                if written < ahead:
-                    self._rest = data[written:ahead]
+                if written < pending_size:
+                    self._pending = data[written:pending_size]
                     raise UnwrittenError(0, cause) from cause
-                lines, border = batch.whole(written - ahead)
-                if border < written - ahead:
-                    # Begun: it will be completed, so it counts as written.
+                lines, end = batch.whole(written - pending_size)
+                if end < written - pending_size:
+                    # The line has begun. It will be completed, so it counts as written.
                     lines += 1
-                    self._rest = data[written : ahead + batch.size(lines)]
+                    self._pending = data[written : pending_size + batch.size(lines)]
                 raise UnwrittenError(lines, cause) from cause
 
     def _write(self, data: memoryview) -> int:
@@ -105,16 +105,16 @@ class StreamTarget:
                 waiting.poll()
 
     def sync(self, now: Instant) -> None:
-        """Do nothing: there is no disk, or none that is ours."""
+        """Do nothing: there is no disk to flush."""
 
     def close(self) -> None:
-        """Close what was opened for this target alone."""
+        """Close the descriptor, if this target owns it."""
         if self._owned:
             os.close(self._fd)
 
 
 def abandoned(fd: int) -> bool:
-    """Whether this is a pipe that nobody will ever read."""
+    """Whether this is a pipe without a reader."""
     ready = select.poll()
     ready.register(fd, 0)
     return any(found & select.POLLERR for _, found in ready.poll(0))

@@ -1,4 +1,4 @@
-"""Opens what lines are written to. Blocks, and runs in the sink's own thread."""
+"""Open the target of lines. All functions block and run in the sink's thread."""
 
 import errno
 import os
@@ -15,55 +15,55 @@ from sinks.jsonl.rotating_file import FileTarget
 from sinks.jsonl.target import StreamTarget, Target, abandoned
 
 _STDOUT_FD: Final = 1
-FOREIGN: Final = "is a symbolic link that others may have put there"
-FOREIGN_FIX: Final = (
-    "give the path that it leads to, or a folder that only root or podgpu's user may write"
+UNTRUSTED_LINK: Final = "is a symbolic link that another user may have created"
+UNTRUSTED_LINK_FIX: Final = (
+    "set the path that it points to, or use a folder that only root or podgpu's user can write to"
 )
 
 
-def open_target(options: Options, now: Instant, troubles: FailureLog) -> Target:
-    """Open a file, or something like one; the end of a file that was cut off is mended.
+def open_target(options: Options, now: Instant, failures: FailureLog) -> Target:
+    """Open a file or a stream, and repair the end of a file.
 
     Args:
         options: see `docs/sinks/jsonl.md`.
-        now: the time of the start.
-        troubles: where failures are noted that cost no line.
+        now: time of the start.
+        failures: receives failures that lose no line.
 
     Raises:
         OSError: it can't be opened now.
-        PermanentError: it is nothing that lines can be written to.
+        PermanentError: lines can't be written to a path of this type.
     """
     if options.path == STDOUT:
         if abandoned(_STDOUT_FD):
-            raise OSError(errno.EPIPE, "nobody reads it")
+            raise OSError(errno.EPIPE, "no process reads it")
         return StreamTarget(_STDOUT_FD, owned=False)
     if link := foreign_link(options.path):
-        raise PermanentError(f"{options.path}: {link} {FOREIGN}; {FOREIGN_FIX}")
-    # Rotation belongs beside the file itself, not beside a link to it.
+        raise PermanentError(f"{options.path}: {link} {UNTRUSTED_LINK}; {UNTRUSTED_LINK_FIX}")
+    # Rotation creates files next to the file itself, not next to a link to it.
     path = Path(os.path.realpath(options.path))
     if not path.parent.is_dir():
         raise PermanentError(
-            f"the folder {path.parent} of {options.path} isn't there: make it (mkdir -p), "
-            "or give another path"
+            f"the folder {path.parent} of {options.path} does not exist: create it (mkdir -p), "
+            "or set another path"
         )
     try:
-        # Not the path that was worked out: the descriptor of a pipe leads to no real one.
+        # Use the path as configured: the resolved path of a pipe's descriptor does not exist.
         mode = Path(options.path).stat().st_mode
     except FileNotFoundError:
-        return FileTarget(path, options, now, troubles)
+        return FileTarget(path, options, now, failures)
     if stat.S_ISREG(mode):
-        return FileTarget(path, options, now, troubles)
+        return FileTarget(path, options, now, failures)
     if stat.S_ISCHR(mode):
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY
         return StreamTarget(os.open(path, flags), owned=True)
-    what = "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
+    what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
     raise PermanentError(
-        f'{options.path} is {what}: give the path of a file, or "{STDOUT}" for standard output'
+        f'{options.path} is {what}: set the path of a file, or "{STDOUT}" for standard output'
     )
 
 
 def fix_for(cause: OSError) -> str:
-    """Return what to do about it, in brackets, where that isn't plain; else nothing."""
+    """Return a fix in brackets for errors that need one; else an empty text."""
     if cause.errno == errno.EBUSY:
-        return " (a file that is mounted by itself can't be rotated: set max_size to 0B)"
+        return " (a file that is a mount point can't be rotated: set max_size to 0B)"
     return ""

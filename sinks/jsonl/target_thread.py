@@ -1,4 +1,4 @@
-"""What a sink writes to, in a thread of its own."""
+"""A target with its own thread, because writing blocks."""
 
 import asyncio
 from concurrent.futures import Future
@@ -15,8 +15,8 @@ from sinks.jsonl.options import STDOUT, Options
 from sinks.jsonl.target import Target, UnwrittenError
 from sinks.jsonl.target_factory import open_target
 
-_FLUSH: Final = 0.5
-"""Seconds that a stopping sink waits for the write it is in."""
+_CLOSE_TIMEOUT_S: Final = 0.5
+"""Maximum number of seconds that a stopping sink waits for the current write."""
 
 
 class TargetThread:
@@ -24,33 +24,33 @@ class TargetThread:
 
     Args:
         options: see `docs/sinks/jsonl.md`.
-        ctx: what the runtime lends.
+        ctx: context of the sink, from the runtime.
 
     Attributes:
-        name: what people call the target.
+        name: name of the target for messages.
     """
 
     def __init__(self, options: Options, ctx: SinkContext) -> None:
         self.name = "standard output" if options.path == STDOUT else options.path
         self._options = options
         self._ctx = ctx
-        self._troubles = FailureLog()
+        self._failures = FailureLog()
         self._thread: DaemonExecutor | None = None
         self._target: Target | None = None
-        self._flushing: asyncio.Task[None] | None = None
+        self._flush_task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Open the target, and mend its end if podgpu was killed while it wrote there.
+        """Open the target, and repair its end if podgpu was killed during a write.
 
         Raises:
-            PermanentError: it is nothing that lines can be written to.
+            PermanentError: lines can't be written to a path of this type.
             TransientError: it can't be opened now.
         """
         thread = DaemonExecutor(f"podgpu-sink-{self._ctx.name}")
         loop, now = asyncio.get_running_loop(), self._ctx.clock.now()
         try:
             self._target = await loop.run_in_executor(
-                thread, open_target, self._options, now, self._troubles
+                thread, open_target, self._options, now, self._failures
             )
         except OSError as error:
             thread.shutdown()
@@ -61,29 +61,29 @@ class TargetThread:
         self._thread = thread
 
     def write(self, batch: Batch) -> "Future[UnwrittenError | None]":
-        """Begin to write lines, after all that was begun before; returns what went wrong."""
+        """Start to write lines, after all earlier writes; the result is the error, if any."""
         if self._thread is None or self._target is None:
             raise RuntimeError("used outside of the sink's context")
-        return self._thread.submit(_fault, self._target, batch, self._ctx.clock.now())
+        return self._thread.submit(_write, self._target, batch, self._ctx.clock.now())
 
     def keep_flushing(self) -> None:
-        """Flush again and again from now on, if that is asked for."""
+        """Start to flush at intervals, if configured."""
         if self._options.fsync:
-            self._flushing = asyncio.create_task(self._flush())
+            self._flush_task = asyncio.create_task(self._flush())
 
     def check(self) -> None:
-        """Let a bug in flushing go its way."""
-        if self._flushing is not None and self._flushing.done():
-            self._flushing.result()
+        """Raise the exception of the flushing task, if it failed because of a bug."""
+        if self._flush_task is not None and self._flush_task.done():
+            self._flush_task.result()
 
     def stop_flushing(self) -> None:
-        """Flush no more but once, when it is closed."""
-        if self._flushing is not None:
-            self._flushing.cancel()
-            self._flushing = None
+        """Stop to flush at intervals. The target is flushed once more when it is closed."""
+        if self._flush_task is not None:
+            self._flush_task.cancel()
+            self._flush_task = None
 
     async def _flush(self) -> None:
-        """Flush again and again; a call that doesn't end takes no second one."""
+        """Flush at intervals; a call that does not return is not repeated."""
         while self._thread is not None and self._target is not None:
             await self._ctx.clock.sleep(self._options.fsync)
             call = self._thread.submit(self._target.sync, self._ctx.clock.now())
@@ -91,11 +91,11 @@ class TargetThread:
             self.log_failures()
 
     def log_failures(self) -> None:
-        """Count and log what went wrong though no line was lost."""
-        self._troubles.log_new(self.name, self._ctx.log, self._ctx.meter, self._ctx.clock.now())
+        """Count and log failures that lost no line."""
+        self._failures.log_new(self.name, self._ctx.log, self._ctx.meter, self._ctx.clock.now())
 
     async def close(self) -> None:
-        """Close the target after what is being written, unless that takes too long."""
+        """Close the target after the current write, unless that takes too long."""
         thread, target = self._thread, self._target
         self._thread = self._target = None
         if thread is None or target is None:
@@ -103,14 +103,14 @@ class TargetThread:
         thread.submit(target.close)
         idle = asyncio.get_running_loop().run_in_executor(thread, lambda: None)
         thread.shutdown()
-        done, _ = await asyncio.wait({idle}, timeout=_FLUSH)
+        done, _ = await asyncio.wait({idle}, timeout=_CLOSE_TIMEOUT_S)
         self.log_failures()
         if not done:
             idle.cancel()
-            warn(self._ctx, "gave up on %s: the last write to it doesn't end", self.name)
+            warn(self._ctx, "gave up on %s: the last write does not return", self.name)
 
 
-def _fault(target: Target, batch: Batch, now: Instant) -> UnwrittenError | None:
+def _write(target: Target, batch: Batch, now: Instant) -> UnwrittenError | None:
     try:
         target.write(batch, now)
     except UnwrittenError as error:

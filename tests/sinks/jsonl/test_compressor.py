@@ -166,7 +166,7 @@ async def test_stopping_gives_it_up(tmp_path: Path) -> None:
 def idle(bench: Bench) -> bool:
     """Whether the compressor has done, or given up, what it was woken for."""
     assert isinstance(bench.sink, JsonLinesSink)
-    target = bench.sink._held._target
+    target = bench.sink._target_thread._target
     assert isinstance(target, FileTarget)
     assert target._compressor is not None
     return not target._compressor._busy

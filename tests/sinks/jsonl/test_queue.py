@@ -38,7 +38,7 @@ def on_disk(folder: Path) -> QueueOptions:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     retry = RetryOptions(initial=Duration.parse("10ms"), max=Duration.parse("20ms"))
     monkeypatch.setattr(factory, "_RETRY", retry)
-    monkeypatch.setattr(queued_lines, "_SLOW", 0.05)
+    monkeypatch.setattr(queued_lines, "_SLOW_WRITE_S", 0.05)
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ async def test_j3_a_stuck_reader_lets_lines_wait_and_gets_each_of_them_once(
 async def test_j3_a_reader_that_is_stuck_for_ever_ends_with_a_count(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target_thread, "_FLUSH", 0.05)
+    monkeypatch.setattr(target_thread, "_CLOSE_TIMEOUT_S", 0.05)
     bench = Bench(options(queue=MEMORY))
     async with bench.writing():
         for _ in range(200):
@@ -290,8 +290,8 @@ async def test_each_line_is_written_once_however_rough_the_disk(
 ) -> None:
     rough = Rough(seed)
     monkeypatch.setattr(target_thread, "open_target", lambda *_: rough)
-    monkeypatch.setattr(queued_lines, "_SLOW", 0.005)
-    monkeypatch.setattr(queued_lines, "_PIECE", 2000)
+    monkeypatch.setattr(queued_lines, "_SLOW_WRITE_S", 0.005)
+    monkeypatch.setattr(queued_lines, "_CHUNK", 2000)
     bench = Bench(options("rough", queue=MEMORY))
     async with bench.writing():
         for number in range(300):

@@ -76,8 +76,8 @@ async def test_j3_a_reader_that_went(pipe: Pipe) -> None:
 async def test_j3_a_reader_that_is_stuck_holds_up_nobody_else(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sink_module, "_SLOW", 0.2)
-    monkeypatch.setattr(target_thread, "_FLUSH", 0.2)
+    monkeypatch.setattr(sink_module, "_SLOW_WRITE_S", 0.2)
+    monkeypatch.setattr(target_thread, "_CLOSE_TIMEOUT_S", 0.2)
     bench = Bench(options())
     async with bench.sink:
         running = asyncio.create_task(bench.sink.run(bench.inbox))
@@ -104,7 +104,7 @@ async def test_j3_a_reader_that_is_stuck_holds_up_nobody_else(
 async def test_j3_what_a_stuck_reader_leaves_is_bounded_and_counted(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target_thread, "_FLUSH", 0.1)
+    monkeypatch.setattr(target_thread, "_CLOSE_TIMEOUT_S", 0.1)
     bench = Bench(options())
     lost: list[int] = []
     bench.inbox = Channel(8, on_drop=lambda snapshot: lost.append(len(snapshot.fresh)))
@@ -150,7 +150,7 @@ async def test_what_was_in_hand_when_it_stopped_is_counted_as_what_became_of_it(
             raise result
 
     monkeypatch.setattr(StreamTarget, "write", write)
-    monkeypatch.setattr(target_thread, "_FLUSH", 0.05)
+    monkeypatch.setattr(target_thread, "_CLOSE_TIMEOUT_S", 0.05)
     bench = Bench(options())
     async with bench.sink:
         running = asyncio.create_task(bench.sink.run(bench.inbox))
@@ -169,7 +169,7 @@ async def test_what_was_in_hand_when_it_stopped_is_counted_as_what_became_of_it(
 
 
 async def test_a_reader_that_comes_back(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink_module, "_SLOW", 0.05)
+    monkeypatch.setattr(sink_module, "_SLOW_WRITE_S", 0.05)
     bench = Bench(options())
     async with bench.writing():
         for _ in range(50):
