@@ -47,7 +47,7 @@ class Uses(msgspec.Struct, omit_defaults=True):
     reset: bool = False
     devices: list[str] = []
     processes: list[_Process] = []
-    record: list[UseRecord] = []
+    found: list[UseRecord] = []
     mps: list[_Ref] = []
 
     @property

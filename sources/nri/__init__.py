@@ -1,1 +1,1 @@
-"""Hears of containers from the container runtime itself, as a plugin of its NRI."""
+"""The source `nri`: reports containers as a plugin of the container runtime's NRI."""

@@ -1,4 +1,4 @@
-"""What a container was given, as claims."""
+"""Conversion of the GPUs that a container was given into claims."""
 
 import sys
 from typing import Final
@@ -17,7 +17,7 @@ _ORIGINS: Final[dict[InjectionMethod, Origin]] = {
 
 
 def subject_of(pod: Pod, container: Container) -> PartialRef:
-    """Return the container's name, with every part."""
+    """Return the full name of a container."""
     namespace = sys.intern(pod.namespace)
     return PartialRef(namespace, pod.name, sys.intern(container.name), pod.uid, container.id)
 
@@ -25,21 +25,21 @@ def subject_of(pod: Pod, container: Container) -> PartialRef:
 def claims(
     pod: Pod, container: Container, subject: PartialRef, since: Instant | None
 ) -> tuple[Claim, ...]:
-    """Return what the container was given, and what it is told to get.
+    """Return claims for the GPUs that a container was given or requests by name.
 
-    What the pod's annotations say is left out: the runtime doesn't tell what a pod requests. CRI-O
-    copies them to the pod's containers.
+    The pod's own annotations are ignored, because the runtime does not report what a pod requests.
+    CRI-O copies them to the containers of the pod.
     """
-    named = container.gpus_by_name
-    by_cdi = list(named.devices) if named is not None and named.method == "cdi" else []
+    by_name = container.gpus_by_name
+    cdi_ids = list(by_name.devices) if by_name is not None and by_name.method == "cdi" else []
     for key, devices in container.gpus_by_annotation:
         if key not in pod.annotated:
-            by_cdi += devices
-    if by_cdi:
-        named = if_plausible(Injection("cdi", tuple(dict.fromkeys(by_cdi))))
-    nodes = None if pod.sees_all else container.gpus_by_node
+            cdi_ids += devices
+    if cdi_ids:
+        by_name = if_plausible(Injection("cdi", tuple(dict.fromkeys(cdi_ids))))
+    by_node = None if pod.sees_all else container.gpus_by_node
     return tuple(
-        Claim(subject, found.devices, None, since, _ORIGINS[found.method])
-        for found in (named, nodes)
-        if found is not None
+        Claim(subject, injection.devices, None, since, _ORIGINS[injection.method])
+        for injection in (by_name, by_node)
+        if injection is not None
     )

@@ -1,4 +1,4 @@
-"""From a container as the runtime tells of it, with environment and mounts, to what is needed."""
+"""Parser for containers as the runtime reports them, with environment, mounts and devices."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from sources.nri import messages
 from sources.nri.text_limits import LONGEST, names, names_all_gpus, plausible
 
 STOPPED: Final = 4
-"""The state of a container whose process has ended."""
+"""The state of a container with an ended process."""
 
 _MAX_ENTRIES_READ: Final = 20_000
-"""Variables, mounts, devices and annotations of one container. A service of its namespace is seven
-variables, and a thousand services are many."""
+"""How many variables, mounts, devices or annotations of a container are read. Each service of its
+namespace adds seven variables, so this is enough for more than a thousand services."""
 
 _MAX_DEVICES: Final = 256
-"""Devices that one container is given; twice as many as a node has."""
+"""Largest plausible number of devices of a container; twice as many as a node has."""
 
 _LONGEST_VALUE: Final = 1 << 14
 _LONGEST_PATH: Final = 4096
@@ -27,11 +27,11 @@ _SANDBOX: Final = {"io.kubernetes.cri.container-type", "io.kubernetes.cri-o.Cont
 
 _GPU_MAJOR: Final = 195
 _FIRST_OTHER: Final = 248
-"""Minor numbers from here on are the driver's control devices, such as /dev/nvidiactl."""
+"""From this minor number on they are the driver's control devices, such as /dev/nvidiactl."""
 _MEMORY_MAJOR: Final = 1
-"""Of /dev/null, /dev/zero, /dev/kmsg: every container has these without being given them. One that
-lists them lists all devices of the host: it is privileged."""
-_MIG: Final = "/dev/nvidia-caps/"
+"""Major number of /dev/null, /dev/zero and /dev/kmsg. Every container has these implicitly. One
+that lists them has all devices of the host: it is privileged."""
+_MIG_PATH: Final = "/dev/nvidia-caps/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +39,16 @@ class Container:
     """A container.
 
     Attributes:
-        id: the runtime's.
+        id: the runtime's id.
         sandbox: the runtime's id of its pod.
-        name: in the pod.
-        state: as the runtime numbers them.
-        pid: of its first process, in the host's pid namespace; None before there is one.
-        created_ns: Unix time; 0 where the runtime doesn't tell.
-        started_ns: likewise.
-        cgroup: its path, as the runtime was asked for it; empty when unknown.
-        gpus_by_name: GPUs that its CDI devices, mounts or its environment name.
-        gpus_by_annotation: GPUs that its annotations name by CDI, by the annotation's key.
+        name: its name in the pod.
+        state: its state, as numbered by the runtime.
+        pid: pid of its first process, in the host's pid namespace; None before it has one.
+        created_ns: Unix time; 0 if the runtime does not report it.
+        started_ns: Unix time; 0 if the runtime does not report it.
+        cgroup: the requested path of its cgroup; empty if unknown.
+        gpus_by_name: GPUs named by its CDI devices, mounts or environment.
+        gpus_by_annotation: GPUs named by its annotations with CDI names, by annotation key.
         gpus_by_node: GPUs whose device nodes it was given.
     """
 
@@ -66,32 +66,32 @@ class Container:
 
 
 def read_container(data: bytes) -> Container | None:
-    """Read a container; None if it is none of a pod's, or is the pod's sandbox.
+    """Parse a container; None if it does not belong to a pod, or is the pod's sandbox.
 
     Raises:
-        ProtocolError: it can't be read.
+        ProtocolError: the message is invalid.
     """
-    told = messages.read_container(data)
-    if not plausible(told.id, told.pod_sandbox_id, told.name) or _is_sandbox(told):
+    message = messages.read_container(data)
+    if not plausible(message.id, message.pod_sandbox_id, message.name) or _is_sandbox(message):
         return None
-    cgroup = told.linux.cgroups_path
+    cgroup = message.linux.cgroups_path
     return Container(
-        told.id,
-        told.pod_sandbox_id,
-        told.name,
-        told.state,
-        told.pid or None,
-        max(told.created_at, 0),
-        max(told.started_at, 0),
+        message.id,
+        message.pod_sandbox_id,
+        message.name,
+        message.state,
+        message.pid or None,
+        max(message.created_at, 0),
+        max(message.started_at, 0),
         cgroup if len(cgroup) <= _LONGEST_PATH else "",
-        _named(told, {}),
-        _by_nodes(told),
-        tuple(annotated_gpus(_annotations(told))),
+        _injection_by_name(message, {}),
+        _injection_by_node(message),
+        tuple(annotated_gpus(_annotations(message))),
     )
 
 
 def visible_devices(message: Any) -> str | None:
-    """Return `NVIDIA_VISIBLE_DEVICES` of an unread container; None if it isn't set."""
+    """Return `NVIDIA_VISIBLE_DEVICES` of a container message; None if it is not set."""
     found = None
     for variable in islice(message.env, _MAX_ENTRIES_READ):
         key, _, value = variable.partition("=")
@@ -101,11 +101,11 @@ def visible_devices(message: Any) -> str | None:
 
 
 def requested_by_name(message: Any) -> Injection | None:
-    """Return the GPUs that an unread container is told to get by name."""
-    return _named(message, _annotations(message))
+    """Return the GPUs that a container message names."""
+    return _injection_by_name(message, _annotations(message))
 
 
-def _named(message: Any, annotations: dict[str, str]) -> Injection | None:
+def _injection_by_name(message: Any, annotations: dict[str, str]) -> Injection | None:
     value = visible_devices(message) or ""
     return if_plausible(
         requested_gpus(
@@ -117,26 +117,27 @@ def _named(message: Any, annotations: dict[str, str]) -> Injection | None:
     )
 
 
-def _by_nodes(message: Any) -> Injection | None:
-    """Return the GPUs whose nodes the container was given by somebody.
+def _injection_by_node(message: Any) -> Injection | None:
+    """Return the GPUs whose device nodes the container was given.
 
-    A privileged one has all, an operator's may be given all, and one that has a MIG instance needs
-    the node of the whole GPU: their nodes tell nothing.
+    The nodes show nothing about a privileged container, which has all, or an operator's container
+    that is given all. They show nothing about a container with a MIG instance either, because it
+    needs the node of the whole GPU.
     """
     if names_all_gpus(_cdi(message)):
         return None
     paths: list[str] = []
     for device in islice(message.linux.devices, _MAX_ENTRIES_READ):
-        if device.major == _MEMORY_MAJOR or device.path.startswith(_MIG):
+        if device.major == _MEMORY_MAJOR or device.path.startswith(_MIG_PATH):
             return None
         if device.major == _GPU_MAJOR and device.type == "c" and 0 <= device.minor < _FIRST_OTHER:
-            # Its path may be another inside the container.
+            # The path inside the container may differ.
             paths.append(f"/dev/nvidia{device.minor}")
     return if_plausible(requested_gpus(env={}, nodes=paths))
 
 
 def if_plausible(found: Injection | None) -> Injection | None:
-    """Return what is found unless no node has such devices: anybody can write an environment."""
+    """Return `found`, or None if it is implausible: any user can write an environment."""
     if found is None or len(found.devices) > _MAX_DEVICES:
         return None
     return found if all(len(device.text) <= LONGEST for device in found.devices) else None

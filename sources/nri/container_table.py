@@ -1,7 +1,7 @@
-"""The containers that run: written by the thread that hears the runtime, read by the event loop.
+"""The running containers, written by the connection's thread and read by the event loop.
 
-Nobody waits here. What the loop hasn't taken yet is kept by container, the newest word of each, and
-all of it has bounds.
+Neither side waits for the other. Changes that the event loop has not taken are kept by container,
+only the newest of each. All tables are limited in size.
 """
 
 import threading
@@ -19,20 +19,20 @@ from sources.nri.text_limits import plausible
 from sources.nri.warnings import OnceWarnings
 
 MAX_CONTAINERS: Final = 10_000
-"""Containers, pods, and changes that the event loop has not taken. A node runs some hundred."""
+"""Limit for containers, for pods, and for pending changes. A node runs some hundred."""
 
-_REMEMBERED: Final = 4096
-"""How many that have ended are kept in mind: a short-lived container's end may be told before its
-start."""
+_MAX_STOPPED: Final = 4096
+"""How many ended containers and pods are remembered: the end of a short-lived container may be
+reported before its start."""
 
 
 class ContainerChanges(NamedTuple):
-    """What the event loop has not heard yet, in this order.
+    """The changes that the event loop has not processed yet, in this order.
 
     Attributes:
-        full_list: all containers, where they were synchronised.
-        changes: by id the containers that are new or better known, None for those that ended.
-        warnings: for the log.
+        full_list: all containers, after a synchronization; else None.
+        changes: new and changed containers by id; None for containers that ended.
+        warnings: messages for the log.
     """
 
     full_list: tuple[RunningContainer, ...] | None
@@ -41,10 +41,10 @@ class ContainerChanges(NamedTuple):
 
 
 class ContainerTable:
-    """What one connection told of containers.
+    """The containers that the runtime has reported on one connection.
 
     Args:
-        moment: makes an instant of Unix time in nanoseconds.
+        moment: converts Unix time in nanoseconds to an instant.
     """
 
     def __init__(self, moment: Callable[[int], Instant]) -> None:
@@ -61,13 +61,13 @@ class ContainerTable:
         self._changes: dict[str, RunningContainer | None] = {}
         self._warnings = OnceWarnings()
 
-    # The thread's side.
+    # Methods for the connection's thread.
 
     def add_listed(self, pods: dict[str, Pod], containers: dict[str, Container]) -> None:
-        """Take a part of all pods and containers.
+        """Add a part of the list of all pods and containers.
 
         Raises:
-            LostError: they are more than any node has.
+            ConnectionLostError: there are more than a node can have.
         """
         with self._lock:
             if self._listed is None:
@@ -80,16 +80,16 @@ class ContainerTable:
             self._listed |= containers
             if max(len(self._pods), len(self._listed)) > MAX_CONTAINERS:
                 raise ConnectionLostError(
-                    f"it listed more than {MAX_CONTAINERS} pods or containers"
+                    f"the runtime listed more than {MAX_CONTAINERS} pods or containers"
                 )
 
     def complete_list(self) -> None:
-        """Note that the list is complete. What was told meanwhile is newer."""
+        """Complete the list. Containers that were reported in the meantime are newer."""
         with self._lock:
             for container in (self._listed or {}).values():
                 pod = self._pods.get(container.sandbox)
-                heard = self._running.get(container.id)
-                newer = heard is not None and (heard.pid is not None or container.pid is None)
+                reported = self._running.get(container.id)
+                newer = reported is not None and (reported.pid is not None or container.pid is None)
                 if pod is not None and container.state != STOPPED and not newer:
                     self._put(pod, container)
             self._listed = None
@@ -99,10 +99,10 @@ class ContainerTable:
             self._changes.clear()
 
     def container_started(self, pod: Pod, container: Container) -> None:
-        """Take a container that was made or has started.
+        """Add or update a container that was created or has started.
 
         Raises:
-            LostError: there are more than any node has.
+            ConnectionLostError: there are more than a node can have.
         """
         with self._lock:
             if container.state == STOPPED:
@@ -111,30 +111,30 @@ class ContainerTable:
                 self._put(pod, container)
 
     def container_stopped(self, container_id: str) -> None:
-        """Let go of a container. One that nobody told of is fine."""
+        """Remove a container. An unknown id is not an error."""
         with self._lock:
             self._end(container_id)
 
     def pod_stopped(self, sandbox: str) -> None:
-        """Let go of all containers of a pod."""
+        """Remove all containers of a pod."""
         with self._lock:
             self._note_stopped(sandbox)
             for container_id in [i for i, of in self._sandbox_of.items() if of == sandbox]:
                 self._end(container_id)
 
     def warn(self, key: str, text: str) -> None:
-        """Say something to people, once for each thing that it is about."""
+        """Add a warning for the log, once per key."""
         with self._lock:
             self._warnings.add(key, text)
 
-    # The event loop's side.
+    # Methods for the event loop.
 
     def take_changes(self) -> ContainerChanges:
-        """Return what is new since the last call."""
+        """Return the changes since the last call."""
         with self._lock:
-            news = ContainerChanges(self._full_list, self._changes, self._warnings.take())
+            changes = ContainerChanges(self._full_list, self._changes, self._warnings.take())
             self._full_list, self._changes = None, {}
-        return news
+        return changes
 
     def _put(self, pod: Pod, container: Container) -> None:
         key = container.id
@@ -144,18 +144,19 @@ class ContainerTable:
         running = self._describe(pod, container)
         if running == before:
             return
-        more = _device_count(running) - _device_count(before)
-        if self._devices + more > MAX_CLAIMED_DEVICES:
+        added = _device_count(running) - _device_count(before)
+        if self._devices + added > MAX_CLAIMED_DEVICES:
             self._warnings.add(
-                "", f"containers hold more than {MAX_CLAIMED_DEVICES} devices; the rest is left out"
+                "",
+                f"containers hold more than {MAX_CLAIMED_DEVICES} devices; the others are ignored",
             )
-            running, more = replace(running, claims=before.claims if before else ()), 0
-        self._devices += more
+            running, added = replace(running, claims=before.claims if before else ()), 0
+        self._devices += added
         self._running[key] = running
         self._sandbox_of[key] = container.sandbox
         self._change(key, running)
         if len(self._running) > MAX_CONTAINERS:
-            raise ConnectionLostError(f"it told of more than {MAX_CONTAINERS} containers")
+            raise ConnectionLostError(f"the runtime reported more than {MAX_CONTAINERS} containers")
 
     def _describe(self, pod: Pod, container: Container) -> RunningContainer:
         subject = subject_of(pod, container)
@@ -179,20 +180,20 @@ class ContainerTable:
     def _change(self, key: str, running: RunningContainer | None) -> None:
         if not self._synchronized:
             return
-        self._changes.pop(key, None)  # so that the order is that of the newest words
+        self._changes.pop(key, None)  # keep the order of the newest changes
         self._changes[key] = running
         if len(self._changes) > MAX_CONTAINERS:
             raise ConnectionLostError(
-                f"{MAX_CONTAINERS} changes were told that the event loop has not taken"
+                f"podgpu's event loop has not processed {MAX_CONTAINERS} pending changes"
             )
 
     def _note_stopped(self, key: str) -> None:
         if plausible(key):
             self._stopped[key] = None
-            if len(self._stopped) > _REMEMBERED:
+            if len(self._stopped) > _MAX_STOPPED:
                 del self._stopped[next(iter(self._stopped))]
 
 
 def _device_count(running: RunningContainer | None) -> int:
-    """Return how many devices a container claims."""
+    """Return how many devices the claims of a container name."""
     return sum(len(claim.devices) for claim in running.claims) if running is not None else 0

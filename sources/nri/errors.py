@@ -1,9 +1,9 @@
-"""Why a connection to the runtime ends."""
+"""Errors that end the connection to the runtime."""
 
 
 class ConnectionLostError(Exception):
-    """The connection is of no use any more; the text says why, for people."""
+    """The connection cannot be used any more; the text contains the reason."""
 
 
 class ProtocolError(ConnectionLostError):
-    """The other side says what no runtime says."""
+    """The runtime sent an invalid message."""

@@ -1,4 +1,4 @@
-"""Makes events of what was heard."""
+"""Emits events for the reported containers."""
 
 from config.value_types import Duration
 from pipeline.component.contracts import SourceContext
@@ -13,14 +13,14 @@ from sources.nri.messages import Runtime
 
 
 class EventEmitter:
-    """Says what one connection's news are.
+    """Emits the changes of one connection as events.
 
     Attributes:
-        due: what was said has to be confirmed.
+        due: whether the full list has to be emitted again as a confirmation.
 
     Args:
         ctx: the source's context.
-        max_age: how long what it says stands.
+        max_age: how long the emitted events stay valid.
     """
 
     def __init__(self, ctx: SourceContext, max_age: Duration) -> None:
@@ -28,17 +28,17 @@ class EventEmitter:
         self._ctx = ctx
         self._max_age = max_age
         self._running: dict[str, RunningContainer] | None = None
-        self._whole: tuple[RunningContainer, ...] | None = None
+        self._full_list: tuple[RunningContainer, ...] | None = None
 
     async def emit(self, changes: ContainerChanges, runtime: Runtime) -> None:
-        """Say it, in the order in which it was heard."""
+        """Log the warnings and emit the changes, in their order."""
         for text in changes.warnings:
             self._ctx.log.warning("%s", text)
         if changes.full_list is not None:
             self._running = {one.subject.container_id: one for one in changes.full_list}
-            self._whole = changes.full_list
+            self._full_list = changes.full_list
             self._ctx.log.info(
-                "connected to %s %s; %d containers run",
+                "connected to %s %s; it runs %d containers",
                 runtime.name or "the runtime",
                 runtime.version,
                 len(changes.full_list),
@@ -50,9 +50,9 @@ class EventEmitter:
             await self._change(key, container)
 
     async def _change(self, key: str, container: RunningContainer | None) -> None:
-        if self._running is None:  # there are no changes before the whole
+        if self._running is None:  # there are no changes before the full list
             return
-        self._whole = None
+        self._full_list = None
         if container is None:
             self._running.pop(key, None)
             await self._ctx.emit(ContainerStopped(key))
@@ -64,6 +64,6 @@ class EventEmitter:
         self.due = False
         if self._running is None:
             return
-        if self._whole is None:
-            self._whole = tuple(self._running.values())
-        await self._ctx.emit(ContainersReplaced(self._whole, self._max_age.ns))
+        if self._full_list is None:
+            self._full_list = tuple(self._running.values())
+        await self._ctx.emit(ContainersReplaced(self._full_list, self._max_age.ns))

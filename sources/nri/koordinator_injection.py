@@ -1,7 +1,8 @@
-"""What a container that is being made gets: koordinator's choice, as its own agent would write it.
+"""Injection of koordinator's choice of GPUs into new containers, as koordinator's own agent does.
 
-Nothing here may keep a container from being made. Two plugins that set the same variable do, so a
-choice that is there already stays as it is, whoever made it. `all` is none: images bring it along.
+An error here must not prevent the creation of a container. If two plugins set the same variable,
+the creation fails, so an existing choice is never changed. `all` is not a choice: CUDA images set
+it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,25 +21,25 @@ from sources.nri.pod_parser import koordinator_annotation
 _ALL: Final = "all"
 
 NO_ADJUSTMENT: Final = b""
-"""An empty answer: the container stays as it is."""
+"""An empty response, which does not change the container."""
 
 
 def koordinator_adjustment(
     accepted: AcceptedAnnotations, payload: bytes, container_table: ContainerTable
 ) -> bytes:
-    """Return the answer to CreateContainer.
+    """Return the response to CreateContainer.
 
-    The runtime doesn't tell what the pod requests: an annotation counts if a source that does see
-    it has accepted one with the same GPUs. Each GPU has to be one that a scheduler gives out, by
-    the number that is injected and by the id beside it, and given to no other pod.
+    The runtime does not report what the pod requests. Therefore an annotation is valid only if the
+    source `pods` has accepted one with the same GPUs. Each GPU must be one that a scheduler may
+    assign, its minor number and uuid must agree, and no other pod may hold it.
 
     Args:
-        accepted: the annotations that count.
-        payload: its argument.
-        container_table: told of an annotation that can't be read.
+        accepted: the valid annotations.
+        payload: the argument of the request.
+        container_table: receives a warning if GPUs are not injected.
 
     Raises:
-        ProtocolError: the argument can't be read.
+        ProtocolError: the argument is invalid.
     """
     subject = messages.read_subject(payload)
     pod = messages.read_pod(subject.pod)
@@ -50,18 +51,18 @@ def koordinator_adjustment(
         return NO_ADJUSTMENT
     minors, why = _gpus_to_inject(accepted, pod)
     if why:
-        place = f"pod {pod.namespace[:64]}/{pod.name[:256]}"
-        text = f"{place}: annotation {koordinator.ANNOTATION}: {why}; nothing is injected"
+        pod_name = f"pod {pod.namespace[:64]}/{pod.name[:256]}"
+        text = f"{pod_name}: annotation {koordinator.ANNOTATION}: {why}; no GPU is injected"
         container_table.warn(pod.uid[:64], text)
     if why or not minors:
         return NO_ADJUSTMENT
-    # Taken away first, so that it is no conflict if another plugin was it that set it.
-    taken = {f"-{ENV}": ""} if value == _ALL else {}
-    return messages.adjusted({**taken, ENV: ",".join(map(str, minors))})
+    # Remove the variable first: then it is no conflict if another plugin has set it.
+    removal = {f"-{ENV}": ""} if value == _ALL else {}
+    return messages.adjusted({**removal, ENV: ",".join(map(str, minors))})
 
 
 def _gpus_to_inject(accepted: AcceptedAnnotations, pod: Any) -> tuple[Iterable[int], str]:
-    """Return the minor numbers in a pod's annotation, and why they are not injected."""
+    """Return the minor numbers in a pod's annotation, and why they must not be injected."""
     try:
         annotation = koordinator_annotation(pod)
         minors = koordinator.minors(annotation)
@@ -71,9 +72,9 @@ def _gpus_to_inject(accepted: AcceptedAnnotations, pod: Any) -> tuple[Iterable[i
     if not minors:
         return (), ""
     known = accepted.devices(pod.uid, koordinator.ANNOTATION)
-    mine = {f"{pod.namespace}/{pod.name}", pod.uid}
+    own_names = {f"{pod.namespace}/{pod.name}", pod.uid}
     return minors, _not_accepted_reason(known, named) or _not_schedulable_reason(
-        accepted.gpus, minors, mine
+        accepted.gpus, minors, own_names
     )
 
 
@@ -81,31 +82,31 @@ def _not_accepted_reason(
     known: frozenset[RawDeviceId] | None, named: frozenset[RawDeviceId]
 ) -> str:
     if known is None:
-        return "no source of kind pods has told of the pod yet"
+        return "the pods source has not reported this pod yet"
     if not known:
-        return "doesn't count, by the source of kind pods: the pod doesn't request what it names"
+        return "is not valid according to the pods source: the pod does not request these GPUs"
     if known != named:
-        return "names other GPUs than the API server has"
+        return "names other GPUs than in the API server"
     return ""
 
 
 def _not_schedulable_reason(
-    gpus: Mapping[int, Gpu] | None, minors: Mapping[int, str], mine: Collection[str]
+    gpus: Mapping[int, Gpu] | None, minors: Mapping[int, str], own_names: Collection[str]
 ) -> str:
-    """Return why GPUs are not a scheduler's to give to a pod; empty if they are."""
+    """Return why a scheduler may not assign these GPUs to the pod; empty if it may."""
     if gpus is None:
-        return "not all sources have told yet which GPUs were given out"
+        return "not all sources have reported which GPUs are allocated yet"
     for minor, uuid in minors.items():
         gpu = gpus.get(minor)
         if gpu is None:
-            return f"names minor number {minor}, which no GPU has that a source shows"
+            return f"names minor number {minor}, which is not a known GPU"
         if uuid and uuid.lower() != gpu.uuid.lower():
-            return f"names minor number {minor}, which is {gpu.uuid}, as {shortened(uuid)}"
-        if not gpu.exclusive_pods.issubset(mine):
-            return f"names a GPU that was given to another pod, by minor number {minor}"
+            return f"names minor number {minor} as {shortened(uuid)}, but it is {gpu.uuid}"
+        if not gpu.exclusive_pods.issubset(own_names):
+            return f"names a GPU that is allocated to another pod, by minor number {minor}"
         if gpu.plugin_managed:
             return (
-                f"names minor number {minor}, which a device plugin or a DRA driver gives out and "
-                "no scheduler"
+                f"names minor number {minor}, which a device plugin or a DRA driver manages; "
+                "a scheduler may not assign it"
             )
     return ""

@@ -1,4 +1,4 @@
-"""The innermost layer: what runtime and plugin say to each other, nri.pkg.api.v1alpha1."""
+"""The inner protocol layer: messages of runtime and plugin, nri.pkg.api.v1alpha1."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ PLUGIN_SERVICE: Final = "nri.pkg.api.v1alpha1.Plugin"
 
 
 class Event(IntEnum):
-    """What a runtime tells of, by its numbers."""
+    """The events of NRI with their numbers."""
 
     RUN_POD_SANDBOX = 1
     STOP_POD_SANDBOX = 2
@@ -33,20 +33,20 @@ class Event(IntEnum):
 
     @property
     def bit(self) -> int:
-        """Its bit in a plugin's mask of events."""
+        """The event's bit in a plugin's event mask."""
         return 1 << (self - 1)
 
 
 METHODS: Final[Mapping[str, Event]] = {
     "".join(word.capitalize() for word in event.name.split("_")): event for event in Event
 }
-"""Methods of the plugin that tell of one event each. Runtimes with NRI before 0.12 have a method of
-their own for few of them, and StateChange for the others."""
+"""The plugin's methods for single events. Runtimes with NRI before 0.12 have such a method for only
+a few events, and use StateChange for the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Who is at the other end."""
+    """Name and version of the container runtime."""
 
     name: str
     version: str
@@ -54,7 +54,7 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What an event is about: a pod, encoded, and a container of it, encoded or empty."""
+    """The subject of an event: an encoded pod, and an encoded container of it or empty bytes."""
 
     pod: bytes
     container: bytes
@@ -62,10 +62,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A part of all pods and containers, each encoded; a container may come before its pod.
+    """A part of the list of pods and containers, each encoded; containers may precede their pods.
 
     Attributes:
-        more: another part follows.
+        more: whether another part follows.
     """
 
     pods: Sequence[bytes]
@@ -74,36 +74,36 @@ class Chunk:
 
 
 def read_runtime(data: bytes) -> Runtime:
-    """Read the argument of Configure."""
-    told = _decode("ConfigureRequest", data)
-    return Runtime(told.runtime_name[:64], told.runtime_version[:64])
+    """Decode the argument of Configure."""
+    message = _decode("ConfigureRequest", data)
+    return Runtime(message.runtime_name[:64], message.runtime_version[:64])
 
 
 def read_chunk(data: bytes) -> Chunk:
-    """Read the argument of Synchronize."""
-    told = _decode("SynchronizeRequest", data)
-    return Chunk(told.pods, told.containers, told.more)
+    """Decode the argument of Synchronize."""
+    message = _decode("SynchronizeRequest", data)
+    return Chunk(message.pods, message.containers, message.more)
 
 
 def read_subject(data: bytes) -> Subject:
-    """Read the argument of a method in `METHODS`."""
-    told = _decode("Subject", data)
-    return Subject(told.pod, told.container)
+    """Decode the argument of a method in `METHODS`."""
+    message = _decode("Subject", data)
+    return Subject(message.pod, message.container)
 
 
 def read_state_change(data: bytes) -> tuple[int, Subject]:
-    """Read the argument of StateChange: the number of an event, and what it is about."""
-    told = _decode("StateChangeEvent", data)
-    return told.event, Subject(told.pod, told.container)
+    """Decode the argument of StateChange: the number of the event, and its subject."""
+    message = _decode("StateChangeEvent", data)
+    return message.event, Subject(message.pod, message.container)
 
 
 def read_pod(data: bytes) -> Any:
-    """Read a pod."""
+    """Decode a pod."""
     return _decode("PodSandbox", data)
 
 
 def read_container(data: bytes) -> Any:
-    """Read a container."""
+    """Decode a container."""
     return _decode("Container", data)
 
 
@@ -113,21 +113,21 @@ def register(name: str, index: str) -> bytes:
 
 
 def configured(mask: int) -> bytes:
-    """Return the answer to Configure.
+    """Return the response to Configure.
 
     Args:
-        mask: bits of the events that are wanted; 0 would mean all.
+        mask: bits of the events that the plugin subscribes to; 0 would mean all.
     """
     return _encode("ConfigureResponse", events=mask)
 
 
 def synchronized(*, more: bool) -> bytes:
-    """Return the answer to Synchronize, which repeats whether more follows."""
+    """Return the response to Synchronize, which repeats whether more parts follow."""
     return _encode("SynchronizeResponse", more=more)
 
 
 def adjusted(env: Mapping[str, str]) -> bytes:
-    """Return the answer to CreateContainer: variables that the container gets."""
+    """Return the response to CreateContainer: variables to set in the container."""
     pairs = [{"key": key, "value": value} for key, value in env.items()]
     return _encode("CreateContainerResponse", adjust={"env": pairs})
 
@@ -138,15 +138,15 @@ def _encode(name: str, **fields: Any) -> bytes:
 
 
 def _decode(name: str, data: bytes) -> Any:
-    """Read a message.
+    """Decode a message.
 
     Raises:
-        ProtocolError: it is none.
+        ProtocolError: the message is invalid.
     """
     try:
         return _message(name).FromString(data)
     except DecodeError:
-        raise ProtocolError(f"its {name} can't be read") from None
+        raise ProtocolError(f"the runtime sent an invalid {name}") from None
 
 
 @cache

@@ -1,7 +1,7 @@
-"""The outermost layer: many streams of bytes on one socket, in frames of id, length and payload.
+"""The outer protocol layer: several streams on one socket, in frames of id, length and payload.
 
-A frame is no message. The runtime writes through a buffer of 4096 bytes, so that a message arrives
-in one frame or in several; each id is an ordered stream of bytes.
+A frame is not a message. The runtime writes through a buffer of 4096 bytes, so a message can arrive
+in one frame or several. The frames of each id form an ordered stream of bytes.
 """
 
 import struct
@@ -11,20 +11,20 @@ from typing import Final
 from sources.nri.errors import ProtocolError
 
 PLUGIN: Final = 1
-"""The id on which the plugin is the server."""
+"""Id of the stream on which the plugin is the server."""
 
 RUNTIME: Final = 2
-"""The id on which the runtime is the server."""
+"""Id of the stream on which the runtime is the server."""
 
 _HEADER = struct.Struct(">II")
 
-_LONGEST: Final = (16 << 20) + 10
-"""Bytes of payload. Runtimes write 4 MiB and a header at most; those with NRI before 0.7 write a
-message in one piece and refuse 16 MiB."""
+_MAX_FRAME_BYTES: Final = (16 << 20) + 10
+"""Maximum payload of a frame in bytes. Runtimes write at most 4 MiB and a header; those with NRI
+before 0.7 write a message in one frame and refuse 16 MiB."""
 
 
 class Demultiplexer:
-    """Splits what the socket gives into pieces of the two streams. Keeps no payload."""
+    """Splits the data of the socket into pieces of the two streams. It buffers no payload."""
 
     def __init__(self) -> None:
         self._header = bytearray()
@@ -32,12 +32,12 @@ class Demultiplexer:
         self._left = 0
 
     def feed(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
-        """Yield the id and a piece of its stream, in order.
+        """Yield pieces of the streams with their ids, in order.
 
-        Frames of other ids are passed over, as the runtime does.
+        Frames with other ids are ignored, as the runtime does.
 
         Raises:
-            ProtocolError: a frame is longer than any that a runtime writes.
+            ProtocolError: a frame is longer than those that runtimes write.
         """
         rest = memoryview(data)
         while rest:
@@ -53,20 +53,20 @@ class Demultiplexer:
             if len(self._header) == _HEADER.size:
                 self._id, self._left = _HEADER.unpack(self._header)
                 self._header.clear()
-                if self._left > _LONGEST:
-                    raise ProtocolError(f"it announced a frame of {self._left} bytes")
+                if self._left > _MAX_FRAME_BYTES:
+                    raise ProtocolError(f"the runtime announced a frame of {self._left} bytes")
 
 
 def frames(stream: int, header: bytes, body: bytes) -> list[bytes]:
-    """Return a message as it has to be sent: its header in a frame, its body in another.
+    """Return the frames of a message: one for its header, one for its body.
 
-    The runtime stops reading for good when a header comes inside a larger frame, and some releases
-    crash when a frame carries bytes of two messages; this form is right at every size.
+    The runtime permanently stops reading if a header is part of a larger frame, and some releases
+    crash if a frame contains bytes of two messages. This form works for all sizes.
 
     Args:
         stream: the id.
-        header: of the message, whole.
-        body: of the message, whole; may be empty.
+        header: the complete header of the message.
+        body: the complete body of the message; may be empty.
     """
     parts = [_HEADER.pack(stream, len(header)), header]
     if body:

@@ -1,4 +1,4 @@
-"""Options of the nri source."""
+"""Options of the source `nri`."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,16 +10,16 @@ from config.value_types import Duration
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the runtime listens, and as what podgpu registers there."""
+    """Options of the source `nri`."""
 
     socket: Annotated[
         Path,
-        Doc("The runtime's socket. Mount its folder, not the socket: the runtime makes new ones."),
+        Doc("The runtime's socket. Mount its folder, because the runtime recreates the socket."),
     ] = Path("/var/run/nri/nri.sock")
     index: Annotated[
         str,
         msgspec.Meta(pattern="^[0-9]{2}$", max_length=2),
-        Doc("Two digits; plugins with a lower index are called first, and podgpu sees their work."),
+        Doc("Two digits. Plugins with a lower index run first, and podgpu sees their changes."),
     ] = "90"
     name: Annotated[
         str,
@@ -28,10 +28,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ] = "podgpu"
     inject: Annotated[
         Literal["off", "koordinator"],
-        Doc("Whose annotation on a pod becomes NVIDIA_VISIBLE_DEVICES in its new containers."),
+        Doc("Which scheduler's annotation sets NVIDIA_VISIBLE_DEVICES in a pod's new containers."),
     ] = "off"
     max_age: Annotated[
         Duration,
         AtLeast("1m"),
-        Doc("How long what the runtime said stands once the connection is lost."),
+        Doc("How long the runtime's last report stays valid after the connection is lost."),
     ] = Duration.parse("5m")

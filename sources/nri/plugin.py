@@ -1,7 +1,7 @@
-"""The plugin: answers the runtime, and notes what it tells.
+"""The NRI plugin: responds to the runtime's requests, and records the containers it reports.
 
-An answer is sent before anything is done about the question: all of a node's containers wait for
-it. Knows no socket, no clock and no thread.
+Most responses are sent before the request is processed, because all containers of the node wait for
+them. The plugin uses no socket, clock or thread itself.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,10 @@ from sources.nri.pod_parser import Pod, read_pod
 from sources.nri.text_limits import plausible
 
 Send = Callable[[int, ttrpc.Encoded], None]
-"""Sends a message on an id, whole."""
+"""Sends a complete message on a stream."""
 
 Inject = Callable[[bytes, ContainerTable], bytes]
-"""Answers CreateContainer."""
+"""Returns the response to CreateContainer."""
 
 _OBSERVED: Final = (
     Event.STOP_POD_SANDBOX,
@@ -32,43 +32,44 @@ _OBSERVED: Final = (
     Event.STOP_CONTAINER,
     Event.REMOVE_CONTAINER,
 )
-_REGISTERING: Final = 1
-"""Number of the one call that the plugin makes."""
-_SECONDS: Final = 10.0
+_REGISTER_CALL: Final = 1
+"""Number of the only request that the plugin sends."""
+_REGISTER_TIMEOUT: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """As what the plugin registers."""
+    """The name and index with which the plugin registers."""
 
     name: str
     index: str
 
 
 def mask(*, injecting: bool) -> int:
-    """Return the events that the plugin asks for.
+    """Return the mask of the events that the plugin subscribes to.
 
-    None of those of an observer can make a pod or a container fail, whatever the plugin does:
-    RunPodSandbox and StartContainer could, and tell nothing that the others don't. Never 0, which
-    means all; never ValidateContainerAdjustment, which would make every container depend on podgpu.
+    The events of an observer cannot make a pod or a container fail, whatever the plugin does.
+    RunPodSandbox and StartContainer could, and they contain nothing that the others do not. The
+    mask is never 0, which means all events. It never contains ValidateContainerAdjustment, which
+    would make every container depend on podgpu.
     """
     wanted = (*_OBSERVED, Event.CREATE_CONTAINER) if injecting else _OBSERVED
     return sum(event.bit for event in wanted)
 
 
 class Plugin:
-    """One connection's conversation.
+    """Handles the requests of one connection.
 
     Attributes:
-        runtime: who is at the other end, once it has said so.
-        configured: the runtime knows which events are wanted.
-        synchronized: it has told of all pods and containers.
+        runtime: name and version of the runtime, after it has reported them.
+        configured: whether the runtime knows the event mask.
+        synchronized: whether the runtime has listed all pods and containers.
 
     Args:
-        identity: as what it registers.
-        container_table: takes what is told.
-        send: takes answers.
-        inject: answers CreateContainer; None where nothing is injected.
+        identity: the name and index to register.
+        container_table: receives the containers.
+        send: sends messages.
+        inject: returns the response to CreateContainer; None if nothing is injected.
     """
 
     def __init__(
@@ -90,16 +91,16 @@ class Plugin:
         self._answers = ttrpc.Assembler()
 
     def register(self) -> None:
-        """Ask to be taken. Whatever the runtime sends has to be fed from now on."""
+        """Register the plugin. From now on, all data from the runtime has to be fed."""
         argument = messages.register(self._identity.name, self._identity.index)
         call = ttrpc.Request(messages.RUNTIME_SERVICE, "RegisterPlugin", argument)
-        self._send(mux.RUNTIME, ttrpc.request(_REGISTERING, call, _SECONDS))
+        self._send(mux.RUNTIME, ttrpc.request(_REGISTER_CALL, call, _REGISTER_TIMEOUT))
 
     def feed(self, data: bytes) -> None:
-        """Take what came from the runtime, in pieces of any size.
+        """Process data from the runtime, in pieces of any size.
 
         Raises:
-            LostError: the connection has to be closed.
+            ConnectionLostError: the connection has to be closed.
         """
         for stream, piece in self._frames.feed(data):
             if stream == mux.PLUGIN:
@@ -108,7 +109,7 @@ class Plugin:
                         self._serve(frame.stream, ttrpc.read_request(frame.data))
             else:
                 for frame in self._answers.feed(piece):
-                    if frame.kind == ttrpc.RESPONSE and frame.stream == _REGISTERING:
+                    if frame.kind == ttrpc.RESPONSE and frame.stream == _REGISTER_CALL:
                         _check(ttrpc.read_response(frame.data))
 
     def _serve(self, stream: int, call: ttrpc.Request) -> None:
@@ -132,7 +133,7 @@ class Plugin:
             case "Shutdown":
                 self._reply(stream)
             case method if method in METHODS:
-                # Never refused, wanted or not: it might be a pod's beginning that fails by it.
+                # Never refuse an event, even without a subscription: a pod could fail to start.
                 self._reply(stream)
                 if METHODS[method] in _OBSERVED:
                     self._on_event(METHODS[method], messages.read_subject(call.payload))
@@ -150,16 +151,18 @@ class Plugin:
             return NO_ADJUSTMENT
         try:
             return self._inject(payload, self._container_table)
-        except Exception as error:  # noqa: BLE001 - no fault of ours may cost a container
+        except Exception as error:  # noqa: BLE001 - a bug must not prevent a container
             about = type(error).__name__
-            self._container_table.warn(about, f"nothing is injected: {about}: {line(str(error))}")
+            self._container_table.warn(about, f"no GPU is injected: {about}: {line(str(error))}")
             return NO_ADJUSTMENT
 
     def _add_chunk(self, chunk: messages.Chunk) -> None:
         pods: dict[str, Pod] = {}
         containers: dict[str, Container] = {}
         if max(len(chunk.pods), len(chunk.containers)) > MAX_CONTAINERS:
-            raise ConnectionLostError(f"it listed more than {MAX_CONTAINERS} pods or containers")
+            raise ConnectionLostError(
+                f"the runtime listed more than {MAX_CONTAINERS} pods or containers"
+            )
         for data in chunk.pods:
             if data and (pod := read_pod(data)) is not None:
                 pods[pod.sandbox] = pod
@@ -178,7 +181,7 @@ class Plugin:
                 if pod is not None and container is not None:
                     self._container_table.container_started(pod, container)
             case Event.STOP_CONTAINER | Event.REMOVE_CONTAINER:
-                # The pod may be gone already.
+                # The pod may have been removed already.
                 self._container_table.container_stopped(
                     messages.read_container(subject.container).id
                 )
@@ -191,4 +194,4 @@ class Plugin:
 
 def _check(response: ttrpc.Response) -> None:
     if response.code != ttrpc.Code.OK:
-        raise ConnectionLostError(f"it refuses the plugin: {line(response.message)}")
+        raise ConnectionLostError(f"the runtime refuses the plugin: {line(response.message)}")

@@ -1,4 +1,4 @@
-"""From a pod as the runtime tells of it to what podgpu needs of it."""
+"""Parser for pods as the runtime reports them."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -8,12 +8,12 @@ from pipeline.allocations.device_injection import annotated_gpus
 from sources.nri import messages
 from sources.nri.text_limits import names, names_all_gpus, plausible
 
-_LONGEST: Final = 1 << 16
-"""Characters of an annotation that is read. Kubernetes allows four times as many to all of a pod's
-together; koordinator writes some hundred for each GPU."""
+_MAX_CHARACTERS: Final = 1 << 16
+"""Maximum number of characters of an annotation that is read. Kubernetes allows four times as many
+for all annotations of a pod; koordinator writes some hundred for each GPU."""
 
-_NVIDIA: Final = "nvidia.cdi.k8s.io"
-"""Annotations of pods by which NVIDIA's own plugin is told what to inject."""
+_NVIDIA_PREFIX: Final = "nvidia.cdi.k8s.io"
+"""Prefix of pod annotations that NVIDIA's own NRI plugin reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,12 @@ class Pod:
     """A pod.
 
     Attributes:
-        sandbox: the runtime's id of it.
+        sandbox: the runtime's id of the pod.
         namespace: interned.
         name: its name.
-        uid: the kubelet's; a static pod's is not that of its mirror.
-        annotated: the keys of its own annotations that hold CDI names of GPUs.
-        sees_all: it is told to get all GPUs of the node, as operators' own are.
+        uid: the kubelet's uid; for a static pod it differs from its mirror pod's.
+        annotated: the keys of its annotations that contain CDI names of GPUs.
+        sees_all: whether an annotation requests all GPUs of the node, as for operators' own pods.
     """
 
     sandbox: str
@@ -38,31 +38,31 @@ class Pod:
 
 
 def read_pod(data: bytes) -> Pod | None:
-    """Read a pod; None if it is none of Kubernetes'.
+    """Parse a pod; None if it is not a pod of Kubernetes.
 
     Raises:
-        ProtocolError: it can't be read.
+        ProtocolError: the message is invalid.
     """
-    told = messages.read_pod(data)
-    if not plausible(told.id, told.namespace, told.name, told.uid):
+    message = messages.read_pod(data)
+    if not plausible(message.id, message.namespace, message.name, message.uid):
         return None
-    annotations = told.annotations
+    annotations = message.annotations
     sees_all = any(
         names_all_gpus(names(value))
         for key, value in annotations.items()
-        if key.startswith(_NVIDIA)
+        if key.startswith(_NVIDIA_PREFIX)
     )
     keys = frozenset(key for key, _ in annotated_gpus(annotations))
-    return Pod(told.id, told.namespace, told.name, told.uid, sees_all, keys)
+    return Pod(message.id, message.namespace, message.name, message.uid, sees_all, keys)
 
 
 def koordinator_annotation(message: Any) -> str:
-    """Return koordinator's annotation of an unread pod; empty without one.
+    """Return koordinator's annotation of a pod message; empty if there is none.
 
     Raises:
-        MalformedError: it is far too long.
+        MalformedError: the annotation is too long.
     """
     text: str = message.annotations.get(koordinator.ANNOTATION, "")
-    if len(text) > _LONGEST:
-        raise MalformedError(f"is longer than {_LONGEST} characters")
+    if len(text) > _MAX_CHARACTERS:
+        raise MalformedError(f"is longer than {_MAX_CHARACTERS} characters")
     return text

@@ -1,29 +1,29 @@
-"""When to leave the runtime alone.
+"""When to stop reconnecting to the runtime.
 
-Telling a plugin of everything it runs is what a runtime may fail at: with few but very large
-containers some releases crash, and would crash again at each connection.
+Listing all containers for a plugin can make a runtime fail: with a few very large containers, some
+releases crash, and would crash again at each connection.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 _MAX_IN_A_ROW: Final = 3
-_FIRST: Final = 300.0
-_LONGEST: Final = 3600.0
+_FIRST_SECONDS: Final = 300.0
+_MAX_SECONDS: Final = 3600.0
 
 
 @dataclass(slots=True)
 class ReconnectBackoff:
-    """Connections in a row that were lost while the runtime told of all its containers."""
+    """Counts consecutive connections that were lost while the runtime listed its containers."""
 
     count: int = 0
 
     def record_loss(self) -> float | None:
-        """Count one more; return for how many seconds to stay away, None for the usual."""
+        """Count a loss; return the seconds to wait before reconnecting, None for the default."""
         self.count += 1
         beyond = self.count - _MAX_IN_A_ROW
-        return min(_FIRST * 2 ** min(beyond, 10), _LONGEST) if beyond >= 0 else None
+        return min(_FIRST_SECONDS * 2 ** min(beyond, 10), _MAX_SECONDS) if beyond >= 0 else None
 
     def reset(self) -> None:
-        """Start anew: it works."""
+        """Reset the count after a successful synchronization."""
         self.count = 0

@@ -1,4 +1,4 @@
-"""The nri source: says which containers run and what they were given, as it happens."""
+"""The source `nri`: reports which containers run and which GPUs they were given, immediately."""
 
 import asyncio
 import contextlib
@@ -18,63 +18,63 @@ from sources.nri.plugin import Identity, Plugin, Send
 from sources.nri.reconnect import ReconnectBackoff
 from sources.nri.watchdog import Watchdog
 
-_CONFIRMED: Final = 30.0
-"""Seconds between two times that the source stands by its word."""
+_CONFIRM_SECONDS: Final = 30.0
+"""Seconds between two confirmations of the containers."""
 
 _MOMENTS: Final = "moments"
 _LOSSES: Final = "losses"
 
 
 class NriSource:
-    """Registers with the container runtime, and hears of each container that comes or goes.
+    """Registers with the container runtime, and reports each container that starts or ends.
 
-    Implements `pipeline.component.contracts.Source`. A connection that is lost ends a run; the next
-    one hears of everything anew.
+    Implements `pipeline.component.contracts.Source`. A run ends when the connection is lost; the
+    next run gets a complete list again.
     """
 
     def __init__(self, options: Options) -> None:
         self._options = options
 
     async def run(self, ctx: SourceContext) -> None:
-        """Follow the runtime until cancelled.
+        """Report containers until cancelled.
 
         Raises:
-            TransientError: the connection is lost, or can't be had.
+            TransientError: the connection was lost or cannot be established.
         """
-        # Kept over restarts, so that containers that did not change don't look as if they had.
+        # Kept over restarts, so that unchanged containers keep the same instants.
         moments = ctx.restart_state.setdefault(_MOMENTS, WallTimes(ctx.clock.now))
         losses = ctx.restart_state.setdefault(_LOSSES, ReconnectBackoff())
-        assert isinstance(moments, WallTimes)  # noqa: S101 - nobody else writes them
+        assert isinstance(moments, WallTimes)  # noqa: S101 - only this source writes them
         assert isinstance(losses, ReconnectBackoff)  # noqa: S101
-        roster = ContainerTable(moments)
-        teller = EventEmitter(ctx, self._options.max_age)
-        loop, news = asyncio.get_running_loop(), asyncio.Event()
+        container_table = ContainerTable(moments)
+        emitter = EventEmitter(ctx, self._options.max_age)
+        loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(news.set)
+                loop.call_soon_threadsafe(changed.set)
 
-        def plugin(send: Send) -> Plugin:
-            return self._plugin(roster, send, ctx.accepted)
+        def make_plugin(send: Send) -> Plugin:
+            return self._plugin(container_table, send, ctx.accepted)
 
-        link = Connection(self._options.socket, plugin, ctx.clock, wake)
-        confirming = asyncio.create_task(_confirm(ctx, teller, news))
-        link.start()
+        connection = Connection(self._options.socket, make_plugin, ctx.clock, wake)
+        confirming = asyncio.create_task(_confirm(ctx, emitter, changed))
+        connection.start()
         try:
-            with Watchdog(link):
-                over = False
-                while not over:
-                    await news.wait()
-                    news.clear()
-                    # Asked first, so that what was heard before the end is told.
-                    over = bool(link.lost_reason)
-                    await teller.emit(roster.take_changes(), link.plugin.runtime)
-                    if link.plugin.synchronized:
+            with Watchdog(connection):
+                ended = False
+                while not ended:
+                    await changed.wait()
+                    changed.clear()
+                    # Read this first, so that what was received before the end is emitted.
+                    ended = bool(connection.lost_reason)
+                    await emitter.emit(container_table.take_changes(), connection.plugin.runtime)
+                    if connection.plugin.synchronized:
                         losses.reset()
         finally:
             confirming.cancel()
-            link.close("podgpu closed it")
-        raise self._failure_of(link, losses)
+            connection.close("podgpu closed it")
+        raise self._failure_of(connection, losses)
 
     def _plugin(
         self, container_table: ContainerTable, send: Send, accepted: AcceptedAnnotations
@@ -85,22 +85,22 @@ class NriSource:
             Identity(self._options.name, self._options.index), container_table, send, inject
         )
 
-    def _failure_of(self, link: Connection, backoff: ReconnectBackoff) -> BaseException:
-        if link.error is not None:
-            return link.error
-        reason, pause = f"{self._options.socket}: {link.lost_reason}", None
-        if link.plugin.configured and not link.plugin.synchronized:
+    def _failure_of(self, connection: Connection, backoff: ReconnectBackoff) -> BaseException:
+        if connection.error is not None:
+            return connection.error
+        reason, pause = f"{self._options.socket}: {connection.lost_reason}", None
+        if connection.plugin.configured and not connection.plugin.synchronized:
             pause = backoff.record_loss()
         if pause is not None:
             reason += (
-                f", {backoff.count} times in a row; the runtime may not bear it, so that it is "
-                f"left alone for {pause / 60:.0f} min; the other sources go on"
+                f", {backoff.count} times in a row; the runtime may fail because of it, so podgpu "
+                f"waits {pause / 60:.0f} min before it reconnects; the other sources continue"
             )
         return TransientError(reason, retry_after=pause)
 
 
-async def _confirm(ctx: SourceContext, emitter: EventEmitter, news: asyncio.Event) -> None:
+async def _confirm(ctx: SourceContext, emitter: EventEmitter, changed: asyncio.Event) -> None:
     while True:
-        await ctx.clock.sleep(_CONFIRMED)
+        await ctx.clock.sleep(_CONFIRM_SECONDS)
         emitter.due = True
-        news.set()
+        changed.set()

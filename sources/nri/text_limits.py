@@ -1,22 +1,22 @@
-"""Texts of foreign origin: what is too long to be true counts as unknown."""
+"""Limits for texts from other programs: a text that is too long counts as unknown."""
 
 from collections.abc import Iterable
 from typing import Final
 
 LONGEST: Final = 512
-"""Characters of a name or an id: twice what Kubernetes allows."""
+"""Maximum number of characters of a name or an id: twice what Kubernetes allows."""
 
 
 def plausible(*texts: str) -> bool:
-    """Whether each of these is there and no longer than it can be."""
+    """Whether each text is non-empty and not too long."""
     return all(0 < len(text) <= LONGEST for text in texts)
 
 
 def names(value: str) -> list[str]:
-    """Return the names that stand in a text with commas."""
+    """Return the names in a comma-separated text."""
     return [name.strip() for name in value.split(",")]
 
 
 def names_all_gpus(cdi: Iterable[str]) -> bool:
-    """Whether one of the CDI names means all GPUs, whoever's: nobody is given those."""
+    """Whether one of the CDI names means all GPUs of any vendor; that is not an allocation."""
     return any(name.endswith("/gpu=all") for name in cdi)

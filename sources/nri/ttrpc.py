@@ -1,4 +1,4 @@
-"""The middle layer: calls, each of them a request and a response with a number in common."""
+"""The middle protocol layer: ttrpc calls, as request and response with the same number."""
 
 import struct
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from pipeline.net.protobuf import DecodeError, Schema
 from sources.nri.errors import ProtocolError
 
 LONGEST: Final = 4 << 20
-"""Bytes of a message without its header. Neither side takes more."""
+"""Maximum size of a message in bytes, without header; the limit of both sides."""
 
 REQUEST: Final = 1
 RESPONSE: Final = 2
@@ -21,19 +21,19 @@ _NS: Final = 1_000_000_000
 
 
 class Code(IntEnum):
-    """How a call ended, as far as podgpu tells it apart; numbers are gRPC's."""
+    """The status codes that podgpu distinguishes; they have gRPC's numbers."""
 
     OK = 0
     UNIMPLEMENTED = 12
 
 
 class Frame(NamedTuple):
-    """A message as it travels.
+    """A message on the wire.
 
     Attributes:
         stream: number of the call.
-        kind: `REQUEST`, `RESPONSE`, or something that podgpu doesn't know.
-        data: encoded.
+        kind: `REQUEST`, `RESPONSE`, or an unknown kind.
+        data: the encoded message.
     """
 
     stream: int
@@ -42,7 +42,7 @@ class Frame(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """A message to be sent."""
+    """An encoded message to be sent."""
 
     header: bytes
     body: bytes
@@ -50,11 +50,11 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A call.
+    """A request.
 
     Attributes:
-        service: full name.
-        method: bare name.
+        service: full name of the service.
+        method: name of the method, without the service.
         payload: the encoded argument.
     """
 
@@ -65,11 +65,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """How a call ended.
+    """The status in a response.
 
     Attributes:
         code: 0 for success.
-        message: for people, where it failed.
+        message: the error message of a failure.
     """
 
     code: int
@@ -77,7 +77,7 @@ class Response:
 
 
 class Assembler:
-    """Puts the pieces of one stream together to messages. Keeps one unfinished message at most."""
+    """Assembles messages from the pieces of a stream. It keeps at most one incomplete message."""
 
     def __init__(self) -> None:
         self._header = bytearray()
@@ -88,7 +88,7 @@ class Assembler:
         """Yield the messages that are complete now.
 
         Raises:
-            ProtocolError: a message is longer than it may be.
+            ProtocolError: a message is too long.
         """
         rest = piece
         while True:
@@ -101,7 +101,7 @@ class Assembler:
                 length, stream, kind, _ = _HEADER.unpack(self._header)
                 self._header.clear()
                 if length > LONGEST:
-                    raise ProtocolError(f"it announced a message of {length} bytes")
+                    raise ProtocolError(f"the runtime announced a message of {length} bytes")
                 self._wanted = length, stream, kind
             length, stream, kind = self._wanted
             missing = length - len(self._body)
@@ -116,32 +116,32 @@ class Assembler:
 
 
 def read_request(data: bytes) -> Request:
-    """Read a request.
+    """Decode a request.
 
     Raises:
-        ProtocolError: it is none.
+        ProtocolError: the message is invalid.
     """
-    told = _decode("Request", data)
-    return Request(told.service, told.method, told.payload)
+    message = _decode("Request", data)
+    return Request(message.service, message.method, message.payload)
 
 
 def read_response(data: bytes) -> Response:
-    """Read a response.
+    """Decode a response.
 
     Raises:
-        ProtocolError: it is none.
+        ProtocolError: the message is invalid.
     """
-    told = _decode("Response", data)
-    return Response(told.status.code, told.status.message)
+    message = _decode("Response", data)
+    return Response(message.status.code, message.status.message)
 
 
 def request(stream: int, call: Request, seconds: float) -> Encoded:
-    """Return a request to be sent.
+    """Return an encoded request.
 
     Args:
-        stream: number of the call: odd, and higher than all before on this connection.
-        call: what is asked.
-        seconds: how long an answer is waited for.
+        stream: number of the call: odd, and higher than all earlier ones of this connection.
+        call: the request.
+        seconds: timeout for the response.
     """
     data = _message("Request")(
         service=call.service,
@@ -153,15 +153,15 @@ def request(stream: int, call: Request, seconds: float) -> Encoded:
 
 
 def success(stream: int, payload: bytes = b"") -> Encoded:
-    """Return the response to a call that was done; an empty payload is an empty message."""
+    """Return an encoded response to a successful call; an empty payload is an empty message."""
     data = _message("Response")(payload=payload).SerializeToString() if payload else b""
     return _encoded(stream, RESPONSE, data)
 
 
 def failure(stream: int, code: Code, message: str) -> Encoded:
-    """Return the response to a call that can't be done."""
-    told = _message("Response")(status={"code": int(code), "message": message})
-    return _encoded(stream, RESPONSE, told.SerializeToString())
+    """Return an encoded response to a call that failed."""
+    response = _message("Response")(status={"code": int(code), "message": message})
+    return _encoded(stream, RESPONSE, response.SerializeToString())
 
 
 def _encoded(stream: int, kind: int, data: bytes) -> Encoded:
@@ -172,7 +172,7 @@ def _decode(name: str, data: bytes) -> Any:
     try:
         return _message(name).FromString(data)
     except DecodeError:
-        raise ProtocolError(f"its {name.lower()} can't be read") from None
+        raise ProtocolError(f"the runtime sent an invalid {name.lower()}") from None
 
 
 @cache

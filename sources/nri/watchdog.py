@@ -1,7 +1,7 @@
-"""Sees to it that a podgpu that is stuck lets go of the runtime.
+"""A watchdog that closes the connection to the runtime if podgpu is blocked.
 
-It counts its own turns and reads no clock: while the whole process is stopped there are none, and
-nobody is blamed when it goes on.
+It counts its own iterations and does not read a clock: while the whole process is stopped there are
+no iterations, so no timeout expires when the process continues.
 """
 
 import asyncio
@@ -14,74 +14,76 @@ from typing import Final
 
 from sources.nri.connection import Connection
 
-_TURN: Final = 0.25
-"""Seconds."""
+_CHECK_SECONDS: Final = 0.25
+"""Seconds between two checks."""
 
 WORK_LATE: Final = 1.0
-"""Seconds of one piece of the reading thread's work; then the connection is closed. The runtime
-waits for two."""
+"""Seconds that the reading thread may spend on one message before the connection is closed. The
+runtime waits for two seconds."""
 
 LOOP_LATE: Final = 5.0
-"""Seconds without a turn of the event loop; then the connection is closed. The reading thread goes
-on without it, but what nobody takes is of no use."""
+"""Seconds without an iteration of the event loop before the connection is closed. The reading
+thread works without the event loop, but then the containers are not processed."""
 
 LOOP_STUCK: Final = 60.0
-"""Seconds without a turn of the event loop; then the process ends."""
+"""Seconds without an iteration of the event loop before the process exits."""
 
-_EXIT_GRACE: Final = 2.0
-"""Seconds for saying why; stderr may be what everything is stuck in."""
+_EXIT_SECONDS: Final = 2.0
+"""Seconds for writing the reason; writing to stderr may block, too."""
 
 
 class Watchdog:
-    """A thread that watches over a connection; a context manager, entered in the event loop.
+    """A thread that monitors a connection; a context manager to be entered in the event loop.
 
     Args:
-        link: what it watches over.
+        connection: the connection.
     """
 
-    def __init__(self, link: Connection) -> None:
-        self._link = link
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._loop = asyncio.get_running_loop()
-        self._over = threading.Event()
-        self._answered = True
+        self._stopped = threading.Event()
+        self._loop_responded = True
 
     def __enter__(self) -> None:
         threading.Thread(target=self._watch, name="podgpu-nri-watch", daemon=True).start()
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
+        self._stopped.set()
 
     def _watch(self) -> None:
         missed = busy = 0
-        at: int | None = None
-        while not self._over.wait(_TURN):
-            work = self._link.current_task
-            busy = busy + 1 if work is not None and work == at else 0
-            at = work
-            if busy * _TURN >= WORK_LATE:
-                self._link.close(f"one message took longer than {WORK_LATE:.0f} s")
-            missed = 0 if self._answered else missed + 1
-            if self._answered:
-                self._answered = False
+        last_work: int | None = None
+        while not self._stopped.wait(_CHECK_SECONDS):
+            work = self._connection.current_task
+            busy = busy + 1 if work is not None and work == last_work else 0
+            last_work = work
+            if busy * _CHECK_SECONDS >= WORK_LATE:
+                self._connection.close(f"one message took longer than {WORK_LATE:.0f} s")
+            missed = 0 if self._loop_responded else missed + 1
+            if self._loop_responded:
+                self._loop_responded = False
                 with contextlib.suppress(RuntimeError):  # the loop has ended
-                    self._loop.call_soon_threadsafe(self._answer)
-            if missed * _TURN >= LOOP_LATE:
-                self._link.close(f"podgpu's event loop is late by more than {LOOP_LATE:.0f} s")
-            if missed * _TURN >= LOOP_STUCK:
-                _end(f"podgpu: the event loop has been stuck for {LOOP_STUCK:.0f} s; ending\n")
+                    self._loop.call_soon_threadsafe(self._on_loop_response)
+            if missed * _CHECK_SECONDS >= LOOP_LATE:
+                self._connection.close(f"podgpu's event loop was blocked for {LOOP_LATE:.0f} s")
+            if missed * _CHECK_SECONDS >= LOOP_STUCK:
+                _exit_process(
+                    f"podgpu: the event loop was blocked for {LOOP_STUCK:.0f} s; exiting\n"
+                )
 
-    def _answer(self) -> None:
-        self._answered = True
+    def _on_loop_response(self) -> None:
+        self._loop_responded = True
 
 
-def _end(text: str) -> None:
-    """End the process as a bug does, with the stacks of all its threads."""
+def _exit_process(text: str) -> None:
+    """Exit the process with an error, after writing the stacks of all threads."""
 
-    def say() -> None:
+    def write_stacks() -> None:
         os.write(2, text.encode())
         faulthandler.dump_traceback(sys.__stderr__ or 2, all_threads=True)
 
-    last_words = threading.Thread(target=say, daemon=True)
-    last_words.start()
-    last_words.join(_EXIT_GRACE)
+    writer = threading.Thread(target=write_stacks, daemon=True)
+    writer.start()
+    writer.join(_EXIT_SECONDS)
     os._exit(1)
