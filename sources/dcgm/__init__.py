@@ -1,1 +1,1 @@
-"""Reads the page of a running dcgm-exporter."""
+"""The dcgm source: reads the metrics page of a running dcgm-exporter."""

@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the dcgm source: the exporter's page, read once."""
+"""The check of `podgpu doctor` for the dcgm source: reads the exporter's page once."""
 
 import asyncio
 from functools import partial
@@ -15,11 +15,11 @@ from sources.dcgm.options import Options
 from sources.dcgm.page_fetch import File, Server
 from sources.dcgm.page_reader import parse_page
 
-_OTHER: Final = (
-    "give the page of a dcgm-exporter; where podgpu has the port 9400 it is on another one, such "
-    "as http://localhost:9401/metrics"
+_WRONG_PAGE_FIX: Final = (
+    "set url to the page of a dcgm-exporter; if podgpu uses port 9400, the exporter has another "
+    "port, such as http://localhost:9401/metrics"
 )
-_SECONDS: Final = 10.0
+_MAX_SECONDS: Final = 10.0
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -28,27 +28,28 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     check = CHECKS["dcgm.page"]
     place = options.place
     if options.path is None and await _is_podgpu(options.url, ctx):
-        return [check.failure(place, "podgpu itself answers there, no dcgm-exporter", _OTHER)]
+        observed = "podgpu itself responds there, not a dcgm-exporter"
+        return [check.failure(place, observed, _WRONG_PAGE_FIX)]
     getter = Server(options) if options.path is None else File(options.path, options, ctx.clock)
     try:
         data = await getter.get()
     except TransientError as error:
-        mend = (
-            "see that dcgm-exporter runs on this node, and that url is its page's"
+        fix = (
+            "check that dcgm-exporter runs on this node, and that url is the URL of its page"
             if options.path is None
-            else "see that dcgm-exporter writes it, and mount its folder"
+            else "check that dcgm-exporter writes the file, and mount its folder"
         )
-        return [check.failure(place, str(error), mend)]
+        return [check.failure(place, str(error), fix)]
     plan = await requested_plan(ctx)
     page = await in_thread(partial(parse_page, data or b"", plan, ctx.clock.now(), 1))
     if page.empty:
-        return [check.failure(place, "no metric of dcgm-exporter's is on it", _OTHER)]
-    saw = f"{len(page.devices)} devices, {len(page.readings)} readings"
-    return [check.ok(place, saw)]
+        return [check.failure(place, "has no metric of dcgm-exporter", _WRONG_PAGE_FIX)]
+    observed = f"{len(page.devices)} devices, {len(page.readings)} readings"
+    return [check.ok(place, observed)]
 
 
 async def _is_podgpu(url: str | None, ctx: DoctorContext) -> bool:
-    """Whether podgpu answers, which all its answers say, those behind a password too."""
+    """Return whether podgpu responds, which all its responses show, even without a password."""
     try:
         parts = urlsplit(url or "")
         host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme)
@@ -57,8 +58,8 @@ async def _is_podgpu(url: str | None, ctx: DoctorContext) -> bool:
     if host is None or port is None:
         return False
     try:
-        # Who answers by the byte is somebody else, and keeps its own time.
-        async with asyncio.timeout(min(_SECONDS, ctx.deadline / 3)):
+        # A server that responds byte by byte is not podgpu, and must not delay the check.
+        async with asyncio.timeout(min(_MAX_SECONDS, ctx.deadline / 3)):
             return (await in_thread(partial(identify, host, port, parts.path))).is_podgpu
     except TimeoutError:
         return False

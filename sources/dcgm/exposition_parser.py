@@ -1,7 +1,7 @@
-"""The text exposition format, line by line, as exporters of all ages write it.
+"""Parses the text exposition format line by line, as exporters of all releases write it.
 
-More lenient than a Prometheus server: dcgm-exporter escapes nothing, and a line that is broken must
-cost no other.
+It is more lenient than Prometheus: dcgm-exporter escapes nothing, and a malformed line must not
+affect the others.
 """
 
 import re
@@ -16,8 +16,8 @@ _LABEL: Final = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*
 _ESCAPE: Final = re.compile(r'\\([\\"n])')
 _WHOLE: Final = re.compile(r"[-+]?[0-9]{1,40}")
 _DECIMAL: Final = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?")
-_NO_NUMBERS: Final = {"nan": "nan", "inf": "inf", "+inf": "inf", "-inf": "-inf"}
-_LONGEST: Final = 1 << 16
+_NON_FINITE: Final = {"nan": "nan", "inf": "inf", "+inf": "inf", "-inf": "-inf"}
+_MAX_LINE: Final = 1 << 16
 
 
 class Sample(NamedTuple):
@@ -25,10 +25,10 @@ class Sample(NamedTuple):
 
     Attributes:
         name: of the metric.
-        type: what the page says that the metric is; empty if it doesn't.
-        labels: as they stand there; of two with one name the first. Lines with the same text have
+        type: of the metric according to the page; empty if it has none.
+        labels: the labels; the first of several with one name. Lines with the same label text have
             the same object.
-        value: an integer where it is written as one.
+        value: an integer if it is written as one.
         number: of the line, from 1.
     """
 
@@ -40,16 +40,16 @@ class Sample(NamedTuple):
 
 
 class Malformed(NamedTuple):
-    """A line that can't be read."""
+    """A line that cannot be parsed."""
 
     text: str
     number: int
 
 
 def read(page: bytes) -> Iterator[Sample | Malformed]:
-    """Yield the samples of metrics that an exporter of GPUs has; others are passed over."""
+    """Yield the samples of metrics of GPU exporters; other metrics are ignored."""
     types: dict[str, str] = {}
-    known: dict[str, Labels | None] = {}
+    label_sets: dict[str, Labels | None] = {}
     for number, raw in enumerate(page.decode("utf-8", "replace").split("\n"), 1):
         line = raw.strip()
         if line.startswith("#"):
@@ -57,40 +57,40 @@ def read(page: bytes) -> Iterator[Sample | Malformed]:
             if len(words) == 4 and words[:2] == ["#", "TYPE"]:
                 types[words[2]] = words[3]
         elif line.startswith(_PREFIXES):
-            yield _sample(line, number, types, known) or Malformed(line, number)
+            yield _sample(line, number, types, label_sets) or Malformed(line, number)
 
 
 def _sample(
-    line: str, number: int, types: Mapping[str, str], known: dict[str, Labels | None]
+    line: str, number: int, types: Mapping[str, str], label_sets: dict[str, Labels | None]
 ) -> Sample | None:
     match = _NAME.match(line)
-    if match is None or len(line) > _LONGEST:
+    if match is None or len(line) > _MAX_LINE:
         return None
     name, rest = match[0], line[match.end() :].lstrip()
-    inside = ""
+    label_text = ""
     if rest.startswith("{"):
-        inside, brace, rest = rest[1:].rpartition("}")
+        label_text, brace, rest = rest[1:].rpartition("}")
         if not brace:
             return None
     value = _value(rest.split())
     if value is None:
         return None
-    # A device's labels are the same on all of its lines.
-    if inside not in known:
-        known[inside] = _labels(inside)
-    labels = known[inside]
+        # Many lines have the same labels, so each label text is parsed once.
+    if label_text not in label_sets:
+        label_sets[label_text] = _labels(label_text)
+    labels = label_sets[label_text]
     return None if labels is None else Sample(name, types.get(name, ""), labels, value, number)
 
 
 def _labels(text: str) -> Labels | None:
     labels: dict[str, str] = {}
-    at, end = 0, len(text.rstrip())
-    while at < end:
-        match = _LABEL.match(text, at)
+    position, end = 0, len(text.rstrip())
+    while position < end:
+        match = _LABEL.match(text, position)
         if match is None:
             return None
         labels.setdefault(match[1], _ESCAPE.sub(_unescaped, match[2]))
-        at = match.end()
+        position = match.end()
     return labels
 
 
@@ -99,7 +99,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _value(words: list[str]) -> int | float | None:
-    """Return the value; a time stamp may stand behind it."""
+    """Return the value, which a time stamp may follow."""
     if not words or len(words) > 2 or (len(words) == 2 and not _WHOLE.fullmatch(words[1])):
         return None
     text = words[0]
@@ -107,5 +107,5 @@ def _value(words: list[str]) -> int | float | None:
         return int(text)
     if _DECIMAL.fullmatch(text):
         return float(text)
-    named = _NO_NUMBERS.get(text.lower())
+    named = _NON_FINITE.get(text.lower())
     return None if named is None else float(named)

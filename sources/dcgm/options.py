@@ -1,4 +1,4 @@
-"""Options of the dcgm source."""
+"""The options of the dcgm source."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,104 +11,104 @@ from config.option_markers import AtLeast, Doc
 from config.value_types import ByteSize, Duration
 from pipeline.base.safe_text import without_query
 
-_LEAST_AGE = 60.0
+_MIN_AGE = 60.0
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the exporter's page is and how it is read."""
+    """Options of a source of kind `dcgm`."""
 
     url: Annotated[
         str,
-        Doc("The exporter's page, such as http://localhost:9400/metrics; or give path."),
+        Doc("The exporter's page, such as http://localhost:9400/metrics; or set path."),
     ] = ""
     path: Annotated[
         Path | None,
-        Doc("The file that an exporter writes for node_exporter, such as dcgm.prom; or give url."),
+        Doc("The file that an exporter writes for node_exporter, such as dcgm.prom; or set url."),
     ] = None
     interval: Annotated[
         Duration,
         AtLeast("1s"),
-        Doc("How often the page is read. Not more often than the exporter renews it."),
+        Doc("How often the page is read. The exporter's own interval or more is enough."),
     ] = Duration.parse("15s")
     timeout: Annotated[
         Duration,
         AtLeast("100ms"),
-        Doc("How long the exporter may take to answer."),
+        Doc("How long the exporter may take to respond."),
     ] = Duration.parse("10s")
     max_size: Annotated[
         ByteSize,
         AtLeast("1KiB"),
-        Doc("A larger page is not read."),
+        Doc("The maximum size of the page; a larger page is an error."),
     ] = ByteSize.parse("16MiB")
     max_age: Annotated[
         Duration | None,
         AtLeast("1s"),
         Doc(
-            "How long a file stands that nobody writes any more; three intervals, and a minute at "
-            "least, if left out."
+            "How long a file that is no longer updated stays valid; default: three intervals, at "
+            "least one minute."
         ),
     ] = None
     ca_file: Annotated[
         Path | None,
-        Doc("Certificates that the exporter's is checked with, instead of the system's."),
+        Doc("CA certificates for the exporter's certificate, instead of the system's."),
     ] = None
-    insecure: Annotated[bool, Doc("Whether the exporter's certificate goes unchecked.")] = False
+    insecure: Annotated[bool, Doc("Whether to skip checking the exporter's certificate.")] = False
     bearer_token_file: Annotated[
         Path | None, Doc("A file with a token, sent with each request.")
     ] = None
-    username: Annotated[str, Doc("Who asks, where the exporter wants basic authentication.")] = ""
+    username: Annotated[str, Doc("The user name, if the exporter uses basic authentication.")] = ""
     password_file: Annotated[Path | None, Doc("A file with the password of username.")] = None
 
     @property
     def place(self) -> str:
-        """The page for people: without a query and the like, which may have a secret in it."""
+        """The page for messages: without the query, which may contain a secret."""
         if self.path is not None:
             return str(self.path)
         return without_query(self.url)
 
     @property
-    def oldest(self) -> float:
-        """Seconds after which a file that nobody writes is no longer believed."""
+    def max_age_seconds(self) -> float:
+        """Seconds after which a file that is no longer updated is an error."""
         if self.max_age is not None:
             return float(self.max_age)
-        return max(3 * float(self.interval), _LEAST_AGE)
+        return max(3 * float(self.interval), _MIN_AGE)
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """Say what doesn't go together."""
+        """Return which options contradict each other."""
         if bool(self.url) == (self.path is not None):
-            both = "there is a path too: give one of the two"
-            yield "url", both if self.url else "give a url, or the path of a file"
+            text = "path is set too: set only one of them"
+            yield "url", text if self.url else "set url, or path for a file"
         elif self.url:
             yield from self._url_problems()
             if self.max_age is not None:
-                yield "max_age", "is about a file: leave it out with a url"
+                yield "max_age", "applies only to a file: remove it if url is set"
         else:
             for name in ("ca_file", "bearer_token_file", "password_file", "username", "insecure"):
                 if getattr(self, name):
-                    yield name, "is about a url: leave it out with a path"
+                    yield name, "applies only to a url: remove it if path is set"
         if bool(self.username) != (self.password_file is not None):
             missing = "password_file" if self.username else "username"
-            yield missing, "username and password_file go together: give both"
+            yield missing, "must be set: username and password_file require each other"
         if self.username and self.bearer_token_file is not None:
-            yield "bearer_token_file", "there is a username too: give one of the two"
+            yield "bearer_token_file", "username is set too: set only one of them"
 
     def _url_problems(self) -> Iterable[tuple[str, str]]:
         parts = _parts(self.url)
         if parts is None:
-            yield "url", "is no address: write for example http://localhost:9400/metrics"
+            yield "url", "is not a valid URL: write for example http://localhost:9400/metrics"
         elif parts.username is not None or parts.password is not None:
-            yield "url", "has a user in it: give username and password_file instead"
+            yield "url", "contains a user name: set username and password_file instead"
         elif parts.scheme == "http" and (self.ca_file is not None or self.insecure):
-            yield "url", "is without TLS, so ca_file and insecure mean nothing: write https"
+            yield "url", "has no TLS, so ca_file and insecure have no effect: write https"
 
 
 def _parts(url: str) -> SplitResult | None:
-    """Return the parts of an address; None if it isn't one of a page."""
+    """Return the parts of a URL; None if it is not an HTTP URL."""
     try:
         parts = urlsplit(url)
-        whole = bool(parts.hostname) and parts.port != 0
+        is_complete = bool(parts.hostname) and parts.port != 0
     except ValueError:
         return None
-    if not whole or parts.scheme not in {"http", "https"}:
+    if not is_complete or parts.scheme not in {"http", "https"}:
         return None
     return parts if url.isprintable() and " " not in url else None

@@ -1,4 +1,4 @@
-"""The devices of a page, put together from all of its lines."""
+"""Collects the devices of a page from the labels of all its lines."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _INSTANCE: Final = "MIG-"
 
 @dataclass(slots=True)
 class _Gpu:
-    """What lines have said of a GPU; of several words on one thing the first."""
+    """What the lines show about a GPU; the first line counts if they differ."""
 
     gpu: int | None = None
     minor: int | None = None
@@ -24,18 +24,18 @@ class _Gpu:
 
 
 class Gpus:
-    """Collects devices, and finds the one that a line is about.
+    """Collects devices, and finds the device of a line.
 
-    A line without a uuid belongs to the GPU that other lines give its number or its bus id.
+    A line without a uuid belongs to the GPU with its number or its bus id on other lines.
     """
 
     def __init__(self) -> None:
         self._gpus: dict[str, _Gpu] = {}
-        self._numbers: dict[int, str] = {}
-        self._buses: dict[str, str] = {}
+        self._by_number: dict[int, str] = {}
+        self._by_bus_id: dict[str, str] = {}
 
     def add(self, device: LineDevice) -> None:
-        """Take in what a line says of its device."""
+        """Add the labels of a line's device."""
         uuid = device.uuid
         if not uuid or uuid.startswith(_INSTANCE):
             return
@@ -47,18 +47,18 @@ class Gpus:
         for name, text in device.facts:
             gpu.facts.setdefault(name, text)
         if device.gi is not None:
-            place = (device.gi, device.ci)
-            gpu.slices[place] = gpu.slices.get(place) or device.profile
+            key = (device.gi, device.ci)
+            gpu.slices[key] = gpu.slices.get(key) or device.profile
         if device.gpu is not None:
-            self._numbers.setdefault(device.gpu, uuid)
+            self._by_number.setdefault(device.gpu, uuid)
         if device.pci:
-            self._buses.setdefault(device.pci, uuid)
+            self._by_bus_id.setdefault(device.pci, uuid)
 
     def find(self, device: LineDevice) -> str | None:
-        """Return the uuid of a line's device, by its place for a MIG instance."""
-        uuid = device.uuid or self._buses.get(device.pci, "")
+        """Return the uuid of a line's device; for a MIG instance, the name of its placement."""
+        uuid = device.uuid or self._by_bus_id.get(device.pci, "")
         if not uuid and device.gpu is not None:
-            uuid = self._numbers.get(device.gpu, "")
+            uuid = self._by_number.get(device.gpu, "")
         gpu = self._gpus.get(uuid)
         if gpu is None or device.gi is None:
             return None if gpu is None else uuid

@@ -1,4 +1,4 @@
-"""Gets the page: from a server or from a file."""
+"""Fetches the page from a server or a file."""
 
 import asyncio
 import base64
@@ -19,7 +19,7 @@ _ACCEPT: Final = {"Accept": "text/plain;version=0.0.4"}
 
 
 class Server:
-    """An exporter that serves its page."""
+    """Fetches the page of an exporter by HTTP."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -29,7 +29,7 @@ class Server:
         """Return the page.
 
         Raises:
-            TransientError: it can't be had now.
+            TransientError: it cannot be fetched now.
         """
         options = self._options
         fetch, tls = await asyncio.to_thread(_client)
@@ -45,12 +45,12 @@ class Server:
         )
 
     def read_at(self, now: Instant) -> Instant:
-        """Return when what was got last was read: a server's page is fresh."""
+        """Return the time of the last page: a server's page is always current."""
         return now
 
 
 class File:
-    """An exporter that writes its page to a file."""
+    """Reads the page that an exporter writes to a file."""
 
     def __init__(self, path: Path, options: Options, clock: Clock) -> None:
         self._path = path
@@ -59,10 +59,10 @@ class File:
         self._stamp: Stamp | None = None
 
     async def get(self) -> bytes | None:
-        """Return the page; None if it is the one that was got before.
+        """Return the page; None if it has not changed.
 
         Raises:
-            TransientError: there is none, or nobody writes it any more.
+            TransientError: the file is missing, cannot be read, or is too old.
         """
         try:
             content = await asyncio.to_thread(
@@ -70,22 +70,22 @@ class File:
             )
         except AbsentError as error:
             raise TransientError(
-                f"{error}; see that the exporter runs and that the folder is mounted"
+                f"{error}; check that the exporter runs and that the folder is mounted"
             ) from None
         except UnreadableError as error:
             raise TransientError(str(error)) from None
         age = (self._clock.now().wall_ns - content.stamp[0]) / NS
-        if age > self._options.oldest:
-            # Without the age: the same fault is to have the same text.
+        if age > self._options.max_age_seconds:
+            # Without the age, so that the message stays the same.
             raise TransientError(
-                f"{self._path}: has not been written for {self._options.oldest:g} s (max_age); "
-                "see that the exporter runs"
+                f"{self._path}: has not been updated for {self._options.max_age_seconds:g} s "
+                "(max_age); check that the exporter runs"
             )
         self._stamp = content.stamp
         return content.data
 
     def read_at(self, now: Instant) -> Instant:
-        """Return when what was got last was written, which is never after now."""
+        """Return when the last page was written, at most `now`."""
         if self._stamp is None:
             return now
         age_ns = max(0, now.wall_ns - self._stamp[0])
@@ -93,14 +93,14 @@ class File:
 
 
 def _client() -> tuple[Callable[..., Awaitable[bytes]], Callable[..., ssl.SSLContext]]:
-    """Load the client: who reads a file does without its 10 MB."""
+    """Import the HTTP client only if it is used: it takes 10 MB."""
     from pipeline.net.http_get import fetch, tls  # noqa: PLC0415
 
     return fetch, tls
 
 
 def _credentials(options: Options) -> dict[str, str]:
-    """Read secrets anew each time, since they are exchanged while podgpu runs."""
+    """Return the authorization header; secrets are read each time, since they may change."""
     if options.bearer_token_file is not None:
         return {"Authorization": f"Bearer {_secret(options.bearer_token_file)}"}
     if options.password_file is not None:
@@ -113,8 +113,8 @@ def _secret(path: Path) -> str:
     try:
         data = read_file(path, _SECRET, None).data or b""
     except UnreadableError as error:
-        raise TransientError(f"{error}; see that it is mounted") from None
+        raise TransientError(f"{error}; check that it is mounted") from None
     text = data.decode("utf-8", "replace").strip()
     if not text or not text.isprintable():
-        raise TransientError(f"{path}: has to be one line with the secret alone")
+        raise TransientError(f"{path}: must contain one line with only the secret")
     return text

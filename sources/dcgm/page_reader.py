@@ -1,4 +1,4 @@
-"""From a page to devices and readings."""
+"""Converts a page to devices and readings."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -22,14 +22,14 @@ _OURS: Final = "podgpu_"
 
 @dataclass(slots=True)
 class Page:
-    """What a page says.
+    """The content of a page.
 
     Attributes:
         devices: in the order of the page.
-        readings: of fields that were asked for.
-        dropped: how many values were left out, by reason.
-        examples: the place of the first of them, by reason.
-        empty: there is no metric of a GPU exporter on it.
+        readings: of the requested fields.
+        dropped: number of dropped values, by reason.
+        examples: the line of the first dropped value, by reason.
+        empty: whether the page has no metric of a GPU exporter.
     """
 
     devices: tuple[Device, ...] = ()
@@ -39,53 +39,53 @@ class Page:
     empty: bool = True
 
     def drop(self, reason: Reason, number: int, text: str) -> None:
-        """Count a value that is left out."""
+        """Count a dropped value."""
         self.dropped[reason] += 1
         self.examples.setdefault(reason, f"line {number}: {line(text, _SHOWN)}")
 
 
 @dataclass(slots=True)
 class _Values:
-    """The values that lines give for one reading."""
+    """The values of the lines for one reading."""
 
-    whole: Value | None = None
+    device_value: Value | None = None
     copies: set[Value] = field(default_factory=set)
     number: int = 0
 
 
 def parse_page(data: bytes, plan: FieldPlan, at: Instant, good_for_ns: int) -> Page:
-    """Return what a page says; whatever the bytes are, it raises nothing.
+    """Parse a page; raises no errors, whatever the bytes are.
 
     Args:
         data: the page.
-        plan: fields that are not in it are passed over.
-        at: when it was got.
-        good_for_ns: how long its readings stand.
+        plan: the requested fields.
+        at: when the page was read.
+        good_for_ns: how long its readings are valid, in nanoseconds.
     """
     page, gpus, samples = Page(), Gpus(), []
-    places: dict[int, LineDevice | None] = {}
+    line_devices: dict[int, LineDevice | None] = {}
     for found in read(data):
         page.empty = False
         if isinstance(found, Malformed):
             page.drop("malformed", found.number, found.text)
             continue
-        which = id(found.labels)
-        if which not in places:
-            place = places[which] = (
+        labels_id = id(found.labels)
+        if labels_id not in line_devices:
+            device = line_devices[labels_id] = (
                 device_of(found.labels) if about_a_device(found.labels) else None
             )
-            if place is not None:
-                gpus.add(place)
-        # Passed over or not, it keeps the labels, and so their id.
-        samples.append((found, places[which]))
+            if device is not None:
+                gpus.add(device)
+        # Every sample is kept, so that its labels keep their id.
+        samples.append((found, line_devices[labels_id]))
     typed = any(found.name.startswith(_OURS) for found, _ in samples)
-    seen: dict[tuple[str, str, Attrs], _Values] = {}
-    for found, place in samples:
-        known = field_of(found.name, found.type, typed=typed)
-        if place is None or known is None or known[0].name not in plan:
+    values_of: dict[tuple[str, str, Attrs], _Values] = {}
+    for found, device in samples:
+        mapping = field_of(found.name, found.type, typed=typed)
+        if device is None or mapping is None or mapping[0].name not in plan:
             continue
-        wanted, factor = known
-        uuid = gpus.find(place)
+        wanted, factor = mapping
+        uuid = gpus.find(device)
         if uuid is None:
             page.drop("no_device", found.number, found.name)
         elif is_blank(found.value):
@@ -94,9 +94,9 @@ def parse_page(data: bytes, plan: FieldPlan, at: Instant, good_for_ns: int) -> P
             page.drop("out_of_range", found.number, f"{found.name} {found.value}")
         else:
             key = (uuid, wanted.name, _attrs(found, wanted.attrs))
-            _note(seen.setdefault(key, _Values()), found, value)
+            _add_value(values_of.setdefault(key, _Values()), found, value)
     page.devices = gpus.devices()
-    page.readings = tuple(_settled(page, seen, at, good_for_ns))
+    page.readings = tuple(_to_readings(page, values_of, at, good_for_ns))
     return page
 
 
@@ -105,24 +105,24 @@ def _attrs(sample: Sample, names: Iterable[str]) -> Attrs:
     return tuple((name, labels[name]) for name in sorted(names) if labels.get(name))
 
 
-def _note(seen: _Values, sample: Sample, value: Value) -> None:
-    seen.number = seen.number or sample.number
+def _add_value(values: _Values, sample: Sample, value: Value) -> None:
+    values.number = values.number or sample.number
     if not COPY.isdisjoint(sample.labels):
-        seen.copies.add(value)
-    elif seen.whole is None:
-        seen.whole = value
+        values.copies.add(value)
+    elif values.device_value is None:
+        values.device_value = value
 
 
-def _settled(
+def _to_readings(
     page: Page,
-    seen: Mapping[tuple[str, str, Attrs], _Values],
+    values_of: Mapping[tuple[str, str, Attrs], _Values],
     at: Instant,
     good_for_ns: int,
 ) -> Iterable[Reading]:
-    """Yield one reading of each; copies that differ are parts, and no value of the device."""
-    for (uuid, name, attrs), values in seen.items():
-        if values.whole is not None:
-            value = values.whole
+    """Yield one reading per key; copies that differ are parts of the device's value."""
+    for (uuid, name, attrs), values in values_of.items():
+        if values.device_value is not None:
+            value = values.device_value
         elif len(values.copies) == 1:
             [value] = values.copies
         else:

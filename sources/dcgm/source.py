@@ -1,4 +1,4 @@
-"""The dcgm source: readings of a dcgm-exporter that runs on this node."""
+"""The dcgm source: readings from a dcgm-exporter that runs on this node."""
 
 import asyncio
 from typing import Final
@@ -11,16 +11,16 @@ from sources.dcgm.page_fetch import File, Server
 from sources.dcgm.page_reader import Page, Reason, parse_page
 
 _REASON_TEXTS: Final[dict[Reason, str]] = {
-    "malformed": "can't be read",
-    "no_device": "names no GPU by its uuid, nor does another line with its number",
-    "out_of_range": "has a value that can't be true",
-    "contradictory": "has copies that differ, and none for the device",
+    "malformed": "cannot be parsed",
+    "no_device": "has no GPU uuid, and no other line with its number has one",
+    "out_of_range": "has an impossible value",
+    "contradictory": "has different values for users of the device, and none for the device",
 }
-"""What is worth a word; a blank value is the exporter's way to say that there is none."""
+"""Reasons that are logged. A blank value is not: the exporter has no value then."""
 
 
 class DcgmSource:
-    """Reads the page again and again. Implements `pipeline.component.contracts.Source`."""
+    """Reads the page at each interval. Implements `pipeline.component.contracts.Source`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -30,44 +30,45 @@ class DcgmSource:
         """Read and emit until cancelled.
 
         Raises:
-            TransientError: there is no page now, or it is no exporter's.
+            TransientError: the page cannot be read, or is not an exporter's.
         """
         options = self._options
-        where = options.place
+        page_name = options.place
         page_of = (
             Server(options) if options.path is None else File(options.path, options, ctx.clock)
         )
-        stands = 3 * float(options.interval)
+        valid_s = 3 * float(options.interval)
         if options.path is not None:
-            stands = max(stands, options.oldest)
+            valid_s = max(valid_s, options.max_age_seconds)
         devices: tuple[Device, ...] | None = None
         while True:
-            began = ctx.clock.now()
+            started = ctx.clock.now()
             data = await page_of.get()
             if data is not None:
                 at = page_of.read_at(ctx.clock.now())
-                # A page of megabytes takes a while.
-                page = await asyncio.to_thread(parse_page, data, ctx.plan, at, round(stands * NS))
+                # In a thread, since a page may have megabytes.
+                page = await asyncio.to_thread(parse_page, data, ctx.plan, at, round(valid_s * NS))
                 if page.empty:
                     raise TransientError(
-                        f"{where}: has no metric of dcgm-exporter's; see that it is the right page"
+                        f"{page_name}: has no metric of dcgm-exporter; check that it is the right "
+                        "page"
                     )
                 if page.devices != devices:
                     devices = page.devices
                     await ctx.emit(DevicesDiscovered(devices))
                 await ctx.emit(SamplesTaken(page.readings))
-                self._log_dropped(ctx, page, where)
-            rest = float(options.interval) - began.seconds_until(ctx.clock.now())
-            await ctx.clock.sleep(max(0.0, rest))
+                self._log_dropped(ctx, page, page_name)
+            remaining_s = float(options.interval) - started.seconds_until(ctx.clock.now())
+            await ctx.clock.sleep(max(0.0, remaining_s))
 
-    def _log_dropped(self, ctx: SourceContext, page: Page, where: str) -> None:
+    def _log_dropped(self, ctx: SourceContext, page: Page, page_name: str) -> None:
         for reason, count in page.dropped.items():
             ctx.meter.add("podgpu_source_dropped_total", count, reason=reason)
             if reason in _REASON_TEXTS and reason not in self._logged_reasons:
                 self._logged_reasons.add(reason)
                 ctx.log.warning(
-                    "%s: %s %s; left out, as are others like it",
-                    where,
+                    "%s: %s %s; podgpu ignores it, and similar lines",
+                    page_name,
                     page.examples[reason],
                     _REASON_TEXTS[reason],
                 )

@@ -1,4 +1,4 @@
-"""From a value as DCGM writes it to one of the model."""
+"""Converts DCGM's values to values of the model."""
 
 import math
 from collections.abc import Mapping
@@ -7,8 +7,8 @@ from typing import Final
 from pipeline.fields import CATALOGUE, Field
 
 BLANKS: Final = 16
-"""How many values from the blank one on mean that there is none: unknown, not found, not supported,
-not permitted, and some that are kept free."""
+"""Number of values, from the blank one on, that mean no value: unknown, not found, not supported,
+not permitted, and reserved ones."""
 
 _BLANK32: Final = 0x7FFFFFF0
 _BLANK64: Final = 0x7FFFFFFFFFFFFFF0
@@ -16,7 +16,7 @@ _BLANK_FLOAT: Final = 1 << 47
 
 
 def is_blank(value: float) -> bool:
-    """Whether DCGM, or an exporter that doesn't know better, says by it that there is no value."""
+    """Return whether a value of DCGM, or of an exporter that passes it on, means no value."""
     return (
         not math.isfinite(value)
         or value >= _BLANK64
@@ -26,11 +26,11 @@ def is_blank(value: float) -> bool:
 
 
 def _names() -> Mapping[str, tuple[tuple[Field, int], ...]]:
-    """Return fields and what their values are to be multiplied with, by names on a page."""
+    """Return fields and factors for their values, by names on a page."""
     found: dict[str, dict[str, tuple[Field, int]]] = {}
     for field in CATALOGUE:
-        theirs = (field.dcgm, field.dcgm_1x, *field.aliases)
-        for name in filter(None, theirs):
+        dcgm_names = (field.dcgm, field.dcgm_1x, *field.aliases)
+        for name in filter(None, dcgm_names):
             found.setdefault(name, {})[field.name] = (field, field.dcgm_divisor)
         found.setdefault(field.podgpu_metric, {}).setdefault(field.name, (field, 1))
     return {name: tuple(fields.values()) for name, fields in found.items()}
@@ -43,17 +43,17 @@ _RATES: Final = {
     for name, fields in _NAMES.items()
     if len(fields) > 1
 }
-"""The field that DCGM itself means by a name which two fields share."""
+"""DCGM's field for each name that two fields share."""
 
 
 def field_of(name: str, kind: str, *, typed: bool) -> tuple[Field, int] | None:
-    """Return which field a metric is, and what makes the model's value of the page's.
+    """Return the field of a metric, and the factor that converts the page's value to the model's.
 
     Args:
         name: of the metric.
         kind: its type on the page.
-        typed: whether types tell two fields of one name apart, as on a page of podgpu's. On one of
-            dcgm-exporter's the type is whatever its counters file says; the value is DCGM's.
+        typed: whether types distinguish two fields with one name, as on a page of podgpu. On a page
+            of dcgm-exporter, the counters file sets the type, and the value is DCGM's.
     """
     if not typed and (rate := _RATES.get(name.upper())):
         return rate

@@ -1,1 +1,1 @@
-"""Asks a DCGM host engine, through DCGM's own client library."""
+"""The hostengine source: reads fields from a DCGM host engine, through DCGM's client library."""

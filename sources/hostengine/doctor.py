@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the hostengine source: the library, and who listens."""
+"""The checks of `podgpu doctor` for the hostengine source: the library, and the address."""
 
 import asyncio
 import os
@@ -25,39 +25,39 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 
 
 async def _library(options: Options, ctx: DoctorContext) -> Finding:
-    """Check the library; a disk that hangs costs this check alone."""
+    """Check the library; a file system that hangs affects only this check."""
     check, place = CHECKS["hostengine.library"], str(options.library or "libdcgm.so.4, .so.3")
     if options.library is not None and not ctx.allowed.library(options.library):
-        return check.skip(place, "it may not be loaded: see the check config")
-    patience = ctx.deadline * PART
+        return check.skip(place, "podgpu doctor may not load it: see the check config")
+    timeout_s = ctx.deadline * PART
     try:
-        async with asyncio.timeout(2.5 * patience):
-            return await in_thread(partial(_loaded, options, check, place, patience))
+        async with asyncio.timeout(2.5 * timeout_s):
+            return await in_thread(partial(_load, options, check, place, timeout_s))
     except TimeoutError:
-        saw = f"reading it hangs: it took longer than {2.5 * patience:g} s"
-        return check.failure(place, saw, "see the file system that it is on: mount, file server")
+        observed = f"reading it takes longer than {2.5 * timeout_s:g} s"
+        return check.failure(place, observed, "check the file system that it is on")
 
 
-def _loaded(options: Options, check: Check, place: str, timeout_s: float) -> Finding:
-    """Load the library; it isn't initialised, so that no engine hears of it. Blocking."""
+def _load(options: Options, check: Check, place: str, timeout_s: float) -> Finding:
+    """Load the library without initialising it, so that no host engine is affected. Blocking."""
     names = NAMES if options.library is None else (str(options.library),)
     for name in names:
         try:
             ready(name)
         except NoLibraryFileError as error:
-            return check.failure(place, str(error), "give the path of DCGM's client library")
-        saw, mend = try_loading(name, timeout_s / len(names))
-        if saw:
-            return check.failure(place, f"{name}: {saw}" if name != place else saw, mend)
+            return check.failure(place, str(error), "set library to DCGM's client library")
+        observed, fix = try_loading(name, timeout_s / len(names))
+        if observed:
+            return check.failure(place, f"{name}: {observed}" if name != place else observed, fix)
     try:
         found = Library(options.library)
     except DcgmError as error:
-        mend = (
+        fix = (
             "add DCGM's client library to the image (package datacenter-gpu-manager), or mount it "
             "and set library to its path"
         )
-        return check.failure(place, str(error), mend)
-    return check.ok(place, f"{found.name} is here")
+        return check.failure(place, str(error), fix)
+    return check.ok(place, f"found {found.name}")
 
 
 def _address(options: Options) -> Finding:
@@ -66,18 +66,18 @@ def _address(options: Options) -> Finding:
         _connect(options)
     except (socket.gaierror, UnicodeError):
         host = options.address.rpartition(":")[0]
-        mend = (
-            "write the name that the node's or the cluster's DNS has (with hostNetwork a Service's "
-            "needs dnsPolicy: ClusterFirstWithHostNet), or an address"
+        fix = (
+            "write a name that the node's or the cluster's DNS resolves (with hostNetwork, a name "
+            "of a Service requires dnsPolicy: ClusterFirstWithHostNet), or an address"
         )
-        return check.failure(options.address, f"the name {host} can't be resolved", mend)
+        return check.failure(options.address, f"cannot resolve the name {host}", fix)
     except OSError as error:
-        saw = f"nobody answers: {os.strerror(error.errno).lower() if error.errno else error}"
-        mend = (
-            "start nv-hostengine on the node (service nvidia-dcgm), or set address to where it is"
+        observed = f"cannot connect: {os.strerror(error.errno).lower() if error.errno else error}"
+        fix = (
+            "start nv-hostengine on the node (service nvidia-dcgm), or set address to the engine's"
         )
-        return check.failure(options.address, saw, mend)
-    return check.ok(options.address, "somebody listens")
+        return check.failure(options.address, observed, fix)
+    return check.ok(options.address, "accepts connections")
 
 
 def _connect(options: Options) -> None:

@@ -1,4 +1,4 @@
-"""What a host engine knows of the GPUs, and what it has read. Blocking: it runs in a thread."""
+"""The GPUs of a host engine, and the values that it reads. Blocking: for use in a thread."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,16 +14,16 @@ from sources.hostengine.structs import Entity, FieldValue
 from sources.hostengine.values import major, number, text
 
 _HOPPER: Final = 9
-"""Major compute capability of the first cards whose profiling fields NVML gives."""
+"""Major compute capability of the first GPUs whose profiling fields NVML provides."""
 
 _FIXES: Final = {
     -29: "; run the host engine as root",
-    -33: "; install DCGM's profiling module beside the host engine",
-    -34: "; another profiler has the counters: end it",
-    -38: "; ask for fewer profiling fields at once",
+    -33: "; install DCGM's profiling module with the host engine",
+    -34: "; another profiler uses the counters: stop it",
+    -38: "; request fewer profiling fields",
 }
 
-_ABOUT: Final = (
+_DESCRIPTION_FIELDS: Final = (
     field_ids.UUID,
     field_ids.NAME,
     field_ids.INDEX,
@@ -34,7 +34,7 @@ _ABOUT: Final = (
 
 
 class Target(NamedTuple):
-    """An entity and the device that it is."""
+    """An entity of DCGM and its device."""
 
     entity: Entity
     device: Device
@@ -42,12 +42,12 @@ class Target(NamedTuple):
 
 @dataclass(slots=True)
 class Round:
-    """What one reading brought.
+    """The result of one read.
 
     Attributes:
-        readings: of all devices that could be read.
-        dropped: values that can't be used, by reason.
-        faults: why a device could not be read, by uuid.
+        readings: of all devices that were read.
+        dropped: number of unusable values, by reason.
+        faults: why a device was not read, by uuid.
     """
 
     readings: list[Reading] = field(default_factory=list)
@@ -56,23 +56,23 @@ class Round:
 
 
 class Engine:
-    """A session and what it watches.
+    """A session and the fields that it watches.
 
     Attributes:
-        devices: all GPUs and MIG instances that the engine knows.
-        unwatched: why the engine won't read a GPU, by uuid.
+        devices: all GPUs and MIG instances of the host engine.
+        unwatched: why the host engine does not read a GPU, by uuid.
 
     Args:
-        session: connected.
-        plan: fields that are not in it are not watched.
-        every: seconds between two readings.
-        all_cards: also the GPUs whose fields NVML gives.
+        session: a connected session.
+        plan: the requested fields.
+        every: seconds between two reads.
+        all_gpus: whether to read also the GPUs whose fields NVML provides.
 
     Raises:
-        DcgmError: the engine can't be asked.
+        DcgmError: a query of the host engine failed.
     """
 
-    def __init__(self, session: Session, plan: FieldPlan, every: float, *, all_cards: bool) -> None:
+    def __init__(self, session: Session, plan: FieldPlan, every: float, *, all_gpus: bool) -> None:
         self._session = session
         self._fields: Sequence[int] = tuple(field_ids.wanted(plan))
         self._read_at: dict[tuple[str, int], int] = {}
@@ -81,13 +81,13 @@ class Engine:
         self._targets: list[Target] = []
         found: list[Device] = []
         for gpu in self._layout[0]:
-            told = self._describe(gpu)
-            if told is None:
+            description = self._describe(gpu)
+            if description is None:
                 continue
-            device, older = told
+            device, is_older = description
             targets = [Target(Entity(structs.GPU, gpu), device), *self._slices(gpu, device)]
             found += [target.device for target in targets]
-            if self._fields and (older or all_cards):
+            if self._fields and (is_older or all_gpus):
                 self._watch(gpu, targets, every)
         self.devices = tuple(found)
         if self._targets:
@@ -95,103 +95,103 @@ class Engine:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to read, by choice and not by a fault."""
+        """Whether there is nothing to read, as configured and without a fault."""
         return not self._targets and not self.unwatched
 
     @property
     def reads_nothing(self) -> bool:
-        """Whether the engine reads none of the GPUs that it was asked for."""
+        """Whether the host engine reads none of the requested GPUs."""
         return not self._targets and bool(self.unwatched)
 
     def read_again(self, at: Instant, good_for_ns: int) -> Round | None:
-        """Read as `read` does; None if GPUs or MIG instances have come or gone since the start."""
+        """Read as `read` does; None if the GPUs or MIG instances have changed since the start."""
         return None if self._enumerate() != self._layout else self.read(at, good_for_ns)
 
     def read(self, at: Instant, good_for_ns: int) -> Round:
-        """Return what the engine has read since the last time.
+        """Return the values that the host engine has read since the last call.
 
         Raises:
-            DcgmError: no device could be read.
+            DcgmError: no device was read.
         """
-        done = Round()
+        result = Round()
         for target in self._targets:
             try:
                 values = self._session.values(target.entity, self._fields)
             except DcgmError as error:
-                done.faults[target.device.uuid] = error
+                result.faults[target.device.uuid] = error
             else:
-                self._take(done, target.device.uuid, values, at, good_for_ns)
-        if done.faults and len(done.faults) == len(self._targets):
-            raise next(iter(done.faults.values()))
-        return done
+                self._add_values(result, target.device.uuid, values, at, good_for_ns)
+        if result.faults and len(result.faults) == len(self._targets):
+            raise next(iter(result.faults.values()))
+        return result
 
-    def _take(
-        self, done: Round, uuid: str, values: Iterable[FieldValue], at: Instant, good_for_ns: int
+    def _add_values(
+        self, result: Round, uuid: str, values: Iterable[FieldValue], at: Instant, good_for_ns: int
     ) -> None:
         for found in values:
-            wanted = field_ids.PROFILING.get(found.field)
-            if wanted is None or found.status or found.ts <= 0:
+            spec = field_ids.PROFILING.get(found.field)
+            if spec is None or found.status or found.ts <= 0:
                 continue
             place = (uuid, found.field)
             if self._read_at.get(place) == found.ts:
-                continue  # the engine has not read it anew: what was emitted ages
+                continue  # unchanged: the emitted reading expires in time
             self._read_at[place] = found.ts
             value = number(found)
             if value is None:
-                done.dropped["blank"] += 1
-            elif not possible(wanted, value):
-                done.dropped["out_of_range"] += 1
+                result.dropped["blank"] += 1
+            elif not possible(spec, value):
+                result.dropped["out_of_range"] += 1
             else:
-                read_at = _moment(found.ts, at, good_for_ns)
-                done.readings.append(
-                    Reading(uuid, wanted.name, (), value, None, read_at, good_for_ns)
+                read_at = _read_time(found.ts, at, good_for_ns)
+                result.readings.append(
+                    Reading(uuid, spec.name, (), value, None, read_at, good_for_ns)
                 )
 
     def _enumerate(self) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-        """Return ids of GPUs, and of each instance what tells it from another.
+        """Return the ids of the GPUs, and for each MIG instance the values that identify it.
 
-        That is its kind and id, kind and id of its parent, GI, CI, profile and slices: an instance
-        of another size may have the ids of the one before.
+        These are its kind and id, kind and id of its parent, GI, CI, profile and slices: a new
+        instance of another size may have the ids of an earlier one.
         """
         gpus = self._session.entities(structs.GPU)
         instances = self._session.instances()
         return gpus, tuple(
             (
-                one.entity.kind,
-                one.entity.id,
-                one.parent.kind,
-                one.parent.id,
-                one.info.gi,
-                one.info.ci,
-                one.info.profile,
-                one.info.slices,
+                instance.entity.kind,
+                instance.entity.id,
+                instance.parent.kind,
+                instance.parent.id,
+                instance.info.gi,
+                instance.info.ci,
+                instance.info.profile,
+                instance.info.slices,
             )
-            for one in instances
+            for instance in instances
         )
 
     def _describe(self, gpu: int) -> tuple[Device, bool] | None:
-        """Return a GPU, and whether it is older than Hopper; None for one without a uuid."""
-        values = self._session.values(Entity(structs.GPU, gpu), _ABOUT, live=True)
-        known = {value.field: value for value in values if not value.status}
-        uuid = text(known.get(field_ids.UUID))
+        """Return a GPU and whether it is older than Hopper; None for a GPU without a uuid."""
+        values = self._session.values(Entity(structs.GPU, gpu), _DESCRIPTION_FIELDS, live=True)
+        by_field = {value.field: value for value in values if not value.status}
+        uuid = text(by_field.get(field_ids.UUID))
         if not uuid:
             return None
-        index, minor = (number(known.get(name)) for name in (field_ids.INDEX, field_ids.MINOR))
+        index, minor = (number(by_field.get(name)) for name in (field_ids.INDEX, field_ids.MINOR))
         device = Device(
             uuid,
             index=None if index is None else int(index),
             minor=None if minor is None else int(minor),
-            pci_bus_id=text(known.get(field_ids.PCI_BUS_ID)),
-            model=text(known.get(field_ids.NAME)),
+            pci_bus_id=text(by_field.get(field_ids.PCI_BUS_ID)),
+            model=text(by_field.get(field_ids.NAME)),
         )
-        return device, major(known.get(field_ids.COMPUTE_CAPABILITY)) < _HOPPER
+        return device, major(by_field.get(field_ids.COMPUTE_CAPABILITY)) < _HOPPER
 
     def _slices(self, gpu: int, parent: Device) -> Iterable[Target]:
         instances = self._layout[1]
         for kind, number_, parent_kind, parent_id, gi, *_ in instances:
             if kind != structs.INSTANCE or (parent_kind, parent_id) != (structs.GPU, gpu):
                 continue
-            inside = [
+            compute_instances = [
                 ci
                 for child, _, of_kind, of, _, ci, *_ in instances
                 if (child, of_kind, of) == (structs.COMPUTE, structs.INSTANCE, number_)
@@ -201,7 +201,7 @@ class Engine:
             place = MigPlace(
                 parent.uuid,
                 gi,
-                inside[0] if len(inside) == 1 else None,
+                compute_instances[0] if len(compute_instances) == 1 else None,
                 "" if name.status else text(name),
             )
             yield Target(
@@ -223,19 +223,19 @@ class Engine:
                 f"podgpu-{gpu}", [target.entity for target in targets], self._fields, every
             )
         except DcgmError as error:
-            mend = _FIXES.get(error.code, "")
-            self.unwatched[targets[0].device.uuid] = f"{error}{mend}"
+            fix = _FIXES.get(error.code, "")
+            self.unwatched[targets[0].device.uuid] = f"{error}{fix}"
         else:
             self._targets += targets
 
 
-def _moment(ts: int, now: Instant, most_ns: int) -> Instant:
-    """Return when the engine read something, by its time stamp in microseconds.
+def _read_time(ts: int, now: Instant, limit_ns: int) -> Instant:
+    """Return when the host engine read a value, from its time stamp in microseconds.
 
-    A stamp that lies in the future, or so far back that the reading would be worth nothing, comes
-    from another clock than ours: then it counts as read now.
+    A time stamp in the future, or older than the reading is valid, must come from another clock.
+    The value then counts as read now.
     """
     age_ns = now.wall_ns - ts * 1000
-    if not 0 <= age_ns <= most_ns:
+    if not 0 <= age_ns <= limit_ns:
         return now
     return Instant(now.mono_ns - age_ns, now.wall_ns - age_ns)

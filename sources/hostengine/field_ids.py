@@ -1,4 +1,4 @@
-"""DCGM's numbers of the fields that are asked for."""
+"""DCGM's ids of the fields that podgpu reads."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -40,9 +40,9 @@ _IDS: Final = {f"{_PROFILING}{name}": number for number, name in enumerate(_ORDE
 PROFILING: Final[Mapping[int, Field]] = {
     _IDS[field.dcgm]: field for field in CATALOGUE if field.dcgm in _IDS
 }
-"""Fields by number."""
+"""Fields by DCGM's id."""
 
 
 def wanted(plan: FieldPlan) -> Iterable[int]:
-    """Return the numbers of the profiling fields that somebody asked for."""
+    """Return the ids of the requested profiling fields."""
     return [number for number, field in PROFILING.items() if field.name in plan]

@@ -1,4 +1,4 @@
-"""DCGM's client library, by ctypes. Every call may block: none is made on the event loop."""
+"""DCGM's client library, by ctypes. Every call may block, so none is made on the event loop."""
 
 import contextlib
 import ctypes
@@ -20,13 +20,13 @@ from sources.hostengine.structs import (
 )
 
 NAMES: Final = ("libdcgm.so.4", "libdcgm.so.3")
-"""Under these the library is looked for; their interface is the same as far as it is used here."""
+"""Names by which the linker finds the library. The part of its interface used here is the same."""
 
 OK: Final = 0
 VERSION_MISMATCH: Final = -12
 GONE: Final = -21
 NO_LIBRARY: Final = -25
-_NEEDED: Final = (
+_REQUIRED: Final = (
     "dcgmInit",
     "dcgmShutdown",
     "dcgmConnect_v2",
@@ -44,10 +44,10 @@ _KEEP_SAMPLES: Final = 2
 
 
 class DcgmError(Exception):
-    """A call failed.
+    """A call of DCGM failed.
 
     Attributes:
-        code: what it returned; `dcgmReturn_t`.
+        code: the returned code, `dcgmReturn_t`.
     """
 
     def __init__(self, text: str, code: int) -> None:
@@ -56,18 +56,18 @@ class DcgmError(Exception):
 
 
 class Library:
-    """The library, loaded.
+    """The loaded library.
 
     Args:
-        path: of the file; None to let the linker look for it.
+        path: of the file; None to let the linker find it.
 
     Raises:
-        DcgmError: there is none, or it is none of DCGM's; the code is `NO_LIBRARY`.
+        DcgmError: it is missing or is not DCGM's library; the code is `NO_LIBRARY`.
     """
 
     def __init__(self, path: Path | None) -> None:
         self.name, self._dll = _load(path)
-        for call in _NEEDED:
+        for call in _REQUIRED:
             if not hasattr(self._dll, call):
                 raise DcgmError(f"{self.name} has no {call}", NO_LIBRARY)
         self._lock = threading.Lock()
@@ -79,7 +79,7 @@ class Library:
         """Make a call.
 
         Raises:
-            DcgmError: it returned another code than `DCGM_ST_OK`.
+            DcgmError: it returned a code other than `DCGM_ST_OK`.
         """
         code = int(self._dll[name](*arguments))
         if code != OK:
@@ -93,14 +93,14 @@ class Library:
         return f"error {code}"
 
     def enter(self) -> None:
-        """Initialise the library for one more user: it is one for the whole process."""
+        """Initialise the library, unless another session has: it is shared within the process."""
         with self._lock:
             if not self._users:
                 self.call("dcgmInit")
             self._users += 1
 
     def leave(self) -> None:
-        """Shut the library down after its last user."""
+        """Shut the library down after its last session."""
         with self._lock:
             self._users -= 1
             if not self._users:
@@ -108,16 +108,16 @@ class Library:
 
 
 class Session:
-    """A connection with a host engine; `close` ends it, and with it all that it watches.
+    """A connection to a host engine; `close` ends it and all its watches.
 
     Args:
         library: the library.
         address: host and port, or the path of a socket.
-        is_socket: which of the two it is.
+        is_socket: whether `address` is the path of a socket.
         timeout: seconds for connecting.
 
     Raises:
-        DcgmError: the engine can't be reached.
+        DcgmError: cannot connect to the host engine.
     """
 
     def __init__(self, library: Library, address: str, *, is_socket: bool, timeout: float) -> None:
@@ -142,7 +142,7 @@ class Session:
 
     def entities(self, kind: int) -> tuple[int, ...]:
         """Return the ids of all entities of a kind that DCGM supports."""
-        ids = (ctypes.c_uint * (structs.MOST_GPUS * 14))()
+        ids = (ctypes.c_uint * (structs.MAX_GPUS * 14))()
         count = ctypes.c_int(len(ids))
         self._library.call(
             "dcgmGetEntityGroupEntities",
@@ -155,7 +155,7 @@ class Session:
         return tuple(ids[: max(0, min(count.value, len(ids)))])
 
     def instances(self) -> list[MigEntity]:
-        """Return GPU instances and compute instances."""
+        """Return all GPU instances and compute instances."""
         found = Hierarchy(version=structs.version(Hierarchy, 2))
         self._library.call("dcgmGetGpuInstanceHierarchy", self._handle, byref(found))
         return list(found.entities[: min(found.count, len(found.entities))])
@@ -163,16 +163,16 @@ class Session:
     def watch(
         self, name: str, entities: Sequence[Entity], fields: Sequence[int], every: float
     ) -> None:
-        """Let the engine read fields of entities from now on.
+        """Let the host engine read fields of entities from now on.
 
         Args:
-            name: of the group, which has to be one's own.
-            entities: what to read them of.
-            fields: their numbers.
-            every: seconds between two readings.
+            name: a unique name for the groups.
+            entities: the entities to read.
+            fields: ids of the fields.
+            every: seconds between two reads.
         """
         call, handle = self._library.call, self._handle
-        group, chosen = ctypes.c_void_p(), ctypes.c_void_p()
+        group, field_group = ctypes.c_void_p(), ctypes.c_void_p()
         numbers = (ctypes.c_ushort * len(fields))(*fields)
         kind = ctypes.c_int(structs.EMPTY_GROUP)
         call("dcgmGroupCreate", handle, kind, name.encode(), byref(group))
@@ -180,30 +180,30 @@ class Session:
             kind, number = ctypes.c_int(entity.kind), ctypes.c_uint(entity.id)
             call("dcgmGroupAddEntity", handle, group, kind, number)
         count = ctypes.c_int(len(fields))
-        call("dcgmFieldGroupCreate", handle, count, numbers, name.encode(), byref(chosen))
+        call("dcgmFieldGroupCreate", handle, count, numbers, name.encode(), byref(field_group))
         call(
             "dcgmWatchFields",
             handle,
             group,
-            chosen,
+            field_group,
             ctypes.c_longlong(round(every * 1_000_000)),
             ctypes.c_double(3 * every),
             ctypes.c_int(_KEEP_SAMPLES),
         )
 
     def update(self) -> None:
-        """Let the engine read all that is watched, and wait until it has."""
+        """Let the host engine read all watched fields, and wait until it has."""
         self._library.call("dcgmUpdateAllFields", self._handle, ctypes.c_int(1))
 
     def values(
         self, entity: Entity, fields: Sequence[int], *, live: bool = False
     ) -> list[FieldValue]:
-        """Return the newest values of an entity.
+        """Return the latest values of an entity.
 
         Args:
-            entity: of what.
-            fields: their numbers.
-            live: have them read now, as can be done for what isn't watched.
+            entity: the entity.
+            fields: ids of the fields.
+            live: whether to read them now, which is possible for fields that are not watched.
         """
         found = (FieldValue * len(fields))()
         for value in found:
@@ -226,7 +226,7 @@ _LOADING: Final = threading.Lock()
 
 
 def library(path: Path | None) -> Library:
-    """Return the library, loaded once for all who use it."""
+    """Return the library, loaded once for all users."""
     with _LOADING:
         if path not in _LOADED:
             _LOADED[path] = Library(path)
@@ -237,7 +237,7 @@ def _load(path: Path | None) -> tuple[str, ctypes.CDLL]:
     reasons: list[str] = []
     for name in (str(path),) if path is not None else NAMES:
         try:
-            # Loading holds the interpreter's lock, reading doesn't.
+            # Reading the file first releases the GIL; loading holds it.
             ready(name)
             return name, ctypes.CDLL(name)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Options of the hostengine source."""
+"""The options of the hostengine source."""
 
 import re
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _HOST_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):([0-9]{
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Which host engine, and what it is asked for."""
+    """Options of a source of kind `hostengine`."""
 
     address: Annotated[
         str,
@@ -24,37 +24,35 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     interval: Annotated[
         Duration,
         AtLeast("100ms"),
-        Doc("How often readings are taken; the engine averages over that time."),
+        Doc("How often readings are taken; the host engine averages over that time."),
     ] = Duration.parse("15s")
     fields: Annotated[
         Literal["missing", "all"],
         Doc(
-            "missing asks for GPUs before Hopper alone, whose profiling fields NVML can't give; "
-            "all for every GPU."
+            "missing reads only GPUs before Hopper, whose profiling fields NVML does not provide; "
+            "all reads every GPU."
         ),
     ] = "missing"
     library: Annotated[
         Path | None,
         LeadsTo("library"),
-        Doc(
-            "DCGM's client library; left out, libdcgm.so.4 and libdcgm.so.3 where the linker looks."
-        ),
+        Doc("DCGM's client library; by default, the linker finds libdcgm.so.4 or libdcgm.so.3."),
     ] = None
     timeout: Annotated[
         Duration,
         AtLeast("100ms"),
-        Doc("How long the engine may take to connect and to answer."),
+        Doc("How long the host engine may take to connect and to respond."),
     ] = Duration.parse("5s")
 
     @property
     def socket(self) -> str:
-        """Path of the engine's socket; empty where it is a host and a port."""
+        """Path of the host engine's socket; empty if the address is a host and a port."""
         path = self.address.removeprefix(_SOCKET)
         return path if path.startswith("/") else ""
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """Refuse what is neither of the two."""
+        """Refuse an address that is neither host:port nor the path of a socket."""
         match = _HOST_PORT.fullmatch(self.address)
         port = int(match[1]) if match else 0
         if not self.socket and not 0 < port < 1 << 16:
-            yield "address", "is no address: write localhost:5555, or the path of a socket"
+            yield "address", "is not valid: write localhost:5555, or the path of a socket"

@@ -1,4 +1,4 @@
-"""The hostengine source: profiling fields of cards that NVML can't give them of."""
+"""The hostengine source: profiling fields of GPUs for which NVML does not provide them."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,13 +23,13 @@ from sources.hostengine.options import Options
 
 _Read: TypeAlias = Callable[[Instant, int], Round | None]
 
-_SEARCH_AGAIN: Final = 60.0
+_LONG_RETRY_SECONDS: Final = 60.0
 _GRACE: Final = 1.0
-"""Seconds that the library may go beyond the time it was given for connecting."""
+"""Seconds by which the library may exceed its timeout for connecting."""
 
 
 class HostEngineSource:
-    """Asks the engine again and again. Implements `pipeline.component.contracts.Source`."""
+    """Reads the host engine at each interval. Implements `pipeline.component.contracts.Source`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -39,52 +39,54 @@ class HostEngineSource:
         """Connect, watch, read and emit until cancelled.
 
         Raises:
-            TransientError: there is no library or no engine, or it doesn't answer.
+            TransientError: there is no library or no host engine, or it does not respond.
         """
-        caller, work = Caller.of(ctx.restart_state), _Work(self._options, ctx.plan)
+        caller, connection = Caller.of(ctx.restart_state), _Connection(self._options, ctx.plan)
         try:
-            await self._ask(ctx, caller, work)
+            await self._read_until_cancelled(ctx, caller, connection)
         except DcgmError as error:
             raise self._failure(error) from error
         finally:
-            caller.leave(work.close)
+            caller.leave(connection.close)
 
-    async def _ask(self, ctx: SourceContext, caller: Caller, work: "_Work") -> None:
+    async def _read_until_cancelled(
+        self, ctx: SourceContext, caller: Caller, connection: "_Connection"
+    ) -> None:
         options = self._options
         timeout, good_for_ns = float(options.timeout), 3 * options.interval.ns
-        where = f"the host engine at {options.address}"
+        engine_name = f"the host engine at {options.address}"
         while True:
-            await caller.call(f"connecting to {where}", timeout + _GRACE, work.connect)
-            engine = await caller.call(f"setting up {where}", timeout, work.watch)
+            await caller.call(f"connecting to {engine_name}", timeout + _GRACE, connection.connect)
+            engine = await caller.call(f"setting up {engine_name}", timeout, connection.watch)
             self._log_start(ctx, engine)
             await ctx.emit(DevicesDiscovered(engine.devices))
-            # Looked at just now: whatever the engine says, one is never set up without being read.
+            # The first read does not enumerate again, so that each new setup reads at least once.
             read: _Read = engine.read
             while True:
                 at = ctx.clock.now()
                 reading = partial(read, at, good_for_ns)
-                done = await caller.call(f"reading from {where}", timeout, reading)
+                result = await caller.call(f"reading from {engine_name}", timeout, reading)
                 read = engine.read_again
-                if done is None:
+                if result is None:
                     break
-                await ctx.emit(SamplesTaken(tuple(done.readings)))
-                self._log_dropped(ctx, done)
-                rest = float(options.interval) - at.seconds_until(ctx.clock.now())
-                await ctx.clock.sleep(max(0.0, rest))
+                await ctx.emit(SamplesTaken(tuple(result.readings)))
+                self._log_dropped(ctx, result)
+                remaining_s = float(options.interval) - at.seconds_until(ctx.clock.now())
+                await ctx.clock.sleep(max(0.0, remaining_s))
 
     def _log_start(self, ctx: SourceContext, engine: Engine) -> None:
         for uuid, reason in engine.unwatched.items():
-            self._warn(ctx, f"{self._options.address}: no profiling fields of {uuid}: {reason}")
+            self._warn(ctx, f"{self._options.address}: cannot read {uuid}: {reason}")
         if engine.reads_nothing:
             reason = next(iter(engine.unwatched.values()))
-            raise TransientError(f"{self._options.address}: no GPU can be read: {reason}")
+            raise TransientError(f"{self._options.address}: cannot read any GPU: {reason}")
         if engine.idle:
-            ctx.log.info("there is nothing to ask for: NVML gives these cards' fields")
+            ctx.log.info("no fields to read from the host engine: NVML provides them")
 
-    def _log_dropped(self, ctx: SourceContext, done: Round) -> None:
-        for reason, count in done.dropped.items():
+    def _log_dropped(self, ctx: SourceContext, result: Round) -> None:
+        for reason, count in result.dropped.items():
             ctx.meter.add("podgpu_source_dropped_total", count, reason=reason)
-        for uuid, error in done.faults.items():
+        for uuid, error in result.faults.items():
             ctx.meter.add("podgpu_sample_errors_total", device=uuid, error=f"dcgm {error.code}")
             self._warn(ctx, f"{self._options.address}: {uuid}: {error}")
 
@@ -96,24 +98,24 @@ class HostEngineSource:
     def _failure(self, error: DcgmError) -> TransientError:
         if error.code == NO_LIBRARY:
             return TransientError(
-                f"no client library of DCGM: {error}; install libdcgm or give library, or read "
-                "a dcgm-exporter by a source of kind dcgm; Hopper and newer cards need neither",
-                retry_after=_SEARCH_AGAIN,
+                f"cannot load DCGM's client library: {error}; install libdcgm or set library, or "
+                "use a source of kind dcgm with a dcgm-exporter; Hopper and newer need neither",
+                retry_after=_LONG_RETRY_SECONDS,
             )
-        where = self._options.address
+        address = self._options.address
         if error.code == VERSION_MISMATCH:
             return TransientError(
-                f"{where}: {error}; see that the client library and the host engine are both "
-                "DCGM 3 or both DCGM 4",
-                retry_after=_SEARCH_AGAIN,
+                f"{address}: {error}; check that the client library and the host engine are "
+                "both DCGM 3 or both DCGM 4",
+                retry_after=_LONG_RETRY_SECONDS,
             )
         return TransientError(
-            f"{where}: {error}; see that nv-hostengine runs and is reachable there"
+            f"{address}: {error}; check that nv-hostengine runs and is reachable there"
         )
 
 
-class _Work:
-    """The connection, which is opened and closed on the thread alone."""
+class _Connection:
+    """The connection, which is only opened and closed on the thread."""
 
     def __init__(self, options: Options, plan: FieldPlan) -> None:
         self._options = options
@@ -121,7 +123,7 @@ class _Work:
         self._session: Session | None = None
 
     def connect(self) -> None:
-        """Connect anew."""
+        """Open a new connection."""
         self.close()
         options = self._options
         self._session = Session(
@@ -132,17 +134,17 @@ class _Work:
         )
 
     def watch(self) -> Engine:
-        """Look which devices there are, and have them read."""
+        """Enumerate the devices, and let the host engine read them."""
         if self._session is None:
             raise DcgmError("not connected", GONE)
         options = self._options
-        all_cards = options.fields == "all"
-        return Engine(self._session, self._plan, float(options.interval), all_cards=all_cards)
+        all_gpus = options.fields == "all"
+        return Engine(self._session, self._plan, float(options.interval), all_gpus=all_gpus)
 
     def close(self) -> None:
         """End the connection, if there is one."""
         session, self._session = self._session, None
         if session is not None:
-            # An engine that is gone can't say goodbye.
+            # A host engine that is gone makes this fail.
             with suppress(DcgmError):
                 session.close()

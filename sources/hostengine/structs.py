@@ -1,4 +1,4 @@
-"""The structures of DCGM's interface, as its public headers lay them out; the same in DCGM 3 and 4.
+"""The structs of DCGM's interface, as in its public headers; the same in DCGM 3 and 4.
 
 `dcgm_structs.h`, `dcgm_agent.h` and `dcgm_fields.h` of https://github.com/NVIDIA/go-dcgm.
 """
@@ -16,8 +16,8 @@ ONLY_SUPPORTED: Final = 1
 LIVE: Final = 1
 """`DCGM_GROUP_EMPTY`, `DCGM_GEGE_FLAG_ONLY_SUPPORTED` and `DCGM_FV_FLAG_LIVE_DATA`."""
 
-MOST_GPUS: Final = 32
-_MOST_INSTANCES: Final = MOST_GPUS * 14
+MAX_GPUS: Final = 32
+_MAX_INSTANCES: Final = MAX_GPUS * 14
 
 WHOLE: Final = ord("i")
 FRACTION: Final = ord("d")
@@ -108,12 +108,12 @@ class Hierarchy(ctypes.Structure):
     _fields_ = (
         ("version", ctypes.c_uint),
         ("count", ctypes.c_uint),
-        ("entities", MigEntity * _MOST_INSTANCES),
+        ("entities", MigEntity * _MAX_INSTANCES),
     )
     count: int
     entities: "ctypes.Array[MigEntity]"
 
 
 def version(struct: type[ctypes.Structure], number: int) -> int:
-    """Return what stands in `version`: the size and the number of the layout."""
+    """Return the value of `version`: the size of the struct and the number of its layout."""
     return ctypes.sizeof(struct) | number << 24

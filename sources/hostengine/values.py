@@ -1,4 +1,4 @@
-"""Values as DCGM hands them over."""
+"""Conversion of DCGM's values."""
 
 import math
 from typing import Final
@@ -15,13 +15,13 @@ _HALF: Final = 1 << 16
 
 
 def number(found: FieldValue | None) -> int | float | None:
-    """Return a value; None if it is blank, or no number."""
+    """Return a number; None if the value is blank or not a number."""
     if found is None:
         return None
     if found.type == structs.WHOLE:
-        whole = found.value.i64
-        blank = whole >= _BLANK64 or 0 <= whole - _BLANK32 < _BLANKS
-        return None if blank else whole
+        integer = found.value.i64
+        blank = integer >= _BLANK64 or 0 <= integer - _BLANK32 < _BLANKS
+        return None if blank else integer
     if found.type == structs.FRACTION:
         value = found.value.dbl
         return value if math.isfinite(value) and value < _BLANK_FLOAT else None
@@ -29,20 +29,20 @@ def number(found: FieldValue | None) -> int | float | None:
 
 
 def text(found: FieldValue | None) -> str:
-    """Return a text; empty if it is blank, or none."""
+    """Return a text; empty if the value is blank or not a text."""
     if found is None or found.type != structs.TEXT:
         return ""
-    told = found.value.str.decode("utf-8", "replace")
-    return "" if told.startswith(_BLANK_TEXT) else told
+    decoded = found.value.str.decode("utf-8", "replace")
+    return "" if decoded.startswith(_BLANK_TEXT) else decoded
 
 
 def major(found: FieldValue | None) -> int:
-    """Return the major compute capability; 0 if it isn't known.
+    """Return the major compute capability; 0 if it is unknown.
 
-    The headers say that it is the upper half of 64 bits, DCGM's own code that it is that of 32.
+    According to the headers it is the upper half of 64 bits, according to DCGM's code of 32 bits.
     """
     value = number(found)
     if value is None or value < 0:
         return 0
-    whole = int(value)
-    return whole >> 32 if whole >> 32 else whole // _HALF
+    integer = int(value)
+    return integer >> 32 if integer >> 32 else integer // _HALF

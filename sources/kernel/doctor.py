@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the kernel source: the log, and whose processes can be told."""
+"""The checks of `podgpu doctor` for the kernel source: the log, and the processes that it names."""
 
 from functools import partial
 from typing import Final
@@ -17,10 +17,10 @@ _DEFAULT: Final = Options()
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     """Check `kernel.log` and `kernel.processes`."""
-    return await in_thread(partial(_look, options, ctx))
+    return await in_thread(partial(_check, options, ctx))
 
 
-def _look(options: Options, ctx: DoctorContext) -> list[Finding]:
+def _check(options: Options, ctx: DoctorContext) -> list[Finding]:
     return [_log(options, ctx), _processes(options, ctx)]
 
 
@@ -33,13 +33,13 @@ def _log(options: Options, ctx: DoctorContext) -> Finding:
         with Log(path) as log:
             data = log.read()
     except TransientError as error:
-        saw, _, mend = str(error).partition("; ")
-        return check.failure(str(path), saw.removeprefix(f"{path}: "), mend)
+        observed, _, fix = str(error).partition("; ")
+        return check.failure(str(path), observed.removeprefix(f"{path}: "), fix)
     if data is None:
-        return check.ok(str(path), "can be read; there is nothing in it")
+        return check.ok(str(path), "can be read; it is empty")
     record = log_records.record(data)
     if record is None:
-        return check.failure(str(path), "what it gives is no kernel's log", NO_LOG)
+        return check.failure(str(path), "its data is not a kernel log", NO_LOG)
     return check.ok(str(path), f"can be read, from record {record.number} on")
 
 
@@ -47,9 +47,8 @@ def _processes(options: Options, ctx: DoctorContext) -> Finding:
     check = CHECKS["kernel.processes"]
     chosen = options.proc != ROOT
     root = options.proc if chosen else ctx.roots.proc
-    why = process_owners.hidden_reason(root, is_configured=chosen)
-    if not why:
+    reason = process_owners.hidden_reason(root, is_configured=chosen)
+    if not reason:
         return check.ok(str(root), "the processes of the host")
-    return check.warning(
-        str(root), f"{why}: whose processes the log names isn't known", process_owners.FIX
-    )
+    observed = f"{reason}: podgpu cannot find the containers of processes in the log"
+    return check.warning(str(root), observed, process_owners.FIX)

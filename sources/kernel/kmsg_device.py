@@ -1,4 +1,4 @@
-"""Opens `/dev/kmsg` and reads it, record by record."""
+"""Opens `/dev/kmsg` and reads its records."""
 
 import contextlib
 import errno
@@ -10,33 +10,33 @@ from typing import Final, Self
 from pipeline.base.errors import TransientError
 
 RETRY: Final = 60.0
-"""Seconds until it is tried again what people have to mend."""
+"""Seconds until the next attempt if a user must fix the cause."""
 
-_LONGEST: Final = 1 << 14
-"""Bytes; the kernel cuts records well below that, and refuses a read that is too short for one."""
+_MAX_RECORD: Final = 1 << 14
+"""Size of a read in bytes. Records are shorter, and the kernel refuses a read that is too short."""
 
-_OVERTAKEN: Final = 1000
-"""How often in a row the next record may be overwritten before it is read."""
+_MAX_OVERWRITTEN: Final = 1000
+"""How many successive reads may fail because the record was overwritten."""
 
 MOUNT: Final = (
     "mount the host's /dev/kmsg (hostPath, type CharDevice) and give the container access to the "
     "device, as privileged: true does"
 )
 RIGHTS: Final = (
-    "see that the container is given the device (privileged: true), that podgpu runs as root, and "
-    "that it has CAP_SYSLOG where the sysctl kernel.dmesg_restrict is 1"
+    "give the container access to the device (privileged: true), run podgpu as root, and add "
+    "CAP_SYSLOG if the sysctl kernel.dmesg_restrict is 1"
 )
-NO_LOG: Final = "give the kernel's log, /dev/kmsg of the host"
+NO_LOG: Final = "set path to the kernel log, /dev/kmsg of the host"
 
 
 class Log:
-    """The kernel's log, open.
+    """The kernel log, open.
 
     Args:
         path: of the device.
 
     Raises:
-        TransientError: it can't be opened; the text names the mend.
+        TransientError: it cannot be opened; the text names the fix.
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,23 +57,22 @@ class Log:
         """Close it."""
         os.close(self.fd)
 
-    def to_the_end(self) -> None:
-        """Pass over what is there already; a pipe has no more to pass over than what it gives."""
+    def skip_to_end(self) -> None:
+        """Skip the existing records; a pipe cannot skip, and gives what it has."""
         with contextlib.suppress(OSError):
             os.lseek(self.fd, 0, os.SEEK_END)
 
     def read(self) -> bytes | None:
-        """Return the next record; None where there is none yet.
+        """Return the next record; None if there is none yet.
 
-        Records that were overwritten before they were read are passed over: the next one's number
-        tells how many they are.
+        Records that were overwritten are skipped; the number of the next record shows how many.
 
         Raises:
-            TransientError: it can't be read, or is overwritten faster than that.
+            TransientError: it cannot be read, or is overwritten faster than podgpu reads it.
         """
-        for _ in range(_OVERTAKEN):
+        for _ in range(_MAX_OVERWRITTEN):
             try:
-                data = os.read(self.fd, _LONGEST)
+                data = os.read(self.fd, _MAX_RECORD)
             except BlockingIOError:
                 return None
             except OSError as error:
@@ -81,18 +80,18 @@ class Log:
                     continue
                 raise self._failure(error) from error
             if not data:
-                raise TransientError(f"{self._path} has come to its end; {NO_LOG}")
+                raise TransientError(f"{self._path}: ended, as a kernel log never does; {NO_LOG}")
             return data
         raise TransientError(
-            f"{self._path} is overwritten faster than it can be read; see what floods it"
+            f"{self._path}: is overwritten faster than podgpu reads it; check what writes so much"
         )
 
     def _failure(self, error: OSError) -> TransientError:
-        said = f"{self._path}: {error.strerror or error}"
+        text = f"{self._path}: {error.strerror or error}"
         match error.errno:
             case errno.ENOENT | errno.ENOTDIR | errno.ENXIO | errno.ENODEV:
-                return TransientError(f"{said}; {MOUNT}", retry_after=RETRY)
+                return TransientError(f"{text}; {MOUNT}", retry_after=RETRY)
             case errno.EPERM | errno.EACCES:
-                return TransientError(f"{said}; {RIGHTS}", retry_after=RETRY)
+                return TransientError(f"{text}; {RIGHTS}", retry_after=RETRY)
             case _:
-                return TransientError(f"{said}; {NO_LOG}")
+                return TransientError(f"{text}; {NO_LOG}")

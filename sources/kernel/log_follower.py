@@ -1,4 +1,4 @@
-"""Reads the log as it is written, in the event loop, a bounded piece at a time."""
+"""Follows the kernel log on the event loop, a limited number of records at a time."""
 
 import asyncio
 from collections import deque
@@ -15,139 +15,138 @@ from sources.kernel.kmsg_device import NO_LOG, Log
 from sources.kernel.log_records import Xid
 from sources.kernel.log_timestamps import LogClock
 
-_AT_ONCE: Final = 128
-"""Records that are read before the event loop goes on with other things: a millisecond or two."""
+_BATCH: Final = 128
+"""Records that are read in one step of the event loop, which takes a millisecond or two."""
 
-_STRANGE: Final = 100
-"""So many records on end that are none are read from something else, which may give them for ever.
-"""
+_MAX_MALFORMED: Final = 100
+"""After so many successive malformed records, the input is not a kernel log, and may never end."""
 
-_WAITING: Final = 1024
-"""Errors that wait to be told."""
+_MAX_PENDING: Final = 1024
+"""Maximum number of pending errors."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far the log has been read, and what is still to be told. Outlives runs of its source.
+    """How far the log was read, and which errors are pending. Outlives the runs of its source.
 
     Attributes:
         number: of the last record that was read; None before the first.
-        moments: knows when records were written.
-        rates: how many of a kind are reported.
-        pending: errors that wait to be told.
+        log_clock: calculates when records were written.
+        rates: limits the reports of errors with one code.
+        pending: errors that are not reported yet.
     """
 
     number: int | None = None
-    moments: LogClock | None = None
+    log_clock: LogClock | None = None
     rates: XidRateLimit = field(default_factory=XidRateLimit)
     pending: deque[tuple[Xid, Instant]] = field(default_factory=deque)
 
 
 class LogReader:
-    """Follows the log from where it was left, at first from its end.
+    """Follows the log from where an earlier run stopped, at first from its end.
 
-    Entered, it reads whenever there is something to read.
+    Within its context, it reads whenever there is new data.
 
     Args:
         log: the log, open.
-        progress: how far it has been read.
+        progress: how far it was read.
         clock: the clock.
-        on_loss: is told of what won't be told: a reason, and how many.
+        on_loss: called for records that are not reported, with a reason and a number.
     """
 
     def __init__(
         self, log: Log, progress: Progress, clock: Clock, on_loss: Callable[[str, int], None]
     ) -> None:
-        self._lose = on_loss
+        self._on_loss = on_loss
         self._log = log
         self._progress = progress
         self._clock = clock
         self._errors = progress.pending
-        self._news = asyncio.Event()
+        self._available = asyncio.Event()
         if self._errors:
-            self._news.set()
+            self._available.set()
         self._failure: Exception | None = None
-        self._strange = 0
+        self._malformed = 0
         now = clock.now()
-        self._moments = progress.moments = progress.moments or LogClock(now)
+        self._log_clock = progress.log_clock = progress.log_clock or LogClock(now)
         if progress.number is None:
-            # Before the end is looked for: what is read from there on was written after this.
-            self._moments.mark_read(now)
-            log.to_the_end()
+            # Before the skip, since records from there on are written after this time.
+            self._log_clock.mark_read(now)
+            log.skip_to_end()
 
     def __enter__(self) -> Self:
-        """Begin to read.
+        """Start reading.
 
         Raises:
-            TransientError: one can't wait for what was opened.
+            TransientError: the event loop cannot wait for data of this file.
         """
         try:
             asyncio.get_running_loop().add_reader(self._log.fd, self._read)
         except PermissionError as error:
-            raise TransientError(f"what was opened is no log that grows; {NO_LOG}") from error
+            raise TransientError(f"the opened file is not a log that grows; {NO_LOG}") from error
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Read no more."""
+        """Stop reading."""
         asyncio.get_running_loop().remove_reader(self._log.fd)
 
     async def next(self, within: float) -> list[tuple[Xid, Instant]]:
-        """Wait for errors; an empty list if there were none for a while.
+        """Wait for errors; return an empty list if there are none in time.
 
-        They stay until they are said to be `mark_reported`, so that none is lost when the source
-        has to stop meanwhile.
+        They stay pending until `mark_reported` is called, so that none is lost if the source
+        stops meanwhile.
 
         Args:
             within: how long to wait, in seconds.
 
         Raises:
-            TransientError: the log can't be read any more.
+            TransientError: the log cannot be read any more.
         """
         try:
             async with asyncio.timeout(within):
-                await self._news.wait()
+                await self._available.wait()
         except TimeoutError:
             return []
         if self._failure is not None and not self._errors:
             raise self._failure
         if self._failure is None:
-            self._news.clear()
+            self._available.clear()
         return list(self._errors)
 
     def mark_reported(self, count: int) -> None:
-        """Let go of the first errors: they were told."""
+        """Remove the first pending errors: they were emitted."""
         for _ in range(count):
             self._errors.popleft()
 
     def _read(self) -> None:
         try:
             self._read_some()
-        except Exception as error:  # noqa: BLE001 -- raised where the source runs
+        except Exception as error:  # noqa: BLE001 -- raised in the task of the source
             self._failure = error
-            self._news.set()
+            self._available.set()
             asyncio.get_running_loop().remove_reader(self._log.fd)
 
     def _read_some(self) -> None:
-        began = self._clock.now()
-        for _ in range(_AT_ONCE):
+        started = self._clock.now()
+        for _ in range(_BATCH):
             data = self._log.read()
             if data is None:
-                self._moments.mark_read(began)
+                self._log_clock.mark_read(started)
                 return
             record = log_records.record(data)
             if record is None:
-                self._lose("malformed", 1)
-                self._strange += 1
-                if self._strange >= _STRANGE:
-                    raise TransientError(f"what is read is no kernel's log; {NO_LOG}")
+                self._on_loss("malformed", 1)
+                self._malformed += 1
+                if self._malformed >= _MAX_MALFORMED:
+                    raise TransientError(f"the data is not a kernel log; {NO_LOG}")
                 continue
-            self._strange = 0
-            before = self._progress.number
-            if before is not None:
-                if record.number <= before:
+            self._malformed = 0
+            last_number = self._progress.number
+            if last_number is not None:
+                if record.number <= last_number:
                     continue
-                if missing := record.number - before - 1:
-                    self._lose("overwritten", missing)
+                if missing := record.number - last_number - 1:
+                    self._on_loss("overwritten", missing)
             self._progress.number = record.number
             if record.text:
                 self._take(record.text, record.stamp_us)
@@ -155,14 +154,14 @@ class LogReader:
     def _take(self, text: bytes, stamp_us: int) -> None:
         xid = log_records.xid(text)
         if xid is None:
-            self._lose("malformed", 1)
+            self._on_loss("malformed", 1)
             return
-        at = self._moments.time_of(stamp_us, self._clock.now())
+        at = self._log_clock.time_of(stamp_us, self._clock.now())
         if (
             not self._progress.rates.admits(xid.pci_bus_id, xid.code, at.mono_ns)
-            or len(self._errors) >= _WAITING
+            or len(self._errors) >= _MAX_PENDING
         ):
-            self._lose("xids", 1)
+            self._on_loss("xids", 1)
             return
         self._errors.append((xid, at))
-        self._news.set()
+        self._available.set()

@@ -1,7 +1,7 @@
-"""Understands the records of `/dev/kmsg`, and the lines in which the driver tells of XID errors.
+"""Parses records of `/dev/kmsg`, and the lines with which the driver logs XID errors.
 
-The records are described in the kernel's Documentation/ABI/testing/dev-kmsg; the driver's lines in
-kernel_rc.c of NVIDIA's open kernel modules, and in what older drivers are known to have written:
+Records are described in the kernel's Documentation/ABI/testing/dev-kmsg. The driver's lines are
+those of kernel_rc.c in NVIDIA's open kernel modules, and those that older drivers wrote:
 
     NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
     NVRM: Xid (PCI:0000:3b:00 GPU-I:05 GPU-CI:00): 94, pid=7194, name=python, Contained: ...
@@ -17,11 +17,11 @@ from typing import Final
 from pipeline.base.safe_text import line
 
 _PREFIX: Final = re.compile(rb"([0-9]{1,4}),([0-9]{1,20}),([0-9]{1,20}),[^;\n]{0,200};")
-_KERNELS_OWN: Final = 8
-"""Priorities below this are of facility 0. Whatever is written into the device from outside the
-kernel, by whomever, has another facility, up to 255: the kernel sees to that."""
+_KERNEL_PRIORITIES: Final = 8
+"""Priorities below this are of facility 0, the kernel's. The kernel sets another facility, up to
+255, for whatever programs write into the device."""
 
-_BEGINNING: Final = b"NVRM: Xid ("
+_XID_PREFIX: Final = b"NVRM: Xid ("
 _XID: Final = re.compile(
     r"NVRM: Xid \((?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?(?: [^)]{0,60})?\): "
     r"([0-9]{1,5})(?:, (.*))?",
@@ -40,9 +40,9 @@ class Record:
     """One record of the log.
 
     Attributes:
-        number: of the record, since the machine's start.
-        stamp_us: when it was written, by a clock of the kernel's, in microseconds.
-        text: what was written; empty where it isn't the kernel's own word on an XID error.
+        number: of the record, since the start of the machine.
+        stamp_us: when it was written, by the kernel's clock, in microseconds.
+        text: the line; empty if it is not the kernel's line about an XID error.
     """
 
     number: int
@@ -52,13 +52,13 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """An XID error, as the driver has logged it.
+    """An XID error that the driver logged.
 
     Attributes:
         pci_bus_id: of the GPU, such as `0000:3b:00.0`.
         code: of the error.
-        pid: of the process that it names, in the first pid namespace; None where it names none.
-        process: that process's name; empty where it names none.
+        pid: of the named process in the initial pid namespace; None if none is named.
+        process: name of that process; empty if none is named.
     """
 
     pci_bus_id: str
@@ -68,19 +68,19 @@ class Xid:
 
 
 def record(data: bytes) -> Record | None:
-    """Read a record; None if it is none."""
-    head = _PREFIX.match(data)
-    if head is None:
+    """Parse a record; None if it is malformed."""
+    prefix = _PREFIX.match(data)
+    if prefix is None:
         return None
     text = b""
-    if int(head[1]) < _KERNELS_OWN and data.startswith(_BEGINNING, head.end()):
-        # What follows on lines of their own are properties of the record.
-        text = data[head.end() :].partition(b"\n")[0]
-    return Record(int(head[2]), int(head[3]), text)
+    if int(prefix[1]) < _KERNEL_PRIORITIES and data.startswith(_XID_PREFIX, prefix.end()):
+        # Properties of the record follow on further lines.
+        text = data[prefix.end() :].partition(b"\n")[0]
+    return Record(int(prefix[2]), int(prefix[3]), text)
 
 
 def xid(text: bytes) -> Xid | None:
-    """Read what the driver has logged; None where it tells of no XID error."""
+    """Parse a line of the driver; None if it is malformed."""
     found = _XID.fullmatch(text.decode(errors="replace"))
     if found is None or not 0 < int(found[2]) <= _LARGEST_CODE:
         return None
@@ -88,9 +88,9 @@ def xid(text: bytes) -> Xid | None:
     return Xid(f"{found[1].lower()}.0", int(found[2]), pid, name)
 
 
-def _process(rest: str) -> tuple[int | None, str]:
-    found = _PROCESS.match(rest)
-    # The driver itself has the number 0 there.
+def _process(details: str) -> tuple[int | None, str]:
+    found = _PROCESS.match(details)
+    # The driver logs pid 0 for itself.
     if found is None or not int(found[1] or 0):
         return None, ""
     name = found[2] or ""

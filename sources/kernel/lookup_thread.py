@@ -1,6 +1,6 @@
-"""What may take long: opening the log, looking processes up. On a thread of its own.
+"""Calls that may block, on a thread: opening the log, and looking up processes.
 
-Reading procfs may wait for a lock of the kernel's, and a path may be anything.
+Reading procfs may wait for a lock of the kernel, and the configured path may be anything.
 """
 
 import asyncio
@@ -20,98 +20,98 @@ from sources.kernel.process_owners import Process
 
 T = TypeVar("T")
 
-_NOTHING: Final[Mapping[int, Process]] = {}
-_OPENING: Final = 5.0
-_LOOKING: Final = 1.0
-"""Seconds that it may take: longer than ever, unless it hangs."""
+_NO_PROCESSES: Final[Mapping[int, Process]] = {}
+_OPEN_TIMEOUT: Final = 5.0
+_LOOKUP_TIMEOUT: Final = 1.0
+"""Maximum duration in seconds: more than a call needs, unless it hangs."""
 
 
 class BlockingCalls:
-    """One thread, which outlives the runs of its source where it hangs."""
+    """One thread, which outlives the runs of its source if it hangs."""
 
     def __init__(self) -> None:
         self._thread: DaemonExecutor | None = None
-        self._asked: asyncio.Future[Any] | None = None
-        self._said: set[str] = set()
+        self._running: asyncio.Future[Any] | None = None
+        self._logged: set[str] = set()
 
     async def open(self, path: Path) -> Log:
         """Open the log.
 
         Raises:
-            TransientError: it can't be opened, or that takes too long.
+            TransientError: it cannot be opened, or opening takes too long.
         """
-        asked = self._begin(partial(Log, path))
-        if asked is not None:
+        future = self._start(partial(Log, path))
+        if future is not None:
             try:
-                await asyncio.wait([asked], timeout=_OPENING)
+                await asyncio.wait([future], timeout=_OPEN_TIMEOUT)
             except BaseException:
-                asked.add_done_callback(_close)
+                future.add_done_callback(_close)
                 raise
-            if asked.done():
-                return asked.result()
-            asked.add_done_callback(_close)
+            if future.done():
+                return future.result()
+            future.add_done_callback(_close)
         raise TransientError(
-            f"{path} doesn't answer; see the file system that it is on", retry_after=RETRY
+            f"{path} does not respond; check the file system that it is on", retry_after=RETRY
         )
 
     async def lookup(
         self, pids: Collection[int], root: Path, now: Callable[[], Instant], log: logging.Logger
     ) -> Mapping[int, Process]:
-        """Look processes up.
+        """Look up processes.
 
         Args:
-            pids: of the processes.
+            pids: their pids.
             root: where procfs is mounted.
-            now: tells the present moment, on any thread.
-            log: is told once why nothing can be known.
+            now: returns the present time, on any thread.
+            log: gets each reason for missing results once.
 
         Returns:
-            What is known by pid; nothing where procfs isn't the host's, or doesn't answer.
+            The processes by pid; empty if procfs is not the host's, or does not respond.
         """
-        asked = self._begin(partial(_look, root, pids, now)) if pids else None
-        if asked is None:
-            return _NOTHING
-        await asyncio.wait([asked], timeout=_LOOKING)
-        if not asked.done():
-            self._warn_once(f"{root} doesn't answer", log)
-            return _NOTHING
-        why, found = asked.result()
-        self._warn_once(why, log)
+        future = self._start(partial(_lookup, root, pids, now)) if pids else None
+        if future is None:
+            return _NO_PROCESSES
+        await asyncio.wait([future], timeout=_LOOKUP_TIMEOUT)
+        if not future.done():
+            self._warn_once(f"{root} does not respond", log)
+            return _NO_PROCESSES
+        reason, found = future.result()
+        self._warn_once(reason, log)
         return found
 
-    def _begin(self, work: Callable[[], T]) -> asyncio.Future[T] | None:
-        """Begin some work; None if the thread hangs over what it was given before."""
-        if self._asked is not None and not self._asked.done():
+    def _start(self, work: Callable[[], T]) -> asyncio.Future[T] | None:
+        """Start a call; return None if the thread still hangs in an earlier one."""
+        if self._running is not None and not self._running.done():
             return None
         self._thread = self._thread or DaemonExecutor("podgpu-kernel")
-        asked = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        self._asked = asked
-        return asked
+        future = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        self._running = future
+        return future
 
-    def _warn_once(self, why: str, log: logging.Logger) -> None:
-        if why and why not in self._said:
-            self._said.add(why)
+    def _warn_once(self, reason: str, log: logging.Logger) -> None:
+        if reason and reason not in self._logged:
+            self._logged.add(reason)
             log.warning(
-                "%s: whose processes the kernel's log names isn't known; %s",
-                why,
+                "%s: podgpu cannot find the containers of processes in the kernel log; %s",
+                reason,
                 process_owners.FIX,
             )
 
     def stop_idle_thread(self) -> None:
-        """Let the thread go; one that hangs is left behind, and no other is sent after it."""
-        if self._thread is not None and (self._asked is None or self._asked.done()):
+        """Stop the thread if it is idle. A thread that hangs stays, and no other is started."""
+        if self._thread is not None and (self._running is None or self._running.done()):
             self._thread.shutdown()
-            self._thread = self._asked = None
+            self._thread = self._running = None
 
 
-def _look(
+def _lookup(
     root: Path, pids: Collection[int], now: Callable[[], Instant]
 ) -> tuple[str, Mapping[int, Process]]:
-    why = process_owners.hidden_reason(root, is_configured=root != ROOT)
-    return why, _NOTHING if why else process_owners.lookup(root, pids, now)
+    reason = process_owners.hidden_reason(root, is_configured=root != ROOT)
+    return reason, _NO_PROCESSES if reason else process_owners.lookup(root, pids, now)
 
 
 def _close(opened: asyncio.Future[Log]) -> None:
-    """Close what nobody waited for."""
+    """Close a log that was opened too late."""
     if not opened.cancelled() and opened.exception() is None:
         opened.result().__exit__()

@@ -1,4 +1,4 @@
-"""Options of the kernel source."""
+"""The options of the kernel source."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,17 +10,17 @@ from config.option_markers import Doc
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the kernel's log is read, and whose the processes are that it names."""
+    """Options of a source of kind `kernel`."""
 
-    path: Annotated[Path, Doc("The device that gives the kernel's log.")] = Path("/dev/kmsg")
+    path: Annotated[Path, Doc("The device of the kernel log.")] = Path("/dev/kmsg")
     proc: Annotated[
         Path,
         Doc(
-            "Where the host's /proc is mounted. /proc itself is the host's where podgpu shares the "
-            "host's pid namespace (hostPID)."
+            "Where the host's /proc is mounted. With the host's pid namespace (hostPID: true), "
+            "this is /proc itself."
         ),
     ] = Path("/proc")
 
     def exclusive(self) -> Iterable[str]:
-        """Two would tell of each error twice, as of two errors."""
+        """Return what only one source may read: two sources would report each error twice."""
         return ("the kernel's log",)
