@@ -54,7 +54,7 @@ class RequestSchedule:
         self._backoffs.clear()
 
     def record_request(self, now: int) -> bool:
-        """Note that a List is sent; return whether the interval is over, so all requests are due."""
+        """Note that a List is sent; return whether the interval is over: then all is requested."""
         self._last_ns = now
         self._wanted = False
         return now >= self._due_ns
