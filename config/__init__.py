@@ -1,6 +1,6 @@
-"""The configuration file: YAML in, checked and typed values out, every problem at once.
+"""The configuration file: parses YAML, returns checked and typed values, reports all problems.
 
-This package knows nothing of sources, sinks or the pipeline. The options of a component are
-described by the component itself, as a ``msgspec.Struct``, and reach this package through
+This package knows nothing about sources, sinks or the pipeline. Each component describes its own
+options as a ``msgspec.Struct``; they reach this package through
 :class:`config.component_kinds.Kinds`.
 """

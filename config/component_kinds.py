@@ -1,4 +1,4 @@
-"""What this package asks of whoever knows the components."""
+"""Protocols by which this package learns about components and their options."""
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -12,35 +12,35 @@ class Kinds(Protocol):
     """The kinds of components that exist. A role is ``source`` or ``sink``."""
 
     def names(self, role: str) -> "Sequence[str]":
-        """Return the kinds of that role, in the order to show them."""
+        """Return the kinds of a role, in display order."""
         ...
 
     def options(self, role: str, kind: str) -> "type[msgspec.Struct]":
-        """Return the options of a kind; asked only for kinds that ``names`` gave."""
+        """Return the options class of a kind; called only with kinds that ``names`` returned."""
         ...
 
     def allowed_values(self, noun: str) -> "Iterable[str]":
-        """Return every word that an option marked ``Known(noun)`` may have."""
+        """Return all values of an option that is marked ``OneOf(noun)``."""
         ...
 
 
 @runtime_checkable
 class Exclusive(Protocol):
-    """Options that ask for something that only one component can have."""
+    """Options with resources that only one component can use, such as a file or an address."""
 
     def exclusive(self) -> "Iterable[str]":
-        """Return what that is, in words for people; equal words mean the same thing."""
+        """Return descriptions of the resources; equal texts mean the same resource."""
         ...
 
 
 @runtime_checkable
 class ExclusiveOnNode(Protocol):
-    """The same, where it takes the node's name to tell what is the same."""
+    """Like ``Exclusive``, but the resource depends on the node's name."""
 
     def exclusive_on(self, node: str) -> "Iterable[str]":
-        """Return what that is.
+        """Return descriptions of the resources.
 
         Args:
-            node: the name of the node, as the file has it at the top, else the host's.
+            node: the node's name: the one at the top of the file, or else the host name.
         """
         ...

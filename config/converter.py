@@ -1,4 +1,4 @@
-"""From nodes to typed values, reporting every problem on the way."""
+"""Converts YAML nodes to typed values, and reports every problem."""
 
 import re
 import socket
@@ -29,33 +29,33 @@ from config.value_limits import Limits
 from config.yaml_nodes import Entry, ListNode, MapNode, Node, ScalarNode
 
 NAME: Final = r"[a-z][a-z0-9_-]{0,62}"
-"""The names a source or a sink may have."""
+"""The names that a source or a sink can have."""
 
-_SIMPLE: Final = re.compile(r"[A-Za-z0-9_./-]{1,40}")  # no need of quotes within [ ]
+_SIMPLE: Final = re.compile(r"[A-Za-z0-9_./-]{1,40}")  # needs no quotes within [ ]
 
 _Path = tuple[str | int, ...]
 
 
 class _Failed:
-    """The type of the one value that stands for "reported already"."""
+    """The type of the value that means "a problem was reported"."""
 
 
 _FAILED: Final = _Failed()
 
 
 class Converter:
-    """Converts one document. ``problems`` grows with every call."""
+    """Converts one document. Each call appends the problems that it finds to ``problems``."""
 
     def __init__(self, kinds: Kinds, environment: Environment) -> None:
         self.problems: list[Problem] = []
         self._kinds = kinds
         self._words: dict[str, frozenset[str]] = {}
         self._environment = environment
-        # Texts at the top level, as far as they stand before what is converted now.
+        # Texts of the top level that come before the value that is being converted.
         self._top: dict[str, str] = {}
 
     def convert(self, shape: Shape, node: Node, path: _Path = ()) -> object:
-        """Return the typed value; after a problem, something of no use."""
+        """Return the typed value; after a problem, a value that must not be used."""
         match shape:
             case Scalar() | Choice():
                 return self._scalar(shape, node, path)
@@ -73,7 +73,7 @@ class Converter:
     def _scalar(self, shape: Scalar | Choice, node: Node, path: _Path) -> object:
         if not isinstance(node, ScalarNode):
             noun = "a list" if isinstance(node, ListNode) else "a mapping"
-            return self._problem(path, node, f"wanted {wanted(shape)}, found {noun}")
+            return self._problem(path, node, f"expected {wanted(shape)}, found {noun}")
         value = self._value(node, path)
         if value is None:
             return _FAILED
@@ -107,7 +107,7 @@ class Converter:
             found = self._nearest_hint(node)
             single = isinstance(node, ScalarNode) and _SIMPLE.fullmatch(node.text)
             hint = f"write [{single[0]}]" if single else ""
-            return self._problem(path, node, f"wanted a list, found {found}", hint)
+            return self._problem(path, node, f"expected a list, found {found}", hint)
         items = [self.convert(shape.inner, item, (*path, i)) for i, item in enumerate(node.items)]
         if any(item is _FAILED for item in items):
             return _FAILED
@@ -142,13 +142,13 @@ class Converter:
         return components
 
     def _collisions(self, components: dict[str, object], node: MapNode, path: _Path) -> None:
-        """Report what two components want and only one can have: see ``Exclusive``."""
+        """Report resources that two components use and only one can use: see ``Exclusive``."""
         owner: dict[str, str] = {}
         for name, component in components.items():
-            for thing in self._exclusive(component):
-                if owner.setdefault(thing, name) != name:
-                    message = f"{owner[thing]} has {thing} already"
-                    hint = "two can't share it: give one of them another"
+            for resource in self._exclusive(component):
+                if owner.setdefault(resource, name) != name:
+                    message = f"{owner[resource]} already uses {resource}"
+                    hint = "only one of them can use it: change one of them"
                     self._problem((*path, name), node.entries[name], message, hint)
 
     def _exclusive(self, component: object) -> Iterable[str]:
@@ -213,7 +213,7 @@ class Converter:
         except ValueError as error:  # from the __post_init__ of the options
             return self._problem(path, node, " ".join(str(error).split()))
         check = getattr(struct, "problems", None)
-        if not callable(check):  # it may be an option of that name
+        if not callable(check):  # the struct may have an option with this name
             return struct
         result: object = struct
         keys = {field.name: field.key for field in shape.fields}
@@ -225,7 +225,7 @@ class Converter:
         return result
 
     def _unknown(self, key: str, entry: Entry, path: _Path, known: list[str]) -> None:
-        # Guessing takes time, and nobody reads the hints of ten thousand unknown keys.
+        # Guessing takes time, and only the first problems are listed.
         guess = nearest(key, known) if len(self.problems) < MAX_PROBLEMS else ""
         hint = f'did you mean "{guess}"?' if guess else f"the keys are {', '.join(known)}"
         self._problem((*path, key), entry, "unknown key", hint)
@@ -238,7 +238,7 @@ class Converter:
 
     def _not_a_mapping(self, node: Node, path: _Path, hint: str = "") -> _Failed:
         return self._problem(
-            path, node, f"wanted a mapping, found {self._nearest_hint(node)}", hint
+            path, node, f"expected a mapping, found {self._nearest_hint(node)}", hint
         )
 
     def _nearest_hint(self, node: Node) -> str:
@@ -269,7 +269,7 @@ _KIND: Final = Scalar(str, Limits(min_length=1))
 
 
 def _deepest(node: Node, steps: tuple[str, ...]) -> Node:
-    """Return the value that the steps lead to, or the last one on the way that is there."""
+    """Return the value at the end of the steps, or the last existing one before it."""
     for step in steps:
         if not isinstance(node, MapNode) or step not in node.entries:
             break

@@ -1,4 +1,4 @@
-"""Environment variables inside values: ``${NAME}`` and ``${NAME:-default}``."""
+"""Expands environment variables in values: ``${NAME}`` and ``${NAME:-default}``."""
 
 import re
 from typing import TYPE_CHECKING, Final
@@ -7,10 +7,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_EXPANDED: Final = 1024 * 1024
-"""Characters that all expanded values of a file may have together."""
+"""The most characters that all expanded values of a file may have together."""
 
 # In this order: the escape `$${`, a well-formed placeholder, and any other `${`, which is an
-# error. A default ends at the first `}` and holds no placeholder of its own.
+# error. A default ends at the first `}` and contains no placeholder.
 _TOKEN = re.compile(
     r"(?P<escape>\$\$\{)"
     r"|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>(?:(?!\$\{)[^}])*))?\}"
@@ -19,7 +19,7 @@ _TOKEN = re.compile(
 
 
 class ExpansionError(ValueError):
-    """A value's placeholders cannot be filled; ``faults`` holds (message, hint) of each."""
+    """The placeholders of a value cannot be expanded; ``faults`` has (message, hint) of each."""
 
     def __init__(self, faults: list[tuple[str, str]]) -> None:
         super().__init__(faults)
@@ -27,22 +27,22 @@ class ExpansionError(ValueError):
 
 
 class Environment:
-    """Fills placeholders, and bounds how much text that may make."""
+    """Expands placeholders, and limits the length of the result."""
 
     def __init__(self, variables: "Mapping[str, str]") -> None:
         self._variables = variables
         self._left = MAX_EXPANDED
 
     def expand(self, text: str) -> str:
-        """Return ``text`` with every placeholder filled and ``$${`` turned into ``${``.
+        """Return ``text`` with every placeholder expanded and ``$${`` replaced by ``${``.
 
         Raises:
             ExpansionError: A variable is unset, a placeholder is malformed, or the values
-                grow beyond ``MAX_EXPANDED`` characters.
+                are longer than ``MAX_EXPANDED`` characters.
         """
         if "${" not in text:
             return text
-        faults: dict[tuple[str, str], None] = {}  # in order, each once
+        faults: dict[tuple[str, str], None] = {}  # an ordered set
         pieces: list[str] = []
         end = 0
         for match in _TOKEN.finditer(text):
@@ -75,19 +75,19 @@ class Environment:
             faults[f"the environment variable {name} is not set", hint] = None
             return ""
         try:
-            value.encode()  # a variable that is not UTF-8 comes with lone surrogates
+            value.encode()  # in a variable that is not UTF-8, Python has lone surrogates
         except UnicodeEncodeError:
-            faults[f"the environment variable {name} is not UTF-8", "set it anew"] = None
+            faults[f"the environment variable {name} is not UTF-8", "set it as UTF-8 text"] = None
             return ""
         return value
 
 
 class Verbatim(Environment):
-    """Takes every text as it is: for files whose form knows no placeholders."""
+    """Expands nothing: for files in a format without placeholders."""
 
     def __init__(self) -> None:
         super().__init__({})
 
     def expand(self, text: str) -> str:
-        """Return ``text``."""
+        """Return ``text`` unchanged."""
         return text

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration file, and where."""
+"""Problems of a configuration file, with their places."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -7,19 +7,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_PROBLEMS = 100
-"""More problems than this are counted, not listed: nobody reads them."""
+"""Further problems are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with the file.
+    """One problem of the file.
 
     Attributes:
         path: The place in the document, ``sources.gpus.interval``; empty for the whole file.
-        message: What is wrong, on one line.
-        hint: What would mend it, on one line; may be empty.
-        line: Line in the file, from 1; None where no line can be named.
-        column: Column in characters, from 1; None where no line can be named.
+        message: The problem, on one line.
+        hint: How to fix it, on one line; may be empty.
+        line: Line in the file, from 1; None if unknown.
+        column: Column in characters, from 1; None if unknown.
     """
 
     path: str
@@ -29,7 +29,7 @@ class Problem:
     column: int | None = None
 
     def render(self, origin: str) -> str:
-        """Return ``origin:line:column: path: message; hint``, without the parts not known."""
+        """Return ``origin:line:column: path: message; hint``, without unknown parts."""
         place = origin
         if self.line is not None:
             place += f":{self.line}"
@@ -44,8 +44,8 @@ class ConfigError(Exception):
 
     Attributes:
         origin: The file's name as it was given, or ``<built-in>``.
-        problems: Everything found wrong, in the order of the file; at most
-            ``MAX_PROBLEMS`` and one that counts the rest.
+        problems: All problems in the order of the file; at most ``MAX_PROBLEMS``, and one more
+            with the number of the others.
     """
 
     def __init__(self, origin: str, problems: "Iterable[Problem]") -> None:
@@ -58,5 +58,5 @@ class ConfigError(Exception):
         super().__init__(origin, self.problems)
 
     def __str__(self) -> str:
-        """Return one line for each problem."""
+        """Return one line per problem."""
         return "\n".join(problem.render(self.origin) for problem in self.problems)

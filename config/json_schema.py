@@ -1,7 +1,7 @@
-"""A JSON Schema of the file, for editors that check and complete YAML while it is written.
+"""A JSON Schema of the configuration file, for editors that check and complete YAML.
 
-The schema accepts whatever ``parse`` accepts, and refuses what a schema can know to be wrong:
-bounds of values with units and checks across options are left to ``parse``.
+The schema accepts everything that ``parse`` accepts. It refuses only what a schema can express:
+bounds of values with units, and checks across options, are left to ``parse``.
 """
 
 import json
@@ -29,7 +29,7 @@ from config.value_types import NUMBER, ByteSize, Duration, ListenAddress
 __all__ = ["Option", "describe", "dump", "json_schema"]
 
 _PLACEHOLDER: Final = {"$ref": "#/$defs/placeholder"}
-# A text is taken as written, so an editor may see a number or a boolean where one stands.
+# For a text option, YAML such as `1.10` is valid, which an editor reads as a number.
 _TEXT: Final = ["string", "number", "boolean"]
 _DURATION: Final = (
     "^(?=[0-9])" + "".join(rf"(?:{NUMBER}{unit}(?![a-z]))?" for unit in Duration.units) + "$"
@@ -37,15 +37,15 @@ _DURATION: Final = (
 _SIZE: Final = rf"^{NUMBER}(?:{'|'.join(ByteSize.units)})$"
 _ADDRESS: Final = r"^(?:\[[0-9A-Za-z:.%_-]+\]|[A-Za-z0-9.-]*):[0-9]{1,5}$"
 _UNITS: Final[dict[type, tuple[str, str, str]]] = {
-    Duration: ("duration", _DURATION, f"A length of time with its unit: {Duration.example}."),
+    Duration: ("duration", _DURATION, f"A duration with its unit: {Duration.example}."),
     ByteSize: ("size", _SIZE, f"A number of bytes with its unit: {ByteSize.example}."),
-    ListenAddress: ("address", _ADDRESS, "A host, which may be left out, and a port: :9400."),
+    ListenAddress: ("address", _ADDRESS, "An optional host and a port: :9400."),
 }
 _ROLES: Final = ("source", "sink")
 
 
 def json_schema(kinds: Kinds) -> dict[str, object]:
-    """Return the schema, draft 2020-12, for the components that ``kinds`` knows.
+    """Return the schema, draft 2020-12, for the components of ``kinds``.
 
     Raises:
         TypeError: An options class has a field with a type that options cannot have.
@@ -74,7 +74,7 @@ def json_schema(kinds: Kinds) -> dict[str, object]:
 
 
 def dump(kinds: Kinds) -> str:
-    """Return the schema as indented JSON text, with a newline at its end."""
+    """Return the schema as indented JSON text, with a newline at the end."""
     return json.dumps(json_schema(kinds), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -84,7 +84,7 @@ def _component(role: str, names: list[str]) -> dict[str, Any]:
         "required": ["kind"],
         "properties": {
             "kind": {
-                "description": f"Which kind of {role} this is.",
+                "description": f"The kind of the {role}.",
                 "anyOf": [{"enum": names}, _PLACEHOLDER],
             }
         },
@@ -110,7 +110,7 @@ def _of(shape: Shape) -> dict[str, Any]:
         case Scalar() | Choice():
             return _scalar(shape)
         case Maybe():
-            single = isinstance(shape.inner, Scalar | Choice)  # these take a placeholder anyway
+            single = isinstance(shape.inner, Scalar | Choice)  # these accept a placeholder already
             also = [{"type": "null"}] if single else [{"type": "null"}, _PLACEHOLDER]
             return {"anyOf": [_of(shape.inner), *also]}
         case Items():

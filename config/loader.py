@@ -1,4 +1,4 @@
-"""Read the configuration, or another file with a shape of its own: the ways into this package."""
+"""Reads the configuration file, or another YAML file with its own structure."""
 
 import stat
 from collections.abc import Mapping
@@ -22,36 +22,38 @@ __all__ = ["MAX_BYTES", "Kinds", "load", "parse", "parse_struct", "read"]
 T = TypeVar("T", bound=msgspec.Struct)
 
 MAX_BYTES: Final = 1024 * 1024
-"""The largest file that is read."""
+"""The largest file that is read, in bytes."""
 
 
 def load(path: Path, kinds: Kinds, *, env: Mapping[str, str]) -> Config:
-    """Read a file; blocks while it does.
+    """Read a configuration file. Blocking.
 
     Raises:
-        ConfigError: The file cannot be read, or anything in it is wrong.
+        ConfigError: The file cannot be read, or has problems.
     """
     return parse(read(path), kinds, env=env, origin=str(path))
 
 
 def read(path: Path) -> bytes:
-    """Return a file's bytes, one more than ``MAX_BYTES`` at most; blocks while it reads.
+    """Return the bytes of a file, at most one more than ``MAX_BYTES``. Blocking.
 
     Raises:
         ConfigError: The file cannot be read.
     """
     origin = str(path)
     try:
-        # A pipe or a device might never end.
+        # A pipe or a device may never end.
         if not stat.S_ISREG(path.stat().st_mode):
-            raise ConfigError(origin, [Problem("", "not a file", "give the path of a YAML file")])
+            raise ConfigError(
+                origin, [Problem("", "not a regular file", "give the path of a YAML file")]
+            )
         with path.open("rb") as file:
             return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         problem = Problem("", "there is no such file", "check the path, and that it is mounted")
         raise ConfigError(origin, [problem]) from None
     except PermissionError:
-        problem = Problem("", "the file may not be read", "give the daemon's user the right to")
+        problem = Problem("", "no permission to read the file", "allow podgpu's user to read it")
         raise ConfigError(origin, [problem]) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -59,17 +61,15 @@ def read(path: Path) -> bytes:
 
 
 def parse(text: str | bytes, kinds: Kinds, *, env: Mapping[str, str], origin: str) -> Config:
-    """Read a document; ``origin`` names it in messages, ``env`` fills its placeholders.
+    """Parse a document; ``origin`` is its name in messages, ``env`` expands its placeholders.
 
     Raises:
-        ConfigError: Anything in it is wrong; it tells all of it.
-        TypeError: An options class is at fault, which no file can cause or cure.
+        ConfigError: It has problems; the error has all of them.
+        TypeError: An options class is invalid: a bug in podgpu.
     """
     root, problems = compose(_decoded(text, origin))
     if root is None:
-        empty = Problem(
-            "", "the file is empty: there is nothing to do", "configure a source and a sink"
-        )
+        empty = Problem("", "the file is empty", "configure a source and a sink")
         raise ConfigError(origin, problems or [empty])
     converter = Converter(kinds, Environment(env))
     if not isinstance(root, MapNode):
@@ -88,13 +88,13 @@ def parse(text: str | bytes, kinds: Kinds, *, env: Mapping[str, str], origin: st
 
 
 def parse_struct(text: str | bytes, shape: type[T], *, origin: str) -> T:
-    """Read a document that holds one Struct and no components; placeholders stay as they are.
+    """Parse a document with one Struct and no components; placeholders are not expanded.
 
     An empty document counts as an empty mapping.
 
     Raises:
-        ConfigError: Anything in it is wrong; it tells all of it.
-        TypeError: The Struct is at fault, which no file can cause or cure.
+        ConfigError: It has problems; the error has all of them.
+        TypeError: The Struct is invalid: a bug in podgpu.
     """
     root, problems = compose(_decoded(text, origin))
     converter = Converter(_NoKinds(), Verbatim())
@@ -112,7 +112,7 @@ class _NoKinds:
         return ()
 
     def options(self, role: str, kind: str) -> type[msgspec.Struct]:
-        raise TypeError(f"there is no {role} {kind} here")
+        raise TypeError(f"no {role} {kind} in a document without components")
 
     def allowed_values(self, noun: str) -> tuple[str, ...]:  # noqa: ARG002
         return ()
@@ -127,7 +127,7 @@ def _decoded(text: str | bytes, origin: str) -> str:
             problem = Problem("", f"not valid text at character {error.start + 1}", "save as UTF-8")
             raise ConfigError(origin, [problem]) from None
     if len(data) > MAX_BYTES:
-        problem = Problem("", "larger than 1 MiB", "a configuration is a few kilobytes")
+        problem = Problem("", "larger than 1 MiB", "a configuration has a few kilobytes")
         raise ConfigError(origin, [problem])
     try:
         decoded = data.decode("utf-8-sig")

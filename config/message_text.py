@@ -1,4 +1,4 @@
-"""How names and values from the file are shown in messages, always on one line."""
+"""Formats names and values of the file for messages, always on one line."""
 
 import difflib
 import re
@@ -19,13 +19,13 @@ type_names = {
     "timestamp": "the date",
     "str": "the text",
 }
-"""How a scalar of each YAML type is announced in front of its value."""
+"""The words before the value of a scalar, by its YAML type."""
 
 
 def shown(text: str) -> str:
-    """Return ``text`` in double quotes, unprintables escaped.
+    """Return ``text`` in double quotes, with unprintable characters escaped.
 
-    Of a long text the beginning and the end are kept: it is most often wrong at one of them.
+    A long text is shortened in the middle, because errors are most often at its start or end.
     """
     tail = _SHOWN // 2
     cut = text if len(text) <= _SHOWN else f"{text[: _SHOWN - tail]}...{text[-tail:]}"
@@ -48,7 +48,7 @@ def join_path(path: tuple[str | int, ...]) -> str:
 
 
 def nearest(word: str, names: "Iterable[str]") -> str:
-    """Return the name that ``word`` was probably meant to be, or an empty string."""
+    """Return the name that was probably meant by ``word``, or an empty string."""
     if len(word) > _COMPARED:
         return ""
     matches = difflib.get_close_matches(word, list(names), n=1)

@@ -1,4 +1,4 @@
-"""The options of a component as rows, for the command line and the documentation."""
+"""Describes the options of a component as rows, for the command line and the documentation."""
 
 import json
 import pathlib
@@ -40,11 +40,11 @@ class Option(NamedTuple):
     """One option.
 
     Attributes:
-        name: The key; ``tls.cert`` for one within a nested mapping, ``rules[].name`` and
-            ``pools.*.size`` within lists and mappings of them.
-        type: What it takes, with its bounds: ``duration, at least 100ms``.
-        default: Its default as written in YAML, or ``required``.
-        doc: What it does; may be empty.
+        name: The key; ``tls.cert`` for a key of a nested mapping, ``rules[].name`` and
+            ``pools.*.size`` for keys within lists and mappings.
+        type: The type with its bounds: ``duration, at least 100ms``.
+        default: The default in YAML, or ``required``.
+        doc: The description; may be empty.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Option(NamedTuple):
 
 
 def describe(options: type[msgspec.Struct]) -> list[Option]:
-    """Return a row for each option, those of nested mappings below the mapping's own.
+    """Return a row for each option; rows of a nested mapping follow the mapping's row.
 
     Raises:
         TypeError: A field has a type that options cannot have.
@@ -81,7 +81,7 @@ def _rows(shape: Record, prefix: str) -> "Iterator[Option]":
 
 
 def type_text(shape: Shape) -> str:
-    """Return what a shape takes, in words."""
+    """Return the type of a shape as text."""
     match shape:
         case Scalar():
             return _NAMES[shape.type] + _bounds(shape)
@@ -113,13 +113,13 @@ def _bounds(shape: Scalar) -> str:
 def _default(field: Field) -> str:
     value = jsonable(field.default)
     if isinstance(field.shape, Record) and isinstance(value, dict):
-        return "{}"  # the rows below tell the defaults within
+        return "{}"  # the following rows have the defaults of its keys
     plain = isinstance(value, str) and value and value.replace("-", "").isalnum()
     return str(value) if plain else json.dumps(value, ensure_ascii=False)
 
 
 def jsonable(value: object) -> object:
-    """Return a default as it would stand in the file, made of JSON types only."""
+    """Return a default as it would be written in the file, with JSON types only."""
     if isinstance(value, Duration | ByteSize | ListenAddress | pathlib.Path):
         return str(value)
     if isinstance(value, msgspec.Struct):

@@ -1,7 +1,7 @@
-"""Markers for the options of a component, written inside ``Annotated``.
+"""Markers for the options of a component, used in ``Annotated``.
 
 ``Annotated[Duration, AtLeast("100ms"), Doc("How often the readings are taken.")]``; plain types
-take ``msgspec.Meta`` as well.
+also accept ``msgspec.Meta``.
 """
 
 from dataclasses import dataclass
@@ -10,31 +10,31 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Doc:
-    """What an option does, in a sentence or two for the person who writes the file."""
+    """The description of an option, one or two sentences for the user."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class AtLeast:
-    """The lowest value allowed; a text such as ``100ms`` or ``1KiB`` for values with units."""
+    """The lowest allowed value; a text such as ``100ms`` or ``1KiB`` for values with units."""
 
     bound: str | float
 
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """The highest value allowed; a text such as ``1h`` or ``1MiB`` for values with units."""
+    """The highest allowed value; a text such as ``1h`` or ``1MiB`` for values with units."""
 
     bound: str | float
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A text that is one of the words that the program knows; ``Kinds.words`` tells which.
+    """A text that must be one of ``Kinds.allowed_values(noun)``.
 
     Attributes:
-        noun: What such a word names, for messages: ``field``.
+        noun: What the text names, for messages: ``field``.
     """
 
     noun: str
@@ -42,10 +42,10 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class LeadsTo:
-    """A path that leads to code: who may write the file runs code as the daemon.
+    """A path that leads to code: a user who can write the file can run code as the daemon.
 
     Attributes:
-        kind: ``library`` for one that is loaded, ``kubeconfig`` for a file that may name a program.
+        kind: ``library`` for a library to load, ``kubeconfig`` for a file that may name a program.
     """
 
     kind: Literal["library", "kubeconfig"]
@@ -53,11 +53,11 @@ class LeadsTo:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Marks a ``dict[str, Component]`` of the top level as holding components.
+    """Marks a ``dict[str, Component]`` of the top level as a mapping of components.
 
     Attributes:
         name: ``source`` or ``sink``.
-        absent: What to say when there are none.
+        absent: The message if there are none.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""From the text of a single value to the type that the option wants."""
+"""Converts the text of a single value to the type of its option."""
 
 import math
 import pathlib
@@ -33,8 +33,8 @@ _WANTED: Final[dict[type, str]] = {
 }
 
 
-class Refused(ValueError):  # noqa: N818 - a verdict on the file, not a failure
-    """A value is not what the option wants."""
+class Refused(ValueError):  # noqa: N818 - a problem of the file, not of the program
+    """A value does not have the type or bounds of the option."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -44,13 +44,13 @@ class Refused(ValueError):  # noqa: N818 - a verdict on the file, not a failure
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A scalar with its placeholders filled.
+    """A scalar with its placeholders expanded.
 
     Attributes:
-        text: After expansion.
-        plain: True if it was not quoted, so that YAML types it by its text.
-        written: The text in the file. Messages show this one: what a variable holds may be a
-            secret and stays out of the log.
+        text: The text after expansion.
+        plain: True if it was not quoted, so that its YAML type depends on its text.
+        written: The text in the file. Messages show only this one, because the value of a variable
+            may be a secret.
     """
 
     text: str
@@ -64,7 +64,7 @@ class Value:
 
     @property
     def tag(self) -> str:
-        """The type that YAML 1.1 reads: null, bool, int, float, timestamp or str."""
+        """The type according to YAML 1.1: null, bool, int, float, timestamp or str."""
         if not self.plain:
             return "str"
         tag = _RESOLVER.resolve(  # type: ignore[no-untyped-call]
@@ -75,27 +75,27 @@ class Value:
 
     @property
     def null(self) -> bool:
-        """True for an empty or null value; a word from the environment is never null."""
+        """True for an empty or null value; the value of a variable is never null."""
         return self.tag == "null" and not (self.expanded and self.text)
 
     def describe(self) -> str:
-        """Return what stands here, for a message."""
+        """Return a description of the value for a message."""
         if self.expanded:
-            return f"what {shown(self.written)} gives"
+            return f"the value of {shown(self.written)}"
         if self.tag == "null":
             return "nothing"
         return f"{type_names[self.tag]} {shown(self.text)}"
 
 
 def wanted(shape: Scalar | Choice) -> str:
-    """Return what the shape takes, for a message."""
+    """Return a description of the shape for a message."""
     if isinstance(shape, Choice):
         return "one of " + ", ".join(literal_text(value) for value in shape.values)
     return _WANTED[shape.type]
 
 
 def literal_text(value: str | bool | int) -> str:
-    """Return a value of a Literal as it is written in the file."""
+    """Return a value of a Literal in YAML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
@@ -130,17 +130,17 @@ def _choice(shape: Choice, value: Value) -> object:
     names = [literal_text(option) for option in shape.values]
     guess = "" if value.expanded else nearest(value.text, names)
     hint = f'did you mean "{guess}"?' if guess else ""
-    raise Refused(f"wanted {wanted(shape)}, found {value.describe()}", hint)
+    raise Refused(f"expected {wanted(shape)}, found {value.describe()}", hint)
 
 
 def _wrong(value: Value, kind: type, hint: str = "") -> Refused:
-    return Refused(f"wanted {_WANTED[kind]}, found {value.describe()}", hint)
+    return Refused(f"expected {_WANTED[kind]}, found {value.describe()}", hint)
 
 
 def _str(value: Value, kind: type = str) -> str:
-    """Take the text as it is written, whatever YAML would make of it: ``1.10`` stays 1.10.
+    """Return the text as it is written, whatever its type in YAML: ``1.10`` stays 1.10.
 
-    Only null is refused, since it more likely stands for a value that was forgotten.
+    Only null is refused, because it is more likely a forgotten value.
     """
     if value.null and not value.expanded:
         hint = f'write "{value.text}" in quotes' if value.text else 'write "" for an empty text'
@@ -189,7 +189,7 @@ def _int(value: Value) -> int:
 def _float(value: Value) -> float:
     if value.tag == "int":
         return float(_int(value))
-    # YAML 1.1 reads 1e3 as a text, so the tag alone does not decide.
+    # YAML 1.1 reads 1e3 as a text, so that the tag is not sufficient.
     if not value.plain or len(value.text) > _LONGEST_NUMBER or not _FLOAT.match(value.text):
         quoted = not value.plain and _FLOAT.match(value.text)
         raise _wrong(value, float, "remove the quotes" if quoted else "")
@@ -207,8 +207,8 @@ def _parsed(kind: type[Duration | ByteSize | ListenAddress]) -> Callable[[Value]
             return kind.parse(value.text)
         except FormatError as error:
             if value.expanded:
-                message = f"what {shown(value.written)} gives {error.reason}"
-                raise Refused(message, f"wanted {_WANTED[kind]}") from None
+                message = f"the value of {shown(value.written)} {error.reason}"
+                raise Refused(message, f"expected {_WANTED[kind]}") from None
             raise Refused(f"{shown(value.text)} {error.reason}", error.hint) from None
 
     return read

@@ -1,4 +1,4 @@
-"""What a configuration file comes to once it is read."""
+"""The structure of the configuration file: its top-level options."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,13 +11,13 @@ from config.value_types import Duration, ListenAddress
 
 
 class Component(msgspec.Struct, frozen=True):
-    """One source or sink of the file; equal if nothing about it has changed.
+    """One source or sink of the file; equal if nothing in it has changed.
 
     Attributes:
         role: ``source`` or ``sink``.
         name: The key in the file, unique within the role.
         kind: Which implementation.
-        options: The options of that kind, checked.
+        options: The checked options of the kind.
     """
 
     role: Literal["source", "sink"]
@@ -30,7 +30,7 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
     """How the daemon logs."""
 
     level: Annotated[
-        Literal["debug", "info", "warning", "error"], Doc("The least severe messages to log.")
+        Literal["debug", "info", "warning", "error"], Doc("The lowest severity to log.")
     ] = "info"
     format: Annotated[Literal["text", "json"], Doc("One line of text or of JSON per message.")] = (
         "text"
@@ -38,88 +38,88 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
-    """Which readings are taken and shown."""
+    """Which fields are read and exported."""
 
     file: Annotated[
         Path | None,
-        Doc("A counters file of dcgm-exporter: its rows say which fields there are."),
+        Doc("A counters file in dcgm-exporter's format: its rows are the fields to export."),
     ] = None
     configmap: Annotated[
         str,
         msgspec.Meta(pattern=r"^([^:\s]+:[^:\s]+)?$"),
-        Doc("A ConfigMap, as NAMESPACE:NAME, whose key metrics holds such a file."),
+        Doc("A ConfigMap with such a file in its key metrics, as NAMESPACE:NAME."),
     ] = ""
     kubeconfig: Annotated[
         Path | None,
         LeadsTo("kubeconfig"),
         Doc(
-            "Credentials for the API server that has the ConfigMap; none for those of the pod that "
-            "podgpu runs in."
+            "Credentials for the API server with the ConfigMap; by default those of podgpu's "
+            "own pod."
         ),
     ] = None
     own: Annotated[
-        bool, Doc("Whether podgpu's own readings are shown beside the rows of a file.")
+        bool, Doc("Whether podgpu's own fields are exported in addition to the rows of a file.")
     ] = True
     also: Annotated[
         tuple[Annotated[str, OneOf("field or group")], ...],
         Doc(
-            "Further fields by name, and groups: profiling, statistics, links, health, limits; "
-            "all for everything."
+            "Additional fields, by name or by group: profiling, statistics, links, health, "
+            "limits; all for every field."
         ),
     ] = ()
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """One list at a time."""
+        """Report that both a file and a ConfigMap are set."""
         if self.file is not None and self.configmap:
-            yield "configmap", "there is a file too: give one of the two"
+            yield "configmap", "file is set too: remove one of the two"
 
 
 class Http(msgspec.Struct, frozen=True, kw_only=True):
-    """What all HTTP listeners have in common."""
+    """Settings of all HTTP listeners."""
 
     listen: Annotated[
         ListenAddress | None,
-        Doc("Where health and the page at / are served, if no sink listens there anyway."),
+        Doc("Address of health checks and the page at /; needed only if no sink listens on it."),
     ] = None
     web_config: Annotated[
         Path | None,
         Doc(
-            "A web configuration file as Prometheus' own exporters take it: TLS, client "
-            "certificates, users and their passwords. It holds for every listener."
+            "A web configuration file in the format of Prometheus exporters: TLS, client "
+            "certificates, users and passwords. It applies to every listener."
         ),
     ] = None
     allowed_hosts: Annotated[
         tuple[Annotated[str, msgspec.Meta(pattern=r"^(\*|(\*\.)?[A-Za-z0-9_.-]+)$")], ...],
         Doc(
-            "Further names that a request may have as its host: *.example.com stands for all "
-            "names below example.com, * for every name. Allowed without it are IP addresses, "
-            "localhost, names without a dot, *.svc, *.cluster.local, the names of host and node, "
-            "names whose first label is one of them, and the host that is listened on. It holds "
-            "for every listener that asks for neither a password nor a client certificate."
+            "Further host names that requests may use: *.example.com means all names below "
+            "example.com, * means every name. Always allowed are IP addresses, localhost, names "
+            "without a dot, *.svc, *.cluster.local, the names of the host and the node, names "
+            "with one of these as first label, and the host of the listen address. It applies to "
+            "every listener without passwords and client certificates."
         ),
     ] = ()
 
 
 # A new top-level key is a new field here: the loader and the JSON Schema read this class.
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole file."""
+    """The top level of the configuration file."""
 
-    node: Annotated[str, Doc("The name of the node; empty takes the name of the host.")] = ""
+    node: Annotated[str, Doc("The node's name; if empty, the host name.")] = ""
     sources: Annotated[
         dict[str, Component],
-        Role("source", "there is nothing to do: no source is configured"),
-        Doc("Where readings come from, each under a name of its own."),
+        Role("source", "no source is configured: add at least one"),
+        Doc("Sources of readings, each under its own name."),
     ]
     sinks: Annotated[
         dict[str, Component],
-        Role("sink", "readings would go nowhere: no sink is configured"),
-        Doc("Where readings go to, each under a name of its own."),
+        Role("sink", "no sink is configured: add at least one"),
+        Doc("Sinks, which receive all readings, each under its own name."),
     ]
-    counters: Annotated[Counters, Doc("Which readings are taken and shown.")] = Counters()
-    http: Annotated[Http, Doc("What all HTTP listeners have in common.")] = Http()
+    counters: Annotated[Counters, Doc("Which fields are read and exported.")] = Counters()
+    http: Annotated[Http, Doc("Settings of all HTTP listeners.")] = Http()
     log: Annotated[Log, Doc("How the daemon logs.")] = Log()
     shutdown_grace: Annotated[
         Duration,
         AtLeast("0s"),
-        Doc("How long a stopping daemon waits for its sinks to finish."),
+        Doc("How long podgpu waits for its sinks when it stops."),
     ] = Duration.parse("10s")

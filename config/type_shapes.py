@@ -1,6 +1,6 @@
-"""From the type hints of an options class to shapes, which all other modules walk.
+"""Converts the type hints of an options class to shapes, which the other modules use.
 
-A hint that has no shape is a mistake in the program, not in the file: TypeError.
+A hint without a shape raises TypeError, because it is a bug of the program, not of the file.
 """
 
 import pathlib
@@ -26,7 +26,7 @@ class Scalar:
     """A single value of one of the supported types.
 
     Attributes:
-        known: What a text has to name, such as ``field``; empty where any text is good.
+        known: What a text must name, such as ``field``; empty if any text is valid.
         leads_to: The kind of code that a path leads to; empty for none. See ``LeadsTo``.
     """
 
@@ -52,7 +52,7 @@ class Maybe:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list; ``collect`` is ``tuple`` or ``list``, whichever the options hold."""
+    """A list; ``collect`` is ``tuple`` or ``list``, the type in the Struct."""
 
     inner: "Shape"
     collect: type
@@ -61,7 +61,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A mapping from free names to values of one shape."""
+    """A mapping from arbitrary names to values of one shape."""
 
     inner: "Shape"
     limits: Limits
@@ -77,7 +77,7 @@ class Components:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A mapping with known keys, held by a Struct."""
+    """A mapping with known keys, stored in a Struct."""
 
     type: type[msgspec.Struct]
     fields: "tuple[Field, ...]"
@@ -94,7 +94,7 @@ class Field:
         name: The attribute of the Struct.
         key: The key in the file.
         doc: Its description; may be empty.
-        default: The value if the key is left out; ``msgspec.NODEFAULT`` if it must be given.
+        default: The value without the key; ``msgspec.NODEFAULT`` if the key is required.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Field:
 
     @property
     def required(self) -> bool:
-        """True if the key must be given."""
+        """True if the key is required."""
         return self.default is msgspec.NODEFAULT
 
 

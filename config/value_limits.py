@@ -1,4 +1,4 @@
-"""The bounds of a value, whichever marker they came from."""
+"""The bounds of a value, collected from all markers."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -17,10 +17,10 @@ _NOUNS: Final[dict[type, str]] = {str: "characters", tuple: "items", list: "item
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a value of the right type must hold to; None stands for no limit.
+    """The limits of a value of the right type; None means no limit.
 
-    ``ge``, ``gt``, ``le``, ``lt`` are of the value's own type; lengths count characters, items
-    or entries; ``pattern`` is searched for anywhere in a text.
+    ``ge``, ``gt``, ``le``, ``lt`` have the value's type; lengths count characters, items or
+    entries; ``pattern`` may match anywhere in a text.
     """
 
     ge: float | None = None
@@ -34,7 +34,7 @@ class Limits:
 
     @classmethod
     def of(cls, hint: Any, where: str, markers: Iterable[AtLeast | AtMost | msgspec.Meta]) -> Self:
-        """Gather the limits that the markers set on a type; TypeError if one does not apply."""
+        """Collect the limits of the markers of a type; TypeError if one does not apply."""
         base = get_origin(hint) or hint
         found: dict[str, Any] = {}
         for marker in markers:
@@ -55,14 +55,14 @@ class Limits:
     def broken(self, value: Any) -> Iterator[tuple[str, str]]:
         """Yield (reason, hint) for each limit that the value breaks.
 
-        The reason follows the value: ``is too small``; the hint tells the limit.
+        The reason follows the value: ``is too small``; the hint has the limit.
         """
         if self.ge is not None and value < self.ge:
-            yield "is too small", f"the least is {self.ge}"
+            yield "is too small", f"the minimum is {self.ge}"
         if self.gt is not None and value <= self.gt:
             yield "is too small", f"it must be more than {self.gt}"
         if self.le is not None and value > self.le:
-            yield "is too large", f"the most is {self.le}"
+            yield "is too large", f"the maximum is {self.le}"
         if self.lt is not None and value >= self.lt:
             yield "is too large", f"it must be less than {self.lt}"
         if self.multiple_of is not None and value % self.multiple_of:

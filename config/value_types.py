@@ -1,4 +1,4 @@
-"""Values with a unit or a structure of their own: durations, sizes, listen addresses."""
+"""Types of values with a unit or a structure: durations, sizes, listen addresses."""
 
 import ipaddress
 import math
@@ -10,17 +10,17 @@ from typing import Final, Self
 from config.message_text import shown
 
 NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
-_LONGEST: Final = 64  # characters; also keeps int() away from absurd digit runs
+_LONGEST: Final = 64  # characters; also limits the digits that int() gets
 _NS: Final = 1_000_000_000
 _BARE = re.compile(rf"[-+]?(?:{NUMBER}|\.[0-9]+)\Z")
 
 
 class FormatError(ValueError):
-    """A text is not the value it should be.
+    """A text is not a value of the type.
 
     Attributes:
         text: The text as given.
-        reason: What is wrong with it, to follow the text: ``has no unit``.
+        reason: The problem, to follow the text: ``has no unit``.
         hint: What to write instead; may repeat parts of the text.
     """
 
@@ -31,24 +31,24 @@ class FormatError(ValueError):
         super().__init__(text, reason, hint)
 
     def __str__(self) -> str:
-        """Return the whole complaint on one line."""
+        """Return text, reason and hint on one line."""
         return f"{shown(self.text)} {self.reason}; {self.hint}"
 
 
 class Duration(float):
-    """A length of time, in seconds; zero or more, kept to the nanosecond."""
+    """A duration in seconds; zero or more, exact to the nanosecond."""
 
     __slots__ = ()
 
     example: Final = "5s or 500ms"
     units: Final = {"d": 86_400 * _NS, "h": 3_600 * _NS, "m": 60 * _NS, "s": _NS, "ms": _NS // 1000}
     longest: Final = 36_500 * 86_400
-    """The most seconds a duration may have: a hundred years, so that ``ns`` fits 64 bits."""
+    """The longest duration in seconds: a hundred years, so that ``ns`` fits into 64 bits."""
 
     _form = re.compile("".join(rf"(?:({NUMBER}){u}(?![a-z]))?" for u in units) + r"\Z")
 
     def __new__(cls, seconds: float) -> Self:
-        """Make a duration of that many seconds; ValueError if negative, too long or not finite."""
+        """Return a duration of so many seconds; ValueError if negative, too long or not finite."""
         if not math.isfinite(seconds) or not 0 <= seconds <= cls.longest:
             raise ValueError(f"a duration is between 0 and {cls.longest} seconds, not {seconds}")
         # `+ 0.0` makes a negative zero an ordinary one.
@@ -56,10 +56,10 @@ class Duration(float):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``500ms``, ``5s``, ``1m30s``, ``1.5h``, ``2d``: largest unit first.
+        """Parse ``500ms``, ``5s``, ``1m30s``, ``1.5h``, ``2d``: largest unit first.
 
         Raises:
-            FormatError: The text is not a duration, lacks a unit or is too long a time.
+            FormatError: The text is not a duration, has no unit or is too long.
         """
         if len(text) <= _LONGEST and _BARE.match(text):
             number = text.lstrip("+-")
@@ -76,16 +76,16 @@ class Duration(float):
         sizes = cls.units.values()
         ns = sum(Fraction(n) * size for n, size in zip(match.groups(), sizes, strict=True) if n)
         if ns > cls.longest * _NS:
-            raise FormatError(text, "is too long", "the most is 36500d")
+            raise FormatError(text, "is too long", "the maximum is 36500d")
         return cls(round(ns) / _NS)
 
     @property
     def ns(self) -> int:
-        """The same length in whole nanoseconds."""
+        """The duration in whole nanoseconds."""
         return round(Fraction(float(self)) * _NS)
 
     def __str__(self) -> str:
-        """Return the canonical spelling, which parses to an equal duration."""
+        """Return the canonical text, which parses to an equal duration."""
         rest = self.ns
         if rest == 0:
             return "0s"
@@ -124,17 +124,17 @@ class ByteSize(int):
     _form = re.compile(rf"({NUMBER})({'|'.join(units)})\Z")
 
     def __new__(cls, count: int) -> Self:
-        """Make a size of that many bytes; ValueError if negative or beyond 63 bits."""
+        """Return a size of so many bytes; ValueError if negative or above 63 bits."""
         if not 0 <= count <= cls.largest:
             raise ValueError(f"a size is between 0 and {cls.largest} bytes, not {count}")
         return super().__new__(cls, count)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``10MiB``, ``16KiB``, ``1GB``, ``512B``: KiB is 1024 bytes, KB is 1000.
+        """Parse ``10MiB``, ``16KiB``, ``1GB``, ``512B``: KiB is 1024 bytes, KB is 1000.
 
         Raises:
-            FormatError: The text is not a size, lacks a unit or is no whole number of bytes.
+            FormatError: The text is not a size, has no unit or is not a whole number of bytes.
         """
         if len(text) <= _LONGEST and _BARE.match(text):
             number = text.lstrip("+-")
@@ -149,13 +149,13 @@ class ByteSize(int):
             )
         count = Fraction(match[1]) * cls.units[match[2]]
         if count.denominator != 1:
-            raise FormatError(text, "is not a whole number of bytes", "take a smaller unit")
+            raise FormatError(text, "is not a whole number of bytes", "use a smaller unit")
         if count > cls.largest:
-            raise FormatError(text, "is too large", f"the most is {cls.largest}B")
+            raise FormatError(text, "is too large", f"the maximum is {cls.largest}B")
         return cls(int(count))
 
     def __str__(self) -> str:
-        """Return the shortest spelling, which parses to an equal size."""
+        """Return the shortest text that parses to an equal size."""
         count = int(self)
         if count == 0:
             return "0B"
@@ -169,12 +169,12 @@ class ByteSize(int):
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where a server listens.
+    """An address that a server listens on.
 
     Attributes:
         host: A host name, an IPv4 address or an IPv6 address without brackets; empty for
-            every address of the machine.
-        port: 0 to 65535; 0 takes any free port.
+            all addresses of the machine.
+        port: 0 to 65535; 0 means any free port.
     """
 
     host: str
@@ -186,14 +186,14 @@ class ListenAddress:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``:9400``, ``127.0.0.1:9400``, ``localhost:9400`` or ``[::1]:9400``.
+        """Parse ``:9400``, ``127.0.0.1:9400``, ``localhost:9400`` or ``[::1]:9400``.
 
         Raises:
             FormatError: The text is not a listen address.
         """
         host, colon, port = text.rpartition(":")
         if not colon and re.fullmatch(r"[0-9]{1,5}", text):
-            raise FormatError(text, "is a port alone", f'write ":{text}"')
+            raise FormatError(text, "is only a port", f'write ":{text}"')
         if not colon or not port:
             raise FormatError(text, "has no port", 'write for example ":9400"')
         if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
@@ -201,13 +201,13 @@ class ListenAddress:
         return cls(_host(text, host), int(port))
 
     def __str__(self) -> str:
-        """Return the canonical spelling, which parses to an equal address."""
+        """Return the canonical text, which parses to an equal address."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def _host(text: str, host: str) -> str:
     if host == "*":
-        raise FormatError(text, "has a wildcard host", "leave the host out to listen everywhere")
+        raise FormatError(text, "has a wildcard host", "omit the host to listen everywhere")
     if host.startswith("[") and host.endswith("]"):
         try:
             address = ipaddress.IPv6Address(host[1:-1])
@@ -234,5 +234,5 @@ def _host(text: str, host: str) -> str:
 
 
 def _decimal(value: Fraction) -> str:
-    """Return a decimal fraction exactly, without an exponent; nine places are enough here."""
+    """Return a decimal fraction exactly, without an exponent; nine places are sufficient here."""
     return f"{int(value)}.{int(value % 1 * _NS):09d}".rstrip("0").rstrip(".")

@@ -1,7 +1,7 @@
-"""From YAML text to nodes, without recursion and within fixed limits.
+"""Parses YAML text to nodes, without recursion and within fixed limits.
 
-The tree is built from parser events here, not by PyYAML's composer: that one calls itself for
-each level of nesting, drops duplicate keys and lets aliases multiply.
+The tree is built from parser events, and not by PyYAML's composer, because that one is recursive,
+drops duplicate keys, and lets aliases multiply.
 """
 
 from contextlib import closing
@@ -14,9 +14,9 @@ from config.message_text import join_path, shown
 from config.yaml_nodes import Entry, ListNode, MapNode, Node, ScalarNode
 
 MAX_DEPTH: Final = 32
-"""Levels of nesting; the deepest sensible file has six."""
+"""The most levels of nesting; a real configuration has at most six."""
 MAX_WEIGHT: Final = 50_000
-"""Values in the document, those behind an alias counted at each use."""
+"""The most values in the document; values behind an alias count at each use."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE: Final = "tag:yaml.org,2002:"
@@ -28,21 +28,21 @@ _ALLOWED: Final = {
 }
 
 
-class _Fatal(Exception):  # noqa: N818 - carries a problem to compose(), never leaves this module
+class _Fatal(Exception):  # noqa: N818 - carries a problem to compose()
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self.problem = problem
 
 
 def compose(text: str) -> tuple[Node | None, list[Problem]]:
-    """Return the root of the document and what is wrong with it as YAML.
+    """Return the root of the document, and its problems as YAML.
 
-    The root is None for an empty document and after a problem that leaves no tree.
+    The root is None for an empty document, and after a problem that prevents a tree.
     """
     composer = _Composer()
     events: Any = yaml.parse(text, Loader=_LOADER)
     try:
-        # ValueError: the pure Python scanner lets chr() fail on "\U00110000".
+        # ValueError: in the pure Python scanner, chr() fails for "\U00110000".
         with closing(events):
             for event in events:
                 composer.feed(event)
@@ -54,7 +54,7 @@ def compose(text: str) -> tuple[Node | None, list[Problem]]:
 
 
 class _Frame:
-    """A collection that is still open."""
+    """A collection that is not complete yet."""
 
     __slots__ = ("anchor", "key", "node")
 
@@ -107,7 +107,7 @@ class _Composer:
         self._count(event)
         self._check_tag(event, noun)
         if len(self._frames) >= MAX_DEPTH:
-            # The path would be as absurd as the nesting.
+            # Without the path, which would be too long.
             message = f"nested more than {MAX_DEPTH} levels deep"
             raise _Fatal(Problem("", message, "", *_mark(event)))
         if event.anchor:
@@ -118,11 +118,11 @@ class _Composer:
         name = event.anchor
         if name not in self._anchors:
             self._fail(
-                event, f"the alias *{name[:60]} has no anchor", "anchors come before aliases"
+                event, f"the alias *{name[:60]} has no anchor", "define the anchor before the alias"
             )
         node = self._anchors[name]
         if node is None:
-            self._fail(event, f"the alias *{name[:60]} stands inside its own anchor", "")
+            self._fail(event, f"the alias *{name[:60]} is inside its own anchor", "")
         else:
             self._attach(node, event)
 
@@ -139,7 +139,7 @@ class _Composer:
             return
         else:
             key, frame.key = frame.key, None
-            # setdefault: the first of two equal keys stays; the second was reported.
+            # setdefault: the first of two equal keys is kept; the second was reported.
             parent.entries.setdefault(key.text, Entry(node, key.line, key.column))
         parent.weight += node.weight
         if parent.weight > MAX_WEIGHT:
@@ -156,21 +156,21 @@ class _Composer:
         if not text:
             message = "a key is empty"
         elif text == "<<" and node.plain:
-            message, hint = "merge keys are not supported", "write the options out"
+            message, hint = "merge keys are not supported", "write all options here"
         elif "${" in text:
-            message = f"the key {shown(text)} holds a placeholder"
-            hint = "placeholders work in values only"
+            message = f"the key {shown(text)} contains a placeholder"
+            hint = "placeholders work only in values"
         elif isinstance(parent, MapNode) and text in parent.entries:
             here = join_path((*self._steps(), text))
             first = parent.entries[text].line
-            message, hint = f"the key stands twice, first on line {first}", "keep one of them"
+            message, hint = f"duplicate key, first on line {first}", "keep one of them"
         if message:
             self.problems.append(Problem(here, message, hint, line, column))
         return ScalarNode(text, node.plain, line, column)
 
     def _count(self, event: Any) -> None:
         self._seen += 1
-        if self._seen > 2 * MAX_WEIGHT:  # keys are not part of a weight
+        if self._seen > 2 * MAX_WEIGHT:  # a weight does not include keys
             raise _Fatal(_too_large(*_mark(event)))
 
     def _check_tag(self, event: Any, noun: str) -> None:
@@ -202,7 +202,7 @@ def _mark(event: Any) -> tuple[int, int]:
 
 
 def _too_large(line: int, column: int) -> Problem:
-    message = f"more than {MAX_WEIGHT} values, aliases counted at each use"
+    message = f"more than {MAX_WEIGHT} values, with aliases counted at each use"
     return Problem("", message, "make the file smaller", line, column)
 
 
@@ -215,7 +215,7 @@ def _encodable(text: str) -> bool:
 
 
 def _syntax(error: Exception, text: str) -> Problem:
-    """Describe what the YAML parser stumbled over."""
+    """Return a problem for an error of the YAML parser."""
     mark = getattr(error, "problem_mark", None)
     place = (mark.line + 1, mark.column + 1) if mark else (None, None)
     what = str(getattr(error, "problem", None) or getattr(error, "reason", None) or error)
@@ -223,7 +223,7 @@ def _syntax(error: Exception, text: str) -> Problem:
     if "cannot start any token" in what:
         hint = "indent with spaces, and quote a value that starts with @, `, % or a tab"
     elif "mapping values are not allowed" in what:
-        hint = 'quote a value that holds ": "'
+        hint = 'quote a value that contains ": "'
     elif "did not find expected ','" in what or "expected ',' or" in what:
         line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
         if "${" in line:

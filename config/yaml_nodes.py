@@ -1,15 +1,15 @@
-"""The YAML document as a tree in which every value knows its line and column."""
+"""The YAML document as a tree; every value has its line and column."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True, eq=False)
 class ScalarNode:
-    """A single value, not typed yet.
+    """A single value without a type.
 
     Attributes:
-        text: The text after YAML's own unquoting.
-        plain: True for an unquoted scalar, whose type YAML takes from its text.
+        text: The text without YAML's quotes.
+        plain: True for an unquoted scalar; YAML takes its type from its text.
         line: From 1.
         column: In characters, from 1.
     """
@@ -23,7 +23,7 @@ class ScalarNode:
 
 @dataclass(slots=True, eq=False)
 class ListNode:
-    """A list; ``weight`` counts the values below, those behind aliases at each use."""
+    """A list; ``weight`` is the number of values in it, with aliases counted at each use."""
 
     line: int
     column: int
@@ -33,7 +33,7 @@ class ListNode:
 
 @dataclass(slots=True, frozen=True, eq=False)
 class Entry:
-    """One ``key: value`` of a mapping; line and column are those of the key."""
+    """One ``key: value`` of a mapping, with line and column of the key."""
 
     value: "Node"
     line: int
@@ -42,7 +42,7 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class MapNode:
-    """A mapping; ``weight`` counts as in a list."""
+    """A mapping; ``weight`` as in a list."""
 
     line: int
     column: int

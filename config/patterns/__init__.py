@@ -1,7 +1,7 @@
-"""Regular expressions that answer in bounded time, whatever they are.
+"""Regular expressions that match in bounded time, whatever the pattern.
 
-Python's own try one way after the other: for `(a+)+b` that may take years. These are written as Go
-and Prometheus have them, and go through all ways at once, a letter at a time.
+Python's engine backtracks: `(a+)+b` may take years. This engine has the syntax of Go and
+Prometheus, and follows all alternatives at the same time, one character after the other.
 """
 
 from config.patterns.pattern import Pattern

@@ -1,4 +1,4 @@
-"""What regular expressions are made of."""
+"""The syntax tree of a regular expression."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -6,40 +6,40 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One letter: one of these, or if negated any other."""
+    """A character class: one character of a set, or if negated, one that is not in the set."""
 
     letters: frozenset[str]
     negated: bool = False
 
     def fits(self, letter: str) -> bool:
-        """Tell whether it is one of them."""
+        """Return whether a character belongs to the class."""
         return (letter in self.letters) is not self.negated
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A place between letters: `start`, `end`, `word` (where a word begins or ends) or `within`."""
+    """A position: `start`, `end`, `word` (a word boundary) or `within` (no word boundary)."""
 
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One after the other."""
+    """A sequence."""
 
     items: "tuple[Node, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """One of several."""
+    """Alternatives."""
 
     ways: "tuple[Node, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """As often as this; None stands for any number."""
+    """A repetition from `least` to `most` times; None means no maximum."""
 
     inner: "Node"
     least: int

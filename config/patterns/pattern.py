@@ -1,4 +1,4 @@
-"""A pattern as an option holds it."""
+"""A regular expression as the value of an option."""
 
 from typing import Final, Self
 
@@ -7,14 +7,14 @@ from config.patterns.syntax import SyntaxFault, parsed
 from config.value_types import FormatError
 
 LONGEST: Final = 1000
-"""Characters of a pattern; one of as many names is better written as a list of globs."""
+"""The longest pattern in characters; for very many names, a list of globs is better."""
 
 
 class Pattern:
-    """A pattern that is looked for anywhere in a text.
+    """A pattern that may match anywhere in a text.
 
     Attributes:
-        text: As it was written.
+        text: The pattern as it was written.
     """
 
     __slots__ = ("_program", "text")
@@ -25,22 +25,22 @@ class Pattern:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a pattern.
+        """Parse a pattern.
 
         Raises:
-            FormatError: It is no regular expression, or larger than can be gone through quickly.
+            FormatError: It is no regular expression, or too large.
         """
         if len(text) > LONGEST:
-            raise FormatError(text, "is too long", f"the most is {LONGEST} characters")
+            raise FormatError(text, "is too long", f"the maximum is {LONGEST} characters")
         try:
             return cls(text, Program(parsed(text)))
         except SyntaxFault as fault:
             place = f"see character {fault.at + 1}"
             raise FormatError(text, f"is no regular expression: {fault.reason}", place) from None
         except TooLargeError:
-            hint = "repeat less, or write several patterns"
+            hint = "use fewer repetitions, or several patterns"
             raise FormatError(text, "is too large a regular expression", hint) from None
 
     def found(self, text: str) -> bool:
-        """Tell whether it fits anywhere in the text."""
+        """Return whether the pattern matches anywhere in the text."""
         return self._program.found(text)

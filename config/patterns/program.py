@@ -1,16 +1,16 @@
-"""Goes through a text with a regular expression, all ways at once."""
+"""Matches a text with a regular expression by following all alternatives at the same time."""
 
 from typing import Final
 
 from config.patterns.nodes import Edge, Either, Letter, Node, Repeated, Row
 
 LARGEST: Final = 1000
-"""Steps of a program; at most as many are looked at for each letter of a text."""
+"""The most steps of a program, and so the most steps per character of a text."""
 
 _WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
-# A step waits for a letter, asks where it is, goes on in other places (a fork), or has found it (an
-# empty fork). After the first two comes the next one of the list.
+# A step matches a character, checks the position, continues at other steps (a fork), or is the end
+# (an empty fork). The first two continue at the following step of the list.
 _Fork = list[int]
 _Step = Letter | Edge | _Fork
 
@@ -20,10 +20,10 @@ class TooLargeError(ValueError):
 
 
 class Program:
-    """The steps of a regular expression.
+    """A compiled regular expression: a list of steps.
 
     Raises:
-        TooLargeError: there would be too many.
+        TooLargeError: it would have too many steps.
     """
 
     def __init__(self, root: Node) -> None:
@@ -32,16 +32,16 @@ class Program:
         self._append([])
 
     def found(self, text: str) -> bool:
-        """Tell whether it fits anywhere in the text."""
+        """Return whether the pattern matches anywhere in the text."""
         waiting: set[int] = set()
         for at in range(len(text) + 1):
-            # It may begin at any letter.
+            # A match may start at any character.
             if self._reach(0, at, text, waiting):
                 return True
             if at == len(text):
                 break
-            heard, waiting = waiting, set()
-            for place in heard:
+            current, waiting = waiting, set()
+            for place in current:
                 step = self._steps[place]
                 if (
                     isinstance(step, Letter)
@@ -52,7 +52,7 @@ class Program:
         return False
 
     def _reach(self, place: int, at: int, text: str, waiting: set[int]) -> bool:
-        """Add the places that can be got to without a letter; True if the end is one of them."""
+        """Add all steps that are reachable without a character; return whether the end is."""
         open_ = [place]
         while open_:
             place = open_.pop()

@@ -1,4 +1,4 @@
-"""Reads regular expressions, in the syntax of Go's package regexp, for texts of one line."""
+"""Parses regular expressions in the syntax of Go's package regexp, for texts of one line."""
 
 import re
 import string
@@ -31,12 +31,12 @@ _GROUP: Final = re.compile(r"\?(?:P?<[A-Za-z_][A-Za-z0-9_]*>|(?P<flags>[imsU-]*)
 _CODE: Final = re.compile(r"x(?:([0-9A-Fa-f]{2})|\{([0-9A-Fa-f]{1,6})\})")
 
 
-class SyntaxFault(ValueError):  # noqa: N818 - a verdict on the text
+class SyntaxFault(ValueError):  # noqa: N818 - a problem of the text, not of the program
     """The text is no regular expression.
 
     Attributes:
-        reason: what is wrong, in words.
-        at: index of the character where that is seen.
+        reason: the problem, as text.
+        at: index of the character at which it was found.
     """
 
     def __init__(self, reason: str, at: int) -> None:
@@ -46,15 +46,15 @@ class SyntaxFault(ValueError):  # noqa: N818 - a verdict on the text
 
 
 def parsed(text: str) -> Node:
-    """Return what the text stands for.
+    """Return the syntax tree of a text.
 
     Raises:
-        SyntaxFault: it is no regular expression, or uses what only Python or Perl have.
+        SyntaxFault: it is no regular expression, or uses features that only Python or Perl have.
     """
     reader = _Reader(text)
     node = reader.either(0)
     if reader.at < len(text):
-        raise SyntaxFault("a ) without its (", reader.at)
+        raise SyntaxFault("unmatched )", reader.at)
     return node
 
 
@@ -66,7 +66,7 @@ class _Reader:
 
     def either(self, depth: int) -> Node:
         if depth > _DEEPEST:
-            raise SyntaxFault("nested too deep", self.at)
+            raise SyntaxFault("nested too deeply", self.at)
         ways = [self._row(depth)]
         while self._take("|"):
             ways.append(self._row(depth))
@@ -84,10 +84,10 @@ class _Reader:
         bounds = self._bounds()
         if bounds is None:
             return item
-        self._take("?")  # fewer or more first: what fits is the same
+        self._take("?")  # non-greedy: the same texts match
         again = self.at
         if self._bounds() is not None:
-            raise SyntaxFault(f"a second repetition, {self._text[begin : self.at]}", again)
+            raise SyntaxFault(f"two repetitions in a row, {self._text[begin : self.at]}", again)
         return Repeated(item, *bounds)
 
     def _bounds(self) -> tuple[int, int | None] | None:
@@ -95,12 +95,12 @@ class _Reader:
             if self._take(sign):
                 return bounds
         count = _COUNT.match(self._text, self.at)
-        if count is None:  # a brace that counts nothing stands for itself
+        if count is None:  # a brace without a count is a literal
             return None
         least = int(count[1])
         most = None if count[2] and not count[3] else int(count[3] or count[1])
         if max(least, most or 0) > _MOST or (most is not None and most < least):
-            raise SyntaxFault(f"a bad repetition, {count[0]}", self.at)
+            raise SyntaxFault(f"invalid repetition, {count[0]}", self.at)
         self.at = count.end()
         return least, most
 
@@ -130,15 +130,15 @@ class _Reader:
         if self._text.startswith("?", self.at):
             head = _GROUP.match(self._text, self.at)
             if head is None:
-                raise SyntaxFault("a group of an unknown kind", begin)
+                raise SyntaxFault("unknown kind of group", begin)
             self.at = head.end()
             on, _, off = (head["flags"] or "").partition("-")
             self._fold = ("i" in on or self._fold) and "i" not in off
-            if head["end"] == ")":  # for the rest of the group around it
+            if head["end"] == ")":  # flags for the rest of the enclosing group
                 return Row(())
         inner = self.either(depth + 1)
         if not self._take(")"):
-            raise SyntaxFault("a ( without its )", begin)
+            raise SyntaxFault("unmatched (", begin)
         self._fold = outside
         return inner
 
@@ -148,7 +148,7 @@ class _Reader:
         first = True
         while first or not self._text.startswith("]", self.at):
             if self.at >= len(self._text):
-                raise SyntaxFault("a [ without its ]", begin)
+                raise SyntaxFault("unmatched [", begin)
             first = False
             letters |= self._members()
         self.at += 1
@@ -160,7 +160,7 @@ class _Reader:
             end = self._text.find(":]", begin)
             name = self._text[begin + 2 : end]
             if end < 0 or name.removeprefix("^") not in _NAMED:
-                raise SyntaxFault("an unknown class of letters", begin)
+                raise SyntaxFault("unknown character class", begin)
             self.at = end + 2
             return self._whole(Letter(_NAMED[name.removeprefix("^")], name.startswith("^")))
         low = self._member()
@@ -172,7 +172,7 @@ class _Reader:
         high = self._member()
         (least,), most = low, max(high)
         if len(high) > 1 or most < least:
-            raise SyntaxFault(f"a bad range, {self._text[begin : self.at]}", begin)
+            raise SyntaxFault(f"invalid range, {self._text[begin : self.at]}", begin)
         return frozenset(map(chr, range(ord(least), ord(most) + 1)))
 
     def _member(self) -> frozenset[str]:
@@ -182,7 +182,7 @@ class _Reader:
             return frozenset(letter)
         found = self._escape(begin)
         if not isinstance(found, Letter):
-            raise SyntaxFault("an escape that is no letter", begin)
+            raise SyntaxFault("an escape that is no character", begin)
         return self._whole(found)
 
     def _escape(self, begin: int) -> Letter | Edge:
@@ -190,7 +190,7 @@ class _Reader:
             self.at = code.end()
             number = int(code[1] or code[2], 16)
             if number > 0x10FFFF:
-                raise SyntaxFault("no letter has that number", begin)
+                raise SyntaxFault("no character has this number", begin)
             return self._letters(frozenset(chr(number)))
         letter = self._next()
         if letter in _EDGES:
@@ -200,7 +200,7 @@ class _Reader:
         if letter in _CONTROLS:
             return Letter(frozenset(_CONTROLS[letter]))
         if letter.isalnum() or not letter.isascii():
-            raise SyntaxFault(f"an unknown escape, \\{letter}", begin)
+            raise SyntaxFault(f"unknown escape, \\{letter}", begin)
         return Letter(frozenset(letter))
 
     def _letters(self, letters: frozenset[str], negated: bool = False) -> Letter:
@@ -210,14 +210,14 @@ class _Reader:
 
     @staticmethod
     def _whole(found: Letter) -> frozenset[str]:
-        """Return the letters as a set; those that are not so and so among the plain ones alone."""
+        """Return the characters as a set; a negated class is limited to ASCII."""
         if not found.negated:
             return found.letters
         return frozenset(map(chr, range(128))) - found.letters
 
     def _next(self) -> str:
         if self.at >= len(self._text):
-            raise SyntaxFault("it ends too soon", self.at)
+            raise SyntaxFault("the pattern is incomplete", self.at)
         self.at += 1
         return self._text[self.at - 1]
 

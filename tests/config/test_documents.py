@@ -22,8 +22,8 @@ from tests.config.samples import (
     with_options,
 )
 
-NOTHING_TO_DO = "there is nothing to do: no source is configured"
-NOWHERE = "readings would go nowhere: no sink is configured"
+NOTHING_TO_DO = "no source is configured: add at least one"
+NOWHERE = "no sink is configured: add at least one"
 KINDS = "the kinds are nvml, everything"
 KEYS = "the keys are node, sources, sinks, counters, http, log, shutdown_grace"
 GOOD = "sources: {a: {kind: nvml}}\n" + SINKS
@@ -140,27 +140,27 @@ SCHEMA_CANNOT_KNOW = True
     ("options", "problem", "beyond_schema"),
     [
         ("txt: a", '4:5: txt: unknown key; did you mean "text"?', False),
-        ("text:", '4:10: text: wanted a text, found nothing; write "" for an empty text', False),
-        ("text: null", '4:11: text: wanted a text, found nothing; write "null" in quotes', False),
-        ("text: [a]", "4:11: text: wanted a text, found a list", False),
-        ("text: {a: b}", "4:11: text: wanted a text, found a mapping", False),
-        ("flag: maybe", '4:11: flag: wanted true or false, found the text "maybe"', False),
+        ("text:", '4:10: text: expected a text, found nothing; write "" for an empty text', False),
+        ("text: null", '4:11: text: expected a text, found nothing; write "null" in quotes', False),
+        ("text: [a]", "4:11: text: expected a text, found a list", False),
+        ("text: {a: b}", "4:11: text: expected a text, found a mapping", False),
+        ("flag: maybe", '4:11: flag: expected true or false, found the text "maybe"', False),
         (
             "flag: 'true'",
-            '4:11: flag: wanted true or false, found the text "true"; remove the quotes',
+            '4:11: flag: expected true or false, found the text "true"; remove the quotes',
             False,
         ),
-        ("flag: 1", '4:11: flag: wanted true or false, found the number "1"', False),
-        ("count: x", '4:12: count: wanted a whole number, found the text "x"', False),
+        ("flag: 1", '4:11: flag: expected true or false, found the number "1"', False),
+        ("count: x", '4:12: count: expected a whole number, found the text "x"', False),
         (
             "count: '3'",
-            '4:12: count: wanted a whole number, found the text "3"; remove the quotes',
+            '4:12: count: expected a whole number, found the text "3"; remove the quotes',
             False,
         ),
-        ("count: 1.5", '4:12: count: wanted a whole number, found the number "1.5"', False),
-        ("count: yes", '4:12: count: wanted a whole number, found the boolean "yes"', False),
-        ("count: 0", '4:12: count: "0" is too small; the least is 1', False),
-        ("count: 11", '4:12: count: "11" is too large; the most is 10', False),
+        ("count: 1.5", '4:12: count: expected a whole number, found the number "1.5"', False),
+        ("count: yes", '4:12: count: expected a whole number, found the boolean "yes"', False),
+        ("count: 0", '4:12: count: "0" is too small; the minimum is 1', False),
+        ("count: 11", '4:12: count: "11" is too large; the maximum is 10', False),
         (
             "count: 010",
             (
@@ -173,45 +173,45 @@ SCHEMA_CANNOT_KNOW = True
         ("ratio: 1.0", '4:12: ratio: "1.0" is too large; it must be less than 1', False),
         (
             "ratio: .nan",
-            '4:12: ratio: wanted a number, found the number ".nan"',
+            '4:12: ratio: expected a number, found the number ".nan"',
             SCHEMA_CANNOT_KNOW,
         ),
         (
             "mode: of",
-            '4:11: mode: wanted one of on, off, 3, found the text "of"; did you mean "off"?',
+            '4:11: mode: expected one of on, off, 3, found the text "of"; did you mean "off"?',
             False,
         ),
         ("wait: 3", '4:11: wait: "3" has no unit; write 3s or 3ms', False),
         (
             "wait: true",
-            '4:11: wait: wanted a duration such as 5s or 500ms, found the boolean "true"',
+            '4:11: wait: expected a duration such as 5s or 500ms, found the boolean "true"',
             False,
         ),
-        ("names: a", '4:12: names: wanted a list, found the text "a"; write [a]', False),
-        ("names:", "4:11: names: wanted a list, found nothing", False),
+        ("names: a", '4:12: names: expected a list, found the text "a"; write [a]', False),
+        ("names:", "4:11: names: expected a list, found nothing", False),
         ("names: [a, '']", '4:16: names[1]: "" is too short; it needs 1 or more characters', False),
-        ("numbers: [1, x]", '4:18: numbers[1]: wanted a whole number, found the text "x"', False),
+        ("numbers: [1, x]", '4:18: numbers[1]: expected a whole number, found the text "x"', False),
         (
             "numbers: [1, 2, 3, 4]",
             "4:14: numbers: the list is too long; it takes 3 or fewer items",
             False,
         ),
-        ("labels: [a]", "4:13: labels: wanted a mapping, found a list", False),
+        ("labels: [a]", "4:13: labels: expected a mapping, found a list", False),
         (
             "labels: {a.b: null}",
-            '4:19: labels."a.b": wanted a text, found nothing; write "null" in quotes',
+            '4:19: labels."a.b": expected a text, found nothing; write "null" in quotes',
             False,
         ),
         ("limits: {a: 1}", '4:17: limits.a: "1" has no unit; write 1KiB or 1B', False),
-        ("buffer: 1B", '4:13: buffer: "1B" is too small; the least is 1KiB', SCHEMA_CANNOT_KNOW),
-        ("listen: 9400", '4:13: listen: "9400" is a port alone; write ":9400"', False),
+        ("buffer: 1B", '4:13: buffer: "1B" is too small; the minimum is 1KiB', SCHEMA_CANNOT_KNOW),
+        ("listen: 9400", '4:13: listen: "9400" is only a port; write ":9400"', False),
         (
             "path: ''",
-            '4:11: path: wanted a path, found the text ""; a path has at least one character',
+            '4:11: path: expected a path, found the text ""; a path has at least one character',
             False,
         ),
         ("tls: {}", "4:10: tls.cert: this key is missing", False),
-        ("tls: x", '4:10: tls: wanted a mapping, found the text "x"', False),
+        ("tls: x", '4:10: tls: expected a mapping, found the text "x"', False),
         (
             "rules: [{name: A}]",
             '4:20: rules[0].name: "A" does not fit; it must match ^[a-z]+$',
@@ -241,32 +241,38 @@ SCHEMA_CANNOT_KNOW = True
         ),
         (
             "count: ${NODE_NAME}",
-            '4:12: count: wanted a whole number, found what "${NODE_NAME}" gives',
+            '4:12: count: expected a whole number, found the value of "${NODE_NAME}"',
             SCHEMA_CANNOT_KNOW,
         ),
         (
             'count: "${PORT}"',
-            '4:12: count: wanted a whole number, found what "${PORT}" gives; remove the quotes',
+            '4:12: count: expected a whole number, found the value of "${PORT}"; remove the quotes',
             SCHEMA_CANNOT_KNOW,
         ),
         (
             "wait: ${PORT}",
-            '4:11: wait: what "${PORT}" gives has no unit; wanted a duration such as 5s or 500ms',
+            (
+                '4:11: wait: the value of "${PORT}" has no unit; '
+                "expected a duration such as 5s or 500ms"
+            ),
             SCHEMA_CANNOT_KNOW,
         ),
         (
             "mode: ${PORT}",
-            '4:11: mode: wanted one of on, off, 3, found what "${PORT}" gives',
+            '4:11: mode: expected one of on, off, 3, found the value of "${PORT}"',
             SCHEMA_CANNOT_KNOW,
         ),
         (
             "tls: ${INJECT}",
-            '4:10: tls: wanted a mapping, found the text "${INJECT}"',
+            '4:10: tls: expected a mapping, found the text "${INJECT}"',
             SCHEMA_CANNOT_KNOW,
         ),
         (
             "labels: {'${PORT}': a}",
-            '4:14: labels: the key "${PORT}" holds a placeholder; placeholders work in values only',
+            (
+                '4:14: labels: the key "${PORT}" contains a placeholder; '
+                "placeholders work only in values"
+            ),
             SCHEMA_CANNOT_KNOW,
         ),
     ],
@@ -282,10 +288,10 @@ def test_options_that_are_refused(options: str, problem: str, beyond_schema: boo
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
-        ("", ["f.yaml: the file is empty: there is nothing to do; configure a source and a sink"]),
+        ("", ["f.yaml: the file is empty; configure a source and a sink"]),
         (
             "# only a comment\n",
-            ["f.yaml: the file is empty: there is nothing to do; configure a source and a sink"],
+            ["f.yaml: the file is empty; configure a source and a sink"],
         ),
         ("[]", ["f.yaml:1:1: the top level must be a mapping with the keys sources and sinks"]),
         ("null", ["f.yaml:1:1: the top level must be a mapping with the keys sources and sinks"]),
@@ -297,7 +303,7 @@ def test_options_that_are_refused(options: str, problem: str, beyond_schema: boo
             SINKS + "sources: [nvml]\n",
             [
                 (
-                    "f.yaml:2:10: sources: wanted a mapping, found a list; "
+                    "f.yaml:2:10: sources: expected a mapping, found a list; "
                     "write a name and below it the kind"
                 )
             ],
@@ -306,7 +312,7 @@ def test_options_that_are_refused(options: str, problem: str, beyond_schema: boo
             SINKS + "sources: {nvml: }\n",
             [
                 (
-                    "f.yaml:2:17: sources.nvml: wanted a mapping, found nothing; "
+                    "f.yaml:2:17: sources.nvml: expected a mapping, found nothing; "
                     "write {kind: ...}; the kinds are nvml, everything"
                 )
             ],
@@ -326,7 +332,7 @@ def test_options_that_are_refused(options: str, problem: str, beyond_schema: boo
                     f'did you mean "nvml"? {KINDS}'
                 ),
                 f'f.yaml:2:37: sources.b.kind: unknown source kind "zzz"; {KINDS}',
-                "f.yaml:2:53: sources.c.kind: wanted a text, found a list",
+                "f.yaml:2:53: sources.c.kind: expected a text, found a list",
             ],
         ),
         (
@@ -353,7 +359,7 @@ def test_options_that_are_refused(options: str, problem: str, beyond_schema: boo
             GOOD + "log: {level: warn}\n",
             [
                 (
-                    "f.yaml:3:14: log.level: wanted one of debug, info, warning, error, "
+                    "f.yaml:3:14: log.level: expected one of debug, info, warning, error, "
                     'found the text "warn"; did you mean "warning"?'
                 )
             ],

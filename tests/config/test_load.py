@@ -51,7 +51,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)  # a file's mode does not stop a test run by root
-    assert problem(path) == ": the file may not be read; give the daemon's user the right to"
+    assert problem(path) == ": no permission to read the file; allow podgpu's user to read it"
 
 
 def test_a_name_too_long_for_the_system(tmp_path: Path) -> None:
@@ -65,10 +65,10 @@ def test_a_path_with_a_nul(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b"", ": the file is empty: there is nothing to do; configure a source and a sink"),
+        (b"", ": the file is empty; configure a source and a sink"),
         (b"a: \xff\xfe", ":1:4: not UTF-8; save the file as UTF-8"),
         (b"\n\0", ":2:1: a NUL byte: this is not a text file; remove it"),
-        (b"#" * 2_000_000, ": larger than 1 MiB; a configuration is a few kilobytes"),
+        (b"#" * 2_000_000, ": larger than 1 MiB; a configuration has a few kilobytes"),
     ],
 )
 def test_contents_that_are_no_configuration(tmp_path: Path, data: bytes, expected: str) -> None:

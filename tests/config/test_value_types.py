@@ -43,7 +43,7 @@ def test_durations_are_seconds_with_a_canonical_spelling(
         ("0", '"0" has no unit; write 0s or 0ms'),
         ("1.5", '"1.5" has no unit; write 1.5s or 1.5ms'),
         ("-5s", '"-5s" is negative; a duration is zero or more'),
-        ("36501d", '"36501d" is too long; the most is 36500d'),
+        ("36501d", '"36501d" is too long; the maximum is 36500d'),
     ],
 )
 def test_a_refused_duration_says_how_to_mend_it(text: str, message: str) -> None:
@@ -120,8 +120,8 @@ def test_sizes_are_bytes_with_a_canonical_spelling(text: str, count: int, canoni
     [
         ("10", '"10" has no unit; write 10KiB or 10B'),
         ("-1KB", '"-1KB" is negative; a size is zero or more'),
-        ("1.5B", '"1.5B" is not a whole number of bytes; take a smaller unit'),
-        ("9999999TiB", '"9999999TiB" is too large; the most is 9223372036854775807B'),
+        ("1.5B", '"1.5B" is not a whole number of bytes; use a smaller unit'),
+        ("9999999TiB", '"9999999TiB" is too large; the maximum is 9223372036854775807B'),
         (
             "10Mi",
             (
@@ -171,7 +171,7 @@ def test_listen_addresses(text: str, host: str, port: int, canonical: str) -> No
 @pytest.mark.parametrize(
     ("text", "reason", "hint"),
     [
-        ("9400", "is a port alone", 'write ":9400"'),
+        ("9400", "is only a port", 'write ":9400"'),
         ("", "has no port", 'write for example ":9400"'),
         ("localhost", "has no port", 'write for example ":9400"'),
         ("localhost:", "has no port", 'write for example ":9400"'),
@@ -181,7 +181,7 @@ def test_listen_addresses(text: str, host: str, port: int, canonical: str) -> No
         ("[::g]:80", "has a bad IPv6 address", 'write for example "[::1]:9400"'),
         ("[::1%/]:80", "has a bad IPv6 address", 'write for example "[::1]:9400"'),
         ("1.2.3.999:80", "has a bad IPv4 address", 'write for example "127.0.0.1:9400"'),
-        ("*:80", "has a wildcard host", "leave the host out to listen everywhere"),
+        ("*:80", "has a wildcard host", "omit the host to listen everywhere"),
         ("http://x:80", "has a bad host", "write host:port, without a scheme or a path"),
         ("-a:80", "has a bad host", "write host:port, without a scheme or a path"),
     ],

@@ -14,13 +14,13 @@ def first(text: str | bytes) -> str:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a: 1\na: 2\n", "f.yaml:2:1: a: the key stands twice, first on line 1; keep one of them"),
+        ("a: 1\na: 2\n", "f.yaml:2:1: a: duplicate key, first on line 1; keep one of them"),
         (
             "x:\n  - {b: 1, b: 2}\n",
-            "f.yaml:2:12: x[0].b: the key stands twice, first on line 2; keep one of them",
+            "f.yaml:2:12: x[0].b: duplicate key, first on line 2; keep one of them",
         ),
-        ("a: &a [*a]", "f.yaml:1:8: a[0]: the alias *a stands inside its own anchor"),
-        ("a: *b", "f.yaml:1:4: a: the alias *b has no anchor; anchors come before aliases"),
+        ("a: &a [*a]", "f.yaml:1:8: a[0]: the alias *a is inside its own anchor"),
+        ("a: *b", "f.yaml:1:4: a: the alias *b has no anchor; define the anchor before the alias"),
         ("a: !x b", 'f.yaml:1:4: a: the tag "!x" is not supported here; remove the tag'),
         (
             "a: !!python/name:os.abc x",
@@ -31,7 +31,7 @@ def first(text: str | bytes) -> str:
         ("'': 1", "f.yaml:1:1: a key is empty"),
         (
             "a: &a {b: 1}\nc:\n  <<: *a\n",
-            "f.yaml:3:3: c: merge keys are not supported; write the options out",
+            "f.yaml:3:3: c: merge keys are not supported; write all options here",
         ),
         (
             "a: 1\n---\nb: 1\n",
@@ -49,7 +49,7 @@ def first(text: str | bytes) -> str:
             "a: b: c",
             (
                 "f.yaml:1:5: not valid YAML: mapping values are not allowed in this context; "
-                'quote a value that holds ": "'
+                'quote a value that contains ": "'
             ),
         ),
         (
@@ -63,7 +63,7 @@ def first(text: str | bytes) -> str:
         ("a: 1\nb: \x07", "f.yaml:2:4: the character U+0007 is not allowed; remove it"),
         ("a\ud800", "f.yaml: not valid text at character 2; save as UTF-8"),
         (b"a: 1\nb: \xff", "f.yaml:2:4: not UTF-8; save the file as UTF-8"),
-        ("#" * (1024 * 1024 + 1), "f.yaml: larger than 1 MiB; a configuration is a few kilobytes"),
+        ("#" * (1024 * 1024 + 1), "f.yaml: larger than 1 MiB; a configuration has a few kilobytes"),
         ('a: "\\0"', "f.yaml:1:4: a: the text holds a character that is not allowed; remove it"),
     ],
 )

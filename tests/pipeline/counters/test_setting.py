@@ -48,7 +48,7 @@ def test_a_field_is_asked_for_by_any_name_and_by_its_group(word: str) -> None:
         ('{also: [""]}', '19: counters.also[0]: unknown field or group ""'),
         (
             "{file: /x, configmap: 'a:b'}",
-            "33: counters.configmap: there is a file too: give one of the two",
+            "33: counters.configmap: file is set too: remove one of the two",
         ),
     ],
 )

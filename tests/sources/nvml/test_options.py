@@ -31,7 +31,7 @@ def test_a_slow_interval_below_the_interval_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("text", "mended"),
-    [("999ms", "the least is 1s"), ("11s", "the most is 10s"), ("1s", ""), ("10s", "")],
+    [("999ms", "the minimum is 1s"), ("11s", "the maximum is 10s"), ("1s", ""), ("10s", "")],
 )
 def test_looks_are_no_closer_than_the_driver_samples_and_no_rarer_than_it_keeps(
     text: str, mended: str

@@ -31,7 +31,7 @@ def test_a_pattern_that_is_none_is_named() -> None:
     assert list(options.problems()) == [
         (
             "label_patterns",
-            '"app[" is no regular expression: a [ without its ]; see character 4',
+            '"app[" is no regular expression: unmatched [; see character 4',
         ),
-        ("label_patterns", '"(x" is no regular expression: a ( without its ); see character 1'),
+        ("label_patterns", '"(x" is no regular expression: unmatched (; see character 1'),
     ]

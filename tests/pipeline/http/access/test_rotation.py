@@ -121,7 +121,7 @@ async def test_what_comes_back_as_it_was_is_good_again(
         await shown(web)
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 2
-    assert said[0].startswith(f"{web.path}:1:1: wanted a mapping")
+    assert said[0].startswith(f"{web.path}:1:1: expected a mapping")
     assert said[1] == f"{web.path}: is valid again"
 
 

@@ -110,11 +110,11 @@ def test_placeholders_are_none() -> None:
     ("text", "expected"),
     [
         ("a: 1", ["web.yml:1:1: a: unknown key; the keys are tls_server_config, "]),
-        ("[1]", ["web.yml:1:1: wanted a mapping, found a list"]),
+        ("[1]", ["web.yml:1:1: expected a mapping, found a list"]),
         ("a: [", ["web.yml:2:1: not valid YAML: "]),
         (
             f"tls_server_config:\n{PAIR}  min_version: TLS9\n",
-            ["web.yml:4:16: tls_server_config.min_version: wanted one of TLS10, "],
+            ["web.yml:4:16: tls_server_config.min_version: expected one of TLS10, "],
         ),
         (
             f"tls_server_config:\n{PAIR}  max_version: TLS11\n",
@@ -141,7 +141,7 @@ def test_placeholders_are_none() -> None:
         ),
         (
             f"tls_server_config:\n{PAIR}  client_auth_type: Require\n",
-            ["web.yml:4:21: tls_server_config.client_auth_type: wanted one of "],
+            ["web.yml:4:21: tls_server_config.client_auth_type: expected one of "],
         ),
         (
             f"tls_server_config:\n{PAIR}  client_auth_type: RequireAnyClientCert\n",
@@ -201,7 +201,7 @@ def test_placeholders_are_none() -> None:
         ),
         (
             f"tls_server_config:\n{PAIR}  curve_preferences: [P256]\n",
-            ["web.yml:4:23: tls_server_config.curve_preferences[0]: wanted one of CurveP256, "],
+            ["web.yml:4:23: tls_server_config.curve_preferences[0]: expected one of CurveP256, "],
         ),
         (
             "http_server_config:\n  headers:\n    Cache-Control: no-store\n",
@@ -227,7 +227,7 @@ def test_placeholders_are_none() -> None:
             f"basic_auth_users:\n  'a:b': {HASH}\n",
             ['web.yml:2:10: basic_auth_users."a:b": a user name can\'t contain a colon'],
         ),
-        ("basic_auth_users:\n  alice:\n", ["web.yml:2:9: basic_auth_users.alice: wanted a text"]),
+        ("basic_auth_users:\n  alice:\n", ["web.yml:2:9: basic_auth_users.alice: expected a text"]),
         ("rate_limit:\n  interval: 10\n", ['web.yml:2:13: rate_limit.interval: "10" has no unit']),
         ("rate_limit:\n  interval: 1s\n", ["web.yml:2:3: rate_limit.burst: must be 1 or more"]),
     ],
