@@ -1,1 +1,1 @@
-"""What every other package may use: clock, errors, logs, telemetry, channels, texts."""
+"""Basics for every other package: clock, errors, logs, own metrics, channels, safe text."""

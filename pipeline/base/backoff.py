@@ -1,4 +1,4 @@
-"""How long to wait before trying again."""
+"""Exponential backoff with jitter."""
 
 import random
 from dataclasses import dataclass, field
@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Backoff:
-    """Growing, jittered delays for one component.
+    """Delays between restarts of one component.
 
     Attributes:
         initial: first delay, in seconds.
         max_delay: longest delay, in seconds.
-        healthy_after: a run that lasted so many seconds starts the delays anew.
-        jitter: largest part of a delay that chance adds to it, so that a cluster's nodes don't
-            come back in step.
-        rng: source of the jitter; a test gives a seeded one.
+        healthy_after: after a run of this many seconds, delays start with `initial` again.
+        jitter: largest random part that is added to a delay, so that the nodes of a cluster do not
+            retry at the same time.
+        rng: source of the jitter; tests pass a seeded one.
     """
 
     initial: float = 1.0
@@ -28,8 +28,8 @@ class Backoff:
         """Return the seconds to wait.
 
         Args:
-            ran_for: how long the run that failed has lasted, in seconds.
-            retry_after: a floor that the failure itself asks for.
+            ran_for: duration of the failed run, in seconds.
+            retry_after: minimum of seconds that the failure requires.
         """
         if ran_for >= self.healthy_after or self._next == 0.0:
             self._next = self.initial

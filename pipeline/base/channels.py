@@ -1,4 +1,4 @@
-"""Bounded, closable queues. Nothing in podgpu is unbounded, and nothing is dropped uncounted."""
+"""Bounded queues that can be closed. Dropped items are counted by a callback."""
 
 import asyncio
 from collections import deque
@@ -9,23 +9,23 @@ T = TypeVar("T")
 
 
 class ChannelClosedError(Exception):
-    """The channel was closed: nothing can be put into it any more."""
+    """The channel is closed: nothing can be put into it."""
 
 
 class Channel(Generic[T]):
-    """A bounded queue with one consumer that ends when it is closed and drained.
+    """A bounded queue with one consumer, which ends when it is closed and empty.
 
-    Python 3.11's `asyncio.Queue` can't be shut down. Use `put` where the producer has to wait
-    (towards the join) and `offer` where the consumer may only hurt itself (towards sinks).
+    `asyncio.Queue` of Python 3.11 can't be closed. Use `put` if the producer has to wait (towards
+    the join), and `offer` if a slow consumer should lose items (towards sinks).
 
     Args:
-        capacity: how many items wait at most.
-        on_drop: called with each item that `offer` pushed out, the oldest first.
+        capacity: maximum of waiting items.
+        on_drop: called with each item that `offer` drops, oldest first.
     """
 
     def __init__(self, capacity: int, on_drop: Callable[[T], None] | None = None) -> None:
         if capacity < 1:
-            raise ValueError(f"a channel holds at least one item, not {capacity}")
+            raise ValueError(f"a channel must hold at least one item, not {capacity}")
         self._items: deque[T] = deque()
         self._capacity = capacity
         self._on_drop = on_drop
@@ -55,7 +55,7 @@ class Channel(Generic[T]):
         self._append(item)
 
     def offer(self, item: T) -> None:
-        """Add an item at once; a full channel drops its oldest one and counts it.
+        """Add an item immediately; if the channel is full, drop the oldest item.
 
         Raises:
             ChannelClosedError: the channel is closed.
@@ -73,7 +73,7 @@ class Channel(Generic[T]):
         self._readable.set()
 
     def take_nowait(self) -> T | None:
-        """Return the oldest item, or None when none waits."""
+        """Return the oldest item, or None if none waits."""
         if not self._items:
             return None
         item = self._items.popleft()
@@ -81,7 +81,7 @@ class Channel(Generic[T]):
         return item
 
     async def take(self) -> T | None:
-        """Return the oldest item, waiting for one; None once the channel is closed and empty."""
+        """Wait for the oldest item and return it; None when the channel is closed and empty."""
         while not self._items:
             if self._closed:
                 return None
@@ -94,7 +94,7 @@ class Channel(Generic[T]):
         await self._ended.wait()
 
     def close(self) -> None:
-        """End the channel: what waits is still delivered, nothing more is taken in."""
+        """Close the channel: waiting items are still delivered, new ones are refused."""
         self._closed = True
         self._ended.set()
         self._readable.set()

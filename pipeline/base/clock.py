@@ -1,4 +1,4 @@
-"""The only place that reads the machine's clocks."""
+"""The only module that reads the machine's clocks."""
 
 import asyncio
 import time
@@ -9,56 +9,56 @@ from typing import Final, Protocol
 from pipeline.model import Instant
 
 _STEP_NS: Final = 100_000
-"""A change of the offset beyond this is a step of the wall clock. What is less is the time between
-the reading of one clock and of the other."""
+"""A larger change of the offset is a step of the wall clock. A smaller one is the time between the
+readings of the two clocks."""
 
-_READINGS: Final = 8
-"""How often the offset is measured to find out whether the wall clock was set."""
+_MEASUREMENTS: Final = 8
+"""Number of measurements of the offset, to find out whether the wall clock was set."""
 
-_REMEMBERED: Final = 4096
-"""How many wall times of others are kept."""
+_MAX_REMEMBERED: Final = 4096
+"""Maximum of remembered wall times."""
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Clock(Protocol):
-    """Gives moments and waits. Everything that needs time gets one from its context."""
+    """Returns the time and waits. Components get a clock from their context."""
 
     def now(self) -> Instant:
-        """Return the present moment on both clocks. Safe to call from any thread."""
+        """Return the present time on both clocks. Safe to call from any thread."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait on the monotonic clock; steps of the wall clock don't matter."""
+        """Wait on the monotonic clock; steps of the wall clock have no effect."""
         ...
 
 
 class Offset:
-    """The difference of the wall clock and the monotonic clock, nanoseconds.
+    """The difference between the wall clock and the monotonic clock, in nanoseconds.
 
-    Linux slews both clocks alike, so the difference changes only when the wall clock is set. It is
-    measured once and kept until it is found to be another. So two moments that this makes differ by
-    the same time on both clocks, to the nanosecond, unless the wall clock was set between them.
+    Linux slews both clocks alike, so that the difference changes only when the wall clock is set.
+    It is measured once and kept until a step is detected. So the difference of two instants is the
+    same on both clocks, to the nanosecond, unless the wall clock was set between them.
     """
 
     def __init__(self) -> None:
         self._offset_ns: int | None = None
 
     def now(self) -> Instant:
-        """Return the present moment."""
+        """Return the present time."""
         mono_ns = time.monotonic_ns()
-        found, known = time.time_ns() - mono_ns, self._offset_ns
-        if known is None or abs(found - known) > _STEP_NS:
-            found = _measured()
-            if known is None or abs(found - known) > _STEP_NS:
-                self._offset_ns = known = found
-        return Instant(mono_ns, mono_ns + known)
+        offset, kept = time.time_ns() - mono_ns, self._offset_ns
+        if kept is None or abs(offset - kept) > _STEP_NS:
+            offset = _measure_offset()
+            if kept is None or abs(offset - kept) > _STEP_NS:
+                self._offset_ns = kept = offset
+        return Instant(mono_ns, mono_ns + kept)
 
 
-def _measured() -> int:
-    """Return the offset by the pair of readings with the least time between them."""
+def _measure_offset() -> int:
+    """Measure the offset; use the pair of readings with the least time between them."""
     tries = []
-    for _ in range(_READINGS):
+    for _ in range(_MEASUREMENTS):
         before = time.monotonic_ns()
         wall = time.time_ns()
         after = time.monotonic_ns()
@@ -67,14 +67,14 @@ def _measured() -> int:
 
 
 _OFFSET: Final = Offset()
-"""One for the whole process: the moments of all its threads and components fit each other."""
+"""One for the whole process, so that the instants of all threads and components are comparable."""
 
 
 class SystemClock:
     """The machine's clocks."""
 
     def now(self) -> Instant:
-        """Return the present moment on both clocks."""
+        """Return the present time on both clocks."""
         return _OFFSET.now()
 
     async def sleep(self, seconds: float) -> None:
@@ -83,11 +83,11 @@ class SystemClock:
 
 
 class WallTimes:
-    """Makes moments of wall times that others tell: equal ones of equal times.
+    """Converts wall times of other programs to instants. Equal wall times give equal instants.
 
-    A wall time is put on the monotonic clock by the offset of the moment when it is first heard.
-    That is kept: by a newer offset each time, what stayed the same would look changed whenever the
-    wall clock is set.
+    A wall time is converted with the offset of the moment when it is first seen, and the result is
+    kept. With a new offset each time, unchanged data would look changed whenever the wall clock is
+    set.
 
     Args:
         now: the clocks.
@@ -98,21 +98,21 @@ class WallTimes:
         self._known: dict[int, Instant] = {}
 
     def __call__(self, wall_ns: int) -> Instant:
-        """Return the moment of a wall time, nanoseconds since the Unix epoch."""
-        found = self._known.get(wall_ns)
-        if found is None:
+        """Return the instant of a wall time, given in nanoseconds since the Unix epoch."""
+        offset = self._known.get(wall_ns)
+        if offset is None:
             now = self._now()
-            found = Instant(wall_ns - now.wall_ns + now.mono_ns, wall_ns)
-            if len(self._known) >= _REMEMBERED:
+            offset = Instant(wall_ns - now.wall_ns + now.mono_ns, wall_ns)
+            if len(self._known) >= _MAX_REMEMBERED:
                 del self._known[next(iter(self._known))]
-            self._known[wall_ns] = found
-        return found
+            self._known[wall_ns] = offset
+        return offset
 
 
 def boot_id() -> str:
-    """Return what identifies this boot of the machine, in which its monotonic clock goes on.
+    """Return the id of this boot of the machine. The monotonic clock is valid within one boot.
 
-    Empty where the kernel doesn't say.
+    Empty if the kernel does not report it.
     """
     try:
         return _BOOT_ID.read_bytes().decode().strip()

@@ -1,31 +1,31 @@
-"""The errors that cross a component's border.
+"""The errors that components may raise.
 
     ComponentError
-      TransientError(retry_after=None)   try again later; the component is degraded, data goes on
-        ApiError(status, reason)         the same, from an API server
-        CodeRefusedError                 the same, until the file is another one
-      PermanentError                     what was asked for can't be had: a bad option, a taken port
+      TransientError(retry_after=None)   a retry may help; only this component is degraded
+        ApiError(status, reason)         the same, for a request to an API server
+        CodeRefusedError                 the same, until the file is replaced
+      PermanentError                     invalid configuration: a bad option, a port in use
 
-Only the module that imports a library catches that library's exceptions and raises one of these
-`from` it. Anything else that escapes a component is a bug: the process ends with status 1 and its
-supervisor outside starts it anew.
+Only the module that imports a library catches that library's exceptions, and raises one of these
+`from` them. Any other exception that escapes a component is a bug: the process ends with status 1
+and is restarted by its supervisor, such as the kubelet.
 """
 
 from typing import Final
 
 LONGEST_WAIT: Final = 300.0
-"""Seconds that an API server, or whatever answers in its place, may ask us to wait."""
+"""Maximum of seconds that an API server, or a proxy in its place, may request as a wait."""
 
 
 class ComponentError(Exception):
-    """Base of what a source or sink may raise on purpose; the text names the place and the mend."""
+    """Base of errors that sources and sinks raise. The text says what failed and how to fix it."""
 
 
 class TransientError(ComponentError):
-    """It can't be done now. The supervisor retries with a growing, jittered delay.
+    """Not possible now. The supervisor retries with exponential backoff.
 
     Attributes:
-        retry_after: seconds to wait at least, where the other side or the kind of fault says so.
+        retry_after: minimum of seconds to wait, if the server or the kind of error implies one.
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
@@ -34,18 +34,17 @@ class TransientError(ComponentError):
 
 
 class CodeRefusedError(TransientError):
-    """Code that a configuration leads to was not run: the command line doesn't allow it."""
+    """Code that the configuration refers to was not run, because the command line forbids it."""
 
 
 class ApiError(TransientError):
-    """An API server refused, or couldn't be reached.
+    """An API server refused a request or could not be reached.
 
     Attributes:
-        status: the HTTP status, or the code of a Status object that came in a stream; 0 when
-            there was no answer.
-        retry_after: as the server says, but for `LONGEST_WAIT` at most.
-        reason: the Status object's reason, such as `Expired` or `Forbidden`; without one, what of
-            the text doesn't vary while the same is wrong, or empty.
+        status: the HTTP status, or the code of a Status object in a stream; 0 without a response.
+        retry_after: as the server requests it, at most `LONGEST_WAIT`.
+        reason: the Status object's reason, such as `Expired` or `Forbidden`. Without one, the part
+            of the text that stays the same for the same error, or empty.
     """
 
     def __init__(
@@ -58,9 +57,9 @@ class ApiError(TransientError):
 
     @property
     def dedup_key(self) -> tuple[int, str]:
-        """What is equal for two errors if the second is no news after the first."""
+        """Equal for two errors if the second contains nothing new."""
         return self.status, self.reason
 
 
 class PermanentError(ComponentError):
-    """It can't be done with this configuration. At first start podgpu ends with status 2."""
+    """Not possible with this configuration. At the first start podgpu ends with status 2."""

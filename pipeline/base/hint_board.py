@@ -1,4 +1,4 @@
-"""Hints from the join to sources that asked for them. Nobody ever waits for a hint to be taken."""
+"""Passes hints from the join to sources that subscribed. The join never waits for a source."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,30 +9,30 @@ _NONE = Hint()
 
 
 class HintBoard:
-    """One hint for each subscriber, into which others merge until it is taken."""
+    """Holds one hint for each subscriber; further hints are merged until it is read."""
 
     def __init__(self) -> None:
         self._pending: dict[asyncio.Event, Hint] = {}
 
     def post(self, hint: Hint) -> None:
-        """Leave a hint for every subscriber."""
-        for wake, pending in self._pending.items():
-            self._pending[wake] = Hint(
+        """Post a hint to every subscriber."""
+        for event, pending in self._pending.items():
+            self._pending[event] = Hint(
                 pending.devices | hint.devices,
                 pending.pods | hint.pods,
                 pending.sources | hint.sources,
             )
-            wake.set()
+            event.set()
 
     async def subscribe(self) -> AsyncIterator[Hint]:
-        """Iterate over hints from now on; ends when the consumer stops."""
-        wake = asyncio.Event()
-        self._pending[wake] = _NONE
+        """Iterate over hints from now on, until the consumer stops."""
+        event = asyncio.Event()
+        self._pending[event] = _NONE
         try:
             while True:
-                await wake.wait()
-                wake.clear()
-                taken, self._pending[wake] = self._pending[wake], _NONE
-                yield taken
+                await event.wait()
+                event.clear()
+                hint, self._pending[event] = self._pending[event], _NONE
+                yield hint
         finally:
-            del self._pending[wake]
+            del self._pending[event]

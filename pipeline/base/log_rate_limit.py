@@ -1,11 +1,11 @@
-"""How many log lines of one kind there are in a minute: what goes on and on fills no disk.
+"""Limits log lines per kind and minute, so that a repeated fault does not fill the disk.
 
-It holds for all loggers, those of libraries too: asyncio tells of each connection that can't be
-taken, thousands of times a second where file descriptors have run out.
+It applies to all loggers, including those of libraries: asyncio logs each connection that can't be
+accepted, thousands of times a second if there are no file descriptors left.
 
-A *place* is a line of code that logs, for one logger: components have loggers of their own. A
-*kind* is what reads alike there but for numbers and addresses, with the same type of exception. So
-no fault hides another one, and whatever varies in a text makes no more lines than a place has.
+A *place* is a line of code that logs, with one logger; components have their own loggers. A *kind*
+is the messages of a place that are equal except for numbers and addresses, with the same type of
+exception. So no fault hides another one, and varying texts are limited by the lines of a place.
 """
 
 import contextlib
@@ -20,64 +20,64 @@ from typing import Final, TextIO, TypeAlias
 from pipeline.base.safe_text import line
 
 SECONDS: Final = 60.0
-"""The span that is looked at, from the first line of a place on."""
+"""Duration of a span, from the first line of a place on."""
 
 EACH: Final = 10
-"""Lines of one kind in a span."""
+"""Maximum of lines of one kind in a span."""
 
 KINDS: Final = 50
-"""Kinds of a place of which there is a line at least, and lines of a place beyond those."""
+"""Maximum of kinds of a place in a span, and of lines of a place beyond the first of each kind."""
 
-_VARIES: Final = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{8,}|\d+")
-_LONGEST: Final = 500
-"""Characters of a text that tell its kind."""
+_VARYING: Final = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{8,}|\d+")
+_KIND_CHARACTERS: Final = 500
+"""Characters of a text that decide its kind."""
 
 _Place: TypeAlias = tuple[str, str, int]
 
 
 @dataclass(slots=True)
 class _Kind:
-    """What reads alike.
+    """Messages of one kind.
 
     Attributes:
-        first: of the span, as a text alone: what it was logged with is not kept alive.
-        lines: how many there were.
-        left_out: how many more there would have been.
+        first: the first record of the span, as text only: its arguments are not kept alive.
+        lines: number of written lines.
+        omitted: number of omitted lines.
     """
 
     first: logging.LogRecord
     lines: int = 0
-    left_out: int = 0
+    omitted: int = 0
 
 
 @dataclass(slots=True)
 class _Span:
-    """What a place has logged since a moment.
+    """Lines of a place within one span.
 
     Attributes:
-        since: Unix time of the first.
-        lines: beyond the first of each kind.
-        others: of kinds that found no room.
-        last: of those.
+        since: Unix time of the first line.
+        lines: written lines beyond the first of each kind.
+        omitted_others: omitted lines of further kinds.
+        last: the last of those.
     """
 
     since: float
     lines: int = 0
     kinds: dict[str, _Kind] = field(default_factory=dict)
-    others: int = 0
+    omitted_others: int = 0
     last: logging.LogRecord | None = None
 
 
 class LogRateLimit:
-    """Says which records become lines. Pure: the time is that of the records."""
+    """Decides which log records are written. Pure: it uses the times of the records."""
 
     def __init__(self) -> None:
         self._spans: dict[_Place, _Span] = {}
 
     def admit(self, record: logging.LogRecord) -> logging.LogRecord | None:
-        """Return what is to be written for a record; None if it is left out.
+        """Return the record to write for a record; None if it is omitted.
 
-        Of one kind only the first of a span has a traceback.
+        Only the first record of a kind in a span keeps its traceback.
         """
         place = (record.name, record.pathname, record.lineno)
         span = self._spans.get(place)
@@ -87,67 +87,69 @@ class LogRateLimit:
         kind = span.kinds.get(key)
         if kind is None:
             if len(span.kinds) >= KINDS:
-                span.others, span.last = span.others + 1, _text_of(record)
+                span.omitted_others, span.last = span.omitted_others + 1, _text_of(record)
                 return None
             span.kinds[key] = _Kind(_text_of(record), lines=1)
             return record
         if kind.lines >= EACH or span.lines >= KINDS:
-            kind.left_out += 1
+            kind.omitted += 1
             return None
         kind.lines += 1
         span.lines += 1
         return _without_traceback(record)
 
     def end_spans(self, now: float | None = None) -> list[logging.LogRecord]:
-        """End spans; return records that say how many were left out in them.
+        """End spans; return records with the numbers of omitted lines.
 
         Args:
-            now: Unix time; spans that are over by then are ended. None ends all.
+            now: Unix time; spans that are over are ended. None ends all.
         """
         found: list[logging.LogRecord] = []
-        # A clock that was set back ends them too.
-        ended = [
+        # A clock that was set back ends spans too.
+        on_thread_exception = [
             place
             for place, span in self._spans.items()
             if now is None or abs(now - span.since) >= SECONDS
         ]
-        for place in ended:
+        for place in on_thread_exception:
             span = self._spans.pop(place)
             found += [
-                _more(kind.first, kind.left_out) for kind in span.kinds.values() if kind.left_out
+                _more(kind.first, kind.omitted) for kind in span.kinds.values() if kind.omitted
             ]
             if span.last is not None:
-                found.append(_more(span.last, span.others, " and other lines of that place"))
+                found.append(
+                    _more(span.last, span.omitted_others, " and other lines of that place")
+                )
         return found
 
 
 class BoundedHandler(logging.StreamHandler[TextIO]):
-    """Writes lines to a stream, of one kind no more than a few in a minute.
+    """Writes log lines to a stream, limited per kind and minute.
 
-    How many were left out stands in a line of its own once the minute is over. What serves to find
-    errors alone, the level debug, is written whole: somebody wants to see it.
+    The number of omitted lines is logged when the minute is over. Records of level debug are not
+    limited, because a user asked for them.
     """
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self._bounds = LogRateLimit()
+        self._limit = LogRateLimit()
         self._timer: threading.Timer | None = None
         self._ended = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record if it isn't one too many. Called with the handler's lock."""
+        """Write a record unless it is over the limit. Called with the handler's lock."""
         if record.levelno < logging.INFO:
             super().emit(record)
             return
         self._log_omitted(record.created)
-        admitted = self._bounds.admit(record)
+        admitted = self._limit.admit(record)
         if admitted is not None:
             super().emit(admitted)
         elif self._timer is None and not self._ended:
             self._schedule_summary()
 
     def close(self) -> None:
-        """Say what was left out so far, and no more after that. Safe to call again."""
+        """Log the numbers of omitted lines, and close. Safe to call again."""
         self.acquire()
         try:
             if self._timer is not None:
@@ -160,14 +162,14 @@ class BoundedHandler(logging.StreamHandler[TextIO]):
             self.release()
 
     def _schedule_summary(self) -> None:
-        timer = threading.Timer(SECONDS, self._time_is_over)
+        timer = threading.Timer(SECONDS, self._on_timer)
         timer.name, timer.daemon = "podgpu-log", True
-        # Where no thread can be had the next line of anybody tells it.
+        # If no thread can be started, the next log line triggers the summary.
         with contextlib.suppress(RuntimeError):
             timer.start()
             self._timer = timer
 
-    def _time_is_over(self) -> None:
+    def _on_timer(self) -> None:
         self.acquire()
         try:
             self._timer = None
@@ -176,54 +178,55 @@ class BoundedHandler(logging.StreamHandler[TextIO]):
             self.release()
 
     def _log_omitted(self, now: float | None) -> None:
-        for told in self._bounds.end_spans(now):
-            super().emit(told)
+        for summary in self._limit.end_spans(now):
+            super().emit(summary)
 
 
 def log_uncaught(log: logging.Logger) -> None:
-    """Let exceptions that nobody catches be logged, instead of written past all bounds.
+    """Log uncaught exceptions, instead of writing them to stderr without a limit.
 
-    These are such as end a thread, or come out of a callback of C. A hook of somebody else stays.
+    These are exceptions that end a thread, or that are raised in a callback from C. A hook that
+    another library has set stays.
     """
 
-    def unraisable(told: "sys.UnraisableHookArgs") -> None:
-        error = told.exc_value
-        found = None if error is None else (told.exc_type, error, told.exc_traceback)
-        log.error("%s %r", told.err_msg or "exception ignored in", told.object, exc_info=found)
+    def on_unraisable(info: "sys.UnraisableHookArgs") -> None:
+        error = info.exc_value
+        exc_info = None if error is None else (info.exc_type, error, info.exc_traceback)
+        log.error("%s %r", info.err_msg or "exception ignored in", info.object, exc_info=exc_info)
 
-    def ended(told: threading.ExceptHookArgs) -> None:
-        error = told.exc_value
+    def on_thread_exception(info: threading.ExceptHookArgs) -> None:
+        error = info.exc_value
         if error is None or isinstance(error, SystemExit):
             return
-        name = "" if told.thread is None else told.thread.name
-        found = (told.exc_type, error, told.exc_traceback)
-        log.error("the thread %s has ended with an exception", name, exc_info=found)
+        name = "" if info.thread is None else info.thread.name
+        exc_info = (info.exc_type, error, info.exc_traceback)
+        log.error("thread %s ended with an uncaught exception", name, exc_info=exc_info)
 
     if sys.unraisablehook is sys.__unraisablehook__:
-        sys.unraisablehook = unraisable
+        sys.unraisablehook = on_unraisable
     if threading.excepthook is threading.__excepthook__:
-        threading.excepthook = ended
+        threading.excepthook = on_thread_exception
 
 
 def _kind(record: logging.LogRecord) -> str:
     error = record.exc_info[0] if record.exc_info else None
-    told = "" if error is None else error.__qualname__
-    return f"{told} {_VARIES.sub('0', _message(record)[:_LONGEST])}"
+    error_name = "" if error is None else error.__qualname__
+    return f"{error_name} {_VARYING.sub('0', _message(record)[:_KIND_CHARACTERS])}"
 
 
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception:  # noqa: BLE001 - its values don't fit: who writes it tells of that
+    except Exception:  # noqa: BLE001 - wrong arguments: the handler that writes it reports that
         return str(record.msg)
 
 
 def _text_of(record: logging.LogRecord, ending: str = "") -> logging.LogRecord:
-    """Return a record that says the same on one line, without a traceback."""
-    made = copy.copy(record)  # others who handle it have it whole
-    made.msg, made.args = line(_message(record)) + ending, None
-    made.exc_info = made.exc_text = made.stack_info = None
-    return made
+    """Return a copy of a record with its message on one line and without traceback."""
+    copied = copy.copy(record)  # other handlers get the whole record
+    copied.msg, copied.args = line(_message(record)) + ending, None
+    copied.exc_info = copied.exc_text = copied.stack_info = None
+    return copied
 
 
 def _without_traceback(record: logging.LogRecord) -> logging.LogRecord:
@@ -231,7 +234,7 @@ def _without_traceback(record: logging.LogRecord) -> logging.LogRecord:
 
 
 def _more(record: logging.LogRecord, count: int, what: str = "") -> logging.LogRecord:
-    made = copy.copy(record)
-    made.msg = "%d more lines like the following%s were left out in the last minute: %s"
-    made.args = (count, what, record.msg)
-    return made
+    copied = copy.copy(record)
+    copied.msg = "%d more lines like the following%s were left out in the last minute: %s"
+    copied.args = (count, what, record.msg)
+    return copied

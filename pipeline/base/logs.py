@@ -1,4 +1,4 @@
-"""Log lines: a constant text, with what varies behind it. To stderr; stdout belongs to sinks."""
+"""Log formats and setup. Logs go to stderr, because sinks may use stdout."""
 
 import logging
 import sys
@@ -13,7 +13,7 @@ from pipeline.base.safe_text import without_control_characters
 ROOT = "podgpu"
 
 LONGEST: Final = 8000
-"""Characters of a message, and of a traceback; of what is longer the middle is left out."""
+"""Maximum of characters of a message and of a traceback; of longer ones the middle is left out."""
 
 _Raised: TypeAlias = (
     tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
@@ -21,42 +21,42 @@ _Raised: TypeAlias = (
 
 
 class TextFormatter(logging.Formatter):
-    """A line of text, without characters that a terminal acts on."""
+    """Formats a record as text, without characters that affect a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Render the record; an exception follows in further lines."""
+        """Format a record; a traceback follows on further lines."""
         return without_control_characters(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Render the line without what follows it."""
-        record.message = _cut(record.message)
+        """Format the first line."""
+        record.message = _shorten(record.message)
         return super().formatMessage(record)
 
     def formatException(self, ei: _Raised) -> str:  # noqa: N802 - logging's name
-        """Render a traceback, of a bounded length."""
-        return _cut(super().formatException(ei))
+        """Format a traceback, with limited length."""
+        return _shorten(super().formatException(ei))
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, without characters that a terminal acts on."""
+    """Formats a record as one line of JSON, without characters that affect a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Render the record; an exception goes into one string."""
+        """Format a record; a traceback becomes one string."""
         line = {
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _cut(record.getMessage()),
+            "message": _shorten(record.getMessage()),
         }
         if record.exc_info:
-            line["exception"] = _cut(self.formatException(record.exc_info))
+            line["exception"] = _shorten(self.formatException(record.exc_info))
         return orjson.dumps(
             {name: without_control_characters(text) for name, text in line.items()}
         ).decode()
 
 
 def set_up(level: str, format_: str) -> logging.Logger:
-    """Direct log lines to stderr, podgpu's and from warnings on those of libraries.
+    """Send log lines to stderr: those of podgpu, and warnings and errors of libraries.
 
     May be called again to change level or format.
 
@@ -64,8 +64,10 @@ def set_up(level: str, format_: str) -> logging.Logger:
         level: `debug`, `info`, `warning` or `error`.
         format_: `text` or `json`.
     """
-    podgpu, everybody = logging.getLogger(ROOT), logging.getLogger()
-    handler = next((each for each in podgpu.handlers if isinstance(each, BoundedHandler)), None)
+    podgpu, root_logger = logging.getLogger(ROOT), logging.getLogger()
+    handler = next(
+        (existing for existing in podgpu.handlers if isinstance(existing, BoundedHandler)), None
+    )
     if handler is None:
         handler = BoundedHandler(sys.stderr)
     handler.stream = sys.stderr
@@ -77,15 +79,15 @@ def set_up(level: str, format_: str) -> logging.Logger:
     podgpu.handlers[:] = [handler]
     podgpu.setLevel(level.upper())
     podgpu.propagate = False
-    if handler not in everybody.handlers:
-        everybody.addHandler(handler)
-    everybody.setLevel(logging.ERROR if level == "error" else logging.WARNING)
+    if handler not in root_logger.handlers:
+        root_logger.addHandler(handler)
+    root_logger.setLevel(logging.ERROR if level == "error" else logging.WARNING)
     log_uncaught(podgpu)
     return podgpu
 
 
-def _cut(text: str) -> str:
-    """Return a text that isn't longer than `LONGEST`, with its beginning and its end."""
+def _shorten(text: str) -> str:
+    """Shorten a text to about `LONGEST` characters; keep its start and its end."""
     if len(text) <= LONGEST:
         return text
     end = LONGEST * 3 // 4

@@ -1,17 +1,17 @@
-"""Texts of foreign origin, made fit for messages and logs."""
+"""Makes text of other programs safe for messages and logs."""
 
 import re
 from collections.abc import Iterable
 from typing import Final
 
-_SHORTEST: Final = 4
-"""Characters; what is shorter stands in any text by chance."""
+_MIN_SECRET_LENGTH: Final = 4
+"""Minimum length of a secret: shorter text may occur anywhere by chance."""
 
 _CUT: Final = "..."
-_CONCEALED: Final = "(concealed)"
+_REDACTED: Final = "(concealed)"
 
 
-_ACTING: Final = re.compile(
+_UNSAFE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but tab and line feed
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # the direction of writing
     "\u00ad\u180e\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb"  # invisible
@@ -19,20 +19,20 @@ _ACTING: Final = re.compile(
     "\U000e0000-\U000e007f"  # tags
     "\ud800-\udfff]"  # halves of surrogate pairs, which UTF-8 can't hold
 )
-_REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 def without_control_characters(value: str) -> str:
-    """Return a foreign text in which U+FFFD stands for each character that acts on who reads it.
+    """Return a text with U+FFFD in place of characters that affect a terminal or the reader.
 
-    These are control characters but tab and line feed, characters that change the direction of
+    These are control characters except tab and line feed, characters that change the direction of
     writing, invisible ones, separators of lines and paragraphs, and halves of surrogate pairs.
     """
-    return value if value.isprintable() else _ACTING.sub(_REPLACED, value)
+    return value if value.isprintable() else _UNSAFE.sub(_REPLACEMENT, value)
 
 
 def line(value: str, longest: int = 300) -> str:
-    """Return a foreign text for a message: on one line, cut to a readable length."""
+    """Return a text for a message: on one line, and cut to a readable length."""
     cut = value if len(value) <= longest else value[:longest] + _CUT
     return "".join(c if c.isprintable() else " " for c in cut)
 
@@ -41,10 +41,10 @@ def shortened(value: str, longest: int = 64, at: int | None = None) -> str:
     """Return a wrong value for a message: on one line, with the part that is wrong.
 
     Args:
-        value: as it came.
-        longest: characters; of a longer value the beginning and the end are kept, since an id is
-            most often wrong at one of them.
-        at: where in the value the fault is, if that is known; then the part around it is kept.
+        value: the value.
+        longest: maximum of characters. Of a longer value the start and the end are kept, because
+            an id is usually wrong at one of them.
+        at: index of the error in the value, if known; then the part around it is kept.
     """
     if len(value) > longest and at is None:
         tail = longest // 2
@@ -57,29 +57,29 @@ def shortened(value: str, longest: int = 64, at: int | None = None) -> str:
 
 
 def without_query(url: str) -> str:
-    """Return an address for people: without query and fragment, which may have a secret in them."""
+    """Return a URL for a message, without query and fragment, which may contain a secret."""
     return url.partition("#")[0].partition("?")[0]
 
 
 def redact(value: str, secrets: Iterable[str]) -> str:
-    """Return a foreign text without what it repeats of ours, such as a token that it refuses.
+    """Remove secrets, such as a token that a server repeats in its response, from a text.
 
     Args:
-        value: the text, as it came or as `line` has cut it, which may have cut a secret in two.
-        secrets: what may not be repeated; what is too short to tell is passed over.
+        value: the text, complete or cut by `line`; a secret may be cut there too.
+        secrets: the secrets. Very short ones are ignored.
     """
-    # The longest first: one may stand within another.
+    # The longest first, because one may contain another.
     for secret in sorted(set(secrets), key=len, reverse=True):
-        if len(secret) >= _SHORTEST:
-            value = value.replace(secret, _CONCEALED)
-            value = _without_beginning(value, secret)
+        if len(secret) >= _MIN_SECRET_LENGTH:
+            value = value.replace(secret, _REDACTED)
+            value = _redact_cut_secret(value, secret)
     return value
 
 
-def _without_beginning(value: str, secret: str) -> str:
-    """Conceal the beginning of a secret in front of where `line` cut the text."""
+def _redact_cut_secret(value: str, secret: str) -> str:
+    """Remove the start of a secret directly before the place where `line` has cut the text."""
     whole, cut, rest = value.rpartition(_CUT)
-    for length in range(len(secret) - 1 if cut else 0, _SHORTEST - 1, -1):
+    for length in range(len(secret) - 1 if cut else 0, _MIN_SECRET_LENGTH - 1, -1):
         if whole.endswith(secret[:length]):
-            return f"{whole[:-length]}{_CONCEALED}{cut}{rest}"
+            return f"{whole[:-length]}{_REDACTED}{cut}{rest}"
     return value

@@ -1,4 +1,4 @@
-"""podgpu's own metrics: how its sources, its join and its sinks are doing."""
+"""podgpu's own metrics: the state of its sources, its join and its sinks."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric of podgpu's own.
+    """A metric family of podgpu's own.
 
     Attributes:
-        name: as in text exposition, with `_total` on a counter and the base unit as suffix.
-        type: `summary` has a sum and a count and no quantiles.
+        name: as in the text exposition format, with `_total` for counters and the unit as suffix.
+        type: a `summary` has a sum and a count, and no quantiles.
         help: one sentence.
     """
 
@@ -27,14 +27,14 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A value of a family.
+    """A sample of a family.
 
     Attributes:
         labels: names and values.
-        value: as it is now.
+        value: the present value.
         suffix: `_sum` or `_count` for a summary, else empty.
-        last_increase: when it last rose, of a family among `TIMESTAMPED`; None where it never did,
-            or where nobody noted it.
+        last_increase: when it last increased, for families in `TIMESTAMPED`; None if it never did
+            or if that is unknown.
     """
 
     labels: Labels
@@ -48,12 +48,12 @@ FamilyPoints: TypeAlias = tuple[Family, list[Point]]
 
 @dataclass(frozen=True, slots=True)
 class LastProblem:
-    """What went wrong with a component last; it may be over.
+    """The last problem of a component; it may be over.
 
     Attributes:
-        text: for people.
-        at: when.
-        warning: the component went on all the same, so that nothing tells when it is over.
+        text: a text for users.
+        at: when it happened.
+        warning: the component continued nevertheless, so that its end is not known.
     """
 
     text: str
@@ -62,11 +62,11 @@ class LastProblem:
 
 
 Troubles: TypeAlias = Mapping[tuple[str, str], LastProblem]
-"""By component: `source` or `sink`, and its name."""
+"""Last problems by component: `source` or `sink`, and its name."""
 
 FAMILIES: tuple[Family, ...] = (
     Family("podgpu_build_info", "gauge", "Version of podgpu and of its Python; always 1."),
-    Family("podgpu_source_up", "gauge", "1 while the source does its work, 0 while it can't."),
+    Family("podgpu_source_up", "gauge", "1 while the source works, 0 while it does not."),
     Family(
         "podgpu_source_age_seconds",
         "gauge",
@@ -75,88 +75,89 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "podgpu_attribution_age_seconds",
         "gauge",
-        "Time since the source last stood by what it says of pods and holders.",
+        "Time since the source last confirmed its reports about pods and holders.",
     ),
     Family("podgpu_source_events_total", "counter", "Events that the source has emitted."),
     Family(
         "podgpu_source_restarts_total",
         "counter",
-        "How often the source failed and was started again.",
+        "How often the source failed and was restarted.",
     ),
     Family(
         "podgpu_source_requests_total",
         "counter",
-        "Requests that the source has sent, by method and by result.",
+        "Requests that the source has sent, by method and result.",
     ),
     Family(
         "podgpu_device_ids_unresolved",
         "gauge",
-        "Device ids in the source's claims that fit no device now.",
+        "Device ids in the source's claims that match no device now.",
     ),
     Family(
         "podgpu_unresolved_device_ids_total",
         "counter",
-        "Device ids in the source's claims that fit no device of this node.",
+        "Device ids in the source's claims that matched no device of this node.",
     ),
     Family(
         "podgpu_sample_duration_seconds",
         "summary",
-        "Time that one round of readings took, from the first call to the last.",
+        "Duration of a round of readings, from the first call to the last.",
     ),
     Family(
         "podgpu_sample_errors_total",
         "counter",
-        "Readings that failed, by device and by the driver's error; fields that the device doesn't "
-        "have are not counted.",
+        "Readings that failed, by device and the driver's error; fields that the device does not "
+        "support are not counted.",
     ),
     Family(
         "podgpu_samples_skipped_total",
         "counter",
-        "Rounds of readings left out because the one before had not ended.",
+        "Rounds of readings that were skipped because the previous one had not ended.",
     ),
     Family(
         "podgpu_source_dropped_total",
         "counter",
-        "Values that the source was given and could not use, by reason.",
+        "Values that the source received and could not use, by reason.",
     ),
-    Family("podgpu_sink_up", "gauge", "1 while the sink takes snapshots, 0 while it can't."),
+    Family("podgpu_sink_up", "gauge", "1 while the sink accepts snapshots, 0 while it does not."),
     Family(
         "podgpu_sink_dropped_total",
         "counter",
-        "Readings that the sink never handed on, and points that it gave up, by reason.",
+        "Readings that the sink did not pass on, and points that it gave up, by reason.",
     ),
     Family(
         "podgpu_sink_emitted_total",
         "counter",
-        "Readings that the sink handed on; of a sink that sends, points that its receiver took.",
+        "Readings that the sink passed on; for a sink with a queue, points that the receiver "
+        "accepted.",
     ),
     Family(
         "podgpu_sink_produced_total",
         "counter",
-        "Points that a sink which sends has made of what it was given.",
+        "Points that a sink with a queue has produced from snapshots.",
     ),
     Family(
         "podgpu_sink_produced_bytes_per_second",
         "gauge",
-        "Bytes that a sink which sends made in a second of the last minute; no sample in the "
-        "first.",
+        "Bytes per second that a sink with a queue produced in the last minute; no sample in the "
+        "first minute.",
     ),
     Family(
         "podgpu_sink_recovered_total",
         "counter",
-        "Points that waited in the sink's queue when it was opened, from a life before.",
+        "Points of an earlier run that waited in the sink's queue when it was opened.",
     ),
     Family(
         "podgpu_sink_rejected_total",
         "counter",
-        "Points that the receiver refused for good, by reason.",
+        "Points that the receiver refused permanently, by reason.",
     ),
     Family("podgpu_sink_queued", "gauge", "Points that wait in the sink's queue."),
-    Family("podgpu_sink_queue_bytes", "gauge", "Space that the sink's queue takes."),
+    Family("podgpu_sink_queue_bytes", "gauge", "Size of the sink's queue."),
     Family(
         "podgpu_sink_queue_writable",
         "gauge",
-        "1 while the queue's disk takes data, 0 while memory has to do instead.",
+        "1 while the queue's disk can be written, 0 while data is kept in memory instead.",
     ),
     Family(
         "podgpu_sink_oldest_age_seconds",
@@ -166,105 +167,104 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "podgpu_sink_delivering",
         "gauge",
-        "1 while the receiver takes what the sink sends, 0 while it doesn't; no sample before the "
-        "first message.",
+        "1 while the receiver accepts what the sink sends, 0 while it does not; no sample before "
+        "the first message.",
     ),
     Family(
         "podgpu_sink_retries_total",
         "counter",
-        "Messages that have to be sent again, by reason.",
+        "Messages that had to be sent again, by reason.",
     ),
     Family(
         "podgpu_sink_requests_total",
         "counter",
-        "Requests that the sink has sent to the API server, by method and by result.",
+        "Requests that the sink has sent to the API server, by method and result.",
     ),
     Family(
         "podgpu_sink_errors_total",
         "counter",
-        "What the sink failed to do besides handing on readings, by operation and by reason.",
+        "Errors of the sink other than dropped readings, by operation and reason.",
     ),
     Family(
         "podgpu_config_reloads_total",
         "counter",
-        "Attempts to take over a changed configuration, by result.",
+        "Attempts to apply a changed configuration, by result.",
     ),
     Family(
         "podgpu_config_reload_last_successful",
         "gauge",
-        "1 while the configuration and its list of counters are in force as they were changed "
-        "last, 0 while one of them was not taken over; no sample before the first attempt.",
+        "1 while the last change of the configuration and of its list of counters is in force, 0 "
+        "while one of them could not be applied; no sample before the first attempt.",
     ),
     Family("podgpu_inbox_depth", "gauge", "Events that wait for the join."),
     Family(
         "podgpu_gpus",
         "gauge",
-        "Physical GPUs: present, which are those that answer now, and expected, which are all that "
-        "were seen since podgpu started.",
+        "Physical GPUs: present are those that respond now, expected are all that were seen since "
+        "podgpu started.",
     ),
     Family(
         "podgpu_topology_contradictions",
         "gauge",
-        "Pairs of GPUs that the driver puts further apart than its other answers allow; no sample "
-        "where no topology is known.",
+        "Pairs of GPUs that the driver reports further apart than its other reports allow; no "
+        "sample if no topology is known.",
     ),
     Family(
         "podgpu_usage_left_out_containers",
         "gauge",
-        "Containers that are left out of account because there are too many on a device; no sample "
-        "where nobody tells who uses devices.",
+        "Containers without a usage account because there are too many on a device; no sample if "
+        "no source takes usage samples.",
     ),
     Family(
         "podgpu_extender_up",
         "gauge",
-        "1 while the extender follows the cluster's Nodes, 0 while it answers by what it heard "
-        "before.",
+        "1 while the extender watches the cluster's Nodes, 0 while it answers from the last known "
+        "state.",
     ),
     Family(
         "podgpu_extender_nodes",
         "gauge",
-        "Nodes that the extender knows, by what they say of their topology.",
+        "Nodes that the extender knows, by what they report of their topology.",
     ),
     Family(
         "podgpu_extender_requests_total",
         "counter",
-        "Questions of the scheduler, by verb and by result.",
+        "Requests of the scheduler, by verb and result.",
     ),
     Family(
         "podgpu_extender_request_duration_seconds",
         "summary",
-        "Time that the answer to a question of the scheduler took.",
+        "Time in which the extender answered a request of the scheduler.",
     ),
-    Family("process_cpu_seconds_total", "counter", "Processor time that podgpu has used."),
-    Family("process_resident_memory_bytes", "gauge", "Memory that podgpu occupies."),
-    Family("process_start_time_seconds", "gauge", "When podgpu started, in Unix time."),
+    Family("process_cpu_seconds_total", "counter", "CPU time that podgpu has used."),
+    Family("process_resident_memory_bytes", "gauge", "Resident memory of podgpu."),
+    Family("process_start_time_seconds", "gauge", "Start time of podgpu, in Unix time."),
     Family("process_open_fds", "gauge", "File descriptors that podgpu has open."),
 )
-"""Every family of podgpu's own, in the order of the page. A component adds to one by its name."""
+"""All families of podgpu's own, in the order of the page. Components refer to them by name."""
 
 _BY_NAME = {family.name: family for family in FAMILIES}
 
 TIMESTAMPED: Final = frozenset({"podgpu_sink_dropped_total", "podgpu_sink_rejected_total"})
-"""Counters of which it is known when they last rose: who looks has to tell a loss of now from one
-of long ago, and the count alone doesn't say."""
+"""Counters with a time of the last increase, which distinguishes a present loss from an old one."""
 
 
 @dataclass(slots=True)
 class _Cell:
-    """What is known of a series; `count` is of a summary's observations."""
+    """The value of a series; `count` is the number of a summary's observations."""
 
     value: float = 0.0
     count: int = 0
-    rose: Instant | None = None
+    last_increase: Instant | None = None
 
 
 class Telemetry:
-    """Holds the values of `FAMILIES` that components report; survives their restarts.
+    """Holds the values of `FAMILIES` that components report. It outlives their restarts.
 
-    Not thread-safe: use it from the event loop.
+    Not thread-safe: use it in the event loop.
 
     Args:
-        now: returns the present moment; without it no counter tells when it last rose.
+        now: returns the present time; without it the last increase of counters is unknown.
     """
 
     def __init__(self, now: Callable[[], Instant] | None = None) -> None:
@@ -274,19 +274,19 @@ class Telemetry:
 
     @property
     def problems(self) -> Troubles:
-        """The last trouble of each component that had any: a view, which changes."""
+        """The last problem of each component that had one: a view, which changes."""
         return MappingProxyType(self._troubles)
 
     def set_problem(self, owner: tuple[str, str], trouble: LastProblem) -> None:
-        """Keep what went wrong with a component, in the place of what went wrong before."""
+        """Set the last problem of a component."""
         self._troubles[owner] = trouble
 
     def add(self, family: str, amount: float, labels: Labels) -> None:
-        """Raise a counter; an amount of 0 makes its series exist."""
+        """Increase a counter; an amount of 0 creates its series."""
         cell = self._cell(family, "counter", labels)
         cell.value += amount
         if amount and self._now is not None and family in TIMESTAMPED:
-            cell.rose = self._now()
+            cell.last_increase = self._now()
 
     def set(self, family: str, value: float, labels: Labels) -> None:
         """Set a gauge."""
@@ -299,7 +299,7 @@ class Telemetry:
         cell.count += 1
 
     def forget(self, label: tuple[str, str]) -> None:
-        """Drop every series that carries the label: its component left the configuration."""
+        """Remove all series with a label, because its component left the configuration."""
         self._troubles.pop(label, None)
         for cells in self._values.values():
             for labels in [labels for labels in cells if label in labels]:
@@ -315,10 +315,10 @@ class Telemetry:
         return cell
 
     def collect(self, computed: Mapping[str, Iterable[Point]]) -> list[FamilyPoints]:
-        """Return all families that have points.
+        """Return all families that have samples.
 
         Args:
-            computed: points that the caller works out at this moment (ages, process figures).
+            computed: samples that the caller computes now (ages, metrics of the process).
         """
         families: list[FamilyPoints] = []
         for family in FAMILIES:
@@ -328,37 +328,37 @@ class Telemetry:
                     points.append(Point(labels, cell.value, "_sum"))
                     points.append(Point(labels, cell.count, "_count"))
                 else:
-                    points.append(Point(labels, cell.value, last_increase=cell.rose))
+                    points.append(Point(labels, cell.value, last_increase=cell.last_increase))
             if points:
                 families.append((family, points))
         return families
 
 
 class Meter:
-    """A component's hold on the telemetry: adds the label that names the component."""
+    """A component's access to the telemetry: adds the label with the component's name."""
 
     def __init__(self, telemetry: Telemetry, role: Literal["source", "sink"], name: str) -> None:
         self._telemetry = telemetry
-        self._own = (role, name)
+        self._component = (role, name)
 
     def add(self, family: str, amount: float = 1, **labels: str) -> None:
-        """Raise a counter by its family's name."""
-        self._telemetry.add(family, amount, (self._own, *labels.items()))
+        """Increase a counter, given by name of its family."""
+        self._telemetry.add(family, amount, (self._component, *labels.items()))
 
     def set(self, family: str, value: float, **labels: str) -> None:
-        """Set a gauge by its family's name."""
-        self._telemetry.set(family, value, (self._own, *labels.items()))
+        """Set a gauge, given by name of its family."""
+        self._telemetry.set(family, value, (self._component, *labels.items()))
 
     def observe(self, family: str, value: float, **labels: str) -> None:
-        """Add an observation to a summary by its family's name."""
-        self._telemetry.observe(family, value, (self._own, *labels.items()))
+        """Add an observation to a summary, given by name of its family."""
+        self._telemetry.observe(family, value, (self._component, *labels.items()))
 
     def set_problem(self, text: str, at: Instant, *, warning: bool = False) -> None:
-        """Tell what went wrong, for people who look at the component.
+        """Set the last problem of the component, for users.
 
         Args:
-            text: what it was.
-            at: when.
-            warning: the component goes on all the same; see `pipeline.component.warnings`.
+            text: what happened.
+            at: when it happened.
+            warning: the component continues nevertheless; see `pipeline.component.warnings`.
         """
-        self._telemetry.set_problem(self._own, LastProblem(text, at, warning))
+        self._telemetry.set_problem(self._component, LastProblem(text, at, warning))

@@ -1,8 +1,8 @@
-"""Which podgpu this is."""
+"""podgpu's version."""
 
 from importlib.metadata import PackageNotFoundError, version
 
 try:
     VERSION = version("podgpu")
-except PackageNotFoundError:  # a source tree that was never installed
+except PackageNotFoundError:  # a source tree that is not installed
     VERSION = "0+unknown"

@@ -1,1 +1,1 @@
-"""This machine and this process: /proc, cgroups, sockets, shared libraries, threads."""
+"""The machine and podgpu's own process: procfs, cgroups, sockets, shared libraries, threads."""

@@ -1,8 +1,8 @@
-"""Whose a process is, by the cgroup that the kernel shows it in: `/proc/PID/cgroup`.
+"""Finds the pod and container of a process by its cgroup, in `/proc/PID/cgroup`.
 
-The kubelet makes a cgroup for each pod with the pod's uid in its name, and the container runtime
-one below it for each container, with the container's id. How they are written depends on the
-cgroup driver, the runtime and where the kubelet's own root is; the two ids are there in any case.
+The kubelet makes a cgroup for each pod with the pod's UID in its name, and the container runtime
+one below it for each container, with the container's id. The notation depends on the cgroup driver,
+the runtime and the kubelet's cgroup root; the two ids are always there.
 """
 
 import re
@@ -11,11 +11,11 @@ from typing import Final
 from pipeline.model import PartialRef
 
 NO_CONTAINER: Final = PartialRef()
-"""The owner of a process outside all pods."""
+"""The owner of a process that is not in a pod."""
 
 _HEX: Final = "[0-9a-f]"
 _POD: Final = re.compile(
-    # What stands before it, up to "pod": nothing, or the slices above with a dash behind.
+    # The part before "pod" is empty, or the names of the slices above followed by a dash.
     rf"(?:.*-)?pod({_HEX}{{8}}([-_]){_HEX}{{4}}\2{_HEX}{{4}}\2{_HEX}{{4}}\2{_HEX}{{12}}|{_HEX}{{32}})"
     r"(?:\.slice)?"
 )
@@ -23,45 +23,45 @@ _CONTAINER: Final = re.compile(
     rf"(?:(?:cri-containerd|crio|docker|libpod)-)?({_HEX}{{64}})(?:\.scope)?"
 )
 _DELETED: Final = " (deleted)"
-"""What the kernel writes behind the path of a cgroup that was removed under its process."""
+"""The kernel appends this to the path of a cgroup that was removed while its process runs."""
 
-_ESCAPED_DASH: Final = "\\x2d"  # as systemd writes one in the names of units
+_ESCAPED_DASH: Final = "\\x2d"  # systemd's notation of a dash in unit names
 
 
 def container_of(text: str) -> PartialRef | None:
-    """Read to whom a process belongs.
+    """Return the pod and container of a process.
 
-    Both versions of cgroups are understood, and machines that have both; kubelets that use systemd
-    or none, below roots of any name; containerd, CRI-O, docker and podman. What stands below a
-    container's own cgroup is the container's too. Read from within a cgroup namespace of its own,
-    a sibling in the reader's pod has a container id alone.
+    Supports both cgroup versions and hybrid machines; kubelets with and without systemd, and any
+    cgroup root; containerd, CRI-O, docker and podman. A cgroup below a container's cgroup belongs
+    to that container. If the reader has its own cgroup namespace, another container of the reader's
+    pod has a container id only.
 
     Args:
-        text: of `/proc/PID/cgroup`: lines of `id:controllers:path`.
+        text: contents of `/proc/PID/cgroup`: lines of `id:controllers:path`.
 
     Returns:
-        Uid and container id, as far as they stand there; `NO_CONTAINER` where the process is
-        outside all pods; None where the text tells of no cgroup.
+        Pod UID and container id, as far as they are there; `NO_CONTAINER` for a process that is not
+        in a pod; None if the text contains no cgroup.
     """
     found: list[PartialRef] = [_owner(path) for path in _paths(text)]
     if not found:
         return None
-    # Most machines with both versions say the same on each line; some on those of version 1 alone.
+    # Most hybrid machines have the same path on each line; some have it on those of version 1 only.
     return max(found, key=lambda ref: (bool(ref.uid), bool(ref.container_id)))
 
 
 def is_root(text: str) -> bool:
-    """Whether a process stands at the root of all cgroups that the reader can see.
+    """Return whether a process is in the root cgroup, as the reader sees it.
 
-    Of the reader itself that means a cgroup namespace of its own, or a machine that sorts its
-    processes into no cgroups.
+    For the reader itself this means that it has its own cgroup namespace, or that the machine uses
+    no cgroups.
     """
     paths = _paths(text)
     return bool(paths) and all(path == "/" for path in paths)
 
 
 def names_container(text: str) -> bool:
-    """Whether a process stands in a container, be that of a pod or not."""
+    """Return whether a process is in a container, of a pod or not."""
     return any(
         _POD.fullmatch(name) or _CONTAINER.fullmatch(name)
         for path in _paths(text)
@@ -75,7 +75,7 @@ def _paths(text: str) -> list[str]:
 
 
 def _names(path: str) -> list[str]:
-    # A runtime without systemd below a kubelet with it names a cgroup SLICE:PREFIX:ID.
+    # A runtime without systemd, under a kubelet with systemd, writes SLICE:PREFIX:ID.
     return re.split("[/:]", path.replace(_ESCAPED_DASH, "-"))
 
 
@@ -86,12 +86,12 @@ def _owner(path: str) -> PartialRef:
             return PartialRef(
                 uid=pod[1].replace("_", "-"), container_id=_container(names[place + 1 :])
             )
-    # The reader's own pod, seen from its cgroup namespace: one step up, then another container.
+    # Another container of the reader's pod, seen from the reader's cgroup namespace: `/../NAME`.
     if names[:2] == ["", ".."] and len(names) > 2:
         return PartialRef(container_id=_container(names[2:3]))
     return NO_CONTAINER
 
 
 def _container(names: list[str]) -> str:
-    """Return the first container id: what follows is in that container."""
+    """Return the first container id; later names are cgroups inside of that container."""
     return next((found[1] for name in names if (found := _CONTAINER.fullmatch(name))), "")

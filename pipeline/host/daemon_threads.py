@@ -1,4 +1,4 @@
-"""Threads for calls that block, which the end of the process doesn't wait for."""
+"""Threads for blocking calls. The end of the process does not wait for them."""
 
 import queue
 import threading
@@ -12,44 +12,44 @@ T = TypeVar("T")
 
 
 class DaemonExecutor(ThreadPoolExecutor):
-    """Runs calls on daemon threads that are made as needed.
+    """Runs calls in daemon threads, which are started as needed.
 
-    The interpreter joins the threads of a `ThreadPoolExecutor` (which aiofiles uses too) when it
-    ends: a pipe that nobody reads or a file server that doesn't answer would keep podgpu from
-    stopping. This one is a subclass only since event loops take no other.
+    At exit the interpreter joins the threads of a `ThreadPoolExecutor` (also used by aiofiles). A
+    pipe without a reader, or a file server that does not respond, would keep podgpu from stopping.
+    This class is a subclass only because event loops accept nothing else.
 
-    What a call was given is let go as soon as the call has been made, or won't be.
+    References to a call's arguments are released as soon as the call has ended or is cancelled.
 
     Args:
-        name: of the threads.
-        threads: how many there are at most. With one, calls are made in the order of `submit`.
+        name: name of the threads.
+        threads: maximum of threads. With one, calls run in the order of `submit`.
     """
 
     def __init__(self, name: str, threads: int = 1) -> None:
         super().__init__(max_workers=threads, thread_name_prefix=name)
         self._name = name
-        self._most = threads
-        self._made = 0
+        self._max_threads = threads
+        self._started = 0
         self._idle = threading.Semaphore(0)
         self._calls: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Make a call in a thread, after all that was submitted before."""
+        """Run a call in a thread, after the calls that were submitted before."""
         call = _Call(partial(fn, *args, **kwargs))
         self._calls.put(call)
-        if not self._idle.acquire(blocking=False) and self._made < self._most:
-            self._made += 1
+        if not self._idle.acquire(blocking=False) and self._started < self._max_threads:
+            self._started += 1
             threading.Thread(target=self._work, name=self._name, daemon=True).start()
         return call
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
-        """Let the threads end after what was submitted; never waits."""
-        for _ in range(self._made):
+        """End the threads after the submitted calls; does not wait."""
+        for _ in range(self._started):
             self._calls.put(None)
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
-            _make(call)
+            _run(call)
             del call
             self._idle.release()
 
@@ -58,30 +58,30 @@ class DaemonExecutor(ThreadPoolExecutor):
 
 
 class _Call(Future[T]):
-    """What comes of a call, and the call until it is made."""
+    """The result of a call, and the call itself until it runs."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         super().__init__()
         self.work: Callable[[], T] | None = work
 
     def cancel(self) -> bool:
-        """As of every future; a call that waits for a thread keeps nothing from here on."""
+        """Cancel the call, and release it if it did not start."""
         cancelled = super().cancel()
         if cancelled:
             self.work = None
         return cancelled
 
 
-def _make(call: _Call[Any]) -> None:
+def _run(call: _Call[Any]) -> None:
     work = call.work
     if not call.set_running_or_notify_cancel() or work is None:
         return
     call.work = None
     try:
         result = work()
-    except BaseException as error:  # noqa: BLE001 - it belongs to who waits
+    except BaseException as error:  # noqa: BLE001 - the caller gets it
         call.set_exception(error)
-        # The error has this frame in its traceback: it would keep itself, and what was given.
+        # The error's traceback refers to this frame, which would keep the error and the arguments.
         del work, call
     else:
         del work

@@ -1,4 +1,4 @@
-"""Opening a listening socket, and saying in plain words why that failed."""
+"""Opens listening sockets, and explains why one can't be opened."""
 
 import asyncio
 import errno
@@ -9,23 +9,23 @@ from typing import Final
 from config.value_types import ListenAddress
 
 BACKLOG = 1024
-"""Connections that the kernel keeps until they are accepted."""
+"""Maximum of connections that the kernel queues until they are accepted."""
 
 _ANY: Final = IPv6Address("::")
 
 
 async def bind(address: ListenAddress) -> socket.socket:
-    """Open one listening socket: one, so that port 0 is the same port for IPv4 and IPv6.
+    """Open one listening socket: a single one, so that port 0 is the same for IPv4 and IPv6.
 
-    No host, and the host `::`, serve both IPv4 and IPv6, as in programs in Go. The host `0.0.0.0`
-    serves IPv4 alone.
+    An empty host and the host `::` serve both IPv4 and IPv6, as in Go programs. The host `0.0.0.0`
+    serves IPv4 only.
 
     Raises:
-        OSError: the address can't be listened on; `reason` says why.
-        UnicodeError: the host name can't be a host name.
+        OSError: the address can't be listened on; `reason` explains it.
+        UnicodeError: the host name is invalid.
     """
     if not address.host or _is_any(address.host):
-        return _everywhere(address.port)
+        return _bind_all(address.port)
     found = await asyncio.get_running_loop().getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -34,33 +34,33 @@ async def bind(address: ListenAddress) -> socket.socket:
 
 
 def _is_any(host: str) -> bool:
-    """Whether this is the unspecified address of IPv6, in any of its spellings."""
+    """Return whether a host is the unspecified IPv6 address, in any notation."""
     try:
         return IPv6Address(host) == _ANY
     except AddressValueError:
         return False
 
 
-def _everywhere(port: int) -> socket.socket:
+def _bind_all(port: int) -> socket.socket:
     if socket.has_dualstack_ipv6():
         try:
             return socket.create_server(
                 ("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True
             )
         except OSError as exc:
-            # Built with IPv6, but the machine has none.
+            # Python supports IPv6, but the machine has none.
             if exc.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
                 raise
     return socket.create_server(("", port), backlog=BACKLOG)
 
 
 def reason(exc: OSError | UnicodeError) -> str:
-    """Return why an address can't be listened on."""
+    """Return why an address can't be listened on, as text for users."""
     if isinstance(exc, socket.gaierror | UnicodeError):
         return "the host name can't be resolved"
     match exc.errno:
         case errno.EADDRINUSE:
-            return "the port is taken; stop what listens there or choose another port"
+            return "the port is in use; stop the program that uses it or choose another port"
         case errno.EACCES | errno.EPERM:
             return "not permitted; ports below 1024 need the capability NET_BIND_SERVICE"
         case errno.EADDRNOTAVAIL:

@@ -1,4 +1,4 @@
-"""What podgpu itself uses, read from the kernel."""
+"""Metrics of podgpu's own process, read from the kernel."""
 
 import os
 import resource
@@ -9,31 +9,31 @@ from pipeline.base.clock import Clock
 from pipeline.base.telemetry import Point
 from pipeline.model import NS, Instant
 
-_EVERY: Final = 1.0
-"""Seconds between two looks: to list hundreds of descriptors takes longer than to render a page."""
+_INTERVAL: Final = 1.0
+"""Minimum of seconds between two readings: listing many descriptors is slower than a scrape."""
 
 
 class ProcessFigures:
-    """Looks at this process, once a second at most.
+    """Reads the metrics of this process, at most once a second.
 
     Args:
-        clock: the process's; it was started now.
+        clock: the clock; its present time is taken as the start of the process.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._started = clock.now()
-        self._looked: Instant | None = None
+        self._read_at: Instant | None = None
         self._points: dict[str, list[Point]] = {}
 
     def points(self) -> dict[str, list[Point]]:
-        """Return processor time, memory, start time and open files of this process, by family.
+        """Return CPU time, memory, start time and open files of this process, by family.
 
-        A figure that the kernel doesn't give has no point.
+        A metric that the kernel does not provide has no sample.
         """
         now = self._clock.now()
-        if self._looked is None or self._looked.seconds_until(now) >= _EVERY:
-            self._looked, self._points = now, _points(self._started.wall_ns)
+        if self._read_at is None or self._read_at.seconds_until(now) >= _INTERVAL:
+            self._read_at, self._points = now, _points(self._started.wall_ns)
         return self._points
 
 

@@ -1,4 +1,4 @@
-"""What procfs tells of processes, as text and as numbers."""
+"""Reads procfs: text of files, and start time, name and uptime."""
 
 import os
 from pathlib import Path
@@ -7,22 +7,22 @@ from typing import Final
 from pipeline.model import NS
 
 ROOT: Final = Path("/proc")
-"""Procfs' own place."""
+"""The path of procfs."""
 
 HOST_PID_NAMESPACE: Final = "pid:[4026531836]"
-"""The kernel gives the first of all pid namespaces this number (PROC_PID_INIT_INO)."""
+"""The initial PID namespace, whose number is fixed in the kernel (PROC_PID_INIT_INO)."""
 
-_STARTED: Final = 22
-"""Number of the field in `stat` that tells when a process began (proc_pid_stat(5))."""
-_LONGEST: Final = 1 << 16
+_START_TIME_FIELD: Final = 22
+"""Number of the field in `stat` with the start time of a process (proc_pid_stat(5))."""
+_MAX_BYTES: Final = 1 << 16
 
 
 def read(path: Path) -> str:
-    """Read one of procfs' files, which are short; empty where that can't be done. Blocking."""
+    """Read a file of procfs, which is short; return an empty text on errors. Blocking."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return os.read(file, _LONGEST).decode(errors="replace")
+            return os.read(file, _MAX_BYTES).decode(errors="replace")
         finally:
             os.close(file)
     except OSError:
@@ -30,31 +30,31 @@ def read(path: Path) -> str:
 
 
 def started_ticks(text: str) -> int | None:
-    """Return when a process began, in clock ticks since the machine's start; None if not told.
+    """Return the start time of a process in clock ticks since boot; None if missing.
 
     Args:
-        text: of `/proc/PID/stat`.
+        text: contents of `/proc/PID/stat`.
     """
-    # The name before it stands in brackets and may have brackets and spaces itself.
+    # The name before it is in parentheses, and may itself contain parentheses and spaces.
     fields = text.rpartition(")")[2].split()
-    place = _STARTED - 3
-    return int(fields[place]) if len(fields) > place and fields[place].isdecimal() else None
+    index = _START_TIME_FIELD - 3
+    return int(fields[index]) if len(fields) > index and fields[index].isdecimal() else None
 
 
 def name(text: str) -> str:
-    """Return the name of a process, of which the kernel keeps 15 letters; empty if not told.
+    """Return the name of a process, of which the kernel keeps 15 characters; empty if missing.
 
     Args:
-        text: of `/proc/PID/stat`.
+        text: contents of `/proc/PID/stat`.
     """
     return text.partition("(")[2].rpartition(")")[0]
 
 
 def uptime_ns(text: str) -> int | None:
-    """Return for how long the machine has been up, in nanoseconds; None if not told.
+    """Return the machine's uptime in nanoseconds; None if missing.
 
     Args:
-        text: of `/proc/uptime`: seconds with two digits behind the point come first
+        text: contents of `/proc/uptime`, which begin with seconds with two decimals
             (proc_uptime(5)).
     """
     try:

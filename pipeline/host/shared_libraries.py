@@ -1,9 +1,8 @@
-"""Shared objects that are to be loaded: looked for where the dynamic linker will, and read first.
+"""Finds shared libraries as the dynamic linker does, and reads them before they are loaded.
 
-`ctypes.CDLL` holds the interpreter's lock for as long as dlopen(3) takes. Where the file is a pipe,
-or on a file server that is away, all threads would stand still with it: no signal would be heard
-and no page answered. Reading a file lets others go on, so it is read to its end before; what hangs
-then is one thread.
+`ctypes.CDLL` holds the interpreter lock during dlopen(3). If the file is a pipe, or on a file
+server that does not respond, all threads would stop: no signals and no requests would be handled.
+Reading a file does not hold the lock, so the file is read first; then only one thread can hang.
 """
 
 import contextlib
@@ -18,38 +17,38 @@ from typing import Final
 
 _CACHE: Final = Path("/etc/ld.so.cache")
 _MAGIC: Final = b"glibc-ld.so.cache1.1"
-_HEAD: Final = 48
+_HEADER_BYTES: Final = 48
 _ENTRY: Final = struct.Struct("=iIIIQ")
-_USUAL: Final = tuple(map(Path, ("/lib64", "/usr/lib64", "/lib", "/usr/lib")))
-_PATHS: Final = "LD_LIBRARY_PATH"
-# Without O_NONBLOCK, opening a pipe would wait for a writer.
+_DEFAULT_FOLDERS: Final = tuple(map(Path, ("/lib64", "/usr/lib64", "/lib", "/usr/lib")))
+_PATH_VARIABLE: Final = "LD_LIBRARY_PATH"
+# Without O_NONBLOCK, open would wait for a writer if the file is a pipe.
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _CHUNK: Final = 1 << 20
-_ELF: Final = 20
-"""Bytes of an ELF file's beginning, e_machine the last of them."""
-_MOST: Final = 1 << 30
-"""Bytes after which a file is read no further: no library has as many."""
-_MOST_CACHE: Final = 16 << 20
+_ELF_BYTES: Final = 20
+"""Bytes at the start of an ELF file, up to and including e_machine."""
+_MAX_BYTES: Final = 1 << 30
+"""Maximum of bytes that are read of a file; no library is larger."""
+_MAX_CACHE_BYTES: Final = 16 << 20
 
 
 class NoLibraryFileError(OSError):
-    """What stands at the path can't be a library; the text names it."""
+    """The file at the path can't be a library; the text names it."""
 
 
 def ready(name: str, environ: Mapping[str, str] | None = None, cache: Path = _CACHE) -> None:
-    """Read the file that the dynamic linker would load. Blocks, but no other thread.
+    """Read the file that the dynamic linker would load. Blocks this thread only.
 
-    A file that isn't found is no error: the linker looks in more places, and says it itself.
+    A missing file is not an error: the linker searches more places, and reports the error itself.
 
     Args:
-        name: of a file in the linker's places, such as `libnvidia-ml.so.1`, or with a slash a path.
-        environ: the environment that the process was started with; None for the present one.
-        cache: the linker's.
+        name: name of a library, such as `libnvidia-ml.so.1`, or a path with a slash.
+        environ: the environment with which the process was started; None for the present one.
+        cache: the linker's cache.
 
     Raises:
-        NoLibraryFileError: a pipe, a device, a folder or the like stands there.
+        NoLibraryFileError: the path is a pipe, a device, a folder or the like.
     """
-    for path in _places(name, os.environ if environ is None else environ, cache):
+    for path in _search_paths(name, os.environ if environ is None else environ, cache):
         try:
             descriptor = os.open(path, _FLAGS)
         except OSError:
@@ -64,68 +63,68 @@ def ready(name: str, environ: Mapping[str, str] | None = None, cache: Path = _CA
 
 
 def _read(descriptor: int) -> bytes:
-    """Read a file to its end; return its first bytes."""
+    """Read a file completely; return its first bytes."""
     size, head = 0, b""
-    with contextlib.suppress(OSError):  # the linker tells what is wrong with it
-        while size < _MOST and (chunk := os.read(descriptor, _CHUNK)):
+    with contextlib.suppress(OSError):  # the linker will report the error
+        while size < _MAX_BYTES and (chunk := os.read(descriptor, _CHUNK)):
             size += len(chunk)
-            head = head or chunk[:_ELF]
+            head = head or chunk[:_ELF_BYTES]
     return head
 
 
 def _machine(head: bytes) -> bytes:
-    """Return what tells the libraries of one machine from another's; see elf(5).
+    """Return the word size and the machine of an ELF file (elf(5)).
 
-    The linker passes over those of others, as of 32 bits beside 64.
+    The linker skips libraries of other machines, such as 32-bit ones.
     """
-    return head[4:6] + head[18:_ELF]
+    return head[4:6] + head[18:_ELF_BYTES]
 
 
 @functools.cache
 def _own_machine() -> bytes:
     try:
         with Path(sys.executable).open("rb") as file:
-            return _machine(file.read(_ELF))
+            return _machine(file.read(_ELF_BYTES))
     except OSError:
         return b""
 
 
-def _places(name: str, environ: Mapping[str, str], cache: Path) -> Iterator[Path]:
-    """Yield where ld.so(8) looks, in its order."""
+def _search_paths(name: str, environ: Mapping[str, str], cache: Path) -> Iterator[Path]:
+    """Yield the paths that ld.so(8) searches, in its order."""
     if "/" in name:
         yield Path(name)
         return
-    for folder in environ.get(_PATHS, "").replace(";", ":").split(":"):
+    for folder in environ.get(_PATH_VARIABLE, "").replace(";", ":").split(":"):
         if folder:
             yield Path(folder) / name
     yield from _cached(name, cache)
-    for place in _USUAL:
-        yield place / name
+    for default in _DEFAULT_FOLDERS:
+        yield default / name
 
 
 def _cached(name: str, cache: Path) -> Iterator[Path]:
-    """Yield the files that the linker's cache has of a name.
+    """Yield the files for a name in the linker's cache.
 
-    The form is glibc's `struct cache_file_new`: a head of 48 bytes with the number of entries
-    behind the magic, entries of 24 bytes with the offsets of name and path, and the texts.
+    The format is glibc's `struct cache_file_new`: a header of 48 bytes that begins with a magic and
+    the number of entries, then entries of 24 bytes with the offsets of name and path, then texts.
     """
     try:
         with cache.open("rb") as file:
-            data = file.read(_MOST_CACHE)
+            data = file.read(_MAX_CACHE_BYTES)
     except OSError:
         return
-    begin = data.find(_MAGIC)  # an old form may stand before it
-    if begin < 0 or len(data) < begin + _HEAD:
+    begin = data.find(_MAGIC)  # data in an old format may come before it
+    if begin < 0 or len(data) < begin + _HEADER_BYTES:
         return
     data = data[begin:]
     wanted = os.fsencode(name)
     (count,) = struct.unpack_from("=I", data, len(_MAGIC))
-    for at in range(min(count, (len(data) - _HEAD) // _ENTRY.size)):
-        _, key, value, _, _ = _ENTRY.unpack_from(data, _HEAD + at * _ENTRY.size)
+    for index in range(min(count, (len(data) - _HEADER_BYTES) // _ENTRY.size)):
+        _, key, value, _, _ = _ENTRY.unpack_from(data, _HEADER_BYTES + index * _ENTRY.size)
         if _text(data, key) == wanted:
             yield Path(os.fsdecode(_text(data, value)))
 
 
-def _text(data: bytes, at: int) -> bytes:
-    end = data.find(b"\0", at)
-    return data[at:end] if 0 <= at < end else b""
+def _text(data: bytes, offset: int) -> bytes:
+    end = data.find(b"\0", offset)
+    return data[offset:end] if 0 <= offset < end else b""

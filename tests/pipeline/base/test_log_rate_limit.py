@@ -196,7 +196,7 @@ def test_what_serves_to_find_errors_is_written_whole(log: Log) -> None:
 def test_nothing_that_was_logged_is_kept_alive(log: Log) -> None:
     for number in range(100):
         log.say("pod %s", object(), error=raised(), line=number)
-    for span in log.handler._bounds._spans.values():
+    for span in log.handler._limit._spans.values():
         for kind in span.kinds.values():
             assert (kind.first.args, kind.first.exc_info) == (None, None)
 

@@ -63,7 +63,7 @@ async def test_many_start_at_once() -> None:
 async def test_a_taken_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = ListenAddress("127.0.0.1", taken.getsockname()[1])
-        with pytest.raises(PermanentError, match=f"listen {address}: the port is taken"):
+        with pytest.raises(PermanentError, match=f"listen {address}: the port is in use"):
             await listeners().listen(address).__aenter__()
 
 

@@ -88,7 +88,7 @@ async def test_nothing_is_listened_on_unless_it_is_asked_for() -> None:
 async def test_a_taken_port_ends_the_start() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = local(taken.getsockname()[1])
-        with pytest.raises(PermanentError, match="the port is taken"):
+        with pytest.raises(PermanentError, match="the port is in use"):
             await entered(Http(listen=address)).__aenter__()
 
 
@@ -135,7 +135,7 @@ async def test_a_taken_port_puts_everything_back(web: Web) -> None:
     async with entered(Http(listen=local(port))) as serving:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             other = Http(listen=local(taken.getsockname()[1]), web_config=web.path)
-            with pytest.raises(PermanentError, match="the port is taken"):
+            with pytest.raises(PermanentError, match="the port is in use"):
                 async with serving.changed(other):
                     raise AssertionError
         assert (await get(port, "/"))[0] == 200
