@@ -1,7 +1,7 @@
-"""What schedulers write into a pod's annotations, for all sources that see them.
+"""Readers of the annotations that schedulers write into pods, for all sources that see them.
 
-`MalformedError` says that an annotation can't be read, and costs that annotation alone: half of an
-allocation would be a wrong one.
+`MalformedError` says that an annotation cannot be read. Then the whole annotation is ignored, and
+no other: half of an allocation would be wrong.
 """
 
 from pipeline.allocations.annotation_values import AllocatedDevices, MalformedError

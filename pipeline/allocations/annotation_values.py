@@ -1,4 +1,4 @@
-"""What readers of annotations have in common."""
+"""Parsing of values that several readers of annotations share."""
 
 import re
 from collections.abc import Iterable
@@ -13,22 +13,23 @@ from pipeline.model.uuid_pattern import UUID
 
 _NUMBER = re.compile(r"[0-9]{1,7}")
 MOST = 1024
-"""Devices of one annotation; no node has that many."""
+"""Limit on the devices of one annotation; no node has that many."""
 
 
 class MalformedError(Exception):
-    """An annotation's text is not what its scheduler writes."""
+    """The text of an annotation is not in its scheduler's format."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllocatedDevices:
-    """Devices that are held in the same way.
+    """Devices that a container holds with the same share.
 
     Attributes:
         devices: each once.
-        container: who holds them; empty for the pod, where the scheduler doesn't say.
-        share: part of each, in (0, 1]; None when the scheduler doesn't say.
-        resource: what they were asked for as; empty when the annotation doesn't say.
+        container: name of the container; empty for the pod as a whole, where the scheduler does not
+            report it.
+        share: the part of each device, in (0, 1]; None where the scheduler does not report it.
+        resource: the requested resource; empty where the annotation does not contain it.
     """
 
     devices: tuple[RawDeviceId, ...]
@@ -38,13 +39,13 @@ class AllocatedDevices:
 
 
 def raise_malformed(place: str, expected: str, found: object, at: int | None = None) -> NoReturn:
-    """Refuse a value.
+    """Raise `MalformedError` for a value.
 
     Args:
-        place: of the value in the annotation.
-        expected: what has to be there.
-        found: what is there.
-        at: where in a text the fault is, if known.
+        place: position of the value in the annotation.
+        expected: what is expected there.
+        found: the value.
+        at: position of the error in a text, if known.
 
     Raises:
         MalformedError: always.
@@ -52,16 +53,16 @@ def raise_malformed(place: str, expected: str, found: object, at: int | None = N
     try:
         shown = found if isinstance(found, str) else orjson.dumps(found, default=str).decode()
     except (TypeError, RecursionError):
-        # It nests deeper than orjson writes, and orjson reads what nests deeper still.
-        shown = "what nests too deep"
+        # orjson reads deeper nesting than it writes.
+        shown = "a value that is nested too deeply"
     raise MalformedError(f'{place}expected {expected}, found "{shortened(shown, at=at)}"')
 
 
 def parsed(value: str) -> Any:
-    """Return what a JSON text says.
+    """Return the value of a JSON text.
 
     Raises:
-        MalformedError: it is no JSON.
+        MalformedError: it is not JSON.
     """
     try:
         return orjson.loads(value)
@@ -70,10 +71,10 @@ def parsed(value: str) -> Any:
 
 
 def uuid(value: str, place: str = "") -> RawDeviceId:
-    """Return a GPU, a MIG instance or a replica of one by its uuid.
+    """Return the device id of a GPU, a MIG instance or a replica, by its uuid.
 
     Raises:
-        MalformedError: it is none.
+        MalformedError: it is not such a uuid.
     """
     if not UUID.fullmatch(value):
         raise_malformed(place, "a uuid of a GPU or MIG instance", value)
@@ -81,10 +82,10 @@ def uuid(value: str, place: str = "") -> RawDeviceId:
 
 
 def whole(value: object, place: str = "") -> int:
-    """Return a number from zero, written as a number or as a text.
+    """Return an integer from 0, written as a number or as a text.
 
     Raises:
-        MalformedError: it is none, or one that no node reaches.
+        MalformedError: it is not such a number, or too large.
     """
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**7:
         return value
@@ -96,10 +97,10 @@ def whole(value: object, place: str = "") -> int:
 def group_by_share(
     devices: Iterable[tuple[RawDeviceId, float | None]], container: str = ""
 ) -> list[AllocatedDevices]:
-    """Put devices together that are held with the same share.
+    """Group devices by their share.
 
     Raises:
-        MalformedError: they are more than any node has.
+        MalformedError: there are more than `MOST` devices.
     """
     shares: dict[float | None, dict[RawDeviceId, None]] = {}
     for count, (device, share) in enumerate(devices):
@@ -110,5 +111,5 @@ def group_by_share(
 
 
 def percent(value: int) -> float | None:
-    """Return hundredths of a device as a share; None for none or more than all of it."""
+    """Return hundredths of a device as a share; None for 0 or less, or for more than 100."""
     return value / 100 if 0 < value <= 100 else None

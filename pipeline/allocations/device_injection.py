@@ -1,7 +1,7 @@
-"""What a container is told to get: the words by which a runtime is asked to give it GPUs.
+"""Device injection: which GPUs a container requests from the container runtime.
 
-The container toolkit goes by CDI names first, then by mounts of nothing at paths that name devices,
-then by an environment variable. Device nodes come beside any of these; alone, they say it too.
+The NVIDIA container toolkit uses CDI names first, then mounts with paths that name devices, then an
+environment variable. Device nodes are added to any of these; without them, device nodes count.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 from pipeline.model import RawDeviceId
 
 InjectionMethod: TypeAlias = Literal["cdi", "mounts", "env", "nodes"]
-"""By what devices are named: CDI names, paths of mounts, the environment, nodes under /dev."""
+"""How devices are named: by CDI names, paths of mounts, environment, or nodes under /dev."""
 
 ENV: Final = "NVIDIA_VISIBLE_DEVICES"
 """The variable that names a container's GPUs."""
@@ -25,22 +25,23 @@ _CDI = re.compile(
     r"=([A-Za-z0-9](?:[A-Za-z0-9:._-]*[A-Za-z0-9])?)"
 )
 _CLAIMS = ("k8s.gpu.nvidia.com", "claim")
-# Gives operators' own containers every GPU.
+# CDI vendor that gives every GPU to the containers of operators.
 _MANAGEMENT = "management.nvidia.com"
-_NODE = re.compile(r"/dev/nvidia([0-9]{1,7})")  # neither nvidiactl nor nvidia-uvm nor nvidia-caps
-# Not devices: every GPU, the driver's files alone, nothing at all. An image can say so itself.
+_NODE = re.compile(r"/dev/nvidia([0-9]{1,7})")  # not nvidiactl, nvidia-uvm or nvidia-caps
+# Values that name no device: all GPUs, only the driver's files, nothing. Images often set them.
 _EVERYTHING = "all"
 _NO_DEVICES = {_EVERYTHING, "none", "void"}
 
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """The GPUs that a container is told to get.
+    """The GPUs that a container requests.
 
     Attributes:
-        method: by what they are named.
-        devices: in the order in which they are named, each once; of scheme `cdi` for CDI names,
-            `minor` for nodes, and `visible` for what else stands in the environment or in mounts.
+        method: how they are named.
+        devices: in the order in which they are named, each once; with the scheme `cdi` for CDI
+            names, `minor` for device nodes, and `visible` for other names in the environment or in
+            mounts.
     """
 
     method: InjectionMethod
@@ -55,33 +56,33 @@ def requested_gpus(
     cdi: Iterable[str] = (),
     annotations: Mapping[str, str] | None = None,
 ) -> Injection | None:
-    """Return the GPUs that a container is told to get, by the strongest word that names any.
+    """Return the GPUs that a container requests, by the method with the highest precedence.
 
     Args:
         env: its environment.
-        mounts: where in the container mounts are put.
-        nodes: paths of device nodes in the container. A privileged container gets them all, so
-            that its nodes tell nothing and should not be given.
+        mounts: paths in the container at which something is mounted.
+        nodes: paths of device nodes in the container. A privileged container has all of them, so
+            that its nodes show nothing and must not be passed.
         cdi: CDI names.
-        annotations: the container's, of which some hold CDI names.
+        annotations: annotations of the container, some of which may have CDI names.
 
     Returns:
-        None if nothing names a GPU. `all` names none: nobody allocated that.
+        None if no method names a GPU. `all` names no GPU, because none was allocated.
     """
-    words: tuple[tuple[InjectionMethod, Iterable[RawDeviceId]], ...] = (
+    methods: tuple[tuple[InjectionMethod, Iterable[RawDeviceId]], ...] = (
         ("cdi", _by_names(chain(cdi, _annotated(annotations or {})))),
         ("mounts", _by_elements(_mounted(mounts))),
         ("env", _by_elements(env.get(ENV, "").split(","))),
         ("nodes", _by_nodes(nodes)),
     )
-    for word, devices in words:
+    for method, devices in methods:
         if distinct := tuple(dict.fromkeys(devices)):
-            return Injection(word, distinct)
+            return Injection(method, distinct)
     return None
 
 
 def gpu_by_cdi(name: str) -> RawDeviceId | None:
-    """Return the GPU that a CDI name names; None if it names another kind of thing, or all."""
+    """Return the GPU that a CDI name names; None if it names another kind of device, or all."""
     parts = _CDI.fullmatch(name)
     if parts is None:
         return None
@@ -91,7 +92,7 @@ def gpu_by_cdi(name: str) -> RawDeviceId | None:
 
 
 def annotated_gpus(annotations: Mapping[str, str]) -> Iterator[tuple[str, tuple[RawDeviceId, ...]]]:
-    """Yield the annotations that hold CDI names of GPUs, and the GPUs, sorted by key."""
+    """Yield annotations with CDI names of GPUs, and these GPUs, sorted by key."""
     for key, value in sorted(annotations.items()):
         if key.startswith(_ANNOTATIONS):
             found = tuple(dict.fromkeys(_by_names(name.strip() for name in value.split(","))))
@@ -110,25 +111,25 @@ def _annotated(annotations: Mapping[str, str]) -> Iterator[str]:
 
 
 def _by_elements(elements: Iterable[str]) -> Iterator[RawDeviceId]:
-    """Yield what elements of `NVIDIA_VISIBLE_DEVICES` name."""
+    """Yield the devices that elements of `NVIDIA_VISIBLE_DEVICES` name."""
     names = [name for element in elements if (name := element.strip())]
     if not _NO_DEVICES.isdisjoint(names):
         return
     for name in names:
         if "=" in name:
             yield from _by_names((name,))
-        elif not name.startswith("/"):  # a path says: look at the mounts
+        elif not name.startswith("/"):  # a path means that the mounts name the devices
             yield RawDeviceId("visible", name)
 
 
 def _mounted(paths: Iterable[str]) -> Iterator[str]:
-    """Yield the devices that paths of mounts name, as the environment would."""
+    """Yield the devices that paths of mounts name, in the form of the environment variable."""
     for path in paths:
         kind, _, name = path.removeprefix(_MOUNTS).partition("/")
         if not path.startswith(_MOUNTS) or kind == "imex":
             continue
         if kind != "cdi":
-            # A MIG instance of old drivers has slashes in its name.
+            # The id of a MIG instance of drivers before R470 contains slashes.
             yield f"{kind}/{name}" if name else kind
         elif "=" in name:
             yield name

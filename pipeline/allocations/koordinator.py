@@ -25,29 +25,29 @@ _SHARES: Final = (
     "koordinator.sh/gpu-memory-ratio",
     "kubernetes.io/gpu-memory-ratio",
 )
-"""By what an amount is told, also as releases before 1.0 call it; amounts of cores first."""
+"""Resources that define the share, also under their names before 1.0; cores come first."""
 _QUANTITY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(m|k|)")
 _UNITS: Final = {"m": Fraction(1, 1000), "k": Fraction(1000), "": Fraction(1)}
 
 
 def read(annotation: str) -> list[AllocatedDevices]:
-    """Return what a pod was given. Written as the pod is bound, and final.
+    """Return the devices of a pod. koordinator writes the annotation when it binds the pod.
 
     Raises:
-        MalformedError: the annotation can't be read.
+        MalformedError: the annotation cannot be read.
     """
     return group_by_share(_devices(_gpus(annotation)))
 
 
 def minors(annotation: str) -> dict[int, str]:
-    """Return N of the `/dev/nvidiaN` that a pod was given, in the order in which they are named.
+    """Return N of each `/dev/nvidiaN` of a pod, in the order of the annotation.
 
     Returns:
-        By number the uuid that stands beside it, empty where none does.
+        By number the uuid of the same entry, empty if it has none.
 
     Raises:
-        MalformedError: the annotation can't be read, a GPU has no minor number, or one number
-            stands beside two uuids.
+        MalformedError: the annotation cannot be read, a GPU has no minor number, or one number has
+            two uuids.
     """
     found: dict[int, str] = {}
     for place, gpu in _gpus(annotation):
@@ -55,17 +55,17 @@ def minors(annotation: str) -> dict[int, str]:
         device = _device(gpu, place)
         named = device.text if device.scheme == "uuid" else ""
         if found.setdefault(minor, named) != named:
-            raise MalformedError(f"{place}: minor {minor} stands beside two ids")
+            raise MalformedError(f"{place}: minor {minor} has two different ids")
     return found
 
 
 def _gpus(annotation: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return the GPUs, each with its place in the text."""
+    """Return the GPUs, each with its position in the text."""
     allocated = parsed(annotation)
     if not isinstance(allocated, dict):
         raise_malformed("", "an object", allocated)
     gpus = allocated.get("gpu")
-    if gpus is None:  # network cards alone
+    if gpus is None:  # only network cards
         return []
     if not isinstance(gpus, list):
         raise_malformed(".gpu: ", "a list", gpus)
@@ -91,18 +91,18 @@ def _devices(
 
 
 def _device(gpu: dict[str, Any], place: str) -> RawDeviceId:
-    # Releases before 1.6 write none, later ones an empty one where they don't know it.
+    # Releases before 1.6 write no id; later ones write an empty one where they do not know it.
     if identity := gpu.get("id"):
         return uuid(identity if isinstance(identity, str) else "", f"{place}.id: ")
     return RawDeviceId("minor", str(whole(gpu.get("minor"), f"{place}.minor: ")))
 
 
 def _share(resources: dict[str, Any], place: str) -> float | None:
-    """Return the part of the GPU; its memory alone, in bytes, tells none."""
+    """Return the share of the GPU; None if there is only an amount of memory in bytes."""
     for resource in _SHARES:
         if (amount := resources.get(resource)) is not None:
-            told = str(amount) if isinstance(amount, str | int | float) else ""
-            quantity = _QUANTITY.fullmatch(told)
+            written = str(amount) if isinstance(amount, str | int | float) else ""
+            quantity = _QUANTITY.fullmatch(written)
             if quantity is None:
                 raise_malformed(f"{place}.{resource}: ", "a quantity", amount)
             share = float(Fraction(quantity[1]) * _UNITS[quantity[2]] / 100)

@@ -1,8 +1,8 @@
-"""Which of a pod's annotations podgpu wrote: they are no word of anybody else's.
+"""Annotations of a pod that podgpu itself wrote, which must not be read as a scheduler's claims.
 
-Beside what it writes stands a mark of exactly that. A value is podgpu's own only while it is the
-one in the mark: what somebody changed since is somebody's. Whoever makes a pod can write a mark
-too, so that it covers no more than podgpu could have written.
+podgpu writes a mark (`podgpu.io/wrote`) with exactly the values that it has written. A value is
+podgpu's only as long as it equals the value in the mark; if a user changes it, it is the user's.
+Whoever creates a pod can also write a mark, so the mark only covers what podgpu could have written.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 MARK: Final = "podgpu.io/wrote"
-"""The annotation's key. Its value is a JSON object: `{"nvidia.com/gpu":"GPU-a,GPU-b"}`."""
+"""Key of the mark. Its value is a JSON object: `{"nvidia.com/gpu":"GPU-a,GPU-b"}`."""
 
 _DOMAIN: Final = re.compile(
     r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
@@ -23,7 +23,7 @@ _UUIDS: Final = re.compile(r"[-A-Za-z0-9_./:]+(?:,[-A-Za-z0-9_./:]+)*")
 
 
 def writable(key: str) -> bool:
-    """Whether a resource's name can be an annotation's key, and is nobody's by convention."""
+    """Whether a resource's name can be the key of an annotation and is not in a reserved domain."""
     domain, _, name = key.partition("/")
     reserved = any(domain == one or domain.endswith(f".{one}") for one in _RESERVED)
     well_formed = len(domain) <= 253 and _DOMAIN.fullmatch(domain) and _NAME.fullmatch(name)
@@ -31,25 +31,25 @@ def writable(key: str) -> bool:
 
 
 def own_annotations(annotations: Mapping[str, object]) -> Mapping[str, str]:
-    """Return those annotations that podgpu wrote, as they stand there.
+    """Return the annotations that podgpu wrote, with their present values.
 
     Args:
-        annotations: all of a pod's, values of any type. A mark that can't be read owns nothing,
-            and none owns what podgpu doesn't write: under a key that is no resource's name, or
-            something else than uuids with commas.
+        annotations: all annotations of a pod, with values of any type. An unreadable mark covers
+            nothing. No mark covers what podgpu does not write: a key that is not the name of a
+            resource, or a value other than uuids separated by commas.
     """
-    told = annotations.get(MARK)
-    if not isinstance(told, str):
+    mark = annotations.get(MARK)
+    if not isinstance(mark, str):
         return {}
     try:
-        made: Any = orjson.loads(told)
+        marked: Any = orjson.loads(mark)
     except orjson.JSONDecodeError:
         return {}
-    if not isinstance(made, dict):
+    if not isinstance(marked, dict):
         return {}
     return {
         key: value
-        for key, value in made.items()
+        for key, value in marked.items()
         if isinstance(value, str)
         and annotations.get(key) == value
         and _UUIDS.fullmatch(value)
@@ -61,7 +61,7 @@ def mark_value(before: Mapping[str, str], changes: Mapping[str, str]) -> str:
     """Return the mark's value after a change.
 
     Args:
-        before: what is podgpu's own before it, see `own_annotations`.
+        before: podgpu's annotations before the change, see `own_annotations`.
         changes: what is written now.
     """
     return orjson.dumps({**before, **changes}, option=orjson.OPT_SORT_KEYS).decode()

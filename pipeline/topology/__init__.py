@@ -1,4 +1,4 @@
-"""How a node's GPUs are joined, what of them is free, and which to choose. Pure."""
+"""Topology of a node's GPUs, their availability, and the choice of GPUs for a pod. Pure."""
 
 from pipeline.topology.document import VERSION, Document, document, restored
 from pipeline.topology.link_scores import DEFAULT, Scores

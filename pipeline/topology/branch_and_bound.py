@@ -1,12 +1,12 @@
-"""The best choice of N places, by branch and bound.
+"""Search for the best choice of N places, by branch and bound.
 
-Choices are gone through in the order of their places, lowest first, so that the first of equals is
-the one with the lowest cards. A branch is cut when
+Choices are tried in the order of their places, lowest first, so that of several equal choices the
+one with the lowest cards is found first. A branch is cut when
 
-* not even the bound of what it can come to is better than the best found so far: for each place its
-  worth beside those chosen, and half of its best pairs with those that may still be chosen;
-* a swap that moves none of the chosen moves its place to a lower one. Every choice with that lower
-  place in it has been gone through before, or was cut.
+* its upper bound is not better than the best choice found so far. The bound is the sum over places
+  of the worth with the chosen places, plus half of the best pairs with places that may be chosen;
+* a swap that moves none of the chosen places moves its place to a lower one. Every choice with that
+  lower place was tried before, or was cut.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,14 +19,14 @@ from pipeline.topology.choice_ranking import Worth
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search came to.
+    """Result of a search.
 
     Attributes:
-        mask: of the places chosen.
-        exact: nothing is better; else the search ran out of steps, and this is the best it saw:
-            no worse than taking one place after another, whichever is first, and no exchange of
-            one place for another would make it better.
-        steps: how many branches it looked at.
+        mask: the chosen places.
+        exact: no choice is better. If False, the search ran out of steps and this is the best
+            choice it found: at least as good as a greedy choice from any first place, and no
+            exchange of one place for another improves it.
+        steps: number of branches that were tried.
     """
 
     mask: int
@@ -35,7 +35,7 @@ class SearchResult:
 
 
 class Search:
-    """One search for the best `n` places."""
+    """A search for the best `n` places."""
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class Search:
         limit: int | None,
         stop: Callable[[], bool] | None = None,
     ) -> None:
-        """Get ready.
+        """Prepare the search.
 
         Args:
-            worth: of the choices.
-            n: how many places to choose, those of `must` included; no more than there are.
-            must: mask of places that are in every choice.
+            worth: the worth of choices.
+            n: how many places to choose, including those of `must`; no more than there are.
+            must: mask of the places that are in every choice.
             lower: for each place the supports of the swaps that move it to a lower one.
-            limit: how many branches to look at at most; None for all that it takes.
-            stop: asked at each branch; True ends the search as the limit does.
+            limit: maximum number of branches; None for no limit.
+            stop: called at each branch; if it returns True the search ends as at the limit.
         """
         self._pair = worth.pair
         self._worth = worth
@@ -70,12 +70,12 @@ class Search:
         self._proven = False
         self._steps = 0
         self._stopped = False
-        # By position in the order: for each place from there on the sums of its best pairs with
-        # these, for every number of pairs.
+        # By position in the order: for each place from there on, the cumulative sums of its best
+        # pairs with the places from there on.
         self._sums: dict[int, list[list[int]]] = {}
 
     def run(self) -> SearchResult:
-        """Search."""
+        """Run the search."""
         kept = list(bits(self._must))
         start = self._worth.of(kept)
         gains = self._beside(self._must)
@@ -87,33 +87,33 @@ class Search:
         return SearchResult(self._best, not self._stopped, self._steps)
 
     def _beside(self, mask: int) -> list[int]:
-        """Return what each place adds to these, or has added if it is one of them."""
+        """Return what each place adds to the chosen ones, or has added if it is one of them."""
         chosen = list(bits(mask))
         return [
             card + sum(row[j] for j in chosen)
             for card, row in zip(self._worth.card, self._pair, strict=True)
         ]
 
-    def _branch(self, at: int, chosen: int, value: int, gains: list[int], left: int) -> None:
-        """Go through the choices of `left` more places from position `at` of the order on.
+    def _branch(self, position: int, chosen: int, value: int, gains: list[int], count: int) -> None:
+        """Try the choices of `count` more places, from `position` of the order on.
 
         Args:
-            at: position in the order.
+            position: position in the order.
             chosen: mask of the places chosen so far.
             value: their worth.
-            gains: from `at` on, what each place adds to it.
-            left: how many to choose, at least one unless nothing was open from the start.
+            gains: from `position` on, what each place adds to the worth.
+            count: how many to choose; 0 only if there was nothing to choose from the start.
         """
-        if left == 0:
+        if count == 0:
             self._take(chosen, value)
             return
         order, lower = self._order, self._lower
-        last = len(order) - left
-        while at <= last:
-            if self._stopped or self._cut(at, value, gains, left):
+        last = len(order) - count
+        while position <= last:
+            if self._stopped or self._cut(position, value, gains, count):
                 return
-            place, gain, gains = order[at], gains[0], gains[1:]
-            at += 1
+            place, gain, gains = order[position], gains[0], gains[1:]
+            position += 1
             if any(support & chosen == 0 for support in lower[place]):
                 continue
             self._steps += 1
@@ -122,32 +122,32 @@ class Search:
             ):
                 self._stopped = True
                 return
-            if left == 1:
+            if count == 1:
                 self._take(chosen | 1 << place, value + gain)
                 continue
             row = self._pair[place]
-            further = [g + row[j] for g, j in zip(gains, order[at:], strict=True)]
-            self._branch(at, chosen | 1 << place, value + gain, further, left - 1)
+            further = [g + row[j] for g, j in zip(gains, order[position:], strict=True)]
+            self._branch(position, chosen | 1 << place, value + gain, further, count - 1)
 
     def _take(self, chosen: int, value: int) -> None:
-        # The guess is no more than a mark: one that is as good comes first in the order.
+        # The guess is only a bound: an equally good choice that comes first in the order wins.
         if value > self._mark or (value == self._mark and not self._proven):
             self._best, self._mark, self._proven = chosen, value, True
 
-    def _cut(self, at: int, value: int, gains: list[int], left: int) -> bool:
-        sums = self._sums.get(at)
+    def _cut(self, position: int, value: int, gains: list[int], count: int) -> bool:
+        sums = self._sums.get(position)
         if sums is None:
-            sums = self._sums[at] = self._pairs_from(at)
+            sums = self._sums[position] = self._pairs_from(position)
         most = sorted(
-            [2 * gain + best[left - 1] for gain, best in zip(gains, sums, strict=True)],
+            [2 * gain + best[count - 1] for gain, best in zip(gains, sums, strict=True)],
             reverse=True,
         )
-        bound = 2 * value + sum(most[:left])
+        bound = 2 * value + sum(most[:count])
         mark = 2 * self._mark
         return bound < mark or (bound == mark and self._proven)
 
-    def _pairs_from(self, at: int) -> list[list[int]]:
-        rest = self._order[at:]
+    def _pairs_from(self, position: int) -> list[list[int]]:
+        rest = self._order[position:]
         sums = []
         for i in rest:
             row = self._pair[i]
@@ -156,15 +156,15 @@ class Search:
         return sums
 
     def _guess(self, gains: list[int]) -> int:
-        """Return a good choice: greedily from each place, then by exchanges while they help."""
+        """Return a good choice: greedy from each place, then improved by exchanges."""
         greedy = [self._greedy(first, gains) for first in self._order if self._open]
         if not greedy:
             return self._must
-        _, mask, beside = max(greedy, key=lambda choice: choice[0])
-        return self._exchanged(mask, beside)
+        _, mask, gains_after = max(greedy, key=lambda choice: choice[0])
+        return self._exchanged(mask, gains_after)
 
     def _greedy(self, first: int, gains: list[int]) -> tuple[int, int, list[int]]:
-        """Return what `first` and the best place after each adds, the choice, and gains beside."""
+        """Return worth, mask and gains of the greedy choice that starts with `first`."""
         mask, value, place = self._must, 0, first
         for n in range(self._open):
             mask |= 1 << place
@@ -175,7 +175,7 @@ class Search:
         return value, mask, gains
 
     def _exchanged(self, mask: int, gains: list[int]) -> int:
-        """Exchange one place for another while it helps; `gains` are beside all of `mask`."""
+        """Exchange one place for another as long as that improves the choice."""
         while True:
             moves = [
                 (gains[j] - gains[i] - self._pair[i][j], i, j)

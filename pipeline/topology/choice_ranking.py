@@ -1,19 +1,19 @@
-"""What makes one choice of GPUs better than another, as whole numbers that add up.
+"""Ranking of choices of GPUs, as integers that can be added.
 
-A choice is a set of N cards out of the candidates. It is better than another if, in this order,
+A choice is a set of N cards of the candidates. It is better than another one if, in this order,
 
-1. its link score is higher: the sum of its pairs' scores;
-2. what it leaves of the groups is better: among the candidates left, more pairs share an NVLink
-   domain; if equally many, more share a node of level SINGLE; then MULTIPLE, HOSTBRIDGE, NODE;
-3. the link score of the candidates left is higher;
+1. its link score is higher: the sum of the scores of its pairs;
+2. the remaining candidates are better grouped: more of their pairs share an NVLink domain; if
+   equally many, more share a node of level SINGLE; then MULTIPLE, HOSTBRIDGE, NODE;
+3. the link score of the remaining candidates is higher;
 4. it has the lowest card that is not in both.
 
-Of a single card 1 says nothing, and 2 takes it from the closest group with least left, since it
-costs as many pairs as there are other candidates in its group.
+For a single card, 1 is always 0, and 2 takes the card from the closest group with the fewest
+remaining candidates, because taking it costs one pair for each other candidate in its group.
 
-1 to 3 are sums over pairs, so that one number for each pair and one for each card hold all of them:
-with each pair among the cards left weighing r, the pairs left weigh (all pairs) - (those of each
-chosen card) + (those between chosen cards, which were taken off twice).
+1 to 3 are sums over pairs, so that one number for each pair and one for each card contain all of
+them. If each pair among the remaining cards has weight r, the remaining pairs weigh (all pairs) -
+(the pairs of each chosen card) + (the pairs between chosen cards, which were subtracted twice).
 """
 
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ from pipeline.topology.link_scores import Scores
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """The worth of choices among some cards, by their places among them.
+    """The worth of choices among some cards. A place is the position of a card among them.
 
-    The worth of a choice is the sum of `pair` over its pairs plus the sum of `card` over its cards;
-    the greater, the better by 1 to 3.
+    The worth of a choice is the sum of `pair` over its pairs plus the sum of `card` over its cards.
+    A greater worth is better by rules 1 to 3.
 
     Attributes:
         cards: bit numbers in the topology, ascending.
@@ -51,7 +51,7 @@ class Worth:
 
 
 def worth(topology: Topology, among: int, scores: Scores) -> Worth:
-    """Weigh all pairs of the candidates `among`, a mask."""
+    """Return the worth of choices among the candidates of the mask `among`."""
     cards = tuple(bits(among))
     count = len(cards)
     kept = [[0] * count for _ in cards]
@@ -63,7 +63,7 @@ def worth(topology: Topology, among: int, scores: Scores) -> Worth:
             value = scores.of(link[cards[i], b])
             score[i][j] = score[j][i] = value
             total += abs(value)
-    # Twice the greatest sum, so that no difference of a lower digit outweighs a higher one's unit.
+    # More than twice the greatest sum, so that no difference in a lower digit exceeds one unit.
     unit = 1 << (2 * total + 1).bit_length()
     step = 1 << (count * count + 1).bit_length()
     families: list[tuple[Group, ...]] = [topology.levels[lv] for lv in reversed(LEVELS[:-1])]

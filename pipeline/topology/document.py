@@ -1,6 +1,6 @@
-"""A topology and what is free of it as one JSON document, for endpoints, commands and annotations.
+"""Topology and availability as a JSON document, for HTTP endpoints, commands and annotations.
 
-Masks are hexadecimal texts, since a JSON number is good for 53 bits in many readers.
+Masks are hexadecimal texts, because many JSON readers keep only 53 bits of a number.
 """
 
 import re
@@ -14,16 +14,16 @@ from pipeline.model.topology_tree import LEVELS, Topology
 from pipeline.topology.tree_builder import build
 
 VERSION: Final = 1
-"""Of the document's shape. It grows when a reader of the old shape would be misled."""
+"""Version of the document's format. It changes when a reader of the old format would be misled."""
 
 MOST_GPUS: Final = 64
-"""Of a document that is read; NVML knows no machine with more."""
+"""Limit for a document that is read; NVML knows no machine with more GPUs."""
 
 _MOST_LINKS: Final = 64
-"""NVLinks of a GPU in a document that is read; NVML knows 36."""
+"""Limit on NVLinks of a GPU in a document that is read; NVML knows 36."""
 
 _LONGEST: Final = 128
-"""Characters of a text in a document that is read."""
+"""Limit on characters of a text in a document that is read."""
 
 _MASK: Final = re.compile(rf"[0-9a-f]{{1,{MOST_GPUS // 4}}}")
 
@@ -33,19 +33,19 @@ Document: TypeAlias = dict[str, Any]
 def document(
     topology: Topology, availability: Availability | None = None, *, down: str = ""
 ) -> Document:
-    """Return the document; `docs/topology.md` tells of each of its keys.
+    """Return the document; `docs/topology.md` describes its keys.
 
     Args:
-        topology: the node's.
-        availability: what is free; without it the document says nothing of that.
-        down: why the source that told the topology doesn't tell it now; empty while it does.
+        topology: the topology of the node.
+        availability: which GPUs are free; None if unknown, then the document does not contain it.
+        down: why the source of the topology is down; empty while it is up.
     """
     uses: list[CardUse | None] = [None] * len(topology.cards)
     if availability is not None:
         uses = list(availability.cards)
     count = len(topology.cards)
     rows = [[topology.links[i, j] for j in range(i + 1, count)] for i in range(count - 1)]
-    made: Document = {
+    content: Document = {
         "version": VERSION,
         "gpus": [_gpu(card, use) for card, use in zip(topology.cards, uses, strict=True)],
         "levels": {
@@ -63,21 +63,21 @@ def document(
         },
     }
     if down:
-        made["down"] = down
+        content["down"] = down
     if availability is not None:
-        made["free"] = f"{availability.free:x}"
-        made["part"] = f"{availability.part:x}"
-        made["free_of"] = {
+        content["free"] = f"{availability.free:x}"
+        content["part"] = f"{availability.part:x}"
+        content["free_of"] = {
             level.name: [
                 f"{availability.free_of(node):x}" for node in nodes if node.mask.bit_count() > 1
             ]
             for level, nodes in topology.levels.items()
         }
-    return made
+    return content
 
 
 def _gpu(card: TopologyCard, use: CardUse | None) -> Document:
-    made: Document = {
+    content: Document = {
         "uuid": card.uuid,
         "index": card.index,
         "pci": card.pci_bus_id,
@@ -85,52 +85,54 @@ def _gpu(card: TopologyCard, use: CardUse | None) -> Document:
         "links": card.links,
     }
     if card.clique is not None:
-        made |= {"cluster": card.cluster, "clique": card.clique}
+        content |= {"cluster": card.cluster, "clique": card.clique}
     if use is not None:
         share = use.free_share
-        made |= {
+        content |= {
             "state": use.state,
             "cores": 0 if use.state == "absent" else 100,
             "free_cores": None if share is None else round(100 * share, 4),
         }
     if card.memory_bytes is not None:
-        made["memory"] = card.memory_bytes
-    return made
+        content["memory"] = card.memory_bytes
+    return content
 
 
 def mask_of_text(text: object) -> int:
-    """Return a mask as a document has it.
+    """Return a mask from its text in a document.
 
     Raises:
-        ValueError: it isn't one.
+        ValueError: it is not a mask.
     """
     if not isinstance(text, str) or _MASK.fullmatch(text) is None:
-        raise ValueError("a mask is no hexadecimal text of up to 16 digits")
+        raise ValueError("a mask is not a hexadecimal text of up to 16 digits")
     return int(text, 16)
 
 
-def restored(made: object) -> tuple[Topology, int]:
-    """Return the topology of a document and the mask of its free GPUs; 0 where it says none.
+def restored(content: object) -> tuple[Topology, int]:
+    """Return the topology of a document and the mask of its free GPUs; 0 if it does not list them.
 
-    Bridges above the GPUs and contradictory answers of the driver aren't in a document. Whatever
-    it has in it, this takes some milliseconds: anybody may have written it.
+    A document does not contain the bridges above the GPUs and contradictory answers of the driver.
+    Anyone may have written the document. For any content this takes some milliseconds at most.
 
     Raises:
-        ValueError: it isn't such a document, one of another version, or one of too many GPUs.
+        ValueError: it is not such a document, or has another version, or too many GPUs.
     """
-    if not isinstance(made, dict) or made.get("version") != VERSION:
+    if not isinstance(content, dict) or content.get("version") != VERSION:
         raise ValueError(f"not a topology document of version {VERSION}")
     try:
-        count = len(_listed(made["gpus"], MOST_GPUS))
-        cards = tuple(_card(gpu) for gpu in made["gpus"])
-        levels = [[Level(level) for level in row] for row in _rows(made["pairs"]["level"], count)]
-        nvlinks = _rows(made["pairs"]["nvlinks"], count)
-        joined = _joined(made["nvlink"], count)
-        free = mask_of_text(made.get("free", "0"))
+        count = len(_listed(content["gpus"], MOST_GPUS))
+        cards = tuple(_card(gpu) for gpu in content["gpus"])
+        levels = [
+            [Level(level) for level in row] for row in _rows(content["pairs"]["level"], count)
+        ]
+        nvlinks = _rows(content["pairs"]["nvlinks"], count)
+        joined = _joined(content["nvlink"], count)
+        free = mask_of_text(content.get("free", "0"))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"not a topology document: {str(error)[:_LONGEST]!r}") from None
     if not all(_possible(n) for row in ([c.links for c in cards], *nvlinks) for n in row):
-        raise ValueError(f"not a topology document: no GPU has more than {_MOST_LINKS} NVLinks")
+        raise ValueError(f"not a topology document: NVLinks are not 0 to {_MOST_LINKS}")
     if not _closed(levels, count):
         raise ValueError("not a topology document: its levels contradict each other")
     pairs = tuple(
@@ -146,26 +148,26 @@ def restored(made: object) -> tuple[Topology, int]:
     )
     topology = build(TopologyRead(cards, pairs))
     if topology.cards != cards or len({card.uuid for card in cards}) != count:
-        raise ValueError("not a topology document: its GPUs are not in their order")
+        raise ValueError("not a topology document: its GPUs are not sorted or not unique")
     if free & ~topology.mask:
-        raise ValueError(f"not a topology document: {free:x} has bits that are no GPU's")
+        raise ValueError(f"not a topology document: free: {free:x} has bits without a GPU")
     return topology, free
 
 
 def _listed(rows: object, most: int) -> list[Any]:
     if not isinstance(rows, list) or len(rows) > most:
-        raise ValueError(f"no list of up to {most}")
+        raise ValueError(f"not a list of up to {most} elements")
     return rows
 
 
 def _rows(rows: object, count: int) -> list[list[Any]]:
-    """Return the rows of pairs, of which row i has those of GPU i with i+1, i+2, ..."""
+    """Return the rows of pairs: row i has the pairs of GPU i with i+1, i+2, ..."""
     listed = _listed(rows, MOST_GPUS)
     sizes = [len(_listed(row, MOST_GPUS)) for row in listed]
     if sizes != list(range(count - 1, 0, -1)):
-        raise ValueError("there are not as many pairs as pairs of GPUs")
+        raise ValueError("the number of pairs does not match the number of GPUs")
     if any(cell is not None and type(cell) is not int for row in listed for cell in row):
-        raise TypeError("there is something else than whole numbers in the pairs")
+        raise TypeError("a value in pairs is not an integer")
     return listed
 
 
@@ -174,7 +176,7 @@ def _possible(number: int | None) -> bool:
 
 
 def _joined(groups: object, count: int) -> list[int]:
-    """Return the NVLink group of each GPU, 0 if it is in none."""
+    """Return the mask of each GPU's NVLink group; 0 if it is in none."""
     joined = [0] * count
     for group in _listed(groups, MOST_GPUS):
         mask = mask_of_text(group["mask"])
@@ -184,15 +186,15 @@ def _joined(groups: object, count: int) -> list[int]:
 
 
 def _closed(levels: Sequence[Sequence[Level]], count: int) -> bool:
-    """Whether GPUs that are at a level with a third one are so with each other, at each level."""
+    """Whether the levels are transitive: GPUs near a third one are near each other."""
     for level in LEVELS:
         near = [1 << i for i in range(count)]
         for i, row in enumerate(levels):
-            for j, told in enumerate(row, i + 1):
-                if told <= level:
+            for j, reported in enumerate(row, i + 1):
+                if reported <= level:
                     near[i] |= 1 << j
                     near[j] |= 1 << i
-        # Of each the same is near as of the lowest one that is near it.
+        # Every GPU must have the same near GPUs as the lowest of them.
         if any(near[(mask & -mask).bit_length() - 1] != mask for mask in near):
             return False
     return True
@@ -213,9 +215,9 @@ def _card(gpu: Any) -> TopologyCard:
     texts: tuple[Any, ...] = (card.uuid, card.pci_bus_id, card.cluster)
     numbers = (card.index, card.numa_node, card.links, card.clique, card.memory_bytes)
     if not all(isinstance(text, str) and len(text) <= _LONGEST for text in texts):
-        raise TypeError(f"uuid, pci and cluster are no texts of up to {_LONGEST} characters")
+        raise TypeError(f"uuid, pci or cluster is not a text of up to {_LONGEST} characters")
     if not all(number is None or type(number) is int for number in numbers):
-        raise TypeError("there is something else than whole numbers in a GPU")
+        raise TypeError("a number of a GPU is not an integer")
     return card
 
 

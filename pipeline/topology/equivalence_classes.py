@@ -1,28 +1,28 @@
-"""Parting cards into classes: whatever is joined, directly or by way of others, is of one class."""
+"""Classes of connected cards: cards that are joined directly or through others are in one class."""
 
 from collections.abc import Iterable
 
 
 class Classes:
-    """The transitive closure of the joins made so far, over the numbers from 0 to `count` - 1."""
+    """Transitive closure of the joins made so far, over the numbers from 0 to `count` - 1."""
 
     def __init__(self, count: int) -> None:
         self._leader = list(range(count))
         self._mask = [1 << number for number in range(count)]
 
     def join(self, i: int, j: int) -> None:
-        """Make one class of the two that these are in."""
+        """Merge the classes of the two numbers."""
         a, b = sorted((self._find(i), self._find(j)))
         if a != b:
             self._leader[b] = a
             self._mask[a] |= self._mask[b]
 
     def mask(self, number: int) -> int:
-        """Return the class that a number is in."""
+        """Return the class of a number."""
         return self._mask[self._find(number)]
 
     def masks(self) -> list[int]:
-        """Return all classes, in the order of their lowest numbers."""
+        """Return all classes, sorted by their lowest number."""
         return [self._mask[n] for n, leader in enumerate(self._leader) if n == leader]
 
     def _find(self, number: int) -> int:
@@ -34,8 +34,8 @@ class Classes:
 
 
 def classes(count: int, joined: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the classes that these joins make, in the order of their lowest numbers."""
-    made = Classes(count)
+    """Return the classes that these joins make, sorted by their lowest number."""
+    result = Classes(count)
     for i, j in joined:
-        made.join(i, j)
-    return made.masks()
+        result.join(i, j)
+    return result.masks()

@@ -1,4 +1,4 @@
-"""How much a pair of GPUs is worth."""
+"""Scores of links: how much a connection between two GPUs is worth."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,9 +9,9 @@ from pipeline.model.topology_tree import Link
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The score table: a pair's score is that of its level, plus that of each of its NVLinks.
+    """The score table: a pair's score is that of its level plus `nvlink` for each NVLink.
 
-    The defaults are those of NVIDIA's go-gpuallocator, which its device plugin asks. An unknown
+    The defaults are those of NVIDIA's go-gpuallocator, which its device plugin uses. An unknown
     number of NVLinks counts as none.
 
     Attributes:

@@ -1,6 +1,6 @@
-"""A node's topology as it stands in an annotation of its Node: for who writes it, and who reads it.
+"""The annotation of a Node with its topology: writing and reading its value.
 
-The document, and beside it how old it is: what is free is worth nothing without that.
+The value is the topology document with its age, because availability is useless without it.
 """
 
 from dataclasses import dataclass
@@ -14,24 +14,24 @@ from pipeline.model.topology_tree import Topology
 from pipeline.topology.document import document, mask_of_text, restored
 
 KEY: Final = "podgpu.io/topology"
-"""The annotation's key, unless another is configured."""
+"""Key of the annotation, unless another one is configured."""
 
 LONGEST: Final = 128 << 10
-"""Characters of a value that is looked at; 64 GPUs take 24,000."""
+"""Limit on the characters of a value that is read; 64 GPUs take 24,000."""
 
 _MISSED: Final = 3
-"""After so many refreshes that didn't come nobody is believed to be at work any more."""
+"""Number of missed refreshes after which the annotation is out of date."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What an annotation says.
+    """Content of an annotation.
 
     Attributes:
-        topology: the node's.
-        free: mask of the GPUs that nobody holds any of; None where that isn't known.
-        part: mask of those that are held in part.
-        at: when it was so, in Unix seconds.
+        topology: the topology of the node.
+        free: mask of the GPUs without any holder; None where that is unknown.
+        part: mask of the GPUs that are held in part.
+        at: the time of the content, in Unix seconds.
         refresh: seconds after which it is written again, changed or not.
     """
 
@@ -42,10 +42,10 @@ class Published:
     refresh: float
 
     def stale(self, now: float) -> bool:
-        """Whether its writer isn't to be believed any more, at a Unix time.
+        """Whether the annotation is out of date, at a Unix time.
 
-        It has been silent for too long, or says what will be so: then its clock is wrong, or the
-        reader's, and how long it has been silent nobody knows.
+        It was not refreshed for too long, or its time is in the future. In that case a clock is
+        wrong, that of the writer or that of the reader, and its age is unknown.
         """
         return not -self.refresh <= now - self.at <= _MISSED * self.refresh
 
@@ -60,36 +60,40 @@ def annotation(
     """Return the annotation's value: compact JSON.
 
     Args:
-        topology: the node's.
-        availability: what is free; None where that isn't known.
-        at: when that is so, in Unix seconds.
+        topology: the topology of the node.
+        availability: which GPUs are free; None where that is unknown.
+        at: the time of the content, in Unix seconds.
         refresh: seconds after which it will be written again.
     """
-    made = document(topology, availability)
-    return orjson.dumps(made | {"at": round(at, 3), "refresh": refresh}).decode()
+    content = document(topology, availability)
+    return orjson.dumps(content | {"at": round(at, 3), "refresh": refresh}).decode()
 
 
 def published(text: str) -> Published:
-    """Return what an annotation says.
+    """Return the content of an annotation.
 
     Raises:
-        ValueError: it isn't such a document, one of another version, or too long for one.
+        ValueError: it is not such a document, or has another version, or is too long.
     """
     if len(text) > LONGEST:
         raise ValueError(f"not a topology document: {len(text)} characters are too many")
     try:
-        made = orjson.loads(text)
+        content = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error}") from None
-    topology, free = restored(made)
+    topology, free = restored(content)
     try:
-        at, refresh, part = made["at"], made["refresh"], mask_of_text(made.get("part", "0"))
+        at, refresh, part = (
+            content["at"],
+            content["refresh"],
+            mask_of_text(content.get("part", "0")),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"not a topology document: {error!r}") from None
     if not all(type(number) in (int, float) and isfinite(number) for number in (at, refresh)):
-        raise ValueError("not a topology document: at and refresh are not seconds")
+        raise ValueError("not a topology document: at or refresh is not a number of seconds")
     if refresh <= 0:
-        raise ValueError("not a topology document: at and refresh are not seconds")
+        raise ValueError("not a topology document: refresh is not above 0")
     if part & ~topology.mask:
-        raise ValueError(f"not a topology document: {part:x} has bits that are no GPU's")
-    return Published(topology, free if "free" in made else None, part, at, refresh)
+        raise ValueError(f"not a topology document: part: {part:x} has bits without a GPU")
+    return Published(topology, free if "free" in content else None, part, at, refresh)

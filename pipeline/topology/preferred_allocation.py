@@ -1,4 +1,4 @@
-"""Which GPUs to take, asked in the words of people and programs: indexes and uuids in, JSON out."""
+"""Requests for the best GPUs, for HTTP endpoints and commands: indexes and uuids in, JSON out."""
 
 from typing import Any, Final, TypeAlias
 
@@ -9,23 +9,23 @@ from pipeline.topology.selection import best
 
 Answer: TypeAlias = dict[str, Any]
 
-HOLDERS_UNKNOWN: Final = "no source tells who holds what, so held GPUs may be among them"
+HOLDERS_UNKNOWN: Final = "no source reports the holders, so held GPUs may be among them"
 
 _MOST_NAMED: Final = 256
-"""GPUs in one list; a node has 64 at most."""
+"""Limit on the GPUs in one list; a node has 64 at most."""
 _LONGEST: Final = 64
-"""Characters of a name that are repeated in an error."""
+"""Limit on the characters of a name that an error repeats."""
 
 
 class RequestError(Exception):
-    """The question can't be answered as it was put; the text says what is wrong with it."""
+    """The request is invalid; the text says what is wrong with it."""
 
 
 def count_of(text: str) -> int:
     """Return a number of GPUs.
 
     Raises:
-        AskedError: it isn't one.
+        RequestError: the text is not such a number.
     """
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
     if number < 1:
@@ -34,14 +34,14 @@ def count_of(text: str) -> int:
 
 
 def mask_named(topology: Topology, text: str) -> int:
-    """Return the mask of GPUs that are named by index or uuid, with commas between.
+    """Return the mask of GPUs that are listed by index or uuid, separated by commas.
 
     Raises:
-        AskedError: one of them is not there.
+        RequestError: one of them does not exist.
     """
     names = [name.strip() for name in text.split(",", _MOST_NAMED)]
     if len(names) > _MOST_NAMED:
-        raise RequestError(f"more than {_MOST_NAMED} GPUs are named")
+        raise RequestError(f"more than {_MOST_NAMED} GPUs are listed; list at most that many")
     bits: dict[str, int] = {}
     for number, card in enumerate(topology.cards):
         bits[card.uuid.lower()] = number
@@ -57,14 +57,14 @@ def mask_named(topology: Topology, text: str) -> int:
 
 
 def candidates_named(topology: Topology, text: str) -> int:
-    """Return the mask of the candidates that are named.
+    """Return the mask of the listed candidates.
 
     Raises:
-        AskedError: one of them is not there, or there are none.
+        RequestError: one of them does not exist, or there are none.
     """
     mask = mask_named(topology, text)
     if not mask:
-        raise RequestError("candidates names no GPU; leave it out to choose among the free ones")
+        raise RequestError("candidates lists no GPU; leave it out to choose among the free ones")
     return mask
 
 
@@ -79,23 +79,23 @@ def choose_gpus(
     """Choose the best `n` GPUs.
 
     Args:
-        topology: the node's.
-        availability: what is free; None where that isn't known.
+        topology: the topology of the node.
+        availability: which GPUs are free; None where that is unknown.
         n: how many.
-        required: those that have to be among them, by index or uuid, with commas between.
-        candidates: those to choose from, likewise; None for all that are free, or for all that
-            there are where nobody tells which are free. Where somebody is there to tell, and it
-            isn't known, the caller doesn't ask: see
-            `pipeline.component.holder_sources.why_unknown`.
+        required: GPUs that must be chosen, by index or uuid, separated by commas.
+        candidates: GPUs to choose from, likewise; None for all free GPUs, or for all GPUs if the
+            availability is unknown because no source reports the holders. If such a source exists
+            and the availability is still unknown, the caller must not call this function: see
+            `pipeline.component.holder_sources.availability_unknown_reason`.
 
     Returns:
-        `n`; `among`, which is `candidates`, `free` or `all`; the GPUs chosen as `gpus`, each with
-        `index` and `uuid`; their `mask` in hexadecimal, by the numbers of the topology's document;
-        the `score`; `why`, for people; `exact`, which is false if better ones may exist. Where
-        there are too few, `gpus` is empty and `score` None.
+        `n`; `among`, which is `candidates`, `free` or `all`; the chosen GPUs as `gpus`, each with
+        `index` and `uuid`; their `mask` in hexadecimal, by the numbers of the topology document;
+        the `score`; `why`, for people; `exact`, which is false if a better choice may exist. If
+        there are too few GPUs, `gpus` is empty and `score` None.
 
     Raises:
-        AskedError: the question can't be answered.
+        RequestError: the request is invalid.
     """
     if n > len(topology.cards):
         raise RequestError(f"n={n}: this node has {len(topology.cards)} GPUs")
@@ -118,7 +118,7 @@ def choose_gpus(
             "gpus": [],
             "mask": "0",
             "score": None,
-            "why": f"{warning}{n} are asked for, and there are {count} to choose from",
+            "why": f"{warning}{n} are requested, and there are {count} to choose from",
             "exact": True,
         }
     return answer | {

@@ -1,4 +1,4 @@
-"""Which GPUs to give to a pod."""
+"""Selection of the best GPUs for a pod."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -15,24 +15,24 @@ from pipeline.topology.link_scores import DEFAULT, Scores
 from pipeline.topology.symmetry import swaps
 
 ALWAYS_EXACT: Final = 16
-"""With so many candidates or fewer a choice is exact, however long it takes."""
+"""Up to this number of candidates a choice is exact, however long it takes."""
 
 STEPS: Final = 5_000
-"""How many branches a choice among more candidates may take."""
+"""Limit on the branches of a search among more candidates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The GPUs to take.
+    """The chosen GPUs.
 
     Attributes:
         mask: by bit numbers in the topology.
         cards: the same, in the topology's order.
-        score: the sum of the scores of their pairs; 0 for a single one.
-        why: for people: what makes it the best.
-        exact: no other choice is better. False only among more than `ALWAYS_EXACT` candidates,
-            where the search gave up after `STEPS` branches, or where it was stopped: then it is the
-            best that was seen.
+        score: the sum of the scores of their pairs; 0 for a single GPU.
+        why: for people: why it is the best.
+        exact: no other choice is better. False only among more than `ALWAYS_EXACT` candidates, if
+            the search ended after `STEPS` branches, or was stopped. Then it is the best choice that
+            was found.
     """
 
     mask: int
@@ -51,48 +51,48 @@ def best(
     scores: Scores = DEFAULT,
     stop: Callable[[], bool] | None = None,
 ) -> Choice | None:
-    """Choose the best `n` GPUs; `pipeline.topology.choice_ranking` says what is better than what.
+    """Choose the best `n` GPUs, by the ranking of `pipeline.topology.choice_ranking`.
 
     Args:
-        topology: the node's.
+        topology: the topology of the node.
         candidates: mask of the GPUs to choose from, such as `Availability.free`.
         n: how many, at least 1.
-        must: mask of GPUs that have to be among them, candidates or not.
-        scores: what a pair is worth.
-        stop: asked again and again; once it returns True, the choice is the best seen so far.
+        must: mask of GPUs that must be chosen, whether they are candidates or not.
+        scores: the score table.
+        stop: called repeatedly; when it returns True, the choice is the best one found so far.
 
     Returns:
-        None if there are not so many candidates, or more than `n` that have to be among them.
+        None if there are fewer candidates than `n`, or if `must` has more GPUs.
 
     Raises:
-        ValueError: `n` is less than 1, or a mask has bits that are no card's.
+        ValueError: `n` is less than 1, or a mask has bits that belong to no card.
     """
     if n < 1:
-        raise ValueError(f"can't choose {n} GPUs: ask for 1 or more")
+        raise ValueError(f"cannot choose {n} GPUs: n must be 1 or more")
     among = candidates | must
     if candidates < 0 or must < 0 or among & ~topology.mask:
-        raise ValueError(f"there are {len(topology.cards)} GPUs, and no bits above theirs")
+        raise ValueError(f"the mask has bits without a GPU: there are {len(topology.cards)} GPUs")
     if must.bit_count() > n or among.bit_count() < n:
         return None
-    weighed = worth(topology, among, scores)
-    kept = mask_of(place for place, card in enumerate(weighed.cards) if must >> card & 1)
-    found = Search(
-        weighed,
+    worths = worth(topology, among, scores)
+    must_places = mask_of(place for place, card in enumerate(worths.cards) if must >> card & 1)
+    result = Search(
+        worths,
         n,
-        must=kept,
-        lower=swaps(topology, weighed, kept),
-        limit=None if len(weighed.cards) <= ALWAYS_EXACT else STEPS,
+        must=must_places,
+        lower=swaps(topology, worths, must_places),
+        limit=None if len(worths.cards) <= ALWAYS_EXACT else STEPS,
         stop=stop,
     ).run()
-    mask = mask_of(weighed.cards[place] for place in bits(found.mask))
+    mask = mask_of(worths.cards[place] for place in bits(result.mask))
     score = link_score(topology, mask, scores)
     choices = comb(among.bit_count() - must.bit_count(), n - must.bit_count())
     return Choice(
         mask,
         tuple(topology.cards[number] for number in bits(mask)),
         score,
-        _why(topology, mask, among, score, choices, exact=found.exact),
-        found.exact,
+        _why(topology, mask, among, score, choices, exact=result.exact),
+        result.exact,
     )
 
 
@@ -109,19 +109,19 @@ def _links(topology: Topology, mask: int) -> list[Link]:
 def _why(
     topology: Topology, mask: int, among: int, score: int, choices: int, *, exact: bool
 ) -> str:
-    rest = among & ~mask
+    remaining = among & ~mask
     if choices == 1:
-        told = ["the only choice"]
+        reasons = ["the only choice"]
     elif mask.bit_count() == 1:
-        told = [_least_left(topology, mask, among)]
+        reasons = [_least_left(topology, mask, among)]
     else:
-        word = "the highest" if exact else "the best seen"
-        told = [f"link score {score}, {word} of {choices} choices"]
+        quality = "the highest" if exact else "the best found"
+        reasons = [f"link score {score}, {quality} of {choices} choices"]
     if mask.bit_count() > 1:
-        told.append(_pairs(topology, mask))
-    if rest:
-        told.append(f"leaves {topology.names(rest)}")
-    return "; ".join(told)
+        reasons.append(_pairs(topology, mask))
+    if remaining:
+        reasons.append(f"leaves {topology.names(remaining)}")
+    return "; ".join(reasons)
 
 
 def _pairs(topology: Topology, mask: int) -> str:
@@ -135,7 +135,7 @@ def _symbol(link: Link) -> str:
 
 
 def _least_left(topology: Topology, mask: int, among: int) -> str:
-    """Say in which group the card is that has least left."""
+    """Return from which group the card is taken: the closest one with the fewest left."""
     groups = [("NVLink group", domain.mask) for domain in topology.domains]
     groups += [
         (f"{SYMBOLS[level]} group", node.mask)
@@ -144,6 +144,6 @@ def _least_left(topology: Topology, mask: int, among: int) -> str:
     ]
     for kind, group in groups:
         if group & mask and group & (group - 1) and group != topology.mask:
-            left, size = (group & among & ~mask).bit_count(), group.bit_count()
-            return f"taken from its {kind} of {size}, of which it leaves {left}"
-    return "no group has less left"
+            remaining, size = (group & among & ~mask).bit_count(), group.bit_count()
+            return f"taken from its {kind} of {size}, which leaves {remaining} of it"
+    return "no group has fewer GPUs left"

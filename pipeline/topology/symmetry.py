@@ -1,4 +1,4 @@
-"""Swaps of cards that change nothing: of two choices that one turns into the other, one will do."""
+"""Symmetries: swaps of cards that do not change the worth. Of two equal choices one is enough."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from pipeline.topology.choice_ranking import Worth
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """Two sets of equally many places that can change places without any change of worth.
+    """Two sets of the same number of places that can be swapped without a change of worth.
 
     Attributes:
         support: mask of the places that move.
@@ -23,18 +23,17 @@ class Swap:
 def swaps(topology: Topology, worth: Worth, must: int) -> list[list[int]]:
     """Return for each place the supports of the swaps that move it to a lower place.
 
-    Found are swaps of cards, of neighbouring nodes of the tree and of NVLink groups, each cut down
-    to the candidates; there may be others. A swap that would move a card of `must`, a mask of
-    places, is none.
+    This finds swaps of cards, of neighbouring nodes of the tree and of NVLink groups, each reduced
+    to the candidates; there may be others. Swaps that move a place of the mask `must` are excluded.
     """
     place = {card: n for n, card in enumerate(worth.cards)}
     found: list[list[int]] = [[] for _ in worth.cards]
     families: list[list[tuple[int, ...]]] = [[(n,) for n in range(len(worth.cards))]]
     groups: list[tuple[Group, ...]] = [*topology.levels.values(), topology.domains]
     seen: set[int] = set()
-    for alike in groups:
+    for family_groups in groups:
         family = []
-        for group in alike:
+        for group in family_groups:
             block = tuple(place[card] for card in worth.cards if group.mask >> card & 1)
             if len(block) > 1 and group.mask not in seen:
                 family.append(block)
@@ -48,9 +47,9 @@ def swaps(topology: Topology, worth: Worth, must: int) -> list[list[int]]:
 
 
 def _within(family: list[tuple[int, ...]], worth: Worth, must: int) -> Iterable[Swap]:
-    """Swap each block with the nearest one before it that it can be swapped with.
+    """Yield for each block the swap with the nearest block before it that it can be swapped with.
 
-    The nearest is enough: with one further away it can then be swapped in steps.
+    The nearest one is sufficient: swaps with more distant blocks result from several swaps.
     """
     for n, block in enumerate(family):
         for other in reversed(family[:n]):
@@ -58,7 +57,7 @@ def _within(family: list[tuple[int, ...]], worth: Worth, must: int) -> Iterable[
                 continue
             support = sum(1 << i for i in (*other, *block))
             if support & must == 0 and _changes_nothing(other, block, worth):
-                # Blocks are disjoint and not always one behind the other.
+                # Blocks are disjoint, but one need not lie completely after the other.
                 moves = tuple((max(i, j), min(i, j)) for i, j in zip(other, block, strict=True))
                 yield Swap(support, moves)
                 break
@@ -74,5 +73,5 @@ def _changes_nothing(one: tuple[int, ...], other: tuple[int, ...], worth: Worth)
         row, moved = worth.pair[i], worth.pair[to[i]]
         if any(value != moved[to[k]] for k, value in enumerate(row)):
             return False
-    # Rows of the other block are the same equations, read the other way round.
+    # The rows of the other block give the same equations.
     return True

@@ -1,4 +1,4 @@
-"""A topology as text: the matrix that people know from `nvidia-smi topo -m`, the tree, Graphviz."""
+"""A topology as text: the matrix of `nvidia-smi topo -m`, the tree, and Graphviz."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ LEGEND = """\
 
 
 def matrix(topology: Topology, *, legend: bool = True) -> str:
-    """Return what lies between each two GPUs, as the driver tells it, and their NUMA nodes."""
+    """Return a matrix of the connections between GPUs, by the driver, and of their NUMA nodes."""
     count = len(topology.cards)
     names = [topology.name(number) for number in range(count)]
     rows = [["", *names, "NUMA"]]
@@ -40,24 +40,24 @@ def matrix(topology: Topology, *, legend: bool = True) -> str:
 def symbol(topology: Topology, i: int, j: int) -> str:
     """Return the cell of the matrix for two different GPUs, by their bit numbers.
 
-    It is the driver's word on this pair, where the tree may have it closer.
+    It is the driver's report on this pair; the tree may have the pair closer.
     """
     key = (i, j) if i < j else (j, i)
     nvlinks = topology.links[key].nvlinks
     if nvlinks:
         return f"NV{nvlinks}"
-    told = topology.answers.get(key)
-    if told is None:
+    answer = topology.answers.get(key)
+    if answer is None:
         return "?"
-    if nvlinks is None and told.reachable:
+    if nvlinks is None and answer.reachable:
         return "NV?"
-    return "?" if told.level is None else SYMBOLS[told.level]
+    return "?" if answer.level is None else SYMBOLS[answer.level]
 
 
 def tree(topology: Topology, availability: Availability | None = None) -> str:
-    """Return the tree with who holds what, and the NVLink groups below it.
+    """Return the tree with the holders, followed by the NVLink groups.
 
-    A chain of nodes with the same GPUs is one line, that of the closest.
+    A chain of nodes with the same GPUs is one line, with the level of the closest node.
     """
     root = topology.root
     if root is None:
@@ -96,12 +96,12 @@ def _about(topology: Topology, availability: Availability | None, group: Group) 
 
 def _card(topology: Topology, availability: Availability | None, number: int) -> str:
     card = topology.cards[number]
-    words = [topology.name(number)]
+    parts = [topology.name(number)]
     if card.pci_bus_id:
-        words.append(card.pci_bus_id)
+        parts.append(card.pci_bus_id)
     if availability is not None:
-        words.append("; ".join(_held_text(availability, number)))
-    return "  ".join(words)
+        parts.append("; ".join(_held_text(availability, number)))
+    return "  ".join(parts)
 
 
 def _held_text(availability: Availability, number: int) -> Iterator[str]:
@@ -125,7 +125,7 @@ def _holder(holder: Holder) -> str:
 
 
 def dot(topology: Topology, availability: Availability | None = None) -> str:
-    """Return the tree and the NVLinks in Graphviz's language."""
+    """Return the tree and the NVLinks in the language of Graphviz."""
     lines = ["graph topology {", "  node [shape=box];"]
     for number in range(len(topology.cards)):
         label = topology.name(number)

@@ -1,4 +1,4 @@
-"""The tree of what the driver says of each pair."""
+"""Builds the topology tree from the driver's report on each pair of GPUs."""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,33 +14,40 @@ _FAR = 1 << 30
 def build(read: TopologyRead, previous: Topology | None = None) -> Topology:
     """Build the topology of a node.
 
-    At each level the cards are parted into the classes of "at this level, or closer", closed
-    transitively: so each card is in exactly one node of every level, whatever the driver says. A
-    pair that it gave no answer for joins nothing closer than SYSTEM. A pair that is told twice
-    counts as the closer one. Pairs with a card that isn't among the cards say nothing.
+    At each level the cards are divided into classes of "at this level, or closer", closed
+    transitively. So each card is in exactly one node of every level, whatever the driver reports. A
+    pair without an answer joins its cards only at SYSTEM. A pair that is reported twice counts as
+    the closer one. Pairs with an unknown card are ignored.
 
     Args:
-        read: what the driver says.
-        previous: returned as it is if it was built from the same, in whatever order.
+        read: the driver's report.
+        previous: returned unchanged if it was built from the same report, in any order.
     """
     cards = tuple(sorted(read.cards, key=_order))
-    told, doubles = _answers(cards, read.pairs)
-    ordered = TopologyRead(cards, tuple(told[key] for key in sorted(told)))
+    pairs, second_levels = _answers(cards, read.pairs)
+    ordered = TopologyRead(cards, tuple(pairs[key] for key in sorted(pairs)))
     answers = {
-        key: max(pair.level, Level.SINGLE) for key, pair in told.items() if pair.level is not None
+        key: max(pair.level, Level.SINGLE) for key, pair in pairs.items() if pair.level is not None
     }
     levels, common = _levels(len(cards), answers)
     links = {}
     for key, level in common.items():
-        pair = told.get(key)
-        boards = pair is not None and pair.level is Level.INTERNAL
+        pair = pairs.get(key)
+        same_board = pair is not None and pair.level is Level.INTERNAL
         links[key] = Link(
-            Level.INTERNAL if boards else level, None if pair is None else usable(pair)
+            Level.INTERNAL if same_board else level, None if pair is None else usable(pair)
         )
-    odd = {key: (level, common[key]) for key, level in answers.items() if level > common[key]}
-    odd |= {key: (level, common[key]) for key, level in doubles.items() if key not in odd}
+    contradicting = {
+        key: (level, common[key]) for key, level in answers.items() if level > common[key]
+    }
+    contradicting |= {
+        key: (level, common[key])
+        for key, level in second_levels.items()
+        if key not in contradicting
+    }
     contradictions = tuple(
-        _contradiction(cards, answers, key, *odd[key], twice=key in doubles) for key in sorted(odd)
+        _contradiction(cards, answers, key, *contradicting[key], twice=key in second_levels)
+        for key in sorted(contradicting)
     )
     if (
         previous is not None
@@ -48,7 +55,7 @@ def build(read: TopologyRead, previous: Topology | None = None) -> Topology:
         and previous.contradictions == contradictions
     ):
         return previous
-    return Topology(ordered, levels, domains(cards, told), contradictions, links, told)
+    return Topology(ordered, levels, domains(cards, pairs), contradictions, links, pairs)
 
 
 def _order(card: TopologyCard) -> tuple[int, str]:
@@ -58,10 +65,10 @@ def _order(card: TopologyCard) -> tuple[int, str]:
 def _answers(
     cards: tuple[TopologyCard, ...], pairs: Iterable[TopologyPair]
 ) -> tuple[dict[tuple[int, int], TopologyPair], dict[tuple[int, int], Level]]:
-    """Return what is told by bit numbers, and the further level of pairs told in two ways."""
+    """Return the answers by bit numbers, and the more distant level of pairs with two answers."""
     number = {card.uuid: place for place, card in enumerate(cards)}
-    told: dict[tuple[int, int], TopologyPair] = {}
-    doubles: dict[tuple[int, int], Level] = {}
+    answers: dict[tuple[int, int], TopologyPair] = {}
+    second_levels: dict[tuple[int, int], Level] = {}
     for pair in pairs:
         i, j = number.get(pair.a), number.get(pair.b)
         if i is None or j is None or i == j:
@@ -69,13 +76,13 @@ def _answers(
         if i > j:
             i, j = j, i
             pair = TopologyPair(pair.b, pair.a, pair.level, pair.nvlinks, pair.reachable)  # noqa: PLW2901
-        other = told.setdefault((i, j), pair)
+        other = answers.setdefault((i, j), pair)
         if other != pair:
             near, far = sorted((other, pair), key=_distance)
-            told[i, j] = near
+            answers[i, j] = near
             if far.level is not None and far.level != near.level:
-                doubles[i, j] = max(far.level, doubles.get((i, j), far.level))
-    return told, doubles
+                second_levels[i, j] = max(far.level, second_levels.get((i, j), far.level))
+    return answers, second_levels
 
 
 def _distance(pair: TopologyPair) -> int:
@@ -86,20 +93,20 @@ def _levels(
     count: int, answers: Mapping[tuple[int, int], Level]
 ) -> tuple[dict[Level, tuple[Node, ...]], dict[tuple[int, int], Level]]:
     """Return the nodes of each level, and the level of each pair's lowest common node."""
-    made = Classes(count)
+    classes = Classes(count)
     levels: dict[Level, tuple[Node, ...]] = {}
     common: dict[tuple[int, int], Level] = {}
     below: tuple[Node, ...] = ()
     for level in LEVELS:
         for (i, j), answer in answers.items():
             if answer == level:
-                made.join(i, j)
+                classes.join(i, j)
         if level is Level.SYSTEM:
             for i in range(1, count):
-                made.join(0, i)
+                classes.join(0, i)
         nodes = tuple(
             Node(level, number, mask, tuple(node for node in below if node.mask & mask))
-            for number, mask in enumerate(made.masks())
+            for number, mask in enumerate(classes.masks())
         )
         for node in nodes:
             for i in bits(node.mask):
@@ -113,40 +120,40 @@ def _contradiction(
     cards: tuple[TopologyCard, ...],
     answers: Mapping[tuple[int, int], Level],
     key: tuple[int, int],
-    told: Level,
+    reported: Level,
     counts_as: Level,
     *,
     twice: bool,
 ) -> Contradiction:
     a, b = (cards[number] for number in key)
     names = [card.uuid if card.index is None else f"GPU{card.index}" for card in cards]
-    text = f"{names[key[0]]} and {names[key[1]]} are told to be {SYMBOLS[told]} apart"
+    text = f"the driver reports {names[key[0]]} and {names[key[1]]} as {SYMBOLS[reported]}"
     if twice:
-        text += f", and {SYMBOLS[counts_as]} too"
+        text += f", and also as {SYMBOLS[counts_as]}"
     else:
-        way = _shortest_path(len(cards), answers, key, counts_as)
-        over = ", ".join(names[number] for number in way[1:-1])
-        text += f", yet by way of {over} they are {SYMBOLS[counts_as]}"
-    return Contradiction(a.uuid, b.uuid, told, counts_as, text)
+        path = _shortest_path(len(cards), answers, key, counts_as)
+        over = ", ".join(names[number] for number in path[1:-1])
+        text += f", but through {over} they are {SYMBOLS[counts_as]}"
+    return Contradiction(a.uuid, b.uuid, reported, counts_as, text)
 
 
 def _shortest_path(
     count: int, answers: Mapping[tuple[int, int], Level], key: tuple[int, int], level: Level
 ) -> list[int]:
-    """Return the shortest way from the one card to the other over pairs at most so far apart."""
+    """Return the shortest path from one card to the other over pairs of this level or closer."""
     start, end = key
-    came: dict[int, int] = {start: start}
-    edge = [start]
-    while edge and end not in came:
+    previous: dict[int, int] = {start: start}
+    frontier = [start]
+    while frontier and end not in previous:
         reached = []
-        for here in edge:
-            for there in range(count):
-                pair = (here, there) if here < there else (there, here)
-                if there not in came and answers.get(pair, Level.SYSTEM + 1) <= level:
-                    came[there] = here
-                    reached.append(there)
-        edge = reached
-    way = [end]
-    while way[-1] != start:
-        way.append(came[way[-1]])
-    return way[::-1]
+        for card in frontier:
+            for neighbour in range(count):
+                pair = (card, neighbour) if card < neighbour else (neighbour, card)
+                if neighbour not in previous and answers.get(pair, Level.SYSTEM + 1) <= level:
+                    previous[neighbour] = card
+                    reached.append(neighbour)
+        frontier = reached
+    path = [end]
+    while path[-1] != start:
+        path.append(previous[path[-1]])
+    return path[::-1]

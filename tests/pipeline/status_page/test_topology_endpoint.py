@@ -155,7 +155,7 @@ async def test_where_nobody_tells_of_holders_all_gpus_are_candidates() -> None:
     node.say(joints(*devices, each=2))
     answer = await answered("/topology/best?n=2", node.snapshot())
     assert (answer["among"], chosen(answer)) == ("all", [0, 1])
-    assert answer["why"].startswith("no source tells who holds what, so held GPUs may be among")
+    assert answer["why"].startswith("no source reports the holders, so held GPUs may be among")
 
 
 def unsure(*, down: bool = False) -> Snapshot:
@@ -198,7 +198,7 @@ async def test_too_few_are_no_error_and_no_choice() -> None:
         "gpus": [],
         "mask": "0",
         "score": None,
-        "why": "7 are asked for, and there are 6 to choose from",
+        "why": "7 are requested, and there are 6 to choose from",
         "exact": True,
     }
 
@@ -220,8 +220,8 @@ BAD = [
         "/topology/best?n=1&candidate=0",
         "unknown parameter 'candidate': must be one of n, must, candidates",
     ),
-    ("/topology/best?n=1&candidates=", "candidates names no GPU"),
-    ("/topology/best?n=1&candidates=,%20,", "candidates names no GPU"),
+    ("/topology/best?n=1&candidates=", "candidates lists no GPU"),
+    ("/topology/best?n=1&candidates=,%20,", "candidates lists no GPU"),
     ("/topology/best?n=1&n=2", "n is given twice"),
     ("/topology/best?n=1&candidates=0&candidates=0", "candidates is given twice"),
     ("/topology?format=json&format=dot", "format is given twice"),

@@ -79,7 +79,9 @@ async def test_answers_of_the_driver_that_contradict_are_counted(fake_nvml: Fake
     fake_nvml.set(joined([[0, SINGLE, SYSTEM], [SINGLE, 0, SINGLE], [SYSTEM, SINGLE, 0]]))
     async with running(NVML) as client:
         await asked(client, "/metrics", "\npodgpu_topology_contradictions 1\n")
-        assert "contradiction: GPU0 and GPU2" in await asked(client, "/topology?format=text")
+        assert "contradiction: the driver reports GPU0 and GPU2" in await asked(
+            client, "/topology?format=text"
+        )
 
 
 async def test_a_recording_carries_it(fake_nvml: FakeNvml, tmp_path: Path) -> None:

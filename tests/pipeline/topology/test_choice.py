@@ -205,7 +205,7 @@ def test_beyond_it_says_so_when_it_gave_up_and_no_exchange_makes_it_better() -> 
     choice = best(topology, topology.mask, 12, must=0b1001)
     assert choice is not None
     assert not choice.exact
-    assert "the best seen" in choice.why
+    assert "the best found" in choice.why
     assert choice.mask.bit_count() == 12
     assert choice.mask & 0b1001 == 0b1001
     seen = rank(topology, topology.mask, choice.mask, DEFAULT)[:3]
@@ -272,8 +272,8 @@ def test_a_board_of_two_is_worth_more_than_a_switch() -> None:
                 "pairs: 2 NV1+PHB, 2 NV2+PHB, 1 NV1+PIX, 1 NV2+PIX; leaves GPU 4-7"
             ),
         ),
-        (pcie, 0xFD, 1, "taken from its PIX group of 2, of which it leaves 0; leaves GPU 2-7"),
-        (four_h100, 0x0F, 1, "no group has less left; leaves GPU 1-3"),
+        (pcie, 0xFD, 1, "taken from its PIX group of 2, which leaves 0 of it; leaves GPU 2-7"),
+        (four_h100, 0x0F, 1, "no group has fewer GPUs left; leaves GPU 1-3"),
         (pcie, 0x11, 2, "the only choice; pairs: 1 SYS"),
     ],
 )

@@ -103,7 +103,7 @@ def test_the_matrix_has_the_driver_s_word_where_the_tree_has_the_closure() -> No
         "├─ GPU0  00000000:01:00.0\n"
         "├─ GPU1  00000000:02:00.0\n"
         "└─ GPU2  00000000:03:00.0\n"
-        "contradiction: GPU0 and GPU2 are told to be SYS apart, yet by way of GPU1 they are PIX\n"
+        "contradiction: the driver reports GPU0 and GPU2 as SYS, but through GPU1 they are PIX\n"
     )
 
 

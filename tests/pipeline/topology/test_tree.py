@@ -129,7 +129,7 @@ def test_the_contradiction_names_the_way_that_the_answers_leave_open() -> None:
     said = {(0, 1): PIX, (1, 2): PXB, (0, 2): SYS}
     topology = build(read([card(n) for n in range(3)], lambda i, j: (said[i, j], 0, False)))
     (found,) = topology.contradictions
-    assert found.text == "GPU0 and GPU2 are told to be SYS apart, yet by way of GPU1 they are PXB"
+    assert found.text == "the driver reports GPU0 and GPU2 as SYS, but through GPU1 they are PXB"
     assert (found.a, found.b) == (topology.cards[0].uuid, topology.cards[2].uuid)
     assert topology.link(0, 2).level is PXB
 
@@ -143,7 +143,7 @@ def test_a_pair_told_in_two_ways_counts_as_the_closer_and_is_named() -> None:
     topology = build(TopologyRead(cards, (other, one)))
     assert topology.link(0, 1).level is PHB
     (found,) = topology.contradictions
-    assert found.text == "GPU0 and GPU1 are told to be NODE apart, and PHB too"
+    assert found.text == "the driver reports GPU0 and GPU1 as NODE, and also as PHB"
     assert build(TopologyRead(cards, (one, other)), topology) is topology
     assert build(TopologyRead(cards, (one,)), topology).contradictions == ()
 

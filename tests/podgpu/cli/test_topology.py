@@ -117,7 +117,7 @@ def test_a_recording_of_which_it_isn_t_known_what_is_free(
     file = recording(tmp_path / "other.gz", EVENTS[:3])
     status, out, err = run(capsys, "--recording", str(file), "best", "-n", "1")
     assert status == 0
-    assert err.startswith("no source tells who holds what, so held GPUs may be among them; ")
+    assert err.startswith("no source reports the holders, so held GPUs may be among them; ")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"something else"])
@@ -139,7 +139,7 @@ def test_too_few_to_choose_from_have_a_status_of_their_own(
     file = recording(tmp_path / "recording.gz")
     status, out, err = run(capsys, "--recording", str(file), "best", "-n", "8")
     assert (status, out) == (3, "")
-    assert err == "8 are asked for, and there are 6 to choose from\n"
+    assert err == "8 are requested, and there are 6 to choose from\n"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_too_few_to_choose_from_have_a_status_of_their_own(
         (("-n", "x"), "give the number of GPUs to choose"),
         (("-n", "9"), "this node has 8 GPUs"),
         (("-n", "1", "--must", "0,1"), "must names 2 GPUs"),
-        (("-n", "1", "--candidates", ""), "candidates names no GPU"),
+        (("-n", "1", "--candidates", ""), "candidates lists no GPU"),
         (("-n", "1", "--candidates", "GPU-nope"), "there is no GPU 'GPU-nope' here"),
     ],
 )
@@ -179,7 +179,7 @@ async def test_a_daemon_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
         assert best == f"4\t{uuid_of(4)}\n5\t{uuid_of(5)}\n"
         assert "link score" in why
         status, _, why = await ask(capsys, "best", "-n", "7", "--url", url)
-        assert (status, why) == (3, "7 are asked for, and there are 6 to choose from\n")
+        assert (status, why) == (3, "7 are requested, and there are 6 to choose from\n")
 
 
 async def test_without_a_word_the_daemon_of_this_machine_is_asked(

@@ -230,7 +230,7 @@ def test_t03_one_number_beside_two_ids_is_no_choice() -> None:
     talk = Talk(injecting())
     assert adjusted(talk, {KOORDINATOR: json.dumps({"gpu": both})}) == {}
     (complaint,) = talk.news().warnings
-    assert ".gpu[1]: minor 1 stands beside two ids" in complaint
+    assert ".gpu[1]: minor 1 has two different ids" in complaint
 
 
 def test_t03_a_pod_that_requests_it_gets_it() -> None:
