@@ -1,1 +1,1 @@
-"""Sinks: what hands snapshots on, one module or package each."""
+"""Sinks: components that receive snapshots and pass them on. One package each."""

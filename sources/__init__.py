@@ -1,1 +1,1 @@
-"""Sources: what observes the node, one module or package each."""
+"""Sources: components that observe the node and emit events. One package each."""
