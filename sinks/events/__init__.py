@@ -1,5 +1,5 @@
-"""Writes a Kubernetes Event on each pod that an XID error has struck.
+"""The sink `events`: writes a Kubernetes Event for each pod that is affected by an XID error.
 
-`sink` is the component; `xid_errors` reads what happened out of snapshots, `work_queue` keeps what
-is to be written and when, `event_object` makes the objects, `event_writer` sends them.
+`sink` is the component. `xid_errors` reads errors from snapshots, `work_queue` decides when to
+write, `event_object` builds the objects, `event_writer` sends them.
 """

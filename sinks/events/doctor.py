@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the events sink: its rights. No Event is made."""
+"""Checks of `podgpu doctor` for the sink `events`: its permissions. No Event is written."""
 
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.api_permissions import Right, check_rights
@@ -8,7 +8,7 @@ from sinks.events.options import Options
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
-    """Check `events.rbac`: for all namespaces, or for those alone that are named."""
+    """Check `events.rbac` for the configured namespaces; for all if there is a pattern."""
     rights = [
         Right(verb, "events", namespace=namespace)
         for namespace in _namespaces(options)

@@ -1,4 +1,4 @@
-"""The Event as an object, and what it says."""
+"""Build the Kubernetes Event object and its message."""
 
 import datetime
 import hashlib
@@ -12,101 +12,101 @@ from sinks.events.xid_errors import EventSubject, PodError
 
 REASON: Final = "GpuXidError"
 _COMPONENT: Final = "podgpu"
-_LONGEST_NAME: Final = 230
-"""Of a pod's name, as much as goes into the Event's, which has 253 characters at most."""
-_LONGEST_TEXT: Final = 1000
-"""The API server takes 1024."""
+_MAX_POD_NAME: Final = 230
+"""How much of a pod's name goes into the name of the Event, which has at most 253 characters."""
+_MAX_MESSAGE: Final = 1000
+"""The API server accepts 1024 characters."""
 
 
 def name(subject: EventSubject, node: str, at: Instant) -> str:
-    """Return a name for an Event: of two with the same name they are the same.
+    """Return a name for an Event. The same arguments return the same name.
 
     Args:
-        subject: whom it is about.
+        subject: pod, device and code of the Event.
         node: name of the node.
-        at: when the first error happened that it tells of.
+        at: time of the first error that the Event reports.
     """
-    what = "\n".join([*map(str, subject), node, str(at.wall_ns)])
-    end = hashlib.sha256(what.encode()).hexdigest()[:16]
-    return f"{subject.pod[:_LONGEST_NAME].rstrip('-.')}.{end}"
+    identity = "\n".join([*map(str, subject), node, str(at.wall_ns)])
+    suffix = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    return f"{subject.pod[:_MAX_POD_NAME].rstrip('-.')}.{suffix}"
 
 
 def event(subject: EventSubject, pending: PendingEvent, node: str) -> dict[str, object]:
-    """Return an Event as it is made first.
+    """Return a new Event object.
 
     Args:
-        subject: whom it is about.
-        pending: what is known of that.
+        subject: pod, device and code of the Event.
+        pending: the errors to report.
         node: name of the node.
     """
-    stroke = pending.last
-    about: dict[str, object] = {
+    error = pending.last
+    involved: dict[str, object] = {
         "apiVersion": "v1",
         "kind": "Pod",
         "namespace": subject.namespace,
         "name": subject.pod,
         "uid": subject.uid,
     }
-    if stroke.container:
-        about["fieldPath"] = f"spec.containers{{{stroke.container}}}"
+    if error.container:
+        involved["fieldPath"] = f"spec.containers{{{error.container}}}"
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"namespace": subject.namespace, "name": pending.name},
-        "involvedObject": about,
+        "involvedObject": involved,
         "type": "Warning",
         "reason": REASON,
-        "message": message(subject, stroke),
+        "message": message(subject, error),
         "source": {"component": _COMPONENT, "host": node},
         "reportingComponent": _COMPONENT,
         "reportingInstance": node,
         "firstTimestamp": _time(pending.first),
-        "lastTimestamp": _time(stroke.at),
+        "lastTimestamp": _time(error.at),
         "count": pending.count,
     }
 
 
-def changes(subject: EventSubject, stroke: PodError, count: int) -> dict[str, object]:
-    """Return what becomes different of an Event that further errors are added to.
+def changes(subject: EventSubject, error: PodError, count: int) -> dict[str, object]:
+    """Return the patch that adds further errors to an Event.
 
     Args:
-        subject: whom it is about.
-        stroke: the last error.
-        count: of all errors that it tells of.
+        subject: pod, device and code of the Event.
+        error: the last error.
+        count: number of all errors that the Event reports.
     """
     return {
         "count": count,
-        "lastTimestamp": _time(stroke.at),
-        "message": message(subject, stroke),
+        "lastTimestamp": _time(error.at),
+        "message": message(subject, error),
     }
 
 
-def message(subject: EventSubject, stroke: PodError) -> str:
-    """Say in plain words what happened last.
+def message(subject: EventSubject, error: PodError) -> str:
+    """Return the text that describes the last error.
 
-    Of another pod's process nothing is told but that there is one: who may read a pod's Events need
-    not know of its neighbours.
+    It contains no details of another pod's process: users who may read a pod's Events must not see
+    other pods.
     """
-    known = meaning(subject.code)
-    what = f"XID {subject.code} ({known})" if known else f"XID {subject.code}"
+    description = meaning(subject.code)
+    what = f"XID {subject.code} ({description})" if description else f"XID {subject.code}"
     how = {
         (True, True): ", which this pod held and used",
         (True, False): ", which this pod held",
         (False, True): ", which this pod used",
-    }.get((stroke.holds, stroke.uses), "")
-    return line(f"{what} on {subject.device}{how}{_affected_text(stroke)}", _LONGEST_TEXT)
+    }.get((error.holds, error.uses), "")
+    return line(f"{what} on {subject.device}{how}{_affected_text(error)}", _MAX_MESSAGE)
 
 
-def _affected_text(stroke: PodError) -> str:
-    if stroke.caused:
-        who = " ".join(
+def _affected_text(error: PodError) -> str:
+    if error.caused:
+        process = " ".join(
             [
-                *([stroke.process] if stroke.process else []),
-                *([f"(pid {stroke.pid} on the node)"] if stroke.pid is not None else []),
+                *([error.process] if error.process else []),
+                *([f"(pid {error.pid} on the node)"] if error.pid is not None else []),
             ]
         )
-        return f"; the kernel log names a process of this pod: {who}".removesuffix(": ")
-    if stroke.others:
+        return f"; the kernel log names a process of this pod: {process}".removesuffix(": ")
+    if error.others:
         return "; the kernel log names a process that is not known to be this pod's"
     return ""
 

@@ -1,4 +1,4 @@
-"""Writes one Event, or adds to one, and says what can't be written."""
+"""Create and patch Events, and report those that can't be written."""
 
 from collections.abc import Awaitable
 from http import HTTPStatus
@@ -26,73 +26,73 @@ REASONS: Final[tuple[Reason, ...]] = (
 )
 
 _FIXES: Final[dict[Reason, str]] = {
-    "denied": "let whoever runs that webhook or policy allow podgpu's Events",
-    "invalid": "see which admission policies look at Events; else report it with this text",
-    "namespace": "it is gone, or on its way, and its pods with it",
+    "denied": "change that webhook or policy so that it allows podgpu's Events",
+    "invalid": "check which admission policies apply to Events; else report this text as a bug",
+    "namespace": "the namespace is deleted or being deleted, with its pods",
 }
 _TERMINATING: Final = "is being terminated"
 
 
 class Writer:
-    """Sees to one Event at a time.
+    """Writes one Event at a time.
 
     Args:
-        ctx: the sink's.
+        ctx: context of the sink, from the runtime.
     """
 
     def __init__(self, ctx: SinkContext) -> None:
         self._ctx = ctx
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         for reason in REASONS:
             self.count(reason, 0)
 
     def count(self, reason: Reason, errors: int) -> None:
-        """Count errors that are told on no pod."""
+        """Count errors that get no Event."""
         self._ctx.meter.add("podgpu_sink_errors_total", errors, operation="event", reason=reason)
 
     async def write(
         self, api: KubeApi, subject: EventSubject, pending: PendingEvent
     ) -> tuple[WrittenEvent, int] | Reason:
-        """Make an Event, or add to the one that there is.
+        """Create an Event, or add errors to an existing one.
 
         Args:
             api: session with the API server.
-            subject: whom it is about.
-            pending: what is to be told. Nothing may be added to it meanwhile.
+            subject: pod, device and code of the Event.
+            pending: the errors to report. It must not change during the call.
 
         Returns:
-            What stands there now, and how many errors that tells of which weren't told before; or
-            why it can't, for a reason of this one's own.
+            The Event as it is now, and the number of errors that it newly reports. Or, if the
+            server refuses this Event but not others, the reason.
 
         Raises:
-            ApiError: the server refused, or couldn't be reached. What was to be written may stand
-                there all the same, and is the same when it is written again.
+            ApiError: the server refused, or was not reachable. The Event may have been written
+                nevertheless; a repeated call writes the same one.
         """
-        count, stroke = pending.count, pending.last
+        count, last_error = pending.count, pending.last
         events = f"/api/v1/namespaces/{quote(subject.namespace, safe='')}/events"
         try:
-            if (told := pending.written) is not None:
-                whole = told.count + count
-                changes = event_object.changes(subject, stroke, whole)
-                if await self._patch(api, f"{events}/{quote(told.name, safe='')}", changes):
-                    return WrittenEvent(told.name, whole), count
+            if (written := pending.written) is not None:
+                total = written.count + count
+                changes = event_object.changes(subject, last_error, total)
+                if await self._patch(api, f"{events}/{quote(written.name, safe='')}", changes):
+                    return WrittenEvent(written.name, total), count
             pending.name = pending.name or event_object.name(subject, self._ctx.node, pending.first)
             body = event_object.event(subject, pending, self._ctx.node)
             if not await self._create(api, events, body):
-                # It was made, and its answer lost; more may have happened since.
-                changes = event_object.changes(subject, stroke, count)
+                # It was created before, and the response was lost. There may be more errors now.
+                changes = event_object.changes(subject, last_error, count)
                 if not await self._patch(api, f"{events}/{quote(pending.name, safe='')}", changes):
-                    await self._create(api, events, body)  # somebody has removed it in between
+                    await self._create(api, events, body)  # someone has deleted it since
         except ApiError as error:
-            if (reason := _own_reason(error)) is None:
+            if (reason := _refusal_reason(error)) is None:
                 raise
-            self._refused(reason, subject, error)
+            self._log_refusal(reason, subject, error)
             return reason
         self._ctx.log.debug("pod %s/%s: wrote an Event", subject.namespace, subject.pod)
         return WrittenEvent(pending.name, count), count
 
     async def _patch(self, api: KubeApi, path: str, changes: dict[str, object]) -> bool:
-        """Change an Event; return False if it isn't there any more."""
+        """Patch an Event; return False if it does not exist any more."""
         try:
             await self._counted("patch", api.patch(path, changes))
         except ApiError as error:
@@ -102,11 +102,11 @@ class Writer:
         return True
 
     async def _create(self, api: KubeApi, path: str, body: dict[str, object]) -> bool:
-        """Make an Event; return False if there is one of that name."""
+        """Create an Event; return False if one with this name exists."""
         try:
             await self._counted("create", api.create(path, body))
         except ApiError as error:
-            # With the reason Conflict it has met something else, and is to be made again.
+            # With the reason Conflict another object is in the way, and a retry is needed.
             if error.status == HTTPStatus.CONFLICT and error.reason != "Conflict":
                 return False
             raise
@@ -123,7 +123,7 @@ class Writer:
         finally:
             self._ctx.meter.add("podgpu_sink_requests_total", method=method, result=result)
 
-    def _refused(self, reason: Reason, subject: EventSubject, error: ApiError) -> None:
+    def _log_refusal(self, reason: Reason, subject: EventSubject, error: ApiError) -> None:
         warn(
             self._ctx,
             "no Event on pod %s/%s: %s; %s",
@@ -131,15 +131,15 @@ class Writer:
             subject.pod,
             error,
             _FIXES[reason],
-            is_new=reason not in self._said,
+            is_new=reason not in self._logged,
         )
-        self._said.add(reason)
+        self._logged.add(reason)
 
 
-def _own_reason(error: ApiError) -> Reason | None:
-    """Return why this one Event is refused; None for what others are refused for as well."""
-    going = error.status == HTTPStatus.FORBIDDEN and _TERMINATING in str(error)
-    if error.status == HTTPStatus.NOT_FOUND or going:
+def _refusal_reason(error: ApiError) -> Reason | None:
+    """Return why only this Event is refused; None if others would be refused too."""
+    terminating = error.status == HTTPStatus.FORBIDDEN and _TERMINATING in str(error)
+    if error.status == HTTPStatus.NOT_FOUND or terminating:
         return "namespace"
     if is_admission_denial(error):
         return "denied"

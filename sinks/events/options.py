@@ -1,4 +1,4 @@
-"""Options of the events sink."""
+"""Options of the sink `events`."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,50 +11,50 @@ from config.value_types import Duration
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Which XID errors are told on pods, and how often."""
+    """Options of the sink `events`: which XID errors get Events, and how often."""
 
     kubeconfig: Annotated[
         Path | None,
         LeadsTo("kubeconfig"),
-        Doc("File with address and credentials; none for those of the pod that podgpu runs in."),
+        Doc("File with address and credentials of the API server; default: those of the pod."),
     ] = None
     codes: Annotated[
         tuple[Annotated[int, msgspec.Meta(ge=1, le=65535)], ...],
-        Doc("XID codes that an Event is written for; an empty list stands for all."),
+        Doc("XID codes that get Events; an empty list means all."),
     ] = ()
     namespaces: Annotated[
         tuple[str, ...],
         msgspec.Meta(min_length=1),
-        Doc("Namespaces on whose pods Events are written, as glob patterns."),
+        Doc("Namespaces whose pods get Events, as glob patterns."),
     ] = ("*",)
     repeat: Annotated[
         Duration,
         AtLeast("10s"),
         AtMost("1h"),
         Doc(
-            "Errors of one code on one device are told on a pod once in this time; those between "
-            "are added up."
+            "At most one Event per pod, device and code in this time; further errors are added to "
+            "its count."
         ),
     ] = Duration.parse("10m")
     wait: Annotated[
         Duration,
         AtMost("1m"),
         Doc(
-            "How long after an error its Event is written: what the kernel's log says of it comes "
-            "a moment later than the driver's word."
+            "Delay between an error and its Event; the kernel log reports details a moment later "
+            "than the driver."
         ),
     ] = Duration.parse("6s")
     per_minute: Annotated[
         int,
         msgspec.Meta(ge=1, le=600),
-        Doc("Events that are written or changed in a minute at most; others wait."),
+        Doc("Maximum number of Events written or changed per minute; others wait."),
     ] = 30
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """Refuse a pattern that no namespace fits."""
+        """Report an empty pattern."""
         if not all(pattern.strip() for pattern in self.namespaces):
-            yield "namespaces", 'an empty pattern fits no namespace; "*" fits all'
+            yield "namespaces", 'an empty pattern matches no namespace; "*" matches all'
 
     def exclusive(self) -> Iterable[str]:
-        """Two would tell of each error twice."""
+        """Return the resources that only one sink may use: two would report each error twice."""
         return ("Events on this node's pods",)

@@ -17,44 +17,46 @@ from sinks.events.options import Options
 from sinks.events.work_queue import EventQueue, PendingEvent
 from sinks.events.xid_errors import EventSubject, due_errors, pod_errors
 
-_AGAIN: Final = 8.0
-"""Seconds that a new attempt may take before the sink is up: a stop can't cut it short."""
+_RETRY_TIMEOUT_S: Final = 8.0
+"""Maximum number of seconds for a retry on entering, because a stop can't interrupt it."""
 
 _KEY: Final = "agenda"
 
 
 class EventsSink:
-    """Tells of XID errors by Events on the pods that they struck.
+    """Reports XID errors as Events on the affected pods.
 
-    What was told, and what is still to be, is kept over errors and reloads.
+    The queue survives failures and reloads, so that no error is reported twice or forgotten.
 
     Args:
         options: see `docs/sinks/events.md`.
-        ctx: what the runtime lends.
+        ctx: context of the sink, from the runtime.
     """
 
     def __init__(self, options: Options, ctx: SinkContext) -> None:
         self._options = options
         self._ctx = ctx
-        self._wants = glob_matcher(options.namespaces)
+        self._is_wanted_namespace = glob_matcher(options.namespaces)
         self._codes = frozenset(options.codes)
         self._wait, self._repeat = float(options.wait), float(options.repeat)
         kept = ctx.restart_state.get(_KEY)
-        self._agenda = kept if isinstance(kept, EventQueue) else EventQueue()
-        ctx.restart_state[_KEY] = self._agenda
+        self._queue = kept if isinstance(kept, EventQueue) else EventQueue()
+        ctx.restart_state[_KEY] = self._queue
         self._writer = Writer(ctx)
-        self._coming: float | None = None
-        self._leases = AsyncExitStack()
+        self._next_due_s: float | None = None
+        self._exit_stack = AsyncExitStack()
         self._api: KubeApi | None = None
         self._failed: TransientError | None = None
 
     async def __aenter__(self) -> Self:
-        """Join the session with the API server; after a failure, see first that it is over.
+        """Open the session with the API server. After a failure, first try whether it is over.
 
         Raises:
-            TransientError: there are no credentials, or it isn't over.
+            TransientError: there are no credentials, or the failure is not over.
         """
-        self._api = await self._leases.enter_async_context(self._ctx.kube(self._options.kubeconfig))
+        self._api = await self._exit_stack.enter_async_context(
+            self._ctx.kube(self._options.kubeconfig)
+        )
         try:
             if self._failed is not None:
                 await self._retry_one(self._failed)
@@ -70,102 +72,102 @@ class EventsSink:
         traceback: TracebackType | None,
         /,
     ) -> None:
-        """Leave the session. What was written stays."""
+        """Close the session. Written Events stay."""
         self._api = None
-        await self._leases.aclose()
+        await self._exit_stack.aclose()
 
     async def run(self, inbox: SinkInbox) -> None:
         """Write Events until the inbox ends.
 
         Raises:
-            TransientError: the API server refused, or couldn't be reached.
+            TransientError: the API server refused, or was not reachable.
         """
-        # Those before may have taken in what these options leave out. Such errors are counted as
-        # little as those that come now; and not before it runs: a reload may yet be refused.
-        self._agenda.retain(self._wanted)
+        # The previous options may have queued errors that these exclude. They are removed without
+        # being counted, and only now, because a reload could still be rejected before.
+        self._queue.retain(self._is_wanted)
         async with Arrivals(inbox, self._ctx.latest()) as arrivals:
             closing = arrivals.closing
             while not arrivals.ended:
-                self._take(arrivals.latest)
-                if (work := self._next()) is not None and not closing.done():
-                    await self._unless_late(*work, closing)
+                self._collect(arrivals.latest)
+                if (work := self._next_work()) is not None and not closing.done():
+                    await self._write_until_stopped(*work, closing)
                 await arrivals.wait(None if closing.done() else self._idle_seconds())
-        if waiting := self._agenda.waiting:
-            self._ctx.log.info("%d XID errors are not told on pods: the sink stops", waiting)
+        if waiting := self._queue.waiting:
+            self._ctx.log.info("%d XID errors get no Event: the sink is stopping", waiting)
 
-    def _take(self, snapshot: Snapshot | None) -> None:
-        """Take in errors about which nothing more is waited for; let go of what is too old."""
-        late = self._agenda.expire(self._ctx.clock.now(), self._repeat)
+    def _collect(self, snapshot: Snapshot | None) -> None:
+        """Queue errors whose details are complete; remove those that are too old."""
+        late = self._queue.expire(self._ctx.clock.now(), self._repeat)
         self._writer.count("late", late)
         if snapshot is None or not snapshot.xids:
-            self._coming = None
+            self._next_due_s = None
             return
-        agenda, errors = self._agenda, snapshot.xids
-        if agenda.done is not None and (missed := errors[0].serial - agenda.done - 1) > 0:
+        queue, errors = self._queue, snapshot.xids
+        if queue.done is not None and (missed := errors[0].serial - queue.done - 1) > 0:
             self._writer.count("missed", missed)
-            agenda.done += missed
-        found, self._coming = due_errors(
-            errors, agenda.done or 0, self._ctx.clock.now(), self._wait
+            queue.done += missed
+        due, self._next_due_s = due_errors(
+            errors, queue.done or 0, self._ctx.clock.now(), self._wait
         )
-        for error in found:
-            agenda.done = error.serial
-            if not self._wanted_code(error.code):
+        for error in due:
+            queue.done = error.serial
+            if not self._is_wanted_code(error.code):
                 continue
-            struck, nameless = pod_errors(error, self._wants)
+            affected, nameless = pod_errors(error, self._is_wanted_namespace)
             self._writer.count("nameless", nameless)
-            for whom, stroke in struck:
-                if not agenda.add(whom, stroke):
+            for subject, pod_error in affected:
+                if not queue.add(subject, pod_error):
                     self._writer.count("crowded", 1)
 
-    def _wanted(self, subject: EventSubject) -> bool:
-        return self._wanted_code(subject.code) and self._wants(subject.namespace)
+    def _is_wanted(self, subject: EventSubject) -> bool:
+        return self._is_wanted_code(subject.code) and self._is_wanted_namespace(subject.namespace)
 
-    def _wanted_code(self, code: int) -> bool:
+    def _is_wanted_code(self, code: int) -> bool:
         return not self._codes or code in self._codes
 
-    def _next(self) -> tuple[EventSubject, PendingEvent] | None:
+    def _next_work(self) -> tuple[EventSubject, PendingEvent] | None:
         now = self._ctx.clock.now()
-        return self._agenda.next(now, self._repeat, self._options.per_minute)
+        return self._queue.next(now, self._repeat, self._options.per_minute)
 
     def _idle_seconds(self) -> float | None:
-        """Return how long there is nothing to do but wait for a snapshot, in seconds."""
+        """Return the seconds until there is work without a new snapshot; None if there is none."""
         now = self._ctx.clock.now()
-        left = self._agenda.seconds_left(now, self._repeat, self._options.per_minute)
-        rests = [rest for rest in (self._coming, left) if rest is not None]
-        return min(rests, default=None)
+        left = self._queue.seconds_left(now, self._repeat, self._options.per_minute)
+        times = [seconds for seconds in (self._next_due_s, left) if seconds is not None]
+        return min(times, default=None)
 
-    async def _unless_late(
+    async def _write_until_stopped(
         self, subject: EventSubject, pending: PendingEvent, closed: asyncio.Future[None]
     ) -> None:
-        """Write an Event; once the sink has to stop, only for so long as it has time."""
+        """Write an Event. When the sink has to stop, abandon it after the time limit."""
         work = await run_until_stopped(self._write(subject, pending), closed)
         try:
             work.result()
         except (TransientError, asyncio.CancelledError) as error:
             if not closed.done():
                 raise
-            told = str(error) or "no answer in time"
+            text = str(error) or "no response in time"
             warn(
                 self._ctx,
-                "pod %s/%s may not have its Event: %s",
+                "it is unknown whether the Event on pod %s/%s was written: %s",
                 subject.namespace,
                 subject.pod,
-                told,
+                text,
             )
 
     async def _retry_one(self, failed: TransientError) -> None:
-        """Try one Event; as long as the same is wrong the sink isn't up, and that is told once."""
-        self._take(self._ctx.latest())
-        work = self._next()
+        """Try one Event. While the same failure lasts, raise its first text, to log it once."""
+        self._collect(self._ctx.latest())
+        work = self._next_work()
         if work is None:
             self._failed = None
             return
         try:
-            async with asyncio.timeout(_AGAIN):
+            async with asyncio.timeout(_RETRY_TIMEOUT_S):
                 await self._write(*work)
         except TimeoutError:
-            # It may be slow for this one pod alone.
-            self._agenda.record_failed(work[1], self._ctx.clock.now())
+            # Perhaps only this Event is slow.
+            self._queue.record_failed(work[1], self._ctx.clock.now())
             raise TransientError(str(failed)) from None
         except TransientError as error:
             if _kind(error) != _kind(failed):
@@ -173,24 +175,24 @@ class EventsSink:
             raise TransientError(str(failed), retry_after=error.retry_after) from error
 
     async def _write(self, subject: EventSubject, pending: PendingEvent) -> None:
-        api, agenda = self._api, self._agenda
+        api, queue = self._api, self._queue
         assert api is not None  # noqa: S101 -- it runs between entering and leaving
         try:
             done = await self._writer.write(api, subject, pending)
         except TransientError as error:
-            agenda.record_failed(pending, self._ctx.clock.now())
-            # The text names the place; said again for each, it would be no news.
+            queue.record_failed(pending, self._ctx.clock.now())
+            # The text names the pod. Keep the first text, so that the same failure is logged once.
             if self._failed is None or _kind(self._failed) != _kind(error):
                 self._failed = error
             raise
         self._failed = None
         now = self._ctx.clock.now()
         if isinstance(done, str):
-            self._writer.count(done, agenda.record_refused(pending, now))
+            self._writer.count(done, queue.record_refused(pending, now))
         else:
-            agenda.record_written(pending, *done, now)
+            queue.record_written(pending, *done, now)
 
 
 def _kind(error: TransientError) -> tuple[int, str]:
-    """Return what is equal for two errors if the second is no news after the first."""
+    """Return a key that is equal for two errors with the same cause."""
     return error.dedup_key if isinstance(error, ApiError) else (0, type(error).__name__)

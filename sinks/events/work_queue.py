@@ -1,4 +1,4 @@
-"""What is to be written on which pod, and when."""
+"""A queue that decides which Event to write next, and when."""
 
 from collections import deque
 from collections.abc import Callable
@@ -9,22 +9,22 @@ from pipeline.model import NS, Instant
 from sinks.events.xid_errors import EventSubject, PodError
 
 MAX_ENTRIES: Final = 1024
-"""Pods, devices and codes of which it is remembered what was written."""
+"""Maximum number of entries. An entry is a pod, a device and a code."""
 
 REMEMBERED: Final = 3600.0
-"""Seconds for which that is so after the last error, or after it may be told, if that is later; API
-servers keep Events for about as long. What isn't told until then is told no more."""
+"""Seconds that an entry is kept after its last error, or after the end of its `repeat` interval if
+that is later. API servers keep Events about as long. Errors not reported by then are dropped."""
 
 _MINUTE_NS: Final = 60 * NS
 
 
 @dataclass(slots=True)
 class WrittenEvent:
-    """An Event, as it was written last.
+    """An Event as it was last written.
 
     Attributes:
-        name: of the Event.
-        count: of the errors that it tells of.
+        name: name of the Event.
+        count: number of errors that it reports.
     """
 
     name: str
@@ -33,17 +33,17 @@ class WrittenEvent:
 
 @dataclass(slots=True)
 class PendingEvent:
-    """What is known of a pod, a device and a code.
+    """Errors of one code on one device that affected one pod.
 
     Attributes:
         last: the last error.
-        first: when the first one happened that isn't told yet.
-        count: how many aren't.
-        written: the Event that there is; None where there is none, as far as is known.
-        name: of the Event that is to be made, once that was tried: its answer may have been lost.
-        done_ns: when it was written or refused last, on the monotonic clock; None before that.
-        failed_ns: when that failed last, for a reason that may be of all, or of this one alone:
-            all others come first then.
+        first: time of the first error that is not reported yet.
+        count: number of errors that are not reported yet.
+        written: the existing Event; None if there is none, as far as known.
+        name: name of the Event to create, once it was tried: the response may have been lost.
+        done_ns: when it was last written or refused, on the monotonic clock; None before.
+        failed_ns: when it last failed for a reason that may affect all Events or only this one.
+            Entries that have not failed come first.
     """
 
     last: PodError
@@ -56,10 +56,10 @@ class PendingEvent:
 
 
 class EventQueue:
-    """Adds errors up until it is time to tell them.
+    """Counts errors per pod, device and code until an Event may be written.
 
     Attributes:
-        done: serial of the last error that was taken in; None before the first look.
+        done: serial of the last error that was queued; None before the first.
     """
 
     def __init__(self) -> None:
@@ -67,23 +67,23 @@ class EventQueue:
         self._entries: dict[EventSubject, PendingEvent] = {}
         self._written_ns: deque[int] = deque()
 
-    def add(self, subject: EventSubject, stroke: PodError) -> bool:
-        """Take in an error; return False if there is no room for it."""
+    def add(self, subject: EventSubject, error: PodError) -> bool:
+        """Queue an error; return False if the queue is full."""
         entry = self._entries.pop(subject, None)
         if entry is None:
             if len(self._entries) >= MAX_ENTRIES and not self._make_room():
                 return False
-            entry = PendingEvent(stroke, stroke.at, 0)
+            entry = PendingEvent(error, error.at, 0)
         if not entry.count:
-            entry.first = stroke.at
-        entry.last = stroke
+            entry.first = error.at
+        entry.last = error
         entry.count += 1
-        # Behind all others: the first of them is the one that had none for longest.
+        # Move it to the end, so that the first entry is the one with the oldest last error.
         self._entries[subject] = entry
         return True
 
     def _make_room(self) -> bool:
-        idle = next((struck for struck, entry in self._entries.items() if not entry.count), None)
+        idle = next((subject for subject, entry in self._entries.items() if not entry.count), None)
         if idle is None:
             return False
         del self._entries[idle]
@@ -92,17 +92,17 @@ class EventQueue:
     def next(
         self, now: Instant, repeat: float, per_minute: int
     ) -> tuple[EventSubject, PendingEvent] | None:
-        """Return what is to be written now; None if there is nothing.
+        """Return the Event to write now; None if there is none.
 
         Args:
-            now: the present moment.
-            repeat: seconds in which one Event is written once.
-            per_minute: how many are written in a minute.
+            now: the current time.
+            repeat: minimum number of seconds between two writes of an Event.
+            per_minute: maximum number of writes per minute.
         """
-        if self._full(now, per_minute):
+        if self._is_rate_limited(now, per_minute):
             return None
         found = min(
-            ((self._due_ns(entry, repeat), place) for place, entry in self._entries.items()),
+            ((self._due_ns(entry, repeat), subject) for subject, entry in self._entries.items()),
             default=None,
             key=lambda item: item[0],
         )
@@ -111,99 +111,101 @@ class EventQueue:
         return found[1], self._entries[found[1]]
 
     def seconds_left(self, now: Instant, repeat: float, per_minute: int) -> float | None:
-        """Return the seconds until there is something to write; None if nothing waits."""
+        """Return the seconds until an Event can be written; None if nothing waits."""
         due_ns = min(
             (self._due_ns(entry, repeat) for entry in self._entries.values() if entry.count),
             default=None,
         )
         if due_ns is None:
             return None
-        if self._full(now, per_minute):
+        if self._is_rate_limited(now, per_minute):
             due_ns = max(due_ns, self._written_ns[-per_minute] + _MINUTE_NS)
         return max(due_ns - now.mono_ns, 0) / NS
 
     def expire(self, now: Instant, repeat: float) -> int:
-        """Let go of what is too old, told or not; return how many errors aren't told by that.
+        """Remove entries that are too old; return how many of their errors were not reported.
 
-        Else what can never be written would be tried for ever.
+        Without this, an Event that can never be written would be retried forever.
 
         Args:
-            now: the present moment.
-            repeat: seconds in which one Event is written once.
+            now: the current time.
+            repeat: minimum number of seconds between two writes of an Event.
         """
         before_ns = now.mono_ns - round(REMEMBERED * NS)
-        old = {
-            struck: entry
-            for struck, entry in self._entries.items()
-            if max(entry.last.at.mono_ns, self._free_ns(entry, repeat)) < before_ns
+        expired = {
+            subject: entry
+            for subject, entry in self._entries.items()
+            if max(entry.last.at.mono_ns, self._earliest_ns(entry, repeat)) < before_ns
         }
-        for struck in old:
-            del self._entries[struck]
-        return sum(entry.count for entry in old.values())
+        for subject in expired:
+            del self._entries[subject]
+        return sum(entry.count for entry in expired.values())
 
     def retain(self, wanted: Callable[[EventSubject], bool]) -> None:
-        """Let go of errors that wait and that nobody wants to have told any more.
+        """Remove waiting errors that are not wanted any more.
 
-        What was written, and when, stays known: they may be wanted again.
+        What was written, and when, is kept, because they may be wanted again.
 
         Args:
-            wanted: whether errors of a pod, a device and a code are told.
+            wanted: whether errors of a pod, device and code are reported.
         """
-        for struck, entry in list(self._entries.items()):
-            if wanted(struck):
+        for subject, entry in list(self._entries.items()):
+            if wanted(subject):
                 continue
             if entry.done_ns is None:
-                del self._entries[struck]
+                del self._entries[subject]
             else:
                 entry.name, entry.count = "", 0
 
     @property
     def waiting(self) -> int:
-        """How many errors are not told yet."""
+        """Number of errors that are not reported yet."""
         return sum(entry.count for entry in self._entries.values())
 
     def record_written(
         self, pending: PendingEvent, written: WrittenEvent, count: int, now: Instant
     ) -> None:
-        """Note what stands there now.
+        """Record that an Event was written.
 
         Args:
-            pending: what is known of whom it is about.
+            pending: its entry.
             written: the Event.
-            count: how many errors it tells of that weren't told before.
-            now: the present moment.
+            count: number of errors that it newly reports.
+            now: the current time.
         """
         pending.written = written
-        self._done(pending, count, now)
+        self._record_done(pending, count, now)
 
     def record_refused(self, pending: PendingEvent, now: Instant) -> int:
-        """Give up what isn't told of one; return how many errors that is.
+        """Drop the unreported errors of an entry; return how many.
 
-        What comes later is told no sooner than if this had been written: who is refused again and
-        again must not use up what may be written in a minute.
+        Later errors wait as long as if the Event had been written, so that repeated refusals do not
+        use up the writes per minute.
         """
         count = pending.count
-        self._done(pending, count, now)
+        self._record_done(pending, count, now)
         return count
 
     def record_failed(self, pending: PendingEvent, now: Instant) -> None:
-        """Note that it couldn't be written now: it comes behind those that didn't fail."""
+        """Record a failed write. Entries that have not failed are tried first."""
         pending.failed_ns = now.mono_ns
 
-    def _done(self, pending: PendingEvent, count: int, now: Instant) -> None:
+    def _record_done(self, pending: PendingEvent, count: int, now: Instant) -> None:
         self._written_ns.append(now.mono_ns)
         pending.name, pending.done_ns = "", now.mono_ns
         pending.count -= count
         pending.first = pending.last.at
 
     @staticmethod
-    def _free_ns(pending: PendingEvent, repeat: float) -> int:
+    def _earliest_ns(pending: PendingEvent, repeat: float) -> int:
         return 0 if pending.done_ns is None else pending.done_ns + round(repeat * NS)
 
     def _due_ns(self, pending: PendingEvent, repeat: float) -> int:
-        return max(self._free_ns(pending, repeat), pending.failed_ns) if pending.count else 1 << 63
+        return (
+            max(self._earliest_ns(pending, repeat), pending.failed_ns) if pending.count else 1 << 63
+        )
 
-    def _full(self, now: Instant, per_minute: int) -> bool:
+    def _is_rate_limited(self, now: Instant, per_minute: int) -> bool:
         while self._written_ns and self._written_ns[0] <= now.mono_ns - _MINUTE_NS:
             self._written_ns.popleft()
         return len(self._written_ns) >= per_minute

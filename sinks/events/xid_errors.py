@@ -1,4 +1,4 @@
-"""Which errors of a snapshot are to be told, and on which pods."""
+"""Select the XID errors to report, and the pods that they affect."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ from typing import Final, NamedTuple
 from pipeline.kube.name_rules import is_subdomain
 from pipeline.model import Instant, XidError, XidVictim
 
-_LONGEST_NAMESPACE: Final = 63
+_MAX_NAMESPACE: Final = 63
 
-WAITED_FOR: Final = 100
-"""Errors that are waited for at a time: a snapshot tells of some hundred, and in a storm those that
-are waited for would pass by."""
+MAX_WAITING: Final = 100
+"""Maximum number of errors to wait for. A snapshot lists a few hundred errors, so in a burst the
+others would be lost."""
 
 
 class EventSubject(NamedTuple):
-    """What one Event is about: a pod, a device and a code."""
+    """What an Event is about: a pod, a device and an XID code."""
 
     namespace: str
     pod: str
@@ -26,17 +26,17 @@ class EventSubject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodError:
-    """One error, as it struck a pod.
+    """An XID error, as it affects a pod.
 
     Attributes:
-        at: when.
-        container: the one that it struck, or that caused it; empty where it is several, or unknown.
-        holds: a container of the pod held the device.
-        uses: one had processes there.
-        caused: the kernel's log names a process of the pod.
-        others: the kernel's log names a process, and it isn't known to be the pod's.
-        pid: of the pod's process that it names.
-        process: its name.
+        at: time of the error.
+        container: the affected container, or the one that caused it; empty if several or unknown.
+        holds: whether a container of the pod held the device.
+        uses: whether a container of the pod had processes on the device.
+        caused: whether the kernel log names a process of the pod.
+        others: whether the kernel log names a process that is not known to be the pod's.
+        pid: PID of the pod's process that the log names.
+        process: name of that process.
     """
 
     at: Instant
@@ -52,70 +52,72 @@ class PodError:
 def due_errors(
     errors: Iterable[XidError], after: int, now: Instant, wait: float
 ) -> tuple[list[XidError], float | None]:
-    """Return the errors about which nothing more is waited for.
+    """Return the errors that have waited long enough for details.
 
     Args:
-        errors: all that are known, by serial.
-        after: serial of the last one that was due before.
-        now: the present moment.
-        wait: how long an error is waited for, in seconds.
+        errors: all known errors, by serial.
+        after: serial of the last error that was returned before.
+        now: the current time.
+        wait: how long to wait for details of an error, in seconds.
 
     Returns:
-        Those that are due, by serial, and the seconds until the next one is; None without one. An
-        error waits for those before it.
+        The errors, by serial, and the seconds until the next one is due; None without one. An error
+        waits for the errors before it.
     """
     new = [error for error in errors if error.serial > after]
-    found = new[: max(len(new) - WAITED_FOR, 0)]
-    for error in new[len(found) :]:
+    due = new[: max(len(new) - MAX_WAITING, 0)]
+    for error in new[len(due) :]:
         passed = error.at.seconds_until(now)
-        # A moment that lies ahead is none that can be waited for.
+        # Do not wait for an error with a time in the future.
         if 0 <= passed < wait:
-            return found, wait - passed
-        found.append(error)
-    return found, None
+            return due, wait - passed
+        due.append(error)
+    return due, None
 
 
 def pod_errors(
     error: XidError, wanted: Callable[[str], bool]
 ) -> tuple[list[tuple[EventSubject, PodError]], int]:
-    """Return whom an error struck.
+    """Return the pods that an error affects.
 
     Args:
         error: the error.
-        wanted: whether something is written in a namespace.
+        wanted: whether Events are written in a namespace.
 
     Returns:
-        Each pod and device once, in the order of the victims; and how many victims have no name or
-        uid that an Event could refer to.
+        Each pod and device once, in the order of the victims; and the number of victims without a
+        name or UID that an Event could refer to.
     """
-    found: dict[EventSubject, list[XidVictim]] = {}
+    victims_by_subject: dict[EventSubject, list[XidVictim]] = {}
     nameless = 0
     for victim in error.victims:
-        struck = _event_subject(victim, error.code)
-        if struck is None:
+        subject = _event_subject(victim, error.code)
+        if subject is None:
             nameless += 1
-        elif wanted(struck.namespace):
-            found.setdefault(struck, []).append(victim)
-    return [(struck, _stroke(error, victims)) for struck, victims in found.items()], nameless
+        elif wanted(subject.namespace):
+            victims_by_subject.setdefault(subject, []).append(victim)
+    return [
+        (subject, _pod_error(error, victims)) for subject, victims in victims_by_subject.items()
+    ], nameless
 
 
 def _event_subject(victim: XidVictim, code: int) -> EventSubject | None:
     subject, pod = victim.subject, victim.pod
     namespace, name, uid = subject.namespace, subject.pod, subject.uid
     if pod is not None:
-        # Of a static pod the API server knows the uid of its mirror alone.
+        # For a static pod, the API server knows only the UID of its mirror pod.
         namespace, name, uid = pod.namespace or namespace, pod.name or name, pod.uid or uid
-    # Sources read names from files too: what is no name must not become a path.
-    possible = (
-        len(namespace) <= _LONGEST_NAMESPACE
+        # Sources also read names from files. An invalid name must not become a URL path.
+    is_valid = (
+        len(namespace) <= _MAX_NAMESPACE
         and "." not in namespace
         and is_subdomain(namespace)
         and is_subdomain(name)
     )
-    return EventSubject(namespace, name, uid, victim.device, code) if possible and uid else None
+    return EventSubject(namespace, name, uid, victim.device, code) if is_valid and uid else None
 
 
-def _stroke(error: XidError, victims: list[XidVictim]) -> PodError:
+def _pod_error(error: XidError, victims: list[XidVictim]) -> PodError:
     caused = [victim for victim in victims if victim.caused]
     containers = {victim.subject.container for victim in caused or victims}
     return PodError(

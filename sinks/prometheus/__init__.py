@@ -1,1 +1,1 @@
-"""The page that Prometheus scrapes, in the names and labels of dcgm-exporter."""
+"""The sink `prometheus`: serves metrics with dcgm-exporter's names and labels."""

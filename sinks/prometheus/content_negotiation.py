@@ -1,6 +1,6 @@
-"""Choosing what a scraper can read from its Accept and Accept-Encoding headers.
+"""Select format and compression from the headers Accept and Accept-Encoding.
 
-A header is a wish: whatever stands in it, there is an answer, and never an error.
+These headers are preferences. Invalid or unsupported ones are ignored and never cause an error.
 """
 
 import re
@@ -9,22 +9,22 @@ from typing import NamedTuple
 from pipeline.exposition.text_format import Format
 
 _TYPES: dict[Format, tuple[str, str, frozenset[str]]] = {
-    # On equal wishes the first one here is taken. A version left out means any.
+    # With equal preference the first one is used. An omitted version means any.
     Format.TEXT: ("text", "plain", frozenset({"", "0.0.4"})),
     Format.OPENMETRICS: ("application", "openmetrics-text", frozenset({"", "1.0.0"})),
 }
 _QUALITY = re.compile(r"[0-9]?(?:\.[0-9]{0,9})?")
-_NAMED = 3
-_WIDEST = 64
-"""Entries of a header that are looked at."""
+_EXACT = 3
+_MAX_ENTRIES = 64
+"""Maximum number of entries of a header to read."""
 
 
 class Chosen(NamedTuple):
-    """What a page is rendered as.
+    """The selected format.
 
     Attributes:
         format: the exposition format.
-        content_type: for the answer's header.
+        content_type: Content-Type of the response.
     """
 
     format: Format
@@ -38,47 +38,47 @@ class _Entry(NamedTuple):
 
 
 def choose(accept: str | None) -> Chosen:
-    """Return the format that an Accept header likes best; text where it says nothing usable."""
+    """Return the format that an Accept header prefers; the text format if it names none."""
     best: tuple[tuple[float, int, int], Format, bool] | None = None
     entries = _entries(accept or "")
     for form in _TYPES:
-        found = [
-            (specific, -at, entry)
+        matches = [
+            (specificity, -at, entry)
             for at, entry in enumerate(entries)
-            if (specific := _matches(form, entry))
+            if (specificity := _specificity(form, entry))
         ]
-        if not found:
+        if not matches:
             continue
-        # The entry that names a type most exactly says how much it is liked.
-        specific, place, entry = max(found, key=lambda match: match[:2])
+        # The quality is that of the most specific entry.
+        specificity, order, entry = max(matches, key=lambda match: match[:2])
         if entry.quality <= 0:
             continue
-        # Equally liked: what was named beats a wildcard, and of two the first one wins.
-        wish = (entry.quality, min(specific, _NAMED), place)
-        if best is None or wish > best[0]:
-            best = wish, form, "escaping" in entry.params
+        # With equal quality, a named type precedes a wildcard; then the order decides.
+        preference = (entry.quality, min(specificity, _EXACT), order)
+        if best is None or preference > best[0]:
+            best = preference, form, "escaping" in entry.params
     if best is None:
         return Chosen(Format.TEXT, Format.TEXT.content_type)
     _, form, escaping = best
-    # Names on the page are plain ASCII: every escaping leaves them as they are.
+    # Names on the page are ASCII, so every escaping scheme leaves them unchanged.
     return Chosen(form, form.content_type + ("; escaping=underscores" if escaping else ""))
 
 
 def takes_gzip(accept_encoding: str | None) -> bool:
-    """Whether a gzip body is acceptable, and not worse than a plain one."""
-    wishes: dict[str, float] = {}
+    """Whether a gzip response is acceptable, and not less preferred than an uncompressed one."""
+    qualities: dict[str, float] = {}
     for entry in _entries(accept_encoding or ""):
-        wishes.setdefault(entry.name, entry.quality)
-    gzip = wishes.get("gzip", wishes.get("x-gzip", wishes.get("*", 0.0)))
-    return gzip > 0 and gzip >= wishes.get("identity", 0.0)
+        qualities.setdefault(entry.name, entry.quality)
+    gzip = qualities.get("gzip", qualities.get("x-gzip", qualities.get("*", 0.0)))
+    return gzip > 0 and gzip >= qualities.get("identity", 0.0)
 
 
-def _matches(form: Format, entry: _Entry) -> int:
-    """Return how exactly an entry names a format: 0 not at all, 1 as `*/*`, up to 4."""
+def _specificity(form: Format, entry: _Entry) -> int:
+    """Return how exactly an entry names a format: 0 (not at all), 1 (`*/*`), up to 4."""
     kind, subtype, versions = _TYPES[form]
     if entry.name == f"{kind}/{subtype}":
         version = entry.params.get("version", "")
-        return _NAMED + bool(version) if version in versions else 0
+        return _EXACT + bool(version) if version in versions else 0
     if entry.name == f"{kind}/*":
         return 2
     return 1 if entry.name == "*/*" else 0
@@ -86,7 +86,7 @@ def _matches(form: Format, entry: _Entry) -> int:
 
 def _entries(header: str) -> list[_Entry]:
     entries: list[_Entry] = []
-    for part in header.split(",", _WIDEST)[:_WIDEST]:
+    for part in header.split(",", _MAX_ENTRIES)[:_MAX_ENTRIES]:
         name, *rest = part.split(";")
         params: dict[str, str] = {}
         for item in rest:

@@ -1,4 +1,4 @@
-"""What can be set for the prometheus sink."""
+"""Options of the sink `prometheus`."""
 
 from collections.abc import Iterable
 from typing import Annotated, Final
@@ -15,21 +15,21 @@ OWN_PATHS: Final = frozenset(
 
 
 class Options(PageOptions, frozen=True, kw_only=True):
-    """Options of the prometheus sink."""
+    """Options of the sink `prometheus`."""
 
     listen: Annotated[
         ListenAddress,
-        Doc("Where the page is served. Components with the same address share one listener."),
+        Doc("Address to listen on. Components with the same address share one listener."),
     ] = ListenAddress("", 9400)
-    path: Annotated[
-        str, msgspec.Meta(pattern=r"^/[^?#\s]+$"), Doc("The page's path on the listener.")
-    ] = "/metrics"
+    path: Annotated[str, msgspec.Meta(pattern=r"^/[^?#\s]+$"), Doc("URL path of the metrics.")] = (
+        "/metrics"
+    )
 
     def exclusive(self) -> Iterable[str]:
-        """A path on a listener has one page."""
+        """Return the resources that only one component may use: a path on a listener."""
         return (f"{self.path} on {self.listen}",)
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """Paths that every listener serves by itself can't be taken."""
+        """Report a path that every listener of podgpu already serves."""
         if self.path in OWN_PATHS:
-            yield "path", f"{self.path} is podgpu's own: take another, such as /metrics"
+            yield "path", f"{self.path} is used by podgpu itself: set another, such as /metrics"

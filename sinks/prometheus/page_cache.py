@@ -1,17 +1,18 @@
-"""A snapshot's page, shared by all who scrape it."""
+"""A rendered page of a snapshot, shared by all scrapes."""
 
 import zlib
 
 _LEVEL = 1
-_GZIP = 31
-"""`wbits` for a gzip header and the largest window."""
+_GZIP_WBITS = 31
+"""`wbits` for the gzip format with the largest window."""
 
 
 class Page:
-    """What doesn't change between two scrapes of one snapshot in one format.
+    """The part of a page that is the same for all scrapes of one snapshot in one format.
 
-    Compressing is most of a scrape's cost, so it is done once. The tail, which is new each time,
-    goes on from a copy of the compressor: some clients read only the first of two gzip members.
+    Compression is most of the cost of a scrape, so it is done once. A copy of the compressor
+    continues with the tail, which is new for each scrape. It does not start a second gzip member,
+    because some clients read only the first one.
 
     Args:
         body: the page without its tail.
@@ -23,14 +24,14 @@ class Page:
         self._compressed = b""
 
     def plain(self, tail: bytes) -> tuple[bytes, bytes]:
-        """Return the page in two parts: one that all scrapers share, and the tail."""
+        """Return the page in two parts: the shared body and the tail."""
         return self._body, tail
 
     def gzipped(self, tail: bytes) -> tuple[bytes, bytes]:
-        """Return the same two parts as one gzip member."""
+        """Return the two parts compressed; together they are one gzip member."""
         if self._compressor is None:
-            compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+            compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_WBITS)
             self._compressed = compressor.compress(self._body)
             self._compressor = compressor
-        rest = self._compressor.copy()
-        return self._compressed, rest.compress(tail) + rest.flush()
+        compressor = self._compressor.copy()
+        return self._compressed, compressor.compress(tail) + compressor.flush()

@@ -1,4 +1,4 @@
-"""Serves the newest snapshot to whoever scrapes it."""
+"""The sink `prometheus`: serves the newest snapshot over HTTP."""
 
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -13,16 +13,15 @@ from sinks.prometheus.options import Options
 from sinks.prometheus.page_cache import Page
 
 _SHARED_SECONDS: Final = 0.1
-"""How long podgpu's own metrics on the page may be those of another scrape."""
+"""How long a response, with podgpu's own metrics, is reused for other scrapes."""
 
 
 class PrometheusSink:
-    """The prometheus sink.
+    """Serves the newest snapshot.
 
-    A scrape takes no reading and waits for nobody: it shows the newest snapshot. What a snapshot
-    looks like is worked out at its first scrape, not before, and shared by all scrapers. So are,
-    for a moment, podgpu's own metrics: who scrapes without a pause costs no more than ten scrapes a
-    second do.
+    A scrape does not read devices and does not wait. The page of a snapshot is rendered at the
+    first scrape and shared by all scrapers. A complete response is also shared for a short time, so
+    that a client without pauses costs no more than ten scrapes per second.
     """
 
     def __init__(self, options: Options, ctx: SinkContext) -> None:
@@ -30,15 +29,15 @@ class PrometheusSink:
         self._ctx = ctx
         self._renderer = Renderer(options, ctx.plan, ctx.node, ctx.meter)
         self._pages: dict[Format, Page] = {}
-        self._answers: dict[tuple[Format, bool], tuple[Instant, tuple[bytes, bytes]]] = {}
-        self._resources = AsyncExitStack()
+        self._responses: dict[tuple[Format, bool], tuple[Instant, tuple[bytes, bytes]]] = {}
+        self._exit_stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         self._show(self._ctx.latest())
         async with AsyncExitStack() as stack:
             mounts = await stack.enter_async_context(self._ctx.http(self._options.listen))
             mounts.mount(self._options.path, self.serve, title="metrics for Prometheus")
-            self._resources = stack.pop_all()
+            self._exit_stack = stack.pop_all()
         return self
 
     async def __aexit__(
@@ -48,36 +47,36 @@ class PrometheusSink:
         traceback: TracebackType | None,
         /,
     ) -> None:
-        await self._resources.aclose()
+        await self._exit_stack.aclose()
 
     async def run(self, inbox: SinkInbox) -> None:
-        """Show the newest snapshot until the inbox ends."""
+        """Use the newest snapshot until the inbox ends."""
         async for snapshot in inbox:
             self._show(snapshot)
 
     def _show(self, snapshot: Snapshot | None) -> None:
         self._renderer.show(snapshot)
-        self._pages, self._answers = {}, {}
+        self._pages, self._responses = {}, {}
 
     async def serve(self, request: HttpRequest) -> HttpResponse:
-        """Answer a scrape."""
+        """Respond to a scrape."""
         form, content_type = choose(request.headers.get("accept"))
         headers = {"Vary": "Accept, Accept-Encoding"}
         gzip = takes_gzip(request.headers.get("accept-encoding"))
         if gzip:
             headers["Content-Encoding"] = "gzip"
-        body, rest = self._answer(form, gzip=gzip)
-        return HttpResponse(body, content_type, headers=headers, tail=rest)
+        body, tail = self._response(form, gzip=gzip)
+        return HttpResponse(body, content_type, headers=headers, tail=tail)
 
-    def _answer(self, form: Format, *, gzip: bool) -> tuple[bytes, bytes]:
+    def _response(self, form: Format, *, gzip: bool) -> tuple[bytes, bytes]:
         now = self._ctx.clock.now()
-        made = self._answers.get((form, gzip))
-        if made is not None and made[0].seconds_until(now) < _SHARED_SECONDS:
-            return made[1]
-        page, own = self._page(form), self._renderer.tail(form, self._ctx.telemetry())
-        answer = page.gzipped(own) if gzip else page.plain(own)
-        self._answers[form, gzip] = now, answer
-        return answer
+        cached = self._responses.get((form, gzip))
+        if cached is not None and cached[0].seconds_until(now) < _SHARED_SECONDS:
+            return cached[1]
+        page, tail = self._page(form), self._renderer.tail(form, self._ctx.telemetry())
+        response = page.gzipped(tail) if gzip else page.plain(tail)
+        self._responses[form, gzip] = now, response
+        return response
 
     def _page(self, form: Format) -> Page:
         page = self._pages.get(form)

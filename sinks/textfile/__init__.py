@@ -1,1 +1,1 @@
-"""The page as a file, for node_exporter's textfile collector."""
+"""The sink `textfile`: writes metrics to a file for node_exporter's textfile collector."""

@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the textfile sink: the folder."""
+"""Checks of `podgpu doctor` for the sink `textfile`: the folder of the file."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What can be set for the textfile sink."""
+"""Options of the sink `textfile`."""
 
 import os
 from collections.abc import Iterable
@@ -11,19 +11,21 @@ from pipeline.exposition.options import PageOptions
 
 
 class Options(PageOptions, frozen=True, kw_only=True):
-    """Options of the textfile sink."""
+    """Options of the sink `textfile`."""
 
-    path: Annotated[Path, Doc("The file, in a folder that is there; its name ends with .prom.")]
+    path: Annotated[
+        Path, Doc("File to write, in an existing folder; its name must end with .prom.")
+    ]
     interval: Annotated[Duration, AtLeast("1s"), Doc("Time between two writes.")] = Duration.parse(
         "10s"
     )
-    keep: Annotated[bool, Doc("Whether the file stays when podgpu stops.")] = False
+    keep: Annotated[bool, Doc("Whether to keep the file when podgpu stops.")] = False
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """The collector passes over files of other names."""
+        """Report a file name that the collector would ignore."""
         if self.path.suffix != ".prom":
-            yield "path", f"{self.path} doesn't end with .prom: node_exporter would not read it"
+            yield "path", f"{self.path} does not end with .prom: node_exporter would ignore it"
 
     def exclusive(self) -> Iterable[str]:
-        """Two that replace one file would take turns for ever."""
+        """Return the resources that only one sink may use: two would overwrite the same file."""
         return (f"the file {os.path.normpath(self.path)}",)

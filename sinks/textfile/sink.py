@@ -18,15 +18,15 @@ from pipeline.files.file_thread import FileThread
 from pipeline.model import NS
 from sinks.textfile.options import Options
 
-_MOUNTED: Final = "is mounted by itself and can't be replaced: mount its folder instead"
+_MOUNT_POINT: Final = "is a mount point and can't be replaced: mount its folder instead"
 
 
 class TextfileSink:
-    """Writes the newest page, with the ages as they are then, once in each interval.
+    """Writes the newest page, with current ages, once per interval.
 
     Args:
         options: see `docs/sinks/textfile.md`.
-        ctx: what the runtime lends.
+        ctx: context of the sink, from the runtime.
     """
 
     def __init__(self, options: Options, ctx: SinkContext) -> None:
@@ -38,7 +38,7 @@ class TextfileSink:
         self._due_ns = 0
 
     async def __aenter__(self) -> Self:
-        """Look whether the file can be written."""
+        """Check the path, and remove temporary files of an earlier run."""
         await self._thread.open(self._file.enter)
         self._due_ns = 0
         return self
@@ -50,29 +50,29 @@ class TextfileSink:
         traceback: TracebackType | None,
         /,
     ) -> None:
-        """Take the file away, unless it is to stay, after the write that has begun."""
+        """Remove the file after the current write, unless it is to be kept."""
         try:
             await self._thread.close(None if self._options.keep else self._file.remove)
         except OSError as error:
             warn(self._ctx, "%s: can't be removed: %s", self._options.path, error.strerror)
 
     async def run(self, inbox: SinkInbox) -> None:
-        """Write until the inbox ends, and then once more what hasn't been written."""
+        """Write until the inbox ends. If the file is kept, write the last snapshot too."""
         unwritten = True
         async with Arrivals(inbox, self._ctx.latest()) as arrivals:
             self._renderer.show(arrivals.latest)
             while not arrivals.ended:
-                if self._rest() <= 0:
+                if self._seconds_left() <= 0:
                     await self._write()
                     unwritten = False
-                if await arrivals.wait(self._rest()):
+                if await arrivals.wait(self._seconds_left()):
                     self._renderer.show(arrivals.latest)
                     unwritten = True
         if unwritten and self._options.keep:
             await self._write()
 
-    def _rest(self) -> float:
-        """Return the seconds until the next write."""
+    def _seconds_left(self) -> float:
+        """Return the seconds until the next write is due."""
         return max((self._due_ns - self._ctx.clock.now().mono_ns) / NS, 0)
 
     async def _write(self) -> None:
@@ -83,53 +83,53 @@ class TextfileSink:
 
 
 class _File:
-    """The file. Everything here blocks."""
+    """The file. All methods block."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._place = AtomicFile(path, durable=False)
+        self._atomic_file = AtomicFile(path, durable=False)
         self._written = False
 
     def enter(self) -> None:
-        """Clear away what was left beside the file.
+        """Check the path, and remove temporary files of an earlier run.
 
         Raises:
-            PermanentError: the path is something that can't be a file of ours.
-            TransientError: the folder isn't there, or can't be read.
+            PermanentError: the path exists and is not a regular file.
+            TransientError: the folder does not exist, or can't be read.
         """
         try:
             mode = self._path.lstat().st_mode
         except OSError:
-            pass  # whether it can be made, the folder tells
+            pass  # sweep() finds out whether the folder is usable
         else:
             if not stat.S_ISREG(mode):
                 what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
                 raise PermanentError(f"{self._path}: is {what}; give the path of a file")
         try:
-            self._place.sweep()
+            self._atomic_file.sweep()
         except OSError as error:
             raise TransientError(refusal(error, self._path, self._path.parent)) from error
 
     def write(self, page: bytes) -> None:
-        """Put a page in the place of the one before.
+        """Replace the file by a new page.
 
         Raises:
-            TransientError: it can't be done.
+            TransientError: it can't be written.
         """
         try:
-            self._place.write(page)
+            self._atomic_file.write(page)
         except SweptError:
             raise TransientError(
-                f"{self._path}: somebody clears the folder away: give a folder that stays"
+                f"{self._path}: another program deletes the folder: set a folder that stays"
             ) from None
         except OSError as error:
             if error.errno == errno.EBUSY:
-                raise TransientError(f"{self._path}: {_MOUNTED}") from error
+                raise TransientError(f"{self._path}: {_MOUNT_POINT}") from error
             raise TransientError(refusal(error, self._path, self._path.parent)) from error
         self._written = True
 
     def remove(self) -> None:
-        """Take the file away, if it is ours."""
+        """Remove the file, if this sink wrote it."""
         if self._written:
             self._path.unlink(missing_ok=True)
             self._written = False
