@@ -12,8 +12,8 @@ EXPECTED = series("podgpu_gpus", state="expected")
 NVML = series("podgpu_source_up", source="gpus", kind="nvml")
 NAMELESS = {"node": ""}
 WITHOUT = (
-    "GPUs were there within the last day and none is there now, or the driver can't be asked at "
-    "all."
+    "GPUs were present within the last day and none is present now, or the driver does not "
+    "respond."
 )
 VOLATILE, AGGREGATE = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL"
 FAILED, PENDING = "DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_DEV_ROW_REMAP_PENDING"
@@ -30,16 +30,17 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             },
             13,
             [device()],
-            f"GPU 0 of {NODE} doesn't answer",
-            f"{UUID} is lost, hangs, or its driver can't be asked. Held by ml/train-0 ml/train-1.",
+            f"GPU 0 of {NODE} does not respond",
+            f"{UUID} is lost or hangs, or its driver does not respond. "
+            "Held by ml/train-0 ml/train-1.",
         ),
         Case(
             "nobody is known to hold it",
             {gpu(UP): "0x9", gpu(UP, **OTHER): "1x9"},
             5,
             [device()],
-            f"GPU 0 of {NODE} doesn't answer",
-            f"{UUID} is lost, hangs, or its driver can't be asked. No holder is known.",
+            f"GPU 0 of {NODE} does not respond",
+            f"{UUID} is lost or hangs, or its driver does not respond. No holder is known.",
         ),
         Case("for less than two minutes", {gpu(UP): "1x9 0x9", gpu(UP, **OTHER): "1x19"}, 11),
         Case(
@@ -81,7 +82,7 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             {PRESENT: "4x4 0x19", EXPECTED: "4x23"},
             16,
             [{"job": "podgpu", "node": NODE}],
-            f"No GPU of {NODE} answers",
+            f"No GPU of {NODE} responds",
             WITHOUT,
         ),
         Case(
@@ -92,7 +93,7 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             },
             12,
             [{"job": "podgpu", "instance": "10.0.0.1:9400"}],
-            "No GPU of 10.0.0.1:9400 answers",
+            "No GPU of 10.0.0.1:9400 responds",
             WITHOUT,
         ),
         Case(
@@ -166,9 +167,9 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             {gpu(UP, "train-0"): "1x100", gpu(UP, **OTHER): "1x200"},
             125,
             [device()],
-            f"GPU 0 of {NODE} is gone",
-            f"{UUID} was there within the last day, and the driver no longer lists it, though it "
-            "lists others of that node.",
+            f"GPU 0 of {NODE} has disappeared",
+            f"{UUID} was present within the last day, and the driver no longer lists it, but lists "
+            "others of that node.",
         ),
         Case("five hours later", {gpu(UP): "1x100", gpu(UP, **OTHER): "1x400"}, 400, [device()]),
         Case(
@@ -241,7 +242,7 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             {gpu("podgpu_recovery_action", "train-0"): "0x4 1x9"},
             8,
             [device()],
-            f"The driver asks for a repair of GPU 0 of {NODE}",
+            f"The driver requests a recovery action for GPU 0 of {NODE}",
             f"Recovery action 1 for {UUID}: 1 is a reset, 2 a reboot, 3 a drain of its peers, "
             "4 a drain and a reset.",
         ),
@@ -260,7 +261,7 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             22,
             [device()],
             f"Uncorrected memory errors in GPU 0 of {NODE}",
-            f"1 within 15 minutes, in {UUID}. Held meanwhile by ml/train-0.",
+            f"1 within 15 minutes, in {UUID}. Held at that time by ml/train-0.",
         ),
         Case("the board's own count alone", {gpu(AGGREGATE): "7x20 9x20"}, 25, [device()]),
         Case(

@@ -19,7 +19,7 @@ USE: Mapping[str, tuple[Case, ...]] = {
             {gpu(UTIL, "train-0"): "4x99", gpu(HELD, "train-0"): "1x99"},
             70,
             [device(**ROW)],
-            f"ml/train-0 holds GPU 0 of {NODE} and doesn't use it",
+            f"ml/train-0 holds GPU 0 of {NODE} and does not use it",
             f"{UUID} has been held for an hour and was busy for 4.0 % of it.",
         ),
         Case(
@@ -27,7 +27,7 @@ USE: Mapping[str, tuple[Case, ...]] = {
             {instance(ENGINE, "train-0"): "0.01x99", instance(HELD, "train-0"): "1x99"},
             70,
             [device(**ROW, **SLICE, GPU_I_PROFILE="1g.10gb")],
-            f"ml/train-0 holds GPU 0 of {NODE} and doesn't use it",
+            f"ml/train-0 holds GPU 0 of {NODE} and does not use it",
             f"{UUID} (MIG 1g.10gb, GPU instance 2) has been held for an hour and was busy for "
             "1.0 % of it.",
         ),
@@ -117,7 +117,7 @@ USE: Mapping[str, tuple[Case, ...]] = {
             {gpu(UTIL): "50x99", gpu(INFO): "1x99", ATTRIBUTED: "5x99"},
             25,
             [device()],
-            f"Somebody uses a GPU of {NODE} that nobody was given",
+            f"A GPU of {NODE} is in use, but no pod holds it",
             f"{UUID} was busy for 50.0 % of ten minutes, and no pod holds it.",
         ),
         Case(
@@ -194,8 +194,8 @@ USE: Mapping[str, tuple[Case, ...]] = {
             {gpu(CONFLICTS): "2x29", gpu(HELD, "old"): "1x29", gpu(HELD, "new"): "1x29"},
             15,
             [device()],
-            f"2 pods claim GPU 0 of {NODE} and contradict one another",
-            f"{UUID}: which of them holds it can't be told. Claimed by ml/new ml/old.",
+            f"2 pods have conflicting claims on GPU 0 of {NODE}",
+            f"{UUID}: it is unknown which of them holds it. Claimed by ml/new ml/old.",
         ),
         Case("on a MIG instance", {instance(CONFLICTS): "2x29"}, 15, [device(**SLICE)]),
         Case("for less than ten minutes", {gpu(CONFLICTS): "0x9 2x19"}, 18),
