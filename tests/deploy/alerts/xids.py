@@ -71,7 +71,7 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
             {gpu(SEEN, "train-0", xid="74"): "_x10 600x90", gpu(HELD, "train-0"): "1x99"},
             15,
             [device(xid="74")],
-            f"XID 74 of GPU 0 of {NODE}: an error of its links",
+            f"XID 74 of GPU 0 of {NODE}, an error of its links",
             f"Seen 5m 0s ago in {UUID}. Held within the hour by ml/train-0.",
         ),
         Case("Blackwell's codes", {gpu(SEEN, xid="149"): "_x10 600x90"}, 15, [device(xid="149")]),
@@ -88,7 +88,7 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
             },
             15,
             [device(xid="31", **TRAINING)],
-            f"XID 31 of GPU 0 of {NODE}: mostly caused by a program",
+            f"XID 31 of GPU 0 of {NODE}, mostly caused by a program",
             f"Seen 5m 0s ago in {UUID}. Held within ten minutes by ml/train-0.",
         ),
         Case(
@@ -99,7 +99,7 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
             },
             12,
             [device(xid="13")],
-            f"XID 13 of GPU 0 of {NODE}: mostly caused by a program",
+            f"XID 13 of GPU 0 of {NODE}, mostly caused by a program",
             f"Seen 2m 0s ago in {UUID}. Held within ten minutes by ml/train-0.",
         ),
         Case(
