@@ -1,1 +1,1 @@
-"""Keeps koordinator's file of who holds which GPU, for those who read that and nothing else."""
+"""The sink `podlist`: write which containers hold GPUs to koordinator's pod list file."""

@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the podlist sink: the file, its folder, its mount."""
+"""Checks of `podgpu doctor` for the podlist sink: the file, its folder and its mount."""
 
 from functools import partial
 from pathlib import Path
@@ -13,20 +13,20 @@ from sinks.podlist.options import Options
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
-    """Check `podlist.target`."""
-    return [await in_thread(partial(_look, options, ctx.roots.proc))]
+    """Run the check `podlist.target`."""
+    return [await in_thread(partial(_check, options, ctx.roots.proc))]
 
 
-def _look(options: Options, proc: Path) -> Finding:
+def _check(options: Options, proc: Path) -> Finding:
     check, path = CHECKS["podlist.target"], options.path
-    if told := access_problem(path):
-        return check.failure(str(path), told, access_fix(path))
+    if problem := access_problem(path):
+        return check.failure(str(path), problem, access_fix(path))
     if path.is_symlink():
-        saw = "is a symbolic link, which would be replaced by a file"
-        return check.failure(str(path), saw, f"set path to {path.resolve()}")
+        observed = "is a symbolic link, which a write would replace by a file"
+        return check.failure(str(path), observed, f"set path to {path.resolve()}")
     renames = options.write == "rename"
     if renames and is_mounted(path, proc):
-        saw = "is mounted by itself: nothing can be put in its place"
-        mend = f"mount the folder {path.parent} instead, or set write: inplace"
-        return check.warning(str(path), saw, mend)
+        observed = "is a mount point, so it cannot be replaced"
+        fix = f"mount the folder {path.parent} instead, or set write: inplace"
+        return check.warning(str(path), observed, fix)
     return check_writable(check, path, replaces=renames)

@@ -1,4 +1,4 @@
-"""A pod list: what in it is ours, what is others', and what the next one looks like."""
+"""Parse a pod list into entries of podgpu and of others, and compose the next list."""
 
 import re
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ _DIGITS: Final = re.compile(r"[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What stands in the file.
+    """Content of the file.
 
     Attributes:
-        own_entries: entries that podgpu wrote, letter for letter.
-        other_entries: all other elements, letter for letter.
-        is_complete: it is a list. Else its end is missing or torn, and these are the entries before
-            that.
-        named: the devices that others' entries name, by container; numbers as text.
+        own_entries: unchanged text of the entries that podgpu wrote.
+        other_entries: unchanged text of all other elements.
+        is_complete: whether the list is complete. If not, its end is missing or invalid, and these
+            are the entries before that.
+        named: devices in others' entries, by container; numbers as text.
     """
 
     own_entries: tuple[bytes, ...] = ()
@@ -30,12 +30,12 @@ class Document:
 
 
 def parse_document(data: bytes) -> Document:
-    """Take a file apart.
+    """Parse the content of a file.
 
     Raises:
-        NoListError: it isn't a list, nor the beginning of one.
+        NoListError: it is neither a list nor the beginning of one.
     """
-    elements, whole = split(data)
+    elements, is_complete = split(data)
     ours: list[bytes] = []
     others: list[bytes] = []
     named: dict[Names, set[str]] = {}
@@ -46,15 +46,15 @@ def parse_document(data: bytes) -> Document:
             continue
         others.append(element)
         if isinstance(entry, dict):
-            _note(entry, named)
-    return Document(tuple(ours), tuple(others), whole, named)
+            _add_named(entry, named)
+    return Document(tuple(ours), tuple(others), is_complete, named)
 
 
 def entries_beside(document: Document, entries: Iterable[Entry]) -> tuple[bytes, ...]:
-    """Return our entries as they have to stand beside others'.
+    """Return the text of our entries that have to be in the file with the entries of others.
 
-    Where another's entry names all devices of one of ours, for the same container, ours adds
-    nothing, and a reader that doesn't know of writers might count the container twice.
+    If another's entry for the same container has all devices of an entry, the entry is left out: it
+    adds nothing, and readers that ignore `writer` could count the container twice.
     """
     return tuple(
         entry.text
@@ -66,13 +66,13 @@ def entries_beside(document: Document, entries: Iterable[Entry]) -> tuple[bytes,
 def compose(others: Iterable[bytes], ours: Iterable[bytes]) -> bytes:
     """Return the text of a list.
 
-    Others' entries come first: what a write in place that was cut off has torn is ours.
+    The entries of others come first, so that an interrupted write in place damages only ours.
     """
     elements = [*others, *ours]
     return b"[\n" + b",\n".join(elements) + b"\n]\n" if elements else b"[]\n"
 
 
-def _note(entry: dict[str, object], named: dict[Names, set[str]]) -> None:
+def _add_named(entry: dict[str, object], named: dict[Names, set[str]]) -> None:
     namespace, pod, container = (entry.get(key) for key in ("namespace", "name", "container"))
     ids = entry.get("gpu_list")
     if (

@@ -1,4 +1,4 @@
-"""Keeps the file true. Nearly everything here blocks."""
+"""Keep the entries of podgpu in the file up to date. Almost all functions block."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from sinks.podlist.list_entries import Entry
 from sinks.podlist.list_splitter import NoListError
 from sinks.podlist.target_file import ChangedError, MountedError, Target
 
-_TRIES: Final = 5
-_REMARKS: Final = 8
-"""What is to be said and nobody has taken yet: one call makes two of them at most."""
+_MAX_TRIES: Final = 5
+_MAX_WARNINGS: Final = 8
+"""Limit of warnings that wait to be logged. One call adds at most two."""
 
 
 class PodListFile:
-    """Brings the file to what it should be, and touches it only if it isn't so.
+    """Updates the file, and writes to it only if its content has to change.
 
     Args:
         path: the file.
@@ -30,15 +30,15 @@ class PodListFile:
     def __init__(self, path: Path, *, in_place: bool) -> None:
         self._target = Target(path)
         self._in_place = in_place
-        self._remarks: deque[str] = deque(maxlen=_REMARKS)
+        self._warnings: deque[str] = deque(maxlen=_MAX_WARNINGS)
         self._data: bytes | None = None
         self._document = Document()
 
     def open(self) -> None:
-        """Find out whether the file can be kept, and clear away what was left beside it.
+        """Check whether the file can be updated, and remove temporary files of earlier processes.
 
         Raises:
-            TransientError: it can't, as far as can be told without writing.
+            TransientError: it cannot, as far as can be checked without writing.
         """
         with self._with_fix():
             content = self._target.read()
@@ -47,43 +47,43 @@ class PodListFile:
                 self._target.sweep()
 
     def update(self, entries: tuple[Entry, ...], *, repair: bool) -> bool:
-        """Let our entries in the file be these, and leave all others as they are.
+        """Replace our entries in the file, and keep those of others.
 
         Args:
-            entries: ours.
-            repair: a list without an end has been so for long enough: nobody is at work on it.
+            entries: our entries.
+            repair: replace an incomplete list. Otherwise another program may be writing it.
 
         Returns:
-            Whether that is so now; False if the list has no end and isn't to be mended.
+            Whether the file is up to date; False if the list is incomplete and not repaired.
 
         Raises:
-            TransientError: it can't be done.
+            TransientError: the file cannot be read or written.
         """
         with self._with_fix():
-            for _ in range(_TRIES):
-                before = self._target.read()
-                document = self._parse(before)
+            for _ in range(_MAX_TRIES):
+                content = self._target.read()
+                document = self._parse(content)
                 if not document.is_complete and not repair:
                     return False
                 ours = entries_beside(document, entries)
-                if before is not None and document.is_complete and document.own_entries == ours:
+                if content is not None and document.is_complete and document.own_entries == ours:
                     return True
                 try:
-                    self._write(compose(document.other_entries, ours), before)
+                    self._write(compose(document.other_entries, ours), content)
                 except ChangedError:
                     continue
                 if not document.is_complete:
-                    self._remarks.append(
-                        f"{self._target.path}: was no whole list; {len(document.other_entries)} "
-                        "entries of others could be kept"
+                    self._warnings.append(
+                        f"{self._target.path}: was incomplete; podgpu replaced it, and kept "
+                        f"{len(document.other_entries)} entries of other writers"
                     )
                 return True
         raise TransientError(f"{self._target.path}: changes faster than it can be read and written")
 
     def take_warnings(self) -> Iterator[str]:
-        """Yield what it had to do otherwise, once; from any thread, and without blocking."""
-        while self._remarks:
-            yield self._remarks.popleft()
+        """Yield each warning once. Thread-safe, and does not block."""
+        while self._warnings:
+            yield self._warnings.popleft()
 
     def _parse(self, content: Content | None) -> Document:
         data = content.data if content is not None else None
@@ -92,25 +92,25 @@ class PodListFile:
             self._data = data
         return self._document
 
-    def _write(self, data: bytes, before: Content | None) -> None:
-        if before is None:
+    def _write(self, data: bytes, content: Content | None) -> None:
+        if content is None:
             self._target.replace(data, None)
         elif self._in_place:
-            self._target.overwrite(data, before)
+            self._target.overwrite(data, content)
         else:
             try:
-                self._target.replace(data, before)
+                self._target.replace(data, content)
             except MountedError:
-                self._target.overwrite(data, before)
+                self._target.overwrite(data, content)
                 self._in_place = True
-                self._remarks.append(
-                    f"{self._target.path}: is mounted by itself and can't be replaced; writing "
+                self._warnings.append(
+                    f"{self._target.path}: is a mount point and cannot be replaced; podgpu writes "
                     "into it instead"
                 )
 
     @contextmanager
     def _with_fix(self) -> Iterator[None]:
-        """Tell what went wrong so that somebody can mend it."""
+        """Convert errors to `TransientError` with a message that says how to fix them."""
         path = self._target.path
         try:
             yield
@@ -118,7 +118,8 @@ class PodListFile:
             raise TransientError(str(error)) from error
         except NoListError as error:
             raise TransientError(
-                f"{path}: holds something else than a pod list; move it away, or give another path"
+                f"{path}: contains something other than a pod list; move it away, or set another "
+                "path"
             ) from error
         except OSError as error:
             place = path if self._in_place else path.parent

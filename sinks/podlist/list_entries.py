@@ -1,4 +1,4 @@
-"""Who holds what, as entries of a pod list."""
+"""Convert attributions to entries of a pod list."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import orjson
 from pipeline.model import Attribution, Device, Evidence, Holder
 
 OURS = "podgpu"
-"""The value of `writer` in our entries; other readers pass over a key that they don't know."""
+"""Value of `writer` in our entries. Other readers ignore this key."""
 
 Ids = Literal["uuid", "minor"]
 
@@ -19,12 +19,12 @@ Names: TypeAlias = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A container that holds devices.
+    """An entry: a container and its devices.
 
     Attributes:
-        names: of the container.
-        devices: for each device the texts that mean it in a `gpu_list`.
-        text: the entry as it is written.
+        names: names of the container.
+        devices: for each device, all ids that mean it in a `gpu_list`.
+        text: the entry as JSON.
     """
 
     names: Names
@@ -33,14 +33,14 @@ class Entry:
 
 
 def entries_of(attributions: Iterable[Attribution], ids: Ids) -> tuple[Entry, ...]:
-    """Return one entry for each container that holds something, sorted by its names.
+    """Return one entry for each container that holds a device, sorted by names.
 
-    Left out is who has not been named in full, and who is a holder by a pod list's word: that
-    somebody else has written, and it must not come to stand twice.
+    Containers without a complete name are left out. So are holders that come from a pod list:
+    another program has written them, and they must not occur twice.
 
     Args:
-        attributions: in device order.
-        ids: what a GPU is called.
+        attributions: attributions in device order.
+        ids: how GPUs are identified.
     """
     held: dict[Names, dict[str, Device]] = {}
     for attribution in attributions:
@@ -48,7 +48,7 @@ def entries_of(attributions: Iterable[Attribution], ids: Ids) -> tuple[Entry, ..
         for holder in attribution.holders:
             names = _names(holder)
             if all(names) and holder.evidence is not Evidence.POD_LIST_FILE:
-                # Two pods of one name, one of them not gone yet, are one container to a reader.
+                # Two pods with one name, one of them terminating, are one container for readers.
                 held.setdefault(names, {})[device.uuid] = device
     entries = (_entry(names, devices.values(), ids) for names, devices in sorted(held.items()))
     return tuple(entry for entry in entries if entry is not None)
@@ -71,16 +71,16 @@ def _entry(names: Names, devices: Iterable[Device], ids: Ids) -> Entry | None:
     try:
         text = orjson.dumps(content)
     except orjson.JSONEncodeError:
-        return None  # half a surrogate pair: that is the name of no container
-    return Entry(names, tuple(map(_known_as, devices)), text)
+        return None  # a lone surrogate, which no container name has
+    return Entry(names, tuple(map(_all_ids, devices)), text)
 
 
 def _id(device: Device, ids: Ids) -> str:
-    # An instance has its GPU's minor number, which would claim the whole GPU.
+    # A MIG instance has the minor number of its GPU, which would mean the whole GPU.
     if ids == "uuid" or device.mig is not None or device.minor is None:
         return device.uuid
     return str(device.minor)
 
 
-def _known_as(device: Device) -> frozenset[str]:
+def _all_ids(device: Device) -> frozenset[str]:
     return frozenset({device.uuid, _id(device, "minor")})

@@ -1,4 +1,4 @@
-"""Takes the text of a list apart into its elements, letter for letter."""
+"""Split the text of a list into the unchanged texts of its elements."""
 
 import re
 from collections.abc import Iterator
@@ -8,41 +8,42 @@ import msgspec
 
 from pipeline.files import lenient_json
 
-# A power cut may leave zeros where something was written last.
-_BEGUN: Final = re.compile(rb"[\s\0]*(?:\[[\s\0]*(?:\{|\Z)|\Z)")
+# After a power failure, the end of a file may consist of zero bytes.
+_LIST_START: Final = re.compile(rb"[\s\0]*(?:\[[\s\0]*(?:\{|\Z)|\Z)")
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]"]', re.DOTALL)
 
 _split: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class NoListError(Exception):
-    """It isn't a list, nor the beginning of one."""
+    """The text is neither a list nor the beginning of one."""
 
 
 def split(data: bytes) -> tuple[list[bytes], bool]:
-    """Return the elements of a list of objects, and whether the list is whole.
+    """Return the elements of a list of objects, and whether the list is complete.
 
-    Of one that is torn or cut off these are the objects before that; an empty file is such a list.
+    For an incomplete or damaged list, return the objects before the damage. An empty file is an
+    incomplete list.
 
     Raises:
         NoListError: it is something else.
     """
     text = data.removeprefix(lenient_json.BOM)
-    if text.strip() == b"null":  # how Go writes a list that was never made
+    if text.strip() == b"null":  # how Go encodes a nil slice
         return [], True
     try:
         return _elements(text), True
     except (msgspec.DecodeError, RecursionError):
-        if not _BEGUN.match(text):
+        if not _LIST_START.match(text):
             raise NoListError from None
         return list(_objects(text)), False
 
 
 def parse(element: bytes) -> object:
-    """Return an element as Python has it, None if no parser takes it."""
+    """Parse an element; return None if it is invalid."""
     try:
         return lenient_json.parse(element)
-    except (ValueError, RecursionError):  # an integer of thousands of digits, say
+    except (ValueError, RecursionError):  # such as an integer of thousands of digits
         return None
 
 
@@ -62,7 +63,7 @@ def _elements(text: bytes) -> list[bytes]:
 
 
 def _objects(text: bytes) -> Iterator[bytes]:
-    """Yield the objects of a torn list, up to where it is torn."""
+    """Yield the objects of a damaged list, up to the damage."""
     depth = begin = 0
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -76,5 +77,5 @@ def _objects(text: bytes) -> Iterator[bytes]:
                 yield text[begin : match.end()]
             elif depth <= 1:
                 return
-        elif token == b'"':  # a text that never ends
+        elif token == b'"':  # an unterminated string
             return

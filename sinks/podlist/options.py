@@ -11,26 +11,32 @@ from config.option_markers import Doc
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Which pod list is kept and how it is written."""
+    """Options: which pod list is written, and how."""
 
     path: Annotated[
         Path,
-        Doc("The file, in a folder that is there; not a symbolic link."),
+        Doc("Path of the file. Its folder must exist, and it must not be a symbolic link."),
     ] = Path("/var/lib/kubelet/pod-resources/podlist.json")
     write: Annotated[
         Literal["rename", "inplace"],
-        Doc("Put a finished file in its place, or write into it for readers that mount the file."),
+        Doc(
+            "How the file is updated: replaced by a new file (rename), or written into (inplace), "
+            "for readers that mount the file."
+        ),
     ] = "rename"
     ids: Annotated[
         Literal["uuid", "minor"],
-        Doc("What a GPU is called: its uuid, or N of /dev/nvidiaN. A MIG instance has its uuid."),
+        Doc(
+            "How a GPU is identified: by its UUID, or by N of /dev/nvidiaN (minor). A MIG instance "
+            "always has its UUID."
+        ),
     ] = "uuid"
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """Refuse what can be no file's path."""
+        """Yield a problem if the path cannot be that of a file."""
         if self.path.name in ("", ".."):
             yield "path", f"{self.path} is a folder: give the path of a file"
 
     def exclusive(self) -> Iterable[str]:
-        """Two that replace one file would take turns for ever."""
+        """Two sinks with the same file would overwrite each other's changes forever."""
         return (f"the file {os.path.normpath(self.path)}",)

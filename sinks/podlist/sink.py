@@ -1,4 +1,4 @@
-"""The sink `podlist`."""
+"""The sink `podlist`: keeps podgpu's entries in a pod list up to date."""
 
 from functools import partial
 from types import TracebackType
@@ -15,22 +15,22 @@ from sinks.podlist.list_entries import Entry, entries_of
 from sinks.podlist.options import Options
 
 _READERS: Final = frozenset({"podlist"})
-"""Sources that read pod lists: their word is not written into one."""
+"""Kinds of sources that read pod lists. Their reports are not written into one."""
 
-_LOOK: Final = 5.0
-"""Seconds between two looks at the file: others write it too."""
+_CHECK_SECONDS: Final = 5.0
+"""Seconds between checks of the file, because other programs write it too."""
 
-_SOON: Final = 0.1
-_TORN: Final = 1.0
-"""Seconds after which nobody is believed to be at work on a list that has no end."""
+_RETRY_SECONDS: Final = 0.1
+_REPAIR_SECONDS: Final = 1.0
+"""Seconds after which an incomplete list is repaired. Before, another program may be writing it."""
 
 
 class PodListSink:
-    """Keeps podgpu's entries in a pod list.
+    """Keeps podgpu's entries in a pod list up to date.
 
     Args:
-        options: see `docs/sinks/podlist.md`.
-        ctx: what the runtime lends.
+        options: options, see `docs/sinks/podlist.md`.
+        ctx: services of the runtime.
     """
 
     def __init__(self, options: Options, ctx: SinkContext) -> None:
@@ -42,10 +42,10 @@ class PodListSink:
         self._layout: Layout | None = None
         self._entries: tuple[Entry, ...] | None = None
         self._due_ns = 0
-        self._torn: Instant | None = None
+        self._incomplete_since: Instant | None = None
 
     async def __aenter__(self) -> Self:
-        """Look whether the file can be kept."""
+        """Check whether the file can be updated."""
         self._complete.begin()
         await self._thread.open(self._keeper.open)
         return self
@@ -57,12 +57,12 @@ class PodListSink:
         traceback: TracebackType | None,
         /,
     ) -> None:
-        """Leave the file as it is, after the write that has begun, unless that takes too long."""
+        """Finish a write in progress, within a time limit, and leave the file as it is."""
         await self._thread.close()
         self._log_warnings()
 
     async def run(self, inbox: SinkInbox) -> None:
-        """Keep the file until the inbox ends."""
+        """Keep the file up to date until the inbox ends."""
         self._due_ns = 0
         async with Arrivals(inbox, self._ctx.latest()) as arrivals:
             while not arrivals.ended:
@@ -72,7 +72,7 @@ class PodListSink:
                 await arrivals.wait(self._idle_seconds(arrivals.latest))
 
     def _take(self, snapshot: Snapshot) -> None:
-        """Work out our entries, once those who could name a holder have spoken."""
+        """Compute our entries, once all sources that could name a holder have reported."""
         if not self._complete.is_complete(snapshot) or snapshot.layout is self._layout:
             return
         self._layout = snapshot.layout
@@ -81,27 +81,32 @@ class PodListSink:
             self._entries, self._due_ns = entries, 0
 
     async def _keep(self) -> None:
-        """Bring the file up to date, if it is time for that."""
+        """Update the file, if an update or a check is due."""
         now = self._ctx.clock.now()
         if self._entries is None or now.mono_ns < self._due_ns:
             return
-        mend = self._torn is not None and self._torn.seconds_until(now) >= _TORN
+        repair = (
+            self._incomplete_since is not None
+            and self._incomplete_since.seconds_until(now) >= _REPAIR_SECONDS
+        )
         try:
-            done = await self._thread.call(partial(self._keeper.update, self._entries, repair=mend))
+            done = await self._thread.call(
+                partial(self._keeper.update, self._entries, repair=repair)
+            )
         finally:
             self._log_warnings()
         if done:
-            self._torn, rest = None, _LOOK
+            self._incomplete_since, delay = None, _CHECK_SECONDS
         else:
-            self._torn, rest = self._torn or now, _SOON
-        self._due_ns = self._ctx.clock.now().mono_ns + round(rest * NS)
+            self._incomplete_since, delay = self._incomplete_since or now, _RETRY_SECONDS
+        self._due_ns = self._ctx.clock.now().mono_ns + round(delay * NS)
 
     def _log_warnings(self) -> None:
-        for remark in self._keeper.take_warnings():
-            warn(self._ctx, remark)
+        for warning in self._keeper.take_warnings():
+            warn(self._ctx, warning)
 
     def _idle_seconds(self, latest: Snapshot | None) -> float | None:
-        """Return how long there is nothing to do but wait for a snapshot."""
+        """Return how long to wait for a snapshot before the next update or check."""
         if self._entries is not None:
             return max((self._due_ns - self._ctx.clock.now().mono_ns) / NS, 0)
         return max(self._complete.seconds_left(), 0) if latest is not None else None

@@ -1,4 +1,4 @@
-"""Puts a new content in the place of a file's. Everything here blocks."""
+"""Replace or overwrite the content of a file that others may write too. All functions block."""
 
 import contextlib
 import errno
@@ -12,22 +12,22 @@ from config.value_types import ByteSize
 from pipeline.files import AbsentError, Content, UnreadableError, read_file
 from pipeline.files.atomic_replace import MODE, AtomicFile, SweptError, write_all
 
-_MOST: Final = ByteSize.parse("10MiB")
-_INTO: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-# The second is how a container sees a file that is mounted on its read-only root.
+_MAX_SIZE: Final = ByteSize.parse("10MiB")
+_OVERWRITE_FLAGS: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+# EROFS: how a container sees a file that is mounted on its read-only root file system.
 _MOUNTED: Final = (errno.EBUSY, errno.EROFS)
 
 
 class ChangedError(Exception):
-    """Somebody has written the file since it was read."""
+    """Another program has written the file since it was read."""
 
 
 class MountedError(Exception):
-    """The file is mounted by itself: nothing can be put in its place."""
+    """The file is a mount point and cannot be replaced."""
 
 
 class Target:
-    """A file that somebody else may write too.
+    """A file that other programs may write too.
 
     Args:
         path: the file.
@@ -35,44 +35,46 @@ class Target:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._place = AtomicFile(path, durable=True)
+        self._file = AtomicFile(path, durable=True)
 
     def read(self) -> Content | None:
-        """Return the file, None if there is none.
+        """Return the content of the file; None if it does not exist.
 
         Raises:
-            UnreadableError: it is there and can't be read, or isn't a regular file.
-            OSError: nobody can tell whether it is there.
+            UnreadableError: it exists and cannot be read, or is not a regular file.
+            OSError: whether it exists cannot be checked.
         """
         try:
             found = self.path.lstat()
             if stat.S_ISLNK(found.st_mode):
                 # A rename would put a file in the link's place.
                 raise UnreadableError(f"{self.path}: is a symbolic link; give the path it leads to")
-            if found.st_size > _MOST:
-                raise UnreadableError(f"{self.path}: is larger than {_MOST}: no pod list is")
-            return read_file(self.path, _MOST, None)
+            if found.st_size > _MAX_SIZE:
+                raise UnreadableError(
+                    f"{self.path}: is larger than {_MAX_SIZE}, so it is not a pod list"
+                )
+            return read_file(self.path, _MAX_SIZE, None)
         except (FileNotFoundError, AbsentError):
             return None
 
     def sweep(self) -> None:
-        """Remove what a podgpu that was killed in the middle of a write has left behind.
+        """Remove temporary files that a killed podgpu left behind.
 
         Raises:
-            OSError: the folder isn't there or can't be read.
+            OSError: the folder does not exist or cannot be read.
         """
-        self._place.sweep()
+        self._file.sweep()
 
     def replace(self, data: bytes, before: Content | None) -> None:
-        """Put a finished file in the place of the one that was read: no reader sees half of it.
+        """Replace the file by a new one. No reader sees an incomplete file.
 
         Raises:
-            OSError: it can't be written; the old one is untouched.
-            ChangedError: see there.
-            MountedError: see there.
+            OSError: it cannot be written; the old file is unchanged.
+            ChangedError: another program has written the file since it was read.
+            MountedError: the file is a mount point.
         """
         try:
-            self._place.write(data, check=partial(self._check, before))
+            self._file.write(data, check=partial(self._check, before))
         except SweptError:
             raise ChangedError from None
         except OSError as error:
@@ -81,22 +83,22 @@ class Target:
             raise
 
     def overwrite(self, data: bytes, before: Content) -> None:
-        """Write into the file that was read: who has it mounted or open sees the new content.
+        """Write into the file, so that programs that have mounted or opened it see the change.
 
         Raises:
-            OSError: it can't be written; it is as it was, if that could still be had.
-            ChangedError: see there.
+            OSError: it cannot be written; the old content is restored if possible.
+            ChangedError: another program has written the file since it was read.
         """
         old = before.data or b""
         try:
-            descriptor = os.open(self.path, _INTO)
+            descriptor = os.open(self.path, _OVERWRITE_FLAGS)
         except FileNotFoundError:
             raise ChangedError from None
         try:
             self._check(before)
             try:
-                # White space hides the end of a longer old content: what stands there after one
-                # call is a list, with or without the truncation.
+                # A shorter text is padded with blanks to the old length, so that the file is a
+                # valid list after one write, before it is truncated.
                 write_all(descriptor, data.ljust(len(old)))
                 os.ftruncate(descriptor, len(data))
             except OSError:
@@ -104,7 +106,7 @@ class Target:
                     write_all(descriptor, old)
                     os.ftruncate(descriptor, len(old))
                 raise
-            with contextlib.suppress(PermissionError):  # somebody else's, and so is its mode
+            with contextlib.suppress(PermissionError):  # another user owns the file and its mode
                 os.fchmod(descriptor, MODE)
             os.fsync(descriptor)
         finally:
@@ -112,7 +114,7 @@ class Target:
 
     def _check(self, before: Content | None) -> None:
         try:
-            now = read_file(self.path, _MOST, before.stamp if before is not None else None)
+            now = read_file(self.path, _MAX_SIZE, before.stamp if before is not None else None)
         except AbsentError:
             if before is None:
                 return

@@ -1,1 +1,1 @@
-"""Reads who holds which GPU from the file that koordinator keeps on the node."""
+"""The source `podlist`: read which containers hold GPUs from koordinator's pod list file."""

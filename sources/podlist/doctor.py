@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the podlist source: the file, and who writes it."""
+"""Checks of `podgpu doctor` for the podlist source: the file and its writer."""
 
 from functools import partial
 from pathlib import Path
@@ -17,28 +17,31 @@ _BOOT: Final = "btime "
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
-    """Check `podlist.file`."""
-    return [await in_thread(partial(_look, options, ctx))]
+    """Run the check `podlist.file`."""
+    return [await in_thread(partial(_check, options, ctx))]
 
 
-def _look(options: Options, ctx: DoctorContext) -> Finding:
+def _check(options: Options, ctx: DoctorContext) -> Finding:
     check = CHECKS["podlist.file"]
     read = partial(read_pod_list, path=options.path, integers=options.integers)
     finding, content = check_file(check, options, read, writer=_WRITER, clock=ctx.clock)
     boot_s = _boot_s(ctx.roots.proc)
     if finding.verdict is not Verdict.OK or content is None or boot_s is None:
         return finding
-    # Nobody has to write while nothing changes; but no container is older than the node's start.
+    # An old file alone is not a problem: it is written only on changes. But every container is
+    # younger than the node's start.
     if content.stamp[0] < boot_s * NS:
-        saw = "is stale: nobody has written it since the node was started, and it names containers"
+        observed = (
+            "is out of date: it was last written before the node started, and it names containers"
+        )
         if finding.observed.startswith("0 "):
             return finding
-        return check.warning(str(options.path), saw, f"see that {_WRITER} runs on this node")
+        return check.warning(str(options.path), observed, f"check that {_WRITER} runs on this node")
     return finding
 
 
 def _boot_s(proc: Path) -> int | None:
-    """Return when the node was started, in seconds since the epoch; see proc_stat(5)."""
+    """Return the start time of the node, in seconds of Unix time; see proc_stat(5)."""
     try:
         lines = (proc / "stat").read_text(encoding="ascii").splitlines()
         return next(int(line[len(_BOOT) :]) for line in lines if line.startswith(_BOOT))

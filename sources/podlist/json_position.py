@@ -1,4 +1,4 @@
-"""Finds where in a JSON text something stands, for messages; run only when there is a fault."""
+"""Find the position of a value in a JSON text, for error messages."""
 
 import re
 
@@ -10,7 +10,7 @@ _CLOSING = (b"}", b"]")
 
 
 def line_and_column(text: bytes, offset: int) -> tuple[int, int]:
-    """Return line and column of a byte, both from 1; the column counts characters."""
+    """Return line and column of a byte, both starting at 1. The column counts characters."""
     offset = min(offset, len(text))
     start = text.rfind(b"\n", 0, offset) + 1
     line = text.count(b"\n", 0, offset) + 1
@@ -20,17 +20,17 @@ def line_and_column(text: bytes, offset: int) -> tuple[int, int]:
 def value_offset(text: bytes, key: str, item: int | None = None) -> int:
     """Return where the value of a key begins in a well-formed JSON object.
 
-    Of keys that occur twice the last one counts, as it does when the object is read.
+    If the key occurs twice, the last one counts, as when the object is parsed.
 
     Args:
-        text: the object, from its brace on.
-        key: a key of the object itself, not of one nested in it.
-        item: an element of the value, if that is a list.
+        text: the object, starting with its brace.
+        key: a key of the object itself, not of a nested one.
+        item: index of an element of the value, if the value is a list.
 
     Returns:
         The offset of the value or the element; 0 if there is none.
     """
-    # Tokens are walked by hand, since a parser that recurses would fail on deep nesting.
+    # Not with a recursive parser, which would fail on deep nesting.
     found, depth, name_next, inside, position = 0, 0, False, False, 0
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -61,7 +61,7 @@ def value_offset(text: bytes, key: str, item: int | None = None) -> int:
 def _is(token: bytes, key: str) -> bool:
     try:
         return bool(orjson.loads(token) == key)
-    except orjson.JSONDecodeError:  # half a surrogate pair, or no UTF-8
+    except orjson.JSONDecodeError:  # a lone surrogate, or not UTF-8
         return False
 
 

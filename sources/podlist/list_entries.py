@@ -1,4 +1,4 @@
-"""Checks one entry of the list: a container and the GPUs that it holds."""
+"""Read one entry of the list: a container and the GPUs that it holds."""
 
 import re
 import sys
@@ -10,14 +10,14 @@ from pipeline.model import PartialRef, RawDeviceId
 from pipeline.model.uuid_pattern import UUID
 
 _DIGITS = re.compile(r"[0-9]{1,9}")
-# Kubernetes allows 253 characters and never a space or a control character; the file's writer took
-# the names from there, so that finer rules would only repeat the API server's. Surrogates stand for
-# what isn't UTF-8.
+# Kubernetes allows at most 253 characters, without spaces and control characters. Stricter rules
+# are not needed, because the API server has checked the names. Surrogates are bytes that are not
+# UTF-8.
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,253}")
-_LARGEST = (1 << 20) - 1  # Linux has 20 bits for a minor number
-_DEVICE = "a GPU uuid, a MIG uuid or a number"
-_MOST = 1024  # no node has that many; bounds the time and memory that a list of junk may take
-# What podgpu wrote itself is what its sources said before: it must not confirm itself.
+_LARGEST = (1 << 20) - 1  # Linux minor numbers have 20 bits
+_DEVICE = "a GPU UUID, a MIG UUID or a number"
+_MAX_DEVICES = 1024  # more than any node has; limits the time and memory that an invalid list takes
+# Entries that podgpu wrote come from its other sources, so they must not confirm them.
 _OURS = "podgpu"
 
 Integers = Literal["minor", "index"]
@@ -25,13 +25,13 @@ Integers = Literal["minor", "index"]
 
 @dataclass(frozen=True, slots=True)
 class EntryProblem:
-    """What is wrong with an entry.
+    """A problem of an entry.
 
     Attributes:
-        key: the key at fault; empty if it is the entry as a whole.
-        item: the element of the key's list at fault, if it is one.
-        present: the key is there, so that its place can be told.
-        text: what was expected and what stands there.
+        key: the invalid key; empty for the whole entry.
+        item: index of the invalid element, if the value of the key is a list.
+        present: whether the key exists, so that its position can be reported.
+        text: what was expected, and what was found.
     """
 
     key: str
@@ -41,65 +41,64 @@ class EntryProblem:
 
     @property
     def path(self) -> str:
-        """The way from the entry to the value, to follow the entry's number."""
+        """Path from the entry to the value, to be appended to the entry's index."""
         key = f".{self.key}" if self.key else ""
         return key if self.item is None else f"{key}[{self.item}]"
 
 
 def read_entry(
-    entry: object, integers: Integers, wrong: list[EntryProblem]
+    entry: object, integers: Integers, problems: list[EntryProblem]
 ) -> tuple[PartialRef, list[RawDeviceId]] | None:
-    """Return the container of an entry and its devices.
+    """Return the container of an entry and its devices; None if there is nothing to use.
 
-    Without a whole name there is no telling who holds the devices, and the entry yields nothing. A
-    bad device id costs that device only. Entries that podgpu wrote yield nothing either.
+    An entry without a complete name yields nothing, because its container is unknown. An invalid
+    device id is skipped. Entries that podgpu wrote yield nothing.
 
     Args:
-        entry: as parsed.
-        integers: what a number in `gpu_list` is.
-        wrong: takes what is wrong.
+        entry: the parsed entry.
+        integers: meaning of numbers in `gpu_list`.
+        problems: list to which problems are added.
     """
     if not isinstance(entry, dict):
-        wrong.append(EntryProblem("", None, False, _expected("an object", entry)))
+        problems.append(EntryProblem("", None, False, _expected("an object", entry)))
         return None
     if entry.get("writer") == _OURS:
         return None
-    names = [_name(entry, key, wrong) for key in ("namespace", "name", "container")]
-    devices = _devices(entry, integers, wrong)
+    names = [_name(entry, key, problems) for key in ("namespace", "name", "container")]
+    devices = _devices(entry, integers, problems)
     if not all(names):
         return None
-    # Thousands of containers share a few namespaces, and the same text as the same object is equal
-    # at once.
+    # Thousands of containers share a few namespaces. Comparing interned strings is faster.
     namespace, pod, container = map(sys.intern, names)
     return PartialRef(namespace=namespace, pod=pod, container=container), devices
 
 
-def _name(entry: dict[str, object], key: str, wrong: list[EntryProblem]) -> str:
+def _name(entry: dict[str, object], key: str, problems: list[EntryProblem]) -> str:
     value = entry.get(key)
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
-    wrong.append(_at(entry, key, "a name"))
+    problems.append(_at(entry, key, "a name"))
     return ""
 
 
 def _devices(
-    entry: dict[str, object], integers: Integers, wrong: list[EntryProblem]
+    entry: dict[str, object], integers: Integers, problems: list[EntryProblem]
 ) -> list[RawDeviceId]:
     ids = entry.get("gpu_list")
-    # Go writes an empty slice that was never made as null.
+    # Go encodes a nil slice as null.
     if ids is None and "gpu_list" in entry:
         return []
     if not isinstance(ids, list):
-        wrong.append(_at(entry, "gpu_list", "a list"))
+        problems.append(_at(entry, "gpu_list", "a list"))
         return []
-    if len(ids) > _MOST:
-        wrong.append(_at(entry, "gpu_list", f"{_MOST} devices at most"))
+    if len(ids) > _MAX_DEVICES:
+        problems.append(_at(entry, "gpu_list", f"at most {_MAX_DEVICES} devices"))
         return []
     devices: list[RawDeviceId] = []
     for item, value in enumerate(ids):
         device = _device(value, integers)
         if device is None:
-            wrong.append(EntryProblem("gpu_list", item, True, _expected(_DEVICE, value)))
+            problems.append(EntryProblem("gpu_list", item, True, _expected(_DEVICE, value)))
         else:
             devices.append(device)
     return devices
@@ -112,7 +111,7 @@ def _device(value: object, integers: Integers) -> RawDeviceId | None:
         if _DIGITS.fullmatch(value) and (number := int(value)) <= _LARGEST:
             return RawDeviceId(integers, str(number))
         return None
-    # A boolean is an int to Python; it is not a number of a GPU.
+    # In Python, a boolean is an int.
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST:
         return RawDeviceId(integers, str(value))
     return None
@@ -129,7 +128,7 @@ def _expected(expected: str, found: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a JSON value for a message: on one line, of a readable length."""
+    """Format a JSON value for a message: on one line, and shortened."""
     match value:
         case None:
             return "null"

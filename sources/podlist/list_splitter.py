@@ -1,4 +1,4 @@
-"""Takes a pod list apart into its entries, and reads each for itself."""
+"""Split a pod list into its entries, and parse each of them separately."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import msgspec
 from pipeline.files import UnreadableError, lenient_json
 from sources.podlist.json_position import line_and_column
 
-# Memory in the face of a file full of commas: a parsed value takes up to a hundred bytes.
+# Limits the memory for a file full of commas: a parsed value takes up to a hundred bytes.
 _MOST_VALUES = 1_000_000
 _BYTE = re.compile(r" \(byte ([0-9]+)\)")
 _GOT = re.compile("got `([a-z]+)`")
@@ -24,29 +24,29 @@ _split = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class BadDocumentError(UnreadableError):
-    """The file as a whole is no pod list; the text says where and why."""
+    """The file as a whole is not a pod list; the message says where and why."""
 
 
 class UnreadableEntryError(Exception):
-    """No parser takes the entry."""
+    """The entry cannot be parsed."""
 
 
 def split(data: bytes, path: Path) -> tuple[bytes, list[memoryview]]:
-    """Return the text of a file without its mark, and its entries as they stand there.
+    """Return the text of a file without its byte order mark, and the unparsed entries.
 
     Raises:
-        BadDocumentError: it isn't JSON, or isn't a list. What stands in the texts of an entry, and
-            whether a number has room in a float, is no matter of the file.
+        BadDocumentError: it is not JSON or not a list. Lone surrogates within an entry and numbers
+            that are too large for a float are accepted.
     """
     text = data.removeprefix(lenient_json.BOM)
     if not text.strip():
         raise BadDocumentError(f"{path}: is empty; an empty list is written []")
-    if text.strip() == b"null":  # how Go writes a list that was never made
+    if text.strip() == b"null":  # how Go encodes a nil slice
         return text, []
     if text.count(b",") >= _MOST_VALUES:
         raise BadDocumentError(f"{path}: has more than {_MOST_VALUES} values")
-    # One parse of all would hold the interpreter, and with it the event loop, for 80 ms at 10 MB.
-    # Splitting the list takes a tenth of that, and between its entries others get their turn.
+    # Parsing 10 MB in one call would block the event loop for 80 ms. Splitting takes a tenth of
+    # that, and other threads can run between the entries.
     try:
         return text, [memoryview(piece) for piece in _split.decode(text)]
     except msgspec.ValidationError as error:
@@ -63,7 +63,7 @@ def split(data: bytes, path: Path) -> tuple[bytes, list[memoryview]]:
 
 
 def _split_masked(text: bytes, path: Path) -> list[memoryview]:
-    """Split a text that may have half a surrogate pair somewhere, which msgspec refuses."""
+    """Split a text that may contain lone surrogates, which msgspec refuses."""
     masked = lenient_json.masked(text)
     try:
         pieces = [memoryview(piece) for piece in _split.decode(masked)]
@@ -73,7 +73,7 @@ def _split_masked(text: bytes, path: Path) -> list[memoryview]:
         problem, offset = "ends too early", len(text)
         if found := _BYTE.search(str(error)):
             problem, offset = str(error)[: found.start()], int(found[1])
-            # Of these msgspec names the byte after the first.
+            # For this error, msgspec reports the byte after the first extra one.
             offset -= problem.endswith("trailing characters")
         raise BadDocumentError(f"{path}:{place(text, offset)}: {problem}") from None
     whole, begin, original = memoryview(text), 0, []
@@ -85,22 +85,21 @@ def _split_masked(text: bytes, path: Path) -> list[memoryview]:
 
 
 def parse(piece: memoryview) -> object:
-    """Return an entry as Python has it.
+    """Parse an entry.
 
-    What strict JSON in UTF-8 doesn't have is read all the same, since it may stand where it is no
-    matter: half a surrogate pair and bytes that are no UTF-8 as surrogates, numbers beyond any
-    float as infinity.
+    Some invalid JSON is accepted, because it may be in a value that is not used: lone surrogates
+    and bytes that are not UTF-8 become surrogates, and numbers too large for a float infinity.
 
     Raises:
-        UnreadableEntryError: that didn't help.
+        UnreadableEntryError: it still cannot be parsed.
     """
     try:
         return lenient_json.parse(piece)
-    except (ValueError, RecursionError) as error:  # an integer of thousands of digits, say
+    except (ValueError, RecursionError) as error:  # such as an integer of thousands of digits
         raise UnreadableEntryError(str(error)) from None
 
 
 def place(text: bytes, offset: int) -> str:
-    """Return line and column for a message."""
+    """Return line and column as text, for a message."""
     line, column = line_and_column(text, offset)
     return f"{line}:{column}"

@@ -10,30 +10,37 @@ from config.value_types import ByteSize, Duration
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the pod list lies and how it is read."""
+    """Options: where the pod list is, and how it is read."""
 
     path: Annotated[
         Path,
         Doc(
-            "The file. Mount its folder, not the file: what is put in its place can't be read else."
+            "Path of the file. Mount its folder, not the file: a mounted file does not change when "
+            "another one replaces it."
         ),
     ] = Path("/var/lib/kubelet/pod-resources/podlist.json")
     integers: Annotated[
         Literal["minor", "index"],
-        Doc("What a number in gpu_list is: N of /dev/nvidiaN, or NVML's index."),
+        Doc("Meaning of numbers in gpu_list: N of /dev/nvidiaN (minor), or NVML's index."),
     ] = "minor"
     max_age: Annotated[
         Duration,
         AtLeast("1s"),
-        Doc("How long the last good list stands once the file is missing, broken or stale."),
+        Doc(
+            "How long the last valid list stays in use while the file is missing, invalid or out "
+            "of date."
+        ),
     ] = Duration.parse("5m")
     interval: Annotated[
         Duration,
         AtLeast("1s"),
-        Doc("How often the list is confirmed and the file looked at; changes are seen at once."),
+        Doc(
+            "How often the list is confirmed and the file is checked. Changes are noticed "
+            "immediately."
+        ),
     ] = Duration.parse("10s")
     max_size: Annotated[
         ByteSize,
         AtLeast("1KiB"),
-        Doc("A larger file is not read."),
+        Doc("Largest size; a larger file is not read."),
     ] = ByteSize.parse("10MiB")

@@ -1,4 +1,4 @@
-"""Makes claims out of the bytes of a pod list."""
+"""Read claims from the content of a pod list."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,32 +25,31 @@ def read_pod_list(data: bytes, path: Path, integers: Integers) -> FileClaims:
     """Return one claim for each container that holds a device, in the order of the file.
 
     Args:
-        data: the file's bytes.
-        path: for messages and for the claims' origin.
-        integers: what a number in `gpu_list` is.
+        data: content of the file.
+        path: path of the file, for messages and for the origin of the claims.
+        integers: meaning of numbers in `gpu_list`.
 
     Raises:
-        BadDocumentError: it isn't JSON, isn't a list, or names more devices than any node has
-            containers and devices for.
+        BadDocumentError: it is not JSON, not a list, or lists more devices than one node can have.
     """
     text, pieces = split(data, path)
     claims: dict[PartialRef, Claim] = {}
     merged: dict[PartialRef, dict[RawDeviceId, None]] = {}
-    found: list[tuple[int, EntryProblem]] = []
+    reported: list[tuple[int, EntryProblem]] = []
     count = held = 0
     for number, piece in enumerate(pieces):
-        wrong: list[EntryProblem] = []
-        read = _read(piece, integers, wrong)
-        count += len(wrong)
-        found.extend((number, one) for one in wrong[: _MAX_REPORTED - len(found)])
+        problems: list[EntryProblem] = []
+        read = _read(piece, integers, problems)
+        count += len(problems)
+        reported.extend((number, problem) for problem in problems[: _MAX_REPORTED - len(reported)])
         if read is None or not read[1]:
             continue
         subject, devices = read
         if subject in claims:
-            all_ = merged.setdefault(subject, dict.fromkeys(claims[subject].devices))
-            held -= len(all_)
-            all_.update(dict.fromkeys(devices))
-            held += len(all_)
+            merged_devices = merged.setdefault(subject, dict.fromkeys(claims[subject].devices))
+            held -= len(merged_devices)
+            merged_devices.update(dict.fromkeys(devices))
+            held += len(merged_devices)
         else:
             origin = Origin(Evidence.POD_LIST_FILE, f"{path} [{number}]")
             distinct = tuple(dict.fromkeys(devices))
@@ -58,40 +57,39 @@ def read_pod_list(data: bytes, path: Path, integers: Integers) -> FileClaims:
             held += len(distinct)
         if held > MAX_CLAIMED_DEVICES:
             raise BadDocumentError(
-                f"{path}: its containers hold more than {MAX_CLAIMED_DEVICES} devices, a shared "
-                "one counted for each of them; no node has so many, so this can't be the list of "
-                "one node"
+                f"{path}: lists more than {MAX_CLAIMED_DEVICES} devices, with a shared one counted "
+                "for each of its containers; one node cannot have so many"
             )
-    for subject, all_ in merged.items():
-        claims[subject] = replace(claims[subject], devices=tuple(all_))
-    complaints = tuple(_complaints(text, pieces, found, path))
-    if count > len(found):
-        complaints += (f"{path}: {count - len(found)} more of this sort",)
+    for subject, merged_devices in merged.items():
+        claims[subject] = replace(claims[subject], devices=tuple(merged_devices))
+    complaints = tuple(_complaints(text, pieces, reported, path))
+    if count > len(reported):
+        complaints += (f"{path}: {count - len(reported)} more problems of this kind",)
     return FileClaims(tuple(claims.values()), complaints)
 
 
 def _read(
-    piece: memoryview, integers: Integers, wrong: list[EntryProblem]
+    piece: memoryview, integers: Integers, problems: list[EntryProblem]
 ) -> tuple[PartialRef, list[RawDeviceId]] | None:
     try:
         entry = parse(piece)
     except UnreadableEntryError as error:
-        wrong.append(EntryProblem("", None, False, f"can't be read: {error}"))
+        problems.append(EntryProblem("", None, False, f"can't be read: {error}"))
         return None
-    return read_entry(entry, integers, wrong)
+    return read_entry(entry, integers, problems)
 
 
 def _complaints(
-    text: bytes, pieces: list[memoryview], found: list[tuple[int, EntryProblem]], path: Path
+    text: bytes, pieces: list[memoryview], reported: list[tuple[int, EntryProblem]], path: Path
 ) -> Iterator[str]:
-    offsets = _offsets(text, pieces, [number for number, _ in found])
-    for (number, wrong), offset in zip(found, offsets, strict=True):
+    offsets = _offsets(text, pieces, [number for number, _ in reported])
+    for (number, wrong), offset in zip(reported, offsets, strict=True):
         within = value_offset(bytes(pieces[number]), wrong.key, wrong.item) if wrong.present else 0
         yield f"{path}:{place(text, offset + within)}: [{number}]{wrong.path}: {wrong.text}"
 
 
 def _offsets(text: bytes, pieces: list[memoryview], numbers: list[int]) -> Iterator[int]:
-    """Yield where pieces begin, for ascending numbers."""
+    """Yield the offsets of entries, for ascending indexes."""
     offset, done = 0, -1
     for number in numbers:
         while done < number:

@@ -1,4 +1,4 @@
-"""The podlist source: says who holds which GPU, by koordinator's file."""
+"""The source `podlist`: emits claims from koordinator's pod list file."""
 
 from functools import partial
 
@@ -7,17 +7,17 @@ from pipeline.component.contracts import SourceContext
 from sources.podlist.options import Options
 from sources.podlist.pod_list_file import read_pod_list
 
-_ABSENT = "see that its writer runs and that the folder is mounted"
+_ABSENT = "check that its writer runs and that the folder is mounted"
 
 
 class PodListSource:
-    """Follows the file. Implements `pipeline.component.contracts.Source`."""
+    """Reads the file on each change. Implements `pipeline.component.contracts.Source`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
 
     async def run(self, ctx: SourceContext) -> None:
-        """Follow the file until cancelled."""
+        """Follow changes of the file until cancelled."""
         options = self._options
         read = partial(read_pod_list, path=options.path, integers=options.integers)
         await follow(ctx, options, read, absent=_ABSENT)

@@ -53,4 +53,4 @@ async def test_a_file_that_is_mounted_by_itself(tmp_path: Path) -> None:
 async def test_what_is_no_file(tmp_path: Path, how: str) -> None:
     os.mkfifo(tmp_path / "podlist.json")
     told = await looked(tmp_path, tmp_path / "podlist.json", how=how)
-    is_bad(told, "failure", "is no ordinary file", "the path of a file")
+    is_bad(told, "failure", "is not a regular file", "the path of a file")

@@ -87,9 +87,9 @@ FAULTS: dict[Callable[[Path], None], str] = {
     a_folder: "{path}: is not a regular file",
     a_pipe: "{path}: is not a regular file",
     a_link: "{path}: is a symbolic link; give the path it leads to",
-    something_else: "{path}: holds something else than a pod list; move it away, or give another "
-    "path",
-    too_large: "{path}: is larger than 10MiB: no pod list is",
+    something_else: "{path}: contains something other than a pod list; move it away, or set "
+    "another path",
+    too_large: "{path}: is larger than 10MiB, so it is not a pod list",
 }
 
 
@@ -220,12 +220,12 @@ async def test_a_list_that_stays_torn_is_mended(
         bench.holds(held("a", 0))
         await bench.rests()
         assert path.read_text() == torn
-        bench.clock.seconds += under_test._TORN
+        bench.clock.seconds += under_test._REPAIR_SECONDS
         await bench.reads(f"a={short(0)}")
         await bench.rests()
     assert path.read_text().count(FOREIGN) == kept
     assert [record.getMessage() for record in caplog.records] == [
-        f"{path}: was no whole list; {kept} entries of others could be kept"
+        f"{path}: was incomplete; podgpu replaced it, and kept {kept} entries of other writers"
     ]
 
 

@@ -88,7 +88,7 @@ async def test_a_file_that_cannot_be_replaced_is_written_into(
         assert process.returncode == 0, complaints.decode()
     assert said.decode() == "podlist.json\n"
     assert complaints.decode() == (
-        f"{inside}: is mounted by itself and can't be replaced; writing into it instead\n"
+        f"{inside}: is a mount point and cannot be replaced; podgpu writes into it instead\n"
     )
     assert ours(outside) == [f"b={short(0)}"]
     assert FOREIGN in outside.read_text()

@@ -129,7 +129,7 @@ async def test_what_others_destroy_comes_back(path: Path) -> None:
             spoil()
             await bench.rests()
             assert not ours(path)
-            bench.clock.seconds += under_test._LOOK
+            bench.clock.seconds += under_test._CHECK_SECONDS
             bench.show()
             await bench.reads(f"a={short(0)}")
     assert len(entries(path)) == 2
@@ -138,7 +138,7 @@ async def test_what_others_destroy_comes_back(path: Path) -> None:
 async def test_others_are_looked_after_without_a_snapshot(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(under_test, "_LOOK", 0.05)
+    monkeypatch.setattr(under_test, "_CHECK_SECONDS", 0.05)
     bench = Bench(path)
     async with bench.keeping():
         bench.holds(held("a", 0))

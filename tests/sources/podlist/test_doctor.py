@@ -34,7 +34,7 @@ async def test_a_folder_that_is_not_mounted(tmp_path: Path) -> None:
 
 async def test_no_list_in_the_folder(tmp_path: Path) -> None:
     told = await looked(tmp_path, tmp_path / "podlist.json")
-    is_bad(told, "failure", "no such file in it", "its writer runs")
+    is_bad(told, "failure", "the file does not", "its writer runs")
 
 
 MALFORMED = [("", "is empty"), ("{", ""), ('{"pods": []}', "list"), ("[{]", "")]
@@ -43,18 +43,18 @@ MALFORMED = [("", "is empty"), ("{", ""), ('{"pods": []}', "list"), ("[{]", "")]
 @pytest.mark.parametrize(("text", "saw"), MALFORMED)
 async def test_a_malformed_list(tmp_path: Path, text: str, saw: str) -> None:
     told = await looked(tmp_path, write(tmp_path / "podlist.json", text))
-    is_bad(told, "failure", saw, "see what its writer writes")
+    is_bad(told, "failure", saw, "check what its writer writes")
 
 
 async def test_an_entry_that_means_nothing_is_a_warning(tmp_path: Path) -> None:
     path = write(tmp_path / "podlist.json", LIST.replace("[0]", '["zero", null]'))
-    is_bad(await looked(tmp_path, path), "warning", "entries are left out", "mend the entries")
+    is_bad(await looked(tmp_path, path), "warning", "entries are ignored", "fix the entries")
 
 
 async def test_a_list_from_before_the_node_was_started_is_stale(tmp_path: Path) -> None:
     path = write(tmp_path / "podlist.json", LIST)
     os.utime(path, (BOOT - 60, BOOT - 60))
-    is_bad(await looked(tmp_path, path), "warning", "is stale", "see that its writer runs")
+    is_bad(await looked(tmp_path, path), "warning", "is out of date", "check that its writer runs")
     os.utime(path, (BOOT + 60, BOOT + 60))
     assert (await looked(tmp_path / "b", path)).verdict is Verdict.OK
 
@@ -72,7 +72,7 @@ async def test_its_age_is_told(tmp_path: Path, age: int, told: str) -> None:
 async def test_a_list_from_the_future_contradicts_the_clock(tmp_path: Path) -> None:
     path = write(tmp_path / "podlist.json", LIST)
     os.utime(path, (time.time() + 3600,) * 2)
-    is_bad(await looked(tmp_path, path), "warning", "a clock that is ahead", "see the clock")
+    is_bad(await looked(tmp_path, path), "warning", "s in the future", "check the clock")
 
 
 async def test_a_list_that_names_nobody_has_no_age(tmp_path: Path) -> None:

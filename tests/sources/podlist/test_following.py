@@ -21,7 +21,7 @@ from sources.podlist.pod_list_file import read_pod_list
 from tests.sources.podlist.running import entry, following, listing, replace
 
 GRACE = 0.25
-DEVICE = "expected a GPU uuid, a MIG uuid or a number"
+DEVICE = "expected a GPU UUID, a MIG UUID or a number"
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ async def test_two_faults_are_told_one_by_one(path: Path) -> None:
         path.unlink()
         assert (
             await ctx.lost(3)
-            == f"{path}: no such file; see that its writer runs and that the folder is mounted"
+            == f"{path}: no such file; check that its writer runs and that the folder is mounted"
         )
         assert ctx.pods() is None
         replace(path, listing("a"))
@@ -193,7 +193,7 @@ async def test_the_file_deleted_and_made_again(path: Path) -> None:
         path.unlink()
         assert (
             await ctx.lost()
-            == f"{path}: no such file; see that its writer runs and that the folder is mounted"
+            == f"{path}: no such file; check that its writer runs and that the folder is mounted"
         )
         assert ctx.pods() == ["a"]
         path.write_text(listing("b"))
@@ -219,7 +219,7 @@ async def test_folders_that_are_made_later(tmp_path: Path) -> None:
     async with following(path) as ctx:
         assert (
             await ctx.lost()
-            == f"{path}: no such file; see that its writer runs and that the folder is mounted"
+            == f"{path}: no such file; check that its writer runs and that the folder is mounted"
         )
         path.parent.mkdir(parents=True)
         path.write_text(listing("a"))

@@ -99,7 +99,7 @@ def test_any_list(data: bytes) -> None:
     assert found is not None
     for complaint in found.problems:
         place, _, rest = complaint.removeprefix("podlist.json:").partition(": ")
-        if "more of this sort" in rest or "more of this sort" in place:
+        if "more problems of this kind" in rest or "more problems of this kind" in place:
             continue
         line, column = (int(part) for part in place.split(":"))
         after = data.decode("utf-8", "replace").split("\n", line - 1)[-1][column - 1 :]

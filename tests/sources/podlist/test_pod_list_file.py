@@ -8,7 +8,7 @@ from sources.podlist.list_splitter import BadDocumentError
 from sources.podlist.pod_list_file import read_pod_list
 
 PATH = Path("podlist.json")
-DEVICE = "expected a GPU uuid, a MIG uuid or a number"
+DEVICE = "expected a GPU UUID, a MIG UUID or a number"
 
 
 def read(text: str | bytes, integers: Literal["minor", "index"] = "minor") -> dict[str, list[str]]:
@@ -167,7 +167,7 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     "number": ("3", ".gpu_list: expected a list, found 3"),
     "too many": (
         "[" + "1," * 1024 + "1]",
-        ".gpu_list: expected 1024 devices at most, found a list",
+        ".gpu_list: expected at most 1024 devices, found a list",
     ),
 }
 
@@ -296,7 +296,7 @@ def test_tells_of_the_first_few_faults() -> None:
         "[0].gpu_list[0]",
         "[0].gpu_list[1]",
         "[1]",
-        "2 more of this sort",
+        "2 more problems of this kind",
     ]
 
 
@@ -328,8 +328,8 @@ def test_more_than_a_node_can_hold_is_a_fault_of_the_whole(data: bytes) -> None:
     with pytest.raises(BadDocumentError) as caught:
         read_pod_list(data, PATH, "minor")
     assert str(caught.value) == (
-        "podlist.json: its containers hold more than 10000 devices, a shared one counted for each "
-        "of them; no node has so many, so this can't be the list of one node"
+        "podlist.json: lists more than 10000 devices, with a shared one counted for each of its "
+        "containers; one node cannot have so many"
     )
 
 
