@@ -39,20 +39,20 @@ async def test_nobody_listens(tmp_path: Path) -> None:
     async with exporter(b"") as url:
         pass
     told = await looked(tmp_path, Options(url=url))
-    is_bad(told, "failure", "can't connect", "see that dcgm-exporter runs")
+    is_bad(told, "failure", "can't connect", "check that dcgm-exporter runs")
 
 
 async def test_a_page_of_somebody_else(tmp_path: Path) -> None:
     async with exporter(b"node_load1 1\n") as url:
         told = await looked(tmp_path, Options(url=url))
-    is_bad(told, "failure", "no metric of dcgm-exporter's", "give the page of a dcgm-exporter")
+    is_bad(told, "failure", "no metric of dcgm-exporter", "set url to the page of a dcgm-exporter")
 
 
 @pytest.mark.parametrize("status", ["200 OK", "401 Unauthorized"])
 async def test_podgpu_s_own_page_is_no_dcgm_exporter_s(tmp_path: Path, status: str) -> None:
     async with serving(lambda _: page(PAGE, "Server: podgpu", status=status)) as port:
         told = await looked(tmp_path, Options(url=f"http://127.0.0.1:{port}/metrics"))
-    is_bad(told, "failure", "podgpu itself answers there", "localhost:9401")
+    is_bad(told, "failure", "podgpu itself responds there", "localhost:9401")
 
 
 async def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ async def test_a_file_that_nobody_writes_any_more(tmp_path: Path) -> None:
 
     os.utime(path, (1_700_000_000, 1_700_000_000))
     told = await looked(tmp_path, Options(path=path, max_age=Duration.parse("1m")))
-    is_bad(told, "failure", "has not been written", "see that dcgm-exporter writes it")
+    is_bad(told, "failure", "has not been updated", "check that dcgm-exporter writes the file")
 
 
 @pytest.mark.parametrize("body", [PAGE, b"node_load1 1\n"])

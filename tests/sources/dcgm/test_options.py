@@ -38,21 +38,21 @@ def test_good(options: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("interval: 5s", "give a url, or the path of a file"),
-        (f"{URL}, path: /x.prom", "give one of the two"),
-        ("url: localhost:9400", "is no address: write for example http://"),
-        ('url: "http://:9400/metrics"', "is no address"),
-        ('url: "http://a b/metrics"', "is no address"),
-        ('url: "http://a:70000/metrics"', "is no address"),
-        ('url: "ftp://a/metrics"', "is no address"),
-        ('url: "http://[::1/metrics"', "is no address"),
-        ('url: "http://eve:secret@a/metrics"', "give username and password_file"),
-        (f"{URL}, max_age: 5m", "is about a file"),
-        ("path: /x.prom, ca_file: /ca.pem", "is about a url"),
-        ("path: /x.prom, insecure: true", "is about a url"),
-        (f"{URL}, username: a", "go together: give both"),
-        (f"{URL}, password_file: /p", "go together: give both"),
-        (f"{URL}, username: a, password_file: /p, bearer_token_file: /t", "give one of the two"),
+        ("interval: 5s", "set url, or path for a file"),
+        (f"{URL}, path: /x.prom", "set only one of them"),
+        ("url: localhost:9400", "is not a valid URL: write for example http://"),
+        ('url: "http://:9400/metrics"', "is not a valid URL"),
+        ('url: "http://a b/metrics"', "is not a valid URL"),
+        ('url: "http://a:70000/metrics"', "is not a valid URL"),
+        ('url: "ftp://a/metrics"', "is not a valid URL"),
+        ('url: "http://[::1/metrics"', "is not a valid URL"),
+        ('url: "http://eve:secret@a/metrics"', "set username and password_file"),
+        (f"{URL}, max_age: 5m", "applies only to a file"),
+        ("path: /x.prom, ca_file: /ca.pem", "applies only to a url"),
+        ("path: /x.prom, insecure: true", "applies only to a url"),
+        (f"{URL}, username: a", "require each other"),
+        (f"{URL}, password_file: /p", "require each other"),
+        (f"{URL}, username: a, password_file: /p, bearer_token_file: /t", "set only one of them"),
         (f"{URL}, insecure: true", "write https"),
         (f"{URL}, ca_file: /ca.pem", "write https"),
         (f"{URL}, interval: 500ms", "interval"),
@@ -68,4 +68,4 @@ def test_bad(options: str, said: str) -> None:
     [("", 60), (", interval: 10s", 60), (", interval: 1m", 180), (", max_age: 5s", 5)],
 )
 def test_when_a_file_is_too_old(options: str, seconds: float) -> None:
-    assert load(f"path: /x.prom{options}").oldest == seconds
+    assert load(f"path: /x.prom{options}").max_age_seconds == seconds

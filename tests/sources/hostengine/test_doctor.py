@@ -52,11 +52,11 @@ async def test_a_library_of_another_kind(tmp_path: Path) -> None:
 async def test_nobody_listens(fake_dcgm: FakeDcgm, tmp_path: Path) -> None:
     options = Options(library=fake_dcgm.library, address=str(tmp_path / "engine"))
     found = await looked(tmp_path, options)
-    is_bad(of(found, "hostengine.address"), "failure", "nobody answers", "start nv-hostengine")
+    is_bad(of(found, "hostengine.address"), "failure", "cannot connect", "start nv-hostengine")
 
 
 @pytest.mark.parametrize("host", ["no.such.invalid", "x" * 300, "a..b"])
 async def test_a_name_that_nobody_knows(fake_dcgm: FakeDcgm, tmp_path: Path, host: str) -> None:
     found = await looked(tmp_path, Options(library=fake_dcgm.library, address=f"{host}:5555"))
     told = of(found, "hostengine.address")
-    is_bad(told, "failure", f"the name {host} can't be resolved", "dnsPolicy")
+    is_bad(told, "failure", f"cannot resolve the name {host}", "dnsPolicy")

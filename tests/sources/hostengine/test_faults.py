@@ -32,7 +32,7 @@ async def settled(count: int) -> None:
 @pytest.mark.parametrize(
     ("scenario", "said"),
     [
-        pytest.param(Scenario((CARD,), epoch=0), "see that nv-hostengine runs", id="unreachable"),
+        pytest.param(Scenario((CARD,), epoch=0), "check that nv-hostengine runs", id="unreachable"),
         pytest.param(
             Scenario((CARD,), returns={"dcgmConnect_v2": -12}), "both DCGM 3 or both", id="version"
         ),

@@ -30,5 +30,5 @@ def test_good_addresses(address: str, socket: str) -> None:
     ["", "localhost", "localhost:0", "localhost:99999", "http://a:5555", "a b:5555", ":1"],
 )
 def test_bad_addresses(address: str) -> None:
-    with pytest.raises(ConfigError, match="is no address"):
+    with pytest.raises(ConfigError, match="is not valid"):
         parse(FILE.format(address), RegisteredKinds(), env={}, origin="test")

@@ -73,7 +73,7 @@ async def test_a_file(ctx: DoctorContext, tmp_path: Path) -> None:
 
 
 async def test_another_device(ctx: DoctorContext) -> None:
-    is_bad(await log(ctx, Path("/dev/zero")), "failure", "no kernel's log", "/dev/kmsg")
+    is_bad(await log(ctx, Path("/dev/zero")), "failure", "not a kernel log", "/dev/kmsg")
 
 
 @pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="no kernel log here")
@@ -97,7 +97,7 @@ async def test_processes_of_the_host_that_are_mounted_elsewhere(
     ctx: DoctorContext, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "host/proc"
-    is_bad(await processes(ctx, elsewhere), "warning", "can't be read", "option proc")
+    is_bad(await processes(ctx, elsewhere), "warning", "cannot read", "option proc")
     (elsewhere / "1/ns").mkdir(parents=True)
     (elsewhere / "1/ns/pid").symlink_to(HOST_PID_NAMESPACE)
     assert (await processes(ctx, elsewhere)).verdict is Verdict.OK

@@ -220,7 +220,7 @@ async def test_a_log_that_is_open_as_the_stop_comes_is_closed_again(
 ) -> None:
     opened: asyncio.Future[Log] = asyncio.get_running_loop().create_future()
     lookups = BlockingCalls()
-    monkeypatch.setattr(lookups, "_begin", lambda _: opened)
+    monkeypatch.setattr(lookups, "_start", lambda _: opened)
     task = asyncio.create_task(lookups.open(kmsg.path))
     await asyncio.sleep(0)
     log = Log(kmsg.path)

@@ -38,11 +38,11 @@ async def test_what_was_there_before_is_not_told_however_often_it_is_opened(
 ) -> None:
     """The device gives all that it still has to whoever opens it and doesn't go to its end."""
 
-    def to_the_end(log: Log) -> None:
+    def skip_to_end(log: Log) -> None:
         while log.read() is not None:
             pass
 
-    monkeypatch.setattr(Log, "to_the_end", to_the_end)
+    monkeypatch.setattr(Log, "skip_to_end", skip_to_end)
     ctx = FakeSourceContext()
     for _ in range(3):
         kmsg.says(xid(31))

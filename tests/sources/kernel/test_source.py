@@ -216,7 +216,7 @@ async def test_a_log_that_ends_is_said_to_after_what_it_gave_last(kmsg: Kmsg) ->
     async with running(ctx, kmsg.path) as task:
         kmsg.says(xid(31))
         kmsg.close()
-        with pytest.raises(TransientError, match="come to its end"):
+        with pytest.raises(TransientError, match="ended, as a kernel log never does"):
             await task
     assert codes(ctx) == [31]
 

@@ -76,7 +76,7 @@ def with_nouveau(ctx: DoctorContext) -> None:
 DRIVERS = [
     (without_driver, "no NVIDIA driver on the host; 1 NVIDIA GPUs", "install the driver"),
     (without_gpu, "no NVIDIA GPU on its PCI bus", "nodes with a GPU (nodeSelector"),
-    (with_nouveau, "nouveau has them", "blacklist nouveau"),
+    (with_nouveau, "nouveau drives them", "blacklist nouveau"),
 ]
 
 
@@ -146,7 +146,7 @@ async def test_windows_driver_without_its_library_here_is_a_failure(
     without_driver(ctx)
     write(ctx.roots.dev / "dxg")
     found = await looked(ctx)
-    is_bad(of(found, "nvml.library"), "failure", "the driver is Windows'", "/usr/lib/wsl/lib")
+    is_bad(of(found, "nvml.library"), "failure", "the driver is the Windows driver", "/usr/lib/wsl/lib")
     assert of(found, "nvml.nodes").verdict is Verdict.SKIPPED
 
 
@@ -189,7 +189,7 @@ def test_it_is_the_linker_that_is_asked() -> None:
 CODES = [
     (18, "nvml.versions", "driver 580.95.05", "reload the driver or reboot"),
     (4, "nvml.access", "no_permission (4)", "NVIDIA_VISIBLE_DEVICES=all"),
-    (999, "nvml.access", "unknown (999): the devices are not to be had", "restart podgpu's pod"),
+    (999, "nvml.access", "unknown (999): cannot access the devices", "restart podgpu's pod"),
     (9, "nvml.access", "driver_not_loaded (9)", "dmesg"),
     (17, "nvml.access", "operating_system (17)", "dmesg"),
 ]
@@ -213,7 +213,7 @@ async def test_calls_that_all_fail_are_the_work_of_a_daemon_reload(
     found = await looked(context(tmp_path))
     bad = [finding for finding in found if finding.fix]
     assert [finding.check for finding in bad] == ["nvml.access"]
-    is_bad(bad[0], "failure", "every call answers unknown (999)", "daemon-reload of systemd")
+    is_bad(bad[0], "failure", "every call returned unknown (999)", "daemon-reload of systemd")
 
 
 async def test_what_is_no_node_cannot_be_opened(fake_nvml: FakeNvml, tmp_path: Path) -> None:
@@ -223,12 +223,12 @@ async def test_what_is_no_node_cannot_be_opened(fake_nvml: FakeNvml, tmp_path: P
     node.mkdir()
     bad = [finding for finding in await looked(ctx) if finding.fix]
     assert [finding.check for finding in bad] == ["nvml.access"]
-    is_bad(bad[0], "failure", "can't be opened: is a directory", "dmesg")
+    is_bad(bad[0], "failure", "cannot be opened: is a directory", "dmesg")
 
 
 REFUSALS = [
     (errno.EPERM, "operation not permitted", "daemon-reload of systemd"),
-    (errno.EACCES, "permission denied", "let podgpu's user read and write it"),
+    (errno.EACCES, "permission denied", "give podgpu's user read and write permission"),
 ]
 
 

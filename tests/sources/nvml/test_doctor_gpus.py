@@ -29,7 +29,7 @@ async def test_a_lost_gpu_is_named_and_the_others_are_looked_at(
 ANSWERS = [
     (15, "gpu_is_lost (15)", "drain the node, then reset the GPU", ""),
     (16, "reset_required (16)", "drain the node, then reset the GPU", ""),
-    (4, "no_permission (4)", "hand this GPU to the container", "dmesg"),
+    (4, "no_permission (4)", "pass this GPU to the container", "dmesg"),
     (8, "insufficient_power (8)", "power cables", "dmesg"),
     (9, "driver_not_loaded (9)", "dmesg", "reset the GPU"),
     (10, "timeout (10)", "dmesg", "reset the GPU"),
@@ -80,7 +80,7 @@ async def test_a_mig_mode_that_waits_for_a_reset(fake_nvml: FakeNvml, tmp_path: 
     fake_nvml.set(h100s(1, values={"mig_mode_current": 0, "mig_mode_pending": 1}))
     found = await looked(context(tmp_path))
     told = of(found, "nvml.mig")
-    is_bad(told, "warning", "off, to be on", "reset it (nvidia-smi --gpu-reset")
+    is_bad(told, "warning", "off, on is pending", "reset it (nvidia-smi --gpu-reset")
 
 
 @pytest.mark.parametrize("code", [4, 8, 9, 10, 999])
@@ -102,7 +102,7 @@ async def test_a_gpu_without_mig_has_it_off(fake_nvml: FakeNvml, tmp_path: Path,
 async def test_mig_instances_that_nobody_sees(fake_nvml: FakeNvml, tmp_path: Path) -> None:
     fake_nvml.set(Scenario(gpus=[h100(mig=[])]))
     found = await looked(context(tmp_path))
-    is_bad(of(found, "nvml.mig"), "warning", "not one instance", "NVIDIA_MIG_MONITOR_DEVICES=all")
+    is_bad(of(found, "nvml.mig"), "warning", "no instance is visible", "NVIDIA_MIG_MONITOR_DEVICES=all")
     fake_nvml.set(Scenario(gpus=[h100(mig=slices(0, "3g.40gb"))]))
     assert of(await looked(context(tmp_path / "b")), "nvml.mig").verdict is Verdict.OK
 
@@ -146,10 +146,10 @@ async def test_what_the_page_shows_decides_and_a_fault_is_what_was_chosen(
         fake_nvml.set(Scenario(gpus=[card]))
         told = of(await looked(context(tmp_path / name, text)), "nvml.profiling")
         assert told.verdict.value == verdict, told
-        unasked = told.observed == "no profiling field is asked for"
+        unasked = told.observed == "no profiling field is requested"
         assert unasked == (which == "a list without any"), told
         if verdict == "skipped" and not unasked:
-            assert "of the usual fields are not there" in told.observed
+            assert "default fields are missing" in told.observed
 
 
 async def test_where_no_gpu_answers_nobody_says_that_all_have_them(
@@ -171,4 +171,4 @@ async def test_profiling_of_cards_before_hopper(
     told = of(await looked(context(tmp_path, text)), "nvml.profiling")
     assert told.verdict is verdict, told
     if verdict is Verdict.WARNING:
-        is_bad(told, "warning", "not on this architecture", "kind hostengine")
+        is_bad(told, "warning", "not supported by the architecture", "kind hostengine")

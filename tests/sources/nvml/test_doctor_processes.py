@@ -30,9 +30,9 @@ async def test_a_pid_namespace_of_its_own_hides_processes(
     in_a_pod(ctx)
     told = of(await looked(ctx), "nvml.processes")
     assert told.verdict is Verdict.SKIPPED, "so it is on every node of the chart's default"
-    assert "a namespace of its own" in told.observed
+    assert "podgpu's own pid namespace" in told.observed
     assert "hostPID: true" in told.observed
-    assert "who used how much is told by who holds it" in told.observed
+    assert "attributes usage by holder only" in told.observed
     unasked = of(await looked(ctx, Options(processes=False)), "nvml.processes")
     assert unasked.verdict is Verdict.SKIPPED
     assert unasked.observed == "processes: false"
@@ -46,10 +46,10 @@ async def test_the_hosts_procfs_elsewhere_helps_who_shares_its_namespace(
     asked = Options(proc=tmp_path / "host")
     told = of(await looked(ctx, asked), "nvml.processes")
     assert told.verdict is Verdict.SKIPPED
-    assert f"{asked.proc}/1/stat can't be read" in told.observed
+    assert f"cannot read {asked.proc}/1/stat" in told.observed
     for numbers, verdict in (("4711 40", Verdict.SKIPPED), ("40", Verdict.OK)):
         shutil.rmtree(asked.proc, ignore_errors=True)
         Proc(asked.proc, numbers).run(1, cgroup="0::/init.scope\n")
         told = of(await looked(ctx, asked), "nvml.processes")
         assert (told.verdict, told.subject) == (verdict, str(asked.proc))
-        assert ("another pid namespace" in told.observed) is (verdict is Verdict.SKIPPED)
+        assert ("a pid namespace other" in told.observed) is (verdict is Verdict.SKIPPED)

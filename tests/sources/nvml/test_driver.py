@@ -24,7 +24,7 @@ from tests.support.contexts import FakeSourceContext
 INIT_ERRORS = [
     (9, "driver_not_loaded", "modprobe nvidia"),
     (12, "library_not_found", "runtimeClassName: nvidia"),
-    (12, "library_not_found", "else install the NVIDIA driver"),
+    (12, "library_not_found", "otherwise install the NVIDIA driver"),
     (18, "lib_rm_version_mismatch", "reload the driver or reboot"),
     (4, "no_permission", "/dev/nvidiactl"),
     (999, "unknown", "dmesg"),
@@ -50,7 +50,7 @@ async def test_a_missing_library_says_so(
         raise OSError(name)
 
     monkeypatch.setattr("pynvml.CDLL", not_found)
-    with pytest.raises(TransientError, match=r"libnvidia-ml\.so\.1 is not there"):
+    with pytest.raises(TransientError, match=r"libnvidia-ml\.so\.1 is missing"):
         await NvmlSource(options()).run(FakeSourceContext())
 
 

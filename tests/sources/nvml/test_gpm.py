@@ -311,7 +311,7 @@ def test_samples_that_are_too_close_are_not_taken(fake_nvml: FakeNvml) -> None:
         code = profiler.read(sheet, clock())
         calls = fake_nvml.calls(reset=True)
         taken.append((ms, calls.get("nvmlGpmSampleGet", 0), calls.get("nvmlGpmMetricsGet", 0)))
-        assert code == (codes.UNASKED if not calls else codes.OK)
+        assert code == (codes.NOT_CALLED if not calls else codes.OK)
     assert [ms for ms, sampled, _ in taken if sampled] == [0, 100, 200, 1000]
     assert [ms for ms, _, asked in taken if asked] == [100, 200, 1000]
 
@@ -321,7 +321,7 @@ def test_a_sample_counts_as_taken_when_its_call_returned(fake_nvml: FakeNvml) ->
     sheet = GpuReadings(GPU[0], clock())
     clock.coming = [0, 60, 110, 160, 170]
     assert profiler.read(sheet, sheet.at) == codes.OK, "from 0 to 60 ms"
-    assert profiler.read(sheet, sheet.at) == codes.UNASKED, "50 ms after that"
+    assert profiler.read(sheet, sheet.at) == codes.NOT_CALLED, "50 ms after that"
     assert profiler.read(sheet, sheet.at) == codes.OK
 
 

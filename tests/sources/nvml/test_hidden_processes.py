@@ -101,7 +101,7 @@ async def test_it_is_said_once_with_what_helps(
         await next_looks(ctx, 3)
     assert not any(use.listed for look in looks(ctx) for use in look.uses)
     (said,) = [r.getMessage() for r in caplog.records if "hostPID" in r.getMessage()]
-    assert f"{tmp_path}/nowhere/1/stat can't be read" in said
+    assert f"cannot read {tmp_path}/nowhere/1/stat" in said
 
 
 async def test_who_gets_to_see_them_tells_of_them_from_then_on(

@@ -216,7 +216,7 @@ async def test_pcie_bytes_go_on_over_reloads_and_reloaded_drivers(fake_nvml: Fak
         ctx.plan = FieldPlan([*names, "gpu_up"])
         async with running(ctx, options(interval=interval, slow=interval)):
             await next_rounds(ctx, 3)
-        ctx.restart_state["nvml"].nvml.void()  # type: ignore[attr-defined]
+        ctx.restart_state["nvml"].nvml.invalidate()  # type: ignore[attr-defined]
     for name in PCIE:
         told = [r.value for r in of(ctx, name)]
         assert told == sorted(told)

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.host.procfs import HOST_PID_NAMESPACE, ROOT
 from pipeline.model import NS, Instant, PartialRef
-from sources.nvml.process_owners import UNKNOWN, PidRecord, Process, Procfs, foreign_reason
+from sources.nvml.process_owners import UNKNOWN, PidRecord, Process, Procfs, hidden_reason
 from tests.sources.nvml.procs import ID, OWNER, POD, TICKS, UID, UPTIME_S, Proc
 
 ELSEWHERE = "pid:[4026532201]"
@@ -186,7 +186,7 @@ def test_whose_procfs_it_is(  # noqa: PLR0917 - a table's columns
     tmp_path: Path, namespace: str, own: str, first: str, pid: int, hosts: bool
 ) -> None:
     root = shown(tmp_path, namespace, own, first, pid)
-    why = foreign_reason(root, is_configured=False)
+    why = hidden_reason(root, is_configured=False)
     assert (why == "") is hosts, why
     if why:
         assert ELSEWHERE in why
@@ -206,20 +206,20 @@ def test_one_that_was_chosen_has_to_be_that_of_the_own_pid_namespace(
 ) -> None:
     proc = Proc(tmp_path / "proc", numbers)
     proc.run(1)
-    why = foreign_reason(proc.root, is_configured=True)
-    assert why == ("" if good else f"{proc.root} shows another pid namespace than podgpu's own")
+    why = hidden_reason(proc.root, is_configured=True)
+    assert why == ("" if good else f"{proc.root} shows a pid namespace other than podgpu's own")
     # podgpu has no place in it.
     (proc.root / "self/status").unlink()
-    assert "another pid namespace" in foreign_reason(proc.root, is_configured=True)
+    assert "a pid namespace other" in hidden_reason(proc.root, is_configured=True)
 
 
 def test_the_real_one_is_that_of_the_own_pid_namespace() -> None:
-    assert foreign_reason(ROOT / "self/root/proc", is_configured=True) == ""
+    assert hidden_reason(ROOT / "self/root/proc", is_configured=True) == ""
 
 
 def test_one_that_cannot_be_read_is_nobodys(tmp_path: Path) -> None:
-    assert "self/ns/pid can't be read" in foreign_reason(tmp_path, is_configured=False)
-    assert "1/stat can't be read" in foreign_reason(tmp_path / "nowhere", is_configured=True)
+    assert "self/ns/pid" in hidden_reason(tmp_path, is_configured=False)
+    assert "1/stat" in hidden_reason(tmp_path / "nowhere", is_configured=True)
 
 
 def test_t4_an_mps_server_is_recognised_by_its_name(proc: Proc) -> None:

@@ -279,7 +279,7 @@ async def test_a_procfs_that_hangs_holds_nobody_up(
             await next_looks(ctx, 3)
             assert {one.owner for use in uses(ctx, GPU[0]) for one in use.processes} == {None}
             assert len(rounds(ctx)) > 3
-            assert caplog.text.count("doesn't answer") == 1
+            assert caplog.text.count("does not respond") == 1
             with cgroup.open("w") as pipe:
                 pipe.write("0::/\n")
             cgroup.unlink()

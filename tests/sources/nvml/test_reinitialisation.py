@@ -55,7 +55,7 @@ async def test_t23_all_gpus_that_answer_unknown_end_the_source_with_what_helps(
 ) -> None:
     ctx, source = FakeSourceContext(), NvmlSource(options())
     error = await lost(fake_nvml, ctx, source)
-    assert "all GPUs answer unknown (999)" in str(error)
+    assert "all GPUs report unknown (999)" in str(error)
     assert "daemon-reload" in str(error)
     assert "dmesg" in str(error)
     assert ups(rounds(ctx)[-1]) == dict.fromkeys(GPU[:2], 0)
@@ -86,7 +86,7 @@ async def test_t23_where_the_driver_still_counts_its_gpus_three_rounds_have_to_f
     await next_rounds(ctx)
     before = len(rounds(ctx))
     fake_nvml.set(h100s(count, errors=UNKNOWN))
-    with pytest.raises(TransientError, match="all GPUs answer unknown"):
+    with pytest.raises(TransientError, match="all GPUs report unknown"):
         await asyncio.wait_for(task, 10)
     dark = [r for r in rounds(ctx)[before:] if set(ups(r).values()) == {0}]
     assert len(dark) == 3 + 1, "and the last word on all of them"
@@ -166,7 +166,7 @@ async def test_t23_nor_while_a_call_is_stuck(fake_nvml: FakeNvml) -> None:
 def shown(ctx: FakeSourceContext) -> Snapshot:
     """What the page says a day after the last word, with a pod that holds the first GPU."""
     join, at = Join(), ctx.clock.now()
-    events = [SourceAdded(0), *ctx.events, SourceLost("all GPUs answer unknown")]
+    events = [SourceAdded(0), *ctx.events, SourceLost("all GPUs report unknown")]
     for seq, event in enumerate(events, 1):
         join.apply(Envelope("gpus", "nvml", seq, at, event))
     join.apply(Envelope("list", "podlist", 1, at, SourceAdded(1)))

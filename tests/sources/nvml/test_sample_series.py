@@ -48,8 +48,8 @@ def test_the_window_is_what_all_its_samples_come_to(
     assert summary.start >= now - length - max(length // 30, 1) - 2 * longest
     values = [value for _, _, value in summed]
     covered = sum(end - start for start, end, _ in summed)
-    assert summary.least == min(values)
-    assert summary.most == max(values)
+    assert summary.minimum == min(values)
+    assert summary.maximum == max(values)
     mean = sum((end - start) * value for start, end, value in summed) / covered
     assert abs(summary.mean - mean) < 1e-6
 
@@ -75,11 +75,11 @@ def test_a_short_peak_is_seen_for_as_long_as_the_window() -> None:
         series.add_ring(ring(18, number - 17))
         found = series.summary(0)
         assert found is not None
-        assert (found[0].least, found[0].most) == (100, 700)
+        assert (found[0].minimum, found[0].maximum) == (100, 700)
     series.add_ring(ring(18, 50))
     found = series.summary(0)
     assert found is not None
-    assert found[0].most == 100
+    assert found[0].maximum == 100
 
 
 def test_a_sample_weighs_as_much_as_the_time_since_the_one_before() -> None:
@@ -109,7 +109,7 @@ def test_what_was_lost_in_a_ring_ends_the_window() -> None:
     found = series.summary(0)
     assert found is not None
     summary, reach = found
-    assert (summary.least, summary.most) == (300, 300)
+    assert (summary.minimum, summary.maximum) == (300, 300)
     assert reach == 10 * STEP, "from the sample before the first that is known"
 
 
@@ -119,7 +119,7 @@ def test_a_ring_that_just_did_not_wrap_has_no_hole() -> None:
     series.add_ring(ring(10, 10, 300))
     found = series.summary(0)
     assert found is not None
-    assert (found[0].least, found[0].most) == (300, 900)
+    assert (found[0].minimum, found[0].maximum) == (300, 900)
     assert series.wrapped_samples is None
 
 
@@ -131,7 +131,7 @@ def test_a_clock_that_is_set_back_begins_anew() -> None:
     assert series.add_ring(ring(0, 12, 300))
     found = series.summary(0)
     assert found is not None
-    assert (found[0].least, found[0].most) == (300, 300)
+    assert (found[0].minimum, found[0].maximum) == (300, 300)
 
 
 def test_a_clock_that_is_set_forth_leaves_the_window_empty_before() -> None:
@@ -140,7 +140,7 @@ def test_a_clock_that_is_set_forth_leaves_the_window_empty_before() -> None:
     series.add_ring([*ring(2, 8, 900), *ring(10_000_000, 2, 300)])
     found = series.summary(0)
     assert found is not None
-    assert found[0].most == 300
+    assert found[0].maximum == 300
     assert series.spacing == STEP
 
 
@@ -162,4 +162,4 @@ def test_values_that_cannot_be_true_are_left_out_and_told() -> None:
         series.wrong = False
     found = series.summary(0)
     assert found is not None
-    assert (found[0].least, found[0].mean, found[0].most) == (100, 100, 100)
+    assert (found[0].minimum, found[0].mean, found[0].maximum) == (100, 100, 100)
