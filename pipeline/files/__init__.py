@@ -1,6 +1,6 @@
-"""Following a file that others write: watching, finding its way, reading it with bounds.
+"""Reading, watching and replacing files that podgpu shares with other programs.
 
-Belongs here: what more than one component needs for that. What a file says is its own business.
+What a file means is not handled here.
 """
 
 from pipeline.files.bounded_read import AbsentError, Content, Stamp, UnreadableError, read_file

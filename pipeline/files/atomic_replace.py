@@ -1,4 +1,4 @@
-"""Puts a finished file in the place of another. Everything here blocks."""
+"""Replaces a file atomically. All functions here block."""
 
 import contextlib
 import errno
@@ -11,13 +11,13 @@ from types import MappingProxyType
 from typing import Final
 
 MODE: Final = 0o644
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FIXES: Final = MappingProxyType(
     {
-        errno.ENOENT: "the folder {folder} isn't there: make it, or mount it",
-        errno.EACCES: "permission denied to uid {uid}, which has to write {place}",
-        errno.EPERM: "permission denied to uid {uid}, which has to write {place}",
+        errno.ENOENT: "the folder {folder} does not exist: create it, or mount it",
+        errno.EACCES: "permission denied to uid {uid}, which must be able to write {place}",
+        errno.EPERM: "permission denied to uid {uid}, which must be able to write {place}",
         errno.EROFS: "the file system is read-only: mount {place} writable",
         errno.ENOSPC: "the disk is full",
         errno.EDQUOT: "the quota of uid {uid} is used up",
@@ -26,52 +26,52 @@ _FIXES: Final = MappingProxyType(
 
 
 class SweptError(Exception):
-    """Somebody has taken the finished file away before it got its name."""
+    """Another program has removed the new file before it was renamed."""
 
 
 class AtomicFile:
-    """A file that is replaced as a whole: a reader finds the old one or the new one, never a part.
+    """A file that is replaced as a whole: a reader gets the old or the new contents, never a mix.
 
     Args:
         path: the file.
-        durable: a new content has to outlive a power cut.
+        durable: whether new contents must survive a power failure.
     """
 
     def __init__(self, path: Path, *, durable: bool) -> None:
         self.path = path
-        self._lasting = durable
+        self._durable = durable
 
     def sweep(self) -> None:
-        """Remove what a podgpu that was killed in the middle of a write has left behind.
+        """Remove the temporary files of a podgpu that was killed during a write.
 
         Raises:
-            OSError: the folder isn't there or can't be read.
+            OSError: the folder does not exist or can't be read.
         """
-        left = re.compile(re.escape(self._stem) + "[0-9a-f]{16}")
+        leftover = re.compile(re.escape(self._stem) + "[0-9a-f]{16}")
         with self._folder() as folder:
             for name in os.listdir(folder):  # noqa: PTH208 - of a descriptor
-                if left.fullmatch(name):
+                if leftover.fullmatch(name):
                     _remove(name, folder)
 
     def write(self, data: bytes, *, check: Callable[[], None] | None = None) -> None:
-        """Let the file have this content, all may read it, and its owner stay, if that may be.
+        """Replace the file; everyone may read it, and it keeps its owner if that is possible.
 
         Args:
-            data: the whole content.
-            check: called in the last moment; what it raises leaves the file as it is.
+            data: the new contents.
+            check: called directly before the replacement; an exception of it prevents that.
 
         Raises:
-            OSError: it can't be written; the old file is untouched.
-            SweptError: see there.
+            OSError: it can't be written; the old file is unchanged.
+            SweptError: the new file was removed by another program.
         """
-        with self._folder() as folder, self._finished(data, folder) as name:
+        with self._folder() as folder, self._temporary_file(data, folder) as name:
             if check is not None:
                 check()
             try:
                 os.rename(name, self.path.name, src_dir_fd=folder, dst_dir_fd=folder)
-            except FileNotFoundError:  # swept away by another podgpu, or with its folder
+            except FileNotFoundError:  # removed by another podgpu, or with its folder
                 raise SweptError from None
-            if self._lasting:
+            if self._durable:
                 os.fsync(folder)
 
     @property
@@ -80,22 +80,22 @@ class AtomicFile:
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[int]:
-        descriptor = os.open(self.path.parent, _FOLDER)
+        descriptor = os.open(self.path.parent, _FOLDER_FLAGS)
         try:
             yield descriptor
         finally:
             os.close(descriptor)
 
     @contextlib.contextmanager
-    def _finished(self, data: bytes, folder: int) -> Iterator[str]:
-        """Make a file of a name that nobody can guess, and remove it unless it gets another."""
+    def _temporary_file(self, data: bytes, folder: int) -> Iterator[str]:
+        """Make a file with a random name; remove it if it is not renamed."""
         name = self._stem + secrets.token_hex(8)
-        descriptor = os.open(name, _NEW, 0o600, dir_fd=folder)
+        descriptor = os.open(name, _NEW_FLAGS, 0o600, dir_fd=folder)
         try:
             try:
                 write_all(descriptor, data)
-                self._give_to_owner(descriptor, folder)
-                if self._lasting:
+                self._set_permissions(descriptor, folder)
+                if self._durable:
                     os.fsync(descriptor)
             finally:
                 os.close(descriptor)
@@ -104,8 +104,8 @@ class AtomicFile:
             _remove(name, folder)
             raise
 
-    def _give_to_owner(self, descriptor: int, folder: int) -> None:
-        """Let the new file be as the old one was; whatever the umask is, all can read it."""
+    def _set_permissions(self, descriptor: int, folder: int) -> None:
+        """Set the mode independently of the umask, and the owner of the old file."""
         os.fchmod(descriptor, MODE)
         with contextlib.suppress(FileNotFoundError, PermissionError):
             old = os.stat(self.path.name, dir_fd=folder, follow_symlinks=False)
@@ -113,7 +113,7 @@ class AtomicFile:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write from the beginning of a file.
+    """Write data at the start of a file.
 
     Raises:
         OSError: not all of it could be written.
@@ -124,12 +124,12 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def refusal(error: OSError, path: Path, place: Path) -> str:
-    """Tell why a file can't be written, and how to mend that.
+    """Return why a file can't be written and how to fix that, as text for users.
 
     Args:
-        error: what the system said.
+        error: the error.
         path: the file.
-        place: what has to be writable for it: its folder, or the file itself.
+        place: what must be writable: the folder, or the file itself.
     """
     text = _FIXES.get(error.errno or 0, "") or os.strerror(error.errno or 0).lower()
     why = text.format(folder=path.parent, place=place, uid=os.geteuid())

@@ -1,4 +1,4 @@
-"""Opens and reads the file; blocking, so it runs in a thread."""
+"""Reads a file within a size limit. It blocks: call it in a thread."""
 
 import os
 import stat
@@ -9,24 +9,24 @@ from typing import TypeAlias
 from config.value_types import ByteSize
 
 Stamp: TypeAlias = tuple[int, int, int, int, int]
-"""Changes whenever the file does, within the granularity of its clock."""
+"""Changes whenever the file changes, within the resolution of its timestamps."""
 
-# Without O_NONBLOCK, opening a pipe of that name would wait for a writer.
+# Without O_NONBLOCK, open would wait for a writer if the file is a pipe.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _CHUNK = 1 << 20
 
 
 class UnreadableError(Exception):
-    """The file can't be read; the text says why and what helps."""
+    """The file can't be read; the text says why and how to fix it."""
 
 
 class AbsentError(UnreadableError):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A file as it was read; `data` is None if its stamp is the one that was known."""
+    """Contents of a file; `data` is None if the stamp is the known one."""
 
     stamp: Stamp
     data: bytes | None
@@ -39,12 +39,12 @@ def read_file(
 
     Args:
         path: the file.
-        max_size: a larger one is not read.
-        known: what was read before.
-        orphan: read it even if it was replaced outside its mount, which never shows the new one.
+        max_size: maximum size; a larger file is an error.
+        known: stamp of the previous read.
+        orphan: read the file even if it was replaced outside of a mount that shows the old file.
 
     Raises:
-        UnreadableError: with a text that stays the same while the fault does.
+        UnreadableError: it can't be read. The text stays the same while the error does.
     """
     try:
         descriptor = os.open(path, _FLAGS)
@@ -67,17 +67,17 @@ def _read(
     if not stat.S_ISREG(found.st_mode):
         raise UnreadableError(f"{path}: is not a regular file")
     if found.st_nlink == 0 and not orphan:
-        # Opened by its path and yet without a name: the mount keeps a file that was replaced.
+        # The path leads to a file without a name: the file is mounted, and was replaced outside.
         raise UnreadableError(
-            f"{path}: was replaced outside, and this mount of the file still shows the old one; "
-            "mount the folder instead of the file, or let the writer write in place"
+            f"{path}: the file was replaced, but this mount of it still shows the old file; mount "
+            "the folder instead of the file, or let the writer write in place"
         )
     stamp = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev)
     if stamp == known:
         return Content(stamp, None)
     chunks: list[bytes] = []
     size = 0
-    # The size of a moment ago is no limit: the writer may be at it now.
+    # The file may have grown since fstat: a program may be writing it now.
     while size <= max_size and (chunk := os.read(descriptor, _CHUNK)):
         chunks.append(chunk)
         size += len(chunk)

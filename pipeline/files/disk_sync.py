@@ -1,4 +1,4 @@
-"""What all that write to a disk need: words for what it says, names that outlive a power cut."""
+"""Flushes folders to the disk, and names disk errors as label values."""
 
 import errno
 import os
@@ -20,16 +20,16 @@ REASONS: Final[Mapping[int, str]] = MappingProxyType(
         errno.EPERM: "permission",
     }
 )
-"""What the system says in a word for a label, by its number."""
+"""Label values of errors, by errno."""
 
 _UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOTSUP})
 
 
 def flush_names(descriptor: int) -> None:
-    """Let the names in an open folder outlive a power cut.
+    """Flush the names in an open folder to the disk.
 
     Raises:
-        OSError: the disk refuses; not if the file system knows no such thing.
+        OSError: the disk fails; not if the file system does not support it.
     """
     try:
         os.fsync(descriptor)
@@ -39,11 +39,10 @@ def flush_names(descriptor: int) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Let the names in a folder outlive a power cut.
+    """Flush the names in a folder to the disk.
 
     Raises:
-        OSError: it can't be opened, or the disk refuses; not if the file system knows no such
-            thing.
+        OSError: it can't be opened, or the disk fails; not if the file system does not support it.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,4 +1,4 @@
-"""Calls about a file that block, and a file system that may not answer."""
+"""A thread for blocking calls about one file, on a file system that may not respond."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,20 +11,20 @@ from pipeline.host.daemon_threads import DaemonExecutor
 
 T = TypeVar("T")
 
-_SLOW: Final = 5.0
-"""Seconds that a file system has to answer."""
+_TIMEOUT: Final = 5.0
+"""Seconds that the file system has to respond."""
 
-_FLUSH: Final = 0.5
-"""Seconds that a stopping component waits for the call it is in."""
+_CLOSE_TIMEOUT: Final = 0.5
+"""Seconds that a stopping component waits for a running call."""
 
 
 class FileThread:
-    """A thread for the calls about one file; a call that doesn't end takes no second one.
+    """Runs blocking calls about one file in a thread. While a call hangs, no further one is made.
 
     Args:
-        name: of the thread.
-        path: the file, for what is said of it.
-        warn: is told that a call was left behind.
+        name: name of the thread.
+        path: the file, for messages.
+        warn: called with a warning if a call is abandoned.
     """
 
     def __init__(self, name: str, path: Path, warn: Callable[[str], None]) -> None:
@@ -35,10 +35,10 @@ class FileThread:
         self._call: Future[Any] | None = None
 
     async def open(self, first: Callable[[], object]) -> None:
-        """Make ready for calls, and make the first; nothing is kept if that fails.
+        """Start the thread and make the first call; if that fails, end the thread.
 
         Raises:
-            TransientError: the call says so, or doesn't end in time.
+            TransientError: the call raises it, or does not end in time.
         """
         self._thread = thread = DaemonExecutor(self._name)
         try:
@@ -49,38 +49,38 @@ class FileThread:
             raise
 
     async def close(self, last: Callable[[], object] | None = None) -> None:
-        """Let the thread end after the call that it is in, unless that takes too long.
+        """End the thread after the running call, unless that takes too long.
 
         Args:
-            last: a call to make after that one.
+            last: a call to make after the running one.
         """
         thread, self._thread = self._thread, None
         if thread is None:
             return
         idle = asyncio.get_running_loop().run_in_executor(thread, last or (lambda: None))
         thread.shutdown()
-        done, _ = await asyncio.wait({idle}, timeout=_FLUSH)
+        done, _ = await asyncio.wait({idle}, timeout=_CLOSE_TIMEOUT)
         if done:
             idle.result()
         else:
             idle.cancel()
-            self._warn(f"gave up on {self._path}: the last call doesn't end")
+            self._warn(f"gave up on {self._path}: the last file operation does not return")
 
     async def call(self, what: Callable[[], T]) -> T:
         """Make a call.
 
         Raises:
-            TransientError: the call says so, or doesn't end in time.
+            TransientError: the call raises it, or does not end in time.
         """
         if self._thread is None:
-            raise RuntimeError("a call outside of the component's context")
+            raise RuntimeError("call() was called outside of the component's context")
         if self._call is None or self._call.done():
             self._call = call = self._thread.submit(what)
             answer = asyncio.wrap_future(call)
             try:
-                done, _ = await asyncio.wait({answer}, timeout=_SLOW)
+                done, _ = await asyncio.wait({answer}, timeout=_TIMEOUT)
                 if done:
                     return answer.result()
             finally:
-                answer.cancel()  # the thread goes on with it, but nobody waits any more
-        raise TransientError(f"{self._path}: the file system has not answered for {_SLOW:g} s")
+                answer.cancel()  # the thread continues with it
+        raise TransientError(f"{self._path}: the file system has not responded for {_TIMEOUT:g} s")

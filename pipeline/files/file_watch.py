@@ -1,4 +1,4 @@
-"""Tells when the file may have changed, by inotify."""
+"""Detects changes of a file by inotify."""
 
 import asyncio
 import errno
@@ -12,7 +12,7 @@ from asyncinotify import Event, InitFlags, Inotify, Mask, Watch
 
 from pipeline.files.symlink_chain import links_of
 
-_FOLDER = (
+_FOLDER_EVENTS = (
     Mask.CREATE
     | Mask.DELETE
     | Mask.MOVED_FROM
@@ -21,15 +21,15 @@ _FOLDER = (
     | Mask.MOVE_SELF
     | Mask.ONLYDIR
 )
-# A file that is mounted alone is watched itself: a watch of the folder around such a mount sees
-# nothing of what is written to it. ATTRIB comes when the file loses its name outside.
-_FILE = Mask.MODIFY | Mask.CLOSE_WRITE | Mask.ATTRIB | Mask.DELETE_SELF | Mask.MOVE_SELF
-# The library's own NONBLOCK flag is that of CLOEXEC.
+# A file that is itself a mount is watched too: a watch of the folder around such a mount does not
+# report writes to it. ATTRIB is sent when the file is removed outside.
+_FILE_EVENTS = Mask.MODIFY | Mask.CLOSE_WRITE | Mask.ATTRIB | Mask.DELETE_SELF | Mask.MOVE_SELF
+# The library's NONBLOCK has the value of CLOEXEC.
 _FLAGS = InitFlags(os.O_CLOEXEC | os.O_NONBLOCK)
 
-_SETTLE = 0.005
+_SETTLE_SECONDS = 0.005
 _BATCH = 256
-_WITHOUT_INOTIFY = 1.0
+_POLL_SECONDS = 1.0
 _LIMITS = {
     errno.EMFILE: "no more inotify instances or file descriptors may be opened "
     "(fs.inotify.max_user_instances, the limit of open files)",
@@ -40,9 +40,9 @@ _LIMITS = {
 
 
 class Watcher:
-    """Watches the file and every folder on the way to it.
+    """Watches a file and every folder on the path to it.
 
-    `arm` runs in a thread, since it looks the path up; all else belongs to the event loop.
+    `arm` runs in a thread, because it resolves the path; all other methods are for the event loop.
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,10 +51,10 @@ class Watcher:
         self._armed: dict[int, Watch] = {}
         self._names: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
-        self._soon: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._logged_error = ""
         self.trouble = ""
-        """Why changes may go unseen; empty while they can't."""
+        """Why changes may be missed; empty if they can't."""
 
     def __enter__(self) -> Self:
         return self
@@ -68,18 +68,18 @@ class Watcher:
         self._close()
 
     def open(self) -> None:
-        """Get an inotify instance, unless there is one."""
+        """Get an inotify instance, if there is none."""
         if self._inotify is not None:
             return
         try:
             self._inotify = Inotify(_FLAGS, cache_size=_BATCH)
         except OSError as error:
-            self.trouble = _trouble(error)
+            self.trouble = _reason(error)
         else:
             asyncio.get_running_loop().add_reader(self._inotify.fd, self._drain, self._inotify)
 
     def arm(self) -> None:
-        """Watch what the path leads through now; what is read after this can't go stale unseen."""
+        """Watch the folders of the path. Changes of what is read after this call are detected."""
         inotify = self._inotify
         if inotify is None:
             return
@@ -88,21 +88,21 @@ class Watcher:
         names: set[str] = set()
         for folder, name in links_of(str(self._path)):
             names.add(name)
-            # Set before the watch, so that its first event finds its name here.
+            # Set before the watch, so that its first event is recognized.
             self._names |= names
-            trouble = _add(inotify, folder, _FOLDER, armed) or trouble
-        trouble = _add(inotify, str(self._path), _FILE, armed) or trouble
+            trouble = _add(inotify, folder, _FOLDER_EVENTS, armed) or trouble
+        trouble = _add(inotify, str(self._path), _FILE_EVENTS, armed) or trouble
         for wd in self._armed.keys() - armed.keys():
             try:
                 inotify.rm_watch(self._armed[wd])
             except OSError:
-                # Gone by itself, with what it watched.
+                # Removed by the kernel, together with the watched file.
                 continue
         if inotify is self._inotify:
             self._armed, self._names, self.trouble = armed, frozenset(names), trouble
 
     async def wait(self, seconds: float) -> bool:
-        """Wait for a change, at most that long; return whether there may have been one."""
+        """Wait for a change, for a limited time; return whether there may have been one."""
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -111,64 +111,64 @@ class Watcher:
         return True
 
     def wake(self) -> None:
-        """Let `wait` end as if there had been a change."""
+        """End `wait` as if there had been a change."""
         self._changed.set()
 
     def log_state(self, log: logging.Logger) -> None:
-        """Say once that changes may go unseen, and once that they no longer can."""
+        """Log once that changes may be missed, and once that they are detected again."""
         if self.trouble and self.trouble != self._logged_error:
             log.warning(
-                "%s: changes can't be watched: %s; looking each second instead",
+                "%s: cannot watch for changes: %s; checking every second instead",
                 self._path,
                 self.trouble,
             )
         elif self._logged_error and not self.trouble:
-            log.info("%s: changes are watched again", self._path)
+            log.info("%s: watching for changes again", self._path)
         self._logged_error = self.trouble
 
     def max_wait(self, seconds: float) -> float:
-        """Return how long to wait for a change at most: not as long where it may go unseen."""
-        return min(seconds, _WITHOUT_INOTIFY) if self.trouble else seconds
+        """Return how long to wait for a change: not long if changes may be missed."""
+        return min(seconds, _POLL_SECONDS) if self.trouble else seconds
 
     def forget(self) -> None:
-        """Forget changes up to now: the file is about to be read."""
+        """Forget changes up to now, because the file is about to be read."""
         self._changed.clear()
-        if self._soon is not None:
-            self._soon.cancel()
-            self._soon = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _drain(self, inotify: Inotify) -> None:
         try:
             for _ in range(_BATCH):
                 event = inotify.sync_get()
-                if event is not None and self._concerns(event):
-                    self._note(event.mask)
+                if event is not None and self._is_relevant(event):
+                    self._on_event(event.mask)
         except BlockingIOError:
             return
         except OSError as error:
-            # Not closed here, since `arm` may be using it: it closes when nobody has it any more.
+            # Not closed here, since `arm` may be using it: it closes when it is collected.
             asyncio.get_running_loop().remove_reader(inotify.fd)
-            self._inotify, self._armed, self.trouble = None, {}, _trouble(error)
+            self._inotify, self._armed, self.trouble = None, {}, _reason(error)
             return
-        # More than a batch at once: the loop gets its turn. What the library holds in its own
-        # buffer makes no descriptor readable, so this comes back by itself.
-        asyncio.get_running_loop().call_soon(self._again, inotify)
+        # There are more events than a batch: give the event loop a turn. Events in the library's
+        # buffer do not make the descriptor readable, so `_drain` is called again explicitly.
+        asyncio.get_running_loop().call_soon(self._drain_again, inotify)
 
-    def _again(self, inotify: Inotify) -> None:
+    def _drain_again(self, inotify: Inotify) -> None:
         if inotify is self._inotify:
             self._drain(inotify)
 
-    def _concerns(self, event: Event) -> bool:
+    def _is_relevant(self, event: Event) -> bool:
         return event.name is None or str(event.name) in self._names
 
-    def _note(self, mask: Mask) -> None:
+    def _on_event(self, mask: Mask) -> None:
         if not mask & (Mask.MODIFY | Mask.CREATE):
             self._changed.set()
-        elif self._soon is None and not self._changed.is_set():
-            # Somebody has begun to write; when he closes the file, that comes as its own event.
-            # One who keeps it open gets read after a moment.
+        elif self._timer is None and not self._changed.is_set():
+            # A program has started to write; closing the file is an event of its own. If it keeps
+            # the file open, the file is read after a moment.
             loop = asyncio.get_running_loop()
-            self._soon = loop.call_later(_SETTLE, self._changed.set)
+            self._timer = loop.call_later(_SETTLE_SECONDS, self._changed.set)
 
     def _close(self) -> None:
         self.forget()
@@ -183,11 +183,11 @@ def _add(inotify: Inotify, path: str, mask: Mask, armed: dict[int, Watch]) -> st
     try:
         watch = inotify.add_watch(path, mask)
     except OSError as error:
-        # Whatever else stands in the way, reading the file meets it too and says so.
-        return _trouble(error) if error.errno in _LIMITS else ""
+        # Reading the file meets any other error too, and reports it.
+        return _reason(error) if error.errno in _LIMITS else ""
     armed[watch.wd] = watch
     return ""
 
 
-def _trouble(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     return _LIMITS.get(error.errno or 0) or os.strerror(error.errno or 0).lower()

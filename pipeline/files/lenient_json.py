@@ -1,8 +1,8 @@
-"""Lists of JSON that are written by others: read element by element, with patience.
+"""Reads elements of JSON lists that are not strictly valid.
 
-What strict JSON in UTF-8 doesn't have may stand in a text where it is no matter: half a surrogate
-pair, which Python writes for bytes that are no text, bytes that are no UTF-8, and numbers beyond
-any float.
+Texts without importance may contain what strict JSON in UTF-8 does not allow: a half of a surrogate
+pair, which Python writes for bytes that are not text; bytes that are not UTF-8; numbers out of the
+range of floats.
 """
 
 import json
@@ -13,7 +13,7 @@ import orjson
 
 BOM: Final = b"\xef\xbb\xbf"
 
-# Whole pairs and other escapes are consumed, so that the group is half of a pair and nothing else.
+# Whole pairs and other escapes are matched too, so that the group only matches a half of a pair.
 _ESCAPE: Final = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     rb"|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
@@ -22,19 +22,19 @@ _ESCAPE: Final = re.compile(
 
 
 def masked(text: bytes) -> bytes:
-    """Return a text without halves of surrogate pairs, which msgspec takes for the end of all.
+    """Replace halves of surrogate pairs, which msgspec rejects, by U+FFFD.
 
-    What takes the place of one is as long, so that all offsets stay.
+    The replacement has the same length, so that offsets stay.
     """
     return _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], text)
 
 
 def parse(element: bytes | memoryview) -> object:
-    """Return an element as Python has it: surrogates for what is no UTF-8, infinity for too much.
+    """Parse an element; bytes that are not UTF-8 become surrogates, too large numbers infinity.
 
     Raises:
-        ValueError: no parser takes it.
-        RecursionError: it is nested too deeply for any.
+        ValueError: it is not JSON.
+        RecursionError: it is nested too deeply.
     """
     try:
         return orjson.loads(element)
@@ -43,9 +43,9 @@ def parse(element: bytes | memoryview) -> object:
 
 
 def find(text: bytes, piece: bytes | memoryview, begin: int) -> int:
-    """Return where a piece stands, given where the piece before it ends.
+    """Return the offset of an element, given the end of the previous one.
 
-    Between two pieces stand a comma and white space only, with which no piece begins: the next
-    occurrence of its bytes is the piece itself.
+    Only a comma and white space are between two elements, and no element begins with these, so that
+    the next occurrence of its bytes is the element.
     """
     return text.index(piece, begin)

@@ -1,4 +1,4 @@
-"""A lock on a file, with the number of the process that holds it written into it. All blocks."""
+"""Lock files that contain the process number of the holder. All functions here block."""
 
 import contextlib
 import fcntl
@@ -8,34 +8,34 @@ from pathlib import Path
 from typing import Final
 
 FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-"""With which a lock file is opened by who wants the lock."""
+"""Flags with which a lock file is opened to be locked."""
 
 _READ_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _TRIES: Final = 20
-_BETWEEN: Final = 0.005
-"""Seconds. Who only looks whether a lock is held, as `podgpu doctor` does, has it for some
-microseconds, and must not keep podgpu from starting."""
+_TRY_SECONDS: Final = 0.005
+"""Seconds between tries. `podgpu doctor` holds a lock for some microseconds to check whether it is
+free, which must not keep podgpu from starting."""
 
 
 def take(descriptor: int) -> None:
-    """Take a lock that somebody may have for a moment: tried for a tenth of a second.
+    """Lock a file; try for a tenth of a second.
 
     Raises:
-        BlockingIOError: somebody has it for longer.
-        OSError: there can be no lock.
+        BlockingIOError: another process holds the lock.
+        OSError: it can't be locked.
     """
     for _ in range(_TRIES):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
-        time.sleep(_BETWEEN)
+        time.sleep(_TRY_SECONDS)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def sign(descriptor: int) -> None:
-    """Write this process's number into a lock file that it holds, if there is room for it.
+    """Write this process's number into a lock file that it holds.
 
-    For people only, and a full disk takes no number.
+    The number is for users only; a full disk is no error.
     """
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
@@ -43,7 +43,7 @@ def sign(descriptor: int) -> None:
 
 
 def signed(descriptor: int) -> str:
-    """Return the process that wrote its number into a lock file, in words; empty if none did.
+    """Return the process whose number is in a lock file, as text; empty if there is none.
 
     Raises:
         OSError: it can't be read.
@@ -53,15 +53,15 @@ def signed(descriptor: int) -> str:
 
 
 def locked_by(path: Path) -> str | None:
-    """Return who holds a lock, in words that may be empty; None if nobody does.
+    """Return the holder of a lock, as text that may be empty; None if it is not held.
 
-    A shared lock is asked for and given back at once.
+    For this check, a shared lock is taken and released immediately.
 
     Args:
-        path: of the lock file.
+        path: path of the lock file.
 
     Raises:
-        OSError: there is none, or it can't be read.
+        OSError: it does not exist, or can't be read.
     """
     descriptor = os.open(path, _READ_FLAGS)
     try:

@@ -1,1 +1,1 @@
-"""Clients of the network: HTTP, gRPC, proxies, certificates, protocol buffers."""
+"""Network clients: HTTP, gRPC, proxies, certificates, protocol buffers."""

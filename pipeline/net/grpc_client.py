@@ -1,6 +1,6 @@
-"""What podgpu uses of gRPC's client; the only module that imports it.
+"""The parts of the gRPC client library that podgpu uses. The only module that imports it.
 
-The library costs 15 MB and a fifth of a second: import this module where it is used.
+The library takes 15 MB and 0.2 s to import: import this module only where it is needed.
 """
 
 import os
@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from functools import cache
 from typing import Final
 
-# Read when the library is loaded. It must not take part in forks, of which podgpu does none, nor
-# write to stderr what it also raises.
+# The library reads these when it is loaded. podgpu never forks, and errors that the library raises
+# must not be written to stderr too.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
@@ -30,26 +30,26 @@ __all__ = [
     "ssl_channel_credentials",
 ]
 
-_NEEDED: Final = 16
-"""File descriptors that a connection takes at most, and some more."""
+_DESCRIPTORS: Final = 16
+"""File descriptors that a connection may need, with some reserve."""
 
 
 def check_descriptors() -> None:
-    """Make sure that a channel can be made: without descriptors the library ends the process.
+    """Check that a channel can be made: without file descriptors the library aborts the process.
 
     Raises:
-        OSError: the process may have no more of them.
+        OSError: the process can't open more file descriptors.
     """
     with ExitStack() as stack:
-        for _ in range(_NEEDED):
+        for _ in range(_DESCRIPTORS):
             stack.callback(os.close, os.eventfd(0))
 
 
 @cache
 def keep_library() -> None:
-    """Keep the library's thread from now on. Call it before the first channel is made.
+    """Keep the library's thread from now on. Call this before the first channel is made.
 
-    Else it ends with each last connection and begins with the next, and the event loop waits for it
-    to end.
+    Otherwise the thread ends with the last connection and starts with the next one, and the event
+    loop waits for its end.
     """
     grpc.aio.init_grpc_aio()

@@ -1,6 +1,6 @@
-"""Gets one page over HTTP, within bounds of time and size.
+"""Gets one page over HTTP, within limits of time and size.
 
-It imports aiohttp, which costs 10 MB and a tenth of a second: import it where it is used.
+It imports aiohttp, which takes 10 MB and 0.1 s: import this module only where it is needed.
 """
 
 import base64
@@ -23,38 +23,38 @@ from pipeline.net.proxies import ProxyError, proxy_for
 
 _HEADERS: Final = {
     "User-Agent": f"podgpu/{VERSION}",
-    # What is packed tightly could be of any size once it is unpacked.
+    # A small compressed body could become arbitrarily large.
     "Accept-Encoding": "identity",
 }
 HEADER_BYTES: Final = 1 << 14
-"""The longest line of an answer's head that is taken."""
+"""Maximum length of a line in a response's header."""
 
 _FIXES: Final[dict[int, str]] = {
-    HTTPStatus.UNAUTHORIZED: "see that user, password or token are those that it takes",
-    HTTPStatus.FORBIDDEN: "see that user, password or token are those that it takes",
-    HTTPStatus.NOT_FOUND: "see that the path is right",
+    HTTPStatus.UNAUTHORIZED: "check the user name, password or token",
+    HTTPStatus.FORBIDDEN: "check the user name, password or token",
+    HTTPStatus.NOT_FOUND: "check the path",
 }
 BROKEN: Final = (aiohttp.ClientError, OSError, ValueError)
-"""What a request fails with. ssl.SSLError and TimeoutError are OSErrors."""
+"""Exceptions of a failed request. ssl.SSLError and TimeoutError are OSErrors."""
 
 
 def tls(ca_file: Path | None = None, *, insecure: bool = False) -> ssl.SSLContext:
-    """Return how a server is checked. Reads files: call it in a thread.
+    """Return a TLS context to verify a server. Reads files: call it in a thread.
 
     Args:
-        ca_file: certificates to check with; None for the system's.
-        insecure: any server will do.
+        ca_file: certificates of authorities; None for those of the system.
+        insecure: accept any server.
 
     Raises:
-        TransientError: there are no such certificates; the text names the file.
+        TransientError: the certificates can't be read; the text names the file.
     """
     try:
         context = ssl.create_default_context(cafile=ca_file)
     except FileNotFoundError:
-        raise TransientError(f"{ca_file}: no such file; see that ca_file is mounted") from None
+        raise TransientError(f"{ca_file}: no such file; check that ca_file is mounted") from None
     except ssl.SSLError as error:
-        mend = "ca_file has to be certificates in PEM form"
-        raise TransientError(f"{ca_file}: {line(str(error))}; {mend}") from error
+        fix = "ca_file must contain certificates in PEM format"
+        raise TransientError(f"{ca_file}: {line(str(error))}; {fix}") from error
     except OSError as error:
         raise TransientError(f"{ca_file}: {line(str(error.strerror or error))}") from error
     if insecure:
@@ -71,30 +71,30 @@ async def fetch(
     headers: Mapping[str, str] | None = None,
     context: ssl.SSLContext | None = None,
 ) -> bytes:
-    """Return a page's body.
+    """Return the body of a page.
 
-    Redirects are not followed. The variables name the proxy, see `pipeline.net.proxies`.
+    Redirects are not followed. Environment variables set the proxy, see `pipeline.net.proxies`.
 
     Args:
         url: without user and password.
-        timeout: seconds for the whole of it.
-        most: bytes of the body.
-        headers: of the request.
-        context: how the server is checked; None for the system's certificates.
+        timeout: seconds for the whole request and response.
+        most: maximum of bytes of the body.
+        headers: headers of the request.
+        context: verifies the server; None for the certificates of the system.
 
     Raises:
-        TransientError: there is no such page; the text names the url, without its query, and what
-            mends it, and repeats nothing that may be a secret.
+        TransientError: the request failed. The text contains the URL without its query, and how to
+            fix it, and no secrets.
     """
-    place = without_query(url)
+    shown_url = without_query(url)
     secrets = frozenset(_secrets(url, headers or {}))
-    bound = aiohttp.ClientTimeout(total=timeout)
+    limit = aiohttp.ClientTimeout(total=timeout)
     try:
         proxy = proxy_for(url, os.environ)
         for_request, for_proxy = proxy.sent(url) if proxy else ({}, {})
         async with (
             aiohttp.ClientSession(
-                timeout=bound,
+                timeout=limit,
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 max_line_size=HEADER_BYTES,
@@ -110,23 +110,26 @@ async def fetch(
             ) as response,
         ):
             if response.status != HTTPStatus.OK:
-                raise TransientError(f"{place}: {_refusal(response, secrets)}")
+                raise TransientError(f"{shown_url}: {_status_error(response, secrets)}")
             if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise TransientError(f"{place}: sent a packed page, which was not asked for")
-            return await _body(response, place, most)
+                raise TransientError(
+                    f"{shown_url}: sent a compressed response, which podgpu did not request"
+                )
+            return await _body(response, shown_url, most)
     except ProxyError as error:
-        raise TransientError(f"{place}: {error}") from None
+        raise TransientError(f"{shown_url}: {error}") from None
     except TimeoutError as error:
         raise TransientError(
-            f"{place}: no answer within {timeout:g} s; see that the address is right and reachable"
+            f"{shown_url}: no response within {timeout:g} s; check that the address is right and "
+            "reachable"
         ) from error
     except BROKEN as error:
-        raise TransientError(f"{place}: {redact(describe_error(error), secrets)}") from error
+        raise TransientError(f"{shown_url}: {redact(describe_error(error), secrets)}") from error
 
 
 def _secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
-    """Yield what a server may repeat of a request and people may not read."""
-    for query in (url.partition("#")[0].partition("?")[2], _sent(url)):
+    """Yield parts of a request that a server may repeat and that must not be shown."""
+    for query in (url.partition("#")[0].partition("?")[2], _raw_query(url)):
         yield query
         for word in query.split("&"):
             name, equals, value = word.partition("=")
@@ -144,59 +147,59 @@ def _secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
                 continue
 
 
-def _sent(url: str) -> str:
-    """Return the query as aiohttp sends it, which quotes it in its own way; see `yarl.URL`."""
+def _raw_query(url: str) -> str:
+    """Return the query as aiohttp sends it, with its own quoting; see `yarl.URL`."""
     try:
         return URL(url).raw_query_string
-    except ValueError:  # aiohttp will say so
+    except ValueError:  # aiohttp will raise it too
         return ""
 
 
-async def _body(response: aiohttp.ClientResponse, place: str, most: int) -> bytes:
+async def _body(response: aiohttp.ClientResponse, shown_url: str, most: int) -> bytes:
     body = bytearray()
     async for piece in response.content.iter_any():
         body += piece
         if len(body) > most:
-            # The rest is left on the line: closing the session drops it.
+            # The rest is not read: closing the session drops it.
             response.close()
             raise TransientError(
-                f"{place}: is larger than {int(most)} bytes; see that it is the right one"
+                f"{shown_url}: is larger than {int(most)} bytes; check that it is the right page"
             )
     return bytes(body)
 
 
-def _refusal(response: aiohttp.ClientResponse, secrets: frozenset[str]) -> str:
+def _status_error(response: aiohttp.ClientResponse, secrets: frozenset[str]) -> str:
     status = response.status
     reason = line(redact(response.reason or "", secrets), 60)
-    said = f"answered {status} {reason}".rstrip()
-    if 300 <= status < 400 and (elsewhere := response.headers.get("Location")):
-        where = line(redact(without_query(elsewhere), secrets))
-        return f"{said}; give the address that it points to: {where}"
-    return f"{said}; {_FIXES.get(status, 'see the log of that server')}"
+    text = f"responded with {status} {reason}".rstrip()
+    if 300 <= status < 400 and (location := response.headers.get("Location")):
+        where = line(redact(without_query(location), secrets))
+        return f"{text}; set the address to which it redirects: {where}"
+    return f"{text}; {_FIXES.get(status, 'check the log of that server')}"
 
 
 def describe_error(error: Exception) -> str:
-    """Return what one of `BROKEN` says, with what mends it; the same words for the same fault."""
-    said = line(_error_text(error)) or type(error).__name__
+    """Return a text for an exception of `BROKEN`, with a fix; equal for equal errors."""
+    text = line(_error_text(error)) or type(error).__name__
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
-        if "WRONG_VERSION_NUMBER" in said:
-            return f"TLS failed: {said}; is it a server with TLS? If not, write http"
-        return f"TLS failed: {said}; see that the server's certificate fits its address and ca_file"
+        if "WRONG_VERSION_NUMBER" in text:
+            return f"TLS failed: {text}; if the server does not use TLS, write http"
+        return f"TLS failed: {text}; check the server's certificate, its address and ca_file"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return f"{said}; see that the server runs and its address is right"
+        return f"{text}; check that the server runs and its address is right"
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
-        return f"the connection broke: {said}; see the log of that server"
+        return f"the connection broke: {text}; check the log of that server"
     if isinstance(error, aiohttp.ClientResponseError):
-        return f"the answer can't be read: {said}; see that it is a server for HTTP"
-    return f"{type(error).__name__}: {said}"
+        return f"the response can't be read: {text}; check that it is an HTTP server"
+    return f"{type(error).__name__}: {text}"
 
 
 def _error_text(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
-        # The library's own text has the address of an object in it, another one each time.
+        # The library's own text contains the address of an object, which varies.
         return f"can't connect to {error.host}:{error.port}: {error.strerror}"
     if isinstance(error, aiohttp.ClientResponseError):
-        # Its own text ends with the whole URL, in which there may be a secret. The bytes that came
-        # follow in further lines.
+        # The library's text ends with the whole URL, which may contain a secret. The received bytes
+        # follow on further lines.
         return error.message.strip().partition("\n")[0].rstrip(": ")
     return str(error)

@@ -1,6 +1,6 @@
-"""Posts messages to one URL over HTTP, again and again, within bounds of time and size.
+"""Posts messages to one URL over HTTP, within limits of time and size.
 
-Like `pipeline.net.http_get` it imports aiohttp: import it where it is used.
+Like `pipeline.net.http_get` it imports aiohttp: import this module only where it is needed.
 """
 
 import io
@@ -19,26 +19,26 @@ from pipeline.net.http_get import BROKEN, HEADER_BYTES, describe_error
 from pipeline.net.proxies import Proxy, ProxyError, proxy_for
 
 Reason: TypeAlias = Literal["timeout", "tls", "unreachable", "proxy", "broken"]
-"""Why there is no answer.
+"""Why there is no response.
 
-* `unreachable`: nobody took the connection, or the name doesn't resolve
-* `proxy`: a proxy can't be used, isn't reached, or refused to pass it on
-* `broken`: the connection ended before the whole of the answer came
+* `unreachable`: the server accepts no connection, or its name can't be resolved
+* `proxy`: a proxy can't be used or reached, or refused the request
+* `broken`: the connection ended before the response was complete
 """
 
-# Balancers let go of connections on which nothing was said for a minute.
-_IDLE: Final = 30.0
+# Load balancers close connections that are idle for a minute.
+_IDLE_SECONDS: Final = 30.0
 _HTTP2: Final = re.compile(r"status line.*\\x00\\x00.{1,4}\\x04\\x00", re.DOTALL)
-"""What the library says of a server that begins with a frame of settings (RFC 9113, 6.5)."""
-_PACKED: Final = {"gzip": 31, "x-gzip": 31, "deflate": 47}
-"""What zlib calls the forms; 47 finds out by itself."""
+"""The library's error for a server that begins with an HTTP/2 SETTINGS frame (RFC 9113, 6.5)."""
+_ZLIB_FORMATS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 47}
+"""Values for zlib by content encoding; 47 detects the format."""
 
 
 class PostError(Exception):
-    """There is no answer; the text names the place and the mend.
+    """There is no response. The text says what failed and how to fix it.
 
     Attributes:
-        reason: a word for it.
+        reason: value for a label.
     """
 
     def __init__(self, reason: Reason, text: str) -> None:
@@ -48,13 +48,13 @@ class PostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the server answered.
+    """The response of the server.
 
     Attributes:
-        status: of HTTP.
-        headers: with names in lower case; of several with one name, the first.
-        body: unpacked; empty where there is a `fault`.
-        fault: why there is no body, for people; empty where there is one.
+        status: the HTTP status.
+        headers: names in lower case; of several headers with one name, the first.
+        body: the decompressed body; empty if there is a `fault`.
+        fault: why the body could not be read, for users; empty if it was read.
     """
 
     status: int
@@ -64,17 +64,17 @@ class Answer:
 
 
 class Poster:
-    """A place to post to. Keeps its connection for the next message, and looks its name up anew.
+    """Posts to one URL. Keeps the connection for the next message; resolves the name each time.
 
-    Redirects are not followed. The proxy is the one that the variables name, see
-    `pipeline.net.proxies`. Made in a running event loop.
+    Redirects are not followed. Environment variables set the proxy, see `pipeline.net.proxies`.
+    Must be made in a running event loop.
 
     Args:
         url: without user and password.
-        timeout: seconds for the whole of one message and its answer.
-        most: bytes of an answer's body, unpacked.
-        context: how the server is checked; None for the system's certificates.
-        server_name: the name in the server's certificate; empty for the one in the URL.
+        timeout: seconds for one message and its response.
+        most: maximum of bytes of a response's body, decompressed.
+        context: verifies the server; None for the certificates of the system.
+        server_name: the name in the server's certificate; empty for the name in the URL.
     """
 
     def __init__(
@@ -87,22 +87,22 @@ class Poster:
         server_name: str = "",
     ) -> None:
         self._url = url
-        # What follows may be a secret.
-        self._place = url.partition("?")[0]
+        # The query may be a secret.
+        self._shown_url = url.partition("?")[0]
         self._timeout = timeout
         self._most = most
         self._context = context
         self._server_name = server_name or None
-        self._secure = url.lower().startswith("https:")
-        # The library's own way reads ~/.netrc too.
+        self._uses_tls = url.lower().startswith("https:")
+        # The library's own proxy support also reads ~/.netrc.
         self._proxy: Proxy | None = None
-        self._flaw: ProxyError | None = None
+        self._proxy_error: ProxyError | None = None
         try:
             self._proxy = proxy_for(url, os.environ)
         except ProxyError as error:
-            self._flaw = error
+            self._proxy_error = error
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(keepalive_timeout=_IDLE, use_dns_cache=False),
+            connector=aiohttp.TCPConnector(keepalive_timeout=_IDLE_SECONDS, use_dns_cache=False),
             timeout=aiohttp.ClientTimeout(total=timeout),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -111,26 +111,26 @@ class Poster:
         )
 
     async def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         await self._session.close()
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Post a message and return what is answered, whatever its status.
+        """Post a message and return the response, with any status.
 
         Args:
-            body: of the request.
-            headers: of the request; User-Agent is the caller's too.
+            body: body of the request.
+            headers: headers of the request, including User-Agent.
 
         Raises:
-            PostError: nobody answered.
+            PostError: there is no response.
         """
-        if self._flaw is not None:
-            raise PostError("proxy", f"{self._place}: {self._flaw}")
+        if self._proxy_error is not None:
+            raise PostError("proxy", f"{self._shown_url}: {self._proxy_error}")
         for_request, for_proxy = self._proxy.sent(self._url) if self._proxy else ({}, {})
         try:
             async with self._session.post(
                 self._url,
-                # Large bytes as they are would be written in one piece.
+                # A large bytes object would be written in one piece.
                 data=io.BytesIO(body),
                 headers={"Accept-Encoding": "identity", **headers, **for_request},
                 allow_redirects=False,
@@ -141,7 +141,7 @@ class Poster:
             ) as response:
                 content, fault = await self._body(response)
                 if fault:
-                    # The rest is left on the line.
+                    # The rest is not read.
                     response.close()
                 lowered: dict[str, str] = {}
                 for name, value in response.headers.items():
@@ -150,74 +150,84 @@ class Poster:
         except TimeoutError as error:
             raise PostError(
                 "timeout",
-                f"{self._place}: no whole answer within {self._timeout:g} s{self._proxy_text}; see "
-                "that the address is right and reachable, and the server not overloaded",
+                f"{self._shown_url}: no complete response within {self._timeout:g} s"
+                f"{self._proxy_text}; check that the address is right and reachable, and the "
+                "server not overloaded",
             ) from error
         except BROKEN as error:
             reason = _reason(error, self._proxy)
-            raise PostError(reason, f"{self._place}: {self._post_error(error, reason)}") from error
+            raise PostError(
+                reason, f"{self._shown_url}: {self._post_error(error, reason)}"
+            ) from error
 
     @property
     def _proxy_text(self) -> str:
-        return f" through the proxy that {self._proxy.variable} names" if self._proxy else ""
+        return f" through the proxy in {self._proxy.variable}" if self._proxy else ""
 
     def _post_error(self, error: Exception, reason: Reason) -> str:
-        if _alert(error):
+        if _is_certificate_alert(error):
             return (
-                f"TLS failed: {line(str(error))}; the server doesn't take the certificate that "
-                "podgpu shows, or wants one: see cert_file and key_file"
+                f"TLS failed: {line(str(error))}; the server requires a client certificate, or "
+                "refuses podgpu's: check cert_file and key_file"
             )
         if self._proxy is not None and reason == "proxy":
-            return _of_proxy(error, self._proxy)
+            return _describe_proxy_error(error, self._proxy)
         if isinstance(error, aiohttp.ClientResponseError) and _HTTP2.search(error.message):
-            return "answers in HTTP/2 alone: this looks like a port for gRPC; set protocol: grpc"
+            return "responds in HTTP/2 only, as a gRPC port does; set protocol: grpc"
         text = describe_error(error)
-        if reason == "broken" and self._secure:
-            text += "; a server that wants another certificate may end it so: see cert_file"
+        if reason == "broken" and self._uses_tls:
+            text += "; a server that refuses the client certificate may do that: check cert_file"
         elif isinstance(error, aiohttp.ServerDisconnectedError):
-            text += "; one with TLS may end it so: write https then"
-        return f"{text}; it went{self._proxy_text}" if self._proxy else text
+            text += "; a server that requires TLS may do that: then write https"
+        return f"{text}; the request went{self._proxy_text}" if self._proxy else text
 
     async def _body(self, response: aiohttp.ClientResponse) -> tuple[bytes, str]:
-        """Return the body, or why it isn't taken."""
-        form = response.headers.get("Content-Encoding", "identity").strip().lower()
-        if form not in ("identity", *_PACKED):
-            return b"", f"an answer that is packed as {line(form, 40)}, which was not asked for"
-        unpacker = zlib.decompressobj(_PACKED[form]) if form in _PACKED else None
+        """Return the body, or why it can't be read."""
+        encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+        if encoding not in ("identity", *_ZLIB_FORMATS):
+            return (
+                b"",
+                f"a response with encoding {line(encoding, 40)}, which podgpu did not request",
+            )
+        decompressor = (
+            zlib.decompressobj(_ZLIB_FORMATS[encoding]) if encoding in _ZLIB_FORMATS else None
+        )
         body = bytearray()
         async for piece in response.content.iter_any():
             try:
-                # One byte more than is taken tells that there is more.
+                # One byte more than the limit shows that the body is too long.
                 body += (
-                    unpacker.decompress(piece, self._most + 1 - len(body)) if unpacker else piece
+                    decompressor.decompress(piece, self._most + 1 - len(body))
+                    if decompressor
+                    else piece
                 )
             except zlib.error:
-                return b"", "an answer that can't be unpacked"
+                return b"", "a response that can't be decompressed"
             if len(body) > self._most:
-                return b"", f"an answer of more than {self._most} bytes"
+                return b"", f"a response of more than {self._most} bytes"
         return bytes(body), ""
 
 
 def _reason(error: Exception, proxy: Proxy | None) -> Reason:
-    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError) or _alert(error):
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError) or _is_certificate_alert(error):
         return "tls"
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return "proxy"
     if isinstance(error, aiohttp.ClientConnectorError):
-        # Nothing else is connected to where there is one.
+        # With a proxy, podgpu connects to nothing else.
         return "proxy" if proxy is not None else "unreachable"
     return "broken"
 
 
-def _of_proxy(error: Exception, proxy: Proxy) -> str:
-    mend = f"see {proxy.variable} and no_proxy"
+def _describe_proxy_error(error: Exception, proxy: Proxy) -> str:
+    fix = f"check {proxy.variable} and no_proxy"
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        said = f"answered {error.status} {line(error.message, 60)}".rstrip()
-        return f"the proxy {proxy.url} {said}; {mend}, and the log of the proxy"
-    said = getattr(error, "strerror", None) or type(error).__name__
-    return f"can't connect to the proxy {proxy.url}: {line(str(said))}; {mend}"
+        text = f"responded with {error.status} {line(error.message, 60)}".rstrip()
+        return f"the proxy {proxy.url} {text}; {fix}, and the log of the proxy"
+    text = getattr(error, "strerror", None) or type(error).__name__
+    return f"can't connect to the proxy {proxy.url}: {line(str(text))}; {fix}"
 
 
-def _alert(error: Exception) -> bool:
-    """Tell whether the server ended TLS because of our certificate, or for want of one."""
+def _is_certificate_alert(error: Exception) -> bool:
+    """Return whether the server ended TLS because of a missing or refused client certificate."""
     return "ALERT" in str(error) and "CERTIFICATE" in str(error)

@@ -1,4 +1,4 @@
-"""Certificates and keys in PEM, as the TLS library takes them. Blocking: in a thread."""
+"""Loads certificates and keys in PEM format into the TLS library. It blocks: use a thread."""
 
 import os
 import ssl
@@ -10,10 +10,10 @@ Part: TypeAlias = Literal["ca", "cert", "key"]
 
 
 class PemError(Exception):
-    """A text can't be used; the message says why, without its place.
+    """A PEM text can't be used; the message says why, without naming its place.
 
     Attributes:
-        part: which of them.
+        part: which text.
     """
 
     def __init__(self, part: Part, message: str) -> None:
@@ -22,12 +22,12 @@ class PemError(Exception):
 
 
 def client_context(ca: bytes | None, cert: bytes | None, key: bytes | None) -> ssl.SSLContext:
-    """Return how a server is checked, and how we show who we are.
+    """Return a TLS context for a client.
 
     Args:
-        ca: certificates to check with; None for the system's.
-        cert: our own certificate, with those between it and its authority; None to show none.
-        key: its key, not encrypted.
+        ca: certificates of authorities to verify the server; None for those of the system.
+        cert: the client certificate with its intermediate certificates; None for none.
+        key: the key of `cert`, not encrypted.
 
     Raises:
         PemError: one of them can't be used.
@@ -39,18 +39,18 @@ def client_context(ca: bytes | None, cert: bytes | None, key: bytes | None) -> s
             try:
                 context = ssl.create_default_context(cafile=path)
             except ssl.SSLError:
-                raise PemError("ca", "has no certificate in PEM form that can be used") from None
+                raise PemError("ca", "has no usable certificate in PEM format") from None
     if cert is not None and key is not None:
         identify(context, cert, key)
     return context
 
 
 def identify(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    """Have a context show a certificate.
+    """Load a certificate and its key into a context.
 
     Args:
-        context: a server's or a client's.
-        cert: the certificate, with those between it and its authority.
+        context: of a server or a client.
+        cert: the certificate with its intermediate certificates.
         key: its key, not encrypted.
 
     Raises:
@@ -58,17 +58,17 @@ def identify(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
     """
     with as_file(cert, "cert") as chain, as_file(key, "key") as private:
         try:
-            # Without a callback the library would ask for a passphrase on the terminal.
+            # Without a callback the library would prompt for a passphrase on the terminal.
             context.load_cert_chain(chain, private, password=_encrypted)
         except _EncryptedError:
-            text = "is encrypted: podgpu can ask nobody for the passphrase"
+            text = "is encrypted, and podgpu has no passphrase: remove the encryption"
             raise PemError("key", text) from None
         except ssl.SSLError as error:
             if error.reason == "KEY_VALUES_MISMATCH":
                 raise PemError("key", "is not the key of the certificate") from None
             part: Part = "key" if _holds_certificate(chain) else "cert"
             noun = "key" if part == "key" else "certificate"
-            raise PemError(part, f"has no {noun} in PEM form that can be used") from None
+            raise PemError(part, f"has no usable {noun} in PEM format") from None
 
 
 def _holds_certificate(path: str) -> bool:
@@ -89,13 +89,14 @@ def _encrypted() -> NoReturn:
 
 @contextmanager
 def as_file(text: bytes, part: Part) -> Iterator[str]:
-    """Lend a path to bytes that are in memory: the library takes certificates from files alone.
+    """Provide a path to bytes in memory, because the library reads certificates from files only.
 
-    So what is used is what was read and compared, and a key never comes to lie on a disk.
+    So the library uses the same bytes that were read and compared, and a key is never written to a
+    disk.
 
     Raises:
-        PemError: there is no file for it, or the library can't open that: no file descriptor may be
-            left. An `ssl.SSLError` is the caller's.
+        PemError: the file can't be made or opened: for example, no file descriptors are left. An
+            `ssl.SSLError` of the caller is raised unchanged.
     """
     try:
         descriptor = os.memfd_create("podgpu-tls", os.MFD_CLOEXEC)
@@ -108,4 +109,4 @@ def as_file(text: bytes, part: Part) -> Iterator[str]:
     except ssl.SSLError:
         raise
     except OSError as error:
-        raise PemError(part, f"cannot be given to the TLS library: {error.strerror}") from error
+        raise PemError(part, f"cannot be passed to the TLS library: {error.strerror}") from error

@@ -1,7 +1,7 @@
-"""Protocol buffers without generated code: messages made from a compiled schema at run time.
+"""Protocol buffers without generated code: messages are made from a compiled schema at run time.
 
-Each schema lives in a pool of its own. The default pool knows each file and message by one name for
-the whole process, so that two libraries that bring the kubelet's schema clash in it.
+Each schema has its own descriptor pool. In the default pool each file and message name exists once
+per process, so that two libraries that contain the kubelet's schema would conflict.
 """
 
 from importlib.resources import files
@@ -17,8 +17,8 @@ class Schema:
     """The messages of a compiled schema.
 
     Args:
-        compiled: a serialised `FileDescriptorSet` in which every file comes after those that it
-            imports, as protoc writes it.
+        compiled: a serialized `FileDescriptorSet` in which every file comes after its imports, as
+            protoc writes it.
     """
 
     def __init__(self, compiled: bytes) -> None:
@@ -28,7 +28,7 @@ class Schema:
 
     @classmethod
     def load_from_package(cls, package: str, name: str) -> "Schema":
-        """Read the schema `name` that lies in a package of ours."""
+        """Read the schema file `name` from one of podgpu's packages."""
         return cls(files(package).joinpath(name).read_bytes())
 
     def message(self, name: str) -> type[Any]:

@@ -1,4 +1,4 @@
-"""The proxy that the environment names for a URL, as curl and Go's clients read it."""
+"""Finds the proxy for a URL in the environment variables, like curl and Go's HTTP client."""
 
 import base64
 import re
@@ -15,7 +15,7 @@ _Address: TypeAlias = IPv4Address | IPv6Address
 
 
 class ProxyError(ValueError):
-    """A variable names no proxy that can be used; the text names it and the mend."""
+    """A variable contains no usable proxy; the text names the variable and a fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Proxy:
     """A proxy.
 
     Attributes:
-        url: where it is, without user and password.
-        variable: what named it.
-        headers: for the proxy alone.
+        url: its URL, without user and password.
+        variable: the variable that contains it.
+        headers: headers for the proxy only.
     """
 
     url: str
@@ -33,7 +33,7 @@ class Proxy:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def sent(self, url: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Return the headers of a request to a URL, and those of the proxy's own CONNECT.
+        """Return the extra headers of a request to a URL, and those of the CONNECT to the proxy.
 
         Without TLS there is no CONNECT: the proxy reads the request itself.
         """
@@ -41,37 +41,37 @@ class Proxy:
 
 
 def proxy_for(url: str, environ: Mapping[str, str]) -> Proxy | None:
-    """Return the proxy for a URL; None if it is asked directly.
+    """Return the proxy for a URL; None for a direct connection.
 
-    `http_proxy`, `https_proxy` and `all_proxy` name it, and `no_proxy` what goes without one: names
-    with all that is below them, addresses, networks such as 10.0.0.0/8, each with or without a
-    port, and `*`. A variable in lower case hides the same one in capitals; a blank one names none.
-    `localhost` and loopback addresses always go without one, as in Go.
+    `http_proxy`, `https_proxy` and `all_proxy` contain it. `no_proxy` lists exceptions: domain
+    names including their subdomains, addresses, networks such as 10.0.0.0/8, each with or without
+    a port, and `*`. A variable in lower case hides the same one in upper case; a blank one means no
+    proxy. `localhost` and loopback addresses never use a proxy, as in Go.
 
     Args:
-        url: one for anything but http and https is asked directly.
-        environ: the variables.
+        url: with a scheme other than http and https, the connection is direct.
+        environ: the environment variables.
 
     Raises:
-        ProxyError: what a variable names can't be used. The text doesn't repeat it, since there may
-            be a password in it.
+        ProxyError: the value of a variable can't be used. The text does not contain the value, in
+            which there may be a password.
     """
     parts = urlsplit(url)
     if parts.scheme not in _PORTS:
         return None
     for name in (f"{parts.scheme}_proxy", "all_proxy"):
-        variable, value = _read(name, environ)
+        variable, value = _variable(name, environ)
         if value:
             break
     else:
         return None
     port = parts.port or _PORTS[parts.scheme]
-    if _direct(parts.hostname or "", port, _read("no_proxy", environ)[1]):
+    if _is_direct(parts.hostname or "", port, _variable("no_proxy", environ)[1]):
         return None
     return _proxy(variable, value)
 
 
-def _read(name: str, environ: Mapping[str, str]) -> tuple[str, str]:
+def _variable(name: str, environ: Mapping[str, str]) -> tuple[str, str]:
     name = name if name in environ else name.upper()
     return name, environ.get(name, "").strip()
 
@@ -82,50 +82,50 @@ def _proxy(variable: str, value: str) -> Proxy:
     if scheme not in _PORTS:
         kind = f" of the kind {scheme}" if re.fullmatch(r"[a-z][a-z0-9+.-]{0,19}", scheme) else ""
         raise ProxyError(
-            f"the variable {variable} names a proxy{kind}, which is not supported: it has to be "
-            "one for http:// or https://"
+            f"the variable {variable} sets a proxy{kind}, which is not supported: it must be an "
+            "http:// or https:// proxy"
         )
     try:
-        parts = _checked(text)
+        parts = _parse(text)
     except ValueError:
         raise ProxyError(
-            f"the variable {variable} is no address of a proxy: write for example http://proxy:3128"
+            f"the variable {variable} is not a proxy address: write for example http://proxy:3128"
         ) from None
-    user, _, place = parts.netloc.rpartition("@")
+    user, _, host_and_port = parts.netloc.rpartition("@")
     headers = {}
     if user:
         pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode()
         headers["Proxy-Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
-    return Proxy(f"{scheme}://{place}", variable, headers)
+    return Proxy(f"{scheme}://{host_and_port}", variable, headers)
 
 
-def _checked(text: str) -> SplitResult:
+def _parse(text: str) -> SplitResult:
     parts = urlsplit(text)
     host = parts.hostname or ""
     if ":" not in host:
-        # Fails for a name with a part that is too long, or empty.
+        # Raises an error for a name with a part that is too long or empty.
         host = host.encode("idna").decode()
     if not host or parts.port == 0 or not text.isprintable() or " " in text:
         raise ValueError
     return parts
 
 
-def _direct(host: str, port: int, exceptions: str) -> bool:
+def _is_direct(host: str, port: int, exceptions: str) -> bool:
     host = host.lower().rstrip(".")
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):
         return True
     return any(
-        _fits(entry.lower(), host, port, address) for entry in re.split(r"[,\s]+", exceptions)
+        _matches(entry.lower(), host, port, address) for entry in re.split(r"[,\s]+", exceptions)
     )
 
 
-def _fits(entry: str, host: str, port: int, address: _Address | None) -> bool:
+def _matches(entry: str, host: str, port: int, address: _Address | None) -> bool:
     if entry == "*":
         return True
     if found := _ENTRY.fullmatch(entry):
-        wanted = found["at"] or found["port"]
-        if wanted is not None and int(wanted) != port:
+        wanted_port = found["at"] or found["port"]
+        if wanted_port is not None and int(wanted_port) != port:
             return False
         entry = found["six"] or found["host"] or ""
     if address is not None:

@@ -279,7 +279,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(file_thread, "_SLOW", 0.2)
+    monkeypatch.setattr(file_thread, "_TIMEOUT", 0.2)
     yield answer
     answer.set()
 
