@@ -260,10 +260,10 @@ FAULTS = {
     ),
     "the API server is down": Fault(
         {
-            "pods.server": ("failure", "Connect call failed", "the address is right"),
-            "node.rbac": ("failure", "Connect call failed", "the address is right"),
-            "pods.patch": ("failure", "Connect call failed", "the address is right"),
-            "counters": ("warning", "Connect call failed", "the address is right"),
+            "pods.server": ("failure", "Connect call failed", "the address is correct"),
+            "node.rbac": ("failure", "Connect call failed", "the address is correct"),
+            "pods.patch": ("failure", "Connect call failed", "the address is correct"),
+            "counters": ("warning", "Connect call failed", "the address is correct"),
         },
         make=no_server,
     ),

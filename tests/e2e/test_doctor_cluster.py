@@ -139,7 +139,7 @@ def test_no_pods_are_wanted_since_the_selector_fits_no_node(objects: Objects) ->
     objects.node(**{"nvidia.com/gpu.present": "true"})
     objects.install(nodeSelector={"pool": "gpu"})
     (found,) = objects.found("cluster.daemonset")
-    assert "nodeSelector wants pool=gpu, and it has no such label" in found.saw
+    assert "nodeSelector wants pool=gpu, but the node has no such label" in found.saw
     assert f"kubectl label node {GPU_NODE} pool=gpu" in found.mend
 
 
@@ -148,7 +148,7 @@ def test_no_pods_are_wanted_since_a_taint_keeps_them_off(objects: Objects) -> No
     objects.api.patch("Node", GPU_NODE, {"spec": {"taints": [TAINT]}})
     objects.install()
     (found,) = objects.found("cluster.daemonset")
-    assert "it has the taint team=vision:NoSchedule" in found.saw
+    assert "the node has the taint team=vision:NoSchedule" in found.saw
     assert "add the toleration {key: team, operator: Exists}" in found.mend
 
 
@@ -158,7 +158,7 @@ def test_the_runtime_class_is_missing_and_then_there(objects: Objects) -> None:
     (found,) = objects.found("cluster.runtimeclass")
     assert found.verdict == "failure"
     assert "names the RuntimeClass nvidia, and there is none" in found.saw
-    assert "make a RuntimeClass nvidia" in found.mend
+    assert "create a RuntimeClass nvidia" in found.mend
     made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "nvidia"}
     objects.make(CLASSES, {**made, "metadata": {"name": "nvidia"}})
     (found,) = objects.found("cluster.runtimeclass")
@@ -206,14 +206,14 @@ def test_two_exporters_are_on_one_node(objects: Objects) -> None:
         objects.desired(made["metadata"]["name"], 1)
         labels = made["spec"]["template"]["metadata"]["labels"]
         (alone,) = objects.found("cluster.exporters")
-        assert alone.verdict == "ok", "one exporter"
+        assert alone.verdict == "ok", "one GPU exporter"
         placed = pod(f"exporter-{at}", namespace=NAMESPACE, labels=labels)
         placed["spec"]["nodeName"] = GPU_NODE
         objects.api.create(placed)
     (found,) = objects.found("cluster.exporters")
     assert found.verdict == "warning"
     assert f"DaemonSet {NAMESPACE}/dcgm-exporter and DaemonSet {NAMESPACE}/podgpu" in found.saw
-    assert f"are both on {GPU_NODE}" in found.saw
+    assert f"both run on {GPU_NODE}" in found.saw
     assert "remove one of them" in found.mend
 
 

@@ -166,6 +166,6 @@ def test_without_a_driver_the_doctor_says_what_is_missing(loaded: Image, kube: C
     kube.run(podgpu_pod("patient", "doctor"), "Succeeded", "Failed")
     said = " ".join(kube.pod_log("patient").split())
     assert "FAILURE nvml.driver" in said
-    assert "mend:" in said
+    assert "fix:" in said
     (container,) = kube.api.pod("patient")["status"]["containerStatuses"]
     assert container["state"]["terminated"]["exitCode"] == 2

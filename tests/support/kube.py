@@ -211,7 +211,7 @@ class FakeApi:
                         raise error
                     return
                 if not waiting.done():
-                    raise ApiError("fell silent")
+                    raise ApiError("stopped responding")
                 try:
                     yield json.dumps(waiting.result()).encode()
                 except StopAsyncIteration:

@@ -82,7 +82,7 @@ class FakeObjects:
 
     def _found(self, path: str) -> Raw:
         if path not in self.objects:
-            raise ApiError(f"GET {path} is answered 404", status=404, reason="NotFound")
+            raise ApiError(f"GET {path} failed: 404", status=404, reason="NotFound")
         return self.objects[path]
 
     def _merge(self, path: str, changes: Mapping[str, Any]) -> Raw:

@@ -127,10 +127,10 @@ def test_a_right_is_written_as_kubectl_has_it() -> None:
     ("error", "mend"),
     [
         (TransientError("no file"), "set kubeconfig"),
-        (ApiError("refused"), "the address is right"),
+        (ApiError("refused"), "the address is correct"),
         (ApiError("who?", status=401), "renew the token"),
         (ApiError("no", status=403), "system:basic-user"),
-        (ApiError("broken", status=500), "the API server's log"),
+        (ApiError("broken", status=500), "the log of the API server"),
     ],
     ids=str,
 )

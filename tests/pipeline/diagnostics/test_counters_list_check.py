@@ -56,7 +56,7 @@ async def test_a_list_without_a_good_row_is_a_failure(tmp_path: Path) -> None:
     path = write(tmp_path / "c.csv", "# nothing\n")
     ctx = context(tmp_path, f"counters: {{file: {path}}}\n")
     found = await counters_list_check.examine(ctx.config.counters, ctx)
-    is_bad(of(found, "counters"), "failure", "no row", "default-counters.csv")
+    is_bad(of(found, "counters"), "failure", "no usable row", "default-counters.csv")
 
 
 MAP = "/api/v1/namespaces/mon/configmaps/gpu"
@@ -65,7 +65,7 @@ REFUSALS = [
     (403, "Forbidden", "403", RULE),
     (404, "NotFound", "404", RULE),
     (401, "Unauthorized", "401", "renew the token"),
-    (500, "InternalError", "500", "the API server's log"),
+    (500, "InternalError", "500", "the log of the API server"),
 ]
 
 
@@ -89,7 +89,7 @@ async def test_a_server_that_cannot_be_reached_has_no_right_to_give(tmp_path: Pa
     kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
     ctx = context(tmp_path, f"counters: {{configmap: 'mon:gpu', kubeconfig: {kubeconfig}}}\n")
     found = await counters_list_check.examine(ctx.config.counters, ctx)
-    is_bad(of(found, "counters"), "warning", "Connect call failed", "the address is right")
+    is_bad(of(found, "counters"), "warning", "Connect call failed", "the address is correct")
 
 
 async def test_a_configmap_without_the_key_is_told_of_the_key(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_a_configmap_without_the_key_is_told_of_the_key(tmp_path: Path) ->
         kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
         ctx = context(tmp_path, f"counters: {{configmap: 'mon:gpu', kubeconfig: {kubeconfig}}}\n")
         found = await counters_list_check.examine(ctx.config.counters, ctx)
-    is_bad(of(found, "counters"), "warning", "its keys: list", "under the key metrics")
+    is_bad(of(found, "counters"), "warning", "its keys: list", "as key metrics")
 
 
 async def test_a_good_list_and_none_are_well(tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ async def test_two_podgpu_on_a_node_are_a_warning(tmp_path: Path) -> None:
     assert of(await duplicate_daemons.examine(ctx), "twins").verdict is Verdict.OK
     process(ctx.roots.proc, 4711, *PODGPU)
     found = await duplicate_daemons.examine(ctx)
-    is_bad(of(found, "twins"), "warning", "2 podgpu run: processes 1, 4711", "remove one of them")
-    assert "where podgpu is being updated" in of(found, "twins").fix, "which can't be seen here"
+    is_bad(of(found, "twins"), "warning", "2 podgpu processes run: 1, 4711", "remove one of them")
+    assert "if podgpu is being updated" in of(found, "twins").fix, "which can't be seen here"
 
 
 async def test_dcgm_exporter_beside_podgpu_is_a_warning_unless_its_page_is_read(

@@ -23,4 +23,4 @@ async def test_the_name_of_a_pod_is_not_the_node_s(
     found = await node_name_check.examine(context(tmp_path, text, environ=environ))
     assert of(found, "node.name").verdict is verdict
     if verdict is Verdict.WARNING:
-        is_bad(found[0], "warning", "in a pod that is the pod's", "spec.nodeName")
+        is_bad(found[0], "warning", "in a pod that is the name of the pod", "spec.nodeName")

@@ -74,7 +74,7 @@ async def test_a_patch_that_was_redirected_was_not_made(config: Config, code: in
         await there(head, writer)
 
     async with Server(elsewhere).serving() as server, connected(config(server)) as api:
-        with pytest.raises(ApiError, match="was redirected; give the address") as caught:
+        with pytest.raises(ApiError, match="was redirected; set the address") as caught:
             await api.patch("/api/v1/nodes/node-1", {"metadata": {}})
         assert caught.value.status == 0
         assert await api.get("/api/v1/nodes/node-1", {}) == b'{"kind": "Node"}'
@@ -113,8 +113,8 @@ async def test_a_list_without_an_end_is_not_kept(
     ("answer", "text", "reason"),
     [
         (streams(b'{"a":1}\n{"b"'), "ended the stream in the middle of an object", ""),
-        (streams(b'{"a":1}\n', end=False), "fell silent", "SocketTimeoutError"),
-        (hangs, "fell silent", "SocketTimeoutError"),
+        (streams(b'{"a":1}\n', end=False), "stopped responding", "SocketTimeoutError"),
+        (hangs, "stopped responding", "SocketTimeoutError"),
     ],
 )
 async def test_a_stream_that_breaks_is_an_error(
@@ -160,7 +160,7 @@ async def test_nobody_there_is_an_error(config: Config) -> None:
         assert error.dedup_key == (0, "ClientConnectorError ECONNREFUSED")
         text = str(error)
         assert f"GET {PODS}: ClientConnectorError: Cannot connect to host 127.0.0.1" in text
-        assert text.endswith("; see that the server runs and its address is right")
+        assert text.endswith("; check that the server runs and that its address is correct")
 
 
 async def test_a_fault_is_the_same_in_other_words(config: Config) -> None:
@@ -182,7 +182,7 @@ async def test_what_is_not_from_the_api_is_told_by_its_status(
     async with Server(answer).serving() as server, connected(config(server)) as api:
         error = await failing(api)
         assert error.status == 503
-        assert str(error).endswith("is answered 503 Service Unavailable")
+        assert str(error).endswith("failed: 503 Service Unavailable")
 
 
 async def test_a_status_object_gives_reason_and_delay(config: Config) -> None:

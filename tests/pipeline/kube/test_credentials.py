@@ -119,7 +119,7 @@ async def test_a_token_that_is_refused_and_gone_is_said_to_be_missing(tmp_path: 
         mine = account(tmp_path, server)
         async with connected(mine) as api:
             (mine.folder / "token").unlink()
-            with pytest.raises(ApiError, match=r"no credentials of a pod: .* does not exist"):
+            with pytest.raises(ApiError, match=r"no service account credentials: .* does not exist"):
                 await api.get(PODS, {})
 
 
@@ -130,7 +130,7 @@ async def test_another_authority_is_taken_over(tmp_path: Path) -> None:
         api = await api_context.__aenter__()
         await api.get(PODS, {})
     async with server.serving("second"):
-        with pytest.raises(ApiError, match=r"TLS failed: .*; see that the certificates"):
+        with pytest.raises(ApiError, match=r"TLS failed: .*; check that the certificates"):
             await api.get(PODS, {})
         mine.write_authority("second")
         assert await api.get(PODS, {}) == b"{}"
@@ -187,7 +187,7 @@ def test_a_pod_without_a_token_is_told_so(tmp_path: Path, token: str | None) -> 
     if token is not None:
         (tmp_path / "token").write_text(token)
     environ = {"KUBERNETES_SERVICE_HOST": "x", "KUBERNETES_SERVICE_PORT": "443"}
-    with pytest.raises(TransientError, match="no credentials of a pod"):
+    with pytest.raises(TransientError, match="no service account credentials"):
         ServiceAccount(tmp_path, environ).load(reload=False)
 
 
@@ -322,8 +322,8 @@ def test_a_plugin_that_hangs_is_ended_with_all_that_it_started(
         with pytest.raises(TransientError) as caught:
             config.load(reload=False)
         assert str(caught.value) == (
-            f"{tmp_path}/config: the plugin {tmp_path}/plugin did not answer within 0.5 s, and was "
-            "ended; see that it works without anybody to answer its questions"
+            f"{tmp_path}/config: the credential plugin {tmp_path}/plugin did not respond within 0.5 "
+            "s and was killed; check that it runs without user input"
         )
     deadline = time.monotonic() + 5
     while alive(pids):
@@ -343,7 +343,7 @@ def test_a_plugin_that_hangs_when_its_token_expires_is_ended_and_run_again(
     stuck.touch()
     with monkeypatch.context() as patch:
         patch.setattr("pipeline.kube.credentials._PLUGIN_SECONDS", 0.5)
-        with pytest.raises(TransientError, match="did not answer within"):
+        with pytest.raises(TransientError, match="did not respond within"):
             config.load(reload=False)
     assert alive(pids) == []
     stuck.unlink()

@@ -45,12 +45,12 @@ def renewed(issuer: str) -> dict[str, object]:
 
 
 USERS: dict[str, tuple[dict[str, Any], str]] = {
-    "a key in place of its file": ({"client-key": LONG}, "a certificate or key that it names"),
-    "a key that is no base64": ({"client-key-data": SECRET + "é"}, "it has not that form"),
+    "a key in place of its file": ({"client-key": LONG}, "a certificate or key file that it names"),
+    "a key that is no base64": ({"client-key-data": SECRET + "é"}, "it is not a valid kubeconfig"),
     "a token in place of its file": ({"tokenFile": SECRET}, "tokenFile: No such file"),
     "args that are no list": (
         {"exec": {"command": "true", "apiVersion": VERSION, "args": {"a": SECRET}}},
-        "the args of exec are no list",
+        "the args of exec are not a list",
     ),
     "a variable without a name": (
         {"exec": {"command": "true", "apiVersion": VERSION, "env": [{"value": SECRET}]}},
@@ -58,19 +58,19 @@ USERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "words in the command": (
         {"exec": {"command": f"/opt/get --password {SECRET}", "apiVersion": VERSION}},
-        "the plugin /opt/get ... can't be started: No such file or directory",
+        "the credential plugin /opt/get ... cannot be started: No such file or directory",
     ),
     "a command that is missing": ({"exec": {"args": [SECRET]}}, "exec has no command"),
     "an id-token that is none": (
         {"auth-provider": {"name": "oidc", "config": {"id-token": f"a.{SECRET}.b"}}},
-        "it, or a token of it, is no text",
+        "the file, or a token in it, is not text",
     ),
     "an id-token of two parts": (
         {"auth-provider": {"name": "oidc", "config": {"id-token": f"a.{SECRET}"}}},
-        "id-token is no JWT",
+        "id-token is not a JWT",
     ),
     "an issuer with a password": (renewed(f"http://u:{SECRET}@127.0.0.1:1"), "none of it is said"),
-    "an issuer that is no address": (renewed(f"http://[{SECRET}"), "it has not that form"),
+    "an issuer that is no address": (renewed(f"http://[{SECRET}"), "it is not a valid kubeconfig"),
 }
 PLUGINS: dict[str, tuple[str, str]] = {
     "fails and says why": (f"echo {SECRET} >&2; exit 3", "plugin ended with status 3; what it"),
@@ -82,10 +82,10 @@ PLUGINS: dict[str, tuple[str, str]] = {
         f"printf '\\033[2J{SECRET}\\a' >&2; exit 3",
         "plugin ended with status 3",
     ),
-    "fails with bytes": (f"printf '{SECRET}\\377' >&2; exit 3", "an answer that can't be used"),
+    "fails with bytes": (f"printf '{SECRET}\\377' >&2; exit 3", "an unusable response"),
     "is killed": (f"echo {SECRET} >&2; kill -9 $$", "ended with status -9"),
-    "writes no JSON": (f"echo {SECRET}", "plugin wrote no JSON"),
-    "writes bytes": (f"printf '{SECRET}\\377'", "plugin wrote no JSON"),
+    "writes no JSON": (f"echo {SECRET}", "plugin returned no JSON"),
+    "writes bytes": (f"printf '{SECRET}\\377'", "plugin returned no JSON"),
     "writes a list": (f"echo '[\"{SECRET}\"]'", "plugin gave an answer without apiVersion"),
     "writes no status": (
         f'echo \'{{"apiVersion": "{VERSION}", "kind": "{SECRET}"}}\'',
@@ -95,22 +95,22 @@ PLUGINS: dict[str, tuple[str, str]] = {
         answer({"token": SECRET}, SECRET),
         "plugin gave an answer of another apiVersion",
     ),
-    "writes a status that is a text": (answer(f"token {SECRET}"), "an answer that can't be used"),
+    "writes a status that is a text": (answer(f"token {SECRET}"), "an unusable response"),
     "writes a time that is none": (
         answer({"token": SECRET, "expirationTimestamp": SECRET}),
-        "an answer that can't be used",
+        "an unusable response",
     ),
-    "gives no token": (answer({"tokn": SECRET}), "gave neither a token nor a certificate"),
+    "gives no token": (answer({"tokn": SECRET}), "returned neither a token nor a certificate"),
     "gives a certificate alone": (
         answer({"clientCertificateData": SECRET}),
-        "gave neither a token nor a certificate with its key",
+        "returned neither a token nor a certificate with its key",
     ),
 }
 FILES: dict[str, tuple[str, str]] = {
-    "an alias": (f"users: [{{name: u, user: {{password: *{SECRET} }}}}]", "it is no YAML, see"),
-    "a tag": (f"current-context: a\npassword: !{SECRET} x", "it is no YAML, see line 2"),
-    "a quote without its end": (f'current-context: a\ntoken: "{SECRET}', "it is no YAML, see line"),
-    "a text alone": (SECRET, "it has not that form"),
+    "an alias": (f"users: [{{name: u, user: {{password: *{SECRET} }}}}]", "it is not valid YAML, see"),
+    "a tag": (f"current-context: a\npassword: !{SECRET} x", "it is not valid YAML, see line 2"),
+    "a quote without its end": (f'current-context: a\ntoken: "{SECRET}', "it is not valid YAML, see line"),
+    "a text alone": (SECRET, "it is not a valid kubeconfig"),
     "a user without the key user": (
         yaml.safe_dump(
             {
@@ -177,7 +177,7 @@ def test_files_that_are_missing_are_named_where_they_are_names(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = refused(tmp_path / "config", caplog)
-    assert "No such file or directory; see that it exists and is readable" in said
+    assert "No such file or directory; check that the file exists and is readable" in said
     path = kubeconfig(tmp_path / "config", "https://x", {"client-key": "pki/client.key"})
     assert f"isn't there ({tmp_path}/pki/client.key); mount it" in refused(path, caplog)
 

@@ -157,7 +157,7 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered(
         api.cut()
         await asyncio.sleep(600)
         assert len(api.requests) < 25
-        assert set(told.reasons()) == {"/api/v1/pods: the server ends each watch at once"}
+        assert set(told.reasons()) == {"/api/v1/pods: the server closes each watch immediately"}
         assert told.told == ["replaced"]
         assert told.confirmations == 0
 
@@ -172,7 +172,7 @@ async def test_a_server_that_breaks_each_beginning_is_not_hammered(api: FakeApi)
         await asyncio.sleep(600)
         assert len(api.requests) < 25
         assert told.told == []
-        assert "before the collection was told" in told.reasons()[0]
+        assert "before the collection was complete" in told.reasons()[0]
 
 
 async def test_silence_is_taken_for_a_dead_connection(api: FakeApi, collection: Collection) -> None:

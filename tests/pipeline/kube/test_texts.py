@@ -58,7 +58,7 @@ POD = "/api/v1/namespaces/ml/pods/train-0"
             {"PATCH": ""},
             404,
             status(404, "NotFound", 'nodes "node-1" not found'),
-            f'https://api: PATCH {NODE} is answered 404 NotFound: nodes "node-1" not found',
+            f'https://api: PATCH {NODE} failed: 404 NotFound: nodes "node-1" not found',
         ),
         (
             SLICES,
@@ -77,8 +77,8 @@ POD = "/api/v1/namespaces/ml/pods/train-0"
             401,
             status(401, "Unauthorized", "Unauthorized"),
             (
-                "https://api: the credentials are not accepted (401 Unauthorized: Unauthorized); "
-                "they come from /token: see that they are of this cluster and not expired"
+                "https://api: credentials rejected (401 Unauthorized: Unauthorized); "
+                "they come from /token: check that they belong to this cluster and have not expired"
             ),
         ),
         (
@@ -86,16 +86,16 @@ POD = "/api/v1/namespaces/ml/pods/train-0"
             {},
             404,
             status(404, "NotFound", "the server could not find it"),
-            f"https://api: GET {SLICES} is answered 404 NotFound: the server could not find it",
+            f"https://api: GET {SLICES} failed: 404 NotFound: the server could not find it",
         ),
-        (PODS, {}, 503, "<html>", f"https://api: GET {PODS} is answered 503 Service Unavailable"),
-        (PODS, {}, 599, [1], f"https://api: GET {PODS} is answered 599"),
+        (PODS, {}, 503, "<html>", f"https://api: GET {PODS} failed: 503 Service Unavailable"),
+        (PODS, {}, 599, [1], f"https://api: GET {PODS} failed: 599"),
         (
             PODS,
             {},
             500,
             status(500, "InternalError", "two\nlines\x1b[31m" + "x" * 999),
-            f"https://api: GET {PODS} is answered 500 InternalError: two lines [31m"
+            f"https://api: GET {PODS} failed: 500 InternalError: two lines [31m"
             + "x" * 286
             + "...",
         ),
@@ -146,8 +146,8 @@ def test_what_admission_denies_sends_nobody_to_rbac(code: int, message: str) -> 
     assert is_admission_denial(error)
     assert error.status == code
     assert str(error) == (
-        f"https://api: PATCH {POD} is denied at admission ({code} Forbidden: {message}): the right "
-        "is there, and a webhook or policy refuses this change"
+        f"https://api: PATCH {POD} is denied at admission ({code} Forbidden: {message}): podgpu "
+        "has the permission, but a webhook or policy refuses this change"
     )
 
 

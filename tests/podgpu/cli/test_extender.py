@@ -133,7 +133,7 @@ def test_files_that_cant_be_read(words: tuple[str, ...], why: bytes) -> None:
         (("--timeout", "10s"), "10s is not between 10ms and 9s"),
         (("--resource", ""), "'' is no name"),
         (("--resource", "a b"), "'a b' is no name"),
-        (("--annotation", "a\nb"), "the name has 1 to 63 of"),
+        (("--annotation", "a\nb"), "the name must have 1 to 63 characters of"),
         (("--annotation", "kubernetes.io/x"), "keys of kubernetes.io are reserved"),
         (("--annotation", "gpu.k8s.io/x"), "keys of k8s.io are reserved"),
         (("--what",), "unrecognized arguments"),

@@ -108,7 +108,7 @@ async def test_a_server_or_a_kubeconfig_that_hangs_costs_no_other_word(
             ctx = context(tmp_path, text, synchronised=lambda: synchronised, deadline=3.0)
             found = await clock_check.examine(ctx)
     assert [each.subject for each in found] == [
-        f"the time on an answer of {server}",
+        f"the time in a response of {server}",
         "the kernel's clock (adjtimex)",
     ]
     assert found[1].verdict is (Verdict.OK if synchronised else Verdict.WARNING)

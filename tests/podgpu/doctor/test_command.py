@@ -86,7 +86,7 @@ def test_warnings_alone_end_with_1(
     status, out = run(capsys, "-c", str(write(tmp_path / "podgpu.yaml", GOOD)))
     assert status == 1
     assert "WARNING   clock: here: off" in out
-    assert "mend: run chrony" in out
+    assert "fix: run chrony" in out
 
 
 WRONG = [

@@ -74,7 +74,7 @@ def test_a_change_that_was_not_taken_over_is_a_warning(results: list[str], label
     """However many were, before: what counts is the last."""
     page = reloads(*results).replace(b"_successful 0", b"_successful%b 0" % labels)
     told = looked(WELL, page)
-    is_bad(told, "warning", "not taken over", "podgpu check")
+    is_bad(told, "warning", "was not loaded", "podgpu check")
 
 
 @pytest.mark.parametrize("results", [[], ["done"], ["done", "refused", "failed", "done"]])
@@ -108,7 +108,7 @@ async def test_it_is_asked_where_it_answers_and_once(tmp_path: Path) -> None:
         found = await listen_ports.examine(context(tmp_path / "a", f"node: gpu-1\n{text}"))
         others = await listen_ports.examine(context(tmp_path / "b", f"node: gpu-2\n{text}"))
     told = of(found, "daemon.status")
-    is_bad(told, "warning", "not taken over", "podgpu check")
+    is_bad(told, "warning", "was not loaded", "podgpu check")
     assert told.subject == f"127.0.0.1:{port}/status"
     assert [each.check for each in others] == ["http.port"] * 2, "another node's is not ours"
 
@@ -118,6 +118,6 @@ async def test_behind_a_password_it_is_skipped(tmp_path: Path) -> None:
     async with serving(lambda _: refuses) as port:
         found = await listen_ports.examine(context(tmp_path, on(port)))
     assert replace(of(found, "daemon.status"), subject="").observed == (
-        "it isn't told, as behind a password"
+        "not available, for example because a password is required"
     )
     assert of(found, "daemon.status").verdict is Verdict.SKIPPED

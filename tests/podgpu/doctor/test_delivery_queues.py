@@ -34,7 +34,7 @@ def test_a_folder_that_takes_data_is_well_and_left_as_it_was(tmp_path: Path) -> 
     assert list(folder.iterdir()) == []
     later = of(delivery_queues.check_folder(tmp_path / "new/deep", MIB, roots.proc), "queue.folder")
     assert later.verdict is Verdict.OK
-    assert f"to be made in {tmp_path}" in later.subject
+    assert f"to be created in {tmp_path}" in later.subject
     assert not (tmp_path / "new").exists()
 
 
@@ -52,7 +52,7 @@ def test_a_queue_on_tmpfs_is_a_warning(tmp_path: Path) -> None:
 def test_a_folder_that_takes_nothing_is_a_failure(tmp_path: Path) -> None:
     # procfs takes no file, not even from root.
     found = delivery_queues.check_folder(Path("/proc/self/queue"), MIB, tmp_path)
-    is_bad(of(found, "queue.folder"), "failure", "nothing can be written there", "writ")
+    is_bad(of(found, "queue.folder"), "failure", "not writable", "writ")
     path = write(tmp_path / "file")
     is_bad(
         delivery_queues.check_folder(path / "queue", MIB, tmp_path)[0],
@@ -73,7 +73,7 @@ def test_a_disk_with_too_little_room_is_a_warning(tmp_path: Path) -> None:
 def test_a_queue_on_the_container_s_own_layer_is_a_warning(tmp_path: Path, kind: str) -> None:
     write(tmp_path / "proc/self/mountinfo", f"22 1 0:31 / / rw - {kind} {kind} rw\n")
     found = delivery_queues.check_folder(tmp_path / "queue", MIB, tmp_path / "proc")
-    is_bad(of(found, "queue.folder"), "warning", "the container's own layer", "(hostPath)")
+    is_bad(of(found, "queue.folder"), "warning", "the container's layer", "(hostPath)")
 
 
 OWNERS = [
@@ -96,7 +96,7 @@ def test_a_queue_that_is_in_use(tmp_path: Path, whose: str, verdict: str) -> Non
     assert told.verdict.value == verdict, told
     if verdict == "failure":
         saw = f"in use by another podgpu, process {os.getpid()} in its own container"
-        is_bad(told, verdict, saw, "each podgpu needs a folder of its own")
+        is_bad(told, verdict, saw, "each podgpu needs its own folder")
     # Free again, and the look has not taken the lock for itself.
     assert of(delivery_queues.check_folder(folder, MIB, proc), "queue.folder").verdict is Verdict.OK
     QueueFolder(folder, flushes=False).close()
@@ -111,7 +111,7 @@ def test_what_the_queue_has_already_counts_as_room(
     (told,) = delivery_queues.check_folder(folder, ByteSize.parse("4MiB"), proc)
     assert told.verdict is Verdict.OK, told
     (told,) = delivery_queues.check_folder(folder, ByteSize.parse("6MiB"), proc)
-    is_bad(told, "warning", "2 MiB are free, 3 MiB are the queue's", "make room")
+    is_bad(told, "warning", "2 MiB are free, the queue uses 3 MiB", "free space")
 
 
 class Space:

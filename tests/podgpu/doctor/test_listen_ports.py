@@ -47,7 +47,7 @@ OTHERS = [
     (b'DCGM_FI_DEV_GPU_UTIL{gpu="0"} 1\n', "dcgm-exporter"),
     (b"# HELP node_load1 a\nnode_cpu_seconds_total 1\n", "node_exporter"),
     (b"# HELP up a\n# TYPE up gauge\nup 1\n", "an exporter for Prometheus"),
-    (b"<html>", "a server for HTTP"),
+    (b"<html>", "an HTTP server"),
 ]
 
 
@@ -58,21 +58,21 @@ async def test_another_exporter_on_the_port_is_named(tmp_path: Path, body: bytes
 
     async with serving(answer) as port:
         found = await listen_ports.examine(context(tmp_path, on(port)))
-    is_bad(of(found, "http.port"), "failure", f"{who} answers there", "remove the other one")
+    is_bad(of(found, "http.port"), "failure", f"{who} listens there", "remove the other one")
 
 
 async def test_who_speaks_no_http_is_a_stranger(tmp_path: Path) -> None:
     async with serving(lambda _: b"") as port:
         found = await listen_ports.examine(context(tmp_path, on(port)))
-    is_bad(of(found, "http.port"), "failure", "doesn't speak HTTP", "set another listen")
+    is_bad(of(found, "http.port"), "failure", "does not speak HTTP", "set another listen")
 
 
 SILENT = {
-    "ours": ("a podgpu of this container listens there, and does not answer", "see its log"),
-    "another container's": ("taken: somebody who takes connections", "remove the other one"),
+    "ours": ("a podgpu of this container listens there, and does not respond", "see its log"),
+    "another container's": ("in use: somebody who takes connections", "remove the other one"),
     "of one who can't be looked into": (
-        "taken: somebody who takes",
-        "restart it if it is a podgpu",
+        "in use: somebody who takes",
+        "if it is podgpu, it hangs: restart it",
     ),
 }
 
@@ -110,9 +110,9 @@ async def test_podgpu_itself_is_recognised_by_its_answers(tmp_path: Path) -> Non
         others = await listen_ports.examine(context(tmp_path / "b", f"node: gpu-8\n{text}"))
     told = of(found, "http.port")
     assert told.verdict is Verdict.OK
-    assert told.observed == "podgpu on gpu-7 answers there"
+    assert told.observed == "podgpu on gpu-7 listens there"
     assert of(found, "daemon.status").verdict is Verdict.SKIPPED, "it has no such page"
-    saw = "podgpu on gpu-7 answers there, and this node is gpu-8"
+    saw = "podgpu on gpu-7 listens there, but this node is gpu-8"
     is_bad(of(others, "http.port"), "failure", saw, "remove the other one")
 
 
@@ -144,10 +144,10 @@ async def test_its_status_names_the_node_where_the_first_page_does_not(tmp_path:
 
 
 WHOSE = [
-    ("ours", "ok", "podgpu answers there"),
-    ("another container's", "warning", "none of this container"),
-    ("nobody's who can be seen", "warning", "none of this container"),
-    ("of one who can't be looked into", "ok", "podgpu answers there"),
+    ("ours", "ok", "podgpu listens there"),
+    ("another container's", "warning", "its process is not in this container"),
+    ("nobody's who can be seen", "warning", "its process is not in this container"),
+    ("of one who can't be looked into", "ok", "podgpu listens there"),
 ]
 
 

@@ -109,7 +109,7 @@ def test_what_a_plugin_says_does_not_reach_the_terminal_by_itself(tmp_path: Path
     done = podgpu("doctor", "--cluster", "--kubeconfig", str(path), stdout=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (2, b"")
     words = b" ".join(done.stdout.split())
-    assert b"the plugin sh ended with status 3; what it wrote may be a secret" in words
+    assert b"the credential plugin sh ended with status 3; its output may contain secrets" in words
     assert b"\033" not in done.stdout
     assert b"said" not in done.stdout
 

@@ -36,8 +36,8 @@ def looked(rate: float | None, max_rate: str = "4MiB") -> Finding:
 @pytest.mark.parametrize(
     ("rate", "saw"),
     [
-        (3 * MIB, "makes 3.0 MiB a second, and queue.max_rate is 4MiB: what waits in an outage"),
-        (4 * MIB, "never gets less, until the queue runs over"),
+        (3 * MIB, "produces 3.0 MiB/s, and queue.max_rate is 4MiB/s: sending the queue"),
+        (4 * MIB, "the queue never shrinks, and overflows"),
         (90 * MIB, "makes 90.0 MiB a second"),
     ],
 )
@@ -60,4 +60,4 @@ async def test_it_is_asked_of_the_podgpu_that_answers(tmp_path: Path) -> None:
         text = on(port).replace("sinks: {", "sinks: {a: {kind: otlp}, ")
         assert "kind: otlp" in text
         found = await listen_ports.examine(context(tmp_path, f"node: gpu-1\n{text}"))
-    is_bad(of(found, "queue.rate"), "warning", "never gets less", "raise queue.max_rate")
+    is_bad(of(found, "queue.rate"), "warning", "never shrinks", "raise queue.max_rate")

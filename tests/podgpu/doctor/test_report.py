@@ -69,7 +69,7 @@ def test_a_word_is_never_broken_and_lines_of_others_become_one() -> None:
     text = as_text(Subject("", "kubeconfig"), [finding])
     assert path in text
     assert "two lines" in text
-    assert "mend: mend it" in text
+    assert "fix: mend it" in text
     assert text.endswith("\n1 failure")
 
 

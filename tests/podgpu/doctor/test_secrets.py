@@ -156,6 +156,6 @@ def test_the_daemon_repeats_none_in_its_log_and_on_its_pages(tmp_path: Path) -> 
         process.terminate()
         log, _ = process.communicate(timeout=30)
     assert all(pages)
-    assert "the plugin sh ended with status 3" in log
+    assert "the credential plugin sh ended with status 3" in log
     assert SECRET not in "".join([log, *pages])
     assert "\x1b" not in "".join([log, *pages])

@@ -43,7 +43,7 @@ async def test_a_server_that_says_nothing_is_told_by_who_asks_it(
     assert told.fix
     assert "no answer within 0.3 s" in told.observed
     if check != "counters":
-        is_bad(told, "failure", "no answer", "see that the address is right")
+        is_bad(told, "failure", "no answer", "check that the address is correct")
     concerned = [each for each in found if each.check == "check.deadline"]
     assert [each for each in concerned if each.component == "source s"] == []
 

@@ -45,12 +45,12 @@ async def test_without_one_there_is_nothing_to_say(tmp_path: Path) -> None:
 async def test_a_good_one_tells_how_long_its_certificate_holds(tmp_path: Path) -> None:
     leaf = authority("server").issue_cert("localhost", not_after=NOW + 10.5 * DAY)
     told = await looked(tmp_path, config(tmp_path, leaf))
-    assert (told.verdict, told.observed) == (Verdict.OK, "good; its certificate holds for 10 d")
+    assert (told.verdict, told.observed) == (Verdict.OK, "valid; its certificate is valid for 10 d")
 
 
 async def test_passwords_alone_are_well(tmp_path: Path) -> None:
     path = write(tmp_path / "web.yml", f"basic_auth_users: {{prom: '{hashed('x')}'}}\n")
-    assert (await looked(tmp_path, path)).observed == "good; without TLS"
+    assert (await looked(tmp_path, path)).observed == "valid; without TLS"
 
 
 TIMES = [
@@ -141,7 +141,7 @@ async def test_another_server_that_wants_a_certificate_is_none_of_podgpu_s(tmp_p
     kind = TYPES[0]
     one = secured(tmp_path / "one", kind, certificate("server", "127.0.0.1"))
     other = secured(tmp_path / "other", kind, certificate("server", "127.0.0.1", serial=2))
-    is_bad(await taken(tmp_path, one, other), "failure", "wants a certificate", "another listen")
+    is_bad(await taken(tmp_path, one, other), "failure", "requires a client certificate", "another listen")
 
 
 async def test_who_shows_none_before_it_is_shown_one_is_not_judged(tmp_path: Path) -> None:
@@ -150,4 +150,4 @@ async def test_who_shows_none_before_it_is_shown_one_is_not_judged(tmp_path: Pat
     web.secure(f"client_auth_type: {TYPES[0]}", "client_ca_file: ca.crt", "max_version: TLS12")
     told = await taken(tmp_path, web, web)
     assert told.verdict is Verdict.SKIPPED, told
-    assert "can't be told" in told.observed
+    assert "cannot be identified" in told.observed

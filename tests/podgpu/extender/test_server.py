@@ -192,9 +192,9 @@ async def test_a_message_names_the_command_s_options_and_no_keys_of_the_main_fil
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     async with running(tmp_path, kubeconfig=None):
         async with asyncio.timeout(SOON):
-            while "no credentials of a pod" not in caplog.text:
+            while "no service account credentials" not in caplog.text:
                 await asyncio.sleep(0.02)
-    [told] = [text for text in caplog.messages if "no credentials of a pod" in text]
+    [told] = [text for text in caplog.messages if "no service account credentials" in text]
     assert told.endswith("run podgpu in a pod with a service account, or give --kubeconfig")
     wrong = tmp_path / "web.yml"
     wrong.write_text("nonsense: 1")

@@ -54,4 +54,4 @@ async def test_a_server_that_cannot_be_reached(tmp_path: Path) -> None:
     server = ApiServer({})
     server.port = await free_port()
     told = of(await looked(tmp_path, server), "events.rbac")
-    is_bad(told, "failure", "Connect call failed", "the address is right")
+    is_bad(told, "failure", "Connect call failed", "the address is correct")

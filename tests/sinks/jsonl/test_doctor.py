@@ -46,7 +46,7 @@ async def test_a_file_that_may_not_be_written_to(
     monkeypatch.setattr(write_access.os, "access", lambda *_: False)  # type: ignore[attr-defined]
     options = Options(path=str(path), max_size=ByteSize.parse(size))
     told = of(await examine(options, ctx), "jsonl.file")
-    is_bad(told, "failure", "may not be written to", "mount the folder")
+    is_bad(told, "failure", "is not writable", "mount the folder")
 
 
 @pytest.mark.parametrize("size", ["64MiB", "0B"])
@@ -56,7 +56,7 @@ async def test_what_lines_cannot_be_written_to(tmp_path: Path, size: str) -> Non
     for name in ("pipe", "link"):
         options = Options(path=str(tmp_path / name), max_size=ByteSize.parse(size))
         told = await looked(tmp_path / f"ctx-{name}", options)
-        is_bad(told, "failure", "is no ordinary file", "standard output")
+        is_bad(told, "failure", "is not a regular file", "standard output")
 
 
 async def test_a_device_will_do_as_it_does_for_the_sink(tmp_path: Path) -> None:

@@ -105,6 +105,6 @@ async def test_a_disk_that_is_none_or_too_small(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "usage.db"
-    is_bad(await looked(tmp_path / "a", path, "900TiB"), "warning", "MiB are free", "make room")
+    is_bad(await looked(tmp_path / "a", path, "900TiB"), "warning", "MiB are free", "free space")
     monkeypatch.setattr(doctor, "file_system", lambda *_: "tmpfs")
     is_bad(await looked(tmp_path / "b", path), "warning", "is on tmpfs", "the node's disk")

@@ -51,7 +51,7 @@ async def test_a_server_that_cannot_be_reached(tmp_path: Path) -> None:
     server = ApiServer({})
     server.port = await free_port()
     found = await looked(tmp_path, server)
-    is_bad(of(found, "node.rbac"), "failure", "Connect call failed", "the address is right")
+    is_bad(of(found, "node.rbac"), "failure", "Connect call failed", "the address is correct")
 
 
 async def test_a_token_that_has_expired_is_to_be_renewed(tmp_path: Path) -> None:

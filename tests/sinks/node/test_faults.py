@@ -13,7 +13,7 @@ from pipeline.topology.node_annotation import KEY
 from tests.sinks.node.support import PATH, Bench
 from tests.support.kube import ApiServer
 
-REFUSED = ApiError("the credentials are not accepted", status=401, reason="Unauthorized")
+REFUSED = ApiError("credentials rejected", status=401, reason="Unauthorized")
 FORBIDDEN = ApiError("podgpu may not get, patch nodes", status=403, reason="Forbidden")
 ABSENT = ApiError('nodes "node-1" not found', status=404, reason="NotFound")
 CONFLICT = ApiError("the object has been modified", status=409, reason="Conflict")
@@ -32,7 +32,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 @pytest.mark.parametrize(
     ("error", "label", "told"),
     [
-        (REFUSED, "401", "the credentials are not accepted; tried again"),
+        (REFUSED, "401", "credentials rejected; tried again"),
         (FORBIDDEN, "403", "podgpu may not get, patch nodes; tried again"),
         (ABSENT, "404", "there is no Node node-1"),
         (BUSY, "429", "too many requests; tried again"),
@@ -278,7 +278,7 @@ async def test_a_patch_that_is_made_long_after_it_was_given_up_is_found_soon() -
     async def lose(path: str, changes: Mapping[str, object]) -> bytes:
         if len(bench.api.patches()) == 1 and not later:
             later.append(changes)
-            raise ApiError("fell silent")
+            raise ApiError("stopped responding")
         return await patch(path, changes)
 
     bench.api.patch = lose  # type: ignore[method-assign]

@@ -43,7 +43,7 @@ def hanging(bench: Bench) -> None:
 
     async def silence(path: str, query: Mapping[str, str]) -> bytes:
         await asyncio.sleep(30)
-        raise ApiError(f"GET {path}: fell silent", reason="SocketTimeoutError")
+        raise ApiError(f"GET {path}: stopped responding", reason="SocketTimeoutError")
 
     bench.api.get = silence  # type: ignore[method-assign]
 

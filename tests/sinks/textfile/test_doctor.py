@@ -41,14 +41,14 @@ async def test_a_folder_in_its_place(tmp_path: Path) -> None:
 async def test_what_is_no_file_is_not_written_to_and_is_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.prom")
     told = await looked(tmp_path / "a", tmp_path / "pipe.prom")
-    is_bad(told, "failure", "is no ordinary file", "the path of a file")
+    is_bad(told, "failure", "is not a regular file", "the path of a file")
     for name, target in (("dangling.prom", "none/x.prom"), ("link.prom", "real.prom")):
         write(tmp_path / "real.prom")
         (tmp_path / name).symlink_to(tmp_path / target)
         told = await looked(tmp_path / name[:4], tmp_path / name)
         is_bad(told, "failure", "is a link", "the path of a file")
     told = await looked(tmp_path / "c", Path("/dev/null"))
-    is_bad(told, "failure", "is no ordinary file", "the path of a file")
+    is_bad(told, "failure", "is not a regular file", "the path of a file")
 
 
 async def test_a_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ async def test_a_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.Mon
     ctx = context(tmp_path / "ctx")
     monkeypatch.setattr(write_access.os, "access", lambda *_: False)  # type: ignore[attr-defined]
     told = of(await examine(Options(path=tmp_path / "gpu.prom"), ctx), "textfile.folder")
-    is_bad(told, "failure", "may not be written to", f"writable for uid {os.geteuid()}")
+    is_bad(told, "failure", "is not writable", f"writable for uid {os.geteuid()}")
 
 
 LOOK = """
@@ -87,4 +87,4 @@ async def test_a_disk_that_is_full(tmp_path: Path) -> None:
         said, errors = await process.communicate()
     verdict, saw, mend = said.decode().strip().split("|")
     assert (verdict, saw) == ("failure", "the disk is full"), errors
-    assert f"make room on the disk of {tmp_path}" in mend
+    assert f"free space on the disk of {tmp_path}" in mend

@@ -159,7 +159,7 @@ def test_answers_as_the_kubelet_wrote_them() -> None:
         ("!!!", "is not base64"),
         ("Ck", "is not base64"),
         ("ü", "is not base64"),
-        ("/w==", "is no answer of a device plugin"),
+        ("/w==", "is not a response of a device plugin"),
     ],
 )
 def test_a_bad_answer_costs_itself_alone(alloc: str, text: str) -> None:
@@ -176,7 +176,7 @@ def test_the_first_few_complaints_are_told() -> None:
     random.Random(1).shuffle(entries)
     told = read(checkpoint(*entries)).problems
     assert [text.split(":")[0] for text in told[:3]] == [f"checkpoint u{n}/main" for n in range(3)]
-    assert told[3:] == ("checkpoint: 6 more of this sort",)
+    assert told[3:] == ("checkpoint: 6 more problems of this kind",)
 
 
 @pytest.mark.parametrize(
@@ -239,17 +239,17 @@ def test_no_answer_is_null() -> None:
 NO_CHECKPOINT: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty"),
     "blank": (b" \n", "is empty"),
-    "cut off": (checkpoint(entry())[:-20], "is no checkpoint of the kubelet: "),
-    "cut off early": (checkpoint(entry())[:30], "is no checkpoint of the kubelet: "),
-    "zeros": (bytes(200), "is no checkpoint of the kubelet: "),
-    "a list": (b"[]", "is no checkpoint of the kubelet: "),
-    "another object": (b"{}", "is no checkpoint of the kubelet: "),
-    "no entries": (b'{"Data": {}}', "is no checkpoint of the kubelet: "),
+    "cut off": (checkpoint(entry())[:-20], "is not a checkpoint of the kubelet: "),
+    "cut off early": (checkpoint(entry())[:30], "is not a checkpoint of the kubelet: "),
+    "zeros": (bytes(200), "is not a checkpoint of the kubelet: "),
+    "a list": (b"[]", "is not a checkpoint of the kubelet: "),
+    "another object": (b"{}", "is not a checkpoint of the kubelet: "),
+    "no entries": (b'{"Data": {}}', "is not a checkpoint of the kubelet: "),
     "nested deeply": (
         b'{"Data": {"PodDeviceEntries": ' + b"[" * 100_000,
-        "is no checkpoint of the kubelet: ",
+        "is not a checkpoint of the kubelet: ",
     ),
-    "entries that are none": (checkpoint([1]), "Data.PodDeviceEntries[0] is of an unknown form: "),
+    "entries that are none": (checkpoint([1]), "Data.PodDeviceEntries[0] has an unknown format: "),
 }
 
 

@@ -38,13 +38,13 @@ async def test_a_folder_that_is_not_mounted(tmp_path: Path) -> None:
 
 async def test_a_folder_without_the_file(tmp_path: Path) -> None:
     told = await looked(tmp_path, tmp_path / "checkpoint")
-    is_bad(told, "failure", "no such file in it", "the kubelet runs")
+    is_bad(told, "failure", "the file does not", "the kubelet runs")
     assert "/var/lib/k0s/kubelet of k0s" in told.fix
 
 
 async def test_a_file_of_another_form(tmp_path: Path) -> None:
     told = await looked(tmp_path, write(tmp_path / "checkpoint", "[]"))
-    is_bad(told, "failure", "is no checkpoint of the kubelet", "whether path is that file's")
+    is_bad(told, "failure", "is not a checkpoint of the kubelet", "that path names its file")
 
 
 async def test_a_file_that_is_too_large(tmp_path: Path) -> None:

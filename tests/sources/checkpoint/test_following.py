@@ -80,7 +80,7 @@ async def test_a_broken_file_withdraws_nothing(
         await ctx.wait_for(ClaimsReplaced)
         write(path, checkpoint(entry())[:-9])
         [lost] = await ctx.wait_for(SourceLost)
-        assert lost.reason.startswith(f"{path}: is no checkpoint of the kubelet: ")
+        assert lost.reason.startswith(f"{path}: is not a checkpoint of the kubelet: ")
         assert len(await ctx.wait_for(ClaimsReplaced)) == 1
         write(path, checkpoint(entry()))
         await ctx.wait_for(ClaimsReplaced, 2)
@@ -92,7 +92,7 @@ async def test_a_folder_that_is_not_there_is_waited_for(path: Path) -> None:
         [lost] = await ctx.wait_for(SourceLost)
         assert lost.reason == (
             f"{path}: no such file; mount the kubelet's device-plugins folder from the host, and "
-            "set `path` where the kubelet has another root"
+            "set `path` if the kubelet has another root"
         )
         write(path, checkpoint(entry()))
         await ctx.wait_for(ClaimsReplaced, timeout=1)

@@ -78,7 +78,7 @@ async def test_old_kubelets_have_v1alpha1_alone(path: Path) -> None:
 
 async def test_a_socket_where_nobody_knows_of_pods(path: Path) -> None:
     async with FakeKubelet(path, ()), asking(path) as ctx:
-        text = f"{path}: nobody answers List there; is it the kubelet's socket?"
+        text = f"{path}: List is not implemented there; check that it is the kubelet's socket"
         assert await ctx.lost() == text
 
 
@@ -140,8 +140,8 @@ async def test_five_megabytes_are_read_and_seventeen_are_told_of(path: Path) -> 
         kubelet.padding = 17_000_000
         ctx.hint()
         assert await ctx.lost() == (
-            f"{path}: the answer to List is larger than 16MiB, the most that is taken; let the "
-            "device plugin hand out larger units"
+            f"{path}: the response to List is larger than the limit of 16MiB; configure the "
+            "device plugin to offer larger units"
         )
         assert ctx.pods() == ["a"]
     assert ctx.requests()["v1/List", "too_large"] == 1
@@ -179,13 +179,13 @@ async def test_an_answer_that_is_none(path: Path, caplog: pytest.LogCaptureFixtu
     async with FakeKubelet(path) as kubelet, asking(path, interval=Duration(0.1)) as ctx:
         await ctx.until()
         kubelet.error = (grpc.StatusCode.INTERNAL, "no pods today")
-        text = f"{path}: the kubelet answers List with INTERNAL: no pods today"
+        text = f"{path}: List of the kubelet failed with INTERNAL: no pods today"
         assert await ctx.lost() == text
         kubelet.error = None
         count = len(await ctx.wait_for(ClaimsReplaced))
         await ctx.wait_for(ClaimsReplaced, count + 1)
     assert ctx.requests()["v1/List", "failed"] >= 1
-    assert caplog.messages == [f"{text}; what it said last stands for 5m"]
+    assert caplog.messages == [f"{text}; its last response stays in use for 5m"]
 
 
 async def test_claims_that_are_prepared_later_are_found_soon(path: Path) -> None:
@@ -275,7 +275,7 @@ async def test_a_method_beside_the_list_that_fails_is_said_once_and_costs_no_cla
             assert kubelet.calls[f"v1/{method}"] >= 2
             assert ctx.pods() == ["a"]
             assert ctx.reasons() == []
-    assert caplog.messages == [f"{path}: the kubelet answers {method} with INTERNAL: attempt 1 "]
+    assert caplog.messages == [f"{path}: {method} of the kubelet failed with INTERNAL: attempt 1 "]
 
 
 @pytest.mark.parametrize("how", ["unimplemented", "disabled"])

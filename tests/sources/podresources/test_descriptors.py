@@ -66,7 +66,7 @@ async def test_without_descriptors_the_kubelet_is_unreachable_and_the_process_li
     *before, starved, after = done.stdout.splitlines()
     assert len(before) == (when == "later")
     assert starved == (
-        f"unreachable {path}: can't connect: Too many open files; "
-        "let podgpu have more open files (ulimit -n)"
+        f"unreachable {path}: cannot connect: Too many open files; "
+        "raise the limit of open files (ulimit -n)"
     )
-    assert after.startswith(f"unreachable {path}: the kubelet can't be reached: ")
+    assert after.startswith(f"unreachable {path}: the kubelet is unreachable: ")

@@ -59,7 +59,7 @@ async def test_a_folder_that_is_not_mounted(tmp_path: Path) -> None:
 async def test_a_folder_without_a_socket(tmp_path: Path) -> None:
     found = await looked(tmp_path, tmp_path / "kubelet.sock")
     told = of(found, "podresources.socket")
-    is_bad(told, "failure", "no socket in it", "see that the kubelet runs")
+    is_bad(told, "failure", "it has no socket", "check that the kubelet runs")
     names_other_roots(told)
 
 
@@ -79,7 +79,7 @@ def test_the_root_that_is_looked_at_is_not_named_as_another(root: str, whose: st
 
 async def test_what_is_no_socket(tmp_path: Path) -> None:
     found = await looked(tmp_path, write(tmp_path / "kubelet.sock"))
-    is_bad(of(found, "podresources.socket"), "failure", "is not a socket", "remove what is there")
+    is_bad(of(found, "podresources.socket"), "failure", "is not a socket", "remove it")
 
 
 OTHERS = [("var/lib/k0s/kubelet", "k0s"), ("var/snap/microk8s/common/var/lib/kubelet", "MicroK8s")]
@@ -98,7 +98,7 @@ async def test_the_socket_of_another_distribution_is_found(
     with unix_socket(Path("kubelet.sock")):
         found = await examine(Options(sockets=(tmp_path / "kubelet.sock",)), ctx)
     told = of(found, "podresources.socket")
-    is_bad(told, "failure", f"the place of {whose}", f"set sockets: [{there}]")
+    is_bad(told, "failure", f"as with {whose}", f"set sockets: [{there}]")
 
 
 async def test_a_socket_that_may_not_be_used(
@@ -117,7 +117,7 @@ async def test_a_socket_where_nobody_listens(tmp_path: Path) -> None:
     path = tmp_path / "kubelet.sock"
     with unix_socket(path, listens=False):
         found = await looked(tmp_path, path)
-    is_bad(of(found, "podresources.socket"), "failure", "can't be reached", "start the kubelet")
+    is_bad(of(found, "podresources.socket"), "failure", "is unreachable", "start the kubelet")
 
 
 async def test_a_kubelet_that_does_not_answer(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ async def test_another_server_on_the_socket(tmp_path: Path) -> None:
     async with kubelet(tmp_path, frozenset()) as made:
         found = await looked(tmp_path, made.path)
     told = of(found, "podresources.socket")
-    is_bad(told, "failure", "is it the kubelet's socket?", "the kubelet's own socket")
+    is_bad(told, "failure", "check that it is the kubelet's socket", "the kubelet's own socket")
 
 
 OLD = [

@@ -21,7 +21,7 @@ from tests.sources.podresources.running import SELDOM, Asking, asking, eventuall
 GPU = "nvidia.com/gpu"
 ABSENT = (
     "no such socket; mount the kubelet's pod-resources folder from the host, and set `sockets` "
-    "where the kubelet has another root"
+    "if the kubelet has another root"
 )
 
 
@@ -78,8 +78,8 @@ async def test_a_socket_that_comes_later_is_asked_at_once(
             await ctx.when(lambda: ctx.advertised() == {})
             assert len(ctx.reasons()) == 1
     assert caplog.messages == [
-        f"{path}: {ABSENT}; it has not answered yet",
-        f"{path}: answers again",
+        f"{path}: {ABSENT}; it has not responded yet",
+        f"{path}: responds again",
     ]
 
 
@@ -160,7 +160,7 @@ async def test_a_killed_kubelet_leaves_its_socket(path: Path) -> None:
         stale.bind(str(path))
     async with asking(path) as ctx:
         reason = await ctx.lost()
-        assert reason == f"{path}: the kubelet can't be reached: connection refused; does it run?"
+        assert reason == f"{path}: the kubelet is unreachable: connection refused; check that it runs"
         path.unlink()
         async with holding(path):
             await ctx.until("a", timeout=1)
@@ -226,7 +226,7 @@ async def test_a_kubelet_that_hangs_is_told_of_and_recovers(path: Path) -> None:
     ):
         await ctx.until("a")
         kubelet.hangs = True
-        assert await ctx.lost() == f"{path}: the kubelet did not answer List within 200ms"
+        assert await ctx.lost() == f"{path}: the kubelet did not respond to List within 200ms"
         _, *counts = [await least(ctx, attempts=5) for _ in range(3)]
         assert all(later <= earlier + 2 for earlier, later in zip(*counts, strict=True)), counts
         assert len(ctx.reasons()) == 1
@@ -263,7 +263,7 @@ async def test_a_kubelet_that_keeps_rejecting_is_asked_ever_less(path: Path) -> 
         before = len(kubelet.lists)
         reason = await ctx.lost()
         assert reason == (
-            f"{path}: the kubelet answers List with RESOURCE_EXHAUSTED: rejected by rate limit"
+            f"{path}: List of the kubelet failed with RESOURCE_EXHAUSTED: rejected by rate limit"
         )
         for _ in range(20):
             ctx.hint()

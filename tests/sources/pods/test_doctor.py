@@ -149,7 +149,7 @@ async def test_a_node_without_any_pod_is_well_if_it_is_there_and_may_be_read(
         assert of(found, "node.name").verdict is Verdict.OK
         server.forbidden = {("list", path)}
         found = await looked(tmp_path / "b", server)
-        is_bad(of(found, "node.name"), "warning", "it may be empty", "kubectl get node node-1")
+        is_bad(of(found, "node.name"), "warning", "the Node has none", "kubectl get node node-1")
         server.forbidden = set()
         server.refusals[path] = status(500, "InternalError", "etcd is away")
         found = await looked(tmp_path / "c", server)
@@ -165,7 +165,7 @@ async def test_slices_that_a_server_fails_to_give_are_told(
         found = await looked(tmp_path, server)
     told = [each for each in found if each.check == "pods.server"]
     assert [each.verdict for each in told] == [Verdict.OK, Verdict.WARNING]
-    is_bad(told[1], "warning", str(code), "the API server's log")
+    is_bad(told[1], "warning", str(code), "the log of the API server")
     assert of(found, "pods.rbac").verdict is Verdict.OK
 
 
@@ -243,7 +243,7 @@ async def test_two_pods_of_one_daemonset_are_its_update_and_no_twins(
         told = of(await looked(tmp_path, server), "twins")
     assert told.verdict.value == verdict, told
     assert "ml/new, ml/old" in told.observed
-    under_way = "an update is under way (ml/new, ml/old): the old pod goes when the new one is"
+    under_way = "an update is in progress (ml/new, ml/old): the old pod ends when the new one is"
     assert (under_way in told.observed) == (verdict == "ok")
 
 
@@ -253,4 +253,4 @@ async def test_an_update_hides_no_second_exporter(tmp_path: Path) -> None:
             server.paths[PODS].put(raw_pod(name, labels=EXPORTER, metadata=SAME))
         server.paths[PODS].put(raw_pod("c", labels=DCGM, metadata=OTHER))
         told = of(await looked(tmp_path, server), "twins")
-    is_bad(told, "warning", "2 exporters of GPUs on this node: ml/a, ml/b, ml/c", "remove one")
+    is_bad(told, "warning", "2 GPU exporters run on this node: ml/a, ml/b, ml/c", "remove one")

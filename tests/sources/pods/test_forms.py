@@ -61,7 +61,7 @@ FORMS = [
     (VGPU, f"{A1};", "a b*", "row 0 names a device for container a, which requests none"),
     # gpushare: by the container's number.
     (ALIYUN2, '{"1":{"1":4}}', "a b*", "b=1"),
-    (ALIYUN2, '{"0":{"1":4}}', "a b*", "container 0 has a device, and a requests none"),
+    (ALIYUN2, '{"0":{"1":4}}', "a b*", "container 0 has a device, but a requests none"),
     # koordinator: for the whole pod, by minor number before 1.6 and by uuid since.
     # Older releases have resources of Kubernetes' own domain.
     (

@@ -122,11 +122,11 @@ def test_hami_for_another_number_of_containers() -> None:
         (ALIYUN2, '{"2": {}}', "container 2: the pod has 2"),
         (ALIYUN2, '{"0": 7}', 'container 0: expected an object, found "7"'),
         (ALIYUN2, '{"0": {"a": 1}}', 'container 0: expected a number, found "a"'),
-        (OURS, '{"r": 7}', 'r: expected uuids with commas, or a list of them, found "7"'),
-        (OURS, '{"r": [7]}', 'r: expected uuids with commas, or a list of them, found "[7]"'),
+        (OURS, '{"r": 7}', 'r: expected UUIDs separated by commas, or a list of UUIDs, found "7"'),
+        (OURS, '{"r": [7]}', 'r: expected UUIDs separated by commas, or a list of UUIDs, found "[7]"'),
         (OURS, '{"r": "0"}', 'r: expected a uuid of a GPU or MIG instance, found "0"'),
         (OURS, "null", 'expected an object, found "null"'),
-        (KOORDINATOR, {"gpu": []}, "is no text"),
+        (KOORDINATOR, {"gpu": []}, "is not text"),
     ],
 )
 def test_malformed(annotation: str, value: object, text: str) -> None:

@@ -150,9 +150,9 @@ async def test_what_stands_in_the_way_is_said_once_and_its_end_too(
         )
         assert len(ctx.events) > 3
         assert [record.getMessage() for record in caplog.records] == [
-            "refused; the pods heard of before stand for 5m",
-            "down; the pods heard of before stand for 5m",
-            "pods are followed again",
+            "refused; the last known pods stay in use for 5m",
+            "down; the last known pods stay in use for 5m",
+            "watching pods again",
         ]
 
 
@@ -170,7 +170,7 @@ async def test_the_same_fault_in_other_words_is_said_once(
         first, second = ctx.reasons()
         assert (first, second) == ("no, says request 0", "another fault")
         assert len(caplog.messages) == 3
-        assert caplog.messages[-1] == "pods are followed again"
+        assert caplog.messages[-1] == "watching pods again"
 
 
 async def test_a_missing_right_is_said_at_once(
@@ -182,7 +182,7 @@ async def test_a_missing_right_is_said_at_once(
         assert ctx.reasons() == ["may not list pods"]
         await asyncio.sleep(60)
         assert ctx.kinds()[:2] == ["SourceLost", "PodsReplaced"]
-        assert caplog.messages[0] == "may not list pods; no pods have been heard of yet"
+        assert caplog.messages[0] == "may not list pods; no pods are known yet"
 
 
 async def test_a_restart_tells_equal_pods(cluster: FakeCluster) -> None:

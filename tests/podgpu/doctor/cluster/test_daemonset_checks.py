@@ -29,13 +29,13 @@ WANTS_NONE: list[tuple[Raw, Raw, str, str]] = [
     (
         SELECTS,
         node(),
-        f"1 nodes with GPUs: nodeSelector wants {PRESENT}=true, and it has no such label (1 of 1)",
+        f"1 nodes with GPUs: nodeSelector wants {PRESENT}=true, but the node has no such label (1 of 1)",
         f"kubectl label node gpu-1 {PRESENT}=true",
     ),
     (
         SELECTS,
         node("cpu-1", None),
-        "on 1 nodes, of which none says it has a GPU",
+        "on 1 nodes, none of which reports a GPU",
         "or change nodeSelector",
     ),
     (
@@ -44,7 +44,7 @@ WANTS_NONE: list[tuple[Raw, Raw, str, str]] = [
         "the taint nvidia.com/gpu=present:NoSchedule",
         "add the toleration {key: nvidia.com/gpu, operator: Exists}",
     ),
-    ({}, node(), "nothing keeps them off", "kubectl describe"),
+    ({}, node(), "nothing prevents them", "kubectl describe"),
 ]
 
 
@@ -57,7 +57,7 @@ def test_zero_pods_desired_and_why(spec: Raw, on: Raw, saw: str, mend: str) -> N
 def test_zero_pods_and_no_node_to_be_seen() -> None:
     made = cluster(daemonsets=[daemonset(desired=0)], nodes=None)
     told = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
-    is_bad(told, "failure", "no node can be seen", "may list nodes")
+    is_bad(told, "failure", "no node is visible", "may list nodes")
 
 
 def test_nodes_that_are_left_out_are_told_by_the_reason_and_counted() -> None:
@@ -68,12 +68,12 @@ def test_nodes_that_are_left_out_are_told_by_the_reason_and_counted() -> None:
     is_bad(
         told[0],
         "warning",
-        "leaves out far-0, far-1, far-2 and 37 more, which have GPUs: it has the taint a:",
-        "key: a, operator: Exists}; so for all 40 of them",
+        "does not run on far-0, far-1, far-2 and 37 more, which have GPUs: the node has the taint a:",
+        "key: a, operator: Exists}; the same for all 40 of them",
     )
-    is_bad(told[1], "warning", "leaves out far-40, far-41, which have GPUs", "for all 2 of them")
-    is_bad(told[2], "warning", "leaves out far-42, which has GPUs", "key: c")
-    is_bad(told[3], "warning", "far-43, far-44 with GPUs for 2 further reasons", "look again")
+    is_bad(told[1], "warning", "does not run on far-40, far-41, which have GPUs", "for all 2 of them")
+    is_bad(told[2], "warning", "does not run on far-42, which has GPUs", "key: c")
+    is_bad(told[3], "warning", "far-43, far-44 with GPUs for 2 further reasons", "run podgpu doctor again")
 
 
 def test_no_node_is_named_of_which_nobody_says_that_it_has_gpus() -> None:
@@ -96,7 +96,7 @@ def test_a_taint_alone_on_nodes_without_a_word_of_gpus() -> None:
 def test_a_gpu_node_that_is_left_out_is_named() -> None:
     far = node("gpu-2", taints=(taint("dedicated"),))
     told = of(daemonset_checks.check_daemonsets(cluster(nodes=[node(), far])), "cluster.daemonset")
-    is_bad(told, "warning", "leaves out gpu-2, which has GPUs", "key: dedicated")
+    is_bad(told, "warning", "does not run on gpu-2, which has GPUs", "key: dedicated")
 
 
 WAITING = [
@@ -141,7 +141,7 @@ def test_a_runtime_class_that_is_not_there() -> None:
     others = [raw("RuntimeClass", "gvisor"), raw("RuntimeClass", "crun")]
     made = cluster(daemonsets=[ours], runtimeclasses=others)
     told = of(daemonset_checks.check_daemonsets(made), "cluster.runtimeclass")
-    is_bad(told, "failure", "there is none; those there are: crun, gvisor", "make a RuntimeClass")
+    is_bad(told, "failure", "there is none; those there are: crun, gvisor", "create a RuntimeClass")
     unknown = of(
         daemonset_checks.check_daemonsets(cluster(daemonsets=[ours], runtimeclasses=None)),
         "cluster.runtimeclass",

@@ -21,7 +21,7 @@ def test_two_exporters_on_the_same_nodes() -> None:
     is_bad(
         told,
         "warning",
-        "DaemonSet gpu/nvidia-dcgm-exporter and DaemonSet mon/podgpu are both on gpu-1",
+        "DaemonSet gpu/nvidia-dcgm-exporter and DaemonSet mon/podgpu both run on gpu-1",
         "dcgmExporter.enabled=false",
     )
 
@@ -44,7 +44,7 @@ def test_exporters_on_many_nodes_are_counted() -> None:
         exporter_checks.check_exporters(cluster(daemonsets=[ours, theirs], pods=pods)),
         "cluster.exporters",
     )
-    is_bad(told, "warning", "are both on n0, n1, n2 and 6 more", "remove one of them")
+    is_bad(told, "warning", "both run on n0, n1, n2 and 6 more", "remove one of them")
 
 
 def test_podgpu_twice_on_the_same_nodes() -> None:

@@ -136,7 +136,7 @@ async def test_where_there_is_none_or_they_cannot_be_listed_nobody_misses_it(
     made = server(deployment())
     made.refusals = {DEPLOYMENTS: status(403, "Forbidden", "no")}
     refused = of(await looked(tmp_path, made), "cluster.extender")
-    assert (refused.verdict.value, refused.observed) == ("skipped", "they can't be listed")
+    assert (refused.verdict.value, refused.observed) == ("skipped", "they cannot be listed")
 
 
 RUNS: list[tuple[Raw, dict[str, str], bool]] = [

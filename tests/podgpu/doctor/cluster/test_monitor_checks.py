@@ -35,22 +35,22 @@ def test_a_monitor_that_is_taken(made: Raw, who: Raw) -> None:
         "cluster.servicemonitor",
     )
     assert told.verdict is Verdict.OK, told
-    assert told.observed == "taken by Prometheus prom/main"
+    assert told.observed == "selected by Prometheus prom/main"
 
 
 REFUSES: list[tuple[Raw, Raw, str, str]] = [
-    (monitor(), prometheus(), "serviceMonitorSelector isn't set", "serviceMonitorSelector: {}"),
+    (monitor(), prometheus(), "serviceMonitorSelector is not set", "serviceMonitorSelector: {}"),
     (
         monitor(team="x"),
         prometheus(serviceMonitorSelector={"matchLabels": {"release": "kps"}}),
-        "wants labels release=kps, and it has team=x",
+        "wants labels release=kps, but it has team=x",
         "additionalLabels: {release: kps}",
     ),
     (
         monitor(),
         prometheus(serviceMonitorSelector={}),
-        "its own namespace alone",
-        "the Prometheus' namespace",
+        "only in its own namespace",
+        "the namespace of the Prometheus",
     ),
     (
         monitor(),
@@ -64,7 +64,7 @@ REFUSES: list[tuple[Raw, Raw, str, str]] = [
     (
         monitor("PodMonitor"),
         prometheus(serviceMonitorSelector={}, serviceMonitorNamespaceSelector={}),
-        "podMonitorSelector isn't set",
+        "podMonitorSelector is not set",
         "podMonitorSelector: {}",
     ),
 ]
@@ -88,7 +88,7 @@ LEADS: list[tuple[Raw, list[Raw], str, str]] = [
     (monitor(namespace="prom", spec={**PORT, **ELSEWHERE}), [SERVICE], "", ""),
     (monitor(namespace="prom", spec={"namespaceSelector": {"any": True}}), [SERVICE], "", ""),
     (monitor(spec={"endpoints": [{"targetPort": 9400}]}), [SERVICE], "", ""),
-    (monitor(namespace="prom"), [SERVICE], "looks into other namespaces", "matchNames: [mon]"),
+    (monitor(namespace="prom"), [SERVICE], "does not select podgpu's namespace", "matchNames: [mon]"),
     (
         monitor(spec={"namespaceSelector": {"matchNames": ["a"]}}),
         [SERVICE],
@@ -101,11 +101,11 @@ LEADS: list[tuple[Raw, list[Raw], str, str]] = [
             "metadata": {"name": "podgpu", "namespace": "mon"},
         },
         [SERVICE],
-        "selects no Service of podgpu's",
+        "selects no Service of podgpu",
         "labels of podgpu's Service",
     ),
-    (monitor(), [], "selects no Service of podgpu's", "labels of podgpu's Service"),
-    (monitor(), [FOREIGN], "selects no Service of podgpu's", "labels of podgpu's Service"),
+    (monitor(), [], "selects no Service of podgpu", "labels of podgpu's Service"),
+    (monitor(), [FOREIGN], "selects no Service of podgpu", "labels of podgpu's Service"),
     (
         monitor(spec={"endpoints": [{"port": "nosuch"}]}),
         [SERVICE],
@@ -125,7 +125,7 @@ LEADS: list[tuple[Raw, list[Raw], str, str]] = [
             "metadata": {"name": "podgpu", "namespace": "mon"},
         },
         [],
-        "selects no pod of podgpu's",
+        "selects no pod of podgpu",
         "labels of podgpu's pods",
     ),
 ]

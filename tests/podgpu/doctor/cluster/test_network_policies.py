@@ -65,7 +65,7 @@ async def test_r14_a_policy_that_selects_its_pods_is_well(tmp_path: Path, case: 
         tmp_path, policy("other", podSelector={"matchLabels": {"a": "b"}}), KEPT[case]
     )
     assert told.verdict.value == "ok"
-    assert told.observed == "NetworkPolicy extender says who may ask"
+    assert told.observed == "NetworkPolicy extender limits who can connect"
     assert told.subject == "Deployment gpu-system/podgpu-extender"
 
 
@@ -85,7 +85,7 @@ async def test_r14_without_one_that_is_said(tmp_path: Path, case: str) -> None:
 @pytest.mark.parametrize("rule", [{}, {"ports": [{"port": 9410}]}, {"from": []}])
 async def test_r14_one_that_lets_everybody_in_is_none(tmp_path: Path, rule: Raw) -> None:
     told = await looked(tmp_path, policy("first"), policy("wide", ingress=[SCHEDULER, rule]))
-    is_bad(told, "warning", "NetworkPolicy wide lets everybody in", "extender.networkPolicy.from")
+    is_bad(told, "warning", "NetworkPolicy wide allows connections from everywhere", "extender.networkPolicy.from")
 
 
 @pytest.mark.parametrize("words", [["--web-config", "/w.yml"], ["--web-config=/w.yml"]])
@@ -104,7 +104,7 @@ async def test_r14_without_an_extender_or_the_right_to_list_it_is_skipped(tmp_pa
         found = await diagnose(Sessions().session, made.kubeconfig(tmp_path / "kubeconfig"), "")
     (told,) = [each for each in found if each.check == CHECK]
     assert told.verdict.value == "skipped"
-    assert "can't be listed" in told.observed
+    assert "cannot be listed" in told.observed
 
 
 class Answers:

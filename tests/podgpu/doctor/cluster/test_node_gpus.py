@@ -37,10 +37,10 @@ def test_a_node_has_gpus_by_labels_or_by_what_it_offers(made: Raw, has: bool) ->
 COUNT = {"nvidia.com/gpu.count": "8"}
 SHARED = {**COUNT, "nvidia.com/gpu.replicas": "2"}
 OFFERS: list[tuple[Raw, str, str]] = [
-    (labelled(None), "has GPUs by its labels, and offers none", "the device plugin's pod"),
+    (labelled(None), "has GPUs according to its labels, but offers none", "the device plugin's pod"),
     (labelled(0), "offers none", "the device plugin's pod"),
     (labelled(8, 6), "allocatable are 6 of 8 nvidia.com/gpu", "unhealthy devices"),
-    (labelled(7, None, COUNT), "offers 7 of 8 GPUs", "fallen off the bus"),
+    (labelled(7, None, COUNT), "offers 7 of 8 GPUs", "a GPU may be lost"),
     (labelled(8, None, COUNT), "", ""),
     (labelled(7, None, SHARED), "", ""),
     (labelled(7, None, {"nvidia.com/gpu.count": "\u00b2"}), "", ""),
@@ -77,4 +77,4 @@ def test_gpus_that_a_dra_driver_hands_out_are_offered() -> None:
 
 def test_no_node_with_gpus() -> None:
     told = of(node_gpus.check_nodes(cluster(nodes=[node("cpu-1", None)])), "cluster.gpus")
-    is_bad(told, "warning", "none of 1 says it has a GPU", "feature discovery")
+    is_bad(told, "warning", "none of 1 reports a GPU", "feature discovery")

@@ -82,7 +82,7 @@ async def test_monitors_come_from_the_operator_s_objects(tmp_path: Path) -> None
     found = await looked(tmp_path, server(**lists))
     told = of(found, "cluster.servicemonitor")
     assert told.subject == "PodMonitor mon/gpu"
-    assert told.observed == "taken by PrometheusAgent mon/main"
+    assert told.observed == "selected by PrometheusAgent mon/main"
 
 
 async def test_a_list_that_is_refused_is_named_and_costs_no_other(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ async def test_a_server_that_cannot_be_asked_is_one_failure(tmp_path: Path, spoi
         kubeconfig = made.kubeconfig(tmp_path / "kubeconfig")
         found = await diagnose(Sessions().session, kubeconfig, "")
     assert len(found) == 1
-    is_bad(of(found, "cluster.server"), "failure", "127.0.0.1", "its token is fresh")
+    is_bad(of(found, "cluster.server"), "failure", "127.0.0.1", "its token is valid")
 
 
 async def test_many_objects_come_page_by_page_and_are_bounded(
@@ -154,10 +154,10 @@ BUSY = ApiError("too many requests", status=429)
 SCRIPTS: list[tuple[list[Any], list[str] | None, str, str]] = [
     ([listing("ab", "2"), GONE, listing("ab", "2"), listing("c")], ["a", "b", "c"], "", ""),
     ([listing("ab", "2"), GONE, listing("a", "1"), GONE, GONE], ["a", "b"], "too old", "listed: 2"),
-    ([AWAY], None, "etcd is away", "the API server's log"),
+    ([AWAY], None, "etcd is away", "the log of the API server"),
     ([listing("ab", "2"), AWAY], ["a", "b"], "etcd is away", "that were listed: 2"),
-    ([BUSY], None, "too many", "the API server's log"),
-    ([UNREACHED], None, "Connect call failed", "the address is right"),
+    ([BUSY], None, "too many", "the log of the API server"),
+    ([UNREACHED], None, "Connect call failed", "the address is correct"),
     ([200.0], None, "takes longer than 40 s", "the load of the API server"),
     ([listing("a", "1"), 200.0], ["a"], "takes longer than 40 s", "that were listed: 1"),
     ([30.0, listing("a")], ["a"], "", ""),

@@ -23,11 +23,11 @@ def told_of(ours: Raw, strategy: Raw, *pods: Raw) -> Finding:
 
 
 STRATEGIES = [
-    (SURGE, 0, "an update is under way, 0 of 4 are new: an old pod goes when the new one is ready"),
-    (SURGE, 3, "an update is under way, 3 of 4 are new: an old pod goes when the new one is ready"),
-    (IN_PLACE, 1, "an update is under way, 1 of 4 are new"),
-    ({}, 1, "an update is under way, 1 of 4 are new"),
-    (ON_DELETE, 2, "2 of 4 are new, the others stay until somebody deletes them"),
+    (SURGE, 0, "an update is in progress, 0 of 4 are new: an old pod ends when the new one is ready"),
+    (SURGE, 3, "an update is in progress, 3 of 4 are new: an old pod ends when the new one is ready"),
+    (IN_PLACE, 1, "an update is in progress, 1 of 4 are new"),
+    ({}, 1, "an update is in progress, 1 of 4 are new"),
+    (ON_DELETE, 2, "2 of 4 are new, the others stay until they are deleted manually"),
 ]
 
 
@@ -54,13 +54,13 @@ def test_a_change_that_the_controller_has_not_seen_makes_its_counts_old(
         ours["status"]["observedGeneration"] = seen
     told = told_of(ours, SURGE)
     assert told.verdict is Verdict.OK
-    assert ("has not seen that yet" in told.observed) == is_told
+    assert ("has not processed that yet" in told.observed) == is_told
 
 
 def test_pods_that_are_not_ready_amid_an_update_are_told_with_it() -> None:
     ours = daemonset(desired=2, ready=1, updated=1)
     told = told_of(ours, IN_PLACE, pod(ours, "a"), pod(ours, "b", phase="Pending"))
-    saw = "1 of 2 pods are ready; an update is under way, 1 of 2 are new: podgpu-b on b is Pending"
+    saw = "1 of 2 pods are ready; an update is in progress, 1 of 2 are new: podgpu-b on b is Pending"
     is_bad(told, "warning", saw, "describe pod")
 
 
@@ -89,7 +89,7 @@ def test_an_update_is_stuck_where_a_new_pod_does_not_begin_beside_the_old_one(
     new["status"] = {"phase": "Running", kind: [{"name": "x", **container}]}
     told = told_of(ours, SURGE, pod(ours, "gpu-1"), new)
     assert told.verdict is verdict, told
-    assert "1 of 1 pods are ready; an update is under way" in told.observed
+    assert "1 of 1 pods are ready; an update is in progress" in told.observed
     well = told_of(daemonset(updated=1), SURGE, pod(ours, "gpu-1"), new)
     assert well.verdict is Verdict.OK, "what is ready beside no update is ready"
 

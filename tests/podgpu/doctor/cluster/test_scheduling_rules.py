@@ -77,8 +77,8 @@ NODE = node("gpu-1", a="1")
 OBSTACLES: list[tuple[Raw, list[str]]] = [
     ({}, []),
     ({"nodeSelector": {"a": "1"}}, []),
-    ({"nodeSelector": {"a": "2"}}, ["nodeSelector wants a=2, and it has a=1"]),
-    ({"nodeSelector": {"b": "1"}}, ["nodeSelector wants b=1, and it has no such label"]),
+    ({"nodeSelector": {"a": "2"}}, ["nodeSelector wants a=2, but the node has a=1"]),
+    ({"nodeSelector": {"b": "1"}}, ["nodeSelector wants b=1, but the node has no such label"]),
     (affinity(term(expression("In", "1"))), []),
     (affinity(term(expression("In", "2")), term(expression("Exists"))), []),
     (

@@ -24,7 +24,7 @@ CONTAINERS: list[tuple[str, Raw, str, str]] = [
     (
         "killed for its memory, and runs again",
         {**RUNS, "restartCount": 41, "lastState": ended("OOMKilled", 137)},
-        "runs and is not ready (ended by OOMKilled, status 137, 41 restarts)",
+        "runs and is not ready (ended: OOMKilled, status 137, 41 restarts)",
         "resources.limits.memory",
     ),
     (
@@ -34,10 +34,10 @@ CONTAINERS: list[tuple[str, Raw, str, str]] = [
             "restartCount": 3,
             "lastState": ended("OOMKilled", 137),
         },
-        "CrashLoopBackOff back-off 5m (ended by OOMKilled, status 137, 3 restarts)",
+        "CrashLoopBackOff back-off 5m (ended: OOMKilled, status 137, 3 restarts)",
         "resources.limits.memory",
     ),
-    ("has ended", {"state": ended("Error", 2), "ready": False}, "ended by Error, status 2", "logs"),
+    ("has ended", {"state": ended("Error", 2), "ready": False}, "ended: Error, status 2", "logs"),
     ("isn't ready", RUNS, "podgpu-gpu-1 on gpu-1 runs and is not ready", "logs --previous"),
     (
         "has no image",
@@ -129,17 +129,17 @@ def test_pods_that_cannot_be_made_say_why_by_the_newest_event(message: str, mend
         event("of another kind", "d", reason="Other", lastTimestamp="2026-01-09T00:00:00Z"),
     ]
     told = told_of(ours=made(0, of=8), events=events)
-    is_bad(told, "warning", f"0 of 8 pods are ready: 8 are not made: {message}", mend)
+    is_bad(told, "warning", f"0 of 8 pods are ready: 8 are not created: {message}", mend)
 
 
 @pytest.mark.parametrize("events", [None, []])
 def test_without_a_word_of_the_server_they_are_counted(events: list[Raw] | None) -> None:
     ours = made(1, of=2)
     told = told_of(pod(ours, "gpu-1"), ours=ours, events=events)
-    is_bad(told, "warning", "0 of 2 pods are ready: 1 are not made", "describe daemonset")
+    is_bad(told, "warning", "0 of 2 pods are ready: 1 are not created", "describe daemonset")
 
 
-MADE = [(3, ""), (4, ""), (1, ": 2 are not made"), (None, "")]
+MADE = [(3, ""), (4, ""), (1, ": 2 are not created"), (None, "")]
 
 
 @pytest.mark.parametrize("listed", [None, 0, 1, 3])
