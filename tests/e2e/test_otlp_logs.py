@@ -111,5 +111,5 @@ def test_a_collector_without_a_pipeline_for_log_records_gets_all_metrics(
         assert account.delivering
         said = pusher.said()
     assert account.dropped == {}
-    assert said.count("set logs: false, or let it take log records") == 1, said[-3000:]
+    assert said.count("set logs: false, or enable log records in the receiver") == 1, said[-3000:]
     assert collector.logs() == []

@@ -119,7 +119,7 @@ def _response_text(body: bytes, content_type: str) -> str:
 def _fix_for(endpoint: str, status: int, message: str, body: bytes, signal: Signal) -> str:
     if status == HTTPStatus.BAD_REQUEST:
         if _WANTS_TLS.search(body[:_MAX_TEXT]):
-            return "write https"
+            return "use https"
         if endpoint.rstrip("/").endswith(_PROMETHEUS) and _TOO_OLD.search(message):
             return "set out_of_order_time_window in Prometheus (see docs/sinks/otlp.md)"
     fix = _HTTP_FIXES.get(status, "see the log of the receiver")

@@ -267,4 +267,4 @@ async def test_a_stop_gives_the_request_under_way_its_time_and_begins_no_other(
     async with bench.running(bench.made(per_minute=1)):
         await passes(7)
     assert len(bench.events()) == 1
-    assert "1 XID errors are not told on pods" in caplog.text
+    assert "1 XID errors get no Event" in caplog.text

@@ -49,7 +49,7 @@ def test_what_is_given() -> None:
         (", codes: [70000]", ""),
         (", codes: 79", ""),
         (", namespaces: []", ""),
-        (', namespaces: ["ml", " "]', "an empty pattern fits no namespace"),
+        (', namespaces: ["ml", " "]', "an empty pattern matches no namespace"),
         (", repeat: 1s", "10s"),
         (", repeat: 2h", "1h"),
         (", wait: 2m", "1m"),

@@ -14,7 +14,7 @@ from tests.support.nodes import at
 @pytest.mark.parametrize(
     ("operation", "begins"),
     [
-        ("compress", "cannot compress a full file of a.jsonl: "),
+        ("compress", "cannot compress a rotated file of a.jsonl: "),
         ("fsync", "cannot flush a.jsonl to the disk: "),
     ],
 )

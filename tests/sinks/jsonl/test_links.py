@@ -46,11 +46,13 @@ async def test_r10_a_link_that_others_may_have_put_there_is_refused(
         await written(path)
         assert (target / "gpu.jsonl").read_text().startswith("theirs\n{")
         return
-    with pytest.raises(PermanentError, match="is a symbolic link that others may have put there"):
+    with pytest.raises(
+        PermanentError, match="is a symbolic link that another user may have created"
+    ):
         await written(path)
     assert (target / "gpu.jsonl").read_text() == "theirs\n"
     told = await looked(tmp_path / "ctx", options(path))
-    is_bad(told, "failure", f"{link} is a symbolic link", "give the path that it leads to")
+    is_bad(told, "failure", f"{link} is a symbolic link", "set the path that it points to")
 
 
 async def test_r10_a_link_that_takes_the_file_s_place_is_not_followed(tmp_path: Path) -> None:

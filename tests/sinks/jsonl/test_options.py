@@ -22,7 +22,7 @@ from sinks.jsonl.options import Options
 )
 def test_standard_output_has_one_name(path: str) -> None:
     [(key, text)] = Options(path=path).problems()
-    assert (key, text) == ("path", f'{path} is standard output: write "-"')
+    assert (key, text) == ("path", f'{path} is standard output: use "-"')
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_it_is_told_at_its_place_before_anything_starts() -> None:
     with pytest.raises(ConfigError) as caught:
         parse(text, RegisteredKinds(), env={}, origin="f")
     assert str(caught.value) == (
-        'f:6:11: sinks.lines.path: /dev/stdout is standard output: write "-"'
+        'f:6:11: sinks.lines.path: /dev/stdout is standard output: use "-"'
     )
 
 
@@ -51,7 +51,7 @@ def test_it_is_told_at_its_place_before_anything_starts() -> None:
         ("path: '-', fsync: 1s", "fsync", "standard output is no file"),
         ("path: /a, compress: gzip, max_size: 0B", "compress", "no file is ever full"),
         ("path: /a, compress: zip", "compress", "gzip"),
-        ("path: /a, fsync: 1ms", "fsync", "1ms is too often: the least is 100ms"),
+        ("path: /a, fsync: 1ms", "fsync", "1ms is too often: the minimum is 100ms"),
         ("path: /a, fsync: rotate", "fsync", "is not a duration"),
     ],
 )

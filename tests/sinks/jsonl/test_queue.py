@@ -180,7 +180,7 @@ async def test_j3_a_stuck_reader_lets_lines_wait_and_gets_each_of_them_once(
         await bench.becomes("emitted_total", 200)
         assert bench.value("delivering") == 1
     assert [line["readings"]["power_watts"] for line in parsed(text)] == list(range(1, 201))
-    assert caplog.text.count("standard output has taken nothing for 0.05 s") == 1
+    assert caplog.text.count("standard output has accepted no data for 0.05 s") == 1
     assert bench.imbalance == bench.value("dropped_total") == 0
 
 

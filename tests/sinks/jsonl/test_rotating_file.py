@@ -354,7 +354,7 @@ async def test_what_the_start_refuses(tmp_path: Path) -> None:
     for path, text in [
         (tmp_path / "none" / "gpu.jsonl", r"the folder .*/none of .*mkdir -p"),
         (tmp_path, "is a folder"),
-        (tmp_path / "pipe", "no ordinary file"),
+        (tmp_path / "pipe", "not a regular file"),
     ]:
         with pytest.raises(PermanentError, match=text):
             await written(path)
@@ -364,7 +364,7 @@ async def test_what_the_start_refuses(tmp_path: Path) -> None:
 async def test_the_descriptor_of_a_pipe_is_refused_at_the_start() -> None:
     reads, writes = os.pipe()
     try:
-        with pytest.raises(PermanentError, match="no ordinary file"):
+        with pytest.raises(PermanentError, match="not a regular file"):
             await written(Path(f"/dev/fd/{writes}"))
     finally:
         os.close(reads)

@@ -67,7 +67,7 @@ def test_metrics_wait_for_them_for_a_minute_and_no_longer() -> None:
     given_up = admission.on_retry(BUSY, MAX_RETRY_NS, metrics=True)
     assert isinstance(given_up, Rejected)
     assert (given_up.reason, given_up.already_logged) == ("http_503", False)
-    assert "wait for log records no longer" in given_up.message
+    assert "so log records are dropped for now" in given_up.message
     assert admission.rejection(MAX_RETRY_NS + RETRY_PAUSE_NS - 1) is not None
     # It is tried once more, and nothing waits for it.
     later_ns = MAX_RETRY_NS + RETRY_PAUSE_NS

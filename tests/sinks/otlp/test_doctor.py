@@ -40,7 +40,7 @@ async def test_a_receiver_is_sent_no_point_and_is_well(tmp_path: Path, protocol:
 async def test_nobody_listens(tmp_path: Path, protocol: str) -> None:
     url = f"http://127.0.0.1:{await free_port()}"
     told = await looked(tmp_path, options(url, protocol))
-    is_bad(told, "failure", "127.0.0.1", "see that the collector runs")
+    is_bad(told, "failure", "127.0.0.1", "check that the collector runs")
 
 
 REFUSALS = [
@@ -50,7 +50,7 @@ REFUSALS = [
     ("http/protobuf", answers(401), "401", "bearer_token_file"),
     ("http/protobuf", answers(403), "403", "let the receiver admit podgpu"),
     ("http/protobuf", answers(404), "404", "has a receiver of OTLP"),
-    ("http/protobuf", answers(503), "503", "see that the collector runs"),
+    ("http/protobuf", answers(503), "503", "check that the collector runs"),
 ]
 
 
@@ -71,7 +71,7 @@ async def test_a_receiver_that_does_not_answer(tmp_path: Path, protocol: str) ->
     async with made.serving():
         asked = options(made.url, protocol, timeout=Duration.parse("200ms"))
         told = await looked(tmp_path, asked)
-    is_bad(told, "failure", "0.2 s", "see that the collector runs")
+    is_bad(told, "failure", "0.2 s", "check that the collector runs")
 
 
 async def test_a_token_that_cannot_be_read(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ async def test_a_token_that_cannot_be_read(tmp_path: Path) -> None:
 
 async def test_a_variable_that_cannot_be_used(tmp_path: Path) -> None:
     told = await looked(tmp_path, Options(), OTEL_EXPORTER_OTLP_PROTOCOL="carrier-pigeon")
-    is_bad(told, "failure", "OTEL_EXPORTER_OTLP_PROTOCOL", "mend the option or the variable")
+    is_bad(told, "failure", "OTEL_EXPORTER_OTLP_PROTOCOL", "fix the named option or variable")
 
 
 SECRET = "hunter2-and-more"  # noqa: S105 - of the test

@@ -90,7 +90,7 @@ ERRORS = {
     errno.EACCES: "cannot write {path}: permission denied to uid {uid}, which has to write {place}",
     errno.EROFS: "cannot write {path}: the file system is read-only: mount {place} writable",
     errno.ENOSPC: "cannot write {path}: the disk is full",
-    errno.EBUSY: "{path}: is mounted by itself and can't be replaced: mount its folder instead",
+    errno.EBUSY: "{path}: is a mount point and can't be replaced: mount its folder instead",
     errno.EIO: "cannot write {path}: input/output error",
 }
 
@@ -157,7 +157,7 @@ def test_a_name_that_the_collector_passes_over_is_refused(path: str) -> None:
     [(key, text)] = Options(path=Path(path)).problems()
     assert (key, text) == (
         "path",
-        f"{path} doesn't end with .prom: node_exporter would not read it",
+        f"{path} does not end with .prom: node_exporter would ignore it",
     )
 
 

@@ -278,7 +278,7 @@ class Reference:
                     "gauge",
                     "",
                     True,
-                    "Pods whose claims on the device contradict one another.",
+                    "Number of pods with conflicting claims on the device.",
                 ),
                 self.device(attribution, typed=False, own=True),
                 attribution.conflicts,
@@ -304,7 +304,7 @@ class Reference:
                 "",
                 holder.share,
                 (),
-                "Part of the device that the container holds, from 0 to 1.",
+                "Share of the device that the container holds, from 0 to 1.",
             ),
             (
                 "since_timestamp",
@@ -312,7 +312,7 @@ class Reference:
                 "s",
                 snapshot.at.wall_of(holder.since) / NS,
                 (),
-                "Since when the container holds the device, as far as is known, in Unix time.",
+                "Unix time since which the container holds the device, as far as known.",
             ),
             (
                 "age",
@@ -320,7 +320,7 @@ class Reference:
                 "s",
                 age,
                 (),
-                "Time since the source of the claim last stood by it.",
+                "Time since the source of the claim last confirmed it.",
             ),
         ):
             if dotted == "share" and value is None:

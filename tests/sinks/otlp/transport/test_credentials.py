@@ -33,7 +33,7 @@ async def test_a_disk_that_hangs_costs_one_thread_and_data_waits(
     monkeypatch.setattr(credentials, "_READ_TIMEOUT", 0.05)
     held = Credentials(None, token, TurnedClock())
     for _ in range(3):
-        with pytest.raises(CredentialsError, match=f"{token}: can't be read within 0.05 s"):
+        with pytest.raises(CredentialsError, match=f"{token}: could not be read within 0.05 s"):
             await held.get()
     assert calls == 1
     hangs.set()
@@ -75,7 +75,7 @@ async def test_a_token_of_others_letters(tmp_path: Path) -> None:
     token = tmp_path / "token"
     for content in ("", " \n", "a b\nc", "ä", "a\x00b"):
         token.write_text(content)
-        with pytest.raises(CredentialsError, match="one line with the token alone"):
+        with pytest.raises(CredentialsError, match="only the token, on one line"):
             await Credentials(None, token, TurnedClock()).get()
 
 
@@ -120,7 +120,7 @@ async def test_a_file_that_a_variable_names_is_told_by_the_variable(tmp_path: Pa
         return str(caught.value)
 
     assert await told() == (
-        f"{files.ca}: no such file; see that the file of CERTIFICATE is mounted and readable"
+        f"{files.ca}: no such file; check that the file of CERTIFICATE is mounted and readable"
     )
     files.trust("server")
     files.show(certificate("clients", "podgpu"))

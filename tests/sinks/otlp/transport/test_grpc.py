@@ -167,7 +167,7 @@ async def test_o8_nobody_there(unused_tcp_port: int) -> None:
         assert isinstance(found, Retry)
         assert found.reason == "unreachable"
         assert "refused" in found.message
-        assert "see that the receiver runs and its address is right" in found.message
+        assert "check that the receiver runs and its address is right" in found.message
         # The same fault has the same text, and whoever comes is found at once.
         assert await push.send([record()]) == found
         async with GrpcReceiver().serving(f"127.0.0.1:{unused_tcp_port}"):
@@ -285,7 +285,7 @@ async def test_a_port_for_http() -> None:
         found = await push.send([record()])
     assert isinstance(found, Retry)
     assert found.reason == "unreachable"
-    assert "that is no port for gRPC: set protocol: http/protobuf" in found.message
+    assert "this is not a gRPC port: set protocol: http/protobuf" in found.message
 
 
 @pytest.mark.parametrize("http", [False, True])
@@ -302,7 +302,7 @@ async def test_a_port_with_tls_that_is_asked_without(http: bool) -> None:
         found = await push.send([record()])
     assert isinstance(found, Retry)
     assert found.reason == "unreachable"
-    assert "one with TLS ends it so: write https then" in found.message
+    assert "a receiver with TLS fails in this way: then use https" in found.message
 
 
 async def test_o8_a_proxy_that_is_not_there(
@@ -363,6 +363,6 @@ async def test_without_descriptors_the_records_wait_and_the_process_lives(
     assert before == ([] if when == "at first" else ["unreachable"])
     assert starved == (
         "descriptors http://127.0.0.1:1: can't connect: Too many open files; "
-        "let podgpu have more open files (ulimit -n)"
+        "allow podgpu more open files (ulimit -n)"
     )
     assert after == "unreachable"

@@ -64,10 +64,10 @@ def test_o1_no_retry_after() -> None:
     ("code", "said"),
     [
         (400, "answered 400 Bad Request; see the log of the receiver"),
-        (401, "answered 401 Unauthorized; see that the headers, token or certificate"),
-        (403, "answered 403 Forbidden; see that the headers, token or certificate"),
-        (404, "answered 404 Not Found; does the path end with /v1/metrics"),
-        (405, "does the path end with /v1/metrics"),
+        (401, "answered 401 Unauthorized; check that the receiver accepts the headers, token"),
+        (403, "answered 403 Forbidden; check that the receiver accepts the headers, token"),
+        (404, "answered 404 Not Found; check that the path ends with /v1/metrics"),
+        (405, "check that the path ends with /v1/metrics"),
         (407, "HTTPS_PROXY"),
         (408, "answered 408 Request Timeout; see the log of the receiver"),
         (415, "try compression: none"),
@@ -180,14 +180,14 @@ def test_o3_another_refusal_of_prometheus_is_for_its_log() -> None:
 def test_o3_a_server_with_tls_that_is_asked_without(body: bytes, form: str) -> None:
     found = http(400, body, content_type=form)
     assert isinstance(found, Rejected)
-    assert found.message.endswith("; write https")
+    assert found.message.endswith("; use https")
 
 
 def test_a_redirect_loses_nothing() -> None:
     found = http(302, location="http://d/v1/metrics")
     assert isinstance(found, Retry)
     assert found.reason == "http_302"
-    assert "give the endpoint that it points to: http://d/v1/metrics" in found.message
+    assert "set the endpoint to the redirect target: http://d/v1/metrics" in found.message
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,11 @@ def test_a_redirect_loses_nothing() -> None:
         (partial(0, ""), 0, ""),
         (partial(5, "too old"), 5, f"{PLACE}: refused 5 points: too old"),
         (partial(5, ""), 5, f"{PLACE}: refused 5 points"),
-        (partial(0, "mind\nthe gap"), 0, f"{PLACE}: took the message, and warns: mind the gap"),
+        (
+            partial(0, "mind\nthe gap"),
+            0,
+            f"{PLACE}: accepted the message, with a warning: mind the gap",
+        ),
         (partial(-1, ""), 0, ""),
     ],
 )
@@ -225,7 +229,7 @@ def test_o4_partial_success_of_log_records() -> None:
 )
 def test_the_mend_is_of_the_signal(signal: Signal, path: str, name: str) -> None:
     found = http_outcome(PLACE, 404, {}, b"", now_s=NOW, signal=signal)
-    assert found.message.endswith(f"end with {path}, and does it take {name} there?")
+    assert found.message.endswith(f"ends with {path}, and that it accepts {name} there")
     found = grpc_outcome(
         "c:4317", "UNIMPLEMENTED", "unknown service", timeout=TIMEOUT, signal=signal
     )
@@ -249,12 +253,14 @@ def test_a_page_is_no_answer_of_a_receiver(body: bytes, form: str) -> None:
     found = http(200, body, content_type=form)
     assert isinstance(found, Acked)
     assert found.rejected == 0
-    assert f"{form} that is not of OTLP; see that the endpoint" in found.message
+    assert f"{form} that is not OTLP; check that the endpoint" in found.message
 
 
 def test_o5_an_answer_that_is_too_large_is_one() -> None:
     fault = "an answer of more than 4194304 bytes"
-    assert http(200, fault=fault) == Acked(message=f"{PLACE}: took the message, but sent {fault}")
+    assert http(200, fault=fault) == Acked(
+        message=f"{PLACE}: accepted the message, but sent {fault}"
+    )
     assert isinstance(http(400, fault=fault), Rejected)
     assert isinstance(http(503, fault=fault), Retry)
 
@@ -323,7 +329,7 @@ def test_o5_an_answer_that_is_too_large_over_grpc() -> None:
         "RESOURCE_EXHAUSTED", "Stream removed (CLIENT: Received message larger than max (9 vs 4))"
     )
     assert isinstance(found, Acked)
-    assert "its answer is too large to be taken" in found.message
+    assert "its response is too large" in found.message
 
 
 def test_a_delay_is_never_negative() -> None:
@@ -342,33 +348,33 @@ CONNECT = "failed to connect to all addresses; last error: "
 @pytest.mark.parametrize(
     ("details", "secure", "reason", "said"),
     [
-        ("UNAVAILABLE: ipv4:1: Unwrap failed (TSI_DATA_CORRUPTED)", True, "tls", "see cert_file"),
+        ("UNAVAILABLE: ipv4:1: Unwrap failed (TSI_DATA_CORRUPTED)", True, "tls", "check cert_file"),
         ("UNAVAILABLE: ipv4:1: Unwrap failed (TSI_DATA_CORRUPTED)", False, "unreachable", "right"),
-        ("UNAVAILABLE: ipv4:1: Socket closed", True, "tls", "see cert_file"),
-        ("UNAVAILABLE: ipv4:1: Socket closed", False, "unreachable", "write https then"),
+        ("UNAVAILABLE: ipv4:1: Socket closed", True, "tls", "check cert_file"),
+        ("UNAVAILABLE: ipv4:1: Socket closed", False, "unreachable", "then use https"),
         (
             "INTERNAL: ipv4:1: Failed parsing HTTP/2 (Trying to connect an http1.x server)",
             False,
             "unreachable",
-            "no port for gRPC: set protocol: http/protobuf",
+            "not a gRPC port: set protocol: http/protobuf",
         ),
         (
             "UNKNOWN: ipv4:1: Cannot check peer: missing selected ALPN property.",
             True,
             "tls",
-            "no port for gRPC: set protocol: http/protobuf",
+            "not a gRPC port: set protocol: http/protobuf",
         ),
         (
             "UNKNOWN: ipv4:1: Tls handshake failed: SSL_ERROR_SSL: WRONG_VERSION_NUMBER",
             True,
             "tls",
-            "If not, write http",
+            "if it does not, use http",
         ),
         (
             "UNKNOWN: ipv4:1: Failed to connect to remote host: Connection refused",
             False,
             "unreachable",
-            "see that the receiver runs and its address is right",
+            "check that the receiver runs and its address is right",
         ),
     ],
 )

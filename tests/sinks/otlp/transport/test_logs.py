@@ -152,7 +152,7 @@ async def test_a_receiver_without_a_use_for_them_costs_no_metrics_and_is_told_of
     assert powers(receiver) == 4
     told = [e.getMessage() for e in caplog.records if e.levelno >= logging.WARNING]
     assert len(told) == 1
-    assert "set logs: false, or let it take log records; 1 points are lost" in told[0]
+    assert "set logs: false, or enable log records in the receiver; 1 points are lost" in told[0]
 
 
 async def test_they_are_tried_again_later(

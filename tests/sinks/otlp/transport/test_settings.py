@@ -168,7 +168,7 @@ def test_anything_but_true_is_false_and_said(name: str, value: str) -> None:
     found = settled(ENDPOINT="c:4317", **{name: value})
     assert found.endpoint.secure
     [hint] = found.hints
-    assert f"OTEL_EXPORTER_OTLP_{name} is '{value}', which counts as false: write true" in hint
+    assert f"OTEL_EXPORTER_OTLP_{name} is '{value}', which counts as false: set true" in hint
 
 
 @pytest.mark.parametrize("value", ["true", "True", "FALSE", ""])
@@ -191,16 +191,20 @@ def test_a_protocol_in_capitals(value: str, protocol: str) -> None:
         (
             Options(endpoint="http://c:9090/api/v1/otlp", protocol="http/protobuf"),
             {},
-            "the path /api/v1/otlp, where most receivers have /v1/metrics",
+            "the path /api/v1/otlp, but most receivers use /v1/metrics",
         ),
-        (Options(endpoint="http://c:4318"), {}, "4318 is the port for HTTP"),
-        (Options(endpoint="http://c:4317", protocol="http/protobuf"), {}, "4317 is the port for"),
+        (Options(endpoint="http://c:4318"), {}, "4318 is usually the port for HTTP"),
+        (
+            Options(endpoint="http://c:4317", protocol="http/protobuf"),
+            {},
+            "4317 is usually the port for",
+        ),
         (Options(endpoint="https://c"), {}, "no port, so 443 is taken"),
-        (Options(endpoint="https://c:1?x=1"), {}, "follows the \\? means nothing over gRPC"),
+        (Options(endpoint="https://c:1?x=1"), {}, "after the \\? has no effect over gRPC"),
         (
             Options(tls=TlsOptions(ca_file=Path("/ca"))),
             {BASE: "http://c:4317"},
-            "without TLS, so the options of tls mean nothing",
+            "does not use TLS, so the tls options have no effect",
         ),
     ],
 )
@@ -280,36 +284,36 @@ def test_temporality(text: str) -> None:
     [
         ("PROTOCOL", "http/json", "http/json, which podgpu doesn't speak: set http/protobuf"),
         ("PROTOCOL", "HTTP/JSON", "http/json, which podgpu doesn't speak: set http/protobuf"),
-        ("METRICS_PROTOCOL", "gRPCs", "'grpcs': it has to be grpc or http/protobuf"),
-        ("COMPRESSION", "zstd", "'zstd': it has to be gzip or none"),
+        ("METRICS_PROTOCOL", "gRPCs", "'grpcs': it must be grpc or http/protobuf"),
+        ("COMPRESSION", "zstd", "'zstd': it must be gzip or none"),
         ("METRICS_TEMPORALITY_PREFERENCE", "x", "cumulative or delta or lowmemory"),
-        ("TIMEOUT", "10s", "whole milliseconds, such as 10000: write it without a unit"),
+        ("TIMEOUT", "10s", "whole milliseconds without a unit, such as 10000"),
         ("TIMEOUT", "1.5", "whole milliseconds"),
         ("TIMEOUT", "-1", "whole milliseconds"),
         # What means ten seconds to some programs.
-        ("METRICS_TIMEOUT", "10", "10 milliseconds: it has to be from 100"),
+        ("METRICS_TIMEOUT", "10", "10 milliseconds: it must be from 100"),
         ("TIMEOUT", "0", "from 100 to 600000"),
         ("TIMEOUT", "600001", "from 100 to 600000"),
-        ("HEADERS", "secret", "entry 1 is not of the form name=value"),
-        ("HEADERS", "a=1,=secret", "entry 2 is not of the form name=value"),
+        ("HEADERS", "secret", "has entry 1, which is not of the form name=value"),
+        ("HEADERS", "a=1,=secret", "has entry 2, which is not of the form name=value"),
         ("HEADERS", "a=%ff", "%-escapes that are no UTF-8"),
-        ("HEADERS", "a=secret%0d%0ab: c", "'a' that has no value that a header can have"),
-        ("HEADERS", "a b=secret", "'a b' that is no name of a header"),
-        ("HEADERS", "Content-Type=secret", "is set by podgpu itself: leave it out"),
+        ("HEADERS", "a=secret%0d%0ab: c", "'a' that has an invalid value"),
+        ("HEADERS", "a b=secret", "'a b' that is not a valid header name"),
+        ("HEADERS", "Content-Type=secret", "is set by podgpu itself: remove it"),
         ("HEADERS", "grpc-timeout=secret", "is set by podgpu itself"),
-        ("HEADERS", "x-bin=secret", "has bytes as its value"),
-        ("ENDPOINT", "http://user:secret@c:1", "has a user in it: give a header authorization"),
-        ("ENDPOINT", "ftp://secret", "has the scheme ftp: over gRPC it has to be http:// or"),
-        ("ENDPOINT", "GRPC://secret:1", "has the scheme grpc: over gRPC it has to be http://"),
-        ("ENDPOINT", "http://c:4317#secret", "has a # in it, which no address"),
-        ("ENDPOINT", "http://c:4317#", "has a # in it, which no address"),
-        ("ENDPOINT", "http://c:", "has a colon, and no port after it"),
-        ("ENDPOINT", "https://[::1]:/", "has a colon, and no port after it"),
+        ("HEADERS", "x-bin=secret", "has a binary value in gRPC"),
+        ("ENDPOINT", "http://user:secret@c:1", "contains a user: use the header authorization"),
+        ("ENDPOINT", "ftp://secret", "has the scheme ftp: over gRPC it must be http:// or"),
+        ("ENDPOINT", "GRPC://secret:1", "has the scheme grpc: over gRPC it must be http://"),
+        ("ENDPOINT", "http://c:4317#secret", "contains a #, which no endpoint"),
+        ("ENDPOINT", "http://c:4317#", "contains a #, which no endpoint"),
+        ("ENDPOINT", "http://c:", "has a colon without a port"),
+        ("ENDPOINT", "https://[::1]:/", "has a colon without a port"),
         ("ENDPOINT", f"http://{64 * 'a'}.b:1", "more than 63 characters between two dots"),
         ("ENDPOINT", f"{64 * 'a'}.b:1", "more than 63 characters between two dots"),
         ("ENDPOINT", "http://a..b:1", "is no address"),
         ("ENDPOINT", "a..b:1", "is no address"),
-        ("ENDPOINT", "http://", "is no address: write for example http://collector:4317"),
+        ("ENDPOINT", "http://", "is not an address: use for example http://collector:4317"),
         ("ENDPOINT", "http://c:99999", "is no address"),
         ("ENDPOINT", "http://c:0", "is no address"),
         ("ENDPOINT", "c:99999", "is no address"),
@@ -333,11 +337,11 @@ def test_a_value_that_cannot_be_used_is_named_with_its_mend(
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("ftp://c:4318", "has the scheme ftp: over HTTP it has to be http:// or https://"),
-        ("grpc://c:4318", "has the scheme grpc: over HTTP it has to be http:// or https://"),
-        ("dns:///c:4318", "has the scheme dns: over HTTP it has to be http:// or https://"),
+        ("ftp://c:4318", "has the scheme ftp: over HTTP it must be http:// or https://"),
+        ("grpc://c:4318", "has the scheme grpc: over HTTP it must be http:// or https://"),
+        ("dns:///c:4318", "has the scheme dns: over HTTP it must be http:// or https://"),
         ("http://c:4318#a", "has a # in it"),
-        ("http://c:/v1/metrics", "has a colon, and no port after it"),
+        ("http://c:/v1/metrics", "has a colon without a port"),
         (f"http://{64 * 'a'}:4318", "has a host with more than 63 characters between two dots"),
         (f"http://{63 * 'a'}..b:4318", "is no address"),
     ],
@@ -356,7 +360,9 @@ def test_names_that_are_some(value: str, protocol: str) -> None:
 
 @pytest.mark.parametrize("value", ["c:4318", "localhost"])
 def test_http_wants_a_scheme(value: str) -> None:
-    with pytest.raises(PermanentError, match="has no scheme: over HTTP write http:// or https://"):
+    with pytest.raises(
+        PermanentError, match="has no scheme: over HTTP it must begin with http:// or https://"
+    ):
         settled(PROTOCOL="http/protobuf", ENDPOINT=value)
 
 

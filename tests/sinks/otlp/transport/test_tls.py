@@ -177,7 +177,7 @@ async def test_o7_broken_files_keep_the_records_and_name_the_file(
                 assert len(receiver.messages) == 1
 
             files.key.unlink()
-            await broken(f"{files.key}: no such file; see that key_file is mounted and readable")
+            await broken(f"{files.key}: no such file; check that key_file is mounted and readable")
             files.key.write_bytes(pem(certificate("clients", "another"))[1])
             await broken(f"{files.key}: is not the key of the certificate")
             files.key.write_text("nothing")
@@ -220,7 +220,7 @@ async def test_a_token_is_read_anew(protocol: str, tmp_path: Path, way: str) -> 
         assert await push.send([record()]) == Acked()
         token.write_text("two\nlines")
         clock.turn()
-        again(await push.send([record()]), "credentials", f"{token}: has to be one line")
+        again(await push.send([record()]), "credentials", f"{token}: must contain only the token")
     heads = receiver.metadata if protocol == "grpc" else receiver.headers
     found = [head["authorization"] for head in heads]
     assert found == ["Bearer first", "Bearer first", "Bearer second"]
@@ -255,7 +255,7 @@ async def test_o3_a_refused_login_is_tried_once_more_with_files_read_anew(
     ):
         found = await push.send([record()])
         assert isinstance(found, Rejected)
-        assert "see that the headers, token or certificate" in found.message
+        assert "check that the receiver accepts the headers, token or certificate" in found.message
         assert len(receiver.messages) == 2
         token.write_text("new")
         assert await push.send([record()]) == Acked()
@@ -314,7 +314,7 @@ async def test_o7_a_client_certificate_is_required_after_the_handshake(files: Fi
     server = await asyncio.start_server(never, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
     async with server, pushing_to(port, "grpc", files.options()) as push:
-        again(await push.send([record()]), "tls", "TLS failed", "see cert_file")
+        again(await push.send([record()]), "tls", "TLS failed", "check cert_file")
 
 
 async def test_a_receiver_with_tls_that_speaks_no_http2(files: Files) -> None:
@@ -334,5 +334,5 @@ async def test_o7_a_file_that_a_variable_names_is_told_by_the_variable(
         again(
             await push.send([record()]),
             "credentials",
-            f"{lost}: no such file; see that the file of OTEL_EXPORTER_OTLP_CERTIFICATE is mounted",
+            f"{lost}: no such file; check that the file of OTEL_EXPORTER_OTLP_CERTIFICATE is",
         )

@@ -10,7 +10,7 @@ from tests.sinks.otlp.transport.test_http_status import http
 def test_o3_a_message_that_is_too_large_is_for_splitting() -> None:
     found = http(413)
     assert isinstance(found, TooLarge)
-    assert "lower max_message_size, or let the receiver take more" in found.message
+    assert "lower max_message_size, or raise the limit of the receiver" in found.message
 
 
 @pytest.mark.parametrize(
