@@ -90,7 +90,7 @@ def _absent(path: Path, writer: str) -> tuple[str, str]:
 def _fix_for(error: str, path: Path, writer: str) -> str:
     if "permission" in error:
         return "run podgpu as root or with the capability DAC_OVERRIDE, or let its group read it"
-    if "replaced outside" in error:
+    if "was replaced" in error:
         return f"mount the folder {path.parent} instead of the file, or let {writer} write in place"
     if "max_size" in error:
         return "raise max_size, or check that this is the correct file"

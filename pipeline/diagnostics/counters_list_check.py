@@ -23,7 +23,7 @@ _FILE_FIXES: Final = (
         f"the file exists, but uid {os.geteuid()} may not read it: run podgpu as root",
     ),
     ("no such file", "mount the folder of the file"),
-    ("replaced outside", "mount the folder of the file instead of the file"),
+    ("was replaced", "mount the folder of the file instead of the file"),
 )
 
 
