@@ -1,1 +1,1 @@
-"""Keeps the topology of the node, and what is free of it, in an annotation of its Node."""
+"""The sink `node`: keeps topology and availability of GPUs in an annotation of the Node."""

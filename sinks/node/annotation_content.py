@@ -1,4 +1,4 @@
-"""What the annotation has to say."""
+"""Content of the annotation."""
 
 from typing import TypeAlias
 
@@ -8,25 +8,25 @@ from pipeline.model.topology_tree import Topology
 from pipeline.topology.node_annotation import annotation
 
 ContentKey: TypeAlias = tuple[str, bool]
-"""What is said but for the time, and whether that goes on."""
+"""The content without its time, and whether it is kept up to date."""
 
 
 class Content:
-    """Topology and availability as the newest snapshot has them.
+    """Topology and availability, as in the latest snapshot.
 
     Args:
-        topology: the node's.
-        availability: what is free; None where that isn't known.
-        at: when it was so.
+        topology: the topology of the node.
+        availability: which GPUs are free; None where that is unknown.
+        at: the time of this content.
         refresh: seconds after which the annotation is written again.
-        before: what was said before, which may be the same.
-        lasting: somebody still tells of the topology. What isn't lasting is written once, and is
-            as old as it was then, whatever else goes on.
+        before: the content before, which may be equal.
+        lasting: a source still reports the topology. If not, the annotation is written once, with
+            the time of the first such content.
 
     Attributes:
-        topology: the node's.
-        is_current: see above.
-        substance: equal for two that say the same.
+        topology: the topology of the node.
+        is_current: the argument `lasting`.
+        substance: equal for two contents that differ only in time.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the node sink: its Node, and the rights on it."""
+"""Checks of `podgpu doctor` for the node sink: that its Node exists, and its rights on it."""
 
 from typing import Final
 from urllib.parse import quote
@@ -43,7 +43,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 
 
 async def _named(api: KubeApi, node: str) -> list[Finding]:
-    """Return whether there is such a Node; nothing where it may not be read, which is told."""
+    """Return whether the Node exists; nothing if podgpu may not read it (see `node.rbac`)."""
     check, path = CHECKS["node.name"], f"{_NODES}/{quote(node, safe='')}"
     try:
         await api.get(path, {})

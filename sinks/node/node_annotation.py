@@ -1,4 +1,4 @@
-"""One annotation of one Node, as the API server has it."""
+"""The annotation of the Node on the API server."""
 
 from http import HTTPStatus
 from typing import Final
@@ -11,20 +11,20 @@ from pipeline.base.telemetry import Meter
 from pipeline.component.contracts import KubeApi
 from pipeline.kube.json_access import as_dict
 
-_TRIES: Final = 4
+_ATTEMPTS: Final = 4
 _KIB: Final = 1024
 
 
 class NodeAnnotation:
-    """Reads and writes the annotation, and counts the requests that this takes.
+    """Reads and writes the annotation, and counts its requests.
 
     Args:
-        node: the Node's name.
-        key: the annotation's.
-        meter: the sink's.
+        node: name of the Node.
+        key: key of the annotation.
+        meter: meter of the sink.
 
     Attributes:
-        removal: the command that takes the annotation away, for people.
+        removal: the command that removes the annotation, for people.
     """
 
     def __init__(self, node: str, key: str, meter: Meter) -> None:
@@ -38,11 +38,11 @@ class NodeAnnotation:
         return f"the annotation {self._key} of the Node {self._node}"
 
     async def read(self, api: KubeApi) -> str | None:
-        """Return the value; None where there is no such annotation.
+        """Return the value; None if the annotation does not exist.
 
         Raises:
-            ApiError: the server refused, or couldn't be reached.
-            TransientError: what it sent is no Node.
+            ApiError: the server refused the request, or could not be reached.
+            TransientError: the response is not a Node.
         """
         try:
             body = await api.get(self._path, {})
@@ -62,23 +62,23 @@ class NodeAnnotation:
             node = {}
         if node.get("kind", "Node") != "Node" or "metadata" not in node:
             raise TransientError(
-                f"{self._path}: the server sent no Node; "
-                "see that its address is an API server's and nothing in between answers for it"
+                f"{self._path}: the response is not a Node; check that the address is that of an "
+                "API server and that no proxy answers in its place"
             )
         value = as_dict(as_dict(node["metadata"]).get("annotations")).get(self._key)
         return value if isinstance(value, str) else None
 
     async def write(self, api: KubeApi, value: str | None) -> None:
-        """Set the value, whatever is there now; None takes the annotation away.
+        """Set the value, whatever it is now; None removes the annotation.
 
         Raises:
-            ApiError: the server refused, or couldn't be reached. Unless it says that the request
-                was wrong (4xx), the change may be made all the same.
-            TransientError: what it sent back is no Node, or one without the change.
+            ApiError: the server refused the request, or could not be reached. Unless the status is
+                4xx, the change may have been made.
+            TransientError: the response is not a Node, or does not contain the change.
         """
-        # Without a resourceVersion no other writer of the Node can make this fail.
+        # Without a resourceVersion, changes of other programs to the Node cause no conflict.
         changes = {"metadata": {"annotations": {self._key: value}}}
-        for last in (*[False] * (_TRIES - 1), True):
+        for last in (*[False] * (_ATTEMPTS - 1), True):
             try:
                 body = await api.patch(self._path, changes)
             except ApiError as error:
@@ -92,8 +92,8 @@ class NodeAnnotation:
             self._meter.add("podgpu_sink_requests_total", method="patch", result="ok")
             if self._value(body) != value:
                 raise TransientError(
-                    f"{self}: the server took the change, and the Node that it sent back doesn't "
-                    "have it; see which admission webhook or policy changes annotations of Nodes"
+                    f"{self}: the server accepted the change, but its response does not contain "
+                    "it; check which admission webhook or policy changes annotations of Nodes"
                 )
             return
 
@@ -107,14 +107,14 @@ class NodeAnnotation:
         if error.status == HTTPStatus.NOT_FOUND:
             text = (
                 f"there is no Node {self._node} ({error}); "
-                "node: has to be the name that kubectl get nodes shows: in a pod write "
-                "node: ${NODE_NAME:-} and set NODE_NAME from spec.nodeName"
+                "set node: to a name that kubectl get nodes shows; in a pod set "
+                "node: ${NODE_NAME:-} and NODE_NAME from spec.nodeName"
             )
         elif error.status == HTTPStatus.UNPROCESSABLE_ENTITY and value is not None:
             size = -(-len(value.encode()) // _KIB)
             text = (
-                f"{self} is refused ({error}); all annotations of a Node together may have "
-                f"256 KiB, and this one has {size}: see what the others take"
+                f"{self} was rejected ({error}); all annotations of a Node together are limited to "
+                f"256 KiB, and this one has {size} KiB: check the size of the others"
             )
         return ApiError(
             text, status=error.status, reason=error.reason, retry_after=error.retry_after

@@ -12,52 +12,52 @@ from pipeline.kube.name_rules import is_subdomain, key_problem
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Which annotation of which Node is kept, and how often it is written."""
+    """Which annotation of which Node is written, and how often."""
 
     kubeconfig: Annotated[
         Path | None,
         LeadsTo("kubeconfig"),
-        Doc("File with address and credentials; none for those of the pod that podgpu runs in."),
+        Doc("File with address and credentials; if not set, the pod's service account is used."),
     ] = None
     node: Annotated[
         str,
-        Doc("Name of the Node that is annotated; empty for the one that podgpu runs on."),
+        Doc("Name of the Node whose annotation is written; empty for the one podgpu runs on."),
     ] = ""
     annotation: Annotated[
         str,
-        Doc("The annotation's key."),
+        Doc("Key of the annotation."),
     ] = "podgpu.io/topology"
     min_interval: Annotated[
         Duration,
         AtLeast("1s"),
-        Doc("The Node is changed at most once in this time."),
+        Doc("Minimum time between two changes of the Node."),
     ] = Duration.parse("10s")
     refresh: Annotated[
         Duration,
         AtLeast("10s"),
-        Doc("After this time the annotation is written again, changed or not."),
+        Doc("Time after which the annotation is written again, changed or not."),
     ] = Duration.parse("5m")
     remove: Annotated[
         Literal["never", "at_stop", "now"],
         Doc(
-            "Leave the annotation when the sink stops, take it away then, or take away what is "
-            "there now and write none."
+            "`never`: the annotation stays when the sink stops; `at_stop`: the sink removes it "
+            "then; `now`: the sink removes it now and writes none."
         ),
     ] = "never"
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """Refuse names that Kubernetes refuses, and a refresh that could never be kept."""
+        """Refuse names that Kubernetes refuses, and a refresh below `min_interval`."""
         if self.node and not is_subdomain(self.node):
             yield (
                 "node",
-                f'"{self.node}" is no name of a Node: take one that kubectl get nodes shows',
+                f'"{self.node}" is not the name of a Node: use one that kubectl get nodes shows',
             )
-        if wrong := key_problem(self.annotation):
-            yield "annotation", wrong
+        if problem := key_problem(self.annotation):
+            yield "annotation", problem
         if self.refresh < self.min_interval:
-            told = f"{self.refresh} is below min_interval, which is {self.min_interval}"
-            yield "refresh", f"{told}: set refresh to {self.min_interval} or more"
+            text = f"{self.refresh} is below min_interval, which is {self.min_interval}"
+            yield "refresh", f"{text}: set refresh to {self.min_interval} or more"
 
     def exclusive_on(self, node: str) -> Iterable[str]:
-        """Two that write one annotation would take turns for ever."""
+        """Refuse two sinks for one annotation: they would overwrite each other."""
         return (f"the annotation {self.annotation} of the Node {self.node or node}",)

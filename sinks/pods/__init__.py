@@ -1,1 +1,1 @@
-"""Writes the uuids that a pod holds into the pod's annotations."""
+"""The sink `pods`: writes the uuids of the devices that a pod holds into the pod's annotations."""

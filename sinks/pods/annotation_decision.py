@@ -1,4 +1,4 @@
-"""Whether a pod, as the API server has it, is to be changed, and how."""
+"""Decides whether and how a pod, as the API server has it, is changed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,23 +9,23 @@ from pipeline.kube.json_access import as_dict, as_dicts, as_int, as_text
 from sinks.pods.held_devices import DesiredAnnotations
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
-"""Annotation of a static pod's mirror: the uid by which kubelet and runtime know the pod."""
+"""Annotation of a static pod's mirror pod: the uid by which kubelet and runtime know the pod."""
 
 NO_IDENTITY: Final = "has no identity"
-"""The reason for what can't be a pod: no API server sends one without uid and version."""
+"""Reason for an object that cannot be a pod: every pod has a uid and a resourceVersion."""
 
 Trouble = Literal["none", "several", "more", "key"]
 
 
 @dataclass(frozen=True, slots=True)
 class UnclearResource:
-    """Why it can't be said as which resource a container holds its devices.
+    """Why it is unknown as which resource a container holds its devices.
 
     Attributes:
-        trouble: it asks for `none`, for `several`, for less than it holds (`more`), or for one
-            whose name can be no annotation's (`key`).
-        resources: which are in question, sorted.
-        container: the container's name; empty for the whole pod.
+        trouble: it requests `none`, `several` resources, or less than it holds (`more`), or the
+            name of the resource cannot be the key of an annotation (`key`).
+        resources: the resources in question, sorted.
+        container: name of the container; empty for the whole pod.
     """
 
     trouble: Trouble
@@ -35,14 +35,14 @@ class UnclearResource:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done with a pod.
+    """What to do with a pod.
 
     Attributes:
-        changes: a merge patch; None for nothing.
-        keys: of the annotations that the changes are of.
-        reason: why the pod is none of ours; empty if it is one.
-        foreign: keys of annotations that are somebody else's, say something else, and stay.
-        unclear: of which containers nothing is written.
+        changes: a merge patch; None for no change.
+        keys: keys of the changed annotations.
+        reason: why the pod is not changed at all; empty if it may be.
+        foreign: keys of annotations with another value of another program, which stay unchanged.
+        unclear: containers for which nothing is written.
     """
 
     changes: Mapping[str, object] | None = None
@@ -53,12 +53,12 @@ class Decision:
 
 
 def decide(pod: Mapping[str, Any], what: DesiredAnnotations, node: str) -> Decision:
-    """Return what is to be done with a pod.
+    """Return what to do with a pod.
 
     Args:
-        pod: as the API server sent it.
-        what: is to stand in its annotations.
-        node: the name of this node.
+        pod: the pod as the API server sent it.
+        what: the desired annotations.
+        node: name of this node.
     """
     metadata, spec = as_dict(pod.get("metadata")), as_dict(pod.get("spec"))
     annotations = as_dict(metadata.get("annotations"))
@@ -66,25 +66,25 @@ def decide(pod: Mapping[str, Any], what: DesiredAnnotations, node: str) -> Decis
     if reason := _refusal_reason(pod, what, node):
         return Decision(reason=reason)
     values, unclear = _values(spec, what)
-    ours = own_annotations(annotations)
+    own = own_annotations(annotations)
     changes = {
         key: value
         for key, value in values.items()
-        if annotations.get(key) != value and (key not in annotations or key in ours)
+        if annotations.get(key) != value and (key not in annotations or key in own)
     }
     foreign = tuple(
         key
         for key, value in values.items()
-        if key in annotations and key not in ours and annotations[key] != value
+        if key in annotations and key not in own and annotations[key] != value
     )
     if not changes:
         return Decision(foreign=foreign, unclear=unclear)
     patch = {
         "metadata": {
-            # Whoever changes the pod meanwhile, or makes it anew, makes this a 409.
+            # If the pod is changed or recreated in the meantime, the API server responds with 409.
             "uid": uid,
             "resourceVersion": as_text(metadata.get("resourceVersion")),
-            "annotations": {**changes, MARK: mark_value(ours, changes)},
+            "annotations": {**changes, MARK: mark_value(own, changes)},
         }
     }
     return Decision(patch, tuple(changes), "", foreign, unclear)
@@ -110,7 +110,7 @@ def _refusal_reason(pod: Mapping[str, Any], what: DesiredAnnotations, node: str)
 def _values(
     spec: Mapping[str, Any], what: DesiredAnnotations
 ) -> tuple[dict[str, str], tuple[UnclearResource, ...]]:
-    """Return the annotations that the pod should have, by key, and what can't be said."""
+    """Return the annotations that the pod should have, by key, and the unclear containers."""
     names = dict.fromkeys(name for _, containers in what.held for name in containers)
     resources: dict[str, str] = {}
     unclear: list[UnclearResource] = []
@@ -121,7 +121,7 @@ def _values(
             unclear.append(found)
         else:
             resources[container] = found
-    # Of a resource of which a part can't be told, the rest would be wrong.
+    # If some devices of a resource are unclear, a list of the others would be wrong.
     partial = {resource for one in unclear for resource in one.resources}
     uuids: dict[str, dict[str, None]] = {}
     for uuid, containers in what.held:
@@ -135,36 +135,36 @@ def _values(
 def _resource(
     spec: Mapping[str, Any], container: str, devices: int, known: frozenset[str]
 ) -> str | UnclearResource:
-    """Return as which resource a container holds its devices."""
-    asked: dict[str, int | None] = {}
-    for name, amount in _asked(spec, container):
+    """Return the resource as which a container holds its devices."""
+    requested: dict[str, int | None] = {}
+    for name, amount in _requested(spec, container):
         if name in known and amount != 0:
-            before = asked.get(name, 0)
-            asked[name] = None if before is None or amount is None else before + amount
-    told = tuple(sorted(asked))
-    if len(told) != 1:
-        return UnclearResource("several" if told else "none", told, container)
-    [(name, most)] = asked.items()
-    if most is not None and devices > most:
-        return UnclearResource("more", told, container)
-    return name if writable(name) else UnclearResource("key", told, container)
+            before = requested.get(name, 0)
+            requested[name] = None if before is None or amount is None else before + amount
+    names = tuple(sorted(requested))
+    if len(names) != 1:
+        return UnclearResource("several" if names else "none", names, container)
+    [(name, limit)] = requested.items()
+    if limit is not None and devices > limit:
+        return UnclearResource("more", names, container)
+    return name if writable(name) else UnclearResource("key", names, container)
 
 
-def _asked(spec: Mapping[str, Any], container: str) -> Iterator[tuple[str, int | None]]:
-    """Yield resources and how many of each a container asks for; all of a pod's for no name."""
-    every: Iterable[dict[str, Any]] = [
+def _requested(spec: Mapping[str, Any], container: str) -> Iterator[tuple[str, int | None]]:
+    """Yield resources and amounts that a container requests; those of all containers for ""."""
+    containers: Iterable[dict[str, Any]] = [
         *as_dicts(spec.get("initContainers")),
         *as_dicts(spec.get("containers")),
     ]
-    for one in every:
-        if not container or as_text(one.get("name")) == container:
-            resources = as_dict(one.get("resources"))
+    for item in containers:
+        if not container or as_text(item.get("name")) == container:
+            resources = as_dict(item.get("resources"))
             amounts = as_dict(resources.get("requests")) | as_dict(resources.get("limits"))
             for name, amount in amounts.items():
                 yield name, _whole(amount)
 
 
 def _whole(amount: object) -> int | None:
-    """Return how many; None where that can't be told: `1k` is a whole number too."""
-    written = as_text(amount)
-    return int(written) if written.isdecimal() and len(written) < 10 else as_int(amount)
+    """Return the amount; None if it is not a plain number: `1k` is an integer too."""
+    text = as_text(amount)
+    return int(text) if text.isdecimal() and len(text) < 10 else as_int(amount)

@@ -1,4 +1,4 @@
-"""What `podgpu doctor` looks at for the pods sink: its rights. No pod is read or changed."""
+"""Checks of `podgpu doctor` for the pods sink: its rights. It reads and changes no pod."""
 
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.api_permissions import Right, check_rights

@@ -1,4 +1,4 @@
-"""What each pod of the node holds, by the join's word."""
+"""The devices that each pod of the node holds, by the join's attributions."""
 
 import re
 from collections.abc import Iterable
@@ -12,19 +12,19 @@ _NAMESPACE: Final = re.compile(rf"(?=.{{1,63}}\Z){_LABEL}")
 _NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 
 Held: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
-"""Uuids in the order of the devices, each with the containers that hold it; an empty name is a
-container that nobody could tell."""
+"""Uuids in the order of the devices, each with the containers that hold it. The name of a container
+is empty if it is unknown."""
 
 
 class PodRef(NamedTuple):
-    """Where a pod is found."""
+    """Namespace and name of a pod."""
 
     namespace: str
     name: str
 
     @property
     def path(self) -> str:
-        """The pod's path on an API server."""
+        """The path of the pod on the API server."""
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
 
     def __str__(self) -> str:
@@ -33,12 +33,12 @@ class PodRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DesiredAnnotations:
-    """What is to stand in a pod's annotations.
+    """What the annotations of a pod should say.
 
     Attributes:
-        uid: the pod's, as the API server, the kubelet or the runtime has it; empty if unknown.
-        held: what it holds.
-        resources: names of the extended resources that are known to be of GPUs.
+        uid: uid of the pod, as the API server, the kubelet or the runtime has it; empty if unknown.
+        held: the devices that it holds.
+        resources: names of the extended resources that are known to have GPUs.
     """
 
     uid: str
@@ -49,19 +49,19 @@ class DesiredAnnotations:
 def desired_annotations(
     attributions: Iterable[Attribution], resources: frozenset[str]
 ) -> dict[PodRef, DesiredAnnotations]:
-    """Return what is to stand in the annotations of all pods that hold something.
+    """Return what the annotations of all pods that hold devices should say.
 
-    Left out is who has no name that a pod can have, and a pod as a whole if it isn't settled what
-    it holds: one of its devices is shown with several pods of which only one can have it, or two
-    pods have its name. Half of what a pod holds would be wrong.
+    Holders without a valid pod name are left out. A pod is left out completely if it is uncertain
+    what it holds: one of its devices is shown with several conflicting pods, or two pods have its
+    name. A part of what a pod holds would be wrong.
 
     Args:
         attributions: in device order.
-        resources: names of the extended resources that are known to be of GPUs.
+        resources: names of the extended resources that are known to have GPUs.
     """
     held: dict[PodRef, dict[str, dict[str, None]]] = {}
     uids: dict[PodRef, set[str]] = {}
-    unsettled: set[PodRef] = set()
+    uncertain: set[PodRef] = set()
     for attribution in attributions:
         pods = set()
         for holder in attribution.holders:
@@ -71,23 +71,23 @@ def desired_annotations(
             containers[holder.subject.container] = None
             uids.setdefault(place, set()).add(uid)
         if attribution.conflicts and len(pods) > 1:
-            unsettled.update(place for place, _ in pods)
-    found: dict[PodRef, DesiredAnnotations] = {}
+            uncertain.update(place for place, _ in pods)
+    result: dict[PodRef, DesiredAnnotations] = {}
     for place, devices in held.items():
-        known = uids[place] - {""}
-        if place in unsettled or len(known) > 1 or not _possible(place):
+        known_uids = uids[place] - {""}
+        if place in uncertain or len(known_uids) > 1 or not _is_valid(place):
             continue
-        what = tuple((uuid, tuple(containers)) for uuid, containers in devices.items())
-        found[place] = DesiredAnnotations(next(iter(known), ""), what, resources)
-    return found
+        held_devices = tuple((uuid, tuple(containers)) for uuid, containers in devices.items())
+        result[place] = DesiredAnnotations(next(iter(known_uids), ""), held_devices, resources)
+    return result
 
 
 def _uid(holder: Holder) -> str:
     return holder.subject.uid if holder.pod is None else holder.pod.uid
 
 
-def _possible(place: PodRef) -> bool:
-    # Sources read names from files too: what is no name must not become a path.
+def _is_valid(place: PodRef) -> bool:
+    # Sources also read names from files: an invalid name must not become part of a path.
     return (
         _NAMESPACE.fullmatch(place.namespace) is not None
         and _NAME.fullmatch(place.name) is not None

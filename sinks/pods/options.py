@@ -10,27 +10,27 @@ from config.option_markers import Doc, LeadsTo
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Which API server is asked, and for which resources annotations are written."""
+    """The API server, and the resources for which annotations are written."""
 
     kubeconfig: Annotated[
         Path | None,
         LeadsTo("kubeconfig"),
-        Doc("File with address and credentials; none for those of the pod that podgpu runs in."),
+        Doc("File with address and credentials; if not set, the pod's service account is used."),
     ] = None
     resources: Annotated[
         tuple[str, ...],
         msgspec.Meta(min_length=1),
-        Doc("Extended resources whose uuids are written, as glob patterns."),
+        Doc("Extended resources for which uuids are written, as glob patterns."),
     ] = ("*",)
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """Refuse a pattern that no name fits."""
+        """Refuse an empty pattern, which matches no name."""
         if not all(pattern.strip() for pattern in self.resources):
             yield (
                 "resources",
-                'an empty pattern fits no resource; "*" fits all, nvidia.com/gpu this one',
+                'an empty pattern matches no resource; "*" matches all, nvidia.com/gpu only that',
             )
 
     def exclusive(self) -> Iterable[str]:
-        """Two would ask for each pod twice, and could come to write different things."""
+        """Refuse two such sinks: they would request each pod twice, and could disagree."""
         return ("the annotations of this node's pods",)

@@ -1,4 +1,4 @@
-"""Reads a pod and changes it, so that no other writer's value is lost."""
+"""Reads and changes a pod, without overwriting values of other programs."""
 
 from collections.abc import Awaitable, Callable, Collection
 from http import HTTPStatus
@@ -15,15 +15,15 @@ from sinks.pods.held_devices import DesiredAnnotations, PodRef
 from sinks.pods.skip_reports import DecisionLog
 
 _ATTEMPTS: Final = 4
-"""How often a pod is read and changed in one go, while others change it in between."""
+"""How often a pod is read and changed without a pause, if other programs change it meanwhile."""
 
 
 class Annotator:
-    """Sees to one pod at a time.
+    """Updates the annotations of one pod at a time.
 
     Args:
-        ctx: of the sink.
-        stopping: whether no request is to begin any more.
+        ctx: context of the sink.
+        stopping: returns whether no new request may begin.
     """
 
     def __init__(self, ctx: SinkContext, stopping: Callable[[], bool]) -> None:
@@ -32,24 +32,25 @@ class Annotator:
         self._reporter = DecisionLog(ctx)
 
     def retain(self, places: Collection[PodRef]) -> None:
-        """Note which pods there are: of others nothing needs to be remembered."""
+        """Forget what was logged about pods other than these."""
         self._reporter.retain(places)
 
     async def update_pod(self, api: KubeApi, place: PodRef, what: DesiredAnnotations) -> bool:
-        """Write what a pod holds into its annotations, where nobody else's word stands.
+        """Write what a pod holds into its annotations, unless another program's value is there.
 
         Args:
             api: session with the API server.
-            place: of the pod.
-            what: is to stand there.
+            place: namespace and name of the pod.
+            what: the desired annotations.
 
         Returns:
-            Whether the pod is as it should be, or none of ours; False if it isn't there, or can't
-            be changed for a reason of its own, and has to be looked at again.
+            Whether the pod is done: its annotations are right, or it must not be changed. False if
+            it does not exist, or cannot be changed for a reason of its own, and has to be tried
+            again.
 
         Raises:
-            ApiError: the server refused, or couldn't be reached.
-            TransientError: it answers what is no pod.
+            ApiError: the server refused the request, or could not be reached.
+            TransientError: the response is not a pod.
         """
         for _ in range(_ATTEMPTS):
             try:
@@ -75,19 +76,19 @@ class Annotator:
         decision = decide(_object(body), what, self._ctx.node)
         if decision.reason == NO_IDENTITY:
             raise TransientError(
-                f"GET {place.path}: the server sent no Pod; see that its address is an API "
-                "server's and nothing in between answers for it"
+                f"GET {place.path}: the response is not a Pod; check that the address is that of "
+                "an API server and that no proxy answers in its place"
             )
         self._reporter.on_decision(place, what, decision)
         return decision
 
     async def _patch(self, api: KubeApi, place: PodRef, decision: Decision) -> bool:
-        """Make the change; return whether it stands there then."""
+        """Send the change; return whether the response contains it."""
         changes = decision.changes or {}
         try:
             body = await self._counted("patch", api.patch(place.path, changes))
         except ApiError as error:
-            # A webhook may deny with any status, and means this pod by it.
+            # A denial of a webhook, with any status, concerns only this pod.
             if is_admission_denial(error):
                 self._reporter.on_refusal("denied", place, decision.keys, error)
             elif error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
@@ -95,8 +96,8 @@ class Annotator:
             else:
                 raise
             return False
-        there, written = _annotations(_object(body)), _annotations(changes)
-        if any(there.get(key) != value for key, value in written.items()):
+        present, written = _annotations(_object(body)), _annotations(changes)
+        if any(present.get(key) != value for key, value in written.items()):
             self._reporter.on_refusal("dropped", place, decision.keys)
             return False
         self._ctx.log.debug("pod %s: wrote %s", place, ", ".join(decision.keys))

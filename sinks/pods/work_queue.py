@@ -1,4 +1,4 @@
-"""Which pods are to be looked at, and when."""
+"""Queue of pods to update, by time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,23 +8,22 @@ from pipeline.model import NS
 from sinks.pods.held_devices import DesiredAnnotations, PodRef
 
 AGAIN: Final = 600.0
-"""Seconds after which a pod that is done is looked at again: it may be another one by now."""
+"""Seconds after which a pod is checked again: another pod may have its name by then."""
 
-_FIRST: Final = 10.0
-"""Seconds until a pod that couldn't be done is looked at again; twice as long each time, up to
-`AGAIN`."""
+_FIRST_RETRY: Final = 10.0
+"""Seconds until a failed pod is tried again; twice as long each time, up to `AGAIN`."""
 
 
 @dataclass(slots=True)
 class _PodState:
-    """What is known of a pod.
+    """State of a pod.
 
     Attributes:
-        desired: is to stand there.
-        due_ns: when it is to be looked at; 0 for what nobody has looked at yet.
-        failures: how often in a row it couldn't be done.
-        done: what was last seen to; None where nobody knows.
-        done_ns: when.
+        desired: the annotations that it should have.
+        due_ns: when it is to be checked; 0 if it was never checked.
+        failures: how often in a row the update failed.
+        done: the annotations that it had after the last update; None if unknown.
+        done_ns: the time of that update.
     """
 
     desired: DesiredAnnotations
@@ -35,17 +34,17 @@ class _PodState:
 
 
 class PodQueue:
-    """Remembers of each pod that holds something what was last seen to, and what is still to be.
+    """Remembers for each pod that holds devices what was last written, and when it is due.
 
-    What nobody has looked at comes first, in its order; then whatever has been due for longest, so
-    that no pod which can't be done keeps others waiting.
+    Pods that were never checked come first, in their order; then the pods that have been due for
+    the longest time, so that a pod that fails does not delay others.
     """
 
     def __init__(self) -> None:
         self._entries: dict[PodRef, _PodState] = {}
 
     def update(self, wanted: Mapping[PodRef, DesiredAnnotations]) -> None:
-        """Take in what all pods hold now; those that are not named hold nothing that is known."""
+        """Set the desired annotations of all pods; a pod that is missing holds no known devices."""
         for place in [place for place in self._entries if place not in wanted]:
             del self._entries[place]
         for place, what in wanted.items():
@@ -57,26 +56,26 @@ class PodQueue:
                 entry.due_ns = entry.done_ns + round(AGAIN * NS) if entry.done == what else 0
 
     def next(self, now_ns: int) -> tuple[PodRef, DesiredAnnotations] | None:
-        """Return a pod that is due, and what is to stand there; None if there is none."""
+        """Return a pod that is due, with its desired annotations; None if there is none."""
         if not self._entries:
             return None
         place, entry = min(self._entries.items(), key=lambda item: item[1].due_ns)
         if entry.due_ns > now_ns:
             return None
-        # What stands there is known again once somebody has looked: an answer may be lost.
+        # The result is unknown until the update is done: the response may be lost.
         entry.done, entry.due_ns = None, now_ns
         return place, entry.desired
 
     def record_done(self, place: PodRef, now_ns: int) -> None:
-        """Note that a pod was seen to."""
+        """Record that a pod was updated."""
         if entry := self._entries.get(place):
             entry.done, entry.done_ns, entry.failures = entry.desired, now_ns, 0
             entry.due_ns = now_ns + round(AGAIN * NS)
 
     def postpone(self, place: PodRef, now_ns: int) -> None:
-        """Note that a pod couldn't be done, and isn't to be looked at for a while."""
+        """Record that the update of a pod failed, so that it waits."""
         if entry := self._entries.get(place):
-            wait = min(_FIRST * 2 ** min(entry.failures, 10), AGAIN)
+            wait = min(_FIRST_RETRY * 2 ** min(entry.failures, 10), AGAIN)
             entry.failures += 1
             entry.due_ns = now_ns + round(wait * NS)
 

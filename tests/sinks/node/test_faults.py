@@ -74,7 +74,7 @@ async def test_a_node_by_another_name_is_told_how_to_mend(
         assert len(bench.api.requests) < 20
     [told] = warnings(caplog)
     assert "there is no Node node-9" in told
-    assert "node: has to be the name that kubectl get nodes shows" in told
+    assert "set node: to a name that kubectl get nodes shows" in told
 
 
 async def test_what_is_too_long_together_with_others_is_told(
@@ -87,7 +87,7 @@ async def test_what_is_too_long_together_with_others_is_told(
         await asyncio.sleep(10)
     [told] = warnings(caplog)
     assert "Too long" in told
-    assert "all annotations of a Node together may have 256 KiB, and this one has 1" in told
+    assert "all annotations of a Node together are limited to 256 KiB, and this one has 1 KiB" in told
 
 
 async def test_a_server_that_says_when_to_come_again_is_heeded() -> None:
@@ -151,7 +151,7 @@ async def test_a_new_attempt_without_an_answer_ends_before_a_stop_would_be_late(
         assert bench.said().free == 0b1110
     assert len(warnings(caplog)) == 2
     assert warnings(caplog)[1].startswith(
-        "the annotation podgpu.io/topology of the Node node-1: no answer in time; tried again"
+        "the annotation podgpu.io/topology of the Node node-1: no response in time; tried again"
     )
 
 
@@ -317,7 +317,7 @@ async def test_an_answer_that_is_no_node_is_no_success(caplog: pytest.LogCapture
             ups.append(bench.ctx.up)
         assert sum(ups) < 5
     [told] = warnings(caplog)
-    assert "the server sent no Node" in told
+    assert "the response is not a Node" in told
 
 
 @pytest.mark.parametrize("other", [None, "{}"])
@@ -339,7 +339,7 @@ async def test_a_webhook_that_takes_the_annotation_away_is_told(
     # What the webhook put in its place is another's.
     told, *more = warnings(caplog)
     assert len(more) == (other is not None)
-    assert "doesn't have it; see which admission webhook" in told
+    assert "does not contain it; check which admission webhook" in told
 
 
 @pytest.mark.parametrize("status", [429, 503])

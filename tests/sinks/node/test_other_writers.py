@@ -85,8 +85,8 @@ async def test_what_is_no_podgpu_s_at_the_start_is_somebody_else_s(
         assert bench.said().free == 0b1110
         assert bench.overwritten() == 1
     [told] = warnings(caplog)
-    assert told.startswith("the annotation podgpu.io/topology of the Node node-1 has a value")
-    assert "give podgpu another annotation" in told
+    assert told.startswith("the annotation podgpu.io/topology of the Node node-1 has the value ")
+    assert "set another `annotation`" in told
 
 
 async def test_a_value_of_others_is_found_at_the_refresh_and_told_once(
@@ -134,7 +134,7 @@ async def test_not_more_than_so_many_are_told(caplog: pytest.LogCaptureFixture) 
     told = warnings(caplog)
     assert len(told) == 16
     assert max(map(len, told)) < 400
-    assert ["further ones" in text for text in told] == [False] * 15 + [True]
+    assert ["further values" in text for text in told] == [False] * 15 + [True]
 
 
 async def test_what_was_deleted_comes_back_at_the_refresh(

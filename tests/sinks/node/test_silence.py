@@ -121,6 +121,6 @@ async def test_without_a_source_that_lists_the_holders_it_is_told_once(
         assert bench.said().free == 0b1110
     [told] = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert told == (
-        "no source tells who holds what, so nothing is written of what is free; "
-        "add one of checkpoint, nri, podlist, podresources"
+        "no source reports the holders of GPUs, so the annotation does not show which are free; "
+        "add one of the sources checkpoint, nri, podlist, podresources"
     )

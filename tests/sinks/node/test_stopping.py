@@ -81,7 +81,7 @@ async def test_a_last_write_that_fails_is_told(caplog: pytest.LogCaptureFixture)
         bench.holds(1)
         bench.api.answers.append(FORBIDDEN)
     [told] = warnings(caplog)
-    assert "doesn't tell of the last change: podgpu may not" in told
+    assert "does not have the last change: podgpu may not" in told
 
 
 @pytest.mark.parametrize("remove", ["never", "at_stop"])
@@ -115,7 +115,7 @@ async def test_a_request_without_an_answer_holds_nobody_up(
         await asyncio.sleep(2)
         stopped = now()
     assert now() - stopped < 6.5
-    assert "was not written: no answer in time" in warnings(caplog)[-1 - (remove == "at_stop")]
+    assert "was not written: no response in time" in warnings(caplog)[-1 - (remove == "at_stop")]
 
 
 async def test_a_request_that_is_answered_in_time_is_waited_for() -> None:
@@ -142,7 +142,7 @@ async def test_a_request_that_fails_while_the_sink_stops_is_told(
     assert first == "not written: connection lost"
     # It may be made yet, for all that anybody knows.
     assert [told.partition(";")[0] for told in more] == (
-        ["taken away, but a patch before that got no answer and may be made yet"]
+        ["removed, but an earlier patch got no response and may still be applied"]
         if remove == "at_stop"
         else []
     )
@@ -231,7 +231,7 @@ async def test_where_that_fails_a_command_is_told(
     assert now() - stopped < 0.1
     assert len(bench.api.patches()) == 2
     [told] = warnings(caplog)
-    assert f"stays: {error}; take it away: {COMMAND}" in told
+    assert f"could not be removed: {error}; remove it: {COMMAND}" in told
 
 
 async def test_where_no_answer_comes_a_command_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -242,7 +242,7 @@ async def test_where_no_answer_comes_a_command_is_told(caplog: pytest.LogCapture
         stopped = now()
     assert now() - stopped < 3.1
     [told] = warnings(caplog)
-    assert f"stays: no answer in time; take it away: {COMMAND}" in told
+    assert f"could not be removed: no response in time; remove it: {COMMAND}" in told
 
 
 async def test_where_the_node_has_gone_there_is_nothing_to_take_away(
@@ -354,8 +354,8 @@ async def test_what_is_there_is_taken_away_and_none_is_written(
         assert bench.methods() == ["GET", "PATCH"]
         assert bench.overwritten() == 0
     assert bench.methods() == ["GET", "PATCH"]
-    assert [r.message for r in caplog.records if "taken away" in r.message] == [
-        "the annotation podgpu.io/topology of the Node node-1 is taken away"
+    assert [r.message for r in caplog.records if "was removed" in r.message] == [
+        "the annotation podgpu.io/topology of the Node node-1 was removed"
     ]
 
 

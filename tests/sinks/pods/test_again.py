@@ -110,9 +110,9 @@ async def test_where_the_kubelet_names_no_resource_of_gpus_it_is_said_once(
     await silent(bench, 3600, caplog)
     [told] = await silent(bench, 3600, caplog)
     assert told == (
-        "nothing is written: no resource like * is known to be GPUs; it takes the source "
-        "podresources or checkpoint, a device plugin that the kubelet knows, and that `resources` "
-        "lets its resources through"
+        "no annotations are written: no extended resource that matches * is known to have GPUs; this "
+        "needs the source podresources or checkpoint, a device plugin that is registered with the "
+        "kubelet, and `resources` that match its resources"
     )
 
 
@@ -120,7 +120,7 @@ async def test_the_same_where_resources_lets_none_through(caplog: pytest.LogCapt
     bench = Bench(resources=("amd.com/*", "example.com/gpu"))
     bench.holds(held("a", 0))
     [told] = await silent(bench, 60, caplog)
-    assert "like amd.com/*, example.com/gpu is known" in told
+    assert "matches amd.com/*, example.com/gpu is known" in told
 
 
 async def test_nothing_is_said_where_one_is_known(caplog: pytest.LogCaptureFixture) -> None:
@@ -145,4 +145,4 @@ async def test_each_pod_is_counted_once_however_many_they_are(
         )
         await bench.rests(740)
     assert bench.failed == {"annotate unclear": 1300}
-    assert len([r for r in caplog.records if "asks for several" in r.getMessage()]) == 1
+    assert len([r for r in caplog.records if "requests several" in r.getMessage()]) == 1

@@ -191,7 +191,7 @@ async def test_an_answer_that_is_no_pod_says_where_to_look(body: bytes) -> None:
     bench.api.get = page  # type: ignore[method-assign,assignment]
     bench.holds(held("a", 0))
     error = await failing(bench)
-    assert str(error).startswith("GET /api/v1/namespaces/ml/pods/a: the server sent no Pod; see")
+    assert str(error).startswith("GET /api/v1/namespaces/ml/pods/a: the response is not a Pod; ")
     assert bench.api.patches() == []
 
 

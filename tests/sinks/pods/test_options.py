@@ -35,8 +35,8 @@ def test_what_is_given() -> None:
         (", resources: []", ""),
         (", resources: nvidia.com/gpu", ""),
         (", node: x", ""),
-        (', resources: [""]', "an empty pattern fits no resource"),
-        (', resources: ["nvidia.com/gpu", " "]', "an empty pattern fits no resource"),
+        (', resources: [""]', "an empty pattern matches no resource"),
+        (', resources: ["nvidia.com/gpu", " "]', "an empty pattern matches no resource"),
     ],
 )
 def test_what_is_refused(more: str, told: str) -> None:

@@ -89,7 +89,7 @@ async def test_what_a_pod_is_refused_stops_nobody_and_is_told_once(
     ]
     # Told once, and seen by who looks at the sink for as long as it is so.
     [trouble] = bench.ctx.own.problems.values()
-    assert "annotation nvidia.com/gpu can't be written" in trouble.text
+    assert "cannot write annotation nvidia.com/gpu" in trouble.text
     last = max(at for at, method, _, _ in bench.api.requests if method == "PATCH")
     assert trouble.at.mono_ns / NS == pytest.approx(last, abs=1)
     waits = [later - before for before, later in pairwise(tried)]

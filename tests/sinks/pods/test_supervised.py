@@ -162,7 +162,7 @@ async def test_a_request_without_an_answer_holds_no_stop_up(
         await bench.rests(2)
         stopped = now()
     assert now() - stopped == pytest.approx(3, abs=0.1)
-    assert warned(caplog) == ["pod ml/a may not have its annotations: no answer in time"]
+    assert warned(caplog) == ["pod ml/a: its annotations may be out of date: no response in time"]
     assert bench.counted()[f"{method.lower()} error"] == 1
     assert {path for _, _, path, _ in bench.api.requests} == {path_of("a")}
 
@@ -176,7 +176,7 @@ async def test_a_request_that_fails_while_the_sink_stops_is_told(
     async with bench.supervised():
         bench.holds(held("a", 0))
         await bench.rests(1.5)
-    assert warned(caplog) == ["pod ml/a may not have its annotations: connection lost"]
+    assert warned(caplog) == ["pod ml/a: its annotations may be out of date: connection lost"]
     # As it happens it has.
     assert bench.written() == {KEY: uuids(0)}
 

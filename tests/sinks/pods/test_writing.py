@@ -109,7 +109,7 @@ async def test_a_value_of_somebody_else_stays_and_is_told_once(
     assert bench.annotations()[KEY] == "GPU-theirs"
     assert bench.written() == {MIG: SLICE.uuid}
     assert bench.failed == {"annotate foreign": 1}
-    assert [r.levelname for r in caplog.records if "somebody else" in r.getMessage()] == ["INFO"]
+    assert [r.levelname for r in caplog.records if "another program" in r.getMessage()] == ["INFO"]
 
 
 async def test_foreign_values_of_two_pods_are_two() -> None:
@@ -175,7 +175,7 @@ async def test_a_container_without_a_resource_is_told_of_once(
         bench.holds(held("a", 0), held("b", 1), held("c", 2))
         await bench.rests()
     assert [bench.written(name) for name in "abc"] == [{}, {}, {KEY: uuids(2)}]
-    assert len([r for r in caplog.records if "asks for no extended resource" in r.message]) == 1
+    assert len([r for r in caplog.records if "requests no extended resource" in r.message]) == 1
     assert bench.failed == {}
 
 
