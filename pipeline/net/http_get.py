@@ -120,7 +120,7 @@ async def fetch(
         raise TransientError(f"{shown_url}: {error}") from None
     except TimeoutError as error:
         raise TransientError(
-            f"{shown_url}: no response within {timeout:g} s; check that the address is right and "
+            f"{shown_url}: no answer within {timeout:g} s; check that the address is right and "
             "reachable"
         ) from error
     except BROKEN as error:
@@ -171,7 +171,7 @@ async def _body(response: aiohttp.ClientResponse, shown_url: str, most: int) -> 
 def _status_error(response: aiohttp.ClientResponse, secrets: frozenset[str]) -> str:
     status = response.status
     reason = line(redact(response.reason or "", secrets), 60)
-    text = f"responded with {status} {reason}".rstrip()
+    text = f"answered {status} {reason}".rstrip()
     if 300 <= status < 400 and (location := response.headers.get("Location")):
         where = line(redact(without_query(location), secrets))
         return f"{text}; set the address to which it redirects: {where}"

@@ -150,7 +150,7 @@ class Poster:
         except TimeoutError as error:
             raise PostError(
                 "timeout",
-                f"{self._shown_url}: no complete response within {self._timeout:g} s"
+                f"{self._shown_url}: no complete answer within {self._timeout:g} s"
                 f"{self._proxy_text}; check that the address is right and reachable, and the "
                 "server not overloaded",
             ) from error
@@ -173,7 +173,7 @@ class Poster:
         if self._proxy is not None and reason == "proxy":
             return _describe_proxy_error(error, self._proxy)
         if isinstance(error, aiohttp.ClientResponseError) and _HTTP2.search(error.message):
-            return "responds in HTTP/2 only, as a gRPC port does; set protocol: grpc"
+            return "answers in HTTP/2 only, as a gRPC port does; set protocol: grpc"
         text = describe_error(error)
         if reason == "broken" and self._uses_tls:
             text += "; a server that refuses the client certificate may do that: check cert_file"
@@ -222,7 +222,7 @@ def _reason(error: Exception, proxy: Proxy | None) -> Reason:
 def _describe_proxy_error(error: Exception, proxy: Proxy) -> str:
     fix = f"check {proxy.variable} and no_proxy"
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        text = f"responded with {error.status} {line(error.message, 60)}".rstrip()
+        text = f"answered {error.status} {line(error.message, 60)}".rstrip()
         return f"the proxy {proxy.url} {text}; {fix}, and the log of the proxy"
     text = getattr(error, "strerror", None) or type(error).__name__
     return f"can't connect to the proxy {proxy.url}: {line(str(text))}; {fix}"

@@ -75,7 +75,7 @@ def _load_certificate(
     try:
         identify(context, texts["cert"], texts["key"])
     except PemError as error:
-        raise BrokenError(_option_name(options, error.part), f"this {error}") from None
+        raise BrokenError(_option_name(options, error.part), f"{error}") from None
 
 
 def _set_client_auth(
@@ -90,9 +90,9 @@ def _set_client_auth(
         with as_file(texts["client_ca"], "ca") as path:
             context.load_verify_locations(cafile=path)
     except ssl.SSLError:
-        raise BrokenError(key, "this has no certificate in PEM that can be used") from None
+        raise BrokenError(key, "has no usable certificate in PEM format") from None
     except PemError as error:
-        raise BrokenError(key, f"this {error}") from None
+        raise BrokenError(key, f"{error}") from None
 
 
 def _option_name(options: TlsServer, name: str) -> str:

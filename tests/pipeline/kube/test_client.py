@@ -298,6 +298,6 @@ async def test_r16_a_proxy_that_cannot_be_used_is_named(
     """R16: the message names the variable, and not the password in it."""
     monkeypatch.setenv("HTTP_PROXY", "socks5://u:secret@nobody:1")
     async with connected(at(tmp_path, "http://api.test")) as api:
-        with pytest.raises(ApiError, match="the variable HTTP_PROXY names a proxy") as caught:
+        with pytest.raises(ApiError, match="the variable HTTP_PROXY sets a proxy") as caught:
             await api.get(PODS, {})
     assert "secret" not in str(caught.value)

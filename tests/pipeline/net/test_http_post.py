@@ -78,8 +78,8 @@ async def test_what_is_packed_though_nobody_asked_is_unpacked(form: str, data: b
         pytest.param(
             packed("gzip", gzip.compress(gzip.compress(bytes(10**7)))), "", id="bomb in a box"
         ),
-        pytest.param(packed("gzip", b"nothing"), "can't be unpacked", id="no gzip"),
-        pytest.param(packed("br", b"x"), "packed as br, which was not asked for", id="br"),
+        pytest.param(packed("gzip", b"nothing"), "can't be decompressed", id="no gzip"),
+        pytest.param(packed("br", b"x"), "encoding br, which podgpu did not request", id="br"),
     ],
 )
 async def test_o5_a_body_that_is_not_taken_leaves_the_status(answer: Answer, fault: str) -> None:
@@ -134,7 +134,7 @@ async def test_no_answer(answer: Answer, reason: str) -> None:
 
 async def test_nobody_there(unused_tcp_port: int) -> None:
     async with posting(f"http://127.0.0.1:{unused_tcp_port}/") as poster:
-        with pytest.raises(PostError, match="see that the server runs") as caught:
+        with pytest.raises(PostError, match="check that the server runs") as caught:
             await poster.post(b"", {})
     assert caught.value.reason == "unreachable"
 
@@ -175,8 +175,8 @@ async def test_the_name_in_the_certificate_may_be_another() -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("http://[bad", "the variable all_proxy is no address of a proxy: write for example"),
-        ("socks5://127.0.0.1:1", "the variable all_proxy names a proxy of the kind socks5"),
+        ("http://[bad", "the variable all_proxy is not a proxy address: write for example"),
+        ("socks5://127.0.0.1:1", "the variable all_proxy sets a proxy of the kind socks5"),
         ("http://proxy.invalid:3128", "can't connect to the proxy http://proxy.invalid:3128: "),
         ("http://127.0.0.1:1", "can't connect to the proxy http://127.0.0.1:1: "),
     ],
@@ -198,9 +198,7 @@ async def test_a_proxy_that_is_silent_is_told_of(monkeypatch: pytest.MonkeyPatch
     async with PageServer(hangs).serving() as server:
         monkeypatch.setenv("http_proxy", server.url)
         async with posting("http://collector.test/", timeout=0.3) as poster:
-            with pytest.raises(
-                PostError, match="through the proxy that http_proxy names"
-            ) as caught:
+            with pytest.raises(PostError, match="through the proxy in http_proxy") as caught:
                 await poster.post(b"", {})
     assert caught.value.reason == "timeout"
 
@@ -213,6 +211,6 @@ async def http2(writer: asyncio.StreamWriter) -> None:
 
 async def test_a_server_that_speaks_http2_alone() -> None:
     async with PageServer(http2).serving() as server, posting(server.url) as poster:
-        with pytest.raises(PostError, match="like a port for gRPC; set protocol: grpc") as caught:
+        with pytest.raises(PostError, match="as a gRPC port does; set protocol: grpc") as caught:
             await poster.post(b"", {})
     assert caught.value.reason == "broken"

@@ -34,14 +34,14 @@ def test_what_is_good(ca: bytes | None, cert: bytes | None, key: bytes | None) -
 @pytest.mark.parametrize(
     ("ca", "cert", "key", "part", "said"),
     [
-        (b"nothing", None, None, "ca", "has no certificate in PEM form"),
-        (b"", None, None, "ca", "has no certificate in PEM form"),
-        (CA, b"nothing", KEY, "cert", "has no certificate in PEM form"),
-        (CA, KEY, KEY, "cert", "has no certificate in PEM form"),
-        (CA, CHAIN, b"nothing", "key", "has no key in PEM form"),
-        (CA, CHAIN, CHAIN, "key", "has no key in PEM form"),
+        (b"nothing", None, None, "ca", "has no usable certificate in PEM format"),
+        (b"", None, None, "ca", "has no usable certificate in PEM format"),
+        (CA, b"nothing", KEY, "cert", "has no usable certificate in PEM format"),
+        (CA, KEY, KEY, "cert", "has no usable certificate in PEM format"),
+        (CA, CHAIN, b"nothing", "key", "has no usable key in PEM format"),
+        (CA, CHAIN, CHAIN, "key", "has no usable key in PEM format"),
         (CA, CHAIN, pem(certificate("clients", "b"))[1], "key", "is not the key of the certif"),
-        (CA, CHAIN, encrypted(KEY), "key", "is encrypted: podgpu can ask nobody"),
+        (CA, CHAIN, encrypted(KEY), "key", "is encrypted, and podgpu has no passphrase"),
     ],
 )
 def test_what_is_not_says_which_and_why(

@@ -144,14 +144,22 @@ PAIR = ("--cert-file", "cert", "--key-file", "key")
         (
             ("--ca-file", "password"),
             {},
-            "--ca-file password: has no certificate in PEM form that can be used; give the cert",
+            "--ca-file password: has no usable certificate in PEM format; give the cert",
         ),
-        (("--ca-file", "empty"), {}, "--ca-file empty: has no certificate in PEM form"),
-        (("--ca-file", "key"), {}, "--ca-file key: has no certificate in PEM form"),
+        (("--ca-file", "empty"), {}, "--ca-file empty: has no usable certificate in PEM format"),
+        (("--ca-file", "key"), {}, "--ca-file key: has no usable certificate in PEM format"),
         ((*PAIR, "--cert-file", "none"), {}, "--cert-file none: no such file"),
-        ((*PAIR, "--cert-file", "key"), {}, "--cert-file key: has no certificate in PEM form"),
+        (
+            (*PAIR, "--cert-file", "key"),
+            {},
+            "--cert-file key: has no usable certificate in PEM format",
+        ),
         ((*PAIR, "--key-file", "none"), {}, "--key-file none: no such file"),
-        ((*PAIR, "--key-file", "password"), {}, "--key-file password: has no key in PEM form"),
+        (
+            (*PAIR, "--key-file", "password"),
+            {},
+            "--key-file password: has no usable key in PEM format",
+        ),
         (
             (*PAIR, "--key-file", "other"),
             {},

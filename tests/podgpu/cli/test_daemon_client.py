@@ -190,11 +190,11 @@ async def test_a_client_certificate_that_is_wanted(
     [
         (
             (),
-            "a user and a password are needed; give --user, and --password-file or the variable",
+            "authentication required: user name and password; give --user, and --password-file or the variable",
         ),
         (
             ("--user", "me", "--password-file", "wrong"),
-            "this user has not that password; see that --user me and --password-file wrong are",
+            "wrong user name or password; see that --user me and --password-file wrong are",
         ),
     ],
 )

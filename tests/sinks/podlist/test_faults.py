@@ -82,7 +82,7 @@ def too_large(path: Path) -> None:
 
 
 FAULTS: dict[Callable[[Path], None], str] = {
-    folder_gone: "cannot write {path}: the folder {path.parent} isn't there: make it, or mount it",
+    folder_gone: "cannot write {path}: the folder {path.parent} does not exist: create it, or mount it",
     folder_is_a_file: "cannot write {path}: not a directory",
     a_folder: "{path}: is not a regular file",
     a_pipe: "{path}: is not a regular file",
@@ -119,8 +119,8 @@ async def test_what_comes_later_is_no_more_touched(
 
 
 ERRORS = {
-    errno.EACCES: "permission denied to uid {uid}, which has to write {place}",
-    errno.EPERM: "permission denied to uid {uid}, which has to write {place}",
+    errno.EACCES: "permission denied to uid {uid}, which must be able to write {place}",
+    errno.EPERM: "permission denied to uid {uid}, which must be able to write {place}",
     errno.EROFS: "the file system is read-only: mount {place} writable",
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the quota of uid {uid} is used up",
@@ -190,7 +190,7 @@ async def test_it_is_mended_by_itself(
         path.parent.mkdir()
         await bench.reads(f"a={short(0)}")
         assert bench.ctx.up == 1
-    assert "isn't there: make it" in caplog.text
+    assert "does not exist: create it" in caplog.text
 
 
 # -- lists that somebody is at work on, or was
@@ -287,7 +287,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 async def test_it_is_told_of_and_takes_no_second_thread(path: Path, stuck: threading.Event) -> None:
     bench = Bench(path)
     threads = threading.active_count()
-    said = f"{path}: the file system has not answered for 0.2 s"
+    said = f"{path}: the file system has not responded for 0.2 s"
     assert await refused(bench) == said
     for _ in range(3):
         with pytest.raises(TransientError, match=said):
@@ -320,7 +320,7 @@ async def test_leaving_does_not_wait_for_it(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert time.monotonic() - began < 1
-    assert caplog.messages == [f"gave up on {path}: the last call doesn't end"]
+    assert caplog.messages == [f"gave up on {path}: the last file operation does not return"]
 
 
 async def test_a_short_wait_is_waited_for(path: Path, stuck: threading.Event) -> None:

@@ -112,6 +112,6 @@ async def test_a_mount_of_a_file_that_was_replaced_outside_is_found_out(
         async with asyncio.timeout(10):
             _, complaints = await process.communicate()
     assert process.returncode == 1
-    assert f"{inside}: was replaced outside, and this mount of the file" in complaints.decode()
+    assert f"{inside}: the file was replaced, but this mount of it" in complaints.decode()
     assert outside.read_text() == "[]"
     assert inside.read_text() == ""

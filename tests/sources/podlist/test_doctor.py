@@ -96,4 +96,4 @@ async def test_a_mount_that_shows_the_old_file(
     ctx = context(tmp_path / "ctx")
     monkeypatch.setattr(bounded_read.os, "open", gone)  # type: ignore[attr-defined]
     told = of(await examine(Options(path=path), ctx), "podlist.file")
-    is_bad(told, "failure", "was replaced outside", "instead of the file")
+    is_bad(told, "failure", "the file was replaced", "instead of the file")

@@ -36,14 +36,14 @@ async def test_no_more_watches(
             replace(path, listing("b"))
             await ctx.until("b", timeout=3)
             assert len(caplog.records) == 1
-            assert caplog.messages[0].startswith(f"{path}: changes can't be watched: ")
+            assert caplog.messages[0].startswith(f"{path}: cannot watch for changes: ")
             patch.undo()
             replace(path, listing("c"))
             await ctx.until("c", timeout=3)
             replace(path, listing("d"))
             await ctx.until("d", timeout=0.5)
             assert ctx.reasons() == []
-    assert caplog.messages[1:] == [f"{path}: changes are watched again"]
+    assert caplog.messages[1:] == [f"{path}: watching for changes again"]
 
 
 async def test_no_more_instances(
@@ -67,7 +67,7 @@ async def test_no_more_instances(
             path.write_text(listing("d"))
             await ctx.until("d", timeout=0.5)
     assert "fs.inotify.max_user_instances" in caplog.messages[0]
-    assert caplog.messages[1:] == [f"{path}: changes are watched again"]
+    assert caplog.messages[1:] == [f"{path}: watching for changes again"]
 
 
 async def test_more_events_than_the_kernel_keeps(path: Path) -> None:

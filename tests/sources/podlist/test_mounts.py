@@ -59,7 +59,7 @@ async def test_writing_in_place_is_seen_and_replacing_is_found_out(
         assert await said(process) == "['b']"
         replace(outside, listing("c"))
         assert await said(process) == (
-            f"{inside}: was replaced outside, and this mount of the file still shows the old one; "
+            f"{inside}: the file was replaced, but this mount of it still shows the old file; "
             "mount the folder instead of the file, or let the writer write in place"
         )
 

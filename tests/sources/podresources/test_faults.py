@@ -160,7 +160,9 @@ async def test_a_killed_kubelet_leaves_its_socket(path: Path) -> None:
         stale.bind(str(path))
     async with asking(path) as ctx:
         reason = await ctx.lost()
-        assert reason == f"{path}: the kubelet is unreachable: connection refused; check that it runs"
+        assert (
+            reason == f"{path}: the kubelet is unreachable: connection refused; check that it runs"
+        )
         path.unlink()
         async with holding(path):
             await ctx.until("a", timeout=1)
@@ -315,7 +317,7 @@ async def test_a_new_socket_is_found_where_nothing_can_be_watched(
         await ctx.lost()
         async with holding(path):
             await ctx.until("a", timeout=3)
-    assert caplog.messages[0].startswith(f"{path}: changes can't be watched: ")
+    assert caplog.messages[0].startswith(f"{path}: cannot watch for changes: ")
 
 
 @pytest.mark.parametrize(

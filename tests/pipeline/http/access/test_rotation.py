@@ -97,7 +97,7 @@ async def test_half_of_a_new_pair_keeps_the_old_one_and_is_said_once(
             assert await shown(web) == leaf_of(pem(FIRST)[0])
         (record,) = caplog.records
         assert record.getMessage() == (
-            f"{web.path}: tls_server_config.key_file: this is not the key of the certificate"
+            f"{web.path}: tls_server_config.key_file: is not the key of the certificate"
             "\nwhat was in force stays so"
         )
         (web.folder / "tls.key").write_bytes(pem(SECOND)[1])
@@ -294,8 +294,6 @@ def test_r7_no_descriptor_for_the_certificate_is_a_fault_with_a_mend(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "memfd_create", short)
-        with pytest.raises(
-            ConfigError, match=rf"{key}[^:]*: this cannot be .*: Too many open files"
-        ):
+        with pytest.raises(ConfigError, match=rf"{key}[^:]*: cannot be .*: Too many open files"):
             reader.reload()
     assert reader.reload() is not None

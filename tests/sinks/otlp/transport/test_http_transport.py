@@ -105,7 +105,7 @@ async def test_o5_a_receiver_that_is_too_slow(answer: Any) -> None:
             found = await push.send([record()])
             assert isinstance(found, Retry)
             assert found.reason == "timeout"
-            assert "no whole answer within 0.3 s" in found.message
+            assert "no complete answer within 0.3 s" in found.message
             receiver.answer = answers(200)
             assert await push.send([record()]) == Acked()
 
@@ -155,7 +155,7 @@ async def test_o8_nobody_there(unused_tcp_port: int) -> None:
         found = await push.send([record()])
         assert isinstance(found, Retry)
         assert found.reason == "unreachable"
-        assert "see that the server runs and its address is right" in found.message
+        assert "check that the server runs and its address is right" in found.message
         assert await push.send([record()]) == found
         async with HttpReceiver().serving(port=unused_tcp_port):
             assert await push.send([record()]) == Acked()
@@ -272,7 +272,7 @@ async def test_a_port_for_grpc(secure: bool) -> None:
         found = await push.send([record()])
     assert isinstance(found, Retry)
     assert found.reason == "broken"
-    assert ("write https" if secure else "a port for gRPC; set protocol: grpc") in found.message
+    assert ("write https" if secure else "a gRPC port does; set protocol: grpc") in found.message
     assert "Error" not in found.message
     assert "\\x" not in found.message
 

@@ -102,7 +102,9 @@ async def test_o7_the_wrong_name(protocol: str, files: Files) -> None:
     leaf = certificate("server", "collector.example")
     async with receiving(protocol, leaf) as receiver:
         async with pushing_to(receiver.port, protocol, files.options()) as push:
-            again(await push.send([record()]), "tls", "TLS failed", "certificate fits")
+            again(
+                await push.send([record()]), "tls", "TLS failed", "check the server's certificate"
+            )
         options = files.options(name="collector.example")
         async with pushing_to(receiver.port, protocol, options) as push:
             assert await push.send([record()]) == Acked()
@@ -181,13 +183,13 @@ async def test_o7_broken_files_keep_the_records_and_name_the_file(
             files.key.write_bytes(pem(certificate("clients", "another"))[1])
             await broken(f"{files.key}: is not the key of the certificate")
             files.key.write_text("nothing")
-            await broken(f"{files.key}: has no key in PEM form that can be used")
+            await broken(f"{files.key}: has no usable key in PEM format")
             files.show(good)
             files.cert.write_text("nothing")
-            await broken(f"{files.cert}: has no certificate in PEM form that can be used")
+            await broken(f"{files.cert}: has no usable certificate in PEM format")
             files.show(good)
             files.ca.write_text("nothing")
-            await broken(f"{files.ca}: has no certificate in PEM form that can be used")
+            await broken(f"{files.ca}: has no usable certificate in PEM format")
             files.trust("server")
             clock.turn()
             assert await push.send([record()]) == Acked()
