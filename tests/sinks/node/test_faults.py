@@ -87,7 +87,9 @@ async def test_what_is_too_long_together_with_others_is_told(
         await asyncio.sleep(10)
     [told] = warnings(caplog)
     assert "Too long" in told
-    assert "all annotations of a Node together are limited to 256 KiB, and this one has 1 KiB" in told
+    assert (
+        "all annotations of a Node together are limited to 256 KiB, and this one has 1 KiB" in told
+    )
 
 
 async def test_a_server_that_says_when_to_come_again_is_heeded() -> None:

@@ -110,9 +110,9 @@ async def test_where_the_kubelet_names_no_resource_of_gpus_it_is_said_once(
     await silent(bench, 3600, caplog)
     [told] = await silent(bench, 3600, caplog)
     assert told == (
-        "no annotations are written: no extended resource that matches * is known to have GPUs; this "
-        "needs the source podresources or checkpoint, a device plugin that is registered with the "
-        "kubelet, and `resources` that match its resources"
+        "no annotations are written: no extended resource that matches * is known to have GPUs; "
+        "this needs the source podresources or checkpoint, a device plugin that is registered with "
+        "the kubelet, and `resources` that match its resources"
     )
 
 

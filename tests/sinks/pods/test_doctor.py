@@ -38,4 +38,6 @@ async def test_each_verb_that_is_missing_is_named(tmp_path: Path, verb: str) -> 
 async def test_a_server_that_cannot_be_reached(tmp_path: Path) -> None:
     server = ApiServer({})
     server.port = await free_port()
-    is_bad(await looked(tmp_path, server), "failure", "Connect call failed", "the address is correct")
+    is_bad(
+        await looked(tmp_path, server), "failure", "Connect call failed", "the address is correct"
+    )

@@ -177,7 +177,7 @@ async def test_a_change_whose_answer_does_not_have_it_is_not_done(
         await bench.rests(20)
     assert (bench.written("a"), bench.written("b")) == ({KEY: uuids(0)}, {KEY: uuids(1)})
     [told] = warned(caplog)
-    assert "what it sent back doesn't have it" in told
+    assert "its response does not contain it" in told
     assert bench.failed == {"annotate invalid": 4}
 
 
