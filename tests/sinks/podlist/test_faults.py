@@ -82,7 +82,8 @@ def too_large(path: Path) -> None:
 
 
 FAULTS: dict[Callable[[Path], None], str] = {
-    folder_gone: "cannot write {path}: the folder {path.parent} does not exist: create it, or mount it",
+    folder_gone: "cannot write {path}: the folder {path.parent} does not exist: create it, or mount "
+    "it",
     folder_is_a_file: "cannot write {path}: not a directory",
     a_folder: "{path}: is not a regular file",
     a_pipe: "{path}: is not a regular file",
