@@ -1,1 +1,1 @@
-"""What puts podgpu on a cluster, and what is made for that."""
+"""The Helm chart and plain YAML that install podgpu on a cluster, and code that generates parts."""

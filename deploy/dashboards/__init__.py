@@ -1,7 +1,7 @@
-"""Grafana's dashboards, made from a short description of each.
+"""Grafana dashboards, generated from short descriptions.
 
-Written out, a panel is some fifty lines of JSON, most of them the same for all. The JSON in the
-chart is made by `python -m deploy.dashboards`; a test holds it against this.
+A panel is about fifty lines of JSON, mostly the same for all panels. `python -m deploy.dashboards`
+writes the JSON files of the chart; a test checks that they are up to date.
 """
 
 from collections.abc import Mapping
@@ -12,4 +12,4 @@ from deploy.dashboards.pods import PODS
 from deploy.dashboards.writing import Json
 
 DASHBOARDS: Mapping[str, Json] = {"fleet": FLEET, "node": NODE, "pods": PODS}
-"""By the name of the file, without its ending."""
+"""Dashboards by file name without suffix."""

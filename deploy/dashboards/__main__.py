@@ -1,4 +1,4 @@
-"""Write the dashboards into the chart."""
+"""Writes the dashboards into the chart."""
 
 from pathlib import Path
 

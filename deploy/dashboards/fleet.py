@@ -1,4 +1,4 @@
-"""All nodes: how much there is, how much of it is used, and where something is wrong."""
+"""The dashboard of all nodes: number of GPUs, their utilisation, and faults."""
 
 from deploy.dashboards.panels import Panel, Target
 from deploy.dashboards.writing import choice, dashboard
@@ -9,7 +9,7 @@ GOOD_OR_BAD = ((None, "green"), (1, "red"))
 
 
 def by_gpu(metric: str, more: str = "") -> str:
-    """One value for each GPU of the fleet, whoever holds it and however many podgpus tell."""
+    """Return a query with one value per GPU, for any holders and any number of podgpus."""
     return f"max by (Hostname, UUID) ({metric}{{{S}{more}}})"
 
 
@@ -20,8 +20,8 @@ TOTAL = by_gpu("DCGM_FI_DEV_FB_TOTAL", ',GPU_I_ID=""')
 POWER = by_gpu("DCGM_FI_DEV_POWER_USAGE")
 UP = by_gpu("podgpu_gpu_up")
 
-# Nodes whose podgpu has heard lately who holds what, by the bound of the alerts. Pods alone don't
-# say that. On all others a GPU that nobody is known to hold isn't free: nobody knows.
+# Nodes with a source that has confirmed holders recently, with the limit of the alerts. The source
+# pods is not sufficient. On other nodes a GPU without a known holder is unknown, not free.
 INFORMED = (
     f"max by (Hostname) (podgpu_device_info{{{S}}} and on (job, instance) "
     '(podgpu_attribution_age_seconds{kind!="pods"} < 300))'
@@ -31,7 +31,7 @@ UNHELD = f"({UP} == 1) unless on (UUID) podgpu_device_holder_info"
 NOW = (
     Panel(
         "stat",
-        "Nodes",
+        "Nodes with at least one GPU that podgpu knows.",
         "Nodes of which podgpu knows a GPU.",
         (Target(f"count(count by (Hostname) ({UP}))"),),
         width=4,
@@ -40,16 +40,16 @@ NOW = (
     Panel(
         "stat",
         "GPUs",
-        "GPUs that answer, and all that are known.",
-        (Target(f"sum({UP})", "answer"), Target(f"count({UP})", "known")),
+        "GPUs that respond, and all known GPUs.",
+        (Target(f"sum({UP})", "respond"), Target(f"count({UP})", "known")),
         width=4,
         height=5,
     ),
     Panel(
         "stat",
         "GPUs held",
-        "GPUs of which somebody holds at least a part, of all those on nodes where it is known who "
-        "holds what.",
+        "GPUs that are held at least in part, as a fraction of all GPUs on nodes with known "
+        "holders.",
         (
             Target(
                 f"count({HELD_GPUS} and on (Hostname) {INFORMED}) "
@@ -65,7 +65,7 @@ NOW = (
     Panel(
         "stat",
         "Utilisation",
-        "Mean over the GPUs that tell it: of all, and of those that are held.",
+        "Mean over the GPUs that report it: over all, and over those that are held.",
         (
             Target(f"avg({UTIL})", "all"),
             Target(f"avg({UTIL} and on (UUID) podgpu_device_holder_info)", "held"),
@@ -78,7 +78,7 @@ NOW = (
     Panel(
         "stat",
         "Power",
-        "What all boards draw together.",
+        "Power draw of all boards together.",
         (Target(f"sum({POWER})"),),
         unit="watt",
         width=4,
@@ -87,7 +87,7 @@ NOW = (
     Panel(
         "stat",
         "GPUs down",
-        "GPUs that don't answer.",
+        "GPUs that do not respond.",
         (Target(f"sum({UP} == bool 0)"),),
         width=4,
         height=5,
@@ -99,12 +99,12 @@ USE = (
     Panel(
         "timeseries",
         "GPUs held and free",
-        "A GPU counts as held as soon as somebody holds a part of it. Not known are those of nodes "
-        "where no source has told of holders for five minutes.",
+        "A GPU counts as held if at least a part of it is held. Unknown are GPUs of nodes on which "
+        "no source has confirmed holders for five minutes.",
         (
             Target(f"count({HELD_GPUS} and on (UUID) ({UP} == 1))", "held"),
             Target(f"count({UNHELD} and on (Hostname) {INFORMED})", "free"),
-            Target(f"count({UNHELD} unless on (Hostname) {INFORMED})", "not known"),
+            Target(f"count({UNHELD} unless on (Hostname) {INFORMED})", "unknown"),
             Target(f"count({UP} == 0)", "down"),
         ),
         stacked=True,
@@ -123,7 +123,7 @@ USE = (
     Panel(
         "bargauge",
         "GPUs by model",
-        "How many of each there are.",
+        "Number of GPUs of each model.",
         (
             Target(
                 f'count by (model) (max by (model, UUID) (podgpu_device_info{{{S},GPU_I_ID=""}}))',
@@ -135,7 +135,7 @@ USE = (
     Panel(
         "bargauge",
         "Devices held by namespace",
-        "The ten that hold most GPUs and MIG instances.",
+        "The ten namespaces that hold the most GPUs and MIG instances.",
         (
             Target(
                 f"topk(10, count by (namespace) (max by (namespace, {KEY}) "
@@ -149,7 +149,7 @@ USE = (
     Panel(
         "bargauge",
         "Largest free NVLink group",
-        "GPUs that are free and reach one another over NVLink: the ten nodes with most of them.",
+        "Free GPUs that are connected by NVLink: the ten nodes with the most.",
         (
             Target(
                 "topk(10, max by (Hostname) "
@@ -162,7 +162,7 @@ USE = (
     Panel(
         "timeseries",
         "Power by node",
-        "What the boards of each node draw.",
+        "Power draw of the boards of each node.",
         (Target(f"sum by (Hostname) ({POWER})", "{{Hostname}}"),),
         unit="watt",
         stacked=True,
@@ -178,7 +178,7 @@ USE = (
     Panel(
         "table",
         "Nodes",
-        "GPUs known and held, mean utilisation, part of memory in use, power, and the hottest GPU.",
+        "GPUs known and held, mean utilisation, fraction of memory in use, power, hottest GPU.",
         (
             Target(f"count by (Hostname) ({UP})"),
             Target(f"count by (Hostname) ({HELD_GPUS})"),
@@ -212,7 +212,7 @@ FAULTS = (
     Panel(
         "table",
         "GPUs down",
-        "Those that don't answer.",
+        "GPUs that do not respond.",
         (Target(f"max by (Hostname, gpu, UUID) (podgpu_gpu_up{{{S}}}) == 0"),),
         width=8,
         columns={"Hostname": "Node", "gpu": "GPU", "UUID": "UUID"},
@@ -221,9 +221,8 @@ FAULTS = (
     Panel(
         "table",
         "XID errors within the time shown",
-        "The last of each code on each GPU. docs/alerts.md says which are a program's fault and "
-        "which the "
-        "hardware's.",
+        "The last of each code on each GPU. docs/alerts.md lists which are caused by programs and "
+        "which by the hardware.",
         (
             Target(
                 "(max by (Hostname, gpu, xid) "
@@ -237,8 +236,8 @@ FAULTS = (
     ),
     Panel(
         "table",
-        "Memory to be mended",
-        "GPUs that wait for a reset to replace memory rows, or whose replacement has failed (1).",
+        "Memory that needs a reset",
+        "GPUs that need a reset to replace memory rows, or with a failed replacement (1).",
         (
             Target(f"max by (Hostname, gpu) (DCGM_FI_DEV_ROW_REMAP_PENDING{{{S}}}) > 0"),
             Target(f"max by (Hostname, gpu) (DCGM_FI_DEV_ROW_REMAP_FAILURE{{{S}}}) > 0"),
@@ -249,8 +248,8 @@ FAULTS = (
     ),
     Panel(
         "timeseries",
-        "GPUs whose clocks are held down",
-        "By reason. The power limit is nothing unusual under full load.",
+        "GPUs with reduced clocks",
+        "By reason. Reduction by the power limit is normal under full load.",
         (
             Target(
                 "sum by (reason) (max by (UUID, reason) (podgpu_clock_throttle_active{"
@@ -263,7 +262,7 @@ FAULTS = (
     Panel(
         "timeseries",
         "Sources down, sinks down",
-        "How many of all podgpus' sources and sinks can't do their work.",
+        "Number of sources and sinks of all podgpus that do not work.",
         (
             Target("sum(podgpu_source_up == bool 0)", "sources"),
             Target("sum(podgpu_sink_up == bool 0)", "sinks"),
@@ -272,8 +271,8 @@ FAULTS = (
     ),
     Panel(
         "table",
-        "Versions of podgpu",
-        "How many nodes run each.",
+        "podgpu versions",
+        "Number of nodes with each.",
         (Target("count by (version, python) (podgpu_build_info)"),),
         width=8,
         columns={"version": "podgpu", "python": "Python", "Value": "Nodes"},
@@ -283,7 +282,7 @@ FAULTS = (
 FLEET = dashboard(
     "podgpu-fleet",
     "podgpu: fleet",
-    "All GPUs: how many, how well they are used, and where something is wrong.",
+    "All GPUs: number, utilisation and faults.",
     [choice("node", "Node", "label_values(podgpu_device_info, Hostname)", everything=".*")],
     [("Now", NOW), ("Use", USE), ("Faults", FAULTS)],
 )

@@ -1,9 +1,9 @@
-"""One node: its GPUs, who holds them, and podgpu on it."""
+"""The dashboard of one node: its GPUs, their holders, and podgpu itself."""
 
 from deploy.dashboards.panels import Panel, Target
 from deploy.dashboards.writing import choice, dashboard
 
-# Readings carry their holder's labels: put together by GPU, a line goes on when that changes.
+# Readings have their holder's labels. Aggregated by GPU, a line continues when the holder changes.
 S = 'Hostname="$node",gpu=~"$gpu"'
 DEVICE = "gpu, GPU_I_PROFILE, GPU_I_ID, GPU_CI_ID"
 GPU = "GPU {{gpu}}"
@@ -14,17 +14,17 @@ GOOD_OR_BAD = ((None, "green"), (1, "red"))
 
 
 def by_gpu(metric: str, more: str = "") -> str:
-    """One value for each GPU of the node."""
+    """Return a query with one value per GPU of the node."""
     return f"max by (gpu) ({metric}{{{S}{more}}})"
 
 
 def pace(counter: str) -> str:
-    """By how much a counter of each GPU of the node grows in a second."""
+    """Return a query for the increase of a counter per second, per GPU of the node."""
     return f"max by (gpu) (rate({counter}{{{S}}}[$__rate_interval]))"
 
 
 def by_device(metric: str) -> str:
-    """One value for each GPU and each MIG instance of the node."""
+    """Return a query with one value per GPU and MIG instance of the node."""
     return f"max by ({DEVICE}) ({metric}{{{S}}})"
 
 
@@ -32,9 +32,9 @@ NOW = (
     Panel(
         "stat",
         "GPUs",
-        "GPUs that answer the driver's calls, and all that podgpu has seen since it started.",
+        "GPUs that respond to the driver, and all that podgpu has seen since it started.",
         (
-            Target(f'max(podgpu_gpus{{{OWN},state="present"}})', "answer"),
+            Target(f'max(podgpu_gpus{{{OWN},state="present"}})', "respond"),
             Target(f'max(podgpu_gpus{{{OWN},state="expected"}})', "seen"),
         ),
         width=4,
@@ -56,7 +56,7 @@ NOW = (
     Panel(
         "stat",
         "Utilisation",
-        "Mean over the GPUs of the part of time in which some kernel ran. GPUs with MIG have none.",
+        "Mean over the GPUs of the time in which a kernel ran. GPUs with MIG have no value.",
         (Target(f"avg({by_gpu('DCGM_FI_DEV_GPU_UTIL')})"),),
         unit="percent",
         width=4,
@@ -66,7 +66,7 @@ NOW = (
     Panel(
         "stat",
         "Memory in use",
-        "Allocated device memory, of all that there is.",
+        "Allocated device memory, as a fraction of all.",
         (
             Target(
                 f"sum({by_gpu('DCGM_FI_DEV_FB_USED', WHOLE)}) "
@@ -81,7 +81,7 @@ NOW = (
     Panel(
         "stat",
         "Power",
-        "What the boards draw together.",
+        "Power draw of all boards together.",
         (Target(f"sum({by_gpu('DCGM_FI_DEV_POWER_USAGE')})"),),
         unit="watt",
         width=4,
@@ -90,7 +90,7 @@ NOW = (
     Panel(
         "stat",
         "XID errors",
-        "Errors that the driver has reported since podgpu started, of all codes.",
+        "Errors of all codes that the driver has reported since podgpu started.",
         (Target(f"sum(max by (gpu, xid) (podgpu_xid_errors_total{{{S}}}))"),),
         width=4,
         height=5,
@@ -98,10 +98,9 @@ NOW = (
     ),
     Panel(
         "table",
-        "Who holds what",
-        "Each container that holds a device, by whose word, on what evidence, and since when as "
-        "far as "
-        "is known.",
+        "Holders",
+        "Each container that holds a device, with the source and the evidence, and since when if "
+        "this is known.",
         (
             Target(
                 "max by (gpu, GPU_I_PROFILE, GPU_I_ID, namespace, pod, container, source, "
@@ -131,9 +130,8 @@ WORK = (
     Panel(
         "timeseries",
         "Utilisation",
-        "Part of the driver's sample period in which some kernel ran, however small. It is high "
-        "on a GPU "
-        "that does little, too: see the engines beside it.",
+        "Part of the driver's sample period in which a kernel ran, however small. A GPU with "
+        "little work can have a high value: see the following panels.",
         (Target(by_gpu("DCGM_FI_DEV_GPU_UTIL"), GPU),),
         unit="percent",
         most=100,
@@ -141,7 +139,7 @@ WORK = (
     Panel(
         "timeseries",
         "Graphics engine",
-        "Part of time in which the engine was busy; of MIG instances too. Hopper and newer.",
+        "Fraction of time in which the engine was busy; also of MIG instances. Hopper and newer.",
         (Target(by_device("DCGM_FI_PROF_GR_ENGINE_ACTIVE"), INSTANCE),),
         unit="percentunit",
         most=1,
@@ -149,9 +147,8 @@ WORK = (
     Panel(
         "timeseries",
         "Tensor cores",
-        "Part of time in which the tensor pipes were busy. Training in half precision that uses "
-        "the card "
-        "well reaches 0.4 and more. Hopper and newer.",
+        "Fraction of time in which the tensor pipes were busy. Efficient training in half "
+        "precision reaches 0.4 and more. Hopper and newer.",
         (Target(by_device("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"), INSTANCE),),
         unit="percentunit",
         most=1,
@@ -159,7 +156,7 @@ WORK = (
     Panel(
         "timeseries",
         "Memory bandwidth",
-        "Part of time in which the device memory moved data. Hopper and newer.",
+        "Fraction of time in which the device memory transferred data. Hopper and newer.",
         (Target(by_device("DCGM_FI_PROF_DRAM_ACTIVE"), INSTANCE),),
         unit="percentunit",
         most=1,
@@ -167,7 +164,7 @@ WORK = (
     Panel(
         "timeseries",
         "Memory in use",
-        "Allocated memory of GPUs and MIG instances, without what the driver keeps for itself.",
+        "Allocated memory of GPUs and MIG instances, without memory reserved by the driver.",
         (Target(by_device("DCGM_FI_DEV_FB_USED"), INSTANCE),),
         unit="mbytes",
     ),
@@ -188,14 +185,14 @@ POWER = (
     Panel(
         "timeseries",
         "Power",
-        "What the whole board draws.",
+        "Power draw of the whole board.",
         (Target(by_gpu("DCGM_FI_DEV_POWER_USAGE"), GPU),),
         unit="watt",
     ),
     Panel(
         "timeseries",
         "Temperature",
-        "Of the GPU's core and of its memory, where the card tells it.",
+        "Of the GPU's core and of its memory, if the card reports it.",
         (
             Target(by_gpu("DCGM_FI_DEV_GPU_TEMP"), GPU),
             Target(by_gpu("DCGM_FI_DEV_MEMORY_TEMP"), f"{GPU} memory"),
@@ -211,10 +208,9 @@ POWER = (
     ),
     Panel(
         "state-timeline",
-        "Clocks held down",
-        "When and why. The power limit is nothing unusual under full load; heat and the power "
-        "brake are "
-        "faults. Idle GPUs and clocks that somebody set are left out.",
+        "Clocks reduced",
+        "When and why. Reduction by the power limit is normal under full load; heat and the power "
+        "brake are faults. Idle GPUs and clocks set by a user are not shown.",
         (
             Target(
                 "max by (gpu, reason) (podgpu_clock_throttle_active{"
@@ -222,12 +218,12 @@ POWER = (
                 "GPU {{gpu}} {{reason}}",
             ),
         ),
-        words={"0": ("no", "transparent"), "1": ("held down", "orange")},
+        words={"0": ("no", "transparent"), "1": ("reduced", "orange")},
     ),
     Panel(
         "bargauge",
         "Energy",
-        "What each board has drawn within the time shown.",
+        "Energy that each board has drawn within the time range.",
         (
             Target(
                 f"sum by (gpu) (increase(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{{S}}}[$__range])) "
@@ -240,8 +236,8 @@ POWER = (
     Panel(
         "timeseries",
         "PCIe",
-        "Data sent and received over PCIe, headers included. Hopper and newer; not with a counters "
-        "list that calls DCGM_FI_PROF_PCIE_TX_BYTES a counter, nor with counters.own off.",
+        "Data sent and received over PCIe, headers included. Hopper and newer; empty with a "
+        "counters list that has DCGM_FI_PROF_PCIE_TX_BYTES as a counter, or with counters.own off.",
         (
             Target(pace("podgpu_pcie_transmitted_bytes_total"), f"{GPU} sent"),
             Target(pace("podgpu_pcie_received_bytes_total"), f"{GPU} received"),
@@ -261,7 +257,7 @@ POWER = (
     Panel(
         "timeseries",
         "Video engines",
-        "Load of encoders and decoders.",
+        "Utilisation of encoders and decoders.",
         (
             Target(by_gpu("DCGM_FI_DEV_ENC_UTIL"), f"{GPU} encoder"),
             Target(by_gpu("DCGM_FI_DEV_DEC_UTIL"), f"{GPU} decoder"),
@@ -275,9 +271,8 @@ FAULTS = (
     Panel(
         "table",
         "XID errors",
-        "How often the driver has reported each since podgpu started, and when last. "
-        "docs/alerts.md "
-        "says which are a program's fault and which the hardware's.",
+        "How many of each code the driver has reported since podgpu started, and the last time. "
+        "docs/alerts.md lists which are caused by programs and which by the hardware.",
         (
             Target(f"max by (gpu, xid) (podgpu_xid_errors_total{{{S}}}) > 0"),
             Target(f"max by (gpu, xid) (podgpu_xid_last_seen_timestamp_seconds{{{S}}}) * 1000"),
@@ -289,9 +284,8 @@ FAULTS = (
     Panel(
         "table",
         "Memory errors",
-        "Errors since the driver was loaded that ECC corrected and that it couldn't, rows "
-        "replaced, "
-        "and whether a replacement waits for a reset (1) or has failed (1).",
+        "ECC errors since the driver was loaded, corrected and uncorrected; replaced rows; and "
+        "whether a replacement needs a reset (1) or has failed (1).",
         (
             Target(by_gpu("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL")),
             Target(by_gpu("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL")),
@@ -314,9 +308,8 @@ ITSELF = (
     Panel(
         "table",
         "Sources",
-        "Whether each does its work (1), and how long ago it last reported and last stood by what "
-        "it says "
-        "of holders.",
+        "Whether each works (1), and the time since it last reported and since it last confirmed "
+        "holders.",
         (
             Target(f"max by (source, kind) (podgpu_source_up{{{OWN}}})"),
             Target(f"min by (source, kind) (podgpu_source_age_seconds{{{OWN}}})"),
@@ -328,14 +321,14 @@ ITSELF = (
             "kind": "Kind",
             "Value #A": "Up",
             "Value #B": "Reported",
-            "Value #C": "Stood by holders",
+            "Value #C": "Holders confirmed",
         },
-        units={"Reported": "s", "Stood by holders": "s"},
+        units={"Reported": "s", "Holders confirmed": "s"},
     ),
     Panel(
         "timeseries",
         "Sinks",
-        "Readings or points that each sink has handed on, and that were lost.",
+        "Readings or points that each sink has passed on, and that were dropped.",
         (
             Target(
                 f"sum by (sink) (rate(podgpu_sink_emitted_total{{{OWN}}}[$__rate_interval]))",
@@ -343,7 +336,7 @@ ITSELF = (
             ),
             Target(
                 f"sum by (sink) (rate(podgpu_sink_dropped_total{{{OWN}}}[$__rate_interval]))",
-                "{{sink}} lost",
+                "{{sink}} dropped",
             ),
         ),
         unit="cps",
@@ -351,8 +344,8 @@ ITSELF = (
     ),
     Panel(
         "timeseries",
-        "A round of readings",
-        "How long it takes on average, from the first call to the driver to the last.",
+        "Duration of a round of readings",
+        "Mean time from the first call of the driver to the last.",
         (
             Target(
                 f"rate(podgpu_sample_duration_seconds_sum{{{OWN}}}[$__rate_interval]) "
@@ -368,7 +361,7 @@ ITSELF = (
 NODE = dashboard(
     "podgpu-node",
     "podgpu: node",
-    "The GPUs of one node: what they do, who holds them, what is wrong with them.",
+    "The GPUs of one node: work, holders and faults.",
     [
         choice("node", "Node", "label_values(podgpu_device_info, Hostname)"),
         choice(

@@ -1,4 +1,4 @@
-"""Panels of the kinds that every Grafana has."""
+"""Panels of Grafana's built-in kinds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ class Target:
     """A query.
 
     Attributes:
-        expr: in PromQL.
-        legend: what a line is called, with labels as `{{gpu}}`.
+        expr: the PromQL expression.
+        legend: the name of a line, with labels as `{{gpu}}`.
     """
 
     expr: str
@@ -24,25 +24,25 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A panel, in what is its own.
+    """A panel, without the properties that all panels share.
 
     Attributes:
         kind: Grafana's name of the kind.
-        title: what is shown.
-        description: what it means, for people who don't know the metric.
-        targets: the queries. Lines are asked over time, all else as of now; a table puts several
-            side by side.
+        title: the title.
+        description: the meaning, for users who do not know the metric.
+        targets: the queries. Lines use range queries, all others instant queries; a table joins
+            several.
         unit: Grafana's name of the unit.
-        width: of 24 columns.
+        width: in columns, of 24.
         height: in rows.
-        most: the highest value that there can be; none where there is no such bound.
-        stacked: whether lines are added up.
-        steps: colours by the value from which they hold, rising; the first has no bound.
-        columns: of a table, in order: titles by the name of the label or the value. A value's name
-            is `Value` where there is one query, else `Value #A` and so on.
-        units: of a table's values, by title.
-        words: what stands for a value.
-        none: what stands where nothing is known.
+        most: the highest possible value; None if there is no limit.
+        stacked: whether lines are stacked.
+        steps: colours by lowest value, ascending; the first has None.
+        columns: of a table, in order: titles by the name of the label or the value. The name of a
+            value is `Value` for one query, otherwise `Value #A` and so on.
+        units: units of a table's values, by title.
+        words: texts and colours for values.
+        none: the text if there is no data.
     """
 
     kind: Kind
@@ -61,7 +61,7 @@ class Panel:
     none: str = "unknown"
 
     def json(self) -> dict[str, Any]:
-        """Write it, without its number and place."""
+        """Return the panel as JSON, without its id and position."""
         made: dict[str, Any] = {
             "type": self.kind,
             "title": self.title,
@@ -121,7 +121,7 @@ class Panel:
                 "lineWidth": 1,
                 "fillOpacity": 60 if self.stacked else 8,
                 "showPoints": "never",
-                # What wasn't read is a gap.
+                # Missing readings are shown as a gap.
                 "spanNulls": False,
                 "stacking": {"mode": "normal" if self.stacked else "none", "group": "A"},
             }
@@ -143,7 +143,7 @@ class Panel:
     def _transformations(self) -> list[dict[str, Any]]:
         return [
             *([{"id": "merge", "options": {}}] if len(self.targets) > 1 else []),
-            # Columns that aren't asked for go: which labels there are, the scrape decides.
+            # The scrape decides which labels there are: keep only the columns of the panel.
             {"id": "filterFieldsByName", "options": {"include": {"names": list(self.columns)}}},
             {
                 "id": "organize",

@@ -1,4 +1,4 @@
-"""Pods and teams: what was given to them, and what they make of it."""
+"""The dashboard of pods and teams: the devices that they hold, and how well they use them."""
 
 from deploy.dashboards.panels import Panel, Target
 from deploy.dashboards.writing import choice, dashboard
@@ -7,8 +7,9 @@ CHOSEN = 'namespace=~"$namespace",pod=~"$pod"'
 KEY = "UUID, GPU_I_ID, GPU_CI_ID"
 POD = "{{namespace}}/{{pod}}"
 
-# Who holds a device is one series for each container, so that shared devices have several. A device
-# is joined with all of its holders; put together first, for a while has two podgpus on a node.
+# Holders have one series per container, so that shared devices have several. A device is joined
+# with all of its holders. They are aggregated first, because a node can have two podgpus for a
+# short time.
 HOLDERS = (
     "max by (namespace, pod, container, Hostname, gpu, UUID, GPU_I_PROFILE, GPU_I_ID, GPU_CI_ID) "
     f"(podgpu_device_holder_info{{{CHOSEN}}})"
@@ -28,7 +29,7 @@ BUSY_MEAN = (
 
 
 def held(reading: str, holders: str = DEVICES) -> str:
-    """Join a device's reading with each of its holders."""
+    """Return a query that joins a device's reading with each of its holders."""
     return f"{reading} * on ({KEY}) group_right () {holders}"
 
 
@@ -54,9 +55,8 @@ NOW = (
     Panel(
         "stat",
         "Utilisation",
-        "Mean over the devices held: part of time in which some kernel ran, of MIG instances that "
-        "in which "
-        "the graphics engine was busy.",
+        "Mean over the devices held: time in which a kernel ran, or for MIG instances, time in "
+        "which the graphics engine was busy.",
         (Target(f"avg(max by ({KEY}) ({held(BUSY)}))"),),
         unit="percent",
         width=4,
@@ -66,7 +66,7 @@ NOW = (
     Panel(
         "stat",
         "Shared devices",
-        "Devices held that other pods hold as well.",
+        "Devices held that other pods hold too.",
         (
             Target(
                 f"sum((count by ({KEY}) (max by (namespace, pod, {KEY}) "
@@ -81,7 +81,7 @@ NOW = (
     Panel(
         "stat",
         "Power",
-        "What the GPUs draw that one pod alone holds.",
+        "Power draw of the GPUs that only one pod holds.",
         (Target(f"sum(max by (UUID) (DCGM_FI_DEV_POWER_USAGE{{{CHOSEN}}}))"),),
         unit="watt",
         width=4,
@@ -90,7 +90,7 @@ NOW = (
     Panel(
         "stat",
         "Conflicts",
-        "Devices on which claims contradict one another: whose they are can't be told.",
+        "Devices with conflicting claims: it is unknown which pod holds them.",
         (
             Target(
                 f"count((max by ({KEY}) (podgpu_attribution_conflicts) and on ({KEY}) {DEVICES}) "
@@ -108,7 +108,7 @@ TEAMS = (
     Panel(
         "timeseries",
         "Devices held by namespace",
-        "A device that pods of several namespaces share counts in each.",
+        "A device that pods of several namespaces share counts for each.",
         (
             Target(
                 "count by (namespace) (max by (namespace, UUID, GPU_I_ID, GPU_CI_ID) "
@@ -134,8 +134,8 @@ TEAMS = (
     Panel(
         "bargauge",
         "Energy by namespace",
-        "Within the time shown, of GPUs that one pod alone held. What shared GPUs draw is "
-        "nobody's.",
+        "Within the time range, of GPUs that only one pod held. Energy of shared GPUs is not "
+        "attributed.",
         (
             Target(
                 "sum by (namespace) (increase(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
@@ -148,7 +148,7 @@ TEAMS = (
     Panel(
         "bargauge",
         "Idle devices by namespace",
-        "Devices held that were busy for less than 5 % of the time shown, on average.",
+        "Devices held that were busy for less than 5 % of the time range, on average.",
         (Target(f"count by (namespace) ({held(BUSY_MEAN)} < 5)", "{{namespace}}"),),
         none="none",
     ),
@@ -158,9 +158,8 @@ PODS_ROW = (
     Panel(
         "timeseries",
         "Utilisation",
-        "Mean over the devices that each pod holds. Of a shared device it is the whole device's, "
-        "whoever "
-        "used it.",
+        "Mean over the devices that each pod holds. A shared device counts with its whole "
+        "utilisation, by any pod.",
         (Target(f"avg by (namespace, pod) ({held(BUSY)})", POD),),
         unit="percent",
         most=100,
@@ -168,9 +167,8 @@ PODS_ROW = (
     Panel(
         "timeseries",
         "Tensor cores",
-        "Part of time in which the tensor pipes were busy, as a mean over each pod's devices. "
-        "Hopper "
-        "and newer.",
+        "Fraction of time in which the tensor pipes were busy, mean over each pod's devices. "
+        "Hopper and newer.",
         (
             Target(
                 "avg by (namespace, pod) ("
@@ -184,7 +182,7 @@ PODS_ROW = (
     Panel(
         "timeseries",
         "Memory in use",
-        "Allocated memory of the devices that each pod holds; of a shared device all of it.",
+        "Allocated memory of the devices that each pod holds; a shared device counts as a whole.",
         (
             Target(
                 f"sum by (namespace, pod) ({held(f'max by ({KEY}) (DCGM_FI_DEV_FB_USED)')})",
@@ -196,7 +194,7 @@ PODS_ROW = (
     Panel(
         "timeseries",
         "Power",
-        "Of the GPUs that a pod alone holds.",
+        "Power draw of the GPUs that only this pod holds.",
         (
             Target(
                 "sum by (namespace, pod) (max by (namespace, pod, UUID) "
@@ -208,10 +206,9 @@ PODS_ROW = (
     ),
     Panel(
         "table",
-        "What each holds",
-        "Each container and device: how busy the device is and was on average within the time "
-        "shown, and "
-        "its memory in use.",
+        "Devices by container",
+        "Each container and device: how busy the device is now and was on average within the time "
+        "range, and its memory in use.",
         (
             Target(held(BUSY, HOLDERS)),
             Target(held(BUSY_MEAN, HOLDERS)),
@@ -236,8 +233,8 @@ PODS_ROW = (
     ),
     Panel(
         "table",
-        "Owners",
-        "What each pod belongs to, as the API server tells (source pods).",
+        "Workloads",
+        "The workload of each pod, as reported by the API server (source pods).",
         (
             Target(
                 "max by (namespace, pod, owner_kind, owner_name, qos_class, phase, Hostname) "
@@ -247,8 +244,8 @@ PODS_ROW = (
         columns={
             "namespace": "Namespace",
             "pod": "Pod",
-            "owner_kind": "Owner",
-            "owner_name": "Owner's name",
+            "owner_kind": "Workload",
+            "owner_name": "Workload name",
             "phase": "Phase",
             "qos_class": "Class",
             "Hostname": "Node",
@@ -258,7 +255,7 @@ PODS_ROW = (
     Panel(
         "table",
         "XID errors",
-        "Errors on GPUs that a pod alone held at that time or holds now, since podgpu started.",
+        "Errors since podgpu started, on GPUs that only one pod held at that time or holds now.",
         (
             Target(
                 "max by (namespace, pod, Hostname, gpu, xid) "
@@ -280,7 +277,7 @@ PODS_ROW = (
 PODS = dashboard(
     "podgpu-pods",
     "podgpu: pods and teams",
-    "What pods and namespaces hold, and how well they use it.",
+    "The devices of pods and namespaces, and how well they are used.",
     [
         choice(
             "namespace",

@@ -1,4 +1,4 @@
-"""Dashboards as JSON: how a dashboard, its variables and its rows are written."""
+"""Generates the JSON of dashboards, their variables and rows."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from deploy.dashboards.panels import DATASOURCE, Panel
 Json: TypeAlias = dict[str, Any]
 
 SCHEMA: Final = 42
-"""The version of Grafana 12.2's form; Grafana brings an older one up to its own by itself."""
+"""Schema version of Grafana 12.2; newer Grafanas migrate it."""
 
 COLUMNS: Final = 24
 """Width of Grafana's grid."""
@@ -22,14 +22,14 @@ def dashboard(
     variables: Sequence[Json],
     rows: Sequence[tuple[str, Sequence[Panel]]],
 ) -> Json:
-    """Write a dashboard.
+    """Return a dashboard.
 
     Args:
-        uid: stays the same for ever: links and a second import go by it.
-        title: as shown in lists.
-        description: what it is for.
-        variables: the choices at its top, besides the data source.
-        rows: titles, each with its panels, which flow from left to right.
+        uid: must never change: links and later imports refer to it.
+        title: the title in lists.
+        description: the purpose.
+        variables: the variables at the top, in addition to the data source.
+        rows: titles and panels, which are placed from left to right.
     """
     return {
         "uid": uid,
@@ -81,14 +81,14 @@ _DATASOURCES: Final[Json] = {
 def choice(
     name: str, label: str, query: str, *, everything: str = "", hidden: bool = False
 ) -> Json:
-    """Write a variable whose values Prometheus knows.
+    """Return a variable with values from Prometheus.
 
     Args:
         name: the variable's name.
-        label: what stands before it.
+        label: its label.
         query: `label_values(...)`.
-        everything: the pattern that stands for all; given, several can be chosen too.
-        hidden: it follows from others, and stands for all of its values.
+        everything: the pattern that means all; if set, several values can be selected.
+        hidden: the variable is derived from others, and has all of its values selected.
     """
     several = bool(everything) or hidden
     return {

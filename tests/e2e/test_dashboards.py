@@ -34,9 +34,9 @@ EMPTY = {
     "fleet: Use: GPUs held and free: C",  # who holds what is known
     "fleet: Use: GPUs held and free: D",  # no GPU is down
     "fleet: Faults: GPUs down: A",
-    "fleet: Faults: Memory to be mended: B",
+    "fleet: Faults: Memory that needs a reset: B",
     "pods: Now: Conflicts: A",
-    "pods: Pods: Owners: A",  # needs an API server
+    "pods: Pods: Workloads: A",  # needs an API server
 }
 """Queries that have nothing to show on this node: it has not every fault at once."""
 
