@@ -15,9 +15,9 @@ _NEW_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FIXES: Final = MappingProxyType(
     {
-        errno.ENOENT: "the folder {folder} does not exist: create it, or mount it",
-        errno.EACCES: "permission denied to uid {uid}, which must be able to write {place}",
-        errno.EPERM: "permission denied to uid {uid}, which must be able to write {place}",
+        errno.ENOENT: "the folder {folder} does not exist: create or mount it",
+        errno.EACCES: "permission denied to uid {uid}, which needs to write {place}",
+        errno.EPERM: "permission denied to uid {uid}, which needs to write {place}",
         errno.EROFS: "the file system is read-only: mount {place} writable",
         errno.ENOSPC: "the disk is full",
         errno.EDQUOT: "the quota of uid {uid} is used up",

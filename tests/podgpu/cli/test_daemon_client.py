@@ -190,8 +190,10 @@ async def test_a_client_certificate_that_is_wanted(
     [
         (
             (),
-            "authentication required: user name and password; give --user, and --password-file or "
-            "the variable",
+            (
+                "authentication required: user name and password; give --user, and --password-file "
+                "or the variable"
+            ),
         ),
         (
             ("--user", "me", "--password-file", "wrong"),

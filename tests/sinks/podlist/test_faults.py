@@ -82,8 +82,7 @@ def too_large(path: Path) -> None:
 
 
 FAULTS: dict[Callable[[Path], None], str] = {
-    folder_gone: "cannot write {path}: the folder {path.parent} does not exist: create it, or mount "
-    "it",
+    folder_gone: "cannot write {path}: the folder {path.parent} does not exist: create or mount it",
     folder_is_a_file: "cannot write {path}: not a directory",
     a_folder: "{path}: is not a regular file",
     a_pipe: "{path}: is not a regular file",
@@ -120,8 +119,8 @@ async def test_what_comes_later_is_no_more_touched(
 
 
 ERRORS = {
-    errno.EACCES: "permission denied to uid {uid}, which must be able to write {place}",
-    errno.EPERM: "permission denied to uid {uid}, which must be able to write {place}",
+    errno.EACCES: "permission denied to uid {uid}, which needs to write {place}",
+    errno.EPERM: "permission denied to uid {uid}, which needs to write {place}",
     errno.EROFS: "the file system is read-only: mount {place} writable",
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the quota of uid {uid} is used up",
@@ -191,7 +190,7 @@ async def test_it_is_mended_by_itself(
         path.parent.mkdir()
         await bench.reads(f"a={short(0)}")
         assert bench.ctx.up == 1
-    assert "does not exist: create it" in caplog.text
+    assert "does not exist: create or mount it" in caplog.text
 
 
 # -- lists that somebody is at work on, or was

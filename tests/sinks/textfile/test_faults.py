@@ -53,7 +53,7 @@ def folder_is_a_file(path: Path) -> None:
     [
         (
             folder_gone,
-            "cannot write {path}: the folder {path.parent} does not exist: create it, or mount it",
+            "cannot write {path}: the folder {path.parent} does not exist: create or mount it",
         ),
         (folder_is_a_file, "cannot write {path}: not a directory"),
     ],
@@ -87,8 +87,7 @@ async def test_what_can_never_be_is_said_at_the_start(
 
 
 ERRORS = {
-    errno.EACCES: "cannot write {path}: permission denied to uid {uid}, which must be able to write "
-    "{place}",
+    errno.EACCES: "cannot write {path}: permission denied to uid {uid}, which needs to write {place}",
     errno.EROFS: "cannot write {path}: the file system is read-only: mount {place} writable",
     errno.ENOSPC: "cannot write {path}: the disk is full",
     errno.EBUSY: "{path}: is a mount point and can't be replaced: mount its folder instead",
