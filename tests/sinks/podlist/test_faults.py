@@ -119,8 +119,8 @@ async def test_what_comes_later_is_no_more_touched(
 
 
 ERRORS = {
-    errno.EACCES: "permission denied to uid {uid}, which needs to write {place}",
-    errno.EPERM: "permission denied to uid {uid}, which needs to write {place}",
+    errno.EACCES: "permission denied to uid {uid}, which must write {place}",
+    errno.EPERM: "permission denied to uid {uid}, which must write {place}",
     errno.EROFS: "the file system is read-only: mount {place} writable",
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the quota of uid {uid} is used up",

@@ -87,7 +87,7 @@ async def test_what_can_never_be_is_said_at_the_start(
 
 
 ERRORS = {
-    errno.EACCES: "cannot write {path}: permission denied to uid {uid}, which needs to write {place}",
+    errno.EACCES: "cannot write {path}: permission denied to uid {uid}, which must write {place}",
     errno.EROFS: "cannot write {path}: the file system is read-only: mount {place} writable",
     errno.ENOSPC: "cannot write {path}: the disk is full",
     errno.EBUSY: "{path}: is a mount point and can't be replaced: mount its folder instead",
