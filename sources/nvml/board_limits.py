@@ -27,7 +27,7 @@ def threshold(
     if call is None:
         return None
     bound = call
-    uuid, field, good = target
+    uuid, field, valid_ns = target
     cached: int | None = None
 
     def read(result: GpuReadings, at: Instant) -> int:
@@ -40,7 +40,7 @@ def threshold(
             if box.value > _CELSIUS:
                 return codes.OUT_OF_RANGE
             cached = box.value
-        result.append(Reading(uuid, field, (), cached, None, at, good))
+        result.append(Reading(uuid, field, (), cached, None, at, valid_ns))
         return code
 
     return read
@@ -69,7 +69,7 @@ def fans(nvml: Library, handle: Handle, target: tuple[str, str, int]) -> Reader 
     bound = [call for call in calls if call is not None]
     if not bound:
         return None
-    uuid, field, good = target
+    uuid, field, valid_ns = target
 
     def read(result: GpuReadings, at: Instant) -> int:
         fastest, missing, failed = -1, codes.OK, codes.OK
@@ -84,7 +84,7 @@ def fans(nvml: Library, handle: Handle, target: tuple[str, str, int]) -> Reader 
             elif box.value != NONE32:
                 failed = codes.OUT_OF_RANGE
         if fastest >= 0:
-            result.append(Reading(uuid, field, (), fastest, None, at, good))
+            result.append(Reading(uuid, field, (), fastest, None, at, valid_ns))
         return failed or (missing if fastest < 0 else codes.OK)
 
     return read
@@ -97,14 +97,14 @@ def licence(nvml: Library, handle: Handle, target: tuple[str, str, int]) -> Read
     if call is None:
         return None
     bound = call
-    uuid, field, good = target
+    uuid, field, valid_ns = target
 
     def read(result: GpuReadings, at: Instant) -> int:
         code = bound()
         if code == 0:
             features = box.gridLicensableFeatures[: box.licensableFeaturesCount]
             held = box.isGridLicenseSupported and any(f.featureState for f in features)
-            result.append(Reading(uuid, field, (), 1 if held else 0, None, at, good))
+            result.append(Reading(uuid, field, (), 1 if held else 0, None, at, valid_ns))
         return code
 
     return read

@@ -83,14 +83,14 @@ def number(spec: FieldValueSpec, target: tuple[str, str, int]) -> OnValue:
         spec: the field value.
         target: uuid, name of the field, and how long its readings are valid.
     """
-    uuid, field, good = target
+    uuid, field, valid_ns = target
     max_value, divisor = spec.max_value, spec.divisor
 
     def on_value(result: GpuReadings, at: Instant, value: int | float) -> int:
         if 0 <= value <= max_value:
             if divisor != 1:
                 value /= divisor
-            result.append(Reading(uuid, field, (), value, None, at, good))
+            result.append(Reading(uuid, field, (), value, None, at, valid_ns))
         elif value not in (NONE32, NONE64):
             return codes.OUT_OF_RANGE
         return codes.OK

@@ -170,13 +170,13 @@ class Profiler:
         if older is None:
             return codes.OK
         self._spare.append(older)
-        uuid, good = self._target
+        uuid, valid_ns = self._target
         start = older.at
         return self._query.compare(
             older.buffer,
             newer.buffer,
             result,
-            lambda field, value: Reading(uuid, field, (), value, start, at, good),
+            lambda field, value: Reading(uuid, field, (), value, start, at, valid_ns),
         )
 
     def reset(self) -> None:
@@ -198,7 +198,7 @@ class Profiling:
         nvml: the library.
         handle: of the GPU.
         fields: names of the requested fields.
-        good: how long readings are valid, in nanoseconds.
+        valid_ns: how long readings are valid.
         now: returns the current time.
 
     Raises:
@@ -211,12 +211,12 @@ class Profiling:
         nvml: Library,
         handle: Handle,
         fields: frozenset[str],
-        good: int,
+        valid_ns: int,
         now: Callable[[], Instant],
     ) -> None:
         self._nvml = nvml
         self._handle = handle
-        self._good = good
+        self._valid_ns = valid_ns
         self._now = now
         names = tuple(name for name in METRICS if name in fields)
         if names and not self._supported():
@@ -268,4 +268,4 @@ class Profiling:
         def take(box: Any) -> Call:
             return partial(take_sample, *args, box)
 
-        return Profiler(self._nvml, take, query, (uuid, self._good), self._now)
+        return Profiler(self._nvml, take, query, (uuid, self._valid_ns), self._now)

@@ -55,9 +55,9 @@ class Gpu:
         self._wanted = wanted
         self._now = now
         self._plan = read_plan.for_gpu(nvml, handle, device.uuid, wanted)
-        valid_ns = max(wanted.fast_good_ns, MIN_VALIDITY_NS)
+        valid_ns = max(wanted.fast_valid_ns, MIN_VALIDITY_NS)
         self._profiling = Profiling(nvml, handle, wanted.fields, valid_ns, now)
-        target = (device.uuid, wanted.fast_good_ns)
+        target = (device.uuid, wanted.fast_valid_ns)
         self._plan.add(
             self._profiling.gpu(device.uuid),
             sample_statistics.rings(
@@ -69,7 +69,7 @@ class Gpu:
             pcie_counters.counters(
                 nvml,
                 handle,
-                (device.uuid, wanted.slow_good_ns),
+                (device.uuid, wanted.slow_valid_ns),
                 wanted.fields,
                 totals=wanted.pcie_totals,
                 now=now,

@@ -55,12 +55,12 @@ class _Traffic:
     def __init__(
         self,
         uuid: str,
-        good: int,
+        valid_ns: int,
         counters: tuple[tuple[str, Attrs] | None, tuple[str, Attrs] | None],
         rate: str | None,
     ) -> None:
         self._uuid = uuid
-        self._good = good
+        self._valid_ns = valid_ns
         self._counters = counters
         self._rate = rate
         self._sent: int | float | None = None
@@ -92,7 +92,7 @@ class _Traffic:
     ) -> None:
         if counter is not None:
             field, attrs = counter
-            result.append(Reading(self._uuid, field, attrs, value * _KIB, None, at, self._good))
+            result.append(Reading(self._uuid, field, attrs, value * _KIB, None, at, self._valid_ns))
 
     def _report_rate(self, field: str, both: int | float, result: GpuReadings, at: Instant) -> None:
         before, self._before = self._before, (both, at)
@@ -103,17 +103,17 @@ class _Traffic:
         # A smaller value means that the driver was reloaded, so the traffic meanwhile is unknown.
         if both >= value and elapsed_ns > 0:
             per_second = (both - value) * _KIB * NS / elapsed_ns
-            result.append(Reading(self._uuid, field, (), per_second, start, at, self._good))
+            result.append(Reading(self._uuid, field, (), per_second, start, at, self._valid_ns))
 
 
 def traffic(
-    nvml: Library, handle: Handle, uuid: str, good: int, wanted: frozenset[str]
+    nvml: Library, handle: Handle, uuid: str, valid_ns: int, wanted: frozenset[str]
 ) -> Iterator[FieldValueRequest]:
     """Yield the field values of the traffic over NVLinks."""
     if not wanted.isdisjoint(TOTALS):
         counters = [(name, ()) if name in wanted else None for name in TOTALS[1:]]
         rate = TOTALS[0] if TOTALS[0] in wanted else None
-        both = _Traffic(uuid, good, (counters[0], counters[1]), rate)
+        both = _Traffic(uuid, valid_ns, (counters[0], counters[1]), rate)
         yield from _pair(both, ALL_LINKS)
     per_link = "nvlink_bytes" in wanted
     if not per_link and wanted.isdisjoint(RATES):
@@ -127,7 +127,7 @@ def traffic(
                 else None
                 for direction, _ in _DIRECTIONS
             ]
-            yield from _pair(_Traffic(uuid, good, (named[0], named[1]), rate), link)
+            yield from _pair(_Traffic(uuid, valid_ns, (named[0], named[1]), rate), link)
 
 
 def _pair(both: _Traffic, scope: int) -> tuple[FieldValueRequest, FieldValueRequest]:
@@ -158,7 +158,7 @@ def errors(
 def states(nvml: Library, handle: Handle, target: tuple[str, str, int]) -> Reader | None:
     """Create a reader that shows which links are up."""
     box = ctypes.c_uint()
-    uuid, field, good = target
+    uuid, field, valid_ns = target
     calls = [
         (call, (("link", str(link)),))
         for link in range(count(nvml, handle))
@@ -182,7 +182,7 @@ def states(nvml: Library, handle: Handle, target: tuple[str, str, int]) -> Reade
                 code = codes.OUT_OF_RANGE
             has_some |= code not in codes.NO_READING
             if code == codes.OK:
-                result.append(Reading(uuid, field, attrs, box.value, None, at, good))
+                result.append(Reading(uuid, field, attrs, box.value, None, at, valid_ns))
             elif code not in codes.NO_READING:
                 result.errors.append(code)
         return codes.OK if has_some else codes.NOT_SUPPORTED

@@ -50,7 +50,7 @@ def status(
         return None
     p2p_status = function
     box = ctypes.c_uint()
-    uuid, field, good = target
+    uuid, field, valid_ns = target
 
     def read(result: GpuReadings, at: Instant) -> int:
         has_some, no_peers = False, True
@@ -67,7 +67,7 @@ def status(
                 code = codes.OUT_OF_RANGE
             if code == codes.OK:
                 attrs = (("link_status", _STATUS[box.value]), ("peer_gpu", str(index)))
-                result.append(Reading(uuid, field, attrs, box.value, None, at, good))
+                result.append(Reading(uuid, field, attrs, box.value, None, at, valid_ns))
             # Either GPU may be lost; other calls report which.
             elif code not in codes.NO_READING and code not in codes.LOST:
                 result.errors.append(code)

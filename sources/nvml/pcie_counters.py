@@ -60,7 +60,7 @@ class PcieCounters:
 
     def read(self, result: GpuReadings, at: Instant) -> int:
         """Add the bytes since the last visit, and append the totals. A `Reader`."""
-        uuid, good = self._target
+        uuid, valid_ns = self._target
         gpm_result = GpuReadings(uuid, at)
         code = self._profiler.read(gpm_result, at)
         result.errors += gpm_result.errors
@@ -73,7 +73,7 @@ class PcieCounters:
                 self._totals[reading.field] = before + reading.value * elapsed_ns / NS
         for rate in self._rates:
             total = round(self._totals.get(rate, 0.0))
-            result.append(Reading(uuid, COUNTERS[rate], (), total, None, at, good))
+            result.append(Reading(uuid, COUNTERS[rate], (), total, None, at, valid_ns))
         return code
 
     def forget(self) -> None:
@@ -98,9 +98,9 @@ def counters(
         DeviceLostError: the device is gone.
         DriverGoneError: the driver is gone.
     """
-    uuid, good = target
+    uuid, valid_ns = target
     rates = frozenset(rate for rate, field in COUNTERS.items() if field in wanted)
-    profiler = Profiling(nvml, handle, rates, good, now).gpu(uuid) if rates else None
+    profiler = Profiling(nvml, handle, rates, valid_ns, now).gpu(uuid) if rates else None
     if profiler is None:
         return None
     return PcieCounters(profiler, target, wanted, {} if totals is None else totals.of(uuid))

@@ -18,7 +18,7 @@ from sources.nvml.state import NvmlState
 from sources.nvml.usage_sample import GpuSample, GpuUsageSampler
 from sources.nvml.worker_pool import Job, Step
 
-GOOD_FOR: Final = 3  # intervals for which a usage sample is valid
+VALIDITY_INTERVALS: Final = 3  # intervals for which a usage sample is valid
 
 _LOOKUP_TIMEOUT: Final = 1.0
 """Seconds that looking up processes may take: more than it ever needs, unless it hangs."""
@@ -151,7 +151,9 @@ class ProcessSampler:
             pids(raw_uses), ctx.clock.now(), _LOOKUP_TIMEOUT, ctx.log
         )
         await self._announce()
-        make = partial(to_device_use, processes=records, good_for_ns=GOOD_FOR * self._interval_ns)
+        make = partial(
+            to_device_use, processes=records, good_for_ns=VALIDITY_INTERVALS * self._interval_ns
+        )
         current_uuids = {device.uuid for device in self._inventory.devices}
         uses = tuple(make(one) for one in raw_uses if one.device in current_uuids)
         if uses:

@@ -18,7 +18,7 @@ from sources.nvml.readers import NONE32, NONE64, GpuReadings, Reader
 from sources.nvml.sample_statistics import Ring
 from sources.nvml.sliding_counts import ClockEvents
 
-GOOD_FOR: Final = 3  # intervals of a reading's tier for which it is valid
+VALIDITY_INTERVALS: Final = 3  # intervals of a reading's tier for which it is valid
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class ReadingRequest:
     Attributes:
         fields: names of the fields.
         processes: whether processes are listed.
-        fast_good_ns: how long a reading of the fast tier is valid.
-        slow_good_ns: how long a reading of the slow tier is valid.
+        fast_valid_ns: how long a reading of the fast tier is valid.
+        slow_valid_ns: how long a reading of the slow tier is valid.
         window_ns: the window of statistics.
         clock_events: counts clock events.
         choice: which devices are read.
@@ -38,8 +38,8 @@ class ReadingRequest:
 
     fields: frozenset[str]
     processes: bool
-    fast_good_ns: int
-    slow_good_ns: int
+    fast_valid_ns: int
+    slow_valid_ns: int
     window_ns: int = 0
     clock_events: ClockEvents | None = None
     choice: DeviceFilter = EVERYTHING
@@ -59,8 +59,8 @@ class ReadingRequest:
         return cls(
             frozenset(field.name for field in plan.fields),
             options.processes,
-            interval_ns * GOOD_FOR,
-            round(options.slow_interval * NS) * GOOD_FOR,
+            interval_ns * VALIDITY_INTERVALS,
+            round(options.slow_interval * NS) * VALIDITY_INTERVALS,
             # Rounded up: a scrape interval that is no multiple may contain one interval more.
             -(-window_ns // interval_ns) * interval_ns,
             clock_events,
@@ -68,13 +68,13 @@ class ReadingRequest:
             pcie_totals,
         )
 
-    def good_ns(self, field: str) -> int:
+    def valid_ns(self, field: str) -> int:
         """Return how long a reading of the field is valid."""
-        return self.slow_good_ns if field in _SLOW else self.fast_good_ns
+        return self.slow_valid_ns if field in _SLOW else self.fast_valid_ns
 
     def target(self, uuid: str, field: str) -> tuple[str, str, int]:
         """Return uuid, field and validity, as a reader of one number takes them."""
-        return (uuid, field, self.good_ns(field))
+        return (uuid, field, self.valid_ns(field))
 
 
 OF_INSTANCES: Final = frozenset(field.name for field in CATALOGUE if field.mig)
@@ -227,7 +227,7 @@ def for_gpu(nvml: Library, handle: Handle, uuid: str, wanted: ReadingRequest) ->
         if spec.field in fields:
             single[spec.field] = _number(nvml, handle, uuid, spec, wanted)
             (slow if spec.field in _SLOW else fast).append(single[spec.field])
-    valid_ns = wanted.fast_good_ns
+    valid_ns = wanted.fast_valid_ns
     utilization: Reader | None = None
     if not fields.isdisjoint(_UTILIZATION):
         names = [name if name in fields else None for name in _UTILIZATION]
@@ -252,7 +252,7 @@ def for_gpu(nvml: Library, handle: Handle, uuid: str, wanted: ReadingRequest) ->
             readers.throttling(nvml, handle, uuid, valid_ns, fields, event_counter=event_counter)
         )
     if not fields.isdisjoint(readers.ROW_FIELDS):
-        slow.append(readers.remapped_rows(nvml, handle, uuid, wanted.slow_good_ns, fields))
+        slow.append(readers.remapped_rows(nvml, handle, uuid, wanted.slow_valid_ns, fields))
     fast += _shared(nvml, handle, uuid, wanted, carries=True)
     plan = Plan(_present(fast), _present(slow))
     plan.forced = _present([single.get(_ENERGY), utilization])
@@ -283,7 +283,7 @@ def _shared(
 ) -> list[Reader | None]:
     """Create the readers that GPUs and MIG instances share."""
     shared: list[Reader | None] = []
-    valid_ns = wanted.fast_good_ns
+    valid_ns = wanted.fast_valid_ns
     if not wanted.fields.isdisjoint(readers.MEMORY_FIELDS.values()):
         shared.append(readers.memory(nvml, handle, uuid, valid_ns, wanted.fields))
     if wanted.processes:

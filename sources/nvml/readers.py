@@ -61,7 +61,7 @@ def number(
         unknown: the value that means "not available".
         divisor: divides the number to convert it to the field's unit.
     """
-    uuid, field, good = target
+    uuid, field, valid_ns = target
 
     def read(result: GpuReadings, at: Instant) -> int:
         code = call()
@@ -70,7 +70,7 @@ def number(
             if value <= max_value:
                 if divisor != 1:
                     value /= divisor
-                result.append(Reading(uuid, field, (), value, None, at, good))
+                result.append(Reading(uuid, field, (), value, None, at, valid_ns))
             elif value != unknown:
                 return codes.OUT_OF_RANGE
         return code
@@ -79,7 +79,7 @@ def number(
 
 
 def utilization(
-    nvml: Library, handle: Handle, uuid: str, good: int, fields: Sequence[str | None]
+    nvml: Library, handle: Handle, uuid: str, valid_ns: int, fields: Sequence[str | None]
 ) -> Reader | None:
     """Create a reader of GPU and memory utilisation in percent; None skips one of the fields."""
     box = library.utilization_box()
@@ -98,7 +98,7 @@ def utilization(
                 if value > 100:
                     code = codes.OUT_OF_RANGE
                 else:
-                    result.append(Reading(uuid, field, (), value, None, at, good))
+                    result.append(Reading(uuid, field, (), value, None, at, valid_ns))
         return code
 
     return read
@@ -113,7 +113,7 @@ MEMORY_FIELDS: Final = {
 
 
 def memory(
-    nvml: Library, handle: Handle, uuid: str, good: int, wanted: frozenset[str]
+    nvml: Library, handle: Handle, uuid: str, valid_ns: int, wanted: frozenset[str]
 ) -> Reader | None:
     """Create a reader of device memory; uses version 1, without `reserved`, if 2 is missing."""
 
@@ -140,7 +140,7 @@ def memory(
                 for member, field in members:
                     value = getattr(box, member)
                     if value <= total:
-                        result.append(Reading(uuid, field, (), value, None, at, good))
+                        result.append(Reading(uuid, field, (), value, None, at, valid_ns))
                     elif value != NONE64:
                         code = codes.OUT_OF_RANGE
             return code
@@ -219,7 +219,7 @@ def throttling(
     nvml: Library,
     handle: Handle,
     uuid: str,
-    good: int,
+    valid_ns: int,
     wanted: frozenset[str],
     *,
     event_counter: ClockEventCounter | None = None,
@@ -261,15 +261,17 @@ def throttling(
             if mask == NONE64:
                 return 0
             if with_mask:
-                result.append(Reading(uuid, "clock_throttle_reasons", (), mask, None, at, good))
+                result.append(Reading(uuid, "clock_throttle_reasons", (), mask, None, at, valid_ns))
             for bit, attrs in reasons:
                 value = 1 if mask & bit else 0
-                result.append(Reading(uuid, "clock_throttle_active", attrs, value, None, at, good))
+                result.append(
+                    Reading(uuid, "clock_throttle_active", attrs, value, None, at, valid_ns)
+                )
             if counts is not None:
                 found = counts.add(uuid, mask, at)
                 for bit, attrs in counted:
                     value = found.get(bit, 0)
-                    result.append(Reading(uuid, CLOCK_FIELDS[2], attrs, value, None, at, good))
+                    result.append(Reading(uuid, CLOCK_FIELDS[2], attrs, value, None, at, valid_ns))
         return code
 
     return read
@@ -284,7 +286,7 @@ ROW_FIELDS: Final = (
 
 
 def remapped_rows(
-    nvml: Library, handle: Handle, uuid: str, good: int, wanted: frozenset[str]
+    nvml: Library, handle: Handle, uuid: str, valid_ns: int, wanted: frozenset[str]
 ) -> Reader | None:
     """Create a reader of the remapped memory rows, and of pending and failed remappings."""
     boxes = [ctypes.c_uint() for _ in ROW_FIELDS]
@@ -305,7 +307,7 @@ def remapped_rows(
             for field, box, limit in parts:
                 value = box.value
                 if value <= limit:
-                    result.append(Reading(uuid, field, (), value, None, at, good))
+                    result.append(Reading(uuid, field, (), value, None, at, valid_ns))
                 elif value != NONE32:
                     code = codes.OUT_OF_RANGE
         return code

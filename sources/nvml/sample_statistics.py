@@ -112,14 +112,14 @@ class Ring:
         found = self._series.summary((at.mono_ns - self._last_new_at.mono_ns) // _US)
         if found is not None:
             summary, reach = found
-            uuid, good = self._target
+            uuid, valid_ns = self._target
             start = Instant(at.mono_ns - reach * _US, at.wall_ns - reach * _US)
             divisor = self._kind.divisor
             values = (summary.minimum, summary.mean, summary.maximum)
             for field, value in zip(self._kind.fields, values, strict=True):
                 if field is not None:
                     converted = value if divisor == 1 else value / divisor
-                    result.append(Reading(uuid, field, (), converted, start, at, good))
+                    result.append(Reading(uuid, field, (), converted, start, at, valid_ns))
         implausible, self._series.has_implausible = self._series.has_implausible, False
         return codes.OUT_OF_RANGE if implausible else code
 

@@ -242,7 +242,7 @@ class Sampler:
         if watch is not None and self._has_watch and (returned or gpus is not self._watched_gpus):
             self._watched_gpus = gpus
             watch.set_targets(gpus.values(), renew=returned)
-        at, good = ctx.clock.now(), self._wanted.fast_good_ns
+        at, valid_ns = ctx.clock.now(), self._wanted.fast_valid_ns
         readings: list[Reading] = []
         if "gpu_up" in ctx.plan:
             visit_times = {result.uuid: result.at for result in results}
@@ -254,13 +254,13 @@ class Sampler:
                     1 if uuid in up else 0,
                     None,
                     visit_times.get(uuid, at),
-                    good,
+                    valid_ns,
                 )
                 # Departing GPUs get one last reading, since a 0 of an outage never expires.
                 for uuid in (*self._selected(judged), *history.departing)
             ]
         readings += history.xids.readings(
-            history.xids.with_errors(history.departing), ctx.plan, at, good
+            history.xids.with_errors(history.departing), ctx.plan, at, valid_ns
         )
         history.departing.clear()
         for result in results:
@@ -268,7 +268,7 @@ class Sampler:
         if slow:
             present = [devices[0].uuid for devices in self._inventory.by_index.values()]
             readings += history.xids.readings(
-                self._selected(present), ctx.plan, at, self._wanted.slow_good_ns
+                self._selected(present), ctx.plan, at, self._wanted.slow_valid_ns
             )
         processes = [listed for result in results for listed in result.processes]
         await ctx.emit(SamplesTaken(tuple(readings), tuple(processes)))
@@ -399,7 +399,7 @@ class Sampler:
                 self._selected(sorted(changed)),
                 ctx.plan,
                 ctx.clock.now(),
-                self._wanted.slow_good_ns,
+                self._wanted.slow_valid_ns,
             )
             if readings:
                 await ctx.emit(SamplesTaken(tuple(readings)))

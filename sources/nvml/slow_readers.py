@@ -58,7 +58,7 @@ def _values(
             if field == "power_limit_watts":
                 fallback = board_limits.power_limit_fallback(nvml, handle, target)
             yield FieldValueRequest(spec.number, field_values.number(spec, target), 0, fallback)
-    yield from nvlink_counters.traffic(nvml, handle, uuid, wanted.slow_good_ns, fields)
+    yield from nvlink_counters.traffic(nvml, handle, uuid, wanted.slow_valid_ns, fields)
     yield from nvlink_counters.errors(
         nvml, handle, fields, lambda field: wanted.target(uuid, field)
     )

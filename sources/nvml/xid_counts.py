@@ -73,7 +73,7 @@ class XidCounts:
         return [uuid for uuid in uuids if uuid in self._seen]
 
     def readings(
-        self, uuids: Iterable[str], fields: Container[str], at: Instant, good: int
+        self, uuids: Iterable[str], fields: Container[str], at: Instant, valid_ns: int
     ) -> list[Reading]:
         """Return the readings of these GPUs at this time."""
         last, errors, seen_at, recent = (field in fields for field in FIELDS)
@@ -83,25 +83,25 @@ class XidCounts:
             if counts is None:
                 continue
             if last:
-                result.append(Reading(uuid, "xid_last", (), self._last[uuid], None, at, good))
+                result.append(Reading(uuid, "xid_last", (), self._last[uuid], None, at, valid_ns))
             if errors:
                 # All codes are counted from this time, so the first error of a code without a
                 # series is an increase from 0 to 1.
                 since = self._since.get(uuid)
                 result += [
-                    Reading(uuid, "xid_errors", _attrs(code), count, since, at, good)
+                    Reading(uuid, "xid_errors", _attrs(code), count, since, at, valid_ns)
                     for code, count in counts.items()
                 ]
             if seen_at:
                 result += [
-                    Reading(uuid, FIELDS[2], _attrs(code), seen.wall_ns / NS, None, at, good)
+                    Reading(uuid, FIELDS[2], _attrs(code), seen.wall_ns / NS, None, at, valid_ns)
                     for code, seen in self._seen.get(uuid, {}).items()
                 ]
             if recent:
-                result += self._within_window(uuid, at, good)
+                result += self._within_window(uuid, at, valid_ns)
         return result
 
-    def _within_window(self, uuid: str, at: Instant, good: int) -> list[Reading]:
+    def _within_window(self, uuid: str, at: Instant, valid_ns: int) -> list[Reading]:
         size = ("window_size_in_ms", in_ms(self._window_ns))
         window = self._recent.get(uuid)
         counts = {} if window is None else window.counts(at)
@@ -112,7 +112,7 @@ class XidCounts:
             for code in sorted(self._seen.get(uuid, ()))
         ]
         return [
-            Reading(uuid, FIELDS[3], attrs, count, None, at, good)
+            Reading(uuid, FIELDS[3], attrs, count, None, at, valid_ns)
             for attrs, count in found or [((size,), 0)]
         ]
 

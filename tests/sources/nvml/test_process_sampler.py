@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from pipeline.model import NS, DevicesDiscovered, DeviceUse, PartialRef, ProcessUse
-from sources.nvml.process_sampler import GOOD_FOR
+from sources.nvml.process_sampler import VALIDITY_INTERVALS
 from tests.fakes.nvml import ALL_ONES_64, FakeNvml, Load, Proc, Ramp, Sample, h100s
 from tests.sources.nvml.harness import GPU, errors, options, rounds, running, until
 from tests.sources.nvml.looks import looking, looks, next_looks, uses
@@ -49,7 +49,7 @@ async def test_each_look_goes_on_where_the_one_before_ended(fake_nvml: FakeNvml)
             assert before.energy_mj is not None
             assert after.energy_mj is not None
             assert before.energy_mj <= after.energy_mj
-        assert {use.good_for_ns for use in told} == {GOOD_FOR * NS // 5}
+        assert {use.good_for_ns for use in told} == {VALIDITY_INTERVALS * NS // 5}
         (process,) = told[-1].processes
         assert (process.pid, process.kind, process.memory_bytes) == (HERE, "compute", GIB)
         assert process.owner is not None
