@@ -18,7 +18,7 @@ DAY_NS: Final = 86_400 * NS
 GOOD_FOR_NS: Final = 60 * NS
 """How long a result is used before the ledger is queried again."""
 
-ASK_TIMEOUT: Final = 30.0
+QUERY_TIMEOUT: Final = 30.0
 """Seconds for reading and grouping. A ledger whose file does not respond fails sooner."""
 
 _BY: Final = (GroupBy("pod"), GroupBy("device"))
@@ -36,14 +36,14 @@ class LastDayUsage:
         sink: name of the ledger.
         report: usage by pod; None before the first result.
         devices: usage by device; None before the first result.
-        asked: time of the result; None before the first.
+        read_at: time of the result; None before the first.
         error: error of the last query; empty if it succeeded.
     """
 
     sink: str
     report: Report | None = None
     devices: Report | None = None
-    asked: Instant | None = None
+    read_at: Instant | None = None
     error: str = ""
 
 
@@ -95,14 +95,14 @@ class LastDayCache:
         now = self._clock.now()
         result: tuple[Report, Report] | str
         try:
-            async with asyncio.timeout(ASK_TIMEOUT):
+            async with asyncio.timeout(QUERY_TIMEOUT):
                 result = await _group_in_thread(
                     await ledger.window(max(now.wall_ns - DAY_NS, 0), now.wall_ns)
                 )
         except TimeoutError:
             result = (
-                f"no response for {ASK_TIMEOUT:g} s: computing the usage of the last day takes too "
-                "long; check the CPU load of the node"
+                f"no response for {QUERY_TIMEOUT:g} s: computing the usage of the last day takes "
+                "too long; check the CPU load of the node"
             )
         except ComponentError as error:
             result = str(error)

@@ -29,7 +29,7 @@ def used(status_input: StatusInput) -> UsageStatus | None:
         return None
     return UsageStatus(
         sink=line(day.sink),
-        age_seconds=status_input.age(day.asked),
+        age_seconds=status_input.age(day.read_at),
         error=line(day.error) or None,
         # Without any devices the totals are unknown, not 0.
         day=None

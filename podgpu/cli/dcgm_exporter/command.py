@@ -48,10 +48,10 @@ def run(command_line: Sequence[str]) -> int:
         ConfigError: an option or a value is invalid.
     """
     line = go_arguments.read(command_line)
-    if line.asks == "help":
+    if line.info == "help":
         print(option_help.help_text())
         return 0
-    if line.asks == "version":
+    if line.info == "version":
         print(f"podgpu {VERSION}")
         return 0
     found = effective_config(line, os.environ)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from podgpu.cli.dcgm_exporter.option import Fate, Option, Type
+from podgpu.cli.dcgm_exporter.option import Option, Support, Type
 
 _NO_DCGM: Final = "podgpu does not run DCGM; --debug and --log-format configure podgpu's own log."
 _NO_DUMPS: Final = "`podgpu record` writes the events of the sources to a file, for replay."
@@ -14,7 +14,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_ENABLE_DCGM_LOG",
         Type.SWITCH,
         False,
-        Fate.NOT_NEEDED,
+        Support.NOT_NEEDED,
         "",
         _NO_DCGM,
     ),
@@ -24,7 +24,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_DCGM_LOG_LEVEL",
         Type.TEXT,
         "NONE",
-        Fate.NOT_NEEDED,
+        Support.NOT_NEEDED,
         "",
         _NO_DCGM,
     ),
@@ -34,7 +34,7 @@ OPTIONS: Final = (
         "DISABLE_STARTUP_VALIDATE",
         Type.SWITCH,
         False,
-        Fate.NOT_NEEDED,
+        Support.NOT_NEEDED,
         "",
         "podgpu starts without a driver and waits for it.",
     ),
@@ -44,7 +44,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_ENABLE_PPROF",
         Type.SWITCH,
         False,
-        Fate.NOT_NEEDED,
+        Support.NOT_NEEDED,
         "",
         "podgpu is not a Go program.",
     ),
@@ -54,7 +54,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_DUMP_ENABLED",
         Type.SWITCH,
         False,
-        Fate.NOT_NEEDED,
+        Support.NOT_NEEDED,
         "",
         _NO_DUMPS,
     ),
@@ -64,7 +64,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_DUMP_DIRECTORY",
         Type.TEXT,
         "/tmp/dcgm-exporter-debug",  # noqa: S108 - dcgm-exporter's default, not used here
-        Fate.NOT_NEEDED,
+        Support.NOT_NEEDED,
         "",
         _NO_DUMPS,
     ),
@@ -74,7 +74,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_DUMP_RETENTION",
         Type.NUMBER,
         24,
-        Fate.NOT_NEEDED,
+        Support.NOT_NEEDED,
         "",
         _NO_DUMPS,
     ),
@@ -84,7 +84,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_DUMP_COMPRESSION",
         Type.SWITCH,
         True,
-        Fate.NOT_NEEDED,
+        Support.NOT_NEEDED,
         "",
         _NO_DUMPS,
     ),

@@ -24,12 +24,12 @@ class Line:
 
     Attributes:
         settings: by name of the option.
-        asks: `help` or `version` if requested, else empty.
+        info: `help` or `version` if requested, else empty.
         ignored: the first word that is not an option, and all words after it.
     """
 
     settings: dict[str, Setting] = field(default_factory=dict)
-    asks: str = ""
+    info: str = ""
     ignored: tuple[str, ...] = ()
 
 
@@ -68,7 +68,7 @@ class _Parser:
         flag, equals, text = argument.partition("=")
         name = flag.removeprefix("-").removeprefix("-")
         if name in _INFO_FLAGS:
-            self._line.asks = self._line.asks or _INFO_FLAGS[name]
+            self._line.info = self._line.info or _INFO_FLAGS[name]
             return True
         option = BY_NAME.get(name)
         if option is None:

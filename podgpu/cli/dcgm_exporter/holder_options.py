@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from podgpu.cli.dcgm_exporter.option import Fate, Option, Type
+from podgpu.cli.dcgm_exporter.option import Option, Support, Type
 
 OPTIONS: Final = (
     Option(
@@ -11,7 +11,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_KUBERNETES",
         Type.SWITCH,
         False,
-        Fate.SAME,
+        Support.SAME,
         "sources.kubelet",
         "Adds pods and containers, from the kubelet; without it readings have no such labels.",
     ),
@@ -21,7 +21,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS",
         Type.SWITCH,
         False,
-        Fate.SAME,
+        Support.SAME,
         "sources.pods.labels",
         "With -k; adds the labels of pods to readings, without a prefix.",
     ),
@@ -31,7 +31,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX",
         Type.LIST,
         (),
-        Fate.SAME,
+        Support.SAME,
         "sources.pods.label_patterns",
         "An invalid regular expression is an error at the start. dcgm-exporter ignores it, and "
         "adds all labels if no other is given.",
@@ -42,7 +42,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID",
         Type.SWITCH,
         False,
-        Fate.SAME,
+        Support.SAME,
         "sinks.metrics.inline",
         "With -k; adds the label `pod_uid` to readings.",
     ),
@@ -52,7 +52,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE",
         Type.TEXT,
         "uid",
-        Fate.NOT_NEEDED,
+        Support.NOT_NEEDED,
         "",
         "podgpu recognizes all forms of device ids, also GKE's `nvidia0`. A value other than uid "
         "and device-name is an error.",
@@ -63,7 +63,7 @@ OPTIONS: Final = (
         "KUBERNETES_VIRTUAL_GPUS",
         Type.SWITCH,
         False,
-        Fate.SAME,
+        Support.SAME,
         "sinks.metrics.sharing",
         "With -k; exports a copy of each reading for each holder, so that sums count it several "
         "times. Without it, `podgpu_device_holder_info` lists all holders of a shared GPU.",
@@ -74,7 +74,7 @@ OPTIONS: Final = (
         "KUBERNETES_ENABLE_DRA",
         Type.SWITCH,
         False,
-        Fate.SAME,
+        Support.SAME,
         "sources.pods.resource_slices",
         "With -k; finds the pods of devices in resource claims. There are no labels `dra_*`.",
     ),
@@ -84,7 +84,7 @@ OPTIONS: Final = (
         "NVIDIA_RESOURCE_NAMES",
         Type.LIST,
         (),
-        Fate.SAME,
+        Support.SAME,
         "sources.kubelet.resources",
         "Rarely needed: podgpu always includes nvidia.com/ and all names that contain gpu.",
     ),
@@ -94,7 +94,7 @@ OPTIONS: Final = (
         "DCGM_POD_RESOURCES_KUBELET_SOCKET",
         Type.TEXT,
         "/var/lib/kubelet/pod-resources/kubelet.sock",
-        Fate.SAME,
+        Support.SAME,
         "sources.kubelet.sockets",
         "Mount the folder of the socket.",
     ),
@@ -104,7 +104,7 @@ OPTIONS: Final = (
         "DCGM_HPC_JOB_MAPPING_DIR",
         Type.TEXT,
         "",
-        Fate.NOT_SUPPORTED,
+        Support.NOT_SUPPORTED,
         "",
         "podgpu reports pods, not jobs of batch systems: there is no label `hpc_job`.",
     ),
@@ -114,7 +114,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_CONTAINER_LABELS",
         Type.SWITCH,
         False,
-        Fate.NOT_SUPPORTED,
+        Support.NOT_SUPPORTED,
         "",
         "podgpu does not read labels of containers outside of Kubernetes.",
     ),
@@ -124,7 +124,7 @@ OPTIONS: Final = (
         "DCGM_CONTAINER_RUNTIME_SOCKET",
         Type.TEXT,
         "",
-        Fate.NOT_SUPPORTED,
+        Support.NOT_SUPPORTED,
         "",
         "podgpu does not read labels of containers outside of Kubernetes.",
     ),

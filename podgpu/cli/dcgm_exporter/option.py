@@ -17,7 +17,7 @@ class Type(StrEnum):
     LIST = "list"
 
 
-class Fate(StrEnum):
+class Support(StrEnum):
     """How podgpu treats an option of dcgm-exporter."""
 
     SAME = "same"
@@ -38,8 +38,8 @@ class Option:
         variable: the environment variable; may be empty.
         type: type of the value.
         default: the value if the option is not given.
-        fate: how podgpu treats it.
-        becomes: the key of podgpu's configuration file that it sets; empty for none.
+        support: how podgpu treats it.
+        config_key: the key of podgpu's configuration file that it sets; empty for none.
         why: a sentence of explanation, for users of the option.
     """
 
@@ -48,8 +48,8 @@ class Option:
     variable: str
     type: Type
     default: Value
-    fate: Fate
-    becomes: str
+    support: Support
+    config_key: str
     why: str
 
     @property

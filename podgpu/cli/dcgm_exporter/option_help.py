@@ -24,8 +24,8 @@ def _entry(option: Option) -> Iterator[str]:
     yield f"  {', '.join(option.flags)}  {option.type.value}{default}"
     if option.variable:
         yield f"      {option.variable}"
-    becomes = f", {option.becomes}" if option.becomes else ""
-    yield f"      {option.fate.value}{becomes}: {option.why}"
+    key = f", {option.config_key}" if option.config_key else ""
+    yield f"      {option.support.value}{key}: {option.why}"
 
 
 def table_row(option: Option) -> str:
@@ -33,5 +33,5 @@ def table_row(option: Option) -> str:
     flags = ", ".join(f"`{flag}`" for flag in reversed(option.flags))
     variable = f"`{option.variable}`" if option.variable else ""
     default = f"`{option.written_default}`" if option.written_default else ""
-    becomes = f"`{option.becomes}`" if option.becomes else ""
-    return f"| {flags} | {variable} | {default} | {option.fate.value} | {becomes} | {option.why} |"
+    key = f"`{option.config_key}`" if option.config_key else ""
+    return f"| {flags} | {variable} | {default} | {option.support.value} | {key} | {option.why} |"

@@ -3,7 +3,7 @@
 from typing import Final
 
 from podgpu.cli.dcgm_exporter import debug_options, holder_options, reading_options, server_options
-from podgpu.cli.dcgm_exporter.option import Fate, Option, Type
+from podgpu.cli.dcgm_exporter.option import Option, Support, Type
 
 OWN: Final = (
     Option(
@@ -12,7 +12,7 @@ OWN: Final = (
         "PODGPU_LABELS",
         Type.TEXT,
         "dcgm",
-        Fate.OWN,
+        Support.OWN,
         "sinks.metrics.labels",
         "The format of the labels: dcgm, dcgm-hostname, dcgm-old or dcgm-1x. It overrides -o.",
     ),
@@ -22,7 +22,7 @@ OWN: Final = (
         "PODGPU_OWN",
         Type.SWITCH,
         True,
-        Fate.OWN,
+        Support.OWN,
         "counters.own",
         "Whether podgpu's own fields are exported in addition to those of the counters file.",
     ),
@@ -32,7 +32,7 @@ OWN: Final = (
         "",
         Type.SWITCH,
         False,
-        Fate.OWN,
+        Support.OWN,
         "",
         "Prints the resulting configuration, for `podgpu run -c FILE`.",
     ),

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from podgpu.cli.dcgm_exporter.option import Fate
+from podgpu.cli.dcgm_exporter.option import Support
 from podgpu.cli.dcgm_exporter.settings import Settings
 
 _REQUIRES: Final = {
@@ -48,7 +48,7 @@ def remarks(
             f"ignored: {' '.join(ignored)}; write a switch as -k or -k=true",
         )
     for option in settings.changed():
-        if option.fate is Fate.NOT_SUPPORTED:
+        if option.support is Support.NOT_SUPPORTED:
             origin = settings.origin(option.name)
             yield Remark(logging.WARNING, f"{origin} has no effect: {option.why}")
     changed = {option.name for option in settings.changed()}
@@ -62,7 +62,7 @@ def remarks(
     needless = [
         settings.origin(option.name)
         for option in settings.changed()
-        if option.fate in {Fate.NOT_NEEDED, Fate.RENAMED}
+        if option.support in {Support.NOT_NEEDED, Support.RENAMED}
     ]
     if needless:
         yield Remark(

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from podgpu.cli.dcgm_exporter.option import Fate, Option, Type
+from podgpu.cli.dcgm_exporter.option import Option, Support, Type
 
 OPTIONS: Final = (
     Option(
@@ -11,7 +11,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_COLLECTORS",
         Type.TEXT,
         "/etc/dcgm-exporter/default-counters.csv",
-        Fate.SAME,
+        Support.SAME,
         "counters.file",
         "The file is used unchanged. A row that podgpu cannot export is logged and skipped; all "
         "others are exported.",
@@ -22,7 +22,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_CONFIGMAP_DATA",
         Type.TEXT,
         "none",
-        Fate.SAME,
+        Support.SAME,
         "counters.configmap",
         "NAMESPACE:NAME of a ConfigMap with the counters file in its key `metrics`. podgpu "
         "watches it for changes, and does not read -f.",
@@ -33,7 +33,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_INTERVAL",
         Type.NUMBER,
         30000,
-        Fate.SAME,
+        Support.SAME,
         "sources.gpus.interval",
         "Milliseconds, 100 or more; sets both intervals of podgpu, the normal and the slow one.",
     ),
@@ -43,7 +43,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_DEVICES_STR",
         Type.TEXT,
         "f",
-        Fate.SAME,
+        Support.SAME,
         "sources.gpus.devices",
         "f, or g and i with or without indices; g+i selects all devices.",
     ),
@@ -53,7 +53,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_OTHER_DEVICES_STR",
         Type.TEXT,
         "f",
-        Fate.NOT_SUPPORTED,
+        Support.NOT_SUPPORTED,
         "",
         "NVML has no data about NVSwitches; NVLinks are reported for each GPU.",
     ),
@@ -63,7 +63,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_CPU_DEVICES_STR",
         Type.TEXT,
         "f",
-        Fate.NOT_SUPPORTED,
+        Support.NOT_SUPPORTED,
         "",
         "NVML has no data about Grace processors.",
     ),
@@ -73,7 +73,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE",
         Type.NUMBER,
         300000,
-        Fate.SAME,
+        Support.SAME,
         "sources.gpus.xid_window",
         "Milliseconds.",
     ),
@@ -83,7 +83,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE",
         Type.NUMBER,
         300000,
-        Fate.SAME,
+        Support.SAME,
         "sources.gpus.clock_events_window",
         "Milliseconds.",
     ),
@@ -93,7 +93,7 @@ OPTIONS: Final = (
         "DCGM_REMOTE_HOSTENGINE_INFO",
         Type.TEXT,
         "localhost:5555",
-        Fate.SAME,
+        Support.SAME,
         "sources.engine.address",
         "Only if given: reads the fields that NVML cannot read on these GPUs from a running DCGM. "
         "All other fields are read from NVML.",
@@ -104,7 +104,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_USE_FAKE_GPUS",
         Type.SWITCH,
         False,
-        Fate.RENAMED,
+        Support.RENAMED,
         "",
         "podgpu never mixes simulated readings with real ones. `podgpu demo` replays a recording, "
         "without a GPU.",
@@ -115,7 +115,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE",
         Type.TEXT,
         "10m0s",
-        Fate.NOT_NEEDED,
+        Support.NOT_NEEDED,
         "",
         "podgpu has no DCGM cache that could grow.",
     ),
@@ -125,7 +125,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES",
         Type.NUMBER,
         0,
-        Fate.NOT_NEEDED,
+        Support.NOT_NEEDED,
         "",
         "podgpu has no DCGM cache that could grow.",
     ),
@@ -135,7 +135,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH",
         Type.SWITCH,
         False,
-        Fate.NOT_NEEDED,
+        Support.NOT_NEEDED,
         "",
         "podgpu detects added and removed GPUs in each round of readings.",
     ),
@@ -145,7 +145,7 @@ OPTIONS: Final = (
         "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL",
         Type.TEXT,
         "1s",
-        Fate.NOT_NEEDED,
+        Support.NOT_NEEDED,
         "",
         "podgpu detects added and removed GPUs in each round of readings.",
     ),

@@ -63,7 +63,7 @@ def configured(
 
 def _dcgm(words: Sequence[str], env: Mapping[str, str]) -> Config:
     line = go_arguments.read(words)
-    if line.asks:
-        hint = f"run {COMMAND} --{line.asks}"
-        raise ConfigError(COMMAND, [Problem(f"--{line.asks}", "is not a configuration", hint)])
+    if line.info:
+        hint = f"run {COMMAND} --{line.info}"
+        raise ConfigError(COMMAND, [Problem(f"--{line.info}", "is not a configuration", hint)])
     return effective_config(line, env).config

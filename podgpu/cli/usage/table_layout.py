@@ -25,7 +25,7 @@ class Column:
     title: str
     name: bool = False
     rank: int = 0
-    least_width: int = 14
+    least: int = 14
 
 
 def laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:

@@ -11,7 +11,7 @@ from pipeline.base.errors import TransientError
 from pipeline.component.contracts import UsageHistory
 from pipeline.model import TotalsRestored
 from pipeline.model.usage_window import UsageWindow
-from pipeline.status_page.last_day_usage import ASK_TIMEOUT, DAY_NS, LastDayCache, LastDayUsage
+from pipeline.status_page.last_day_usage import DAY_NS, QUERY_TIMEOUT, LastDayCache, LastDayUsage
 from tests.pipeline.ledger.reports.windows import day
 from tests.support.contexts import LoopClock
 
@@ -115,7 +115,7 @@ async def test_one_that_hangs_is_asked_once_and_told_of() -> None:
         assert looking.day.known() == LastDayUsage("books")
         await asyncio.sleep(1)
     assert len(ledger.asked) == 1
-    await asyncio.sleep(ASK_TIMEOUT)
+    await asyncio.sleep(QUERY_TIMEOUT)
     found = looking.day.known()
     assert found is not None
     assert found.error == (
@@ -139,9 +139,9 @@ async def test_what_it_told_stands_while_it_can_t_be_read() -> None:
     last = await looking.answered()
     assert last is not None
     assert last.error == ""
-    assert last.asked is not None
-    assert before.asked is not None
-    assert last.asked.mono_ns - before.asked.mono_ns >= 120 * 10**9
+    assert last.read_at is not None
+    assert before.read_at is not None
+    assert last.read_at.mono_ns - before.read_at.mono_ns >= 120 * 10**9
 
 
 async def test_a_bug_is_not_hidden() -> None:

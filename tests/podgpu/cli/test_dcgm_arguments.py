@@ -86,7 +86,7 @@ def test_nothing_behind_the_first_other_word_is_read() -> None:
 
 @pytest.mark.parametrize("word", ["-h", "--help", "-help", "-v", "--version"])
 def test_asking(word: str) -> None:
-    assert read(["-k", word]).asks == ("help" if "h" in word else "version")
+    assert read(["-k", word]).info == ("help" if "h" in word else "version")
 
 
 @pytest.mark.parametrize(

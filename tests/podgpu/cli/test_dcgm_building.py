@@ -10,7 +10,7 @@ import pytest
 from config.errors import ConfigError
 from podgpu.cli.dcgm_exporter.command import effective_config
 from podgpu.cli.dcgm_exporter.go_arguments import Line
-from podgpu.cli.dcgm_exporter.option import Fate, Type
+from podgpu.cli.dcgm_exporter.option import Support, Type
 from podgpu.cli.dcgm_exporter.option_table import OPTIONS
 from podgpu.cli.dcgm_exporter.settings import Setting
 from tests.podgpu.cli.meanings import again, at, meaning
@@ -102,10 +102,10 @@ def test_what_options_become(words: str, becomes: dict[str, object]) -> None:
 def test_every_option_that_becomes_something_is_in_that_table() -> None:
     said = " ".join(words for words, _ in BECOMES).split()
     for option in OPTIONS:
-        if option.becomes:
+        if option.config_key:
             assert any(word.startswith(flag) for word in said for flag in option.flags), option.name
             places = [place for _, becomes in BECOMES for place in becomes]
-            assert any(place.startswith(option.becomes) for place in places), option.name
+            assert any(place.startswith(option.config_key) for place in places), option.name
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
@@ -136,8 +136,8 @@ def test_each_value_says_what_set_it(option: Any) -> None:
     }
     found = meaning(**env)
     assert again(found, env) == found.config
-    if option.becomes:
-        key = option.becomes.rpartition(".")[2]
+    if option.config_key:
+        key = option.config_key.rpartition(".")[2]
         assert re.search(rf"^ *{key}:.*# .*{option.variable}", found.text, re.MULTILINE)
 
 
@@ -258,7 +258,7 @@ def test_what_is_said_at_the_start(words: str, said: list[str]) -> None:
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_an_option_without_effect_says_so(option: Any) -> None:
-    if option.fate not in {Fate.NOT_NEEDED, Fate.NOT_SUPPORTED, Fate.RENAMED}:
+    if option.support not in {Support.NOT_NEEDED, Support.NOT_SUPPORTED, Support.RENAMED}:
         return
     value: Any = {Type.TEXT: "/x", Type.NUMBER: 7, Type.SWITCH: not option.default}[option.type]
     value = {"dcgm-log-level": "INFO", "kubernetes-gpu-id-type": "device-name"}.get(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from podgpu.cli import main
-from podgpu.cli.dcgm_exporter.option import Fate, Type
+from podgpu.cli.dcgm_exporter.option import Support, Type
 from podgpu.cli.dcgm_exporter.option_help import table_row
 from podgpu.cli.dcgm_exporter.option_table import OPTIONS, OWN
 
@@ -30,8 +30,8 @@ def test_defaults_have_the_types_of_their_options() -> None:
 def test_what_becomes_nothing_says_why() -> None:
     for option in OPTIONS:
         assert option.why.endswith((".", "?")), option.name
-        if option.fate in {Fate.NOT_NEEDED, Fate.NOT_SUPPORTED, Fate.RENAMED}:
-            assert option.becomes == "", option.name
+        if option.support in {Support.NOT_NEEDED, Support.NOT_SUPPORTED, Support.RENAMED}:
+            assert option.config_key == "", option.name
 
 
 def test_the_page_s_table_is_this_one() -> None:
@@ -48,7 +48,7 @@ def test_the_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["dcgm-exporter", "--help"]) == 0
     said = capsys.readouterr().out
     for option in OPTIONS:
-        for word in (*option.flags, option.variable, option.why, option.becomes):
+        for word in (*option.flags, option.variable, option.why, option.config_key):
             assert word in said
 
 

@@ -70,7 +70,7 @@ def test_what_makes_no_sense(
 def test_no_file(tmp_path: Path, capsys: Capsys) -> None:
     code, out, err = run(capsys, "--ledger", tmp_path / "none.db")
     assert (code, out) == (1, "")
-    assert err.startswith(f"podgpu: {tmp_path}/none.db: isn't there; ")
+    assert err.startswith(f"podgpu: {tmp_path}/none.db: does not exist; ")
     assert len(err.splitlines()) == 1
 
 
@@ -130,13 +130,13 @@ def pipe(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"), [(Path.mkdir, "is a directory"), (pipe, "is no ordinary file")]
+    ("make", "said"), [(Path.mkdir, "is a directory"), (pipe, "is not a regular file")]
 )
 def test_what_is_no_file(tmp_path: Path, capsys: Capsys, make: object, said: str) -> None:
     make(tmp_path / "x.db")  # type: ignore[operator]
     code, out, err = run(capsys, "--ledger", tmp_path / "x.db")
     assert (code, out) == (1, "")
-    assert err == f"podgpu: {tmp_path}/x.db: {said}; give the path of the sink ledger\n"
+    assert err == f"podgpu: {tmp_path}/x.db: {said}; give the path of the ledger sink's file\n"
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_what_is_no_file(tmp_path: Path, capsys: Capsys, make: object, said: str
     [
         (broken, "not a database"),
         (others, "is another program's database"),
-        (newer, "is of version 99, and this podgpu knows versions up to"),
-        (damaged, "says that it is of version 3, and is not: its header is damaged"),
+        (newer, "has version 99, but this podgpu supports only versions up to"),
+        (damaged, "has the wrong version 3 in its header: the header is damaged"),
     ],
 )
 def test_what_is_no_ledger(tmp_path: Path, capsys: Capsys, make: object, said: str) -> None:
@@ -192,7 +192,7 @@ def test_the_ledger_of_a_configuration(ledger: Path, tmp_path: Path, capsys: Cap
     assert run(capsys, "-c", path)[0] == 0
     assert run(capsys, "-c", path, "--sink", "books")[0] == 0
     code, _, err = run(capsys, "-c", path, "--sink", "other")
-    assert (code, f"{tmp_path}/none.db: isn't there" in err) == (1, True)
+    assert (code, f"{tmp_path}/none.db: does not exist" in err) == (1, True)
 
 
 @pytest.mark.parametrize(
