@@ -107,9 +107,7 @@ def _create_file(path: Path) -> None:
             raise _open_error(path, error) from error
         if not stat.S_ISREG(mode):
             problem = "is a symbolic link" if stat.S_ISLNK(mode) else "is not a regular file"
-            raise LedgerError(
-                str(each), problem, "remove it, or specify another path", reason="link"
-            )
+            raise LedgerError(str(each), problem, "remove it, or give another path", reason="link")
     try:
         descriptor = os.open(path, _CREATE_FLAGS, MODE)
     except FileExistsError:
@@ -125,7 +123,7 @@ def _create_file(path: Path) -> None:
 
 
 def _open_error(path: Path, error: OSError) -> LedgerError:
-    fix = f"mount the folder {path.parent} writable for uid {os.geteuid()}, or specify another path"
+    fix = f"mount the folder {path.parent} writable for uid {os.geteuid()}, or give another path"
     return LedgerError(str(path), (error.strerror or str(error)).lower(), fix)
 
 

@@ -110,14 +110,14 @@ def _check_readable(path: Path) -> None:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        fix = "specify the path of the ledger sink's file, and check that the sink has run"
+        fix = "give the path of the ledger sink's file, and check that the sink has run"
         raise LedgerError(name, "does not exist", fix) from None
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or str(error)
         raise LedgerError(name, problem.lower(), fix) from error
     if not stat.S_ISREG(mode):
         problem = "is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
-        raise LedgerError(name, problem, "specify the path of the ledger sink's file")
+        raise LedgerError(name, problem, "give the path of the ledger sink's file")
     if not os.access(path, os.R_OK, effective_ids=True):
         raise LedgerError(name, "permission denied", fix)
 
@@ -163,19 +163,19 @@ def identify(connection: sqlite3.Connection, name: str) -> None:
                 name, problem, "restore the file from a valid copy", reason="corrupt"
             )
         if found:
-            fix = "specify another path"
+            fix = "give another path"
             raise ForeignError(name, "is another program's database", fix)
-        raise CorruptError(name, "is empty", "specify the path of the ledger sink's file")
+        raise CorruptError(name, "is empty", "give the path of the ledger sink's file")
     if not _matches_version(version, kept, found):
         problem = f"has the wrong version {version} in its header: the header is damaged"
         raise CorruptError(name, problem, "restore the file from a valid copy", reason="corrupt")
     if version > VERSION:
         problem = f"has version {version}, but this podgpu supports only versions up to {VERSION}"
-        raise ForeignError(name, problem, "use a newer podgpu, or specify another path")
+        raise ForeignError(name, problem, "use a newer podgpu, or give another path")
     if missing := columns(version) - found:
         table, column = min(missing)
         problem = f"has no column {column} in the table {table}"
-        raise CorruptError(name, problem, "specify the path of an undamaged ledger")
+        raise CorruptError(name, problem, "give the path of an undamaged ledger")
 
 
 def _matches_version(version: int, kept: str | None, found: frozenset[tuple[str, str]]) -> bool:

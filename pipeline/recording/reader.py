@@ -140,7 +140,7 @@ class RecordingReader:
 
 
 def _not_a_recording(path: Path) -> str:
-    return f"{path} is not a podgpu recording: set a file that `podgpu record` has written"
+    return f"{path} is not a podgpu recording: give the path of a file that `podgpu record` wrote"
 
 
 def _inflate(file: BinaryIO) -> Generator[bytes, None, bool]:

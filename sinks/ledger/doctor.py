@@ -42,7 +42,7 @@ def _check_file(path: Path, max_size: ByteSize, proc: Path) -> Finding:
         fix = f"run chown {os.geteuid()} {name}*: podgpu ran as another user before"
         return check.failure(name, problem, fix)
     if owner := lock_owner(lock_of(path), proc):
-        fix = "stop that podgpu, or set another path: each podgpu needs its own ledger"
+        fix = "stop that podgpu, or give another path: each podgpu needs its own ledger"
         return check.failure(name, f"is in use by {owner}", fix)
     if path.exists() and path.stat().st_size:
         try:

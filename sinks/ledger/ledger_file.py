@@ -162,7 +162,7 @@ class LedgerFile:
             problem = (
                 "the folder does not exist" if error.errno == errno.ENOENT else _describe(error)
             )
-            fix = f"create it, or mount it writable for uid {os.geteuid()}; or set another path"
+            fix = f"create it, or mount it writable for uid {os.geteuid()}; or give another path"
             raise LedgerError(str(self.path.parent), problem, fix, reason="permission") from error
         try:
             self._connect()

@@ -26,7 +26,7 @@ def _check_recording(options: Options) -> Finding:
     fix = (
         "reinstall podgpu: the recording is part of the installation"
         if options.path == DEMO
-        else f"set path to a file that podgpu record has written, or to {DEMO}"
+        else f"give the path of a file that podgpu record wrote, or {DEMO}"
     )
     if problem := access_problem(path):
         return check.failure(options.path, problem, fix)

@@ -92,14 +92,14 @@ class ReplaySource:
         if self._demo:
             return PermanentError(
                 f"{self._path.name}, the recording for {DEMO}, is missing in this installation: "
-                "reinstall podgpu, or set the path of a recording"
+                "reinstall podgpu, or give the path of a recording"
             )
         if isinstance(error, FileNotFoundError):
             return TransientError(
                 f"{self._path} does not exist: create a recording there with podgpu record"
             )
         if isinstance(error, IsADirectoryError):
-            return PermanentError(f"{self._path} is a folder: set the path of a recording in it")
+            return PermanentError(f"{self._path} is a folder: give the path of a recording in it")
         return TransientError(f"cannot read {self._path}: {error.strerror or error}")
 
 

@@ -185,7 +185,7 @@ def test_what_runs_already_is_told_at_the_start(
     for number in range(count):
         expected[IDS[number % 4]].append(owner(f"p{number}"))
     podgpu.wait_owners(expected)
-    assert f"; {count} containers run" in podgpu.said()
+    assert f"; it runs {count} containers" in podgpu.said()
     print(f"\n{count} pods with 200 kB of environment each: told {seconds:.2f} s after the start")
 
 

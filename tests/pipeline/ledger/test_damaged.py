@@ -110,7 +110,7 @@ def test_r4_a_damaged_version_is_neither_an_older_nor_a_newer_podgpus(
     for value in {*range(34), 64, 127, 128, 255} - {sound[VERSION_AT]}:
         clean(path)
         path.write_bytes(sound[:VERSION_AT] + bytes([value]) + sound[VERSION_AT + 1 :])
-        with pytest.raises(CorruptError, match=r"damaged|lacks the column"):
+        with pytest.raises(CorruptError, match=r"damaged|has no column"):
             open_readonly(path)
         file = file_at(path)
         left, report = file.open()

@@ -262,6 +262,6 @@ def test_a_link_is_not_followed(tmp_path: Path, name: str) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"")
     (tmp_path / name).symlink_to(victim)
-    with pytest.raises(LedgerError, match="is a link"):
+    with pytest.raises(LedgerError, match="is a symbolic link"):
         open_readwrite(tmp_path / "usage.db", "normal")
     assert victim.read_bytes() == b""

@@ -37,7 +37,7 @@ def refused(path: Path) -> None:
     with pytest.raises(LedgerError):
         open_readonly(path.with_name("none.db"))
     os.mkfifo(path.with_name("pipe"))
-    with pytest.raises(LedgerError, match="is no ordinary file"):
+    with pytest.raises(LedgerError, match="is not a regular file"):
         open_readonly(path.with_name("pipe"))
 
 

@@ -127,7 +127,7 @@ def test_a_recording_whose_tables_grow_without_end_is_refused(
     said = [sample(n, reading(f"GPU-{n}", "power_watts", n)) for n in range(60)]
     path = record(tmp_path / "many", said)
     monkeypatch.setattr(sample_codec, "TABLE_BYTES", 400)
-    with pytest.raises(RecordingError, match="grow without end"):
+    with pytest.raises(RecordingError, match="tables are too large"):
         replayed(path)
 
 
@@ -323,7 +323,7 @@ LOST = GOOD | {"body": {"reason": "gone"}}
 def test_bad_lines(tmp_path: Path, line: object) -> None:
     told = complaint(raw(tmp_path / "bad", LOST, line, LOST))
     assert "line 3" in told
-    assert "record anew" in told
+    assert "record it again" in told
 
 
 def test_a_line_too_long_is_refused_in_little_memory(tmp_path: Path) -> None:
@@ -359,13 +359,13 @@ def test_skipped_types_are_counted_in_little_memory(tmp_path: Path) -> None:
 
 def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("dear")
-    with pytest.raises(RecordingError, match="is there already"):
+    with pytest.raises(RecordingError, match="already exists"):
         RecordingWriter(tmp_path / "there", HEADER)
     assert (tmp_path / "there").read_text() == "dear"
 
 
 def test_a_folder_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(RecordingError, match="cannot make"):
+    with pytest.raises(RecordingError, match="cannot create"):
         RecordingWriter(tmp_path / "none" / "there", HEADER)
 
 

@@ -60,9 +60,9 @@ async def test_no_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "verdict", "saw", "mend"),
     [
-        ("text", "warning", "not a database", "sets a spoilt file aside"),
-        ("page", "warning", "", "sets a spoilt file aside"),
-        ("column", "warning", "lacks the column", "sets a spoilt file aside"),
+        ("text", "warning", "not a database", "renames a damaged file"),
+        ("page", "warning", "", "renames a damaged file"),
+        ("column", "warning", "has no column", "renames a damaged file"),
         ("version", "failure", "versions up to", "use a newer podgpu"),
         ("application", "failure", "another program's database", "give another path"),
     ],
@@ -87,7 +87,7 @@ async def test_a_ledger_that_another_podgpu_has(tmp_path: Path) -> None:
     finally:
         process.kill()
         await process.wait()
-    is_bad(told, "failure", f"process {process.pid}", "a ledger of its own")
+    is_bad(told, "failure", f"process {process.pid}", "its own ledger")
 
 
 async def test_looking_keeps_nobody_from_it(tmp_path: Path) -> None:

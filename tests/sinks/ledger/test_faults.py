@@ -51,7 +51,7 @@ async def test_a_commit_that_fails_loses_nothing(
         before = bench.counted("errors")[f"commit {reason}"]
         bench.tell(20)
         await bench.until(lambda: bench.counted("errors")[f"commit {reason}"] > before)
-        assert "Nothing is lost" in bench.ctx.own.problems["sink", "usage"].text
+        assert "No data is lost" in bench.ctx.own.problems["sink", "usage"].text
         refusing = False
         bench.clock.seconds = 25
         await bench.until(lambda: bench.counted("emitted")[""] >= 2)
@@ -127,7 +127,7 @@ async def test_no_more_than_three_are_set_aside_and_none_is_removed(tmp_path: Pa
     path = await off(spoilt, tmp_path, "text")
     for hour in (1, 2, 3):
         (tmp_path / f"usage.db.corrupt-20260101T0{hour}0000Z").write_text("precious")
-    with pytest.raises(TransientError, match="save or remove what was set aside before"):
+    with pytest.raises(TransientError, match="save or remove the files that were renamed before"):
         async with LedgerSink(Options(path=path), FakeSinkContext("usage")):
             pass
     assert len(list(tmp_path.glob("*.corrupt-*"))) == 3

@@ -15,7 +15,7 @@ HEAD = "sources: {gpus: {kind: nvml}}\nsinks:\n"
     ("text", "told"),
     [
         ("  a: {kind: ledger}", "path"),
-        ("  a: {kind: ledger, path: usage.db}", "not absolute"),
+        ("  a: {kind: ledger, path: usage.db}", "not an absolute path"),
         ("  a: {kind: ledger, path: /x/u.db, max_size: 1KiB}", "max_size"),
         ("  a: {kind: ledger, path: /x/u.db, commit_interval: 1h}", "commit_interval"),
         ("  a: {kind: ledger, path: /x/u.db, synchronous: maybe}", "synchronous"),

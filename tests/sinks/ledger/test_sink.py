@@ -54,7 +54,7 @@ async def test_it_tells_how_the_accounts_stood_and_goes_on_from_there(tmp_path: 
 
 async def test_the_window_is_read_while_it_runs_and_not_when_it_does_not(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "usage.db")
-    with pytest.raises(TransientError, match="isn't open"):
+    with pytest.raises(TransientError, match="is not open"):
         await bench.sink.window(0, FOREVER)
     async with bench.running():
         bench.tell(10)
@@ -124,7 +124,7 @@ async def test_a_file_that_somebody_takes_away_is_begun_anew(tmp_path: Path) -> 
 async def test_a_folder_that_is_not_there_may_come(tmp_path: Path) -> None:
     path = tmp_path / "later" / "usage.db"
     sink = LedgerSink(Options(path=path), FakeSinkContext("usage"))
-    with pytest.raises(TransientError, match="there is no such folder; make it"):
+    with pytest.raises(TransientError, match="the folder does not exist; create it"):
         await sink.__aenter__()
     path.parent.mkdir()
     async with sink:
@@ -154,7 +154,7 @@ async def test_a_disk_that_hangs_holds_up_neither_the_loop_nor_the_stop(
                 bench.clock.seconds += 1
                 await asyncio.sleep(0.01)
         task.result()
-    assert "doesn't end" in bench.ctx.own.problems["sink", "usage"].text
+    assert "did not finish in time" in bench.ctx.own.problems["sink", "usage"].text
     hanging.set()
     async with asyncio.timeout(20):
         while not await off(free, Lock(bench.path)):

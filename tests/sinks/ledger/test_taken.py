@@ -39,7 +39,7 @@ async def test_a_log_that_somebody_removes_costs_nothing(tmp_path: Path, end: st
         bench.clock.seconds = 40
         await bench.until(lambda: bench.counted("emitted")[""] >= 2)
         if end == "-wal":
-            assert "or its log away" in bench.ctx.own.problems["sink", "usage"].text
+            assert "or its log was removed" in bench.ctx.own.problems["sink", "usage"].text
         again = Bench(await off(killed_now, bench.path))
         async with again.running():
             told = await again.sink.stored_usage()

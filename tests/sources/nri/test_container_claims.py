@@ -188,7 +188,7 @@ def test_one_source_tells_of_no_more_devices_than_the_join_bears() -> None:
     held = sum(len(claim.devices) for one in news.full_list for claim in one.claims)
     assert held == MAX_CLAIMED_DEVICES
     (complaint,) = news.warnings
-    assert complaint == "containers hold more than 10000 devices; the rest is left out"
+    assert complaint == "containers hold more than 10000 devices; the others are ignored"
     for container in containers[:10]:
         talk.tell("StopContainer", wire.pod(), container)
     talk.tell("PostStartContainer", wire.pod(), wire.container(key="new", env=many, pid=3))

@@ -42,11 +42,11 @@ async def test_a_socket_is_well_and_nobody_connects_to_it(tmp_path: Path) -> Non
 
 
 NOBODY = [
-    ((RUNTIME,), "failure", "nobody listens"),
-    ((RUNTIME, connected("/var/run/nri/nri.sock"), "nonsense"), "failure", "nobody listens"),
-    ((listening("/var/run/nri/nri.sock"),), "ok", "somebody listens"),
-    ((listening("@/tmp/of-a-pod"),), "skipped", "can't be told"),
-    ((), "skipped", "can't be told"),
+    ((RUNTIME,), "failure", "no process listens"),
+    ((RUNTIME, connected("/var/run/nri/nri.sock"), "nonsense"), "failure", "no process listens"),
+    ((listening("/var/run/nri/nri.sock"),), "ok", "a process listens"),
+    ((listening("@/tmp/of-a-pod"),), "skipped", "it is unknown"),
+    ((), "skipped", "it is unknown"),
 ]
 
 
@@ -67,7 +67,7 @@ async def test_a_folder_that_is_not_mounted(tmp_path: Path) -> None:
 
 async def test_nri_that_is_off(tmp_path: Path) -> None:
     told = await looked(tmp_path, tmp_path / "nri.sock")
-    is_bad(told, "failure", "NRI is off", "disable = false")
+    is_bad(told, "failure", "NRI disabled", "disable = false")
     assert "enable_nri = true" in told.fix
 
 

@@ -45,26 +45,26 @@ async def failures(path: Path, count: int = 1) -> list[str]:
 class TestNobodyThere:
     async def test_no_socket(self, tmp_path: Path) -> None:
         (text,) = await failures(tmp_path / "nri.sock")
-        assert text.startswith("no such socket; is NRI switched on in the container runtime")
+        assert text.startswith("the socket does not exist; enable NRI in the container runtime")
 
     async def test_no_folder(self, tmp_path: Path) -> None:
         (text,) = await failures(tmp_path / "nri" / "nri.sock")
-        assert text.startswith("no such socket")
+        assert text.startswith("the socket does not exist")
 
     async def test_nobody_listens(self, tmp_path: Path) -> None:
         with socket.socket(socket.AF_UNIX) as unheard:
             unheard.bind(str(tmp_path / "nri.sock"))
         (text,) = await failures(tmp_path / "nri.sock")
-        assert text == "nobody listens: the container runtime is down"
+        assert text == "no process listens on the socket: the container runtime is down"
 
     async def test_no_socket_but_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "nri.sock").touch()
         (text,) = await failures(tmp_path / "nri.sock")
-        assert text == "nobody listens: the container runtime is down"
+        assert text == "no process listens on the socket: the container runtime is down"
 
     async def test_a_path_that_is_too_long(self, tmp_path: Path) -> None:
         (text,) = await failures(tmp_path / ("x" * 120))
-        assert "mount its folder elsewhere" in text
+        assert "mount its folder at a shorter path" in text
 
     async def test_too_many_wait(self, tmp_path: Path) -> None:
         with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as first:
@@ -72,7 +72,7 @@ class TestNobodyThere:
             listener.listen(0)
             first.connect(str(tmp_path / "nri.sock"))
             (text,) = await failures(tmp_path / "nri.sock")
-        assert text == "too many others wait to be taken"
+        assert text == "too many connections are waiting for the runtime"
 
 
 def hang_up(_: FakeRuntime, connection: Connection) -> None:
@@ -105,14 +105,14 @@ def dislike_the_mask(runtime: FakeRuntime, connection: Connection) -> None:
     runtime.take(connection)
 
 
-LATER = "it closed the connection before it had told of all containers"
+LATER = "the runtime closed the connection before it had listed all containers"
 
 
 @pytest.mark.parametrize(
     ("welcome", "text"),
     [
-        (hang_up, "it closed the connection without asking for the plugin's events"),
-        (refuse, 'it refuses the plugin: invalid plugin index "90"'),
+        (hang_up, "the runtime closed the connection before it asked which events podgpu needs"),
+        (refuse, 'the runtime refuses the plugin: invalid plugin index "90"'),
         (configure_alone, LATER),
         (break_off, LATER),
         (dislike_the_mask, LATER),
@@ -129,7 +129,7 @@ async def test_a_runtime_that_says_nothing_is_given_up(
     monkeypatch.setattr(link, "_SYNC_TIMEOUT_NS", 200_000_000)
     stalled = threading.Event()
     runtime.welcome = lambda _: cast(None, stalled.wait(10))
-    assert await failures(runtime.path) == ["it did not synchronise within 0 s"]
+    assert await failures(runtime.path) == ["the runtime did not synchronize within 0 s"]
     stalled.set()
 
 
@@ -146,11 +146,17 @@ async def test_once_synchronized_it_waits_for_ever(
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "it announced a frame of 790644820 bytes"),
-        (struct.pack(">II", 1, 10) + HEADER.pack(1 << 30, 1, 1, 0), "it announced a message of"),
+        (
+            b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            "the runtime announced a frame of 790644820 bytes",
+        ),
+        (
+            struct.pack(">II", 1, 10) + HEADER.pack(1 << 30, 1, 1, 0),
+            "the runtime announced a message of",
+        ),
         (
             struct.pack(">II", 1, 11) + HEADER.pack(1, 1, 1, 0) + b"\xff",
-            "its request can't be read",
+            "the runtime sent an invalid request",
         ),
         (struct.pack(">II", 2, 11) + HEADER.pack(1, 1, 2, 0) + b"\xff", "its response can't be"),
     ],
@@ -189,7 +195,7 @@ async def test_an_event_that_cannot_be_read_is_answered_first(runtime: FakeRunti
         await ctx.wait_for(ContainersReplaced)
         assert await aside(runtime.tell, "PostStartContainer", b"\xff", b"\xff") == [b""]
         await eventually(lambda: ctx.failures)
-        assert str(ctx.failures[0]).endswith("its PodSandbox can't be read")
+        assert str(ctx.failures[0]).endswith("the runtime sent an invalid PodSandbox")
 
 
 async def test_a_runtime_that_reads_no_answers(tmp_path: Path) -> None:
@@ -209,7 +215,7 @@ async def test_a_runtime_that_reads_no_answers(tmp_path: Path) -> None:
         listener.listen()
         thread = threading.Thread(target=flood, args=(listener,))
         thread.start()
-        assert await failures(path) == ["it does not read its answers"]
+        assert await failures(path) == ["the runtime does not read podgpu's responses"]
         await aside(thread.join)
 
 
@@ -256,10 +262,10 @@ class TestTheRuntimeMayNotBearIt:
         reasons = [event.reason for event in ctx.events if isinstance(event, SourceLost)]
         assert reasons[1] == f"{runtime.path}: {LATER}"
         assert reasons[2] == (
-            f"{runtime.path}: {LATER}, 3 times in a row; the runtime may not bear it, so that it "
-            "is left alone for 5 min; the other sources go on"
+            f"{runtime.path}: {LATER}, 3 times in a row; the runtime may fail because of it, so "
+            "podgpu waits 5 min before it reconnects; the other sources continue"
         )
-        assert reasons[3].endswith("left alone for 10 min; the other sources go on")
+        assert reasons[3].endswith("waits 10 min before it reconnects; the other sources continue")
 
     async def test_a_runtime_that_crashed_and_is_down_counts_no_less(
         self, runtime: FakeRuntime

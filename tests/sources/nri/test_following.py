@@ -165,9 +165,9 @@ async def test_the_runtime_is_restarted(runtime: FakeRuntime) -> None:
         runtime.stop()
         await eventually(lambda: len(ctx.failures) >= 2)
         reasons = [str(error) for error in ctx.failures]
-        assert reasons[0] == f"{runtime.path}: it closed the connection"
+        assert reasons[0] == f"{runtime.path}: the runtime closed the connection"
         assert set(reasons[1:]) == {
-            f"{runtime.path}: nobody listens: the container runtime is down"
+            f"{runtime.path}: no process listens on the socket: the container runtime is down"
         }
         del runtime.containers["train-0.goes"]
         runtime.start()

@@ -165,7 +165,7 @@ def test_what_is_told_for_ever_stays_bounded() -> None:
 
     tracemalloc.start()
     try:
-        with pytest.raises(ConnectionLostError, match=f"{MAX_CONTAINERS} changes were told"):
+        with pytest.raises(ConnectionLostError, match=f"{MAX_CONTAINERS} pending changes"):
             tell()
         _, peak = tracemalloc.get_traced_memory()
     finally:

@@ -133,7 +133,7 @@ def test_a_wrong_annotation_is_told_once_and_costs_no_container(value: str, text
     (complaint,) = talk.news().warnings
     assert complaint.startswith(f"pod ml/train-0: annotation {KOORDINATOR}: ")
     assert text in complaint
-    assert complaint.endswith("; nothing is injected")
+    assert complaint.endswith("; no GPU is injected")
 
 
 @pytest.mark.parametrize("payload", [b"\xff", wire.subject(b"\xff"), wire.subject(b"", b"\xff")])
@@ -148,7 +148,7 @@ def test_a_fault_of_ours_costs_no_container() -> None:
     talk = Talk(broken)
     for _ in range(3):
         assert talk.call("CreateContainer") == (0, b"")
-    assert talk.news().warnings == ["nothing is injected: ZeroDivisionError: by zero"]
+    assert talk.news().warnings == ["no GPU is injected: ZeroDivisionError: by zero"]
 
 
 def test_an_observer_injects_nothing() -> None:
@@ -176,9 +176,9 @@ def allowed(*minors: int) -> Claim:
     ("accepted", "why"),
     [
         pytest.param(
-            AcceptedAnnotations(), "no source of kind pods has told of the pod yet", id="unknown"
+            AcceptedAnnotations(), "the pods source has not reported this pod yet", id="unknown"
         ),
-        pytest.param(accepting(), "doesn't request what it names", id="requests nothing"),
+        pytest.param(accepting(), "the pod does not request these GPUs", id="requests nothing"),
         pytest.param(accepting(allowed(1)), "names other GPUs", id="others, fewer"),
         pytest.param(accepting(allowed(1, 3)), "names other GPUs", id="others, as many"),
     ],
@@ -204,11 +204,11 @@ NOBODY: frozenset[str] = frozenset()
 @pytest.mark.parametrize(
     ("known", "annotation", "why"),
     [
-        (None, gpus(1), "not all sources have told yet"),
-        ({}, gpus(1), "names minor number 1, which no GPU has that a source shows"),
-        ({1: Gpu(A, True, NOBODY)}, gpus(1), "which a device plugin or a DRA driver gives out"),
-        ({1: Gpu(A, False, frozenset({"ml/b"}))}, gpus(1), "that was given to another pod"),
-        ({1: Gpu(A, False, frozenset({"uid-b"}))}, gpus(1), "that was given to another pod"),
+        (None, gpus(1), "not all sources have reported which"),
+        ({}, gpus(1), "names minor number 1, which is not a known GPU"),
+        ({1: Gpu(A, True, NOBODY)}, gpus(1), "which a device plugin or a DRA driver manages"),
+        ({1: Gpu(A, False, frozenset({"ml/b"}))}, gpus(1), "that is allocated to another pod"),
+        ({1: Gpu(A, False, frozenset({"uid-b"}))}, gpus(1), "that is allocated to another pod"),
         ({1: Gpu(A, False, NOBODY)}, by_id(1, B), f"names minor number 1, which is {A}, as {B}"),
         ({1: Gpu(A, False, frozenset({"ml/train-0"}))}, gpus(1), ""),
         ({1: Gpu(A, False, frozenset({"uid-train-0"}))}, by_id(1, A.upper()), ""),

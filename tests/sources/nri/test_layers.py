@@ -152,9 +152,9 @@ def test_random_streams_survive_random_cuts() -> None:
 
 
 def test_a_request_that_cannot_be_read_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="its request can't be read"):
+    with pytest.raises(ProtocolError, match="the runtime sent an invalid request"):
         ttrpc.read_request(b"\xff")
-    with pytest.raises(ProtocolError, match="its response can't be read"):
+    with pytest.raises(ProtocolError, match="the runtime sent an invalid response"):
         ttrpc.read_response(b"\x0a\x05\x08")
 
 

@@ -81,7 +81,7 @@ async def test_a_loop_that_is_late_lets_go_of_the_runtime(
         time.sleep(1.5)  # noqa: ASYNC251 - that is the point
         assert not runtime.connections[0].alive
         await eventually(lambda: ctx.failures)
-        assert "podgpu's event loop is late" in str(ctx.failures[0])
+        assert "podgpu's event loop was blocked" in str(ctx.failures[0])
         await ctx.wait_for(ContainersReplaced, 2)
         assert list(ctx.running()) == ["train-0.main"]
 
@@ -134,7 +134,7 @@ def test_a_loop_that_is_stuck_ends_the_process(runtime: FakeRuntime) -> None:
     assert time.monotonic() - began < 15
     assert done.returncode == 1
     assert done.stdout == "stuck\n"
-    assert done.stderr.startswith("podgpu: the event loop has been stuck for 2 s; ending\n")
+    assert done.stderr.startswith("podgpu: the event loop was blocked for 2 s; exiting\n")
     assert "in main" in done.stderr, "where it was stuck"
 
 
