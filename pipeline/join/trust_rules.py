@@ -2,9 +2,8 @@
 
 `docs/attribution.md` and `docs/security.md` contain this table.
 
-The author of a pod controls its annotations, labels, variables and mounts. He does not control the
-ids that the kubelet allocates, nor the device nodes and CDI names that the container runtime
-reports.
+The author of a pod controls its annotations, labels, variables and mounts, but not the ids that the
+kubelet allocates, nor the device nodes and CDI names that the container runtime reports.
 """
 
 from typing import Final, NamedTuple
