@@ -77,7 +77,7 @@ def of_board(nvml: Library, handle: Handle) -> Iterator[tuple[str, str]]:
     if code == 0 and brand in _BRANDS:
         yield "brand", _BRANDS[brand]
     buffer = library.text_buffer()
-    code = nvml.ask("nvmlDeviceGetGspFirmwareVersion", handle, buffer)
+    code = nvml.call("nvmlDeviceGetGspFirmwareVersion", handle, buffer)
     if text := _text_or_empty((code, library.decoded(buffer))):
         yield "gsp_firmware_version", text
 

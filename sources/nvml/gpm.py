@@ -229,7 +229,7 @@ class Profiling:
     def _supported(self) -> bool:
         """Query support. A driver that cannot report it returns a code for each sample instead."""
         box = library.gpm_support_box()
-        code = self._nvml.ask("nvmlGpmQueryDeviceSupport", self._handle, ctypes.byref(box))
+        code = self._nvml.call("nvmlGpmQueryDeviceSupport", self._handle, ctypes.byref(box))
         codes.check(code)
         return bool(box.isSupportedDevice) if code == 0 else code not in codes.UNSUPPORTED
 

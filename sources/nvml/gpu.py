@@ -230,7 +230,7 @@ class Gpu:
     def _update_mig_mode(self, result: GpuReadings) -> None:
         """Read whether MIG mode is on. The call takes over 100 us; a change needs an idle GPU."""
         current, pending = ctypes.c_uint(), ctypes.c_uint()
-        code = self._nvml.ask(
+        code = self._nvml.call(
             "nvmlDeviceGetMigMode", self.handle, ctypes.byref(current), ctypes.byref(pending)
         )
         if code in codes.NO_READING:

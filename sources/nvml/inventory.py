@@ -111,7 +111,7 @@ class Inventory:
         """Whether all GPUs that are read report only "unknown".
 
         The driver does so if this process lost access to the devices. A GPU that is lost, or that
-        reports another code, has a fault of its own, which a new initialisation does not fix.
+        reports another code, has a separate fault.
         """
         gpus = self.gpus
         faults = [gpu.fault_code for gpu in gpus.values() if gpu.is_read]

@@ -187,14 +187,14 @@ class Library:
     def _shutdown(self) -> None:
         self._open = False
         # This fails if the driver went away; then there is nothing to close.
-        self.ask("nvmlShutdown")
+        self.call("nvmlShutdown")
 
     def _no_buffers(self) -> Buffers:
         def allocate(box: Any) -> int:
-            return self.ask("nvmlGpmSampleAlloc", ctypes.byref(box))
+            return self.call("nvmlGpmSampleAlloc", ctypes.byref(box))
 
         def free(box: Any) -> int:
-            return self.ask("nvmlGpmSampleFree", box)
+            return self.call("nvmlGpmSampleFree", box)
 
         return Buffers(pynvml.c_nvmlGpmSample_t, allocate, free)
 
@@ -212,7 +212,7 @@ class Library:
         function = self.function(*([names] if isinstance(names, str) else names))
         return None if function is None else partial(function, *args)
 
-    def ask(self, names: str | Sequence[str], *args: object) -> int:
+    def call(self, names: str | Sequence[str], *args: object) -> int:
         """Call a function once and return NVML's code."""
         call = self.bind(names, *args)
         return codes.FUNCTION_NOT_FOUND if call is None else call()
@@ -220,19 +220,19 @@ class Library:
     def text(self, name: str, *args: object) -> tuple[int, str]:
         """Query a text; return NVML's code and the text."""
         buffer = text_buffer()
-        code = self.ask(name, *args, buffer, ctypes.c_uint(_TEXT_SIZE))
+        code = self.call(name, *args, buffer, ctypes.c_uint(_TEXT_SIZE))
         return code, decoded(buffer)
 
     def number(self, name: str | Sequence[str], *args: object) -> tuple[int, int]:
         """Query an unsigned int; return NVML's code and the number."""
         box = ctypes.c_uint()
-        code = self.ask(name, *args, ctypes.byref(box))
+        code = self.call(name, *args, ctypes.byref(box))
         return code, box.value
 
     def handle_at(self, index: int) -> tuple[int, Handle]:
         """Query the handle of the GPU with this index; return NVML's code and the handle."""
         handle = handle_box()
-        code = self.ask(
+        code = self.call(
             ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"),
             ctypes.c_uint(index),
             ctypes.byref(handle),
@@ -250,7 +250,7 @@ class Library:
 
     def _pci(self, names: Sequence[str], *args: object) -> tuple[int, str]:
         info = pynvml.nvmlPciInfo_t()
-        code = self.ask(names, *args, ctypes.byref(info))
+        code = self.call(names, *args, ctypes.byref(info))
         raw = info.busId
         return code, raw.decode() if isinstance(raw, bytes) else str(raw)
 
@@ -270,7 +270,7 @@ class Library:
         found = dict.fromkeys(ENGINES, 0)
         for profile in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
             info = pynvml.c_nvmlGpuInstanceProfileInfo_t()
-            code = self.ask(
+            code = self.call(
                 "nvmlDeviceGetGpuInstanceProfileInfo",
                 handle,
                 ctypes.c_uint(profile),
@@ -291,15 +291,15 @@ class Library:
             gi: id of the GPU instance.
         """
         instance, info = pynvml.c_nvmlGpuInstance_t(), pynvml.c_nvmlGpuInstanceInfo_t()
-        code = self.ask(
+        code = self.call(
             "nvmlDeviceGetGpuInstanceById", handle, ctypes.c_uint(gi), ctypes.byref(instance)
-        ) or self.ask("nvmlGpuInstanceGetInfo", instance, ctypes.byref(info))
+        ) or self.call("nvmlGpuInstanceGetInfo", instance, ctypes.byref(info))
         return code, info.placement.start
 
     def attributes(self, handle: Handle) -> tuple[int, Attributes]:
         """Query the size of a MIG instance."""
         attributes = pynvml.c_nvmlDeviceAttributes()
-        code = self.ask("nvmlDeviceGetAttributes_v2", handle, ctypes.byref(attributes))
+        code = self.call("nvmlDeviceGetAttributes_v2", handle, ctypes.byref(attributes))
         return code, attributes
 
 

@@ -149,10 +149,10 @@ def read_fabric(nvml: Library, handle: Handle) -> tuple[str, int | None]:
     """
     newer = _FabricInfoV2(version=_FABRIC_V2)
     info: _FabricInfo | _FabricInfoV2 = newer
-    code = nvml.ask("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(newer))
+    code = nvml.call("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(newer))
     if code in (codes.FUNCTION_NOT_FOUND, codes.ARGUMENT_VERSION_MISMATCH):
         info = _FabricInfo()
-        code = nvml.ask("nvmlDeviceGetGpuFabricInfo", handle, ctypes.byref(info))
+        code = nvml.call("nvmlDeviceGetGpuFabricInfo", handle, ctypes.byref(info))
     codes.check(code)
     cluster = bytes(info.cluster)
     if code or info.state != _REGISTERED or info.status:

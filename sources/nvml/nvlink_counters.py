@@ -40,7 +40,7 @@ RATES: Final = tuple(f"nvlink_{link}_bandwidth_bytes_per_second" for link in ran
 def count(nvml: Library, handle: Handle) -> int:
     """Return how many NVLinks a GPU has; the maximum if the driver does not report it."""
     values = library.field_values((_LINK_COUNT, 0))
-    code = nvml.ask("nvmlDeviceGetFieldValues", handle, ctypes.c_int(1), values)
+    code = nvml.call("nvmlDeviceGetFieldValues", handle, ctypes.c_int(1), values)
     codes.check(code)
     found = library.field_number(values[0]) if code == 0 == values[0].nvmlReturn else None
     return min(int(found), NVLINKS) if found is not None else NVLINKS

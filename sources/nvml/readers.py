@@ -161,7 +161,7 @@ def memory_total(nvml: Library, handle: Handle) -> int | None:
         DriverGoneError: the driver is gone.
     """
     box = library.memory_box(1)
-    code = nvml.ask("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(box))
+    code = nvml.call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(box))
     codes.check(code)
     return int(box.total) if code == codes.OK and 0 < box.total < NONE64 else None
 
@@ -226,7 +226,7 @@ def throttling(
 ) -> Reader | None:
     """Create a reader of the reasons for lower clocks: the mask, and each supported reason."""
     supported = ctypes.c_ulonglong()
-    code = nvml.ask(
+    code = nvml.call(
         (
             "nvmlDeviceGetSupportedClocksEventReasons",
             "nvmlDeviceGetSupportedClocksThrottleReasons",

@@ -167,7 +167,7 @@ class Ring:
             self._call = None
 
     def _allocate(self) -> int:
-        code = self._nvml.ask("nvmlDeviceGetSamples", *self._args, None)
+        code = self._nvml.call("nvmlDeviceGetSamples", *self._args, None)
         if code == 0:
             self._capacity = self._count.value
             # Always more than before; otherwise a driver that reports too few would loop here.

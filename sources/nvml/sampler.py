@@ -203,8 +203,8 @@ class Sampler:
     def _check_driver(self) -> None:
         """Raise if all GPUs fail, so that NVML is initialised again, unless a call hangs.
 
-        A call that hangs raises its own, clearer error. While the driver still counts its GPUs,
-        they must fail for several rounds: they may come back one by one.
+        A call that hangs explains the failure better. While the driver still counts its GPUs, they
+        must fail for several rounds: they may come back one by one.
 
         Raises:
             DriverGoneError: nothing works.

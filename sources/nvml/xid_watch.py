@@ -116,7 +116,7 @@ class XidWatch(threading.Thread):
         """Watch until stopped or renewed; return False if a new set would not help."""
         nvml = self._nvml
         events = library.event_set_box()
-        code = nvml.ask("nvmlEventSetCreate", ctypes.byref(events))
+        code = nvml.call("nvmlEventSetCreate", ctypes.byref(events))
         if code:
             self._report_on_loop(Unwatched("", code))
             return False
@@ -151,7 +151,7 @@ class XidWatch(threading.Thread):
                         self._renewing = True
         finally:
             if code not in codes.DRIVER_GONE:
-                nvml.ask("nvmlEventSetFree", events)
+                nvml.call("nvmlEventSetFree", events)
         return wait is not None
 
     def _register(self, events: object) -> bool:
@@ -179,12 +179,12 @@ class XidWatch(threading.Thread):
 
     def _register_one(self, handle: Handle, events: object) -> int:
         supported = ctypes.c_ulonglong()
-        code = self._nvml.ask("nvmlDeviceGetSupportedEventTypes", handle, ctypes.byref(supported))
+        code = self._nvml.call("nvmlDeviceGetSupportedEventTypes", handle, ctypes.byref(supported))
         if code:
             return code
         if not supported.value & library.XID_EVENT:
             return codes.NOT_SUPPORTED
-        return self._nvml.ask(
+        return self._nvml.call(
             "nvmlDeviceRegisterEvents", handle, ctypes.c_ulonglong(library.XID_EVENT), events
         )
 

@@ -135,7 +135,7 @@ def _mig(nvml: Library, gpus: Sequence[_Gpu]) -> Finding:
     pending, without_instances, unreadable, enabled = [], [], [], 0
     for gpu in gpus:
         current, wanted = ctypes.c_uint(), ctypes.c_uint()
-        code = nvml.ask(
+        code = nvml.call(
             "nvmlDeviceGetMigMode", gpu.handle, ctypes.byref(current), ctypes.byref(wanted)
         )
         if code in codes.UNSUPPORTED:
@@ -178,7 +178,7 @@ def _instances(nvml: Library, handle: Handle) -> int:
     found = 0
     for index in range(most if code == codes.OK else 0):
         box = library.handle_box()
-        code = nvml.ask(
+        code = nvml.call(
             "nvmlDeviceGetMigDeviceHandleByIndex", handle, ctypes.c_uint(index), ctypes.byref(box)
         )
         found += code == codes.OK
@@ -209,5 +209,5 @@ def _profiling(nvml: Library, gpus: Sequence[_Gpu], wanted: Profiling) -> Findin
 
 def _has_gpm(nvml: Library, handle: Handle) -> bool:
     box = library.gpm_support_box()
-    code = nvml.ask("nvmlGpmQueryDeviceSupport", handle, ctypes.byref(box))
+    code = nvml.call("nvmlGpmQueryDeviceSupport", handle, ctypes.byref(box))
     return code == codes.OK and bool(box.isSupportedDevice)
