@@ -70,7 +70,7 @@ def test_sentences() -> None:
     assert holding_sentence(used) == f"u used {uuid} for 0.000 s"
     error = xid_error(gpu(0), 79, victim("a", gpu(0)))
     assert xid_sentence(error) == f"XID 79 on {uuid}: GPU has fallen off the bus"
-    assert xid_sentence(error, error.victims[0].subject).endswith("; ml/a/main was there")
+    assert xid_sentence(error, error.victims[0].subject).endswith("; affected container: ml/a/main")
     assert xid_sentence(xid_error(gpu(0), 9999)) == f"XID 9999 on {uuid}"
     assert meaning(9999) == ""
 
