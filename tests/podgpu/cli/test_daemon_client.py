@@ -197,7 +197,7 @@ async def test_a_client_certificate_that_is_wanted(
         ),
         (
             ("--user", "me", "--password-file", "wrong"),
-            "wrong user name or password; see that --user me and --password-file wrong are",
+            "wrong user name or password; check that --user me and --password-file wrong match",
         ),
     ],
 )
