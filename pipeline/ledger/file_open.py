@@ -125,7 +125,7 @@ def _check_readable(path: Path) -> None:
 def _uri(path: Path) -> str:
     """Return the file's URI for SQLite.
 
-    Without a log there is no writer. SQLite must be told so (`immutable`), because it would
+    Without a log there is no writer. The URI states this (`immutable`), because SQLite would
     otherwise create a log in order to read the file. With a log, the memory that readers and the
     writer share is opened read-only.
 

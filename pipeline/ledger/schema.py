@@ -19,8 +19,8 @@ VERSION: Final = 2
 
 `user_version` is a byte of the header without a checksum. If the two differ, the file is damaged.
 
-A podgpu that supports only lower versions refuses the file and does not change it. Whoever raises
-the version adds a migration from each earlier one; it runs when the file is opened for writing.
+A podgpu that supports only lower versions refuses the file and does not change it. If you raise
+the version, add a migration from each earlier one; it runs when the file is opened for writing.
 Additions that old versions can ignore, such as an index or a key of `meta`, do not raise it.
 
 Version 1, of podgpu 0.1.0, identified holdings and gaps by their start on the wall clock.
@@ -161,8 +161,8 @@ def stored_version(connection: sqlite3.Connection, found: frozenset[tuple[str, s
     """
     if not {("meta", "key"), ("meta", "value")} <= found:
         return None
-    told = connection.execute("SELECT value FROM meta WHERE key = 'tables'").fetchone()
-    return None if told is None else str(told[0])
+    row = connection.execute("SELECT value FROM meta WHERE key = 'tables'").fetchone()
+    return None if row is None else str(row[0])
 
 
 def invalid_value_error(what: str) -> sqlite3.DatabaseError:

@@ -38,7 +38,7 @@ class Admission:
     def admit_interval(
         self,
         last: HolderChange | None,
-        pieces: Sequence[HolderSpan],
+        spans: Sequence[HolderSpan],
         processes: Sequence[ProcessSample],
         begin: Instant,
         at: Instant,
@@ -47,13 +47,13 @@ class Admission:
 
         Args:
             last: the holders now.
-            pieces: the interval, divided where the holders changed; empty if no time is counted.
+            spans: the interval, divided where the holders changed; empty if no time is counted.
             processes: the processes of the interval.
             begin: the start of the interval.
             at: the end of the interval, when the sample was taken.
         """
         self._containers.rejected.clear()
-        for change in [piece.change for piece in pieces]:
+        for change in [span.change for span in spans]:
             if change is None or change is last:
                 continue
             for one in change.held:
@@ -62,7 +62,7 @@ class Admission:
                     self.admit_holder(one, max(begin, change.at), at)
         if last is not None:
             # A container that began to hold after the sample has no part in the interval.
-            start = max(begin if pieces and pieces[-1].change is last else at, last.at)
+            start = max(begin if spans and spans[-1].change is last else at, last.at)
             for one in last.held:
                 self.admit_holder(one, start, at)
         users: dict[ContainerName, ProcessSample] = {}

@@ -22,21 +22,23 @@ def apportion(total: int, weights: Sequence[int]) -> list[int]:
     Raises:
         ValueError: no weight is more than 0.
     """
-    whole = sum(weights)
-    if whole <= 0:
+    total_weight = sum(weights)
+    if total_weight <= 0:
         raise ValueError("nothing can be split by weights that are all 0")
     if len(weights) == 1:
         return [total]
     parts: list[int] = []
-    rests: list[int] = []
+    remainders: list[int] = []
     for weight in weights:
-        part, rest = divmod(total * weight, whole)
+        part, remainder = divmod(total * weight, total_weight)
         parts.append(part)
-        rests.append(rest)
-    left = total - sum(parts)
-    if left:
-        for place in sorted(range(len(rests)), key=rests.__getitem__, reverse=True)[:left]:
-            parts[place] += 1
+        remainders.append(remainder)
+    rest = total - sum(parts)
+    if rest:
+        for index in sorted(range(len(remainders)), key=remainders.__getitem__, reverse=True)[
+            :rest
+        ]:
+            parts[index] += 1
     return parts
 
 

@@ -158,12 +158,12 @@ class DeviceAccount:
         at = use.at
         begin = since or at
         self.renamed(self.identity_completion.match_processes(processes))
-        pieces = self.timeline.spans(begin.mono_ns, at.mono_ns)
+        spans = self.timeline.spans(begin.mono_ns, at.mono_ns)
         before = self._users if self.is_contiguous(since) else frozenset[ContainerName | None]()
-        if not pieces:
+        if not spans:
             # Changes after the sample do not belong to it.
             self._admission.admit_holders(self.timeline.at(at.mono_ns), at)
-        self._admission.admit_interval(self.timeline.last, pieces, processes, begin, at)
+        self._admission.admit_interval(self.timeline.last, spans, processes, begin, at)
         # A container without an account counts as unattributed.
         account_of = self.containers.get
         processes = [
@@ -178,8 +178,8 @@ class DeviceAccount:
         interval = None
         if since is not None and use.since is not None:
             time_ns, whole_ns = (at.mono_ns - start.mono_ns for start in (since, use.since))
-            interval = self._totals.count_time(pieces, time_ns, times)
-            others = {*before, *holders(pieces)} if use.mps else set[ContainerName | None]()
+            interval = self._totals.count_time(spans, time_ns, times)
+            others = {*before, *holders(spans)} if use.mps else set[ContainerName | None]()
             if use.mps:
                 self._totals.mark_concealed(interval, concealed_by_mps(processes, others))
             if (total := use.busy_ns) is not None:
@@ -190,7 +190,7 @@ class DeviceAccount:
                     found = split_busy_with_mps(total, processes, interval.concealed, others)
                 else:
                     found = split_busy(
-                        total, processes, only_holder(pieces), before, listed=use.listed
+                        total, processes, only_holder(spans), before, listed=use.listed
                     )
                 self._totals.count_busy(interval, found)
         self._departures.restart_returned(missed, at)

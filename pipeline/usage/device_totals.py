@@ -42,14 +42,14 @@ class UsageTotals:
         self.energy_unattributed_mj = 0
 
     def count_time(
-        self, pieces: Sequence[HolderSpan], time_ns: int, times: dict[HoldingAccount, int]
+        self, spans: Sequence[HolderSpan], time_ns: int, times: dict[HoldingAccount, int]
     ) -> IntervalUsage:
         """Add the time of an interval, which is divided where the holders changed."""
-        parts, unheld, unknown = split_held_time(pieces)
+        parts, unheld, unknown = split_held_time(spans)
         interval = IntervalUsage(time_ns, {}, unheld, None, holding_times=times)
         for container, part in parts.items():
             entry = self.containers.get(container)
-            received = 0 if entry is None else _add_held_time(entry, part, pieces)
+            received = 0 if entry is None else _add_held_time(entry, part, spans)
             interval.unheld_ns += part - received
             # The holder has no account, or all its holdings are final.
             unknown += part - received
@@ -79,8 +79,8 @@ class UsageTotals:
                 continue
             entry.busy_ns = (entry.busy_ns or 0) + part
             interval.busy[container] = part
-            for holding, own in split_among_holdings(part, holdings, interval.holding_times):
-                holding.add_busy(own, interval.holding_times.get(holding, 0))
+            for holding, own_part in split_among_holdings(part, holdings, interval.holding_times):
+                holding.add_busy(own_part, interval.holding_times.get(holding, 0))
         if found.no_others:
             for entry in self.containers:
                 if entry.name not in interval.busy:
@@ -117,8 +117,8 @@ class UsageTotals:
                 unattributed += part
                 continue
             known.energy_mj = (known.energy_mj or 0) + part
-            for holding, own in split_among_holdings(part, holdings, interval.holding_times):
-                holding.add_energy(own)
+            for holding, own_part in split_among_holdings(part, holdings, interval.holding_times):
+                holding.add_energy(own_part)
         self.add_unattributed_energy(total, unattributed)
 
     def add_unattributed_energy(self, total: int, unattributed: int) -> None:
@@ -168,21 +168,21 @@ def _starts_at_zero(account: ContainerAccount, interval: IntervalUsage) -> bool:
     return (account.ended is None and not account.unseen) or account.name in interval.held
 
 
-def _add_held_time(account: ContainerAccount, part: int, pieces: Sequence[HolderSpan]) -> int:
+def _add_held_time(account: ContainerAccount, part: int, spans: Sequence[HolderSpan]) -> int:
     """Add held time to a container's holdings; return how much of it they received."""
     running = account.running
-    if running is not None and not account.ending and running.start.mono_ns <= pieces[0].start_ns:
+    if running is not None and not account.ending and running.start.mono_ns <= spans[0].start_ns:
         running.held_ns += part
         return part
     added = 0
-    for piece in pieces:
-        holding = account.holding_at(piece.start_ns)
+    for span in spans:
+        holding = account.holding_at(span.start_ns)
         if holding is not None:
-            own = _held_in(piece, account.name)
-            holding.held_ns += own
-            added += own
+            own_part = _held_in(span, account.name)
+            holding.held_ns += own_part
+            added += own_part
     return added
 
 
-def _held_in(piece: HolderSpan, container: ContainerName) -> int:
-    return split_held_time([piece])[0].get(container, 0)
+def _held_in(span: HolderSpan, container: ContainerName) -> int:
+    return split_held_time([span])[0].get(container, 0)

@@ -59,7 +59,7 @@ class Busy(NamedTuple):
     no_others: bool
 
 
-def split_held_time(pieces: Iterable[HolderSpan]) -> tuple[Parts, int, int]:
+def split_held_time(spans: Iterable[HolderSpan]) -> tuple[Parts, int, int]:
     """Split the time of an interval among the holders.
 
     Returns:
@@ -68,13 +68,13 @@ def split_held_time(pieces: Iterable[HolderSpan]) -> tuple[Parts, int, int]:
     """
     parts: Parts = {}
     unheld = unknown = 0
-    for piece in pieces:
-        change = piece.change
+    for span in spans:
+        change = span.change
         if change is None:
-            unheld += piece.time_ns
-            unknown += piece.time_ns
+            unheld += span.time_ns
+            unknown += span.time_ns
             continue
-        *of_holders, of_unheld = apportion(piece.time_ns, change.weights)
+        *of_holders, of_unheld = apportion(span.time_ns, change.weights)
         for held, part in zip(change.held, of_holders, strict=True):
             parts[held.container] = parts.get(held.container, 0) + part
         unheld += of_unheld
@@ -82,14 +82,14 @@ def split_held_time(pieces: Iterable[HolderSpan]) -> tuple[Parts, int, int]:
     return parts, unheld, unknown
 
 
-def holders(pieces: Iterable[HolderSpan]) -> set[ContainerName]:
+def holders(spans: Iterable[HolderSpan]) -> set[ContainerName]:
     """Return the containers that held the device at any time in an interval."""
-    return {name for piece in pieces if piece.change for name in piece.change.containers}
+    return {name for span in spans if span.change for name in span.change.containers}
 
 
-def only_holder(pieces: Iterable[HolderSpan]) -> ContainerName | None:
+def only_holder(spans: Iterable[HolderSpan]) -> ContainerName | None:
     """Return the container that held the device in an interval, if it is the only one."""
-    found = holders(pieces)
+    found = holders(spans)
     return next(iter(found)) if len(found) == 1 else None
 
 
@@ -120,13 +120,13 @@ def split_memory(
         return Memory(used, reserved, 0, {sole_holder: used - reserved}, no_others=False)
     known: Parts = {}
     hidden: set[ContainerName] = set()
-    others, whole = 0, listed
+    others, complete = 0, listed
     for process in processes:
         if not process.is_running:
             continue
         container, has = process.owner(sole_holder), process.memory_bytes
         if container is None:
-            whole = whole and process.owner_known
+            complete = complete and process.owner_known
             others += max(has or 0, 0)
         elif has is None:
             hidden.add(container)
@@ -136,7 +136,7 @@ def split_memory(
         others += known.pop(container, 0)
     unknown: dict[ContainerName, int | None] = dict.fromkeys(hidden)
     if used is None:
-        return Memory(None, None, None, {**known, **unknown}, whole)
+        return Memory(None, None, None, {**known, **unknown}, complete)
     used = max(used, 0)
     reserved = min(max(reserved or 0, 0), used)
     left = used - reserved
@@ -147,7 +147,7 @@ def split_memory(
         fitted = apportion(left, [*(known[one] for one in order), others])
         known = dict(zip(order, fitted[:-1], strict=True))
         of_containers = left - fitted[-1]
-    return Memory(used, reserved, left - of_containers, {**known, **unknown}, whole)
+    return Memory(used, reserved, left - of_containers, {**known, **unknown}, complete)
 
 
 def split_busy(
@@ -173,7 +173,7 @@ def split_busy(
     """
     total = max(total, 0)
     parts: Parts = {}
-    others, reported, whole = 0, False, True
+    others, reported, complete = 0, False, True
     for process in processes:
         if process.busy_ns is None:
             continue
@@ -184,7 +184,7 @@ def split_busy(
             continue
         others += max(process.busy_ns, 0)
         if process.busy_ns > 0 and not process.owner_known:
-            whole = False
+            complete = False
     if not reported:
         owners = {process.owner(sole_holder) for process in processes} | set(before)
         if not owners:
@@ -196,7 +196,7 @@ def split_busy(
         order = sorted(parts)
         fitted = apportion(total, [*(parts[one] for one in order), others])
         parts = dict(zip(order, fitted[:-1], strict=True))
-    return Busy(parts, total - sum(parts.values()), whole)
+    return Busy(parts, total - sum(parts.values()), complete)
 
 
 def split_busy_with_mps(
