@@ -15,7 +15,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9._/]{0,315}[A-Za-z0-9])?")
 _HOST: Final = re.compile(r"\*|(?:\*\.)?[A-Za-z0-9_.-]+")
 _MIN_TIMEOUT: Final = Duration.parse("10ms")
 _MAX_TIMEOUT: Final = Duration.parse("9s")
-"""Less than ten seconds, after which the server closes a connection."""
+"""Less than ten seconds, the time limit of the server for a handler."""
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

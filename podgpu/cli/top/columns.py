@@ -61,7 +61,7 @@ def columns(width: int) -> tuple[Column, ...]:
         Column("TEMP", 4, least=64, right=True),
         Column("HELD BY", 0),
         Column("FOR", 4, right=True),
-        Column("PART", 10, least=110),
+        Column("SHARE", 10, least=110),
         Column("SOURCE", 22, least=130),
     )
 

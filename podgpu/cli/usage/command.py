@@ -92,7 +92,7 @@ def _span(arguments: argparse.Namespace) -> tuple[int, int]:
 def _read(
     path: Path, start_ns: int, end_ns: int, limit: int
 ) -> tuple[UsageWindow, list[HoldingRecord]]:
-    """Read the file, with one holding more than `most`, to detect that there are more.
+    """Read the file, with one holding more than `limit`, to detect that there are more.
 
     Raises:
         LedgerError: it cannot be read, or has no data for this time.

@@ -91,7 +91,7 @@ async def test_a_terminal_of_80_by_24(served: Served) -> None:
         lines = await session.until(lambda lines: "lines" in lines[-1] or "folded" in lines[-1])
         assert all(len(line) <= 40 for line in lines)
         session.resize(140, 30)
-        await session.until(shows("SOURCE", "PART"))
+        await session.until(shows("SOURCE", "SHARE"))
         session.press("q")
         assert await asyncio.wait_for(session.process.wait(), 10) == 0
 
