@@ -11,8 +11,8 @@ from tests.e2e.charts import EVERY
 from tests.e2e.helm import Helm
 
 HEAD = """\
-# podgpu on every GPU node: kubectl apply -f deploy/podgpu.yaml, after the image is set to yours.
-# Made from the chart; docs/install.md says how, and what to look at.
+# podgpu on every GPU node: set the image to yours, then kubectl apply -f deploy/podgpu.yaml.
+# Generated from the chart; see docs/install.md.
 """
 
 

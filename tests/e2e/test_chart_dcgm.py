@@ -136,7 +136,7 @@ def test_a_port_that_can_not_be_read_is_refused(helm: Helm, values: Values, said
     with pytest.raises(HelmError) as caught:
         helm.template({"dcgmExporter": True, **values})
     assert said in str(caught.value)
-    assert "write it out" in str(caught.value)
+    assert "write it, such as" in str(caught.value)
 
 
 _FIXED = "exporter-metrics-config-map"

@@ -130,8 +130,8 @@ def test_dashboards_have_the_names_of_the_page(helm: Helm, values: Values, names
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (given("--labels", "dcgm-2x"), 'arguments: --labels: "dcgm-2x" is no label form; write'),
-        (variables(PODGPU_LABELS="x"), 'extraEnv: PODGPU_LABELS: "x" is no label form; write one'),
+        (given("--labels", "dcgm-2x"), 'arguments: --labels: "dcgm-2x" is no label form; use'),
+        (variables(PODGPU_LABELS="x"), 'extraEnv: PODGPU_LABELS: "x" is no label form; use one'),
         (sink("metrics", labels="${FORM}"), "config.sinks.metrics.labels"),
     ],
     ids=str,

@@ -34,7 +34,7 @@ def said(helm: Helm, chart: Path, values: Values) -> str:
 
 
 LABEL = "kubectl label node NODE nvidia.com/gpu.present=true"
-COSTS = "for ever"
+COSTS = "permanently"
 DISABLED = "prometheusRule.disabled"
 
 
@@ -116,7 +116,7 @@ def test_what_goes_untold_without_the_hosts_processes_is_said(helm: Helm, chart:
 def test_who_reads_the_kernels_log_hears_what_it_takes(helm: Helm, chart: Path) -> None:
     log = source("log", kind="kernel")
     assert "securityContext.privileged=true" in said(helm, chart, log)
-    assert "source log reads the kernel's log" in said(helm, chart, log)
+    assert "source log reads the kernel log" in said(helm, chart, log)
     privileged: Values = {**log, "securityContext": {"privileged": True}}
     for values in ({}, privileged):
         assert "privileged" not in said(helm, chart, values)

@@ -68,7 +68,7 @@ def test_a_folder_that_is_everybody_s_is_not_mounted(
     said = refused(helm, bare(says(f"{folder}podgpu.it")))
     assert place in said
     assert f"all of {folder.rstrip('/') or '/'} would be mounted" in said
-    assert "let it have a folder of its own" in said
+    assert "use a separate folder" in said
 
 
 COMMON = [
@@ -143,7 +143,7 @@ def test_a_path_that_tells_of_no_folder_is_refused(
         return
     said = refused(helm, bare(says(path)))
     assert place in said
-    assert "write the whole path" in said
+    assert "write an absolute path" in said
 
 
 MOUNTED: list[tuple[str, Any]] = [

@@ -201,20 +201,20 @@ REFUSED: list[tuple[Values, str]] = [
     *(
         (
             {"tlsServerConfig": {"enabled": True, "clientAuthType": kind}},
-            "signs none; give existing",
+            "which the chart does not create; set existing",
         )
         for kind in ("RequireAndVerifyClientCert", "VerifyClientCertIfGiven")
     ),
-    ({"tlsServerConfig": {**GIVEN["tlsServerConfig"], **CLIENTS}}, "authority of clients; give ca"),
+    ({"tlsServerConfig": {**GIVEN["tlsServerConfig"], **CLIENTS}}, "a CA for client certificates; set ca"),
     (
         {"tlsServerConfig": {**OWN["tlsServerConfig"], **CLIENTS}, **MONITORED},
-        "serviceMonitor.tlsConfig: clients have to show a certificate",
+        "serviceMonitor.tlsConfig: clients have to present a certificate",
     ),
-    ({"basicAuth": {"users": {"a": HASH}}, **MONITORED}, "serviceMonitor.basicAuth: of basicAuth."),
-    ({"basicAuth": {"users": {"a": HASH[:-1]}}}, "basicAuth.users.a: this begins as a bcrypt hash"),
-    ({"basicAuth": {"users": {"a": HASH.replace("$04$", "$17$")}}}, "none of cost 4 to 16; write"),
-    ({**WHOLE, **USERS}, "write the users into its basic_auth_users, or give one of the two"),
-    ({**WHOLE, "config": {"http": {"web_config": "/w.yml"}}}, "give one of the two"),
+    ({"basicAuth": {"users": {"a": HASH}}, **MONITORED}, "serviceMonitor.basicAuth: basicAuth."),
+    ({"basicAuth": {"users": {"a": HASH[:-1]}}}, "basicAuth.users.a: this starts like a bcrypt hash"),
+    ({"basicAuth": {"users": {"a": HASH.replace("$04$", "$17$")}}}, "none of cost 4 to 16; use"),
+    ({**WHOLE, **USERS}, "write the users into its basic_auth_users, or set only one of them"),
+    ({**WHOLE, "config": {"http": {"web_config": "/w.yml"}}}, "set only one of them"),
 ]
 
 

@@ -1,6 +1,6 @@
-{{/* podgpu's configuration: the preset, with the values over it. */}}
+{{/* podgpu's configuration: the preset, merged with the values. */}}
 
-{{/* Lay one mapping over another, which changes. Takes both. */}}
+{{/* Merge the second mapping into the first, which is changed. Arguments: both mappings. */}}
 {{- define "podgpu.overlay" -}}
 {{- $under := index . 0 -}}
 {{- range $key, $value := index . 1 -}}
@@ -16,8 +16,8 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Options for the code that the configuration leads to, as JSON. The values say it and not the file: whoever may change the
-ConfigMap alone can't add to it. */}}
+{{/* Options that allow code which the configuration names, as JSON. They come from the values, so that write access to the
+ConfigMap is not sufficient to add code. */}}
 {{- define "podgpu.allowing" -}}
 {{- $words := list -}}
 {{- if .Values.allowConfiguredCode -}}
@@ -34,35 +34,35 @@ ConfigMap alone can't add to it. */}}
 {{- if or .Values.arguments .Values.dcgmExporter -}}yes{{- end -}}
 {{- end -}}
 
-{{/* What the distribution says, as YAML. */}}
+{{/* The distribution's entry of files/distributions.yaml, as YAML. */}}
 {{- define "podgpu.distribution" -}}
 {{- get (.Files.Get "files/distributions.yaml" | fromYaml) .Values.distribution | toYaml -}}
 {{- end -}}
 
-{{/* The configuration, as YAML; nothing under dcgm-exporter's command line. */}}
+{{/* The configuration, as YAML; empty under dcgm-exporter's command line. */}}
 {{- define "podgpu.config" -}}
 {{- if not (include "podgpu.dcgm" .) -}}
 {{- $config := .Files.Get (printf "files/presets/%s.yaml" .Values.preset) | fromYaml -}}
 {{- include "podgpu.overlay" (list $config (deepCopy .Values.config)) -}}
 {{- range $role := list "sources" "sinks" -}}
 {{- if not (get $config $role) -}}
-{{- fail (printf "config.%s: nothing is left; keep one" $role) -}}
+{{- fail (printf "config.%s: there are none; keep at least one" $role) -}}
 {{- end -}}
 {{- range $name, $it := get $config $role -}}
 {{- if not $it.kind -}}
-{{- fail (printf "config.%s.%s: the preset has none of that name, so it needs a kind" $role $name) -}}
+{{- fail (printf "config.%s.%s: it is not in the preset; set its kind" $role $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if include "podgpu.web" . -}}
 {{- if dig "http" "web_config" "" $config -}}
-{{- fail "config.http.web_config: tlsServerConfig, basicAuth and webConfig make a web config of their own; give one of the two" -}}
+{{- fail "config.http.web_config: tlsServerConfig, basicAuth and webConfig create a web config too; set only one of them" -}}
 {{- end -}}
 {{- $_ := set $config "http" (merge (dict "web_config" "/etc/podgpu-web/web.yml") ($config.http | default dict)) -}}
 {{- end -}}
 {{- if .Values.customMetrics -}}
 {{- if or (dig "counters" "file" "" $config) (dig "counters" "configmap" "" $config) -}}
-{{- fail "config.counters: customMetrics is a list too; give one of the two" -}}
+{{- fail "config.counters: customMetrics is a counters list too; set only one of them" -}}
 {{- end -}}
 {{- $_ := set $config "counters" (merge (dict "file" "/etc/podgpu-counters/metrics") ($config.counters | default dict)) -}}
 {{- end -}}
@@ -71,14 +71,14 @@ ConfigMap alone can't add to it. */}}
 {{- if eq $sink.kind "prometheus" -}}{{- $_ := set $listens $name true -}}{{- end -}}
 {{- end -}}
 {{- if not (or $listens (dig "http" "listen" "" $config)) -}}
-{{- /* The probes need somebody who answers. */ -}}
+{{- /* The probes need a listener. */ -}}
 {{- $_ := set $config "http" (merge (dict "listen" ":9400") ($config.http | default dict)) -}}
 {{- end -}}
 {{- $config | toYaml -}}
 {{- end -}}
 {{- end -}}
 
-{{/* The names of the sources, in their order: of two that tell the same the earlier one counts. */}}
+{{/* The names of the sources in their order: an earlier source takes precedence. */}}
 {{- define "podgpu.order" -}}
 {{- $config := include "podgpu.config" . | fromYaml -}}
 {{- $order := list -}}
@@ -96,7 +96,7 @@ ConfigMap alone can't add to it. */}}
 {{- toJson $order -}}
 {{- end -}}
 
-{{/* The configuration as podgpu reads it. */}}
+{{/* The text of the configuration file. */}}
 {{- define "podgpu.file" -}}
 {{- $config := include "podgpu.config" . | fromYaml -}}
 node: {{ $config.node | toJson }}

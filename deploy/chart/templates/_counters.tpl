@@ -1,13 +1,13 @@
-{{/* The counters list under the name that dcgm-exporter's chart gives it: exporter-metrics-config-map, whatever the release. */}}
+{{/* The counters list with its name in dcgm-exporter's chart: exporter-metrics-config-map, for any release name. */}}
 
-{{/* Whether a volume of the values asks for it. It gets a map of this release, so that two don't claim one. */}}
+{{/* Whether a volume of the values uses it. The volume gets this release's ConfigMap, so that two releases do not share one. */}}
 {{- define "podgpu.countersvolume" -}}
 {{- range .Values.extraConfigMapVolumes -}}
 {{- if eq (dig "configMap" "name" "" .) "exporter-metrics-config-map" -}}yes{{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Whether dcgm-exporter's -m asks for it in the pods' namespace, and no other release has made it there. */}}
+{{/* Whether dcgm-exporter's -m refers to it in the pods' namespace, and no other release has created it there. */}}
 {{- define "podgpu.countersasked" -}}
 {{- $asked := printf "%s:exporter-metrics-config-map" (include "podgpu.namespace" .) -}}
 {{- if and (include "podgpu.dcgm" .) (has $asked (include "podgpu.needs" . | fromJson).maps) -}}

@@ -1,8 +1,8 @@
-{{/* The container's variables, as JSON. One that extraEnv names is left out, since none may stand there twice. */}}
+{{/* The container's environment variables, as JSON, without those of extraEnv. */}}
 {{- define "podgpu.environment" -}}
 {{- $all := list -}}
 {{- with .Values.visibleDevices -}}
-{{- $all = append $all (dict "name" "NVIDIA_VISIBLE_DEVICES" "value" . "why" "By these NVIDIA's container toolkit mounts the driver's library and gives access to the GPUs.") -}}
+{{- $all = append $all (dict "name" "NVIDIA_VISIBLE_DEVICES" "value" . "why" "With these, NVIDIA's container toolkit mounts the driver's library and gives access to the GPUs.") -}}
 {{- $all = append $all (dict "name" "NVIDIA_DRIVER_CAPABILITIES" "value" "utility") -}}
 {{- end -}}
 {{- if (include "podgpu.needs" . | fromJson).driver -}}

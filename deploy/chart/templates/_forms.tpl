@@ -1,11 +1,11 @@
-{{/* The names that labels have on the page, for alerts and dashboards, which are written in those of the form dcgm. */}}
+{{/* Names of labels and metrics for alerts and dashboards, which are written with the names of the form dcgm. */}}
 
-{{/* Whether a switch is on; takes WORD or WORD=VALUE. */}}
+{{/* Whether a switch is on. Argument: WORD or WORD=VALUE. */}}
 {{- define "podgpu.switch" -}}
 {{- if has (regexReplaceAll "^[^=]*=?" . "" | lower) (list "" "1" "t" "true") -}}yes{{- end -}}
 {{- end -}}
 
-{{/* The label form, whether the node's name is on the page, and what says so; as JSON. */}}
+{{/* The label form, and whether metrics lack the node's name; as JSON. */}}
 {{- define "podgpu.form" -}}
 {{- $labels := "" -}}
 {{- $old := "" -}}
@@ -46,21 +46,21 @@
 {{- $labels = $labels | default (ternary "dcgm-old" "dcgm" (eq $old "yes")) -}}
 {{- $forms := .Files.Get "files/forms.yaml" | fromYaml -}}
 {{- if not (hasKey $forms $labels) -}}
-{{- fail (printf "%s: %q is no label form; write one of %s, or switch prometheusRule.enabled and dashboards.enabled off" $place $labels (keys $forms | sortAlpha | join ", ")) -}}
+{{- fail (printf "%s: %q is no label form; use one of %s, or set prometheusRule.enabled and dashboards.enabled to false" $place $labels (keys $forms | sortAlpha | join ", ")) -}}
 {{- end -}}
 {{- dict "labels" $labels "nameless" $nameless | toJson -}}
 {{- end -}}
 
-{{/* What is called otherwise than in the form dcgm: new names by the old, as JSON. */}}
+{{/* Names that differ from the form dcgm: new names by old names, as JSON. */}}
 {{- define "podgpu.names" -}}
 {{- $form := include "podgpu.form" . | fromJson -}}
 {{- $names := get (.Files.Get "files/forms.yaml" | fromYaml) $form.labels -}}
 {{- if $form.nameless -}}
-{{- /* The monitor puts the node on every series. */ -}}
+{{- /* The monitor adds the node to every series. */ -}}
 {{- $_ := set $names "Hostname" "node" -}}
 {{- end -}}
 {{- if not .Values.serviceMonitor.honorLabels -}}
-{{- /* Prometheus puts the labels of podgpu's own pod in their place, and keeps these beside. */ -}}
+{{- /* Prometheus replaces these labels by those of podgpu's pod, and renames them. */ -}}
 {{- range list "namespace" "pod" "container" -}}
 {{- if not (hasKey $names .) -}}{{- $_ := set $names . (printf "exported_%s" .) -}}{{- end -}}
 {{- end -}}
@@ -68,7 +68,7 @@
 {{- $names | toJson -}}
 {{- end -}}
 
-{{/* An expression with other names; variables of the same name keep theirs. Takes the text and the names. */}}
+{{/* An expression with replaced names, except in variables. Arguments: the text and the names. */}}
 {{- define "podgpu.renamed" -}}
 {{- $text := index . 0 -}}
 {{- range $old, $new := index . 1 -}}
@@ -77,7 +77,7 @@
 {{- $text -}}
 {{- end -}}
 
-{{/* A text for people in which what stands in {{ }} has other names. Takes the text and the names. */}}
+{{/* A text with replaced names within {{ }}. Arguments: the text and the names. */}}
 {{- define "podgpu.retold" -}}
 {{- $text := index . 0 -}}
 {{- $names := index . 1 -}}
@@ -87,7 +87,7 @@
 {{- $text -}}
 {{- end -}}
 
-{{/* A dashboard with other names: in queries and legends, and as the columns of tables. Takes its text and the names. */}}
+{{/* A dashboard with replaced names in queries, legends and columns of tables. Arguments: its text and the names. */}}
 {{- define "podgpu.dashboard" -}}
 {{- $names := index . 1 -}}
 {{- $lines := list -}}

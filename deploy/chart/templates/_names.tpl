@@ -1,4 +1,4 @@
-{{/* Names and labels. What may look like a number is written by toYaml, which quotes it then. */}}
+{{/* Names and labels. Values that may look like numbers are written by toYaml, which quotes them. */}}
 
 {{- define "podgpu.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
@@ -19,9 +19,9 @@
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
-{{/* Of what belongs to no namespace: two releases of one name must not meet. */}}
+{{/* The name of cluster-scoped objects: two releases of the same name must not collide. */}}
 {{- define "podgpu.clustername" -}}
-{{- /* No namespace has a dot, so that no two pairs come to one name. */ -}}
+{{- /* A namespace contains no dot, so that the name is unique. */ -}}
 {{- printf "%s.%s" (include "podgpu.namespace" .) (include "podgpu.fullname" .) -}}
 {{- end -}}
 
@@ -41,12 +41,12 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Whether roles are made: dcgm-exporter's chart has a switch of its own. */}}
+{{/* Whether to create roles; kubernetes.rbac.create is the switch of dcgm-exporter's chart. */}}
 {{- define "podgpu.rbac" -}}
 {{- if and .Values.rbac.create .Values.kubernetes.rbac.create -}}yes{{- end -}}
 {{- end -}}
 
-{{/* What a selector chooses by; `component` is node or extender. Takes the root and the component. */}}
+{{/* Labels of selectors. Arguments: the root and the component, node or extender. */}}
 {{- define "podgpu.selector" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ include "podgpu.name" $root | toYaml }}
@@ -69,7 +69,7 @@ labels:
   {{- include "podgpu.labels" . | nindent 2 }}
 {{- end -}}
 
-{{/* Whether an object of `auto`, true or false is made; takes root, value, and the kind that the cluster has to know. */}}
+{{/* Whether to create an object. Arguments: root, `auto`, true or false, and the kind that the cluster needs for auto. */}}
 {{- define "podgpu.wanted" -}}
 {{- $root := index . 0 -}}
 {{- $value := index . 1 | toString -}}

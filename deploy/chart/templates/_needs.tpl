@@ -1,6 +1,6 @@
-{{/* What the enabled sources and sinks need: folders of the host, rights, root; and whether two podgpus may share a node. */}}
+{{/* What the enabled sources and sinks need: folders of the host, permissions, root; and why two pods cannot share a node. */}}
 
-{{/* A right of the API server. Takes needs, group, resource, verbs. */}}
+{{/* Add a permission at the API server. Arguments: needs, group, resource, verbs. */}}
 {{- define "podgpu.right" -}}
 {{- $needs := index . 0 -}}
 {{- $rule := dict "apiGroups" (list (index . 1)) "resources" (list (index . 2)) "verbs" (index . 3) -}}
@@ -26,30 +26,30 @@
 {{- $at := printf "config.sources.%s" (index . 2) -}}
 {{- $it := index . 3 -}}
 {{- if $it.proc -}}
-{{- include "podgpu.proc" (list $root $needs (printf "%s.proc" $at) $it.proc (printf "%s reads there whose a process is" $who)) -}}
+{{- include "podgpu.proc" (list $root $needs (printf "%s.proc" $at) $it.proc (printf "%s reads there which container a process belongs to" $who)) -}}
 {{- end -}}
 {{- if eq $it.kind "podresources" -}}
 {{- range $it.sockets | default (list "/var/lib/kubelet/pod-resources/kubelet.sock") -}}
-{{- include "podgpu.mount" (list $root $needs (printf "%s.sockets" $at) . true false (printf "%s asks who holds which GPU on its socket, which is made anew when the kubelet starts" $who)) -}}
+{{- include "podgpu.mount" (list $root $needs (printf "%s.sockets" $at) . true false (printf "%s queries the kubelet's socket, which the kubelet recreates at its start" $who)) -}}
 {{- end -}}
-{{- include "podgpu.asroot" (list $needs (printf "%s: the kubelet's socket is root's" $who)) -}}
+{{- include "podgpu.asroot" (list $needs (printf "%s: the kubelet's socket belongs to root" $who)) -}}
 {{- else if eq $it.kind "kernel" -}}
 {{- $log := $it.path | default "/dev/kmsg" -}}
 {{- if not (include "podgpu.given" (list $root $log)) -}}
-{{- $_ := set $needs.files $log (dict "host" "/dev/kmsg" "type" "CharDevice" "why" (printf "%s reads the kernel's log" $who)) -}}
+{{- $_ := set $needs.files $log (dict "host" "/dev/kmsg" "type" "CharDevice" "why" (printf "%s reads the kernel log" $who)) -}}
 {{- end -}}
-{{- include "podgpu.asroot" (list $needs (printf "%s: on some nodes root alone can read the kernel's log" $who)) -}}
-{{- $_ := set $needs "privileged" (append $needs.privileged (printf "%s reads the kernel's log" $who)) -}}
+{{- include "podgpu.asroot" (list $needs (printf "%s: on some nodes only root can read the kernel log" $who)) -}}
+{{- $_ := set $needs "privileged" (append $needs.privileged (printf "%s reads the kernel log" $who)) -}}
 {{- else if eq $it.kind "checkpoint" -}}
-{{- include "podgpu.mount" (list $root $needs (printf "%s.path" $at) ($it.path | default "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint") true false (printf "%s reads the kubelet's checkpoint, which is put in its place anew" $who)) -}}
-{{- include "podgpu.asroot" (list $needs (printf "%s: root alone can read the checkpoint" $who)) -}}
+{{- include "podgpu.mount" (list $root $needs (printf "%s.path" $at) ($it.path | default "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint") true false (printf "%s reads the kubelet's checkpoint, a file that the kubelet replaces" $who)) -}}
+{{- include "podgpu.asroot" (list $needs (printf "%s: only root can read the checkpoint" $who)) -}}
 {{- else if eq $it.kind "podlist" -}}
 {{- include "podgpu.mount" (list $root $needs (printf "%s.path" $at) ($it.path | default "/var/lib/kubelet/pod-resources/podlist.json") true false (printf "%s reads podlist.json" $who)) -}}
 {{- else if eq $it.kind "nri" -}}
-{{- include "podgpu.mount" (list $root $needs (printf "%s.socket" $at) ($it.socket | default "/var/run/nri/nri.sock") true false (printf "%s is a plugin at the container runtime's socket" $who)) -}}
-{{- include "podgpu.asroot" (list $needs (printf "%s: the runtime's socket is root's" $who)) -}}
+{{- include "podgpu.mount" (list $root $needs (printf "%s.socket" $at) ($it.socket | default "/var/run/nri/nri.sock") true false (printf "%s connects as a plugin to the container runtime's socket" $who)) -}}
+{{- include "podgpu.asroot" (list $needs (printf "%s: the runtime's socket belongs to root" $who)) -}}
 {{- if ne ($it.inject | default "off" | toString) "off" -}}
-{{- include "podgpu.alone" (list $needs (printf "%s: two plugins that inject keep containers from being made" $who)) -}}
+{{- include "podgpu.alone" (list $needs (printf "%s: two plugins that inject prevent the creation of containers" $who)) -}}
 {{- end -}}
 {{- else if eq $it.kind "pods" -}}
 {{- if not $it.kubeconfig -}}
@@ -66,12 +66,12 @@
 {{- else if eq $it.kind "hostengine" -}}
 {{- $address := trimPrefix "unix://" ($it.address | default "") -}}
 {{- if hasPrefix "/" $address -}}
-{{- include "podgpu.mount" (list $root $needs (printf "%s.address" $at) $address true false (printf "%s asks DCGM's host engine on its socket" $who)) -}}
+{{- include "podgpu.mount" (list $root $needs (printf "%s.address" $at) $address true false (printf "%s queries DCGM's host engine on its socket" $who)) -}}
 {{- end -}}
 {{- $library := $it.library | default "" -}}
 {{- if and (hasPrefix "/" $library) (not (include "podgpu.given" (list $root $library))) -}}
 {{- if contains "${" $library -}}
-{{- fail (printf "%s.library: %q: which file to mount, the chart can't know of a variable; write it out" $at $library) -}}
+{{- fail (printf "%s.library: %q: the chart cannot mount a path with a variable; write the whole path" $at $library) -}}
 {{- end -}}
 {{- $_ := set $needs.files $library (dict "host" $library "why" (printf "%s calls DCGM's client library" $who)) -}}
 {{- end -}}
@@ -92,18 +92,18 @@
 {{- else if eq $it.kind "podlist" -}}
 {{- include "podgpu.written" (list $root $needs (printf "%s.path" $at) ($it.path | default "/var/lib/kubelet/pod-resources/podlist.json") true (printf "%s writes podlist.json" $who)) -}}
 {{- else if eq $it.kind "textfile" -}}
-{{- include "podgpu.written" (list $root $needs (printf "%s.path" $at) ($it.path | default "") true (printf "%s writes the page for node_exporter" $who)) -}}
+{{- include "podgpu.written" (list $root $needs (printf "%s.path" $at) ($it.path | default "") true (printf "%s writes the metrics for node_exporter" $who)) -}}
 {{- else if eq $it.kind "ledger" -}}
-{{- include "podgpu.written" (list $root $needs (printf "%s.path" $at) ($it.path | default "") true (printf "%s keeps the account of who used what" $who)) -}}
+{{- include "podgpu.written" (list $root $needs (printf "%s.path" $at) ($it.path | default "") true (printf "%s stores the usage of containers" $who)) -}}
 {{- else if eq $it.kind "events" -}}
-{{- include "podgpu.alone" (list $needs (printf "%s: two would tell pods of each error twice" $who)) -}}
+{{- include "podgpu.alone" (list $needs (printf "%s: two would write each Event twice" $who)) -}}
 {{- if not $it.kubeconfig -}}
 {{- include "podgpu.right" (list $needs "" "events" (list "create" "patch")) -}}
 {{- end -}}
 {{- else if eq $it.kind "otlp" -}}
-{{- include "podgpu.alone" (list $needs (printf "%s: what two push counts twice" $who)) -}}
+{{- include "podgpu.alone" (list $needs (printf "%s: data that two podgpus push counts twice" $who)) -}}
 {{- else if or (eq $it.kind "node") (eq $it.kind "pods") -}}
-{{- include "podgpu.alone" (list $needs (printf "%s: one podgpu writes a node's annotations" $who)) -}}
+{{- include "podgpu.alone" (list $needs (printf "%s: only one podgpu may write a node's annotations" $who)) -}}
 {{- if not $it.kubeconfig -}}
 {{- include "podgpu.right" (list $needs "" (ternary "nodes" "pods" (eq $it.kind "node")) (list "get" "patch")) -}}
 {{- end -}}
@@ -113,7 +113,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What dcgm-exporter's options need: they come as arguments, variables and values. */}}
+{{/* What dcgm-exporter's options need; they are set by arguments, environment variables and values. */}}
 {{- define "podgpu.dcgmneeds" -}}
 {{- $root := index . 0 -}}
 {{- $needs := index . 1 -}}
@@ -153,16 +153,16 @@
 {{- include "podgpu.right" (list $needs "resource.k8s.io" "resourceslices" (list "list" "watch")) -}}
 {{- end -}}
 {{- if regexMatch "^[^:]+:[^:]+$" $said.map -}}{{- $_ := set $needs "maps" (list $said.map) -}}{{- end -}}
-{{- include "podgpu.mount" (list $root $needs "arguments: --pod-resources-kubelet-socket" ($said.socket | default "/var/lib/kubelet/pod-resources/kubelet.sock") true false "the kubelet is asked who holds which GPU on its socket, which is made anew when the kubelet starts") -}}
-{{- include "podgpu.asroot" (list $needs "the kubelet's socket is root's") -}}
+{{- include "podgpu.mount" (list $root $needs "arguments: --pod-resources-kubelet-socket" ($said.socket | default "/var/lib/kubelet/pod-resources/kubelet.sock") true false "podgpu queries the kubelet's socket, which the kubelet recreates at its start") -}}
+{{- include "podgpu.asroot" (list $needs "the kubelet's socket belongs to root") -}}
 {{- $engine := include "podgpu.said" (list $root (list "r" "remote-hostengine-info") "DCGM_REMOTE_HOSTENGINE_INFO") | fromJson -}}
 {{- $address := trimPrefix "unix://" ($engine.value | default "") -}}
 {{- if hasPrefix "/" $address -}}
-{{- include "podgpu.mount" (list $root $needs $engine.place $address true false "DCGM's host engine is asked on its socket") -}}
+{{- include "podgpu.mount" (list $root $needs $engine.place $address true false "podgpu queries DCGM's host engine on its socket") -}}
 {{- end -}}
 {{- end -}}
 
-{{/* All of it, as JSON. */}}
+{{/* All needs, as JSON. */}}
 {{- define "podgpu.needs" -}}
 {{- $needs := dict "mounts" dict "files" dict "rules" list "maps" list "root" list "alone" list "privileged" list "libraries" list -}}
 {{- $root := . -}}
@@ -183,7 +183,7 @@
 {{- if $base -}}{{- $base = trimSuffix "/" $base | default "/" -}}{{- end -}}
 {{- if and $base (ne $base "none") -}}
 {{- $library := .Values.driverLibrary | default (ternary $driver.library "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1" (eq $base ($driver.root | default ""))) -}}
-{{- $_ := set $needs.files "/opt/podgpu-driver/libnvidia-ml.so.1" (dict "host" (printf "%s%s" (trimSuffix "/" $base) $library) "why" "the driver's library, of a driver that NVIDIA's toolkit doesn't hand out") -}}
+{{- $_ := set $needs.files "/opt/podgpu-driver/libnvidia-ml.so.1" (dict "host" (printf "%s%s" (trimSuffix "/" $base) $library) "why" "the library of a driver that NVIDIA's toolkit does not give to containers") -}}
 {{- $_ := set $needs "driver" true -}}
 {{- end -}}
 {{- $token := .Values.serviceAccount.automountServiceAccountToken -}}

@@ -1,12 +1,12 @@
-{{/* Which folder of the host is mounted for a path. */}}
+{{/* The folder of the host to mount for a path. */}}
 
-{{/* The folder. Takes what says the path, the path, and whether it is a file's: then the folder around it.
-     Of a path with a variable in it the part before. */}}
+{{/* The folder to mount. Arguments: the setting of the path, the path, and whether it is a file: then its parent folder.
+     For a path with a variable, the part before it. */}}
 {{- define "podgpu.folder" -}}
 {{- $path := index . 1 | toString -}}
 {{- $known := regexReplaceAll "\\$?\\$\\{(.|\\n)*$" $path "" -}}
 {{- if not (hasPrefix "/" $known) -}}
-{{- fail (printf "%s: %q tells the chart of no folder to mount; write the whole path, from / on" (index . 0) $path) -}}
+{{- fail (printf "%s: the chart cannot find the folder to mount for %q; write an absolute path" (index . 0) $path) -}}
 {{- end -}}
 {{- if ne $known $path -}}
 {{- regexReplaceAll "[^/]*$" $known "" | clean -}}
@@ -17,7 +17,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Whether a folder holds what is no business of podgpu's: folders of the system, of everybody, or of podgpu's image. */}}
+{{/* Whether a folder must not be mounted: folders of the system, shared folders, and folders of podgpu's image. */}}
 {{- define "podgpu.common" -}}
 {{- if or
       (regexMatch "^/(bin|boot|dev|etc|home|lib|lib32|lib64|media|mnt|opt|proc|root|run|sbin|snap|srv|sys|tmp|usr|var)?$" .)
@@ -32,7 +32,7 @@
 -}}yes{{- end -}}
 {{- end -}}
 
-{{/* Whether the values mount a path themselves: it, or what it lies in. Takes the root and the path. */}}
+{{/* Whether the values mount a path or a folder above it. Arguments: the root and the path. */}}
 {{- define "podgpu.given" -}}
 {{- $path := index . 1 -}}
 {{- range (index . 0).Values.extraVolumeMounts -}}
@@ -41,7 +41,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* A folder of the host. Takes root, needs, what says the path, the path, whether it is a file's, whether it is written, and why. */}}
+{{/* Add a folder of the host. Arguments: root, needs, the setting of the path, the path, whether it is a file, whether it is written, the reason. */}}
 {{- define "podgpu.mount" -}}
 {{- $root := index . 0 -}}
 {{- $needs := index . 1 -}}
@@ -58,7 +58,7 @@
 {{- $host := get $hosts $folder | default $folder | clean -}}
 {{- range list $folder $host -}}
 {{- if include "podgpu.common" . -}}
-{{- fail (printf "%s: for %q all of %s would be mounted; let it have a folder of its own, such as %s/gpu/%s, or mount it by extraHostVolumes and extraVolumeMounts" (ternary $saying "kubeletPath" (eq . $folder)) (ternary $path $host (eq . $folder)) . (regexReplaceAll "^(/var)?/tmp$" . "/run" | trimSuffix "/") (base $path)) -}}
+{{- fail (printf "%s: for %q all of %s would be mounted; use a separate folder, such as %s/gpu/%s, or mount it with extraHostVolumes and extraVolumeMounts" (ternary $saying "kubeletPath" (eq . $folder)) (ternary $path $host (eq . $folder)) . (regexReplaceAll "^(/var)?/tmp$" . "/run" | trimSuffix "/") (base $path)) -}}
 {{- end -}}
 {{- end -}}
 {{- $had := get $needs.mounts $folder | default (dict "why" list "write" false) -}}
@@ -66,20 +66,20 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What podgpu writes: a file, or a folder. Takes root, needs, what says the path, the path, whether it is a file's, and who writes what. */}}
+{{/* Add a file or folder that podgpu writes. Arguments: root, needs, the setting of the path, the path, whether it is a file, the reason. */}}
 {{- define "podgpu.written" -}}
 {{- include "podgpu.mount" (list (index . 0) (index . 1) (index . 2) (index . 3) (index . 4) true (index . 5)) -}}
 {{- include "podgpu.asroot" (list (index . 1) (index . 5)) -}}
 {{- include "podgpu.alone" (list (index . 1) (index . 5)) -}}
 {{- end -}}
 
-{{/* The host's procfs at another place than the pod's own. Takes root, needs, what says the place, the place, and why. */}}
+{{/* Add the host's procfs at another path than /proc. Arguments: root, needs, the setting of the path, the path, the reason. */}}
 {{- define "podgpu.proc" -}}
 {{- $needs := index . 1 -}}
 {{- $place := include "podgpu.folder" (list (index . 2) (index . 3) false) -}}
 {{- if and (ne $place "/proc") (not (include "podgpu.given" (list (index . 0) $place))) -}}
 {{- if include "podgpu.common" $place -}}
-{{- fail (printf "%s: the host's /proc would hide %s; let it have a folder of its own, such as /host/proc" (index . 2) $place) -}}
+{{- fail (printf "%s: the host's /proc would hide %s; use a separate folder, such as /host/proc" (index . 2) $place) -}}
 {{- end -}}
 {{- $had := get $needs.mounts $place | default (dict "why" list) -}}
 {{- $_ := set $needs.mounts $place (dict "host" "/proc" "write" false "why" (append $had.why (index . 4))) -}}

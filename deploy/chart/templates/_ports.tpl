@@ -1,6 +1,6 @@
-{{/* Where podgpu listens, and how often it is asked. */}}
+{{/* Ports of podgpu, and times of scrapes. */}}
 
-{{/* The sink whose page Prometheus reads, as JSON: its name and options, or nothing. The preset's, where it is left; else the first by name. */}}
+{{/* The sink that Prometheus scrapes, as JSON: its name and options, or nothing. The sink metrics if it exists, or else the first by name. */}}
 {{- define "podgpu.page" -}}
 {{- $page := dict -}}
 {{- range $name, $sink := (include "podgpu.config" . | fromYaml).sinks -}}
@@ -11,12 +11,12 @@
 {{- $page | toJson -}}
 {{- end -}}
 
-{{/* Whether there is a page for Prometheus. */}}
+{{/* Whether Prometheus can scrape podgpu. */}}
 {{- define "podgpu.scraped" -}}
 {{- if or (include "podgpu.dcgm" .) (include "podgpu.page" . | fromJson) -}}yes{{- end -}}
 {{- end -}}
 
-{{/* The addresses that podgpu listens on, by what says so, as JSON. */}}
+{{/* The listen addresses by their settings, as JSON. */}}
 {{- define "podgpu.listens" -}}
 {{- $listens := dict -}}
 {{- $config := include "podgpu.config" . | fromYaml -}}
@@ -29,15 +29,15 @@
 {{- $listens | toJson -}}
 {{- end -}}
 
-{{/* The port of an address. Takes what says it, and the address. */}}
+{{/* The port of an address. Arguments: the setting of the address, and the address. */}}
 {{- define "podgpu.portof" -}}
 {{- if not (regexMatch ":[1-9][0-9]{0,4}$" (index . 1)) -}}
-{{- fail (printf "%s: %q has no port that the chart could read; write it out, such as \":9400\"" (index . 0) (index . 1)) -}}
+{{- fail (printf "%s: %q has no port that the chart can read; write it, such as \":9400\"" (index . 0) (index . 1)) -}}
 {{- end -}}
 {{- regexFind "[0-9]+$" (index . 1) -}}
 {{- end -}}
 
-{{/* The port by the name of metrics. */}}
+{{/* The port named metrics. */}}
 {{- define "podgpu.port" -}}
 {{- $place := "config.http.listen" -}}
 {{- $address := "" -}}
@@ -52,7 +52,7 @@
 {{- include "podgpu.portof" (list $place $address) -}}
 {{- end -}}
 
-{{/* The ports besides, as JSON. */}}
+{{/* All other ports, as JSON. */}}
 {{- define "podgpu.others" -}}
 {{- $main := include "podgpu.port" . -}}
 {{- $closed := and .Values.networkPolicy.enabled (not .Values.networkPolicy.ingress.ports) -}}
@@ -76,12 +76,12 @@
 {{- $sum -}}
 {{- end -}}
 
-{{/* Whole seconds of it, rounded up. */}}
+{{/* Seconds of a duration, rounded up. */}}
 {{- define "podgpu.seconds" -}}
 {{- include "podgpu.exactly" . | float64 | ceil -}}
 {{- end -}}
 
-{{/* How long a scrape may take: Prometheus takes no longer time than that between two. */}}
+{{/* The scrape timeout, which must not be longer than the interval. */}}
 {{- define "podgpu.scrapetimeout" -}}
 {{- $interval := .Values.serviceMonitor.interval -}}
 {{- $timeout := .Values.serviceMonitor.scrapeTimeout -}}
@@ -89,13 +89,13 @@
 {{- if not $timeout -}}
 {{- ternary "10s" $interval (gt $between 10.0) -}}
 {{- else if gt (include "podgpu.exactly" $timeout | float64) $between -}}
-{{- fail (printf "serviceMonitor.scrapeTimeout: %s is longer than the interval, %s, which Prometheus refuses; leave it empty, or make the interval longer" $timeout $interval) -}}
+{{- fail (printf "serviceMonitor.scrapeTimeout: %s is longer than the interval, %s, which Prometheus refuses; leave it empty, or use a longer interval" $timeout $interval) -}}
 {{- else -}}
 {{- $timeout -}}
 {{- end -}}
 {{- end -}}
 
-{{/* For how many seconds a new pod has to be ready before the old one goes. */}}
+{{/* minReadySeconds: how long a new pod has to be ready before the old one stops. */}}
 {{- define "podgpu.minready" -}}
 {{- if kindIs "invalid" .Values.minReadySeconds -}}
 {{- add 5 (mul 2 (include "podgpu.seconds" .Values.serviceMonitor.interval | float64 | int)) -}}

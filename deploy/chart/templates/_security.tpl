@@ -1,4 +1,4 @@
-{{/* The container's security context: as little as the configuration needs, with the values over it. */}}
+{{/* The container's security context: the minimum that the configuration needs, merged with the values. */}}
 {{- define "podgpu.security" -}}
 {{- $needs := include "podgpu.needs" . | fromJson -}}
 {{- $context := dict
@@ -14,30 +14,30 @@
 {{- end -}}
 {{- include "podgpu.overlay" (list $context (deepCopy .Values.securityContext)) -}}
 {{- if $context.privileged -}}
-{{- /* The API server refuses the two together. */ -}}
+{{- /* The API server refuses both together. */ -}}
 {{- $_ := unset $context "allowPrivilegeEscalation" -}}
 {{- end -}}
 {{- toYaml $context -}}
 {{- end -}}
 
-{{/* Which nodes: those with a label that says that there is a GPU. */}}
+{{/* The node affinity: nodes with a label for a GPU. */}}
 {{- define "podgpu.affinity" -}}
 {{- if .Values.affinity -}}
 {{- toYaml .Values.affinity -}}
 {{- else if and .Values.gpuNodesOnly (not .Values.nodeSelector) -}}
 nodeAffinity:
   requiredDuringSchedulingIgnoredDuringExecution:
-    nodeSelectorTerms: # one of these is enough
-      # GPU feature discovery, the GPU operator, and who labels nodes by hand.
+    nodeSelectorTerms: # one match is sufficient
+      # GPU feature discovery, the GPU operator, and nodes labelled by hand.
       - matchExpressions:
           - {key: nvidia.com/gpu.present, operator: In, values: ["true"]}
-      # Node feature discovery: a PCI device of NVIDIA's; by its class too, where it is told so.
+      # Node feature discovery: a PCI device of NVIDIA, also with its class if configured.
       {{- range list "pci-10de" "pci-0300_10de" "pci-0302_10de" }}
       - matchExpressions:
           - {key: feature.node.kubernetes.io/{{ . }}.present, operator: In, values: ["true"]}
       {{- end }}
       {{- with (include "podgpu.distribution" . | fromYaml).labels }}
-      # What the distribution calls them.
+      # Labels of the distribution.
       {{- range . }}
       - matchExpressions:
           - {{ toJson . }}
@@ -46,12 +46,12 @@ nodeAffinity:
 {{- end -}}
 {{- end -}}
 
-{{/* A probe; takes root, path, and the values. */}}
+{{/* A probe. Arguments: root, path, and the values. */}}
 {{- define "podgpu.probe" -}}
 {{- $root := index . 0 -}}
 {{- $tls := $root.Values.tlsServerConfig -}}
 {{- if and $tls.enabled (eq $tls.clientAuthType "RequireAndVerifyClientCert") -}}
-# The kubelet has no certificate to show.
+# The kubelet has no client certificate.
 tcpSocket:
   port: metrics
 {{ else -}}

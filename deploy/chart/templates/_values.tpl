@@ -1,25 +1,25 @@
-{{/* The values as the other templates read them. */}}
+{{/* Completes the values for the other templates. */}}
 
-{{/* Stands first in every template: helm takes away what a file of values leaves empty, and nothing may depend on that.
-     An empty heading has its defaults, an empty value its default, and an empty list of things is none of them. */}}
+{{/* Included first by every template, because helm removes keys that are empty in a values file. An empty mapping or
+     value gets its default; an empty list stays empty. */}}
 {{- define "podgpu.values" -}}
 {{- include "podgpu.filled" (list .Values (.Files.Get "files/defaults.yaml" | fromYaml)) -}}
 {{- if .Values.config.enabled -}}
-{{- fail "config.enabled: this is of dcgm-exporter's chart, whose file podgpu takes by arguments: [--config-file, PATH] and a volume; here config is podgpu's own configuration" -}}
+{{- fail "config.enabled: this is a value of dcgm-exporter's chart; in this chart, config is podgpu's own configuration. For a file of dcgm-exporter, set arguments: [--config-file, PATH] and mount it with a volume" -}}
 {{- end -}}
 {{- range list "enabled" "create" "name" "key" "mountPath" "data" -}}
-{{- /* Switched off, it says nothing. */ -}}
+{{- /* Keys of dcgm-exporter's chart without effect while config.enabled is false. */ -}}
 {{- $_ := unset $.Values.config . -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Give values that are missing or null those of a mapping of defaults. Takes both. */}}
+{{/* Set values that are missing or null to defaults. Arguments: the values and the defaults. */}}
 {{- define "podgpu.filled" -}}
 {{- $values := index . 0 -}}
 {{- $none := dict "resources" dict "labels" dict "tolerations" list "priorityClassName" "" "visibleDevices" "" -}}
 {{- range $key, $default := index . 1 -}}
 {{- if kindIs "invalid" $default -}}
-{{- /* Worked out where it is needed. */ -}}
+{{- /* Calculated where it is needed. */ -}}
 {{- else if or (not (hasKey $values $key)) (kindIs "invalid" (get $values $key)) -}}
 {{- $_ := set $values $key (ternary (get $none $key) (deepCopy $default) (hasKey $none $key)) -}}
 {{- else if and (kindIs "map" $default) (not (hasKey $none $key)) -}}
@@ -28,8 +28,8 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What an option of dcgm-exporter's says, as JSON: its value and where it stands, or nothing.
-     Takes the root, the option's names, and its variable. */}}
+{{/* The value of an option of dcgm-exporter and the place where it is set, as JSON, or nothing.
+     Arguments: the root, the option's names, and its environment variable. */}}
 {{- define "podgpu.said" -}}
 {{- $root := index . 0 -}}
 {{- $names := index . 1 -}}
