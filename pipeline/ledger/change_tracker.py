@@ -58,13 +58,13 @@ class LedgerAccumulator:
         open_holdings: ids of the holdings in the file that have not ended.
         unsampled: devices of the file that have no sample since podgpu started. A gap before their
             first sample has the reason `down`. Default: all devices of `accounts`. It is changed
-            in place, so that a later tracker of this process can continue with it.
+            in place, so that a later accumulator of this process continues with it.
         shifted: devices whose account has other moments than in the file. These accounts are
             written immediately, so that a later start uses the same moments for all devices.
 
     Attributes:
         inconsistent: how many accounts had totals that decreased; a gap was recorded instead.
-        missed_holdings: holdings that ended and were evicted before the tracker got them.
+        missed_holdings: holdings that ended and were evicted before a snapshot showed them.
     """
 
     def __init__(

@@ -35,10 +35,8 @@ def apportion(total: int, weights: Sequence[int]) -> list[int]:
         remainders.append(remainder)
     rest = total - sum(parts)
     if rest:
-        for index in sorted(range(len(remainders)), key=remainders.__getitem__, reverse=True)[
-            :rest
-        ]:
-            parts[index] += 1
+        for i in sorted(range(len(remainders)), key=remainders.__getitem__, reverse=True)[:rest]:
+            parts[i] += 1
     return parts
 
 
