@@ -92,7 +92,7 @@ class NodeSink:
         await self._end()
 
     def _take(self, snapshot: Snapshot | None) -> None:
-        """Determine the content, once all sources that report holders have reported."""
+        """Determine the content, once every source is up or has had time to start."""
         now = self._ctx.clock.now()
         if self._is_removing:
             if self._schedule.seconds_left(now) is None:
@@ -132,7 +132,7 @@ class NodeSink:
         return Content(topology, None, snapshot.at, refresh, before, lasting=False)
 
     def _log_once(self, log: Callable[[str], None], text: str) -> None:
-        """Log a problem of the configuration once, after every source has had time to report."""
+        """Log a problem of the configuration once, after every source has had time to start."""
         if text not in self._logged and self._completeness.has_timed_out:
             self._logged.add(text)
             log(text)

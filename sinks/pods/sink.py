@@ -104,7 +104,7 @@ class PodsSink:
         return self._closing is not None and self._closing.done()
 
     def _take(self, snapshot: Snapshot | None) -> None:
-        """Determine what pods hold, once all sources that report holders have reported."""
+        """Determine what pods hold, once every source is up or has had time to start."""
         if snapshot is None:
             return
         self._waiting = not self._completeness.is_complete(snapshot)
