@@ -106,7 +106,7 @@ async def test_sources_that_are_kept_in_mind_are_bounded(monkeypatch: pytest.Mon
     for at in range(200):
         asking.ask(f"source {at}")
         await settled()
-    assert len(asking.turns._asked) <= 10 + 5
+    assert len(asking.turns._requests) <= 10 + 5
     assert len(asking.turns._order) <= 4 * 5 + 64 + 1
     await asking.give(6)
     assert len(asking.order) == 6
