@@ -104,7 +104,7 @@ class _File:
         else:
             if not stat.S_ISREG(mode):
                 what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
-                raise PermanentError(f"{self._path}: is {what}; give the path of a file")
+                raise PermanentError(f"{self._path}: is {what}; set the path of a file")
         try:
             self._atomic_file.sweep()
         except OSError as error:

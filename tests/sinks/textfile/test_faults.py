@@ -83,7 +83,7 @@ async def test_what_can_never_be_is_said_at_the_start(
     nonsense(path)
     with pytest.raises(PermanentError) as caught:
         await sink(path).__aenter__()
-    assert str(caught.value) == f"{path}: {text}; give the path of a file"
+    assert str(caught.value) == f"{path}: {text}; set the path of a file"
 
 
 ERRORS = {
