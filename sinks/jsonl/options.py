@@ -75,7 +75,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
                 if is_set:
                     yield name, "standard output is not a file: remove this option, or set a path"
         if self.compress != "none" and not (self.max_size or self.max_age):
-            text = "no file is rotated: set max_size or max_age, or let the rotating program compress"
+            text = "no file is rotated: set max_size or max_age, or compress where it is rotated"
             yield "compress", text
         if 0 < self.fsync < _MIN_FSYNC:
             yield "fsync", f"{self.fsync} is too often: the minimum is {_MIN_FSYNC}; 0s is never"
