@@ -20,12 +20,12 @@ class Content:
         at: the time of this content.
         refresh: seconds after which the annotation is written again.
         before: the content before, which may be equal.
-        lasting: a source still reports the topology. If not, the annotation is written once, with
-            the time of the first such content.
+        is_current: a source still reports the topology. If not, the annotation is written once,
+            with the time of the first such content.
 
     Attributes:
         topology: the topology of the node.
-        is_current: the argument `lasting`.
+        is_current: as above.
         substance: equal for two contents that differ only in time.
     """
 
@@ -37,21 +37,21 @@ class Content:
         refresh: float,
         before: "Content | None" = None,
         *,
-        lasting: bool = True,
+        is_current: bool = True,
     ) -> None:
         self.topology = topology
-        self.is_current = lasting
+        self.is_current = is_current
         self._availability = availability
         self._refresh = refresh
         self._at = at
         self._body: str
         if before is not None and self._same(before):
             self._body = before._body  # noqa: SLF001 -- of the same class
-            if not (lasting or before.is_current):
+            if not (is_current or before.is_current):
                 self._at = before._at  # noqa: SLF001
         else:
             self._body = self._made(at=0)
-        self.substance: ContentKey = (self._body, lasting)
+        self.substance: ContentKey = (self._body, is_current)
 
     def _same(self, other: "Content") -> bool:
         return (

@@ -129,7 +129,7 @@ class NodeSink:
                 "no topology is known, so no annotation is written; add the source nvml",
             )
             return None
-        return Content(topology, None, snapshot.at, refresh, before, lasting=False)
+        return Content(topology, None, snapshot.at, refresh, before, is_current=False)
 
     def _log_once(self, log: Callable[[str], None], text: str) -> None:
         """Log a problem of the configuration once, after every source has had time to start."""
@@ -218,7 +218,7 @@ class NodeSink:
                 self._record_unanswered(text)
             raise
         now = self._record_patch()
-        self._schedule.record_write(now, lasting=content is None or content.is_current)
+        self._schedule.record_write(now, keep_refreshing=content is None or content.is_current)
         if text is None or content is None:
             self._ctx.log.info("%s was removed", self._annotation)
         else:

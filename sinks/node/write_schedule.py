@@ -61,9 +61,9 @@ class WriteSchedule:
         self._check_delay_ns = self._interval_ns
         self._check_at_ns = now.mono_ns + self._check_delay_ns
 
-    def record_write(self, now: Instant, *, lasting: bool = True) -> None:
-        """Record that the content was written; it is refreshed only if `lasting`."""
-        self._written_ns, self._changed_ns = now.mono_ns if lasting else None, None
+    def record_write(self, now: Instant, *, keep_refreshing: bool = True) -> None:
+        """Record that the content was written; it is refreshed only if `keep_refreshing`."""
+        self._written_ns, self._changed_ns = now.mono_ns if keep_refreshing else None, None
 
     def record_read(self, now: Instant) -> None:
         """Record that the present value was read."""
