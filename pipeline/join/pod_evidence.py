@@ -104,6 +104,7 @@ def _claimable(
 
 
 def _not_overruled(resolved_claims: list[ResolvedClaim]) -> list[ResolvedClaim]:
+    """Return the claims about a pod that no stronger claim overrules."""
     others = [claim for claim in resolved_claims if claim.evidence != Evidence.RUNTIME_ENV]
     if not others:
         return []
@@ -153,6 +154,7 @@ def _assign_containers(
 
 
 def _strongest_real(resolved_claims: list[ResolvedClaim]) -> list[ResolvedClaim]:
+    """Return the strongest claims with real ids, and placeholders of containers without any."""
     if len(resolved_claims) == 1:
         return resolved_claims
     real = [claim for claim in resolved_claims if claim.names_real_device]

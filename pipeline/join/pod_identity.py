@@ -271,7 +271,7 @@ class PodIdentities:
         of_uid = Counter(uid for uids in partial.stated.values() for uid in uids)
         of_uid.update(uid for uids in candidates.values() for uid in uids)
         chosen: dict[PodName, _PodReference] = {}
-        waiting: set[str] = set()
+        pending: set[str] = set()
         for pod_name in {**partial.listed, **partial.stated}:
             its_uids: Mapping[str, int | None]
             its_uids = partial.stated.get(pod_name) or candidates.get(pod_name, {})
@@ -280,7 +280,7 @@ class PodIdentities:
                 if len(its_uids) > 1 or of_uid[uid] > 1:
                     continue
                 if from_ns is None:
-                    waiting |= sources[pod_name]
+                    pending |= sources[pod_name]
                 else:
                     now = _PodReference(uid, max(from_ns, listed_since.get(pod_name, _ALWAYS)))
             reference = self._with_previous(
@@ -288,7 +288,7 @@ class PodIdentities:
             )
             if reference is not None:
                 chosen[pod_name] = reference
-        self.pending_sources = frozenset(waiting)
+        self.pending_sources = frozenset(pending)
         return chosen
 
     def _with_previous(
@@ -362,6 +362,7 @@ class PodIdentities:
         chosen: Mapping[PodName, _PodReference],
         moment: ResolutionTime,
     ) -> None:
+        """Remember the pairs of name and uid, and forget old ones."""
         names_by_uid, now_ns = self._names_by_uid, moment.at.mono_ns
 
         def remember(uid: str, pod_name: PodName, *, certain: bool) -> None:
@@ -402,6 +403,7 @@ class PodIdentities:
     def _complete(
         self, resolved: ResolvedClaim, chosen: Mapping[PodName, _PodReference], stated: Set[str]
     ) -> ResolvedClaim:
+        """Return a claim with the missing name or uid of its pod, as far as known."""
         subject = resolved.subject
         if not subject.pod:
             known = self._names_by_uid.get(subject.uid)
