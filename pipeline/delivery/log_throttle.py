@@ -22,11 +22,11 @@ class LogThrottle:
         self._clock = clock
         self._logged_ns: dict[str, int] = {}
 
-    def warn(self, what: str, text: str, *args: object) -> bool:
+    def warn(self, key: str, text: str, *args: object) -> bool:
         """Log a message.
 
         Args:
-            what: identifies the warning; equal for repetitions.
+            key: identifies the warning; equal for repetitions.
             text: format of the message.
             args: values for the format.
 
@@ -35,9 +35,9 @@ class LogThrottle:
         """
         now_ns = self._clock.now().mono_ns
         recent = {key: at for key, at in self._logged_ns.items() if now_ns - at < _MINUTE_NS}
-        new = what not in recent
+        new = key not in recent
         if new:
-            recent[what] = now_ns
+            recent[key] = now_ns
         self._logged_ns = recent
         self._log.log(logging.WARNING if new else logging.DEBUG, text, *args)
         return new

@@ -45,8 +45,8 @@ class ProductionRate:
         self._size += size
         passed_ns = now_ns - self._since_ns
         # A rate above the limit is known before the window ends.
-        more = bool(self._max_rate) and self._size * NS > self._max_rate * WINDOW_NS
-        if passed_ns < WINDOW_NS and not more:
+        exceeds = bool(self._max_rate) and self._size * NS > self._max_rate * WINDOW_NS
+        if passed_ns < WINDOW_NS and not exceeds:
             return
         rate = self._size * NS // max(passed_ns, NS)
         self._since_ns, self._size = now_ns, 0

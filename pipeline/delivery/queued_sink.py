@@ -182,8 +182,8 @@ class QueuedSink:
             await wait_first(clock, self._flush, *tasks)
             _raise_failure(*tasks)
             stop_signal.set()
-            left = self._flush - self._ended.seconds_until(clock.now())
-            await wait_first(clock, max(left, 0.0), sending, maintaining)
+            seconds_left = self._flush - self._ended.seconds_until(clock.now())
+            await wait_first(clock, max(seconds_left, 0.0), sending, maintaining)
             _raise_failure(*tasks)
         finally:
             await cancel_and_wait(*tasks, closed)

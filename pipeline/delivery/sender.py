@@ -209,9 +209,11 @@ class Sender:
 
     async def _on_retry(self, records: Sequence[Record], outcome: Retry) -> bool:
         self._reporter.count_retry(outcome.reason)
-        taken, rest = records[: outcome.accepted], records[outcome.accepted :]
-        if taken:
-            await self._queue.settle(len(taken), acked=sum(record.points for record in taken))
+        accepted_records, rest = records[: outcome.accepted], records[outcome.accepted :]
+        if accepted_records:
+            await self._queue.settle(
+                len(accepted_records), acked=sum(record.points for record in accepted_records)
+            )
         await self._queue.release()
         self._repeat_bytes = _size(rest) if rest else None
         return await self._wait_to_retry(outcome) or await self._drop_blocking_signal(outcome)

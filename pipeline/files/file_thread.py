@@ -66,7 +66,7 @@ class FileThread:
             idle.cancel()
             self._warn(f"gave up on {self._path}: the last file operation does not return")
 
-    async def call(self, what: Callable[[], T]) -> T:
+    async def call(self, function: Callable[[], T]) -> T:
         """Make a call.
 
         Raises:
@@ -75,7 +75,7 @@ class FileThread:
         if self._thread is None:
             raise RuntimeError("call() was called outside of the component's context")
         if self._call is None or self._call.done():
-            self._call = call = self._thread.submit(what)
+            self._call = call = self._thread.submit(function)
             answer = asyncio.wrap_future(call)
             try:
                 done, _ = await asyncio.wait({answer}, timeout=_TIMEOUT)

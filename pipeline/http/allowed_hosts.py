@@ -52,15 +52,15 @@ class Hosts:
         self._patterns = (*ALWAYS, *map(_normalized, patterns))
         self._logged.clear()
 
-    def refusal(self, asked: Iterable[str], here: str = "") -> str | None:
+    def refusal(self, hosts: Iterable[str], own_host: str = "") -> str | None:
         """Return why a request is refused, as text for people; None if it is allowed.
 
         Args:
-            asked: hosts in the request's target and its `Host` header, with or without a port.
+            hosts: hosts in the request's target and its `Host` header, with or without a port.
                 Empty if there are none, which no browser does.
-            here: the host that podgpu listens on, which is allowed too.
+            own_host: the host that podgpu listens on, which is allowed too.
         """
-        names = [name for name in map(_without_port, asked) if name != _normalized(here)]
+        names = [name for name in map(_without_port, hosts) if name != _normalized(own_host)]
         refused = next((name for name in names if not self._allows(name)), None)
         if refused is None:
             return None

@@ -14,11 +14,11 @@ State: TypeAlias = Literal["idle", "reading", "queued", "working", "sending"]
 """State of a connection: it waits for a request; a body is being read; the request waits for its
 turn; the response is being made; the response is being sent."""
 
-_FIRST_SECONDS: Final = 0.25
+_GRACE_SECONDS: Final = 0.25
 """Time for a new connection to send its request. Only after it, the connection counts as waiting
 for its client."""
 
-_SPARE: Final = 8
+_SPARE_DESCRIPTORS: Final = 8
 """File descriptors that are kept free for new connections when there are too few."""
 
 _WAITING_FOR_PODGPU: Final = frozenset({"queued", "working"})
@@ -145,7 +145,7 @@ class ClientAccounting:
 
     def reduce_limit(self) -> None:
         """Accept fewer connections until `restore_limit`: there are no file descriptors left."""
-        self._limit = max(min(self._limit, len(self)) - _SPARE, _SPARE)
+        self._limit = max(min(self._limit, len(self)) - _SPARE_DESCRIPTORS, _SPARE_DESCRIPTORS)
         self._keep_reserved(0)
         while len(self._clients) > self._limit and self._evict(""):
             pass
@@ -160,11 +160,11 @@ class ClientAccounting:
 
     def _evict(self, source: str) -> bool:
         """End a connection to make room for a source; return False if that would be unfair."""
-        shares, own_share = self._sources, self._sources[source]
-        highest = max(shares.values(), default=0)
+        counts, own_count = self._sources, self._sources[source]
+        highest = max(counts.values(), default=0)
         victim: ClientConnection | None
-        if highest > own_share + 1:
-            candidates = (client for client in self._clients if shares[client.source] == highest)
+        if highest > own_count + 1:
+            candidates = (client for client in self._clients if counts[client.source] == highest)
             victim = min(candidates, key=lambda client: client.state == "working")
         else:
             own = (client for client in self._clients if client.source == source)
@@ -172,7 +172,7 @@ class ClientAccounting:
                 (client for client in own if client.state not in _WAITING_FOR_PODGPU), None
             )
             victim = victim or self._next_to_evict(
-                [client for client in self._clients if shares[client.source] > own_share]
+                [client for client in self._clients if counts[client.source] > own_count]
             )
             victim = victim or self._in_largest_network(source)
         if victim is None:
@@ -180,13 +180,13 @@ class ClientAccounting:
         self._close(victim)
         return True
 
-    def _next_to_evict(self, guests: Sequence[ClientConnection]) -> ClientConnection | None:
+    def _next_to_evict(self, clients: Sequence[ClientConnection]) -> ClientConnection | None:
         """Return the one that waits longest for its client, or has got most responses."""
-        waiting = (client for client in guests if client.state not in _WAITING_FOR_PODGPU)
+        waiting = (client for client in clients if client.state not in _WAITING_FOR_PODGPU)
         longest = next(waiting, None)
-        if longest is not None and _now() - longest.since >= _FIRST_SECONDS:
+        if longest is not None and _now() - longest.since >= _GRACE_SECONDS:
             return longest
-        answered = [client for client in guests if client.answers and client.state != "working"]
+        answered = [client for client in clients if client.answers and client.state != "working"]
         return max(answered, key=lambda client: client.answers, default=None)
 
     def _in_largest_network(self, source: str) -> ClientConnection | None:
@@ -296,7 +296,7 @@ class ClientAccounting:
         limit = self._limits.bytes
         if self._held <= limit:
             return False
-        return self._held - max((one.bytes for one in self._holding), default=0) > limit
+        return self._held - max((client.bytes for client in self._holding), default=0) > limit
 
     def _largest(self, newcomer: ClientConnection) -> ClientConnection | None:
         """Return the connection that makes room; None if only the newcomer can."""
@@ -310,10 +310,14 @@ class ClientAccounting:
         # The newcomer's source may grow beyond the largest, but at most to twice its size.
         if by_source[newcomer.source] + newcomer.bytes > 2 * by_source[largest]:
             largest = newcomer.source
-        candidates = [one for one in self._holding if one.source == largest and one is not newcomer]
+        candidates = [
+            client
+            for client in self._holding
+            if client.source == largest and client is not newcomer
+        ]
         # A response in progress is evicted only if it keeps another source out.
         last = candidates[-1] if candidates and largest != newcomer.source else None
-        return next((one for one in candidates if one.state != "working"), last)
+        return next((client for client in candidates if client.state != "working"), last)
 
     def _displace(self, client: ClientConnection) -> None:
         client.ended = True

@@ -56,9 +56,9 @@ class Access:
             self._reload_task = asyncio.create_task(self._reload(), name="web config")
         if (
             self._reload_task is not None
-            and (left := self._reload_started + _READ_TIMEOUT - now) > 0
+            and (seconds_left := self._reload_started + _READ_TIMEOUT - now) > 0
         ):
-            await asyncio.wait({self._reload_task}, timeout=left)
+            await asyncio.wait({self._reload_task}, timeout=seconds_left)
         return self.rules
 
     async def _reload(self) -> None:

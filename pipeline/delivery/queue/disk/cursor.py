@@ -164,10 +164,10 @@ class CursorFile:
 def same_file(fd: int, path: Path) -> bool:
     """Return whether a path is an open file. If the path can't be checked now, return True."""
     try:
-        there = path.stat()
+        found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
         return True
-    own = os.fstat(fd)
-    return (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
+    opened = os.fstat(fd)
+    return (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino)

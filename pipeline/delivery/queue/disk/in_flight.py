@@ -41,16 +41,16 @@ class InFlightRecords:
     @property
     def position(self) -> ReadPosition | None:
         """Position of the oldest record that is still on disk."""
-        return next((taken.position for taken in self._records if not taken.lost_reason), None)
+        return next((record.position for record in self._records if not record.lost_reason), None)
 
     @property
     def lost_points(self) -> Counter[str]:
         """Points of records that are no longer on disk, by reason."""
         found: Counter[str] = Counter()
-        for taken in self._records:
-            if not taken.lost_reason:
+        for record in self._records:
+            if not record.lost_reason:
                 break
-            found[taken.lost_reason] += taken.points
+            found[record.lost_reason] += record.points
         return found
 
     def put(self, record: InFlightRecord) -> None:
@@ -59,7 +59,7 @@ class InFlightRecords:
 
     def points(self, count: int) -> int:
         """Return how many points are in the first `count` records."""
-        return sum(taken.points for taken in islice(self._records, count))
+        return sum(record.points for record in islice(self._records, count))
 
     def forget(self, count: int) -> None:
         """Remove the first `count` records."""
@@ -76,8 +76,8 @@ class InFlightRecords:
         Records behind others that are still on disk are not marked. If those are put back, the
         reader detects and counts the missing points when it reaches them.
         """
-        for taken in self._records:
-            if not taken.lost_reason:
-                if segment is not None and taken.position.segment != segment:
+        for record in self._records:
+            if not record.lost_reason:
+                if segment is not None and record.position.segment != segment:
                     break
-                taken.lost_reason = reason
+                record.lost_reason = reason

@@ -29,7 +29,7 @@ _RECORD: Final = struct.Struct("<4sIQQQqI")  # marker, length, points, number, p
 _CRC: Final = struct.Struct("<I")
 SEGMENT_SIZE: Final = _SEGMENT.size + _CRC.size
 RECORD_SIZE: Final = _RECORD.size + _CRC.size
-_MADE: Final = 1 << 63
+_MAX_CREATED_NS: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,9 @@ def pack_record_header(record: Record, number: int, position: int, segment: int)
     if not 0 <= record.signal < SIGNALS:
         raise ValueError(f"signal {record.signal} is out of range")
     length = record.signal << _LENGTH_BITS | len(record.data)
-    made = min(max(record.created_ns, -_MADE), _MADE - 1)
+    created_ns = min(max(record.created_ns, -_MAX_CREATED_NS), _MAX_CREATED_NS - 1)
     crc = zlib.crc32(record.data)
-    packed = _RECORD.pack(MARKER, length, record.points, number, position, made, crc)
+    packed = _RECORD.pack(MARKER, length, record.points, number, position, created_ns, crc)
     return packed + _CRC.pack(zlib.crc32(packed, segment & 0xFFFFFFFF))
 
 
@@ -110,11 +110,11 @@ def read_record_header(data: bytes, segment: int) -> RecordHeader | None:
         return None
     if _crc(data, 0, _RECORD.size) != zlib.crc32(data[: _RECORD.size], segment & 0xFFFFFFFF):
         return None
-    _, packed, points, number, position, made, crc = _RECORD.unpack_from(data)
+    _, packed, points, number, position, created_ns, crc = _RECORD.unpack_from(data)
     length, signal = packed & MAX_RECORD_BYTES, packed >> _LENGTH_BITS
     if not length or not 0 < points <= MAX_NUMBER or max(number, position) > MAX_NUMBER:
         return None
-    return RecordHeader(length, points, number, position, made, crc, signal)
+    return RecordHeader(length, points, number, position, created_ns, crc, signal)
 
 
 def _crc(data: bytes, start: int, size: int) -> int:

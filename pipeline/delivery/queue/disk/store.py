@@ -223,12 +223,12 @@ class Store:
         """
         self._drop_removed()
         try:
-            self._write(record, taken=in_flight)
+            self._write(record, in_flight=in_flight)
         except OSError as error:
             # Settled records may take all of the room.
             if reason_of(error) != NO_SPACE or not self._remove_all_sent():
                 raise
-            self._write(record, taken=in_flight)
+            self._write(record, in_flight=in_flight)
 
     def _remove_all_sent(self) -> bool:
         """Remove all segments if all their records are settled; return whether that made room."""
@@ -242,7 +242,7 @@ class Store:
         self._save_and_unlink([self._segments.remove(0) for _ in range(len(self._segments))])
         return True
 
-    def _write(self, record: Record, *, taken: bool) -> None:
+    def _write(self, record: Record, *, in_flight: bool) -> None:
         segment = self._room_for(RECORD_SIZE + len(record.data))
         head = pack_record_header(record, self._next_record, self.end, segment.number)
         place = ReadPosition(segment.number, segment.size, self.end, self._next_record)
@@ -250,7 +250,7 @@ class Store:
         self._segments.grow_last(len(head) + len(record.data))
         self.end += record.points
         self._next_record += 1
-        if taken:
+        if in_flight:
             self._in_flight.put(InFlightRecord(place, record.points, record.created_ns))
             self._reader.position = ReadPosition(
                 segment.number, segment.size, self.end, self._next_record
