@@ -83,10 +83,10 @@ _SCHEDULER_EVIDENCE: Final = frozenset({Evidence.SCHEDULER_ANNOTATION, Evidence.
 def _claimable(
     resolved_claims: list[ResolvedClaim], plugin_managed: frozenset[str]
 ) -> list[ResolvedClaim]:
-    """Return the claims that may hold devices, without plugin-managed devices where those count.
+    """Return the claims without the devices that their evidence may not hold.
 
-    Plugin-managed devices are excluded from scheduler annotations and variables, except for pods
-    that share a reservation, and for annotations that the configuration names (`vouched`).
+    Scheduler annotations and variables may not hold plugin-managed devices, except those of a
+    shared reservation. Annotations that the configuration names (`vouched`) may hold any device.
     """
     result: list[ResolvedClaim] = []
     for claim in resolved_claims:
@@ -107,6 +107,7 @@ def _not_overruled(resolved_claims: list[ResolvedClaim]) -> list[ResolvedClaim]:
     """Return the claims about a pod that no stronger claim overrules."""
     others = [claim for claim in resolved_claims if claim.evidence != Evidence.RUNTIME_ENV]
     if not others:
+        # A variable alone gives access and holds nothing.
         return []
     variables = [claim for claim in resolved_claims if claim.evidence == Evidence.RUNTIME_ENV]
     if not variables:
