@@ -137,7 +137,7 @@ def _info(name: bytes, *label_sets: bytes, value: int = 1) -> bytes:
 def _shown_holders(
     holders: Sequence[Holder], naming: PageNaming
 ) -> Iterator[tuple[Holder | None, str]]:
-    """Yield the holders that get a copy of a reading, with each replica that they have."""
+    """Yield (holder, replica) for each copy of a reading; without copies, only one pair."""
     if naming.options.sharing == "info" or not holders:
         yield only_holder(holders), ""
         return

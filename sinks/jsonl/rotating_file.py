@@ -47,7 +47,7 @@ class FileTarget:
         self._rotates = bool(options.keep and (options.max_size or options.max_age))
         self._rotated = Rotated(path, options.keep if self._rotates else 0)
         self._flushes = bool(options.fsync)
-        self._dirty = self._is_new = self._lost_data = self._flush_failed = False
+        self._dirty = self._name_unsynced = self._lost_data = self._flush_failed = False
         self._compressor: Compressor | None = None
         self._fd = -1
         self._torn = False
@@ -111,9 +111,9 @@ class FileTarget:
             return True
         try:
             os.fsync(self._fd)
-            if self._is_new:
+            if self._name_unsynced:
                 flush_folder(self._path.parent)
-                self._is_new = False
+                self._name_unsynced = False
         except OSError as error:
             self._lost_data = self._flush_failed = True
             self._failures.record_failure("fsync", error)
@@ -178,7 +178,7 @@ class FileTarget:
 
     def _open(self) -> int:
         self._fd = os.open(self._path, _FLAGS, 0o644)
-        self._torn = self._is_new = True
+        self._torn = self._name_unsynced = True
         self._lost_data = False
         repair_tail(self._fd)
         self._torn = False

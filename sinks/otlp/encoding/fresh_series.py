@@ -101,7 +101,7 @@ class Selection:
         """Select or make the template for these values; return how many are not finite numbers.
 
         Args:
-            values: integers that must be sent as floats are converted in place.
+            values: values that must be sent as floats are converted in place.
             blocks: makes the blocks of a new template.
         """
         omitted: set[int] = set()
