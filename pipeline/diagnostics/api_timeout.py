@@ -13,13 +13,13 @@ from typing import Final, TypeAlias
 from pipeline.base.errors import ApiError
 from pipeline.component.contracts import KubeApi
 
-ANSWER: Final = 10.0
+REQUEST_TIMEOUT: Final = 10.0
 """Seconds for one request."""
 
 OpenSession: TypeAlias = Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
 
 
-def with_timeout(open_session: OpenSession, seconds: float = ANSWER) -> OpenSession:
+def with_timeout(open_session: OpenSession, seconds: float = REQUEST_TIMEOUT) -> OpenSession:
     """Return `open_session` with a time limit: a request that takes longer raises `ApiError`.
 
     Args:

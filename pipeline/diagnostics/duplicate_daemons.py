@@ -13,7 +13,7 @@ _COMMANDS: Final = frozenset({"run", "demo", "dcgm-exporter"})
 """Commands that run as a daemon."""
 _EXPORTER: Final = "dcgm-exporter"
 _INFO_OPTIONS: Final = frozenset({"print-config", "help", "h", "version", "v"})
-"""Options with which `dcgm-exporter` only prints something and exits."""
+"""Options with which a command only prints something and exits."""
 
 FIX: Final = (
     "remove one of them from this node: find the two DaemonSets (kubectl get ds -A), and delete "

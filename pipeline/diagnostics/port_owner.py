@@ -54,7 +54,7 @@ class PortOwner:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Response:
     """A response.
 
     Attributes:
@@ -82,17 +82,17 @@ def identify(host: str, port: int, path: str = _METRICS) -> PortOwner:
     """
     silent = False
     for secure in (False, True):
-        answer = _get(host, port, "/", secure=secure)
-        if answer is None or not answer.code:
+        response = _get(host, port, "/", secure=secure)
+        if response is None or not response.code:
             # A server of another protocol may wait for the rest of a TLS handshake.
-            silent = silent or (answer is not None and not secure)
+            silent = silent or (response is not None and not secure)
             continue
-        if answer.server == "podgpu":
-            return _podgpu(host, port, answer.body, secure=secure)
+        if response.server == "podgpu":
+            return _podgpu(host, port, response.body, secure=secure)
         page = _get(host, port, path, secure=secure)
         text = page.body if page is not None else b""
         exporter = next((name for found, name in _EXPORTERS if found.search(text)), "")
-        header = f" (Server: {line(answer.server, _LONGEST)})" if answer.server else ""
+        header = f" (Server: {line(response.server, _LONGEST)})" if response.server else ""
         return PortOwner(False, f"{exporter or 'an HTTP server'}{header}")
     if silent:
         return SILENT
@@ -103,8 +103,8 @@ def identify(host: str, port: int, path: str = _METRICS) -> PortOwner:
 def _podgpu(host: str, port: int, first: bytes, *, secure: bool) -> PortOwner:
     pages = []
     for path in (_STATUS, _METRICS):
-        answer = _get(host, port, path, secure=secure, most=_MOST_OF_PODGPU)
-        pages.append(answer.body if answer is not None and answer.code == _OK else b"")
+        response = _get(host, port, path, secure=secure, most=_MOST_OF_PODGPU)
+        pages.append(response.body if response is not None and response.code == _OK else b"")
     node = _node(pages[0]) or _node_of_title(first)
     description = f"podgpu on {node}" if node else "podgpu"
     return PortOwner(True, description, node, status=pages[0], metrics=pages[1])
@@ -148,17 +148,17 @@ def _trusting() -> ssl.SSLContext:
     return context
 
 
-def _get(host: str, port: int, path: str, *, secure: bool, most: int = _MOST) -> _Answer | None:
+def _get(host: str, port: int, path: str, *, secure: bool, most: int = _MOST) -> _Response | None:
     """Return the response; None if the connection fails or the server does not speak HTTP."""
     connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
     if secure:
         connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=_trusting())
     try:
         connection.request("GET", path)
-        answer = connection.getresponse()
-        return _Answer(answer.status, answer.getheader("Server") or "", answer.read(most))
+        response = connection.getresponse()
+        return _Response(response.status, response.getheader("Server") or "", response.read(most))
     except TimeoutError:
-        return _Answer(0)
+        return _Response(0)
     except (OSError, http.client.HTTPException):
         return None
     finally:

@@ -138,11 +138,11 @@ def _handshake_in_memory(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.
     """
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     serving = server.wrap_bio(there, back, server_side=True)
-    asking = client.wrap_bio(back, there)
+    connecting = client.wrap_bio(back, there)
     for _ in range(_ROUNDS):
-        for each in (asking, serving):
+        for each in (connecting, serving):
             try:
                 each.do_handshake()
             except ssl.SSLWantReadError:
                 continue
-    return asking
+    return connecting

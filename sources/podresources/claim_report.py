@@ -140,7 +140,7 @@ class KubeletReport:
         claims = _merged(by_socket)
         if claims != self._claims:
             self._claims = claims
-        # Valid as long as the newest response: `expire` runs before an older one expires.
+        # Valid as long as the newest response: when an older one expires, `expire` emits again.
         youngest = max(socket.answered_ns or 0 for socket in sockets)
         left = youngest + self._max_age.ns - self._ctx.clock.now().mono_ns
         complete = all(each.is_complete and not each.fault for each in self._sockets.values())

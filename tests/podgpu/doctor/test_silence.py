@@ -11,7 +11,7 @@ import pytest
 from pipeline.base.errors import ApiError
 from pipeline.component.registry import ENTRIES, Entry
 from pipeline.diagnostics.api_permissions import try_watch
-from pipeline.diagnostics.api_timeout import ANSWER, TimeoutKubeApi, with_timeout
+from pipeline.diagnostics.api_timeout import REQUEST_TIMEOUT, TimeoutKubeApi, with_timeout
 from pipeline.diagnostics.check_runner import Examination, of_components, run
 from pipeline.diagnostics.context import DoctorContext
 from pipeline.kube.sessions import Sessions
@@ -49,7 +49,7 @@ async def test_a_server_that_says_nothing_is_told_by_who_asks_it(
 
 
 def test_the_usual_session_is_a_patient_one_within_a_component_s_time() -> None:
-    assert DoctorContext(config("")).deadline > ANSWER * 2
+    assert DoctorContext(config("")).deadline > REQUEST_TIMEOUT * 2
 
 
 class Mute(FakeApi):
@@ -71,14 +71,14 @@ class Mute(FakeApi):
 @pytest.mark.looptime
 @pytest.mark.parametrize("verb", ["get", "patch", "create", "watch"])
 async def test_every_request_is_waited_for_so_long(verb: str) -> None:
-    api, loop = TimeoutKubeApi(Mute(Collection()), ANSWER), asyncio.get_running_loop()
+    api, loop = TimeoutKubeApi(Mute(Collection()), REQUEST_TIMEOUT), asyncio.get_running_loop()
     begun = loop.time()
     asking = try_watch(api, "/x", {}) if verb == "watch" else getattr(api, verb)("/x", {})
     error = (await asyncio.gather(asking, return_exceptions=True))[0]
     assert isinstance(error, ApiError)
     assert "no answer within 10 s" in str(error)
     assert error.status == 0
-    assert loop.time() - begun == pytest.approx(ANSWER)
+    assert loop.time() - begun == pytest.approx(REQUEST_TIMEOUT)
 
 
 def kinds() -> list[tuple[str, str]]:
