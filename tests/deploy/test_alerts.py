@@ -53,7 +53,7 @@ def test_has_all_its_parts(alert: str) -> None:
 @each_alert
 def test_link_leads_to_its_paragraph(alert: str) -> None:
     assert ALERTS[alert]["annotations"]["runbook_url"] == LINK + alert.lower()
-    for part in ("**Means**:", "**Look at**:", "**Mend**:"):
+    for part in ("**Meaning**:", "**Check**:", "**Fix**:"):
         assert paragraph(alert).count(part) == 1
 
 
