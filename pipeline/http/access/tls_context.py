@@ -63,10 +63,10 @@ def _set_ciphers(context: ssl.SSLContext, options: TlsServer) -> None:
     try:
         context.set_ciphers(":".join(configured))
     except ssl.SSLError:
-        raise BrokenError("cipher_suites", "the TLS library has none of them") from None
+        raise BrokenError("cipher_suites", "the TLS library supports none of them") from None
     available = {cipher["name"] for cipher in context.get_ciphers()}
     if missing := [name for name in configured if name not in available]:
-        raise BrokenError("cipher_suites", f"the TLS library has no {', '.join(missing)}")
+        raise BrokenError("cipher_suites", f"the TLS library does not support {', '.join(missing)}")
 
 
 def _load_certificate(
