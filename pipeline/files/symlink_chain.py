@@ -7,7 +7,7 @@ from stat import S_ISDIR, S_ISLNK, S_IWOTH
 _MAX_LINKS = 40  # as the kernel
 
 
-def foreign_link(path: str) -> str:
+def untrusted_link(path: str) -> str:
     """Return the first symbolic link on a path that another user may have made; empty if none.
 
     That is a link that belongs neither to root nor to this process, or is in a folder that belongs

@@ -41,11 +41,11 @@ def client_context(ca: bytes | None, cert: bytes | None, key: bytes | None) -> s
             except ssl.SSLError:
                 raise PemError("ca", "has no usable certificate in PEM format") from None
     if cert is not None and key is not None:
-        identify(context, cert, key)
+        load_certificate(context, cert, key)
     return context
 
 
-def identify(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
+def load_certificate(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
     """Load a certificate and its key into a context.
 
     Args:

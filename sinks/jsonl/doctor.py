@@ -10,7 +10,7 @@ from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.path_access import access_fix, access_problem
 from pipeline.diagnostics.write_access import check_writable
-from pipeline.files.symlink_chain import foreign_link
+from pipeline.files.symlink_chain import untrusted_link
 from sinks.jsonl.options import STDOUT, Options
 from sinks.jsonl.target_factory import UNTRUSTED_LINK, UNTRUSTED_LINK_FIX
 
@@ -30,7 +30,7 @@ def _check_file(options: Options) -> Finding:
     if pipe := _pipe(options.path):
         fix = f'set the path of a file, or "{STDOUT}" for standard output'
         return check.failure(options.path, pipe, fix)
-    if link := foreign_link(options.path):
+    if link := untrusted_link(options.path):
         return check.failure(options.path, f"{link} {UNTRUSTED_LINK}", UNTRUSTED_LINK_FIX)
     # Rotation creates files next to the file itself, not next to a link to it.
     path = Path(os.path.realpath(options.path))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.base.errors import PermanentError
-from pipeline.files.symlink_chain import foreign_link
+from pipeline.files.symlink_chain import untrusted_link
 from pipeline.model import Instant
 from sinks.jsonl.fault_reports import FailureLog
 from sinks.jsonl.options import STDOUT, Options
@@ -37,7 +37,7 @@ def open_target(options: Options, now: Instant, failures: FailureLog) -> Target:
         if abandoned(_STDOUT_FD):
             raise OSError(errno.EPIPE, "no process reads it")
         return StreamTarget(_STDOUT_FD, owned=False)
-    if link := foreign_link(options.path):
+    if link := untrusted_link(options.path):
         raise PermanentError(f"{options.path}: {link} {UNTRUSTED_LINK}; {UNTRUSTED_LINK_FIX}")
     # Rotation creates files next to the file itself, not next to a link to it.
     path = Path(os.path.realpath(options.path))

@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.http.access.cipher_names import CURVES, SUITES
 from pipeline.http.access.web_config_schema import TlsServer
-from pipeline.net.pem import PemError, as_file, identify
+from pipeline.net.pem import PemError, as_file, load_certificate
 
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 
@@ -73,7 +73,7 @@ def _load_certificate(
     context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, bytes]
 ) -> None:
     try:
-        identify(context, texts["cert"], texts["key"])
+        load_certificate(context, texts["cert"], texts["key"])
     except PemError as error:
         raise BrokenError(_option_name(options, error.part), f"{error}") from None
 
