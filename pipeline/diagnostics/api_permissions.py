@@ -37,7 +37,7 @@ _RENEW_FIX: Final = (
     "renew the token or the kubeconfig (the token has expired or belongs to another cluster); the "
     "kubelet renews the token of a pod: restart the pod, and check the node's clock"
 )
-_SILENCE: Final = 5.0
+_WATCH_TIMEOUT: Final = 5.0
 _UNAUTHORIZED: Final = 401
 FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
@@ -128,7 +128,7 @@ async def try_watch(api: KubeApi, path: str, query: Mapping[str, str]) -> ApiErr
     """Open a watch and close it; return the error, or None if the request succeeds."""
     parameters = {**query, "watch": "true", "timeoutSeconds": "1"}
     try:
-        async with api.watch(path, parameters, silence=_SILENCE):
+        async with api.watch(path, parameters, silence=_WATCH_TIMEOUT):
             return None
     except ApiError as error:
         return error

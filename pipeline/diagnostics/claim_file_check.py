@@ -13,7 +13,7 @@ from pipeline.files import AbsentError, Content, UnreadableError, read_file
 from pipeline.model import NS
 
 _MAX_LISTED: Final = 2
-_AHEAD: Final = 60.0
+_FUTURE_TOLERANCE: Final = 60.0
 """Seconds by which the modification time may be in the future, as on a file server."""
 
 
@@ -72,7 +72,7 @@ def check_file(
         return check.warning(str(path), f"some entries are ignored: {problems}", fix), content
     age_s = (clock.now().wall_ns - content.stamp[0]) / NS
     holders = f"{len(listed.claims)} containers hold devices"
-    if age_s < -_AHEAD:
+    if age_s < -_FUTURE_TOLERANCE:
         observed = f"{holders}; its modification time is {-age_s:.0f} s in the future"
         fix = f"check the clock of {writer} and the clock of this node"
         return check.warning(str(path), observed, fix), content

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 from pipeline.base.clock import Clock
 from pipeline.model import NS
 
-_SECONDS: Final = 5.0
-_ROOM: Final = 512
+_TIMEOUT: Final = 5.0
+_BUFFER_SIZE: Final = 512
 """Bytes; more than the size of `struct timex` on any machine (208 on 64 bits)."""
-_ERROR: Final = 5
+_TIME_ERROR: Final = 5
 """TIME_ERROR, which `adjtimex` returns for a clock that is not synchronised; see adjtimex(2)."""
 
 
@@ -27,8 +27,8 @@ def kernel_synchronised() -> bool | None:
         call = ctypes.CDLL(None, use_errno=True).adjtimex
     except (OSError, AttributeError):
         return None
-    state = call(ctypes.create_string_buffer(_ROOM))
-    return None if state < 0 else bool(state != _ERROR)
+    state = call(ctypes.create_string_buffer(_BUFFER_SIZE))
+    return None if state < 0 else bool(state != _TIME_ERROR)
 
 
 def server_address(kubeconfig: Path | None, *, plugins: bool) -> str:
@@ -67,12 +67,12 @@ def clock_offset_from(address: str, clock: Clock) -> float | None:
         host, port = parts.hostname or "", parts.port
     except ValueError:  # the check of the server reports it
         return None
-    connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
+    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
     if parts.scheme == "https":
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=context)
+        connection = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=context)
     try:
         before = clock.now()
         connection.request("GET", "/version")

@@ -13,7 +13,7 @@ PART: Final = 0.3
 """The fraction of a component's deadline that `try_loading` may use."""
 
 _CODE: Final = "import ctypes, sys\ntry: ctypes.CDLL(sys.argv[1])\nexcept OSError: pass"
-_REAPED: Final = 1.0
+_KILL_TIMEOUT: Final = 1.0
 """Seconds in which the kernel ends the process; one that waits for a disk takes longer."""
 _FIX: Final = (
     "the file system of the library or of one of its dependencies does not respond (a file server, "
@@ -44,7 +44,7 @@ def try_loading(name: str, seconds: float) -> tuple[str, str]:
     except subprocess.TimeoutExpired:
         process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_REAPED)
+            process.wait(_KILL_TIMEOUT)
         return f"loading it hangs: it takes longer than {seconds:g} s", _FIX
     if status >= 0:
         return "", ""

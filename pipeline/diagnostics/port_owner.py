@@ -11,12 +11,12 @@ from typing import Final
 
 from pipeline.base.safe_text import line
 
-_SECONDS: Final = 3.0
-_MOST: Final = 1 << 18
-_MOST_OF_PODGPU: Final = 16 << 20
+_TIMEOUT: Final = 3.0
+_MAX_BYTES: Final = 1 << 18
+_MAX_PODGPU_BYTES: Final = 16 << 20
 """Size limit for podgpu's own pages, in bytes: the page of a large node has several MiB."""
 
-_LONGEST: Final = 60
+_MAX_TEXT: Final = 60
 _STATUS: Final = "/status"
 _METRICS: Final = "/metrics"
 _OK: Final = 200
@@ -92,7 +92,7 @@ def identify(host: str, port: int, path: str = _METRICS) -> PortOwner:
         page = _get(host, port, path, secure=secure)
         text = page.body if page is not None else b""
         exporter = next((name for found, name in _EXPORTERS if found.search(text)), "")
-        header = f" (Server: {line(response.server, _LONGEST)})" if response.server else ""
+        header = f" (Server: {line(response.server, _MAX_TEXT)})" if response.server else ""
         return PortOwner(False, f"{exporter or 'an HTTP server'}{header}")
     if silent:
         return SILENT
@@ -103,7 +103,7 @@ def identify(host: str, port: int, path: str = _METRICS) -> PortOwner:
 def _podgpu(host: str, port: int, first: bytes, *, secure: bool) -> PortOwner:
     pages = []
     for path in (_STATUS, _METRICS):
-        response = _get(host, port, path, secure=secure, most=_MOST_OF_PODGPU)
+        response = _get(host, port, path, secure=secure, max_bytes=_MAX_PODGPU_BYTES)
         pages.append(response.body if response is not None and response.code == _OK else b"")
     node = _node(pages[0]) or _node_of_title(first)
     description = f"podgpu on {node}" if node else "podgpu"
@@ -117,8 +117,8 @@ def certificate(host: str, port: int) -> bytes | None:
     """
     try:
         with (
-            socket.create_connection((host, port), timeout=_SECONDS) as plain,
-            _trusting().wrap_socket(plain) as secure,
+            socket.create_connection((host, port), timeout=_TIMEOUT) as plain,
+            _unverified_context().wrap_socket(plain) as secure,
         ):
             return secure.getpeercert(binary_form=True)
     except (OSError, ValueError):
@@ -132,7 +132,7 @@ def _node(status: bytes) -> str:
     except (ValueError, RecursionError):
         return ""
     node = document.get("node") if isinstance(document, dict) else None
-    return line(node, _LONGEST * 5) if isinstance(node, str) else ""
+    return line(node, _MAX_TEXT * 5) if isinstance(node, str) else ""
 
 
 def _node_of_title(body: bytes) -> str:
@@ -140,7 +140,7 @@ def _node_of_title(body: bytes) -> str:
     return line(html.unescape(found[1] or found[2] or "")) if found else ""
 
 
-def _trusting() -> ssl.SSLContext:
+def _unverified_context() -> ssl.SSLContext:
     # Certificates are not verified: the request only identifies the server, and sends no secrets.
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -148,15 +148,21 @@ def _trusting() -> ssl.SSLContext:
     return context
 
 
-def _get(host: str, port: int, path: str, *, secure: bool, most: int = _MOST) -> _Response | None:
+def _get(
+    host: str, port: int, path: str, *, secure: bool, max_bytes: int = _MAX_BYTES
+) -> _Response | None:
     """Return the response; None if the connection fails or the server does not speak HTTP."""
-    connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
+    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
     if secure:
-        connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=_trusting())
+        connection = http.client.HTTPSConnection(
+            host, port, timeout=_TIMEOUT, context=_unverified_context()
+        )
     try:
         connection.request("GET", path)
         response = connection.getresponse()
-        return _Response(response.status, response.getheader("Server") or "", response.read(most))
+        return _Response(
+            response.status, response.getheader("Server") or "", response.read(max_bytes)
+        )
     except TimeoutError:
         return _Response(0)
     except (OSError, http.client.HTTPException):

@@ -27,18 +27,18 @@ from pipeline.kube.line_splitter import Lines, LineTooLongError
 from pipeline.kube.request import Request
 from pipeline.net.proxies import ProxyError, proxy_for
 
-_FRESH: Final = 60.0
+_MAX_CREDENTIAL_AGE: Final = 60.0
 """Seconds after which the credentials are read again. A token is replaced well before the old one
 expires."""
 
-_CONNECT: Final = 10.0
-_ANSWER: Final = 60.0
+_CONNECT_TIMEOUT: Final = 10.0
+_REQUEST_TIMEOUT: Final = 60.0
 _READ_TIMEOUT: Final = 30.0
 _ERROR_BYTES: Final = 1 << 16
 _READ_BYTES: Final = 2 << 20
 """Size of the read buffer: more than one object, which has at most 1.5 MiB in etcd."""
-_LONGEST_LINE: Final = 16 << 20
-_LONGEST_BODY: Final = 64 << 20
+_MAX_LINE_BYTES: Final = 16 << 20
+_MAX_BODY_BYTES: Final = 64 << 20
 """Bytes. The pods of a node have some megabytes, one object in etcd at most 1.5."""
 
 _PASSWORD: Final = re.compile(r"//[^/\s@]*@")
@@ -75,23 +75,26 @@ class Client:
 
     async def get(self, path: str, query: Mapping[str, str]) -> bytes:
         """Return the body of a response."""
-        return await self._whole(Request("GET", path, query))
+        return await self._response_body(Request("GET", path, query))
 
     async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
         """Merge changes into an object and return the object."""
-        return await self._whole(Request("PATCH", path, changes=changes))
+        return await self._response_body(Request("PATCH", path, changes=changes))
 
     async def create(self, path: str, body: Mapping[str, object]) -> bytes:
         """Create an object and return it."""
-        return await self._whole(Request("POST", path, changes=body))
+        return await self._response_body(Request("POST", path, changes=body))
 
-    async def _whole(self, request: Request) -> bytes:
+    async def _response_body(self, request: Request) -> bytes:
         timeout = aiohttp.ClientTimeout(
-            total=_ANSWER, connect=_CONNECT, sock_connect=_CONNECT, sock_read=_READ_TIMEOUT
+            total=_REQUEST_TIMEOUT,
+            connect=_CONNECT_TIMEOUT,
+            sock_connect=_CONNECT_TIMEOUT,
+            sock_read=_READ_TIMEOUT,
         )
-        async with self._answer(request, timeout) as response:
+        async with self._response(request, timeout) as response:
             try:
-                return await _body(response, _LONGEST_BODY)
+                return await _body(response, _MAX_BODY_BYTES)
             except _BROKEN as error:
                 raise self._error(request, error) from error
 
@@ -106,22 +109,22 @@ class Client:
         self, path: str, query: Mapping[str, str], silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         timeout = aiohttp.ClientTimeout(
-            total=None, connect=_CONNECT, sock_connect=_CONNECT, sock_read=silence
+            total=None, connect=_CONNECT_TIMEOUT, sock_connect=_CONNECT_TIMEOUT, sock_read=silence
         )
         request = Request("GET", path, query)
-        async with self._answer(request, timeout) as response:
+        async with self._response(request, timeout) as response:
             yield self._lines(request, response)
 
     async def _lines(
         self, request: Request, response: aiohttp.ClientResponse
     ) -> AsyncIterator[bytes]:
-        lines = Lines(_LONGEST_LINE)
+        lines = Lines(_MAX_LINE_BYTES)
         try:
             async for piece in response.content.iter_any():
                 for found in lines.feed(piece):
                     yield found
         except LineTooLongError as error:
-            message = f"sent an object of over {_LONGEST_LINE} bytes"
+            message = f"sent an object of over {_MAX_LINE_BYTES} bytes"
             raise self._error(request, message) from error
         except _BROKEN as error:
             raise self._error(request, error) from error
@@ -129,14 +132,14 @@ class Client:
             raise self._error(request, "ended the stream in the middle of an object")
 
     @asynccontextmanager
-    async def _answer(
+    async def _response(
         self, request: Request, timeout: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Make a request. If other credentials may help, read them again and retry it once."""
         for again in (True, False):
             access, connection = await self._credentials_and_pool(request)
             async with connection:
-                response = await self._ask(access, connection, request, timeout, again=again)
+                response = await self._send(access, connection, request, timeout, again=again)
                 if response is None:
                     continue
                 try:
@@ -146,7 +149,7 @@ class Client:
                     response.close()
                 return
 
-    async def _ask(
+    async def _send(
         self,
         access: Access,
         connection: "_Connection",
@@ -190,7 +193,7 @@ class Client:
         if 200 <= response.status < 300:
             return response
         try:
-            body = _concealed(await _body(response, _ERROR_BYTES, cut=True), access)
+            body = _without_token(await _body(response, _ERROR_BYTES, cut=True), access)
         except _BROKEN:
             body = b""
         finally:
@@ -225,7 +228,11 @@ class Client:
 
     async def _fresh(self) -> Access:
         old, refused = self._access, self._refused
-        if old and not refused and asyncio.get_running_loop().time() - self._read_at <= _FRESH:
+        if (
+            old
+            and not refused
+            and asyncio.get_running_loop().time() - self._read_at <= _MAX_CREDENTIAL_AGE
+        ):
             return old
         try:
             access = await self._load()
@@ -277,7 +284,7 @@ class _Connection:
         host = str(access.configuration.host)
         proxy = None if access.configuration.proxy else proxy_for(host, os.environ)
         self.rest: Any = library().rest(access.configuration)
-        self._leave_environment()
+        self._ignore_environment()
         if proxy is not None:
             for_request, for_proxy = proxy.sent(host)
             self.headers.update(for_request)
@@ -285,7 +292,7 @@ class _Connection:
         self._users = 0
         self._retired = False
 
-    def _leave_environment(self) -> None:
+    def _ignore_environment(self) -> None:
         """Use a session that reads neither proxies from the environment nor ~/.netrc."""
         old: aiohttp.ClientSession = self.rest.pool_manager
         self.rest.pool_manager = aiohttp.ClientSession(
@@ -321,7 +328,7 @@ async def _body(response: aiohttp.ClientResponse, longest: int, *, cut: bool = F
     return b"".join(pieces)[:longest]
 
 
-def _concealed(body: bytes, access: Access) -> bytes:
+def _without_token(body: bytes, access: Access) -> bytes:
     """Return a body without podgpu's token, which a server may repeat in an error response."""
     token = access.authorization.rpartition(" ")[2]
     return redact(body.decode("utf-8", "replace"), [token]).encode()
@@ -348,7 +355,7 @@ def _describe(error: BaseException | str) -> str:
         return error
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return (
-            f"no connection within {_CONNECT:.0f} s; check that the address is correct and "
+            f"no connection within {_CONNECT_TIMEOUT:.0f} s; check that the address is correct and "
             "reachable"
         )
     if isinstance(error, aiohttp.SocketTimeoutError):

@@ -7,7 +7,7 @@ import subprocess
 from contextlib import suppress
 from typing import Any, Final
 
-_REAPED: Final = 2.0
+_KILL_TIMEOUT: Final = 2.0
 """Seconds in which the kernel ends a process; one that waits for a disk takes longer."""
 
 
@@ -57,7 +57,7 @@ class PluginLoop(asyncio.SelectorEventLoop):
             with suppress(OSError):
                 _kill(transport)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_REAPED):
+            async with asyncio.timeout(_KILL_TIMEOUT):
                 # asyncio has no public event for the end of a transport.
                 while any(each.get_returncode() is None for each in self._started):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)

@@ -14,7 +14,7 @@ from typing import Final
 
 from pipeline.base.safe_text import line
 
-_LONGEST: Final = 100
+_MAX_NAME: Final = 100
 """Maximum number of characters of a name; a certificate or key in its place is longer."""
 
 _NOT_REPEATED: Final = (
@@ -22,7 +22,7 @@ _NOT_REPEATED: Final = (
 )
 _FORM_FIX: Final = "check that it is readable and has a current-context"
 
-_OF_PLUGINS: Final[Sequence[tuple[str, str]]] = (
+_PLUGIN_ERRORS: Final[Sequence[tuple[str, str]]] = (
     (r"exec: process returned (-?\d{1,5})\b", "ended with status {}"),
     (r"exec: failed to decode process output", "returned no JSON"),
     (r"exec: malformed response\. missing key '(\w{1,20})'", "returned a response without {}"),
@@ -30,7 +30,7 @@ _OF_PLUGINS: Final[Sequence[tuple[str, str]]] = (
 )
 _INVALID: Final = r"Invalid kube-config file\. Expected "
 _LIST: Final = r".*(contexts|clusters|users)"
-_OF_FILES: Final[Sequence[tuple[str, str]]] = (
+_FILE_ERRORS: Final[Sequence[tuple[str, str]]] = (
     (r"exec: malformed request\. missing key '(\w{1,20})'", "exec has no {}"),
     (r"exec: malformed request\. invalid args list", "the args of exec are not a list"),
     (rf"{_INVALID}key ([A-Za-z-]{{1,40}}) in ", "there is no {}"),
@@ -51,7 +51,7 @@ _ABSENT: Final = "File does not exists: "
 def program(command: str) -> str:
     """Return a plugin's name for messages, up to the first space: the rest may be a secret."""
     name, space, _ = command.strip().partition(" ")
-    return line(name, _LONGEST) + (" ..." if space else "")
+    return line(name, _MAX_NAME) + (" ..." if space else "")
 
 
 def describe_error(error: Exception, path: Path, commands: Sequence[str] = ()) -> str:
@@ -64,20 +64,20 @@ def describe_error(error: Exception, path: Path, commands: Sequence[str] = ()) -
     """
     plugin = f"the credential plugin {program(commands[-1])} " if commands else ""
     text = str(error)
-    if problem := _match_text(text, _OF_PLUGINS):
+    if problem := _match_text(text, _PLUGIN_ERRORS):
         return f"{plugin or 'the credential plugin '}{problem}{_NOT_REPEATED}"
     if isinstance(error, OSError) and commands and error.filename == commands[-1]:
         reason = _reason(error)
         return f"{plugin}cannot be started: {reason}; give a command that exists where podgpu runs"
     # After a plugin has succeeded, a file may still be missing.
-    if problem := _of_a_file(error, path) or _of_yaml(error):
+    if problem := _file_problem(error, path) or _yaml_problem(error):
         return problem
     if plugin:
         return f"{plugin}returned an unusable response ({type(error).__name__}){_NOT_REPEATED}"
     if isinstance(error, UnicodeError):
         return "the file, or a token in it, is not text"
     problem = (
-        _match_text(text, _OF_FILES) or f"it is not a valid kubeconfig ({type(error).__name__})"
+        _match_text(text, _FILE_ERRORS) or f"it is not a valid kubeconfig ({type(error).__name__})"
     )
     return f"{problem}; {_FORM_FIX}"
 
@@ -89,7 +89,7 @@ def _match_text(text: str, forms: Sequence[tuple[str, str]]) -> str:
     return ""
 
 
-def _of_a_file(error: Exception, path: Path) -> str:
+def _file_problem(error: Exception, path: Path) -> str:
     text = str(error)
     if text.startswith(_ABSENT):
         name = _file_suffix(text.removeprefix(_ABSENT), path)
@@ -117,14 +117,14 @@ def _is_temporary(path: Path) -> bool:
 def _file_suffix(name: str, path: Path) -> str:
     """Return a file's name for a message; empty if it may be the content instead of the name."""
     given = name.removeprefix(f"{path.parent}/")
-    return f" ({line(name)})" if len(given) <= _LONGEST else ""
+    return f" ({line(name)})" if len(given) <= _MAX_NAME else ""
 
 
 def _reason(error: OSError) -> str:
     return line(error.strerror or type(error).__name__)
 
 
-def _of_yaml(error: Exception) -> str:
+def _yaml_problem(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     number = getattr(mark, "line", None)
     # The text of the error contains the invalid content.

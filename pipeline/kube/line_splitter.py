@@ -17,12 +17,12 @@ class Lines:
     def __init__(self, longest: int) -> None:
         self._longest = longest
         self._pieces: list[bytes] = []
-        self._held = 0
+        self._size = 0
 
     @property
     def partial(self) -> bool:
         """Whether the stream is in the middle of a line."""
-        return self._held > 0
+        return self._size > 0
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """Add a piece; yield the lines that it completes, except empty ones.
@@ -32,17 +32,17 @@ class Lines:
         """
         start = 0
         while (end := piece.find(b"\n", start)) >= 0:
-            self._hold(piece[start:end])
-            line, self._pieces, self._held = b"".join(self._pieces), [], 0
+            self._append(piece[start:end])
+            line, self._pieces, self._size = b"".join(self._pieces), [], 0
             if not line.isspace() and line:
                 yield line
             start = end + 1
-        self._hold(piece[start:])
+        self._append(piece[start:])
 
-    def _hold(self, piece: bytes) -> None:
+    def _append(self, piece: bytes) -> None:
         if not piece:
             return
-        self._held += len(piece)
-        if self._held > self._longest:
+        self._size += len(piece)
+        if self._size > self._longest:
             raise LineTooLongError
         self._pieces.append(piece)

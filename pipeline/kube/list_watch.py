@@ -46,7 +46,7 @@ _SERVER_STATUSES = {
 _MAX_UNEXPECTED = 5
 """After so many failed watches in a row with another error, the collection is read again."""
 
-_PAGE = 500
+_PAGE_SIZE = 500
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class ListWatch:
         version = {} if self.any_version else {"resourceVersion": self.version or "0"}
         if step is Step.LIST:
             # A response from the cache has no pages; one from the database has.
-            return version or {"limit": str(_PAGE)}
+            return version or {"limit": str(_PAGE_SIZE)}
         watch = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
         if step is Step.STREAM:
             whole = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}

@@ -20,22 +20,22 @@ from pipeline.kube.list_watch import ListWatch, Step
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
-_SILENCE: Final = 75.0
+_SILENCE_TIMEOUT: Final = 75.0
 """Seconds. A server that sends bookmarks sends one every minute."""
 
 _HEALTHY: Final = 60.0
-"""Seconds after which a watch counts as successful. It is less than `_SILENCE`: otherwise a quiet
-node behind a server without bookmarks would count as failing."""
+"""Seconds after which a watch counts as successful. It is less than `_SILENCE_TIMEOUT`: otherwise a
+quiet node behind a server without bookmarks would count as failing."""
 
-_SHORT: Final = 1.0
+_MIN_WATCH: Final = 1.0
 """Seconds. If watches end sooner, podgpu waits before the next one, to spare the server."""
 
-_INITIAL: Final = 15.0
+_INITIAL_TIMEOUT: Final = 15.0
 """Seconds in which a stream must deliver the collection. A server that does not support such
 streams sends the objects, but never the event that ends the collection."""
 
-_PAGES: Final = 1000
-_END: Final = "k8s.io/initial-events-end"
+_MAX_PAGES: Final = 1000
+_END_ANNOTATION: Final = "k8s.io/initial-events-end"
 
 MapObject = Callable[[Mapping[str, Any]], T | None]
 """Returns the needed parts of a decoded object; None to ignore it. Must accept any JSON object."""
@@ -133,7 +133,7 @@ class Reflector(Generic[T]):
         lasted = 0.0
         if self._stream_opened_ns is not None:
             lasted = (self._clock.now().mono_ns - self._stream_opened_ns) / 1e9
-        if lasted >= _SHORT:
+        if lasted >= _MIN_WATCH:
             self._failures = 0
         self._failures += 1
         following = self._list_watch.complete
@@ -150,7 +150,7 @@ class Reflector(Generic[T]):
         objects: list[T] = []
         query = self._query | self._list_watch.parameters(0)
         page: dict[str, str] = {}
-        for _ in range(_PAGES):
+        for _ in range(_MAX_PAGES):
             try:
                 body = await self._api.get(self._path, query | page)
             except ApiError as error:
@@ -174,14 +174,14 @@ class Reflector(Generic[T]):
                 await self._handler.replaced(objects)
                 return
             page = {"continue": metadata.token}
-        message = f"{self._path}: the list has no end after {_PAGES} pages"
+        message = f"{self._path}: the list has no end after {_MAX_PAGES} pages"
         raise ApiError(message, reason="endless list")
 
     async def _watch(self) -> None:
         """Read a stream until it ends; raise an error if it ends too soon."""
         # A random length of each watch spreads the load of a cluster's nodes.
         query = self._query | self._list_watch.parameters(self._rng.randint(300, 600))
-        async with self._api.watch(self._path, query, silence=_SILENCE) as lines:
+        async with self._api.watch(self._path, query, silence=_SILENCE_TIMEOUT) as lines:
             opened = self._clock.now()
             self._stream_opened_ns = opened.mono_ns
             if self._list_watch.complete:
@@ -190,7 +190,7 @@ class Reflector(Generic[T]):
                 return
             async for sent in lines:
                 await self._event(*self._parsed(sent))
-        if opened.seconds_until(self._clock.now()) < _SHORT:
+        if opened.seconds_until(self._clock.now()) < _MIN_WATCH:
             message = f"{self._path}: the server closes each watch immediately"
             raise ApiError(message, reason="short watches")
 
@@ -199,7 +199,7 @@ class Reflector(Generic[T]):
         reading = asyncio.ensure_future(anext(lines, None))
         try:
             # If the server rejects our version, it does so immediately.
-            await asyncio.wait({reading}, timeout=_SHORT)
+            await asyncio.wait({reading}, timeout=_MIN_WATCH)
             if not reading.done():
                 await self._handler.confirmed()
             if (sent := await reading) is not None:
@@ -216,13 +216,16 @@ class Reflector(Generic[T]):
         """
         objects: dict[tuple[str, str], T] = {}
         try:
-            async with asyncio.timeout(_INITIAL):
+            async with asyncio.timeout(_INITIAL_TIMEOUT):
                 async for sent in lines:
                     kind, found = self._parsed(sent)
                     metadata = as_dict(found.get("metadata"))
                     key = (as_text(metadata.get("namespace")), as_text(metadata.get("name")))
                     if kind == "BOOKMARK":
-                        if as_text(as_dict(metadata.get("annotations")).get(_END)) == "true":
+                        if (
+                            as_text(as_dict(metadata.get("annotations")).get(_END_ANNOTATION))
+                            == "true"
+                        ):
                             version = as_text(metadata.get("resourceVersion"))
                             break
                     elif kind == "DELETED":

@@ -29,7 +29,7 @@ class Sessions:
         plugins: bool = False,
     ) -> None:
         self._account = account
-        self._instead = alternative
+        self._alternative = alternative
         self._plugins = plugins
         self._shared: dict[Path | None, _Shared] = {}
 
@@ -61,7 +61,7 @@ class Sessions:
 
     async def _start(self, kubeconfig: Path | None) -> "Client":
         # Importing the client imports its library, which would block the event loop.
-        client = await asyncio.to_thread(self._make, kubeconfig)
+        client = await asyncio.to_thread(self._new_client, kubeconfig)
         try:
             await client.start()
         except BaseException:
@@ -69,15 +69,15 @@ class Sessions:
             raise
         return client
 
-    def _make(self, kubeconfig: Path | None) -> "Client":
+    def _new_client(self, kubeconfig: Path | None) -> "Client":
         from pipeline.kube.client import Client  # noqa: PLC0415
         from pipeline.kube.credentials import KubeconfigFile, ServiceAccount  # noqa: PLC0415
 
         if kubeconfig is not None:
             return Client(KubeconfigFile(kubeconfig, plugins=self._plugins))
         if self._account is not None:
-            return Client(ServiceAccount(self._account, alternative=self._instead))
-        return Client(ServiceAccount(alternative=self._instead))
+            return Client(ServiceAccount(self._account, alternative=self._alternative))
+        return Client(ServiceAccount(alternative=self._alternative))
 
 
 class _Shared:

@@ -11,7 +11,7 @@ from pipeline.diagnostics import clock_sync
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 
-_SECONDS: Final = 8.0
+_TIMEOUT: Final = 8.0
 """Time limit for one server. If a server is slower, its own check reports that."""
 _OFF: Final = 5.0
 _FAR_OFF: Final = 60.0
@@ -27,7 +27,7 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
     """Run the check `clock`."""
     check = CHECKS["clock"]
     kernel = ctx.synchronised()
-    comparisons = (_in_time(ctx, kubeconfig) for kubeconfig in _servers(ctx))
+    comparisons = (_compare_in_time(ctx, kubeconfig) for kubeconfig in _servers(ctx))
     findings = [each for each in await asyncio.gather(*comparisons) if each is not None]
     match kernel:
         case True:
@@ -50,16 +50,16 @@ def _servers(ctx: DoctorContext) -> list[Path | None]:
     return list(dict.fromkeys(options.kubeconfig for options in found))
 
 
-async def _in_time(ctx: DoctorContext, kubeconfig: Path | None) -> Finding | None:
+async def _compare_in_time(ctx: DoctorContext, kubeconfig: Path | None) -> Finding | None:
     """Compare the clocks; return None if server or credentials take longer than the limit."""
     try:
-        async with asyncio.timeout(min(_SECONDS, ctx.deadline / 2)):
-            return await _against_the_server(ctx, kubeconfig)
+        async with asyncio.timeout(min(_TIMEOUT, ctx.deadline / 2)):
+            return await _compare(ctx, kubeconfig)
     except TimeoutError:
         return None
 
 
-async def _against_the_server(ctx: DoctorContext, kubeconfig: Path | None) -> Finding | None:
+async def _compare(ctx: DoctorContext, kubeconfig: Path | None) -> Finding | None:
     """Compare the clocks; return None if the server gives no time: its own check reports that."""
     check = CHECKS["clock"]
     try:

@@ -16,10 +16,10 @@ from pipeline.status_page.problems import problems, summary
 from pipeline.status_page.status_document import StatusDocument
 
 _MAX_LISTED: Final = 4
-_BEGINNING: Final = 120.0
+_STARTUP_GRACE: Final = 120.0
 """Seconds after its start in which a podgpu may wait for its sources."""
 
-_REFUSED: Final = re.compile(
+_RELOAD_REFUSED: Final = re.compile(
     rb"^podgpu_config_reload_last_successful(?:\{[^}\n]*\})? 0\b", re.MULTILINE
 )
 _NOT_IN_FORCE: Final = (
@@ -63,7 +63,7 @@ def check_daemon(subject: str, owner: PortOwner, now_s: float) -> Finding:
     wrong = problems(status)
     if wait := _waits(status, now_s):
         wrong.insert(0, wait)
-    if _REFUSED.search(owner.metrics):
+    if _RELOAD_REFUSED.search(owner.metrics):
         wrong.append(_NOT_IN_FORCE)
     if not wrong:
         return check.ok(subject, line(f"podgpu reports no problem: {summary(status)}"))
@@ -77,4 +77,6 @@ def _waits(status: StatusDocument, now_s: float) -> str:
         return ""
     age = now_s - status.started.timestamp()
     waited_for = status.waiting_for or "its sources"
-    return f"is not ready {span(age)} after its start: waits for {waited_for}" * (age > _BEGINNING)
+    return f"is not ready {span(age)} after its start: waits for {waited_for}" * (
+        age > _STARTUP_GRACE
+    )

@@ -11,7 +11,7 @@ from pipeline.delivery.production_rate import format_bytes
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.port_owner import PortOwner
 
-_MADE: Final = re.compile(
+_RATE: Final = re.compile(
     rb'^podgpu_sink_produced_bytes_per_second\{sink="([^"\n]*)"\} (\S+)$', re.MULTILINE
 )
 _FIX: Final = (
@@ -29,7 +29,7 @@ def check_rates(subject: str, owner: PortOwner, config: Config) -> list[Finding]
         config: has the `queue.max_rate` of the sinks.
     """
     rates = {
-        name.decode("utf-8", "replace"): float(rate) for name, rate in _MADE.findall(owner.metrics)
+        name.decode("utf-8", "replace"): float(rate) for name, rate in _RATE.findall(owner.metrics)
     }
     return [
         _check_rate(f"{subject}/metrics", sink, rates.get(sink.name))

@@ -19,10 +19,10 @@ _MARKS: Final = {
 }
 _WIDTH: Final = 110
 _INDENT: Final = " " * 10
-_LONGEST: Final = 2000
+_MAX_TEXT: Final = 2000
 """Maximum number of characters of one text; a message of a server may have any length."""
 
-_MANY: Final = {Verdict.FAILURE: "failures", Verdict.WARNING: "warnings"}
+_PLURALS: Final = {Verdict.FAILURE: "failures", Verdict.WARNING: "warnings"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Subject:
 def as_text(subject: Subject, findings: Sequence[Finding]) -> str:
     """Return a line for each finding and for each fix, and a summary."""
     head = f"podgpu {VERSION}" + (f" on {subject.node}" if subject.node else "")
-    lines = [line(f"{head}, {subject.origin}", _LONGEST)]
+    lines = [line(f"{head}, {subject.origin}", _MAX_TEXT)]
     for finding in findings:
         component = f" ({finding.component})" if finding.component else ""
         text = f"{finding.check}{component}: {finding.subject}: {finding.observed}"
@@ -58,7 +58,7 @@ def _wrapped(start: str, text: str) -> list[str]:
     # Messages of servers may contain terminal control characters: `line` escapes them. Long words
     # are not broken, so that paths and addresses can be copied.
     return textwrap.wrap(
-        " ".join(line(text, _LONGEST).split()),
+        " ".join(line(text, _MAX_TEXT).split()),
         _WIDTH,
         initial_indent=start,
         subsequent_indent=" " * len(start),
@@ -68,7 +68,7 @@ def _wrapped(start: str, text: str) -> list[str]:
 
 
 def _noun(verdict: Verdict, count: int) -> str:
-    return _MANY.get(verdict, verdict.value) if count != 1 else verdict.value
+    return _PLURALS.get(verdict, verdict.value) if count != 1 else verdict.value
 
 
 def as_json(subject: Subject, findings: Sequence[Finding]) -> str:

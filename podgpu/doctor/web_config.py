@@ -12,7 +12,7 @@ from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.model import NS
 
-_UNTIMED: Final = 0x200000
+_NO_CHECK_TIME: Final = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME, which `ssl` does not name; the check compares with `ctx.clock`."""
 
 _ROUNDS: Final = 8
@@ -124,7 +124,7 @@ def _client(trusted: bytes = b"") -> ssl.SSLContext:
     if trusted:
         context.load_verify_locations(cadata=trusted)
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        context.verify_flags = ssl.VerifyFlags(context.verify_flags | _UNTIMED)
+        context.verify_flags = ssl.VerifyFlags(context.verify_flags | _NO_CHECK_TIME)
     else:
         context.verify_mode = ssl.CERT_NONE
     return context

@@ -109,7 +109,7 @@ class KubeletReport:
 
     async def expire(self) -> None:
         """Withdraw expired claims of sockets, if claims of other sockets are valid."""
-        good = self._good()
+        good = self._valid_sockets()
         if good and good != self._emitted_sockets:
             await self._emit_claims()
             if self._lost:
@@ -120,11 +120,11 @@ class KubeletReport:
         answered_ns = self._sockets[path].answered_ns
         return (
             answered_ns + self._max_age.ns
-            if answered_ns is not None and path in self._good()
+            if answered_ns is not None and path in self._valid_sockets()
             else None
         )
 
-    def _good(self) -> list[Path]:
+    def _valid_sockets(self) -> list[Path]:
         now = self._ctx.clock.now().mono_ns
         return [
             path
@@ -133,7 +133,7 @@ class KubeletReport:
         ]
 
     async def _emit_claims(self) -> None:
-        self._emitted_sockets = self._good()
+        self._emitted_sockets = self._valid_sockets()
         sockets = [self._sockets[path] for path in self._emitted_sockets]
         own = next(iter(self._sockets.values()))
         by_socket = [each.claims if each is own else _relayed(each.claims) for each in sockets]

@@ -28,7 +28,7 @@ from sources.podresources.socket_path import find_socket
 
 _TIMEOUT: Final = Duration.parse("10s")
 _SOCKET: Final = "pod-resources/kubelet.sock"
-_CHART: Final = "with the chart: the value kubeletPath=ROOT/pod-resources, or distribution"
+_CHART_FIX: Final = "with the chart: the value kubeletPath=ROOT/pod-resources, or distribution"
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
@@ -60,13 +60,13 @@ def _unusable(path: Path, host: Path) -> Finding | None:
         observed = "the folder exists, but it has no socket"
         fix = (
             f"check that the kubelet runs, and whether it has another root ({other_roots(path)}): "
-            f"then mount the folder pod-resources of that root ({_CHART})"
+            f"then mount the folder pod-resources of that root ({_CHART_FIX})"
         )
         if path.exists():
             observed, fix = "is not a socket", f"remove it and {mount}"
         return check.failure(str(path), observed, fix)
     mount += (
-        f"; if the kubelet has another root ({other_roots(path)}), that of this root ({_CHART})"
+        f"; if the kubelet has another root ({other_roots(path)}), that of this root ({_CHART_FIX})"
     )
     return check.failure(
         str(path), f"folder {path.parent} does not exist here: it is not mounted", mount
@@ -92,13 +92,13 @@ async def _check_kubelet(path: Path, options: Options, ctx: DoctorContext) -> li
         method, listed = await kubelet.list()
         offered = await kubelet.allocatable()
     except KubeletError as error:
-        return [check.failure(str(path), str(error), _FIXES.get(error.result, _FAILED))]
+        return [check.failure(str(path), str(error), _FIXES.get(error.result, _LOG_FIX))]
     finally:
         await kubelet.close()
     try:
         found = await in_thread(partial(_response_findings, path, method, listed, offered, options))
     except InvalidResponseError as error:
-        return [check.failure(str(path), f"the response {error}", _FAILED)]
+        return [check.failure(str(path), f"the response {error}", _LOG_FIX)]
     missing = any(each.check == "podresources.devices" and each.fix for each in found)
     driver = await dra_driver(options.drivers, ctx) if missing else ""
     if not driver:
@@ -110,7 +110,7 @@ async def _check_kubelet(path: Path, options: Options, ctx: DoctorContext) -> li
     ]
 
 
-_FAILED: Final = "see the kubelet's log on the node (journalctl -u kubelet)"
+_LOG_FIX: Final = "see the kubelet's log on the node (journalctl -u kubelet)"
 _FIXES: Final = {
     "unreachable": "start the kubelet; mount its folder instead of the socket, which the kubelet "
     "replaces at each start",

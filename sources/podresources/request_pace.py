@@ -9,10 +9,10 @@ from sources.podresources.errors import Result
 
 # The kubelet accepts a hundred requests a second in total, from all clients.
 _GAP_NS = NS // 10
-_SOON = 0.25
-_AGAIN_NS = NS // 2
-_AFTER_REJECTION = 1.0
-_LONGEST_REJECTION = 60.0
+_FIRST_RETRY = 0.25
+_RECHECK_NS = NS // 2
+_FIRST_REJECTION_DELAY = 1.0
+_MAX_REJECTION_DELAY = 60.0
 # The kubelet may be restarting or rate-limiting; report it only if it happens again.
 _TRANSIENT: tuple[Result, ...] = ("unreachable", "rejected")
 
@@ -69,7 +69,7 @@ class RequestSchedule:
 
     def retry_soon(self, now: int) -> None:
         """Note a response that may be incomplete: repeat the request soon."""
-        self._retry_ns = now + _AGAIN_NS
+        self._retry_ns = now + _RECHECK_NS
 
     def record_failure(self, now: int, result: Result) -> bool:
         """Note a failed request; return whether to report it."""
@@ -84,9 +84,11 @@ class RequestSchedule:
             return interval
         if result not in self._backoffs:
             self._backoffs[result] = (
-                Backoff(_SOON, interval, rng=self._rng)
+                Backoff(_FIRST_RETRY, interval, rng=self._rng)
                 if result == "unreachable"
-                else Backoff(_AFTER_REJECTION, max(interval, _LONGEST_REJECTION), rng=self._rng)
+                else Backoff(
+                    _FIRST_REJECTION_DELAY, max(interval, _MAX_REJECTION_DELAY), rng=self._rng
+                )
             )
         return self._backoffs[result].delay(0.0)
 
@@ -108,7 +110,7 @@ class PreparationPolls:
     def record_list(self, pods: tuple[tuple[str, str], ...], now: int) -> None:
         """Note the unprepared pods of a List, sorted."""
         if not set(pods) <= set(self.pods):
-            self._delay_ns = round(_SOON * NS)
+            self._delay_ns = round(_FIRST_RETRY * NS)
         self.pods = pods
         self.next_ns = now + self._delay_ns if pods else None
 

@@ -20,18 +20,18 @@ def containers(
     spec: Mapping[str, Any],
     status: Mapping[str, Any],
     *,
-    over: bool,
-    leaving: bool,
-    moments: Timestamps,
+    pod_ended: bool,
+    deleting: bool,
+    timestamps: Timestamps,
 ) -> Iterator[PodContainer]:
     """Yield the containers of a pod, init containers first.
 
     Args:
         spec: pod spec.
         status: pod status.
-        over: whether the pod has ended.
-        leaving: whether the pod is being deleted, so that no container starts again.
-        moments: parses timestamps.
+        pod_ended: whether the pod has ended.
+        deleting: whether the pod is being deleted, so that no container starts again.
+        timestamps: converts timestamps.
     """
     policy = as_text(spec.get("restartPolicy"))
     for spec_key, status_key, kind in _LISTS:
@@ -45,8 +45,8 @@ def containers(
                 name,
                 "sidecar" if sidecar else kind,
                 _id(state),
-                moments.parse(_started(state)),
-                over or _ended(container, state, kind, own or policy, leaving=leaving),
+                timestamps.parse(_started(state)),
+                pod_ended or _ended(container, state, kind, own or policy, deleting=deleting),
             )
 
 
@@ -79,12 +79,12 @@ def _ended(
     kind: _Kind,
     policy: str,
     *,
-    leaving: bool,
+    deleting: bool,
 ) -> bool:
     terminated = as_dict(state.get("state")).get("terminated")
     if terminated is None:
         return False
-    if leaving or kind == "ephemeral":
+    if deleting or kind == "ephemeral":
         return True
     if policy == "Never":
         # With rules, the kubelet may still start it again.

@@ -46,12 +46,12 @@ class PodMapper:
 
     Args:
         options: which labels to keep, and which annotations to read.
-        moments: parses timestamps.
+        timestamps: converts timestamps.
         report: receives what was dropped of a pod.
     """
 
     def __init__(
-        self, options: Options, moments: Timestamps, report: Callable[[PodOmissions], None]
+        self, options: Options, timestamps: Timestamps, report: Callable[[PodOmissions], None]
     ) -> None:
         self._labels = LabelFilter(options.labels, options.max_labels, options.label_patterns)
         self._annotations = LabelFilter(options.annotations, options.max_labels)
@@ -60,7 +60,7 @@ class PodMapper:
         self._counted = frozenset(name for names in self._resources.values() for name in names)
         self._sharing = "kai" in options.schedulers
         self._reserving = frozenset(options.reservation_namespaces)
-        self._moments = moments
+        self._timestamps = timestamps
         self._report = report
 
     def __call__(self, raw: Mapping[str, Any]) -> Pod | None:
@@ -77,9 +77,9 @@ class PodMapper:
             containers(
                 spec,
                 status,
-                over=ended,
-                leaving="deletionTimestamp" in metadata,
-                moments=self._moments,
+                pod_ended=ended,
+                deleting="deletionTimestamp" in metadata,
+                timestamps=self._timestamps,
             )
         )
         annotations = as_dict(metadata.get("annotations"))
@@ -125,7 +125,7 @@ class PodMapper:
                 labels,
                 shown,
             ),
-            self._moments.parse(status.get("startTime")),
+            self._timestamps.parse(status.get("startTime")),
             ended,
             as_text(annotations.get(_MIRROR)),
             found,

@@ -24,10 +24,10 @@ _VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 _FORBIDDEN, _NOT_FOUND = 403, 404
 _REQUEST_TIMEOUT: Final = 5.0
 """Seconds for which pods wait for their claims."""
-_SOON: Final = 2.0
-_LATEST: Final = 300.0
+_FIRST_RETRY: Final = 2.0
+_MAX_RETRY: Final = 300.0
 """Seconds until claims that could not be read are requested again."""
-_MADE_FOR: Final = "resource.kubernetes.io/pod-claim-name"
+_TEMPLATE_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 """Annotation of a claim that was created for one pod, from a template."""
 
 
@@ -44,7 +44,7 @@ def claims_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[Resou
     return tuple(ResourceClaim(name) for name in sorted({name for name in found if name}))
 
 
-def map_claim(raw: Mapping[str, Any], moments: Timestamps) -> ResourceClaim | None:
+def map_claim(raw: Mapping[str, Any], timestamps: Timestamps) -> ResourceClaim | None:
     """Return the needed parts of a ResourceClaim of any version; None if it has no identity."""
     metadata, status = as_dict(raw.get("metadata")), as_dict(raw.get("status"))
     name, uid = as_text(metadata.get("name")), as_text(metadata.get("uid"))
@@ -55,9 +55,9 @@ def map_claim(raw: Mapping[str, Any], moments: Timestamps) -> ResourceClaim | No
     return ResourceClaim(
         name,
         uid,
-        bool(as_text(as_dict(metadata.get("annotations")).get(_MADE_FOR))),
-        moments.parse(metadata.get("creationTimestamp")),
-        moments.parse(allocation.get("allocationTimestamp")),
+        bool(as_text(as_dict(metadata.get("annotations")).get(_TEMPLATE_ANNOTATION))),
+        timestamps.parse(metadata.get("creationTimestamp")),
+        timestamps.parse(allocation.get("allocationTimestamp")),
         tuple(sorted(_id(each) for each in results if each.get("adminAccess") is True)),
     )
 
@@ -76,21 +76,21 @@ class ClaimReader:
     Args:
         ctx: of the source.
         api: session with the API server.
-        moments: parses timestamps.
+        timestamps: converts timestamps.
     """
 
-    def __init__(self, ctx: SourceContext, api: KubeApi, moments: Timestamps) -> None:
+    def __init__(self, ctx: SourceContext, api: KubeApi, timestamps: Timestamps) -> None:
         self._ctx = ctx
         self._api = api
-        self._moments = moments
+        self._timestamps = timestamps
         self._read: dict[str, dict[str, ResourceClaim]] = {}
         self._versions = list(_VERSIONS)
-        self._backoff = Backoff(_SOON, _LATEST)
-        self._pauses = Backoff(_SOON, _LATEST)
+        self._backoff = Backoff(_FIRST_RETRY, _MAX_RETRY)
+        self._pauses = Backoff(_FIRST_RETRY, _MAX_RETRY)
         self._failures = 0
         self._logged: tuple[int, str] | None = None
         self._retry_ns = 0
-        self._lacking = asyncio.Event()
+        self._unread = asyncio.Event()
 
     async def complete(self, pods: Iterable[Pod]) -> list[Pod]:
         """Return pods with the details of their claims, as far as those can be read now.
@@ -111,16 +111,16 @@ class ClaimReader:
                 self._failed(ApiError(message, reason="no answer"))
             else:
                 self._failures, self._logged = 0, None
-                self._backoff = Backoff(_SOON, _LATEST)
+                self._backoff = Backoff(_FIRST_RETRY, _MAX_RETRY)
         found = [self._filled(pod) for pod in pods]
         if any(self.has_unread(pod) for pod in found):
-            self._lacking.set()
+            self._unread.set()
         return found
 
     async def wait_unread(self) -> None:
         """Wait until claims could not be read, and then until a retry is due."""
-        await self._lacking.wait()
-        self._lacking.clear()
+        await self._unread.wait()
+        self._unread.clear()
         left = (self._retry_ns - self._ctx.clock.now().mono_ns) / NS
         # A missing claim is not a failure, but is not requested more often than after one.
         await self._ctx.clock.sleep(max(left, self._pauses.delay(0.0)))
@@ -165,7 +165,7 @@ class ClaimReader:
                 raise ApiError(f"{path}: the response is not JSON", reason="no JSON") from None
             else:
                 self._versions = [version]
-                return map_claim(response, self._moments)
+                return map_claim(response, self._timestamps)
         # An upgrade may have removed the API version that existed before.
         self._versions = list(_VERSIONS)
         return None
@@ -181,5 +181,5 @@ class ClaimReader:
                 "shown as its holders; podgpu retries at least every %.0f minutes; grant get on "
                 "resourceclaims in resource.k8s.io, or set resource_claims: false",
                 error,
-                _LATEST / 60,
+                _MAX_RETRY / 60,
             )

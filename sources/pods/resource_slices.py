@@ -39,12 +39,12 @@ class Slice:
     since: Instant | None = None
 
 
-def map_slice(raw: Mapping[str, Any], moments: Timestamps | None = None) -> Slice | None:
+def map_slice(raw: Mapping[str, Any], timestamps: Timestamps | None = None) -> Slice | None:
     """Return the needed parts of a ResourceSlice of any version; None if it has no pool.
 
     Args:
         raw: the decoded object.
-        moments: parses its timestamps; without it `since` is unknown.
+        timestamps: converts its timestamps; without it `since` is unknown.
     """
     spec = as_dict(raw.get("spec"))
     pool = as_dict(spec.get("pool"))
@@ -58,19 +58,21 @@ def map_slice(raw: Mapping[str, Any], moments: Timestamps | None = None) -> Slic
         as_int(pool.get("generation")) or 0,
         as_int(pool.get("resourceSliceCount")) or 1,
         tuple(_aliases(driver, pool_name, as_dicts(spec.get("devices")))),
-        None if moments is None else _since(raw, moments),
+        None if timestamps is None else _since(raw, timestamps),
     )
 
 
-def _since(raw: Mapping[str, Any], moments: Timestamps) -> Instant | None:
+def _since(raw: Mapping[str, Any], timestamps: Timestamps) -> Instant | None:
     """Return when an object changed last, at the latest: its creation if it is unchanged."""
     metadata, pool = as_dict(raw.get("metadata")), as_dict(as_dict(raw.get("spec")).get("pool"))
-    created = moments.parse(metadata.get("creationTimestamp"))
+    created = timestamps.parse(metadata.get("creationTimestamp"))
     # The API server increments `metadata.generation` with each change of the object. If it is
     # missing, the driver increments the pool's generation with each change of the pool.
     if as_int(metadata.get("generation", pool.get("generation"))) in (0, 1):
         return created
-    changes = [moments.parse(each.get("time")) for each in as_dicts(metadata.get("managedFields"))]
+    changes = [
+        timestamps.parse(each.get("time")) for each in as_dicts(metadata.get("managedFields"))
+    ]
     times = [change for change in changes if change is not None]
     # Times are rounded down to seconds, so add one second. A creation time needs no correction,
     # since the device had no other name before.

@@ -13,8 +13,8 @@ from sources.pods.resource_slices import Pools, Slice, map_slice
 from sources.pods.timestamps import Timestamps
 
 _VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
-_SOON: Final = 2.0
-_LATEST: Final = 300.0
+_FIRST_RETRY: Final = 2.0
+_MAX_RETRY: Final = 300.0
 """Seconds until ResourceSlices are requested again from a cluster that has none or refuses them. A
 server that starts may refuse them temporarily; permissions may be granted and clusters upgraded
 while podgpu runs."""
@@ -46,23 +46,23 @@ class SliceFollower:
         ctx: of the source.
         api: session with the API server.
         node: name of the node.
-        moments: parses timestamps.
+        timestamps: converts timestamps.
     """
 
-    def __init__(self, ctx: SourceContext, api: KubeApi, node: str, moments: Timestamps) -> None:
+    def __init__(self, ctx: SourceContext, api: KubeApi, node: str, timestamps: Timestamps) -> None:
         self._ctx = ctx
         self._api = api
         self._node = node
         self._slices: dict[str, Slice] = {}
         self._pools = Pools()
-        self._moments = moments
+        self._timestamps = timestamps
         self._emitted: DeviceAliasesReplaced | None = None
         self._failures = 0
         self._logged: _Kind | None = None
 
     async def run(self) -> None:
         """Watch slices until cancelled."""
-        backoff = Backoff(_SOON, _LATEST, _HEALTHY)
+        backoff = Backoff(_FIRST_RETRY, _MAX_RETRY, _HEALTHY)
         while True:
             started = self._ctx.clock.now()
             kind, reason = await self._follow()
@@ -85,7 +85,7 @@ class SliceFollower:
                 self._api,
                 f"/apis/resource.k8s.io/{version}/resourceslices",
                 {"fieldSelector": f"spec.nodeName={self._node}"},
-                partial(map_slice, moments=self._moments),
+                partial(map_slice, timestamps=self._timestamps),
                 self,
                 clock=self._ctx.clock,
             )
@@ -130,5 +130,5 @@ class SliceFollower:
             "%s; devices of DRA drivers cannot be resolved by name; podgpu retries at least every "
             "%.0f minutes",
             reason,
-            _LATEST / 60,
+            _MAX_RETRY / 60,
         )

@@ -12,7 +12,7 @@ from sources.pods.resource_claims import ClaimReader
 from sources.pods.slice_follower import SliceFollower
 from sources.pods.timestamps import Timestamps
 
-_MOMENTS = "moments"
+_TIMESTAMPS = "timestamps"
 
 
 class PodsSource:
@@ -34,17 +34,17 @@ class PodsSource:
         options = self._options
         node = options.node or ctx.node
         # Kept over restarts of the source, so that unchanged pods are recognised as unchanged.
-        moments = ctx.restart_state.setdefault(_MOMENTS, Timestamps(ctx.clock.now))
-        assert isinstance(moments, Timestamps)  # noqa: S101 - only this line writes it
+        timestamps = ctx.restart_state.setdefault(_TIMESTAMPS, Timestamps(ctx.clock.now))
+        assert isinstance(timestamps, Timestamps)  # noqa: S101 - only this line writes it
         complaints = OmissionLog(ctx.log, options.max_labels)
         async with ctx.kube(options.kubeconfig) as api, asyncio.TaskGroup() as group:
-            claims = ClaimReader(ctx, api, moments) if options.resource_claims else None
+            claims = ClaimReader(ctx, api, timestamps) if options.resource_claims else None
             follower = PodFollower(ctx, options, claims)
             pods = Reflector(
                 api,
                 "/api/v1/pods",
                 {"fieldSelector": f"spec.nodeName={node}"},
-                PodMapper(options, moments, complaints.report),
+                PodMapper(options, timestamps, complaints.report),
                 follower,
                 clock=ctx.clock,
             )
@@ -52,4 +52,4 @@ class PodsSource:
             if claims is not None:
                 group.create_task(follower.read_claims(claims))
             if options.resource_slices:
-                group.create_task(SliceFollower(ctx, api, node, moments).run())
+                group.create_task(SliceFollower(ctx, api, node, timestamps).run())

@@ -9,7 +9,7 @@ from pipeline.model import Instant
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_REMEMBERED = 4096
+_CACHE_SIZE = 4096
 
 
 class Timestamps:
@@ -21,16 +21,16 @@ class Timestamps:
 
     def __init__(self, now: Callable[[], Instant]) -> None:
         self._moment = WallTimes(now)
-        self._known: dict[str, Instant | None] = {}
+        self._cache: dict[str, Instant | None] = {}
 
     def parse(self, value: object) -> Instant | None:
         """Return the time of a timestamp; None if it is not a timestamp."""
         stamp = as_text(value)
-        if stamp not in self._known:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[stamp] = self._parsed(stamp)
-        return self._known[stamp]
+        if stamp not in self._cache:
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            self._cache[stamp] = self._parsed(stamp)
+        return self._cache[stamp]
 
     def _parsed(self, stamp: str) -> Instant | None:
         try:

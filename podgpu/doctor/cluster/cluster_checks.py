@@ -28,10 +28,12 @@ _SECONDS: Final = 180.0
 SECONDS: Final = 2 * _SECONDS
 """Time limit for fetching and checking together."""
 
-_ASKED: Final = 30.0
+_QUERY_SECONDS: Final = 30.0
 """Seconds for the requests after the lists; with these the total stays below the limit."""
 
-_LATE: Final = "check that the API server responds (kubectl get nodes), and the network to it"
+_TIMEOUT_FIX: Final = (
+    "check that the API server responds (kubectl get nodes), and the network to it"
+)
 _CHECKS: Final[Sequence[tuple[str, Callable[[Cluster], list[Finding]]]]] = (
     ("DaemonSets", daemonset_checks.check_daemonsets),
     ("Nodes", node_gpus.check_nodes),
@@ -58,7 +60,7 @@ async def diagnose(kube: Connect, kubeconfig: Path | None, namespace: str) -> li
             fetched.append((cluster, queried))
         return found
 
-    findings = await run([Examination("the API server", fetch, timeout_fix=_LATE)], _SECONDS)
+    findings = await run([Examination("the API server", fetch, timeout_fix=_TIMEOUT_FIX)], _SECONDS)
     for cluster, queried in fetched:
         examinations = [
             Examination(name, partial(_async, check, cluster)) for name, check in _CHECKS
@@ -86,15 +88,15 @@ async def _fetched(
                 Examination(
                     "scheduler extenders",
                     partial(extender_checks.check_extenders, api, cluster),
-                    timeout_fix=_LATE,
+                    timeout_fix=_TIMEOUT_FIX,
                 ),
                 Examination(
                     "NetworkPolicies",
                     partial(network_policies.check_policies, api, cluster),
-                    timeout_fix=_LATE,
+                    timeout_fix=_TIMEOUT_FIX,
                 ),
             ]
-            queried = await run(examinations, _ASKED)
+            queried = await run(examinations, _QUERY_SECONDS)
     except TransientError as error:
         fix = "check --kubeconfig, that its server is reachable, and that its token is valid"
         return [check.failure(place, str(error), fix)], None, []

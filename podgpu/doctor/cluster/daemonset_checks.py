@@ -20,7 +20,7 @@ from podgpu.doctor.cluster.rollout import is_stuck, update_progress
 from podgpu.doctor.cluster.scheduling_rules import scheduling_obstacles
 from podgpu.doctor.cluster.unready_pods import unready_finding
 
-_MANY: Final = 3
+_MAX_LISTED: Final = 3
 
 
 def check_daemonsets(cluster: Cluster) -> list[Finding]:
@@ -70,11 +70,11 @@ def _excluded_nodes(subject: str, spec: Raw, gpus: Sequence[Raw]) -> list[Findin
             fixes.setdefault(why, "; ".join(fix for _, fix in obstacles))
     by_count = sorted(reasons.items(), key=lambda each: -len(each[1]))
     found = []
-    for why, names in by_count[:_MANY]:
+    for why, names in by_count[:_MAX_LISTED]:
         observed = f"does not run on {first_few(names)}, which {_has(names)} GPUs: {why}"
         fix = fixes[why] + ("" if len(names) == 1 else f"; the same for all {len(names)} of them")
         found.append(check.warning(subject, observed, fix))
-    if rest := by_count[_MANY:]:
+    if rest := by_count[_MAX_LISTED:]:
         names = [name for _, each in rest for name in each]
         observed = f"does not run on {first_few(names)} with GPUs for {len(rest)} further reasons"
         found.append(
@@ -105,7 +105,7 @@ def _no_pods_wanted(subject: str, spec: Raw, gpus: Sequence[Raw], cluster: Clust
         observed = f"wants no pods yet, although nothing prevents them on {len(nodes)} {kind}"
         fix = "see kubectl describe: it may be new, or the controller manager does not run"
         return check.failure(subject, observed, fix)
-    shown = reasons.most_common(_MANY)
+    shown = reasons.most_common(_MAX_LISTED)
     text = "; ".join(f"{why} ({count} of {len(nodes)})" for why, count in shown)
     wanted = list(dict.fromkeys(fixes[why] for why, _ in shown))
     if not gpus:

@@ -30,7 +30,7 @@ _COMMAND: Final = "extender"
 _NAME: Final = "app.kubernetes.io/name"
 _COMPONENT: Final = "app.kubernetes.io/component"
 _KUBECONFIG: Final = "--kubeconfig"
-_FIRST: Final = 4
+_FIRST_WORDS: Final = 4
 """The command is among the first words: an interpreter may come before it."""
 
 
@@ -66,7 +66,7 @@ def is_extender(deployment: Mapping[str, Any]) -> bool:
     labels = labels_of(template)
     labelled = labels.get(_NAME) == "podgpu" or labels.get(_COMPONENT) == _COMMAND
     return any(
-        _COMMAND in words[:_FIRST] and (labelled or name == "podgpu")
+        _COMMAND in words[:_FIRST_WORDS] and (labelled or name == "podgpu")
         for name, words in _containers(template)
     )
 
@@ -98,7 +98,7 @@ async def _check_deployment(api: KubeApi, deployment: Raw) -> list[Finding]:
     try:
         missing = [right for right in RIGHTS if not await is_allowed(api, right, account)]
     except ApiError as error:
-        return [*found, check.skip(place, _unasked(error, account))]
+        return [*found, check.skip(place, _unknown_permissions(error, account))]
     if missing:
         return [
             *(
@@ -110,7 +110,7 @@ async def _check_deployment(api: KubeApi, deployment: Raw) -> list[Finding]:
     return found or [check.ok(place, f"ready; {account} may {', '.join(map(str, RIGHTS))}")]
 
 
-def _unasked(error: ApiError, account: Account) -> str:
+def _unknown_permissions(error: ApiError, account: Account) -> str:
     if error.status != FORBIDDEN:
         return str(error)
     return (

@@ -29,11 +29,11 @@ _PREFIX: Final = "nvidia.com/"
 _IS_GPU: Final = glob_matcher(("nvidia.com/*", "*/*gpu*"))
 """The default of the option `resources` of the source `podresources`."""
 
-_OTHERS: Final = ("amd.com/", "intel.com/")
+_OTHER_VENDORS: Final = ("amd.com/", "intel.com/")
 """Resources of other vendors, which podgpu does not support."""
 
 _DIGITS: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
-_MANY: Final = 5
+_MAX_LISTED: Final = 5
 
 
 def has_gpus(node: Mapping[str, Any]) -> bool:
@@ -49,7 +49,7 @@ def gpu_resources(node: Mapping[str, Any], part: str) -> dict[str, int]:
     counts = {
         resource: _count(count)
         for resource, count in found.items()
-        if _IS_GPU(resource) and not resource.startswith(_OTHERS)
+        if _IS_GPU(resource) and not resource.startswith(_OTHER_VENDORS)
     }
     return {resource: count for resource, count in counts.items() if count is not None}
 
@@ -93,12 +93,12 @@ def check_nodes(cluster: Cluster) -> list[Finding]:
 
 def _describe_nodes(nodes: list[dict[str, Any]]) -> str:
     shown = []
-    for node in nodes[:_MANY]:
+    for node in nodes[:_MAX_LISTED]:
         has = ", ".join(
             f"{count} {name}" for name, count in gpu_resources(node, "capacity").items()
         )
         shown.append(f"{name_of(node)} {has or 'by claims'}")
-    more = f"; and {len(nodes) - _MANY} more" if len(nodes) > _MANY else ""
+    more = f"; and {len(nodes) - _MAX_LISTED} more" if len(nodes) > _MAX_LISTED else ""
     return "; ".join(shown) + more
 
 

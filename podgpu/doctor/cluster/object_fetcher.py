@@ -19,11 +19,11 @@ from podgpu.doctor.cluster.objects import Cluster, Raw, exporter_kind, namespace
 from podgpu.doctor.cluster.scheduling_rules import selector_text
 from podgpu.doctor.cluster.unready_pods import FAILED_CREATE, missing_pods
 
-_PAGE: Final = 500
-_PAGES: Final = 40
+_PAGE_SIZE: Final = 500
+_MAX_PAGES: Final = 40
 """20,000 objects of a kind: more than the number of nodes that Kubernetes supports."""
 
-_SECONDS: Final = 40.0
+_LIST_TIMEOUT: Final = 40.0
 """Time limit for all pages of one list."""
 
 _GONE: Final = 410
@@ -46,7 +46,7 @@ _SLICES: Final = tuple(
     ("ResourceSlice", f"/apis/resource.k8s.io/{version}/resourceslices")
     for version in ("v1", "v1beta2", "v1beta1")
 )
-_PARTLY: Final = "the checks use the objects that were listed"
+_PARTIAL_LIST: Final = "the checks use the objects that were listed"
 
 
 @dataclass(slots=True)
@@ -83,9 +83,9 @@ class Fetcher:
             self.listed("Node", "/api/v1/nodes"),
             self.listed("RuntimeClass", "/apis/node.k8s.io/v1/runtimeclasses"),
             self.listed("Namespace", "/api/v1/namespaces"),
-            self._some(_SLICES),
-            self._some(_MONITORS),
-            self._some(_PROMETHEUSES),
+            self._of_kinds(_SLICES),
+            self._of_kinds(_MONITORS),
+            self._of_kinds(_PROMETHEUSES),
             self._pods(daemonsets),
             self._services(daemonsets),
             self.listed("Deployment", "/apis/apps/v1/deployments"),
@@ -123,11 +123,11 @@ class Fetcher:
                 credentials.
         """
         found: list[Raw] = []
-        query = {"limit": str(_PAGE)} | ({"labelSelector": selector} if selector else {})
+        query = {"limit": str(_PAGE_SIZE)} | ({"labelSelector": selector} if selector else {})
         query |= {"fieldSelector": fields} if fields else {}
         check = CHECKS["cluster.server"]
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(_LIST_TIMEOUT):
                 for attempt in range(1, _ATTEMPTS + 1):
                     try:
                         return await self._pages(kind, path, query, found)
@@ -135,9 +135,9 @@ class Fetcher:
                         if error.status != _GONE or attempt == _ATTEMPTS:
                             raise
         except TimeoutError:
-            observed = f"takes longer than {_SECONDS:g} s"
+            observed = f"takes longer than {_LIST_TIMEOUT:g} s"
             fix = "check the load of the API server, and the network to it"
-            self.findings.append(check.warning(path, observed, fix + self._rest(found)))
+            self.findings.append(check.warning(path, observed, fix + self._partial_note(found)))
         except ApiError as error:
             if error.status == NOT_FOUND:
                 return None
@@ -149,14 +149,14 @@ class Fetcher:
     def _refused(self, path: str, error: ApiError, found: Sequence[Raw]) -> Finding:
         check = CHECKS["cluster.server"]
         if error.status != FORBIDDEN:
-            return check.warning(path, str(error), fix_for(error) + self._rest(found))
+            return check.warning(path, str(error), fix_for(error) + self._partial_note(found))
         target = Request("GET", path).target
         right = Right("list", target.resource, target.group, namespace=target.namespace)
         return check.warning(path, f"may not {right}", right.fix_for("the kubeconfig's user"))
 
     @staticmethod
-    def _rest(found: Sequence[Raw]) -> str:
-        return f"; {_PARTLY}: {len(found)}" if found else ""
+    def _partial_note(found: Sequence[Raw]) -> str:
+        return f"; {_PARTIAL_LIST}: {len(found)}" if found else ""
 
     async def _pages(
         self, kind: str, path: str, query: dict[str, str], found: list[Raw]
@@ -168,7 +168,7 @@ class Fetcher:
         """
         check, more = CHECKS["cluster.server"], ""
         before, fresh = list(found), list[Raw]()
-        for _ in range(_PAGES):
+        for _ in range(_MAX_PAGES):
             page = await self.api.get(path, query | ({"continue": more} if more else {}))
             try:
                 response = as_dict(orjson.loads(page))
@@ -182,11 +182,11 @@ class Fetcher:
             more = as_text(as_dict(response.get("metadata")).get("continue"))
             if not more:
                 return fresh
-        observed, fix = f"more than {_PAGE * _PAGES} objects", f"nothing: {_PARTLY}"
+        observed, fix = f"more than {_PAGE_SIZE * _MAX_PAGES} objects", f"nothing: {_PARTIAL_LIST}"
         self.findings.append(check.warning(path, observed, fix))
         return fresh
 
-    async def _some(self, kinds: Sequence[tuple[str, str]]) -> list[Raw] | None:
+    async def _of_kinds(self, kinds: Sequence[tuple[str, str]]) -> list[Raw] | None:
         """Return the objects of several kinds; None if the cluster has none of these kinds."""
         lists = await asyncio.gather(*(self.listed(kind, path) for kind, path in kinds))
         known = [each for each in lists if each is not None]

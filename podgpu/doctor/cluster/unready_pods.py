@@ -10,11 +10,11 @@ from pipeline.kube.json_access import as_dict, as_dicts, as_int, as_text
 from podgpu.doctor.cluster.objects import Cluster, Raw, display_name, name_of, namespace_of
 from podgpu.doctor.cluster.scheduling_rules import is_owner
 
-_MANY: Final = 3
-_LONGEST: Final = 120
+_MAX_LISTED: Final = 3
+_MAX_MESSAGE: Final = 120
 """Maximum number of characters of a kubelet message."""
 
-_LONGEST_EVENT: Final = 400
+_MAX_EVENT_MESSAGE: Final = 400
 FAILED_CREATE: Final = "FailedCreate"
 """Reason of a DaemonSet's events if the API server refuses its pods."""
 
@@ -44,9 +44,9 @@ def unready_finding(daemonset: Raw, cluster: Cluster, count: str) -> Finding:
     check = CHECKS["cluster.daemonset"]
     pods = [pod for pod in cluster.pods or () if is_owner(daemonset, pod)]
     waiting = [reason for pod in pods if (reason := _waiting_reason(pod))]
-    reasons = waiting[:_MANY]
-    if len(waiting) > _MANY:
-        reasons.append(f"and {len(waiting) - _MANY} more")
+    reasons = waiting[:_MAX_LISTED]
+    if len(waiting) > _MAX_LISTED:
+        reasons.append(f"and {len(waiting) - _MAX_LISTED} more")
     if missing := missing_pods(daemonset):
         reasons.append(f"{missing} are not created{_refused(daemonset, cluster)}")
     shown = f": {'; '.join(reasons)}" if reasons else ""
@@ -72,16 +72,16 @@ def missing_pods(daemonset: Raw) -> int:
 def _refused(daemonset: Raw, cluster: Cluster) -> str:
     """Return why pods cannot be created, from the newest event with that reason."""
     messages = [
-        (_moment(event), as_text(event.get("message")))
+        (_last_time(event), as_text(event.get("message")))
         for event in cluster.events or ()
         if as_text(event.get("reason")) == FAILED_CREATE
         and as_text(as_dict(event.get("involvedObject")).get("name")) == name_of(daemonset)
         and namespace_of(event) == namespace_of(daemonset)
     ]
-    return f": {line(max(messages)[1], _LONGEST_EVENT)}" if messages else ""
+    return f": {line(max(messages)[1], _MAX_EVENT_MESSAGE)}" if messages else ""
 
 
-def _moment(event: Mapping[str, Any]) -> str:
+def _last_time(event: Mapping[str, Any]) -> str:
     """Return the time of an event's last occurrence, as text in the API's sortable format."""
     series = as_text(as_dict(event.get("series")).get("lastObservedTime"))
     return max(series, as_text(event.get("lastTimestamp")), as_text(event.get("eventTime")))
@@ -93,7 +93,7 @@ def _waiting_reason(pod: Mapping[str, Any]) -> str:
     why = next(_reasons(status), "")
     if not why and status.get("phase") in ("Pending", "Failed"):
         reason = as_text(status.get("reason")) or as_text(_unscheduled(status))
-        why = f"is {as_text(status.get('phase'))} {line(reason, _LONGEST)}".rstrip()
+        why = f"is {as_text(status.get('phase'))} {line(reason, _MAX_MESSAGE)}".rstrip()
     if not why:
         return ""
     node = as_text(as_dict(pod.get("spec")).get("nodeName"))
@@ -116,7 +116,8 @@ def _reason(container: Mapping[str, Any], which: str) -> Iterator[str]:
     before = as_dict(as_dict(container.get("lastState")).get("terminated"))
     past = _last_termination(ended or before, as_int(container.get("restartCount")) or 0)
     if waiting:
-        why = f"{as_text(waiting.get('reason'))} {line(as_text(waiting.get('message')), _LONGEST)}"
+        message = line(as_text(waiting.get("message")), _MAX_MESSAGE)
+        why = f"{as_text(waiting.get('reason'))} {message}"
         yield which + why.rstrip() + (f" ({past})" if past else "")
     elif container.get("ready") is False:
         state_text = "has ended" if ended else "runs and is not ready"

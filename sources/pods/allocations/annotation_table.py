@@ -81,7 +81,7 @@ def allocations(
                 scheduler_resources = resources[_SCHEDULERS[annotation]]
                 _check_node(facts, annotation)
                 held = _read(replace(facts, resources=scheduler_resources), annotation, readers)
-                held = _within(facts, held, scheduler_resources)
+                held = _limited_to_request(facts, held, scheduler_resources)
         except MalformedError as error:
             complaints.append(AnnotationProblem(annotation, str(error)))
         else:
@@ -91,15 +91,15 @@ def allocations(
 
 def reserved(facts: PodFacts) -> tuple[tuple[Claim, ...], tuple[AnnotationProblem, ...]]:
     """Return the claim of a reservation pod, and the problems of its annotation."""
-    return _of(facts, kai.RESERVED, kai.read_reservation)
+    return _read_single(facts, kai.RESERVED, kai.read_reservation)
 
 
 def shared(facts: PodFacts) -> tuple[tuple[Claim, ...], tuple[AnnotationProblem, ...]]:
     """Return the claim of a pod on reserved devices, and the problems of its annotations."""
-    return _of(facts, kai.GROUP, kai.read_shared)
+    return _read_single(facts, kai.GROUP, kai.read_shared)
 
 
-def _of(
+def _read_single(
     facts: PodFacts, key: str, reader: Callable[[PodFacts], list[AllocatedDevices]]
 ) -> tuple[tuple[Claim, ...], tuple[AnnotationProblem, ...]]:
     try:
@@ -124,7 +124,7 @@ def _check_node(facts: PodFacts, annotation: str) -> None:
         )
 
 
-def _within(
+def _limited_to_request(
     facts: PodFacts, held: list[AllocatedDevices], resources: Collection[str]
 ) -> list[AllocatedDevices]:
     """Return what is held, with each share limited to the requested one.

@@ -24,12 +24,12 @@ _HUNDREDTHS: Final = {
     "kubernetes.io/gpu-core",
     "kubernetes.io/gpu-memory-ratio",
 }
-_OF_EACH: Final = {
+_HUNDREDTHS_OF_EACH: Final = {
     "nvidia.com/gpucores",
     "volcano.sh/vgpu-cores",
     "aliyun.com/gpu-core.percentage",
 }
-_ON_ONE: Final = {
+_AMOUNT_ON_ONE: Final = {
     "koordinator.sh/gpu-memory",
     "kubernetes.io/gpu-memory",
     "nvidia.com/gpumem",
@@ -78,7 +78,7 @@ def requested(facts: PodFacts, resources: Collection[str], container: str = "") 
     """
     amounts = facts.requested
     if container:
-        return _of(_amounts(amounts.get(container, {}), resources))
+        return _request_of(_amounts(amounts.get(container, {}), resources))
     kinds = {one.name: one.kind for one in facts.containers}
     running: dict[str, Fraction] = {}
     most: dict[str, Fraction] = {}
@@ -89,7 +89,7 @@ def requested(facts: PodFacts, resources: Collection[str], container: str = "") 
             # An init container ends before the next one starts, which can use its devices.
             if kinds.get(name) != "init":
                 running[resource] = at_once
-    return _of(most)
+    return _request_of(most)
 
 
 def _amounts(requests: Mapping[str, str], resources: Collection[str]) -> dict[str, Fraction]:
@@ -98,18 +98,18 @@ def _amounts(requests: Mapping[str, str], resources: Collection[str]) -> dict[st
     return {name: quantity for name, quantity in found.items() if quantity > 0}
 
 
-def _of(wanted: Mapping[str, Fraction]) -> Request | None:
+def _request_of(wanted: Mapping[str, Fraction]) -> Request | None:
     if not wanted:
         return None
-    number = max((ceil(n) for name, n in wanted.items() if _counts(name)), default=0)
+    number = max((ceil(n) for name, n in wanted.items() if _is_count(name)), default=0)
     hundredths = _largest(wanted, _HUNDREDTHS)
     number = number or max(1, ceil(hundredths / 100))
-    share = hundredths / 100 / number or _largest(wanted, _OF_EACH) / 100
+    share = hundredths / 100 / number or _largest(wanted, _HUNDREDTHS_OF_EACH) / 100
     return Request(number, float(share) if 0 < share <= 1 else None)
 
 
-def _counts(name: str) -> bool:
-    return name not in _HUNDREDTHS | _OF_EACH | _ON_ONE
+def _is_count(name: str) -> bool:
+    return name not in _HUNDREDTHS | _HUNDREDTHS_OF_EACH | _AMOUNT_ON_ONE
 
 
 def _largest(wanted: Mapping[str, Fraction], names: Iterable[str]) -> Fraction:

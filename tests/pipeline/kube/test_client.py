@@ -102,7 +102,7 @@ async def test_an_object_without_an_end_is_not_kept(config: Config) -> None:
 async def test_a_list_without_an_end_is_not_kept(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.kube.client._LONGEST_BODY", 1 << 20)
+    monkeypatch.setattr("pipeline.kube.client._MAX_BODY_BYTES", 1 << 20)
     answer = streams(*[b"x" * (1 << 18)] * 5)
     async with Server(answer).serving() as server, connected(config(server)) as api:
         with pytest.raises(ApiError, match="more than 1048576 bytes"):

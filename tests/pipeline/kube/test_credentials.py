@@ -33,7 +33,7 @@ class Doorkeeper:
 @pytest.fixture
 def minute(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let credentials be old at once."""
-    monkeypatch.setattr("pipeline.kube.client._FRESH", -1.0)
+    monkeypatch.setattr("pipeline.kube.client._MAX_CREDENTIAL_AGE", -1.0)
     return iter(())
 
 

@@ -81,7 +81,7 @@ SILENT = {
 async def test_who_says_nothing_is_not_a_stranger_by_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
-    monkeypatch.setattr(port_owner, "_SECONDS", 0.2)
+    monkeypatch.setattr(port_owner, "_TIMEOUT", 0.2)
     with silent() as port:
         ctx = context(tmp_path, on(port))
         write(ctx.roots.proc / "net/tcp", f"head\n0: 0:{port:04X} 0:0 0A 0:0 00:0 0 0 0 4711 1\n")

@@ -112,8 +112,8 @@ async def test_a_server_that_cannot_be_asked_is_one_failure(tmp_path: Path, spoi
 async def test_many_objects_come_page_by_page_and_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_fetcher, "_PAGE", 2)
-    monkeypatch.setattr(object_fetcher, "_PAGES", 3)
+    monkeypatch.setattr(object_fetcher, "_PAGE_SIZE", 2)
+    monkeypatch.setattr(object_fetcher, "_MAX_PAGES", 3)
     many = [node(f"gpu-{number}") for number in range(5)]
     found = await looked(tmp_path / "a", server(**{NODES: many}))
     assert "5 have GPUs" in of(found, "cluster.gpus").observed
