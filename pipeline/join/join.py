@@ -139,18 +139,18 @@ class Join:
         match envelope.event:
             case SamplesTaken() | ProcessesSampled() | XidsReported():
                 return self._record_event(envelope) | self._apply_facts(envelope)
-            case ClaimsReplaced() as event:
-                attributor.replace_claims(source, event)
+            case ClaimsReplaced() as claims:
+                attributor.replace_claims(source, claims)
                 return self._record_confirmation(envelope)
             case PodsReplaced() | PodUpserted() | PodDeleted():
                 return self._record_confirmation(envelope) | self._apply_pods(envelope)
             case ContainersReplaced() | ContainerStarted() | ContainerStopped():
                 return self._record_confirmation(envelope) | self._apply_containers(envelope)
-            case DeviceAliasesReplaced() as event:
+            case DeviceAliasesReplaced() as aliases:
                 outcome = self._record_event(envelope)
                 return (
                     self._rebuild_devices(envelope)
-                    if attributor.replace_aliases(source, event, envelope.at)
+                    if attributor.replace_aliases(source, aliases, envelope.at)
                     else outcome
                 )
             case ResourcesAdvertised() | TopologyRead():
