@@ -88,7 +88,7 @@ class SourcePods:
             self._admitted_ns.pop(node_pod.info.uid, None)
 
     def with_node_uid(self, uid: str) -> Pod | None:
-        """Return a pod under the uid by which the node knows it, by the uid of the API server."""
+        """Return the pod with this uid of the API server, under the uid that the node knows."""
         return self._with_node_uid.get(uid)
 
     def _find_with_node_uid(self, pod: Pod) -> Pod:
