@@ -78,7 +78,7 @@
 {{- end -}}
 
 {{/* A text with replaced names within {{ }}. Arguments: the text and the names. */}}
-{{- define "podgpu.retold" -}}
+{{- define "podgpu.renamedtext" -}}
 {{- $text := index . 0 -}}
 {{- $names := index . 1 -}}
 {{- range regexFindAll "(?s)\\{\\{.*?\\}\\}" $text -1 | uniq -}}

@@ -14,9 +14,9 @@
 {{- $_ := set $needs "root" (append $needs.root (index . 1)) -}}
 {{- end -}}
 
-{{- define "podgpu.alone" -}}
+{{- define "podgpu.exclusive" -}}
 {{- $needs := index . 0 -}}
-{{- $_ := set $needs "alone" (append $needs.alone (index . 1)) -}}
+{{- $_ := set $needs "exclusive" (append $needs.exclusive (index . 1)) -}}
 {{- end -}}
 
 {{- define "podgpu.source" -}}
@@ -35,7 +35,7 @@
 {{- include "podgpu.asroot" (list $needs (printf "%s: the kubelet's socket belongs to root" $who)) -}}
 {{- else if eq $it.kind "kernel" -}}
 {{- $log := $it.path | default "/dev/kmsg" -}}
-{{- if not (include "podgpu.given" (list $root $log)) -}}
+{{- if not (include "podgpu.mountedbyvalues" (list $root $log)) -}}
 {{- $_ := set $needs.files $log (dict "host" "/dev/kmsg" "type" "CharDevice" "why" (printf "%s reads the kernel log" $who)) -}}
 {{- end -}}
 {{- include "podgpu.asroot" (list $needs (printf "%s: on some nodes only root can read the kernel log" $who)) -}}
@@ -49,7 +49,7 @@
 {{- include "podgpu.mount" (list $root $needs (printf "%s.socket" $at) ($it.socket | default "/var/run/nri/nri.sock") true false (printf "%s connects as a plugin to the container runtime's socket" $who)) -}}
 {{- include "podgpu.asroot" (list $needs (printf "%s: the runtime's socket belongs to root" $who)) -}}
 {{- if ne ($it.inject | default "off" | toString) "off" -}}
-{{- include "podgpu.alone" (list $needs (printf "%s: two plugins that inject prevent the creation of containers" $who)) -}}
+{{- include "podgpu.exclusive" (list $needs (printf "%s: two plugins that inject prevent the creation of containers" $who)) -}}
 {{- end -}}
 {{- else if eq $it.kind "pods" -}}
 {{- if not $it.kubeconfig -}}
@@ -69,7 +69,7 @@
 {{- include "podgpu.mount" (list $root $needs (printf "%s.address" $at) $address true false (printf "%s queries DCGM's host engine on its socket" $who)) -}}
 {{- end -}}
 {{- $library := $it.library | default "" -}}
-{{- if and (hasPrefix "/" $library) (not (include "podgpu.given" (list $root $library))) -}}
+{{- if and (hasPrefix "/" $library) (not (include "podgpu.mountedbyvalues" (list $root $library))) -}}
 {{- if contains "${" $library -}}
 {{- fail (printf "%s.library: %q: the chart cannot mount a path with a variable; write the whole path" $at $library) -}}
 {{- end -}}
@@ -96,14 +96,14 @@
 {{- else if eq $it.kind "ledger" -}}
 {{- include "podgpu.written" (list $root $needs (printf "%s.path" $at) ($it.path | default "") true (printf "%s stores the usage of containers" $who)) -}}
 {{- else if eq $it.kind "events" -}}
-{{- include "podgpu.alone" (list $needs (printf "%s: two would write each Event twice" $who)) -}}
+{{- include "podgpu.exclusive" (list $needs (printf "%s: two would write each Event twice" $who)) -}}
 {{- if not $it.kubeconfig -}}
 {{- include "podgpu.right" (list $needs "" "events" (list "create" "patch")) -}}
 {{- end -}}
 {{- else if eq $it.kind "otlp" -}}
-{{- include "podgpu.alone" (list $needs (printf "%s: data that two podgpus push counts twice" $who)) -}}
+{{- include "podgpu.exclusive" (list $needs (printf "%s: data that two podgpus push counts twice" $who)) -}}
 {{- else if or (eq $it.kind "node") (eq $it.kind "pods") -}}
-{{- include "podgpu.alone" (list $needs (printf "%s: only one podgpu may write a node's annotations" $who)) -}}
+{{- include "podgpu.exclusive" (list $needs (printf "%s: only one podgpu may write a node's annotations" $who)) -}}
 {{- if not $it.kubeconfig -}}
 {{- include "podgpu.right" (list $needs "" (ternary "nodes" "pods" (eq $it.kind "node")) (list "get" "patch")) -}}
 {{- end -}}
@@ -117,7 +117,7 @@
 {{- define "podgpu.dcgmneeds" -}}
 {{- $root := index . 0 -}}
 {{- $needs := index . 1 -}}
-{{- $said := dict "labels" $root.Values.kubernetes.enablePodLabels "uid" $root.Values.kubernetes.enablePodUID "dra" $root.Values.kubernetesDRA.enabled "map" "" "socket" "" -}}
+{{- $found := dict "labels" $root.Values.kubernetes.enablePodLabels "uid" $root.Values.kubernetes.enablePodUID "dra" $root.Values.kubernetesDRA.enabled "map" "" "socket" "" -}}
 {{- $words := dict
       "kubernetes-enable-pod-labels" "labels" "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS" "labels"
       "kubernetes-enable-pod-uid" "uid" "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID" "uid"
@@ -126,36 +126,36 @@
       "pod-resources-kubelet-socket" "socket" "DCGM_POD_RESOURCES_KUBELET_SOCKET" "socket" -}}
 {{- range $root.Values.extraEnv -}}
 {{- $name := .name -}}{{- $value := .value -}}
-{{- with get $words $name -}}{{- $_ := set $said . ($value | default "") -}}{{- end -}}
+{{- with get $words $name -}}{{- $_ := set $found . ($value | default "") -}}{{- end -}}
 {{- end -}}
 {{- $waiting := "" -}}
 {{- range $root.Values.arguments -}}
 {{- $word := toString . -}}
 {{- if $waiting -}}
-{{- $_ := set $said $waiting $word -}}
+{{- $_ := set $found $waiting $word -}}
 {{- $waiting = "" -}}
 {{- else if hasPrefix "-" $word -}}
 {{- $option := regexReplaceAll "=.*$" (regexReplaceAll "^--?" $word "") "" -}}
 {{- with get $words $option -}}
-{{- if contains "=" $word -}}{{- $_ := set $said . (regexReplaceAll "^[^=]*=" $word "") -}}
+{{- if contains "=" $word -}}{{- $_ := set $found . (regexReplaceAll "^[^=]*=" $word "") -}}
 {{- else if has . (list "map" "socket") -}}{{- $waiting = . -}}
-{{- else -}}{{- $_ := set $said . true -}}{{- end -}}
+{{- else -}}{{- $_ := set $found . true -}}{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- $on := list -}}
 {{- range list "labels" "uid" "dra" -}}
-{{- if has (get $said . | toString | lower) (list "true" "1" "t") -}}{{- $on = append $on . -}}{{- end -}}
+{{- if has (get $found . | toString | lower) (list "true" "1" "t") -}}{{- $on = append $on . -}}{{- end -}}
 {{- end -}}
 {{- if $on -}}{{- include "podgpu.right" (list $needs "" "pods" (list "list" "watch")) -}}{{- end -}}
 {{- if has "dra" $on -}}
 {{- include "podgpu.right" (list $needs "resource.k8s.io" "resourceclaims" (list "get")) -}}
 {{- include "podgpu.right" (list $needs "resource.k8s.io" "resourceslices" (list "list" "watch")) -}}
 {{- end -}}
-{{- if regexMatch "^[^:]+:[^:]+$" $said.map -}}{{- $_ := set $needs "maps" (list $said.map) -}}{{- end -}}
-{{- include "podgpu.mount" (list $root $needs "arguments: --pod-resources-kubelet-socket" ($said.socket | default "/var/lib/kubelet/pod-resources/kubelet.sock") true false "podgpu queries the kubelet's socket, which the kubelet recreates at its start") -}}
+{{- if regexMatch "^[^:]+:[^:]+$" $found.map -}}{{- $_ := set $needs "maps" (list $found.map) -}}{{- end -}}
+{{- include "podgpu.mount" (list $root $needs "arguments: --pod-resources-kubelet-socket" ($found.socket | default "/var/lib/kubelet/pod-resources/kubelet.sock") true false "podgpu queries the kubelet's socket, which the kubelet recreates at its start") -}}
 {{- include "podgpu.asroot" (list $needs "the kubelet's socket belongs to root") -}}
-{{- $engine := include "podgpu.said" (list $root (list "r" "remote-hostengine-info") "DCGM_REMOTE_HOSTENGINE_INFO") | fromJson -}}
+{{- $engine := include "podgpu.option" (list $root (list "r" "remote-hostengine-info") "DCGM_REMOTE_HOSTENGINE_INFO") | fromJson -}}
 {{- $address := trimPrefix "unix://" ($engine.value | default "") -}}
 {{- if hasPrefix "/" $address -}}
 {{- include "podgpu.mount" (list $root $needs $engine.place $address true false "podgpu queries DCGM's host engine on its socket") -}}
@@ -164,7 +164,7 @@
 
 {{/* All needs, as JSON. */}}
 {{- define "podgpu.needs" -}}
-{{- $needs := dict "mounts" dict "files" dict "rules" list "maps" list "root" list "alone" list "privileged" list "libraries" list -}}
+{{- $needs := dict "mounts" dict "files" dict "rules" list "maps" list "root" list "exclusive" list "privileged" list "libraries" list -}}
 {{- $root := . -}}
 {{- if include "podgpu.dcgm" . -}}
 {{- include "podgpu.dcgmneeds" (list $root $needs) -}}
@@ -176,8 +176,8 @@
 {{- $_ := set $needs "maps" (list $config.counters.configmap) -}}
 {{- end -}}
 {{- end -}}
-{{- if .Values.hostNetwork -}}{{- include "podgpu.alone" (list $needs "hostNetwork") -}}{{- end -}}
-{{- if .Values.hostPort -}}{{- include "podgpu.alone" (list $needs "hostPort") -}}{{- end -}}
+{{- if .Values.hostNetwork -}}{{- include "podgpu.exclusive" (list $needs "hostNetwork") -}}{{- end -}}
+{{- if .Values.hostPort -}}{{- include "podgpu.exclusive" (list $needs "hostPort") -}}{{- end -}}
 {{- $driver := dig "driver" dict (include "podgpu.distribution" . | fromYaml) -}}
 {{- $base := .Values.driverRoot | default $driver.root | default "" -}}
 {{- if $base -}}{{- $base = trimSuffix "/" $base | default "/" -}}{{- end -}}

@@ -18,7 +18,7 @@
 {{- end -}}
 
 {{/* Whether a folder must not be mounted: folders of the system, shared folders, and folders of podgpu's image. */}}
-{{- define "podgpu.common" -}}
+{{- define "podgpu.unmountable" -}}
 {{- if or
       (regexMatch "^/(bin|boot|dev|etc|home|lib|lib32|lib64|media|mnt|opt|proc|root|run|sbin|snap|srv|sys|tmp|usr|var)?$" .)
       (regexMatch "^/(usr|usr/local|var)/(bin|cache|etc|lib|lib64|libexec|local|log|mail|opt|run|sbin|share|snap|spool|src|tmp)$" .)
@@ -33,7 +33,7 @@
 {{- end -}}
 
 {{/* Whether the values mount a path or a folder above it. Arguments: the root and the path. */}}
-{{- define "podgpu.given" -}}
+{{- define "podgpu.mountedbyvalues" -}}
 {{- $path := index . 1 -}}
 {{- range (index . 0).Values.extraVolumeMounts -}}
 {{- $at := clean .mountPath -}}
@@ -54,10 +54,10 @@
       "/var/lib/kubelet/pod-resources" ($root.Values.kubeletPath | default $place.podResources)
       "/var/lib/kubelet/device-plugins" $place.devicePlugins
       "/var/run/nri" $place.nri -}}
-{{- if not (or (include "podgpu.given" (list $root $folder)) (include "podgpu.given" (list $root $path))) -}}
+{{- if not (or (include "podgpu.mountedbyvalues" (list $root $folder)) (include "podgpu.mountedbyvalues" (list $root $path))) -}}
 {{- $host := get $hosts $folder | default $folder | clean -}}
 {{- range list $folder $host -}}
-{{- if include "podgpu.common" . -}}
+{{- if include "podgpu.unmountable" . -}}
 {{- fail (printf "%s: for %q all of %s would be mounted; use a separate folder, such as %s/gpu/%s, or mount it with extraHostVolumes and extraVolumeMounts" (ternary $saying "kubeletPath" (eq . $folder)) (ternary $path $host (eq . $folder)) . (regexReplaceAll "^(/var)?/tmp$" . "/run" | trimSuffix "/") (base $path)) -}}
 {{- end -}}
 {{- end -}}
@@ -70,15 +70,15 @@
 {{- define "podgpu.written" -}}
 {{- include "podgpu.mount" (list (index . 0) (index . 1) (index . 2) (index . 3) (index . 4) true (index . 5)) -}}
 {{- include "podgpu.asroot" (list (index . 1) (index . 5)) -}}
-{{- include "podgpu.alone" (list (index . 1) (index . 5)) -}}
+{{- include "podgpu.exclusive" (list (index . 1) (index . 5)) -}}
 {{- end -}}
 
 {{/* Add the host's procfs at another path than /proc. Arguments: root, needs, the setting of the path, the path, the reason. */}}
 {{- define "podgpu.proc" -}}
 {{- $needs := index . 1 -}}
 {{- $place := include "podgpu.folder" (list (index . 2) (index . 3) false) -}}
-{{- if and (ne $place "/proc") (not (include "podgpu.given" (list (index . 0) $place))) -}}
-{{- if include "podgpu.common" $place -}}
+{{- if and (ne $place "/proc") (not (include "podgpu.mountedbyvalues" (list (index . 0) $place))) -}}
+{{- if include "podgpu.unmountable" $place -}}
 {{- fail (printf "%s: the host's /proc would hide %s; use a separate folder, such as /host/proc" (index . 2) $place) -}}
 {{- end -}}
 {{- $had := get $needs.mounts $place | default (dict "why" list) -}}

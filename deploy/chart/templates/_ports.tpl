@@ -42,9 +42,9 @@
 {{- $place := "config.http.listen" -}}
 {{- $address := "" -}}
 {{- if include "podgpu.dcgm" . -}}
-{{- $said := include "podgpu.said" (list . (list "a" "address") "DCGM_EXPORTER_LISTEN") | fromJson -}}
-{{- $place = $said.place | default "service.address" -}}
-{{- $address = $said.value | default (ternary ":9400" .Values.service.address (hasKey $said "value")) -}}
+{{- $found := include "podgpu.option" (list . (list "a" "address") "DCGM_EXPORTER_LISTEN") | fromJson -}}
+{{- $place = $found.place | default "service.address" -}}
+{{- $address = $found.value | default (ternary ":9400" .Values.service.address (hasKey $found "value")) -}}
 {{- else -}}
 {{- with (include "podgpu.page" . | fromJson).name -}}{{- $place = printf "config.sinks.%s.listen" . -}}{{- end -}}
 {{- $address = get (include "podgpu.listens" . | fromJson) $place -}}

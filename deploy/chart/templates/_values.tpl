@@ -30,14 +30,14 @@
 
 {{/* The value of an option of dcgm-exporter and the place where it is set, as JSON, or nothing.
      Arguments: the root, the option's names, and its environment variable. */}}
-{{- define "podgpu.said" -}}
+{{- define "podgpu.option" -}}
 {{- $root := index . 0 -}}
 {{- $names := index . 1 -}}
 {{- $variable := index . 2 -}}
-{{- $said := dict -}}
+{{- $found := dict -}}
 {{- range $root.Values.extraEnv -}}
 {{- if eq .name $variable -}}
-{{- $said = dict "value" (.value | default (ternary "valueFrom" "" (hasKey . "valueFrom"))) "place" (printf "extraEnv: %s" $variable) -}}
+{{- $found = dict "value" (.value | default (ternary "valueFrom" "" (hasKey . "valueFrom"))) "place" (printf "extraEnv: %s" $variable) -}}
 {{- end -}}
 {{- end -}}
 {{- $waiting := "" -}}
@@ -45,15 +45,15 @@
 {{- $word := toString . -}}
 {{- $option := regexReplaceAll "=.*$" (regexReplaceAll "^--?" $word "") "" -}}
 {{- if $waiting -}}
-{{- $said = dict "value" $word "place" (printf "arguments: %s" $waiting) -}}
+{{- $found = dict "value" $word "place" (printf "arguments: %s" $waiting) -}}
 {{- $waiting = "" -}}
 {{- else if and (hasPrefix "-" $word) (has $option $names) -}}
 {{- if contains "=" $word -}}
-{{- $said = dict "value" (regexReplaceAll "^[^=]*=" $word "") "place" (printf "arguments: %s" (regexReplaceAll "=.*$" $word "")) -}}
+{{- $found = dict "value" (regexReplaceAll "^[^=]*=" $word "") "place" (printf "arguments: %s" (regexReplaceAll "=.*$" $word "")) -}}
 {{- else -}}
 {{- $waiting = $word -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $said | toJson -}}
+{{- $found | toJson -}}
 {{- end -}}
