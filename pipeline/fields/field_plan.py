@@ -45,7 +45,7 @@ class FieldPlan:
     """The selected fields, in catalogue order. Samplers and sinks use the same plan.
 
     Args:
-        names: names of the fields; None for the default fields.
+        names: names of the fields; None, without `rows`, for the default fields.
         rows: fields in addition to `names`, with the way to export them; at most one per field.
         labels: texts that all series have as labels.
     """

@@ -40,8 +40,8 @@ class LoopDelay:
     def delay_ns(self, now: Instant) -> int:
         """Return for how many nanoseconds the loop was busy in the last ten seconds.
 
-        A busy loop that still blocks counts with all of its time. Sources had that much less time
-        to report.
+        A delay that has not ended yet counts from its start, and can be longer. Sources had that
+        much less time to report.
         """
         while self._delays and now.mono_ns - self._delays[0][0] > _KEPT_NS:
             self._delays.popleft()
