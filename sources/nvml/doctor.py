@@ -6,7 +6,7 @@ from typing import Final
 
 from pipeline.component.findings import Finding
 from pipeline.component.registry import ENTRIES
-from pipeline.diagnostics.check_runner import late
+from pipeline.diagnostics.check_runner import timed_out
 from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.counters_list_check import requested_plan
@@ -33,7 +33,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
             plan = await requested_plan(ctx)
             await in_thread(partial(_check_nvml, driver, plan, ctx, findings))
     except TimeoutError:
-        findings.append(late("NVML", timeout_s, ENTRIES["source", "nvml"].timeout_fix))
+        findings.append(timed_out("NVML", timeout_s, ENTRIES["source", "nvml"].timeout_fix))
     return [*found, *findings, await in_thread(partial(_processes, options, ctx))]
 
 
