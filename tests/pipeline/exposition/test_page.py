@@ -128,7 +128,7 @@ def test_help_and_types() -> None:
     energy = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
     assert (text[energy].type, om[energy].type) == ("counter", "unknown")
     assert om["podgpu_xid_errors"].type == "counter"
-    assert om["DCGM_FI_DEV_FB_USED"].documentation.endswith("for itself. In MiB.")
+    assert om["DCGM_FI_DEV_FB_USED"].documentation.endswith("the driver reserves. In MiB.")
     assert all(not family.unit for family in om.values())
 
 

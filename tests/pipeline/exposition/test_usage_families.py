@@ -210,7 +210,7 @@ def test_types_and_what_they_say_of_themselves() -> None:
         assert (found.type, found.documentation) == (family.kind, family.about)
         assert (family.kind == "counter") == family.metric.endswith("_total")
         if "energy" in family.metric:
-            assert "model" in family.about
+            assert "estimated" in family.about
 
 
 def test_the_documentation_names_them_all() -> None:
