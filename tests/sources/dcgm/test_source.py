@@ -66,8 +66,8 @@ class TestOverHttp:
         ("page", "said"),
         [
             ("", "no metric of dcgm-exporter; check that it is the right page"),
-            ("<html>hello</html>", "no metric of dcgm-exporter's"),
-            ("# TYPE up gauge\nup 1\n", "no metric of dcgm-exporter's"),
+            ("<html>hello</html>", "no metric of dcgm-exporter"),
+            ("# TYPE up gauge\nup 1\n", "no metric of dcgm-exporter"),
         ],
     )
     async def test_another_page_is_none(self, page: str, said: str) -> None:

@@ -27,5 +27,5 @@ def test_what_is_given() -> None:
 
 
 def test_there_is_one_of_them() -> None:
-    with pytest.raises(ConfigError, match="has the kernel's log already"):
+    with pytest.raises(ConfigError, match="already uses the kernel's log"):
         options(other=", again: {kind: kernel}")

@@ -171,7 +171,7 @@ async def test_without_the_host_s_procfs_it_is_said_once(
 async def test_a_procfs_that_hangs_keeps_no_report_waiting(
     kmsg: Kmsg, proc: Proc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sources.kernel.lookup_thread._LOOKING", 0.05)
+    monkeypatch.setattr("sources.kernel.lookup_thread._LOOKUP_TIMEOUT", 0.05)
     let_go = threading.Event()
 
     def hang(*_: object, **__: object) -> str:

@@ -131,7 +131,7 @@ class SlowContext(FakeSourceContext):
 async def test_while_the_inbox_is_full_what_waits_is_bounded(
     kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sources.kernel.log_follower._WAITING", 20)
+    monkeypatch.setattr("sources.kernel.log_follower._MAX_PENDING", 20)
     ctx = SlowContext()
     async with running(ctx, kmsg.path):
         kmsg.says(xid(1))
@@ -148,7 +148,7 @@ async def test_a_flood_doesn_t_hold_up_the_event_loop(
     kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many turns of the loop as there are pieces: each is short, whatever the log does."""
-    monkeypatch.setattr("sources.kernel.log_follower._AT_ONCE", 5)
+    monkeypatch.setattr("sources.kernel.log_follower._BATCH", 5)
     ctx = FakeSourceContext()
     turns = 0
 
@@ -226,7 +226,7 @@ async def test_all_that_the_real_device_has_is_understood() -> None:
     ctx = FakeSourceContext()
     lost: dict[str, int] = {}
     with Log(Path("/dev/kmsg")) as log:
-        progress = Progress(number=-1, moments=LogClock(ctx.clock.now()))
+        progress = Progress(number=-1, log_clock=LogClock(ctx.clock.now()))
         with LogReader(log, progress, ctx.clock, lost.__setitem__):
             before: int | None = -2
             while progress.number != before:

@@ -181,7 +181,7 @@ def test_however_many_there_are(asking: Asking, count: int) -> None:
 
 
 def test_there_is_an_end_to_the_room(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_utilization, "_ROOM_MOST", 256)
+    monkeypatch.setattr(process_utilization, "_MAX_SIZE", 256)
     asking.ask(at(0))
     asking.says(*(Sample(pid, sm=1, timestamp=stamp(4)) for pid in range(300)))
     assert asking.one.read(asking.sheet, at(5)) == codes.INSUFFICIENT_SIZE

@@ -156,7 +156,7 @@ async def test_of_a_storm_some_are_reported_and_all_are_counted(fake_nvml: FakeN
 
 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sources.nvml.xid_reports._WAITING", 3)
+    monkeypatch.setattr("sources.nvml.xid_reports._MAX_PENDING", 3)
     waiting = XidReports()
     told = [waiting.add(XidEvent("a", code, Instant(0, 0)), ()) for code in range(5)]
     assert told == [True, True, True, False, False]
