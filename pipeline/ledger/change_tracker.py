@@ -102,7 +102,7 @@ class LedgerAccumulator:
         return batch
 
     def rewrite_all(self) -> None:
-        """Add everything that is known to the batch, because a new file was created."""
+        """Add everything that is known to the batch, because the file may lack it."""
         self._batch.states.update(self._accounts)
         self._batch.pods.update(self._pods)
         if self._layout is not None:
@@ -253,7 +253,7 @@ class LedgerAccumulator:
         self._accounts[seen.device] = self._batch.states[seen.device] = remaining
 
     def _put_all(self, one: ContainerUsage, at: Instant) -> None:
-        """Write the holdings of a container that are not final, up to their last sample."""
+        """Add the holdings of a container that are not final, up to their last sample."""
         for each in one.closing:
             counted_ns = each.counted_ns + each.gap_ns
             start = each.start

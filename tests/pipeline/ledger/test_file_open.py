@@ -104,7 +104,9 @@ def test_a_copy_with_its_log_says_what_it_lacks(tmp_path: Path) -> None:
     path, shared = tmp_path / "usage.db", tmp_path / "usage.db-shm"
     killed(path, 30)
     shared.unlink()
-    with pytest.raises(LedgerError, match=f"without usage.db-shm; give it one.* touch {shared}"):
+    with pytest.raises(
+        LedgerError, match=f"without usage.db-shm; create the missing file.* touch {shared}"
+    ):
         open_readonly(path)
     shared.touch()
     before = contents(tmp_path)
@@ -160,7 +162,7 @@ def test_a_disk_that_fails_while_it_is_opened_is_named(
     path = tmp_path / "usage.db"
     filled(path, 30).close()
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Refusing))
-    with pytest.raises(LedgerError, match=f"{path}: disk I/O error; see"):
+    with pytest.raises(LedgerError, match=f"{path}: disk I/O error; check"):
         open_readonly(path)
 
 

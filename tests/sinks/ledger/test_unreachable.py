@@ -154,7 +154,7 @@ async def test_who_asks_while_it_is_being_read_is_told_that_it_is(
     bench = Bench(tmp_path / "usage.db")
     async with bench.running():
         asking = asyncio.create_task(bench.sink.window(0, FOREVER))
-        await bench.until(lambda: bench.sink._reading is not None)
+        await bench.until(lambda: bench.sink._query is not None)
         with pytest.raises(TransientError, match="is still running"):
             await bench.sink.window(0, FOREVER)
         hanging.set()

@@ -190,7 +190,7 @@ def test_every_group_is_there_once_under_a_name_of_its_own(seen, by: GroupBy) ->
 
 @given(windows, st.sampled_from(EVERY), st.randoms(use_true_random=False))
 def test_the_order_in_which_it_is_told_does_not_matter(seen, by, random) -> None:  # type: ignore[no-untyped-def]
-    shuffled = list(seen.spent)
+    shuffled = list(seen.usage)
     random.shuffle(shuffled)
     other = window(shuffled, names={one.device: one.name for one in seen.totals})
     before, after = build_report(seen, by, FREE), build_report(other, by, FREE)
