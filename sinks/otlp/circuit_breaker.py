@@ -87,7 +87,7 @@ class CircuitBreaker:
         reopened, self._refusal, self._retrying_since_ns = self._refusal is not None, None, None
         return reopened
 
-    def _refused(self, refusal: Rejected, until_ns: int) -> Rejected:
+    def _open(self, refusal: Rejected, until_ns: int) -> Rejected:
         first = self._refusal is None or self._refusal.reason != refusal.reason
         self._until_ns = until_ns
         # The first rejection is logged; later ones are only counted.

@@ -45,11 +45,11 @@ async def test_nobody_listens(tmp_path: Path, protocol: str) -> None:
 
 REFUSALS = [
     ("grpc", fails("UNAUTHENTICATED", "no token"), "no token", "bearer_token_file"),
-    ("grpc", fails("PERMISSION_DENIED", "not you"), "not you", "let the receiver admit podgpu"),
-    ("grpc", fails("UNIMPLEMENTED", "no metrics"), "no metrics", "has a receiver of OTLP"),
+    ("grpc", fails("PERMISSION_DENIED", "not you"), "not you", "allow podgpu in the receiver"),
+    ("grpc", fails("UNIMPLEMENTED", "no metrics"), "no metrics", "has a receiver for OTLP"),
     ("http/protobuf", answers(401), "401", "bearer_token_file"),
-    ("http/protobuf", answers(403), "403", "let the receiver admit podgpu"),
-    ("http/protobuf", answers(404), "404", "has a receiver of OTLP"),
+    ("http/protobuf", answers(403), "403", "allow podgpu in the receiver"),
+    ("http/protobuf", answers(404), "404", "has a receiver for OTLP"),
     ("http/protobuf", answers(503), "503", "check that the collector runs"),
 ]
 
@@ -76,7 +76,7 @@ async def test_a_receiver_that_does_not_answer(tmp_path: Path, protocol: str) ->
 
 async def test_a_token_that_cannot_be_read(tmp_path: Path) -> None:
     made = options("http://127.0.0.1:4317", "grpc", bearer_token_file=tmp_path / "none")
-    is_bad(await looked(tmp_path, made), "failure", "none", "mount the file")
+    is_bad(await looked(tmp_path, made), "failure", "none", "mount the named file")
 
 
 async def test_a_variable_that_cannot_be_used(tmp_path: Path) -> None:

@@ -125,4 +125,4 @@ async def test_a_file_that_a_variable_names_is_told_by_the_variable(tmp_path: Pa
     files.trust("server")
     files.show(certificate("clients", "podgpu"))
     files.key.write_text("nothing")
-    assert (await told()).endswith("; see the file of KEY")
+    assert (await told()).endswith("; check the file of KEY")

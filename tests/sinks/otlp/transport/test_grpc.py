@@ -112,7 +112,7 @@ async def test_o4_partial_success() -> None:
     async with GrpcReceiver().serving() as receiver, pushing(receiver.url) as push:
         receiver.answer = says(answer.SerializeToString())
         found = await push.send([record(points=5)])
-    assert found == Acked(2, f"{receiver.url}: refused 2 points: too old")
+    assert found == Acked(2, f"{receiver.url}: rejected 2 points: too old")
 
 
 async def test_o5_a_receiver_that_never_answers() -> None:
@@ -122,7 +122,7 @@ async def test_o5_a_receiver_that_never_answers() -> None:
             found = await push.send([record()])
             assert isinstance(found, Retry)
             assert found.reason == "timeout"
-            assert "no answer within 0.2 s" in found.message
+            assert "no response within 0.2 s" in found.message
             receiver.answer = says(b"")
             assert await push.send([record()]) == Acked()
     # What seemed dead was not used again.
@@ -313,7 +313,7 @@ async def test_o8_a_proxy_that_is_not_there(
         found = await push.send([record()])
     assert isinstance(found, Retry)
     assert found.reason == "unreachable"
-    assert "is the proxy of http_proxy the right one?" in found.message
+    assert "check the proxy in http_proxy," in found.message
 
 
 STARVED = """

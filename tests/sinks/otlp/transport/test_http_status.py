@@ -195,8 +195,8 @@ def test_a_redirect_loses_nothing() -> None:
     [
         (b"", 0, ""),
         (partial(0, ""), 0, ""),
-        (partial(5, "too old"), 5, f"{PLACE}: refused 5 points: too old"),
-        (partial(5, ""), 5, f"{PLACE}: refused 5 points"),
+        (partial(5, "too old"), 5, f"{PLACE}: rejected 5 points: too old"),
+        (partial(5, ""), 5, f"{PLACE}: rejected 5 points"),
         (
             partial(0, "mind\nthe gap"),
             0,
@@ -215,7 +215,7 @@ def test_o4_partial_success_of_log_records() -> None:
     answer.partial_success.rejected_log_records = 3
     answer.partial_success.error_message = "too large"
     body = answer.SerializeToString()
-    expected = Acked(3, f"{PLACE}: refused 3 log records: too large")
+    expected = Acked(3, f"{PLACE}: rejected 3 log records: too large")
     assert accepted_response(PLACE, body, signal=LOGS) == expected
     assert (
         http_outcome(PLACE, 200, {"content-type": PROTOBUF}, body, now_s=NOW, signal=LOGS)
@@ -233,7 +233,7 @@ def test_the_mend_is_of_the_signal(signal: Signal, path: str, name: str) -> None
     found = grpc_outcome(
         "c:4317", "UNIMPLEMENTED", "unknown service", timeout=TIMEOUT, signal=signal
     )
-    assert f"does it take {name}?" in found.message
+    assert f"check that it accepts {name};" in found.message
 
 
 @pytest.mark.parametrize("code", [200, 202, 204, 299])
@@ -389,4 +389,4 @@ def test_o8_what_the_library_says_is_told_with_a_mend(
     assert found.reason == reason
     assert said in found.message
     if reason == "unreachable":
-        assert ("is the proxy of https_proxy the right one?" in found.message) == bool(proxy)
+        assert ("check the proxy in https_proxy," in found.message) == bool(proxy)

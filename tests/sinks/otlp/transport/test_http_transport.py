@@ -81,7 +81,7 @@ async def test_o4_partial_success() -> None:
     async with HttpReceiver().serving() as receiver, pushing(receiver.url, HTTP) as push:
         receiver.answer = answers(200, answer.SerializeToString())
         found = await push.send([record(points=5)])
-    assert found == Acked(2, f"{receiver.url}/v1/metrics: refused 2 points")
+    assert found == Acked(2, f"{receiver.url}/v1/metrics: rejected 2 points")
 
 
 def endless(piece: bytes, pause: float = 0.0, code: int = 200) -> Any:
@@ -123,7 +123,7 @@ async def test_o5_an_answer_that_is_too_large(packed: bool, code: int, outcome: 
             found = await push.send([record()])
             assert isinstance(found, outcome)
             if code == 200:
-                assert "sent an answer of more than 4194304 bytes" in found.message
+                assert "sent a response of more than 4194304 bytes" in found.message
             receiver.answer = answers(200)
             assert await push.send([record()]) == Acked()
 
@@ -233,7 +233,7 @@ async def test_o8_a_proxy_that_is_not_there(
     assert isinstance(found, Retry)
     assert found.reason == "proxy"
     assert f"can't connect to the proxy http://127.0.0.1:{unused_tcp_port}: " in found.message
-    assert "see http_proxy and no_proxy" in found.message
+    assert "check http_proxy and no_proxy" in found.message
 
 
 @pytest.mark.parametrize("value", ["http://[bad", "http://u:secret@h:x", "socks5://u:secret@h:1"])
