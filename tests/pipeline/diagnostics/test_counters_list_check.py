@@ -39,7 +39,7 @@ async def test_a_list_that_may_not_be_read_is_there(
     monkeypatch.setattr(bounded_read.os, "open", refuse)  # type: ignore[attr-defined]
     found = await counters_list_check.examine(ctx.config.counters, ctx)
     told = of(found, "counters")
-    is_bad(told, "failure", f"permission denied to uid {os.geteuid()}", "let uid")
+    is_bad(told, "failure", f"permission denied to uid {os.geteuid()}", "run podgpu as root")
     assert "mount" not in told.fix
 
 

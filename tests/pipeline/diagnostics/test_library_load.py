@@ -94,11 +94,11 @@ def test_each_source_s_library_costs_its_own_check_alone(
 HOLDS = """
 import ctypes, sys
 from podgpu.cli import main
-from podgpu.cli.doctor.command import _mortal
+from podgpu.cli.doctor.command import _end_on_signal
 import podgpu.cli.commands as commands
 
 def held(argv):
-    with _mortal(float(sys.argv[2])):
+    with _end_on_signal(float(sys.argv[2])):
         print("begun", flush=True)
         ctypes.CDLL(sys.argv[1])
 
@@ -132,7 +132,7 @@ def test_process_1_has_a_handler_since_the_kernel_throws_other_signals_away(
     monkeypatch.setattr(command.os, "getpid", lambda: pid)  # type: ignore[attr-defined]
     both = (signal.SIGTERM, signal.SIGALRM)
     before = [signal.getsignal(each) for each in both]
-    with command._mortal(60):
+    with command._end_on_signal(60):
         assert [signal.getsignal(each) for each in both] == [handler] * 2
         assert signal.getitimer(signal.ITIMER_REAL)[0] > 50
     assert [signal.getsignal(each) for each in both] == before

@@ -43,7 +43,7 @@ from pipeline.component.registry import RegisteredKinds
 def looked(text):
     made = parse(text, RegisteredKinds(), env={}, origin="test")
     found = asyncio.run(diagnose(DoctorContext(made, environ={}, synchronised=lambda: True)))
-    return [[each.check, each.verdict.value, each.saw, each.mend] for each in found]
+    return [[each.check, each.verdict.value, each.observed, each.fix] for each in found]
 
 texts = json.load(sys.stdin)
 for text in texts.values():
@@ -78,9 +78,9 @@ def test_a_folder_of_somebody_else_s_is_told_by_each_check(tmp_path: Path) -> No
         (found,) = [each for each in findings if each[0] == check]
         _, verdict, saw, mend = found
         assert verdict == "failure", found
-        told_why = re.search(f"permission denied (to|for) uid {uid}|may not be read", saw)
+        told_why = re.search(f"permission denied (to|for) uid {uid}|no permission to read", saw)
         assert told_why, found
-        assert "no folder" not in saw, found
+        assert "does not exist" not in saw, found
         assert mend, found
 
 

@@ -259,8 +259,8 @@ def test_a_daemon_beside_it_is_looked_at_with_its_own_file(
 CONTRADICTIONS = [
     (["--kubeconfig", "x"], "--kubeconfig needs --cluster"),
     (["--namespace", "x"], "--namespace needs --cluster"),
-    (["--cluster", "-c", "x"], "--cluster looks at no configuration"),
-    (["--cluster", "dcgm-exporter"], "--cluster looks at no configuration"),
+    (["--cluster", "-c", "x"], "--cluster reads no configuration"),
+    (["--cluster", "dcgm-exporter"], "--cluster reads no configuration"),
     (["-c", "x", "dcgm-exporter", "-a", ":1"], "give only one"),
     (["nonsense", "-k"], "unrecognized arguments: nonsense -k"),
 ]

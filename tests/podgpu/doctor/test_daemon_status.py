@@ -87,7 +87,7 @@ def test_who_waits_for_long_is_named_and_who_has_just_begun_is_not() -> None:
     assert waits.started is not None
     begun = waits.started.timestamp()
     assert looked(waits, now_s=begun + 60).verdict is Verdict.OK
-    saw = "not ready, 5 min after its start: waits for source kubelet"
+    saw = "not ready 5 min after its start: waits for source kubelet"
     is_bad(looked(waits, now_s=begun + 300), "warning", saw, "podgpu's log")
 
 

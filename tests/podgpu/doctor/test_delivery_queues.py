@@ -57,7 +57,7 @@ def test_a_folder_that_takes_nothing_is_a_failure(tmp_path: Path) -> None:
     is_bad(
         delivery_queues.check_folder(path / "queue", MIB, tmp_path)[0],
         "failure",
-        "no folder",
+        "is not a folder",
         "hostPath",
     )
 

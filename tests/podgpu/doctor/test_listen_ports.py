@@ -68,10 +68,10 @@ async def test_who_speaks_no_http_is_a_stranger(tmp_path: Path) -> None:
 
 
 SILENT = {
-    "ours": ("a podgpu of this container listens there, and does not respond", "see its log"),
-    "another container's": ("in use: somebody who takes connections", "remove the other one"),
+    "ours": ("a podgpu of this container listens there, and does not respond", "read its log"),
+    "another container's": ("in use: a server that accepts connections", "remove the other one"),
     "of one who can't be looked into": (
-        "in use: somebody who takes",
+        "in use: a server that accepts",
         "if it is podgpu, it hangs: restart it",
     ),
 }

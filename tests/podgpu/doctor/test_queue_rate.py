@@ -38,7 +38,7 @@ def looked(rate: float | None, max_rate: str = "4MiB") -> Finding:
     [
         (3 * MIB, "produces 3.0 MiB/s, and queue.max_rate is 4MiB/s: sending the queue"),
         (4 * MIB, "the queue never shrinks, and overflows"),
-        (90 * MIB, "makes 90.0 MiB a second"),
+        (90 * MIB, "produces 90.0 MiB/s"),
     ],
 )
 def test_r8_the_doctor_foresees_a_backlog_that_never_ends(rate: float, saw: str) -> None:

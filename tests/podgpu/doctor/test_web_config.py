@@ -54,8 +54,8 @@ async def test_passwords_alone_are_well(tmp_path: Path) -> None:
 
 
 TIMES = [
-    (NOW - 9 * DAY, NOW - 3.5 * DAY, "has expired, 3 d ago", "renew the certificate"),
-    (NOW + 3.5 * DAY, NOW + 9 * DAY, "holds in 3 d only", "the node's clock"),
+    (NOW - 9 * DAY, NOW - 3.5 * DAY, "has expired 3 d ago", "renew the certificate"),
+    (NOW + 3.5 * DAY, NOW + 9 * DAY, "becomes valid in 3 d", "the node's clock"),
 ]
 
 

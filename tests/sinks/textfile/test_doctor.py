@@ -29,7 +29,7 @@ async def test_a_folder_that_may_be_written_to_is_well_and_left_as_it_was(tmp_pa
 
 async def test_no_folder(tmp_path: Path) -> None:
     told = await looked(tmp_path, tmp_path / "none/gpu.prom")
-    is_bad(told, "failure", f"no folder {tmp_path}/none", "mkdir -p")
+    is_bad(told, "failure", f"folder {tmp_path}/none does not exist", "mkdir -p")
 
 
 async def test_a_folder_in_its_place(tmp_path: Path) -> None:
@@ -62,10 +62,11 @@ async def test_a_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.Mon
 LOOK = """
 import sys, pathlib
 from pipeline.diagnostics.check_table import CHECKS
-from pipeline.diagnostics.write_access import look
+from pipeline.diagnostics.write_access import check_writable
 
-told = look(CHECKS["textfile.folder"], pathlib.Path(sys.argv[1]) / "gpu.prom", replaces=True)
-print(told.verdict.value, told.saw, told.mend, sep="|")
+path = pathlib.Path(sys.argv[1]) / "gpu.prom"
+told = check_writable(CHECKS["textfile.folder"], path, replaces=True)
+print(told.verdict.value, told.observed, told.fix, sep="|")
 """
 
 

@@ -90,7 +90,7 @@ def test_a_taint_alone_on_nodes_without_a_word_of_gpus() -> None:
     plain = [node("n0", None, taints=(taint("dedicated"),))]
     made = cluster(daemonsets=[daemonset(desired=0)], nodes=plain, pods=[])
     told = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
-    is_bad(told, "failure", "taint dedicated", "where those have this taint, add the toleration")
+    is_bad(told, "failure", "taint dedicated", "if those nodes have this taint, add the toleration")
 
 
 def test_a_gpu_node_that_is_left_out_is_named() -> None:
@@ -141,7 +141,7 @@ def test_a_runtime_class_that_is_not_there() -> None:
     others = [raw("RuntimeClass", "gvisor"), raw("RuntimeClass", "crun")]
     made = cluster(daemonsets=[ours], runtimeclasses=others)
     told = of(daemonset_checks.check_daemonsets(made), "cluster.runtimeclass")
-    is_bad(told, "failure", "there is none; those there are: crun, gvisor", "create a RuntimeClass")
+    is_bad(told, "failure", "which does not exist; existing ones: crun, gvisor", "create a RuntimeClass")
     unknown = of(
         daemonset_checks.check_daemonsets(cluster(daemonsets=[ours], runtimeclasses=None)),
         "cluster.runtimeclass",

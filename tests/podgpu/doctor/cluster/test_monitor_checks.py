@@ -58,7 +58,7 @@ REFUSES: list[tuple[Raw, Raw, str, str]] = [
             serviceMonitorSelector={},
             serviceMonitorNamespaceSelector={"matchLabels": {"team": "ml"}},
         ),
-        "wants namespaces with labels team=ml, which mon has not",
+        "wants namespaces with labels team=ml, which mon does not have",
         "give its namespace the labels",
     ),
     (
@@ -92,7 +92,7 @@ LEADS: list[tuple[Raw, list[Raw], str, str]] = [
     (
         monitor(spec={"namespaceSelector": {"matchNames": ["a"]}}),
         [SERVICE],
-        "other namespaces than podgpu's: mon",
+        "does not select podgpu's namespace: mon",
         "matchNames: [mon]",
     ),
     (
@@ -109,15 +109,15 @@ LEADS: list[tuple[Raw, list[Raw], str, str]] = [
     (
         monitor(spec={"endpoints": [{"port": "nosuch"}]}),
         [SERVICE],
-        "names the port nosuch, and Service mon/gpu has metrics",
-        "one of those of Service mon/gpu",
+        "names the port nosuch, but Service mon/gpu has metrics",
+        "one of the ports of Service mon/gpu",
     ),
     (monitor("PodMonitor", spec={"podMetricsEndpoints": [{"port": "web"}]}), [], "", ""),
     (
         monitor("PodMonitor", spec={"podMetricsEndpoints": [{"port": "metrics"}]}),
         [],
-        "names the port metrics, and DaemonSet mon/podgpu has web",
-        "one of those of DaemonSet mon/podgpu",
+        "names the port metrics, but DaemonSet mon/podgpu has web",
+        "one of the ports of DaemonSet mon/podgpu",
     ),
     (
         {

@@ -37,8 +37,8 @@ def test_a_node_has_gpus_by_labels_or_by_what_it_offers(made: Raw, has: bool) ->
 COUNT = {"nvidia.com/gpu.count": "8"}
 SHARED = {**COUNT, "nvidia.com/gpu.replicas": "2"}
 OFFERS: list[tuple[Raw, str, str]] = [
-    (labelled(None), "has GPUs according to its labels, but offers none", "the device plugin's pod"),
-    (labelled(0), "offers none", "the device plugin's pod"),
+    (labelled(None), "has GPUs according to its labels, but offers none", "the pod of the device plugin"),
+    (labelled(0), "offers none", "the pod of the device plugin"),
     (labelled(8, 6), "allocatable are 6 of 8 nvidia.com/gpu", "unhealthy devices"),
     (labelled(7, None, COUNT), "offers 7 of 8 GPUs", "a GPU may be lost"),
     (labelled(8, None, COUNT), "", ""),
@@ -63,7 +63,7 @@ def test_nodes_with_the_same_fault_are_one_finding() -> None:
         each["metadata"]["name"] = f"n{at}"
     told = node_gpus.check_nodes(cluster(nodes=made))
     assert [each.subject for each in told] == ["Nodes n0, n1, n2 and 47 more", "Node n50"]
-    is_bad(told[0], "warning", "offers none to pods", "the device plugin's pod")
+    is_bad(told[0], "warning", "offers none to pods", "the pod of the device plugin")
     well = of(node_gpus.check_nodes(cluster(nodes=made[-1:] * 9)), "cluster.gpus")
     assert well.observed.endswith("; and 4 more")
 
