@@ -132,7 +132,7 @@ def _last_error(details: str) -> str:
 
 def _tls_fix(details: str) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in details or "Hostname" in details:
-        return "check that its certificate fits the endpoint's name and ca_file, and is not expired"
+        return "check the server's certificate (names, expiry date) and ca_file"
     if "ALERT" in details or _CONNECTION_ENDED.search(details):
         return (
             "the receiver rejects podgpu's client certificate, or requires one: check cert_file "

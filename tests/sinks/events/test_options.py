@@ -65,5 +65,5 @@ def test_what_may_not_be(more: str, told: str) -> None:
 
 
 def test_there_is_one_of_them() -> None:
-    with pytest.raises(ConfigError, match="has Events on this node's pods already"):
+    with pytest.raises(ConfigError, match="already uses Events on this node's pods"):
         options(other=", again: {kind: events}")

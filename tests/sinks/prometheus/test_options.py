@@ -26,13 +26,13 @@ def problems(*sinks: str) -> list[str]:
 @pytest.mark.parametrize("path", sorted(OWN_PATHS - {"/"}))
 def test_podgpus_own_paths_are_refused(path: str) -> None:
     [problem] = problems(f'm: {{kind: prometheus, path: "{path}"}}')
-    assert f"{path} is podgpu's own" in problem
+    assert f"{path} is used by podgpu itself" in problem
 
 
 def test_one_path_has_one_page() -> None:
     [problem] = problems("a: {kind: prometheus}", "b: {kind: prometheus}")
     assert problem.startswith("f:5:")
-    assert "sinks.b: a has /metrics on :9400 already" in problem
+    assert "sinks.b: a already uses /metrics on :9400" in problem
 
 
 def test_other_paths_and_other_addresses_are_free() -> None:

@@ -187,7 +187,11 @@ def test_a_protocol_in_capitals(value: str, protocol: str) -> None:
 @pytest.mark.parametrize(
     ("options", "env", "hint"),
     [
-        (Options(), {**HTTP, EXACT: "http://c:4318"}, "the path /, where most .* as it is"),
+        (
+            Options(),
+            {**HTTP, EXACT: "http://c:4318"},
+            "the path /, but most .* podgpu adds nothing",
+        ),
         (
             Options(endpoint="http://c:9090/api/v1/otlp", protocol="http/protobuf"),
             {},
@@ -199,7 +203,7 @@ def test_a_protocol_in_capitals(value: str, protocol: str) -> None:
             {},
             "4317 is usually the port for",
         ),
-        (Options(endpoint="https://c"), {}, "no port, so 443 is taken"),
+        (Options(endpoint="https://c"), {}, "no port, so 443 is used"),
         (Options(endpoint="https://c:1?x=1"), {}, "after the \\? has no effect over gRPC"),
         (
             Options(tls=TlsOptions(ca_file=Path("/ca"))),
@@ -282,8 +286,8 @@ def test_temporality(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("PROTOCOL", "http/json", "http/json, which podgpu doesn't speak: set http/protobuf"),
-        ("PROTOCOL", "HTTP/JSON", "http/json, which podgpu doesn't speak: set http/protobuf"),
+        ("PROTOCOL", "http/json", "http/json, which podgpu does not support: set http/protobuf"),
+        ("PROTOCOL", "HTTP/JSON", "http/json, which podgpu does not support: set http/protobuf"),
         ("METRICS_PROTOCOL", "gRPCs", "'grpcs': it must be grpc or http/protobuf"),
         ("COMPRESSION", "zstd", "'zstd': it must be gzip or none"),
         ("METRICS_TEMPORALITY_PREFERENCE", "x", "cumulative or delta or lowmemory"),
@@ -296,7 +300,7 @@ def test_temporality(text: str) -> None:
         ("TIMEOUT", "600001", "from 100 to 600000"),
         ("HEADERS", "secret", "has entry 1, which is not of the form name=value"),
         ("HEADERS", "a=1,=secret", "has entry 2, which is not of the form name=value"),
-        ("HEADERS", "a=%ff", "%-escapes that are no UTF-8"),
+        ("HEADERS", "a=%ff", "%-escapes that are not UTF-8"),
         ("HEADERS", "a=secret%0d%0ab: c", "'a' that has an invalid value"),
         ("HEADERS", "a b=secret", "'a b' that is not a valid header name"),
         ("HEADERS", "Content-Type=secret", "is set by podgpu itself: remove it"),
@@ -311,15 +315,15 @@ def test_temporality(text: str) -> None:
         ("ENDPOINT", "https://[::1]:/", "has a colon without a port"),
         ("ENDPOINT", f"http://{64 * 'a'}.b:1", "more than 63 characters between two dots"),
         ("ENDPOINT", f"{64 * 'a'}.b:1", "more than 63 characters between two dots"),
-        ("ENDPOINT", "http://a..b:1", "is no address"),
-        ("ENDPOINT", "a..b:1", "is no address"),
+        ("ENDPOINT", "http://a..b:1", "is not an address"),
+        ("ENDPOINT", "a..b:1", "is not an address"),
         ("ENDPOINT", "http://", "is not an address: use for example http://collector:4317"),
-        ("ENDPOINT", "http://c:99999", "is no address"),
-        ("ENDPOINT", "http://c:0", "is no address"),
-        ("ENDPOINT", "c:99999", "is no address"),
-        ("ENDPOINT", "a b", "is no address"),
-        ("ENDPOINT", "http://[::1", "is no address"),
-        ("METRICS_ENDPOINT", "http://c:4318/v1/metrics", "which gRPC has none of: leave it out"),
+        ("ENDPOINT", "http://c:99999", "is not an address"),
+        ("ENDPOINT", "http://c:0", "is not an address"),
+        ("ENDPOINT", "c:99999", "is not an address"),
+        ("ENDPOINT", "a b", "is not an address"),
+        ("ENDPOINT", "http://[::1", "is not an address"),
+        ("METRICS_ENDPOINT", "http://c:4318/v1/metrics", "but gRPC has no paths: remove it"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_named_with_its_mend(
@@ -340,10 +344,10 @@ def test_a_value_that_cannot_be_used_is_named_with_its_mend(
         ("ftp://c:4318", "has the scheme ftp: over HTTP it must be http:// or https://"),
         ("grpc://c:4318", "has the scheme grpc: over HTTP it must be http:// or https://"),
         ("dns:///c:4318", "has the scheme dns: over HTTP it must be http:// or https://"),
-        ("http://c:4318#a", "has a # in it"),
+        ("http://c:4318#a", "contains a #"),
         ("http://c:/v1/metrics", "has a colon without a port"),
         (f"http://{64 * 'a'}:4318", "has a host with more than 63 characters between two dots"),
-        (f"http://{63 * 'a'}..b:4318", "is no address"),
+        (f"http://{63 * 'a'}..b:4318", "is not an address"),
     ],
 )
 @pytest.mark.parametrize("name", ["ENDPOINT", "METRICS_ENDPOINT"])
@@ -367,7 +371,9 @@ def test_http_wants_a_scheme(value: str) -> None:
 
 
 def test_attributes_that_are_none() -> None:
-    with pytest.raises(PermanentError, match="variable OTEL_RESOURCE_ATTRIBUTES entry 1 is not"):
+    with pytest.raises(
+        PermanentError, match="variable OTEL_RESOURCE_ATTRIBUTES has entry 1, which is not"
+    ):
         resolve_settings(Options(), {"OTEL_RESOURCE_ATTRIBUTES": "abc"})
 
 
@@ -376,7 +382,7 @@ def test_attributes_that_are_none() -> None:
     [("CLIENT_KEY", "CLIENT_CERTIFICATE"), ("METRICS_CLIENT_CERTIFICATE", "CLIENT_KEY")],
 )
 def test_a_certificate_without_its_key(given: str, missing: str) -> None:
-    with pytest.raises(PermanentError, match=f"OTEL_EXPORTER_OTLP_{missing} is missing"):
+    with pytest.raises(PermanentError, match=f"OTEL_EXPORTER_OTLP_{missing} is not set"):
         settled(ENDPOINT="https://c:1", **{given: "/pem"})
 
 

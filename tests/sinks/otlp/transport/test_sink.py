@@ -256,7 +256,7 @@ from sinks.otlp.options import Options
 class Context:
     name, node, clock, plan = "x", "n", SystemClock(), FieldPlan.everything()
     log, meter = logging.getLogger("x"), Meter(Telemetry(), "sink", "x")
-    kept = {}
+    restart_state = {}
     def latest(self):
         return None
     def telemetry(self):
@@ -310,4 +310,4 @@ async def test_what_looks_like_a_mistake_is_logged_once(
         async with sink:
             pass
     [told] = [entry.getMessage() for entry in caplog.records if entry.levelno >= logging.WARNING]
-    assert told.startswith("http://c:4318/: messages go to the path /, where most receivers have")
+    assert told.startswith("http://c:4318/: messages go to the path /, but most receivers use")
