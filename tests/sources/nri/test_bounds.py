@@ -12,7 +12,7 @@ MOST_MB = 200
 
 CODE = """
 import resource, sys, time
-from sources.nri.errors import LostError
+from sources.nri.errors import ConnectionLostError
 from tests.fakes.nri import wire
 from tests.sources.nri.talking import Talk
 
@@ -49,7 +49,7 @@ try:
         talk.call("Synchronize", parts)
     else:
         talk.tell("PostStartContainer", wire.pod(), wire.container(pid=2) + parts)
-except LostError:
+except ConnectionLostError:
     pass
 print(peak() - before, time.monotonic() - began)
 """

@@ -158,7 +158,10 @@ async def test_once_synchronized_it_waits_for_ever(
             struct.pack(">II", 1, 11) + HEADER.pack(1, 1, 1, 0) + b"\xff",
             "the runtime sent an invalid request",
         ),
-        (struct.pack(">II", 2, 11) + HEADER.pack(1, 1, 2, 0) + b"\xff", "its response can't be"),
+        (
+            struct.pack(">II", 2, 11) + HEADER.pack(1, 1, 2, 0) + b"\xff",
+            "the runtime sent an invalid response",
+        ),
     ],
 )
 async def test_what_no_runtime_says(
@@ -232,7 +235,7 @@ class Patient(SystemClock):
 
 
 class Supervised(FakeSourceContext):
-    spoke = False
+    has_emitted = False
 
 
 async def until_slept(path: Path, times: int, longest: float = 0) -> tuple[Supervised, list[float]]:

@@ -209,7 +209,7 @@ NOBODY: frozenset[str] = frozenset()
         ({1: Gpu(A, True, NOBODY)}, gpus(1), "which a device plugin or a DRA driver manages"),
         ({1: Gpu(A, False, frozenset({"ml/b"}))}, gpus(1), "that is allocated to another pod"),
         ({1: Gpu(A, False, frozenset({"uid-b"}))}, gpus(1), "that is allocated to another pod"),
-        ({1: Gpu(A, False, NOBODY)}, by_id(1, B), f"names minor number 1, which is {A}, as {B}"),
+        ({1: Gpu(A, False, NOBODY)}, by_id(1, B), f"names minor number 1 as {B}, but it is {A}"),
         ({1: Gpu(A, False, frozenset({"ml/train-0"}))}, gpus(1), ""),
         ({1: Gpu(A, False, frozenset({"uid-train-0"}))}, by_id(1, A.upper()), ""),
     ],
