@@ -59,4 +59,4 @@ async def test_a_token_that_has_expired_is_to_be_renewed(tmp_path: Path) -> None
     server.tokens = {"another"}
     async with server.serving():
         (found,) = await looked(tmp_path, server)
-    is_bad(found, "failure", "not accepted (401", "renew the token")
+    is_bad(found, "failure", "credentials rejected (401", "renew the token")

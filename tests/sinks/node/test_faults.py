@@ -32,12 +32,12 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 @pytest.mark.parametrize(
     ("error", "label", "told"),
     [
-        (REFUSED, "401", "credentials rejected; tried again"),
-        (FORBIDDEN, "403", "podgpu may not get, patch nodes; tried again"),
+        (REFUSED, "401", "credentials rejected; retrying, next attempt in "),
+        (FORBIDDEN, "403", "podgpu may not get, patch nodes; retrying, next attempt in "),
         (ABSENT, "404", "there is no Node node-1"),
-        (BUSY, "429", "too many requests; tried again"),
-        (SICK, "500", "internal error; tried again"),
-        (LOST, "error", "connection refused; tried again"),
+        (BUSY, "429", "too many requests; retrying, next attempt in "),
+        (SICK, "500", "internal error; retrying, next attempt in "),
+        (LOST, "error", "connection refused; retrying, next attempt in "),
     ],
 )
 @pytest.mark.parametrize("method", ["get", "patch"])
@@ -153,7 +153,7 @@ async def test_a_new_attempt_without_an_answer_ends_before_a_stop_would_be_late(
         assert bench.said().free == 0b1110
     assert len(warnings(caplog)) == 2
     assert warnings(caplog)[1].startswith(
-        "the annotation podgpu.io/topology of the Node node-1: no response in time; tried again"
+        "the annotation podgpu.io/topology of the Node node-1: no response in time; retrying"
     )
 
 
@@ -256,7 +256,10 @@ async def test_what_is_no_node_is_not_annotated(
         bench.holds(0)
         await asyncio.sleep(5)
         assert set(bench.methods()) == {"GET"}
-    assert "sent no Node; see that its address is an API server's" in warnings(caplog)[0]
+    assert (
+        "the response is not a Node; check that the address is that of an API server"
+        in warnings(caplog)[0]
+    )
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_what_is_refused(more: str, told: str) -> None:
 
 
 def test_two_of_them_are_one_too_many() -> None:
-    with pytest.raises(Exception, match="pods has the annotations of this node's pods already"):
+    with pytest.raises(Exception, match="pods already uses the annotations of this node's pods"):
         options("}, more: {kind: pods, resources: [nvidia.com/gpu]")
 
 
