@@ -206,7 +206,7 @@ def broken_at(where: str, cause: OSError, patch: pytest.MonkeyPatch) -> None:
     places: dict[str, tuple[object, str]] = {
         "open": (compressing, "_created"),
         "fill": (compressing.Compressor, "_fill"),
-        "rename": (Rotated, "exchange"),
+        "rename": (Rotated, "replace_by_compressed"),
         "folder": (compressing, "flush_folder"),
     }
     patch.setattr(*places[where], refuses)

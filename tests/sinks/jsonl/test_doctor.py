@@ -26,14 +26,14 @@ async def test_standard_output_and_a_file_are_well(tmp_path: Path) -> None:
 
 async def test_no_folder(tmp_path: Path) -> None:
     told = await looked(tmp_path, Options(path=str(tmp_path / "none/gpu.jsonl")))
-    is_bad(told, "failure", f"no folder {tmp_path}/none", "mkdir -p")
+    is_bad(told, "failure", f"folder {tmp_path}/none does not exist", "mkdir -p")
 
 
 async def test_the_folder_is_that_of_the_file_behind_a_link(tmp_path: Path) -> None:
     link = tmp_path / "gpu.jsonl"
     link.symlink_to(tmp_path / "none/real.jsonl")
     told = await looked(tmp_path, Options(path=str(link)))
-    is_bad(told, "failure", f"no folder {tmp_path}/none", "mkdir -p")
+    is_bad(told, "failure", f"folder {tmp_path}/none does not exist", "mkdir -p")
 
 
 @pytest.mark.parametrize("size", ["64MiB", "0B"])

@@ -33,7 +33,7 @@ from pipeline.model import Instant
 from sinks.jsonl.rotating_file import FileTarget
 from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import Options
-from sinks.jsonl.fault_reports import Troubles
+from sinks.jsonl.fault_reports import FailureLog
 from tests.sinks.jsonl.support import Bench, options
 
 path = Path(sys.argv[1])
@@ -70,7 +70,7 @@ GZIP = """
 def work(first):
     setting = Options(path=str(path), max_size=ByteSize.parse("600KiB"), keep=1000, compress="gzip")
     now = Instant(0, 0)
-    target = FileTarget(path, setting, now, Troubles())
+    target = FileTarget(path, setting, now, FailureLog())
     for number in range(first, 1_000_000):
         line = b'{"record":"n","n":%d,"x":"%s"}\\n' % (number, os.urandom(15_000).hex().encode())
         target.write(Batch([line], [1]), now)

@@ -47,9 +47,9 @@ def test_it_is_told_at_its_place_before_anything_starts() -> None:
 @pytest.mark.parametrize(
     ("settings", "key", "text"),
     [
-        ("path: '-', compress: gzip", "compress", "standard output is no file"),
-        ("path: '-', fsync: 1s", "fsync", "standard output is no file"),
-        ("path: /a, compress: gzip, max_size: 0B", "compress", "no file is ever full"),
+        ("path: '-', compress: gzip", "compress", "standard output is not a file"),
+        ("path: '-', fsync: 1s", "fsync", "standard output is not a file"),
+        ("path: /a, compress: gzip, max_size: 0B", "compress", "no file is rotated"),
         ("path: /a, compress: zip", "compress", "gzip"),
         ("path: /a, fsync: 1ms", "fsync", "1ms is too often: the minimum is 100ms"),
         ("path: /a, fsync: rotate", "fsync", "is not a duration"),
@@ -87,4 +87,4 @@ def test_a_file_has_one_writer() -> None:
     with pytest.raises(ConfigError) as caught:
         parse(text, RegisteredKinds(), env={}, origin="f")
     assert [problem.path for problem in caught.value.problems] == ["sinks.b"]
-    assert "a has the file /tmp/lines already" in str(caught.value)
+    assert "a already uses the file /tmp/lines" in str(caught.value)

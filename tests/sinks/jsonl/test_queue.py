@@ -340,7 +340,7 @@ def test_a_queue_has_one_sink() -> None:
     with pytest.raises(ConfigError) as caught:
         parse(text, RegisteredKinds(), env={}, origin="f")
     assert [problem.path for problem in caught.value.problems] == ["sinks.b"]
-    assert "a has the folder /tmp/queue already" in str(caught.value)
+    assert "a already uses the folder /tmp/queue" in str(caught.value)
 
 
 # Values that tell which life wrote them; the first pieces of each line come one by one.
