@@ -16,11 +16,11 @@ EMPTY = QueueState(Totals(), 0, 0, None)
         (QueueState(Totals(), 0, 0, None, warnings=(LOST,)), LOST),
         (
             QueueState(Totals(), 0, 0, None, faults={("fsync", "io_error"): 1}),
-            "its queue: fsync fails, io_error",
+            "queue: fsync fails: io_error",
         ),
         (
             QueueState(Totals(), 0, 0, None, faults={("fsync", "io_error"): 1}, warnings=(LOST,)),
-            "its queue: fsync fails, io_error",
+            "queue: fsync fails: io_error",
         ),
     ],
     ids=["a loss", "a disk that fails", "a loss, and the disk goes on failing"],

@@ -23,7 +23,7 @@ def check(*sinks: str) -> list[str]:
 def test_a_path_means_the_same_wherever_podgpu_is_started(sink: str) -> None:
     assert check(f"{sink}, queue: {{path: /var/lib/q}}") == []
     assert check(f"{sink}, queue: {{path: q/rel}}") == [
-        "sinks.s0.queue.path: q/rel depends on where podgpu is started: write the whole path"
+        "sinks.s0.queue.path: q/rel is a relative path; write the absolute path"
     ]
 
 
@@ -34,4 +34,4 @@ def test_a_folder_has_one_owner(other: str) -> None:
         f'{other}, queue: {{path: "/var/lib/./q/"}}'
         + (", path: /tmp/lines" if other == "kind: jsonl" else ""),
     )
-    assert found == ["sinks.s1: s0 has the folder /var/lib/q already"]
+    assert found == ["sinks.s1: s0 already uses the folder /var/lib/q"]

@@ -107,10 +107,10 @@ async def test_an_encoded_one_is_refused(encoding: str, connect: Connect) -> Non
 @pytest.mark.parametrize(
     ("methods", "asked", "told"),
     [
-        (("POST",), "GET", "only POST is served\n"),
-        (("POST",), "PUT", "only POST is served\n"),
-        (("GET", "HEAD"), "POST", "only GET and HEAD are served\n"),
-        (("GET", "HEAD", "POST"), "DELETE", "only GET and HEAD and POST are served\n"),
+        (("POST",), "GET", "only POST is allowed\n"),
+        (("POST",), "PUT", "only POST is allowed\n"),
+        (("GET", "HEAD"), "POST", "only GET and HEAD are allowed\n"),
+        (("GET", "HEAD", "POST"), "DELETE", "only GET and HEAD and POST are allowed\n"),
     ],
 )
 async def test_other_methods(

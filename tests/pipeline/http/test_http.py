@@ -276,7 +276,7 @@ async def test_a_handler_that_fails_hurts_nobody_else(
         client = await connect(mounts.port)
         assert await client.get("/bad", "Accept: text/html") == (
             500,
-            "/bad failed; podgpu's log says why\n",
+            "/bad failed; see podgpu's log\n",
         )
         assert await client.get("/good") == (200, "good")
     assert "127.0.0.1:0/bad: the handler failed" in caplog.text

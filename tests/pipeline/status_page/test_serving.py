@@ -109,7 +109,7 @@ async def test_head_has_the_headers_of_get(path: str) -> None:
         assert await headers_of(client, path, "HEAD") == await headers_of(client, path)
         status, body = await client.get(path, method="POST")
         assert status == 405
-        assert body == "only GET and HEAD are served\n"
+        assert body == "only GET and HEAD are allowed\n"
 
 
 async def test_many_viewers_cost_what_one_does() -> None:

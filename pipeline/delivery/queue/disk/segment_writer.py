@@ -132,7 +132,7 @@ class SegmentWriter:
         if self.sync(self._fd) and (not self._name_unflushed or self.sync(None)):
             self._dirty = self._failed = False
             self._fault_log.record_recovery(
-                "fsync", f"{self._folder.path} can be flushed to the disk failed_before"
+                "fsync", f"{self._folder.path} can be flushed to the disk again"
             )
             if self._flush_failed:
                 self.close()

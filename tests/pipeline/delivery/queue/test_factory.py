@@ -115,7 +115,7 @@ def test_a_folder_that_does_not_tell_its_kind_is_taken(tmp_path: Path, how: str)
     queue = open_queue(options, "jsonl", NOW)
     assert drain(queue) == put
     queue.close()
-    with pytest.raises(PermanentError, match="records of jsonl"):
+    with pytest.raises(PermanentError, match="records of the kind jsonl"):
         open_queue(options, "otlp", NOW)
 
 

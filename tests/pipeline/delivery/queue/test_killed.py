@@ -52,7 +52,7 @@ def work(number, seed):
             queue.settle(count, acked=points(taken[:count]))
             os.write(1, b"settled %d\\n" % count)
             queue.release()
-        queue.tend(bench.clock.pass_(0.01))
+        queue.maintain(bench.clock.pass_(0.01))
 
 for told in sys.stdin:
     child = os.fork()

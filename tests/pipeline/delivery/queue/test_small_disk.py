@@ -129,10 +129,10 @@ put = fill(queue, 3, 100_000)
 fault(True)
 for number in range(3, 12):
     put += fill(queue, 1, 100_000, number)
-    queue.tend(bench.clock.pass_(1))
+    queue.maintain(bench.clock.pass_(1))
 during = checked(queue)
 fault(False)
-queue.tend(bench.clock.pass_(1))
+queue.maintain(bench.clock.pass_(1))
 after = checked(queue)
 same = drain(queue) == put
 queue.close()

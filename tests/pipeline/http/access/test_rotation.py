@@ -98,7 +98,7 @@ async def test_half_of_a_new_pair_keeps_the_old_one_and_is_said_once(
         (record,) = caplog.records
         assert record.getMessage() == (
             f"{web.path}: tls_server_config.key_file: is not the key of the certificate"
-            "\nwhat was in force stays so"
+            "\nthe previous web configuration stays in force"
         )
         (web.folder / "tls.key").write_bytes(pem(SECOND)[1])
         assert await shown(web) == leaf_of(pem(SECOND)[0])
