@@ -120,7 +120,7 @@ class Service:
 
     async def filter(self, request: HttpRequest) -> HttpResponse:
         """Handle `/filter`: ExtenderArgs to ExtenderFilterResult."""
-        return await self._answered(
+        return await self._respond(
             "filter",
             request,
             self._filter,
@@ -130,7 +130,7 @@ class Service:
 
     async def prioritize(self, request: HttpRequest) -> HttpResponse:
         """Handle `/prioritize`: ExtenderArgs to HostPriorityList."""
-        return await self._answered(
+        return await self._respond(
             "prioritize",
             request,
             self._prioritize,

@@ -169,7 +169,7 @@ async def test_r13_a_session_runs_a_program_only_if_it_may(
 ) -> None:
     """Whatever was looked at before: the file may be another one by now."""
     path = kubeconfig(tmp_path / "config", "http://x", getattr(program, how)())
-    with pytest.raises(CodeRefusedError, match=r"is not run.*--allow-configured-code"):
+    with pytest.raises(CodeRefusedError, match=r"does not run.*--allow-configured-code"):
         async with Sessions().session(path):
             pass
     assert not program.has_run
@@ -245,7 +245,7 @@ async def test_r13_a_kubeconfig_that_hangs_holds_up_no_start(
     monkeypatch.setattr("pipeline.runtime.runtime.asyncio.to_thread", to_thread)
     monkeypatch.setattr("pipeline.runtime.runtime._FILES", 0.05)
     made = config(USES["sources.p.kubeconfig"](tmp_path / "config"))
-    await Runtime(made)._refuse_code(made)
+    await Runtime(made)._check_code_allowed(made)
 
 
 def test_r13_the_file_can_t_allow_it_itself() -> None:

@@ -222,7 +222,7 @@ class TestFile:
 class TestConfigMap:
     @pytest.fixture(autouse=True)
     def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(list_source, "_ASK", 0.1)
+        monkeypatch.setattr(list_source, "_REQUEST_INTERVAL", 0.1)
 
     async def test_it_is_read_and_read_again(self, tmp_path: Path) -> None:
         configmap = ConfigMap(metrics=ONE, other="x")

@@ -214,7 +214,7 @@ async def test_a_stop_is_heard_while_the_list_is_waited_for(
 async def test_a_configmap_that_comes_late_is_taken_over(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(list_source, "_ASK", 0.1)
+    monkeypatch.setattr(list_source, "_REQUEST_INTERVAL", 0.1)
     server = served(ConfigMap(metrics=TWO))
     refuse(server, 403, "Forbidden")
     async with server.serving():

@@ -72,7 +72,7 @@ def test_unknown_is_not_enough_where_something_is_required(why: str, required: R
     verdict = filter_node(Demand(1, required), UNKNOWN[why], NOW)
     assert verdict.reason == f"podgpu: {why}, and the pod requires {required.value}"
     # What isn't known may become known. That a node hands out parts is known.
-    assert verdict.is_unresolvable == ("hands out parts" in why)
+    assert verdict.is_unresolvable == ("offers shares" in why)
 
 
 @pytest.mark.parametrize(
