@@ -118,7 +118,7 @@ class TopologyPages:
                 snapshot.topology,
                 snapshot.availability,
                 n,
-                required=query.get("must", ""),
+                must=query.get("must", ""),
                 candidates=candidates,
             )
             self._executor = self._executor or DaemonExecutor("podgpu-topology")

@@ -73,7 +73,7 @@ def choose_gpus(
     availability: Availability | None,
     n: int,
     *,
-    required: str = "",
+    must: str = "",
     candidates: str | None = None,
 ) -> Answer:
     """Choose the best `n` GPUs.
@@ -82,7 +82,7 @@ def choose_gpus(
         topology: the topology of the node.
         availability: which GPUs are free; None where that is unknown.
         n: how many.
-        required: GPUs that must be chosen, by index or uuid, separated by commas.
+        must: GPUs that must be chosen, by index or uuid, separated by commas.
         candidates: GPUs to choose from, likewise; None for all free GPUs, or for all GPUs if the
             availability is unknown because no source reports the holders. If such a source exists
             and the availability is still unknown, the caller must not call this function: see
@@ -99,7 +99,7 @@ def choose_gpus(
     """
     if n > len(topology.cards):
         raise RequestError(f"n={n}: this node has {len(topology.cards)} GPUs")
-    needed = mask_named(topology, required)
+    needed = mask_named(topology, must)
     if needed.bit_count() > n:
         raise RequestError(f"n={n}: must names {needed.bit_count()} GPUs")
     warning = ""

@@ -247,7 +247,7 @@ async def test_where_nothing_is_known(path: str) -> None:
     node = Node()
     node.has(gpu(0))
     status, body = await asked(path, node.snapshot())
-    assert (status, "the source nvml does" in body) == (404, True)
+    assert (status, "add a source of kind nvml" in body) == (404, True)
 
 
 async def test_a_choice_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
