@@ -54,7 +54,7 @@ async def test_a_ledger_is_well_and_left_as_it_was(tmp_path: Path) -> None:
 
 async def test_no_folder(tmp_path: Path) -> None:
     told = await looked(tmp_path, tmp_path / "none/usage.db")
-    is_bad(told, "failure", f"no folder {tmp_path}/none", "mkdir -p")
+    is_bad(told, "failure", f"folder {tmp_path}/none does not exist", "mkdir -p")
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_a_folder_that_may_not_be_searched_is_a_fault_with_a_mend(tmp_path: Path
     finally:
         folder.parent.chmod(0o700)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"{folder}: permission denied; make it, or mount it writable")
+    assert done.stdout.startswith(f"{folder}: permission denied; create it, or mount it writable")
 
 
 async def refused(path: Path) -> str:
@@ -137,7 +137,7 @@ async def test_who_asks_for_a_window_is_told_of_it(
     bench = Bench(tmp_path / "usage.db")
     async with bench.running():
         monkeypatch.setattr(module, "open_readonly", refuse)
-        with pytest.raises(TransientError, match=f"{bench.path}: stale file handle; see to"):
+        with pytest.raises(TransientError, match=f"{bench.path}: stale file handle; check"):
             await bench.sink.window(0, FOREVER)
 
 
