@@ -35,12 +35,12 @@ def test_no_file(tmp_path: Path) -> None:
 
 
 def test_a_directory(tmp_path: Path) -> None:
-    assert problem(tmp_path) == ": not a file; give the path of a YAML file"
+    assert problem(tmp_path) == ": not a regular file; give the path of a YAML file"
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert problem(tmp_path / "pipe") == ": not a file; give the path of a YAML file"
+    assert problem(tmp_path / "pipe") == ": not a regular file; give the path of a YAML file"
 
 
 def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

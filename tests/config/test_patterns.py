@@ -65,7 +65,7 @@ def test_what_a_pattern_fits(pattern: str, fits: list[str], fails: list[str]) ->
         (r"\pL", r'"\pL" is no regular expression: unknown escape, \p; see character 1'),
         ("[[:foo:]]", "unknown character class; see character 2"),
         ("(" * 200 + ")" * 200, "nested too deeply"),
-        ("(a{1000}){1000}", "is too large a regular expression; repeat less"),
+        ("(a{1000}){1000}", "is too large a regular expression; use fewer repetitions"),
         ("a" * 1001, "is too long; the maximum is 1000 characters"),
     ],
 )
