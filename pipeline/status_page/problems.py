@@ -49,7 +49,7 @@ def _gpus(status: StatusDocument) -> Iterator[str]:
         return
     for gpu in status.gpus:
         if gpu.state == "lost":
-            yield f"{gpu_name(gpu)} is lost: it was present before and does not respond any more"
+            yield f"{gpu_name(gpu)} is lost: it was present before and no longer responds"
     if status.devices_left_out:
         yield f"{amount(status.devices_left_out)} more devices are not shown"
 

@@ -153,7 +153,7 @@ def test_where_holders_are_not_known_nothing_is_free(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("troubled", "GPU 0 is lost: it was present before and does not respond any more"),
+        ("troubled", "GPU 0 is lost: it was present before and no longer responds"),
         ("troubled", "source kubelet is down: /run/x.sock: connection refused"),
         ("troubled", "sink push: nothing is delivered: collector:4317 does not answer"),
         ("troubled", "GPU 1: claims of 2 pods conflict with others"),
@@ -177,7 +177,9 @@ def test_troubles_of_gpus() -> None:
     assert "ml/old (main)" in contested[5]
     assert "claims of 2 pods conflict with others" in contested[5]
     assert [f"ml/serve-{n} (main) , 1 replica" in shared[5] for n in range(3)] == [True] * 3
-    wanted = "ml/half (main) , 50 % for at least 6 min , by podlist (pod list file, 6 min ago)"
+    wanted = (
+        "ml/half (main) , 50 % for at least 6 min , reported by podlist (pod list file, 6 min ago)"
+    )
     assert wanted in part[5]
 
 

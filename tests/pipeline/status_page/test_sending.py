@@ -32,7 +32,7 @@ async def test_a_receiver_that_refuses_a_part_of_each_message() -> None:
         sink = sink_of(bench)
         assert (sink.delivering, sink.rejected) == (True, 2)
         assert sink.error is not None
-        assert sink.error.text == "the receiver refuses a part of the points for good: too old"
+        assert sink.error.text == "the receiver permanently rejected a part of the points: too old"
         assert not sink.error.over
         bench.push.answer = lambda _: Acked()
         bench.give(3)
@@ -46,7 +46,7 @@ async def test_a_receiver_that_refuses_a_part_of_each_message() -> None:
     ("notes", "text"),
     [
         (["the queue's disk is full: make room"], "the queue's disk is full: make room"),
-        ([], "its queue: write fails, no_space"),
+        ([], "queue: write fails: no_space"),
     ],
 )
 async def test_why_a_queue_can_t_be_written(notes: list[str], text: str) -> None:

@@ -119,8 +119,8 @@ async def test_many_viewers_cost_what_one_does() -> None:
         assert first[0] == first[2]
         whole, often = (body.partition("<footer")[0] for _, body in (first[0], first[3]))
         assert whole == often
-        assert "anew every 10 s" in first[0][1]
-        assert "anew every 2 s" in first[3][1]
+        assert "Reloads every 10 s" in first[0][1]
+        assert "Reloads every 2 s" in first[3][1]
         assert daemon.asked == 1
         daemon.known = two_gpus()
         daemon.waits(GOOD_FOR_NS - 1)

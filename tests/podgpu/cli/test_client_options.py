@@ -99,7 +99,11 @@ def test_an_option_counts_more_than_its_variable(files: Path) -> None:
     [
         (("--cert-file", "cert"), {}, "--cert-file needs --key-file: a certificate and its key go"),
         ((), {"PODGPU_KEY_FILE": "key"}, "PODGPU_KEY_FILE needs --cert-file"),
-        (("--ca-file", "ca", "--insecure"), {}, "--ca-file and --insecure: give one"),
+        (
+            ("--ca-file", "ca", "--insecure"),
+            {},
+            "--ca-file and --insecure exclude each other: give only one",
+        ),
         (USER, {}, "--user needs a password: give --password-file or the variable PODGPU_PASSWORD"),
         ((), {"PODGPU_USER": "me"}, "PODGPU_USER needs a password"),
         (("--password-file", "password"), {}, "--password-file needs --user"),
@@ -165,7 +169,7 @@ PAIR = ("--cert-file", "cert", "--key-file", "key")
             {},
             "--key-file other: is not the key of the certificate; give the private key",
         ),
-        ((*PAIR, "--key-file", "locked"), {}, "--key-file locked: is encrypted: podgpu can ask"),
+        ((*PAIR, "--key-file", "locked"), {}, "--key-file locked: is encrypted, and podgpu has no"),
     ],
 )
 def test_files_that_are_no_good_for_tls(

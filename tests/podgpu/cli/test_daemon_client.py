@@ -264,7 +264,7 @@ def test_where_a_password_may_go(url: str, insecure: bool, fits: bool) -> None:
     )
     access = Access(user=user, password=password, insecure=insecure)
     try:
-        daemon_client._fits(daemon_client._address(url), access)
+        daemon_client._check_access(daemon_client._address(url), access)
     except ComponentError:
         assert not fits
     else:

@@ -157,11 +157,11 @@ def test_each_value_says_what_set_it(option: Any) -> None:
         ("-x 0", "-x: 0 is too short; write milliseconds, 1 or more"),
         ("-a 9400", '-a: "9400" is only a port; write ":9400"'),
         ("-d f+g", "podgpu dcgm-exporter: -d: "),
-        ("-d x", "podgpu dcgm-exporter: -d: 'x' names no devices; write all, f, g, i, "),
+        ("-d x", "podgpu dcgm-exporter: -d: 'x' does not select devices; write all, f, g, i, "),
         ("-x 10", '-x: "10ms" is too small; the minimum is 1s'),
         ("-m name", '-m: "name" is not a ConfigMap; write NAMESPACE:NAME'),
         ("-m a:b:c", '-m: "a:b:c" is not a ConfigMap; write NAMESPACE:NAME'),
-        ("-r vsock://3:5555", "-r: is no address"),
+        ("-r vsock://3:5555", "-r: is not valid"),
         (
             "--kubernetes-gpu-id-type uuid",
             '--kubernetes-gpu-id-type: "uuid" is unknown; write uid or device-name',
@@ -169,8 +169,8 @@ def test_each_value_says_what_set_it(option: Any) -> None:
         (
             "-k --kubernetes-enable-pod-labels --kubernetes-pod-label-allowlist-regex app,[a",
             (
-                '--kubernetes-pod-label-allowlist-regex: "[a" is no regular expression: a [ '
-                "without its ]; see character 1"
+                '--kubernetes-pod-label-allowlist-regex: "[a" is no regular expression: '
+                "unmatched [; see character 1"
             ),
         ),
         ("--log-format xml", '--log-format: "xml" is unknown; write text or json'),
@@ -195,7 +195,9 @@ def test_errors_name_the_variable_that_made_them() -> None:
     assert str(found.value).startswith("podgpu dcgm-exporter: DCGM_EXPORTER_INTERVAL: 30 is too sh")
     with pytest.raises(ConfigError) as found:
         meaning(DCGM_EXPORTER_LISTEN="9400")
-    assert str(found.value).startswith('podgpu dcgm-exporter: DCGM_EXPORTER_LISTEN: "9400" is a')
+    assert str(found.value).startswith(
+        'podgpu dcgm-exporter: DCGM_EXPORTER_LISTEN: "9400" is only a'
+    )
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ PLACES = st.tuples(st.sampled_from(["a", "b.c", "b.d", "e.f.g"]), TEXTS)
 def test_any_text_is_written_so_that_it_reads_back(
     places: list[tuple[str, str]], items: list[str]
 ) -> None:
-    made = yaml_writer.Made()
+    made = yaml_writer.ConfigDraft()
     made.put("list", tuple(items))
     for place, value in places:
         made.put(place, value, value)

@@ -74,7 +74,7 @@ class TestCheck:
             (tmp_path / "podgpu.yaml").write_text(GOOD)
         assert main(["check"]) == 0
         said = capsys.readouterr().err
-        assert ("using podgpu.yaml" if there else "using the built-in one") in said
+        assert ("using podgpu.yaml" if there else "using the built-in configuration") in said
 
 
 def test_schema_is_a_schema_that_takes_a_good_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 WORK = """\
 import bcrypt, sys, threading, time
-from pipeline import cli
+from podgpu import cli
 
 hashed = bcrypt.hashpw(b"right", bcrypt.gensalt(10))
 

@@ -213,7 +213,7 @@ async def unknown(_: HttpRequest) -> HttpResponse:
 @pytest.mark.parametrize(
     ("pages", "why"),
     [
-        ({}, "answers 404: nothing is here"),
+        ({}, "answers 404: not found"),
         ({"/topology/best": (unknown, "")}, "answers 404: no source tells"),
         ({"/topology/best": (says("<html>"), "")}, "the response is not from podgpu"),
         ({"/topology/best": (says(b"\xff"), "")}, "the response is not from podgpu"),

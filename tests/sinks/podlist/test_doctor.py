@@ -31,7 +31,7 @@ async def test_a_folder_and_a_file_are_well(tmp_path: Path) -> None:
 
 async def test_no_folder(tmp_path: Path) -> None:
     told = await looked(tmp_path, tmp_path / "none/podlist.json")
-    is_bad(told, "failure", "no folder", "mkdir -p")
+    is_bad(told, "failure", "does not exist", "mkdir -p")
 
 
 async def test_a_link_would_be_replaced(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ async def test_a_link_would_be_replaced(tmp_path: Path) -> None:
 async def test_a_file_that_is_mounted_by_itself(tmp_path: Path) -> None:
     path = write(tmp_path / "podlist.json", "[]")
     told = await looked(tmp_path / "a", path, mounted=True)
-    is_bad(told, "warning", "mounted by itself", "write: inplace")
+    is_bad(told, "warning", "is a mount point", "write: inplace")
     inplace = await looked(tmp_path / "b", path, mounted=True, how="inplace")
     assert inplace.verdict is Verdict.OK
 

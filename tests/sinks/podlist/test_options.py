@@ -28,7 +28,9 @@ def test_a_file_is_kept_by_one() -> None:
     with pytest.raises(ConfigError) as caught:
         parse(text, RegisteredKinds(), env={}, origin="f")
     assert [problem.path for problem in caught.value.problems] == ["sinks.b", "sinks.d"]
-    assert "a has the file /var/lib/kubelet/pod-resources/podlist.json already" in str(caught.value)
+    assert "a already uses the file /var/lib/kubelet/pod-resources/podlist.json" in str(
+        caught.value
+    )
 
 
 def test_source_and_sink_may_have_the_same_file() -> None:

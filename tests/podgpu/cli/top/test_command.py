@@ -58,7 +58,7 @@ async def test_a_table_once(capsys: pytest.CaptureFixture[str], words: tuple[str
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "node-1: 4 GPUs: 2 up, 1 lost, 1 unknown, 2027-01-15 08:10:00 UTC"
-    assert lines[1] == "! GPU 0 is lost: it was present before and does not respond any more"
+    assert lines[1] == "! GPU 0 is lost: it was present before and no longer responds"
     assert len([line for line in lines if line.startswith("! ")]) == 6
     assert [line.split()[0] for line in lines if line[:1] in set("0123")] == ["0", "1", "2", "3"]
     assert "ml/serve-2 (main)" in out

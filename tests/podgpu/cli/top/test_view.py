@@ -132,7 +132,7 @@ def test_for_how_long_at_least(seconds: int, told: str, known: str) -> None:
         ("two-gpus", ""),
         (
             "troubled",
-            "! (and 5 more) GPU 0 is lost: it was present before and does not respond any more",
+            "! (and 5 more) GPU 0 is lost: it was present before and no longer responds",
         ),
         ("no-driver", "! (and 1 more) no source has reported GPUs (down: gpus)"),
         ("nothing-yet", "not ready: waiting for the first report of: gpus, kubelet"),

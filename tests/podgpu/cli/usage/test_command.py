@@ -111,7 +111,7 @@ def test_gaps_are_told(ledger: Path, capsys: Capsys) -> None:
     assert sum(one["gap_seconds"] for one in document["devices"]) == 180 + 180 + 600
     _, out, _ = run(capsys, "--ledger", ledger)
     wanted = "0.3 without usage data: podgpu was down (once), blind (once)"
-    assert out.splitlines()[1] == f"of 46.0 GPU-hours, {wanted}"
+    assert out.splitlines()[1] == f"46.0 GPU-hours, {wanted}"
     _, out, _ = run(capsys, "--ledger", ledger, "--since", "2h")
     assert out.splitlines()[1] == "4.0 GPU-hours, all with usage data"
 

@@ -227,7 +227,7 @@ def test_a_configuration_that_is_wrong(tmp_path: Path, capsys: Capsys) -> None:
 @pytest.mark.parametrize("closed", [">&-", ">/dev/full"])
 def test_what_can_t_be_written(written: Path, closed: str) -> None:
     """Status 3: it is neither that nothing is known, nor that the question is wrong."""
-    words = f'"$0" -m pipeline usage --ledger "$1" --since all --until 2027-02-01 {closed}'
+    words = f'"$0" -m podgpu usage --ledger "$1" --since all --until 2027-02-01 {closed}'
     done = subprocess.run(
         ["/bin/sh", "-c", words, sys.executable, str(written)],
         stderr=subprocess.PIPE,
