@@ -135,7 +135,7 @@ class UsageTable:
         return changed
 
     def started_counting(self, now: Instant) -> bool:
-        """Return whether samples are used from now on, after the first ones were ignored."""
+        """Return whether devices need a new sample now, because earlier samples were ignored."""
         if self._start_ns is None:
             self._start_ns = now.mono_ns
         if not self._started:
