@@ -94,9 +94,9 @@ class ServiceAccount:
             loader.load_and_set(configuration)
         except Exception as error:  # errors of the library, OSError, UnicodeError
             raise TransientError(
-                "no service account credentials: KUBERNETES_SERVICE_HOST, or token or ca.crt in "
-                f"{self.folder}, is missing ({error}); run podgpu in a pod with a service account, "
-                f"or {self.alternative}"
+                f"no service account credentials: KUBERNETES_SERVICE_HOST, {self.folder}/token or "
+                f"{self.folder}/ca.crt is missing or invalid ({error}); run podgpu in a pod with a "
+                f"service account, or {self.alternative}"
             ) from error
         return _access(configuration)
 

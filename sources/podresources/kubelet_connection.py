@@ -159,7 +159,7 @@ class Kubelet:
                 )
             case _:
                 pass
-        return f"{self._path}: {method} of the kubelet failed with {error.code().name}: {details}"
+        return f"{self._path}: the kubelet responded to {method} with {error.code().name}: {details}"
 
 
 def _result(error: Any) -> Result:

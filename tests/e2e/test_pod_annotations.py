@@ -108,7 +108,7 @@ def test_a_pod_says_what_it_was_given(kube: Cluster, plugin: DevicePlugin, watch
     podgpu.wait_owners(owners)
     podgpu.stays(lambda: podgpu.owners() == owners, 2)
     assert SOURCE not in {seen.source for _, shown in podgpu.witness.history for seen in shown}
-    assert "left out" not in podgpu.said()
+    assert "is ignored" not in podgpu.said()
     # One request to write it, and none for what podgpu itself has changed.
     podgpu.wait_value("podgpu_sink_requests_total", 1, sink=SINK, method="patch", result="ok")
     podgpu.wait_value("podgpu_sink_up", 1, sink=SINK)

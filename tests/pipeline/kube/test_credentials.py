@@ -278,7 +278,7 @@ def test_a_plugin_is_run_again_once_its_token_expires_or_is_refused(tmp_path: Pa
 def test_a_plugin_that_fails_is_heard(tmp_path: Path) -> None:
     config = KubeconfigFile(plugin(tmp_path, fails=True), plugins=True)
     with pytest.raises(
-        TransientError, match="plugin ended with status 3; what it wrote may be a secret"
+        TransientError, match="plugin ended with status 3; its output may contain secrets"
     ):
         config.load(reload=False)
 

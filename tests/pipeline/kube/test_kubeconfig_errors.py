@@ -73,7 +73,7 @@ USERS: dict[str, tuple[dict[str, Any], str]] = {
     "an issuer that is no address": (renewed(f"http://[{SECRET}"), "it is not a valid kubeconfig"),
 }
 PLUGINS: dict[str, tuple[str, str]] = {
-    "fails and says why": (f"echo {SECRET} >&2; exit 3", "plugin ended with status 3; what it"),
+    "fails and says why": (f"echo {SECRET} >&2; exit 3", "plugin ended with status 3; its output"),
     "fails and says much": (
         f"yes {SECRET} | head -c 60000 >&2; exit 3",
         "plugin ended with status 3",
@@ -86,14 +86,14 @@ PLUGINS: dict[str, tuple[str, str]] = {
     "is killed": (f"echo {SECRET} >&2; kill -9 $$", "ended with status -9"),
     "writes no JSON": (f"echo {SECRET}", "plugin returned no JSON"),
     "writes bytes": (f"printf '{SECRET}\\377'", "plugin returned no JSON"),
-    "writes a list": (f"echo '[\"{SECRET}\"]'", "plugin gave an answer without apiVersion"),
+    "writes a list": (f"echo '[\"{SECRET}\"]'", "plugin returned a response without apiVersion"),
     "writes no status": (
         f'echo \'{{"apiVersion": "{VERSION}", "kind": "{SECRET}"}}\'',
-        "plugin gave an answer without status",
+        "plugin returned a response without status",
     ),
     "writes another version": (
         answer({"token": SECRET}, SECRET),
-        "plugin gave an answer of another apiVersion",
+        "plugin returned a response with another apiVersion",
     ),
     "writes a status that is a text": (answer(f"token {SECRET}"), "an unusable response"),
     "writes a time that is none": (
@@ -124,7 +124,7 @@ FILES: dict[str, tuple[str, str]] = {
     ),
     "a context that is not there": (
         yaml.safe_dump({"current-context": "a", "users": [{"name": "a", "token": SECRET}]}),
-        "contexts has not the one that is meant",
+        "contexts does not have the entry",
     ),
     "no context": (yaml.safe_dump({"users": [{"name": SECRET}]}), "there is no current-context"),
 }
@@ -179,7 +179,7 @@ def test_files_that_are_missing_are_named_where_they_are_names(
     said = refused(tmp_path / "config", caplog)
     assert "No such file or directory; check that the file exists and is readable" in said
     path = kubeconfig(tmp_path / "config", "https://x", {"client-key": "pki/client.key"})
-    assert f"isn't there ({tmp_path}/pki/client.key); mount it" in refused(path, caplog)
+    assert f"does not exist ({tmp_path}/pki/client.key); mount the file" in refused(path, caplog)
 
 
 def test_what_embedded_certificates_need_is_told(

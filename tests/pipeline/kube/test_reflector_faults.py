@@ -204,7 +204,7 @@ async def test_what_is_no_event_ends_the_watch_and_is_named(api: FakeApi, sent: 
         for number in range(2):
             api.collection.put(named(f"b{number}"))
             await asyncio.sleep(10)
-        assert "no JSON of its API" in told.reasons()[0]
+        assert "is not JSON of the Kubernetes API" in told.reasons()[0]
         assert told.told == ["replaced"]
         strange.strange = False
         await asyncio.sleep(60)

@@ -277,7 +277,7 @@ def test_what_is_no_checkpoint(data: bytes, text: str) -> None:
 def test_an_entry_of_another_form_casts_doubt_on_all(key: str, value: Any) -> None:
     with pytest.raises(UnreadableError) as caught:
         read(checkpoint(entry(), {**entry(), key: value}))
-    assert str(caught.value).startswith("checkpoint: Data.PodDeviceEntries[1] is of an unknown")
+    assert str(caught.value).startswith("checkpoint: Data.PodDeviceEntries[1] has an unknown")
 
 
 def test_more_than_a_node_can_hold() -> None:

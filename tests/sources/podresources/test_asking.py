@@ -179,7 +179,7 @@ async def test_an_answer_that_is_none(path: Path, caplog: pytest.LogCaptureFixtu
     async with FakeKubelet(path) as kubelet, asking(path, interval=Duration(0.1)) as ctx:
         await ctx.until()
         kubelet.error = (grpc.StatusCode.INTERNAL, "no pods today")
-        text = f"{path}: List of the kubelet failed with INTERNAL: no pods today"
+        text = f"{path}: the kubelet responded to List with INTERNAL: no pods today"
         assert await ctx.lost() == text
         kubelet.error = None
         count = len(await ctx.wait_for(ClaimsReplaced))
@@ -275,7 +275,7 @@ async def test_a_method_beside_the_list_that_fails_is_said_once_and_costs_no_cla
             assert kubelet.calls[f"v1/{method}"] >= 2
             assert ctx.pods() == ["a"]
             assert ctx.reasons() == []
-    assert caplog.messages == [f"{path}: {method} of the kubelet failed with INTERNAL: attempt 1 "]
+    assert caplog.messages == [f"{path}: the kubelet responded to {method} with INTERNAL: attempt 1 "]
 
 
 @pytest.mark.parametrize("how", ["unimplemented", "disabled"])

@@ -124,7 +124,7 @@ async def test_a_kubelet_that_does_not_answer(tmp_path: Path) -> None:
     async with kubelet(tmp_path) as made:
         made.hangs = True
         found = await looked(tmp_path, made.path, timeout="200ms")
-    is_bad(of(found, "podresources.socket"), "failure", "did not answer List", "raise timeout")
+    is_bad(of(found, "podresources.socket"), "failure", "did not respond to List", "raise timeout")
 
 
 async def test_a_kubelet_that_fails(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ async def test_a_kubelet_that_has_just_started_does_not_know_its_pods_yet(path: 
 async def test_a_pod_that_left_while_the_kubelet_was_away_goes_after_a_while(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sources.podresources.socket_client._WARMING_NS", 1_000_000_000)
+    monkeypatch.setattr("sources.podresources.socket_client._WARM_UP_NS", 1_000_000_000)
     async with holding(path) as kubelet, asking(path) as ctx:
         await ctx.until("a")
         kubelet.pods = []
@@ -203,7 +203,7 @@ async def test_a_path_that_is_too_long(tmp_path: Path) -> None:
         made.bind(f"/proc/self/fd/{here}/kubelet.sock")
         os.close(here)
     async with asking(path) as ctx:
-        assert "is longer than the 107 bytes that a socket's path may have" in await ctx.lost()
+        assert "is longer than 107 bytes" in await ctx.lost()
 
 
 async def test_a_path_of_odd_characters(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ async def test_a_kubelet_that_keeps_rejecting_is_asked_ever_less(path: Path) -> 
         before = len(kubelet.lists)
         reason = await ctx.lost()
         assert reason == (
-            f"{path}: List of the kubelet failed with RESOURCE_EXHAUSTED: rejected by rate limit"
+            f"{path}: the kubelet responded to List with RESOURCE_EXHAUSTED: rejected by rate limit"
         )
         for _ in range(20):
             ctx.hint()

@@ -108,15 +108,15 @@ def test_peeks_are_ever_rarer() -> None:
     for _ in range(8):
         assert peeks.next_ns is not None
         times.append(peeks.next_ns)
-        peeks.looked(peeks.next_ns)
+        peeks.record_unprepared(peeks.next_ns)
     gaps = [later - earlier for earlier, later in zip([0, *times], times, strict=False)]
     assert [gap / S for gap in gaps] == [0.25, 0.5, 1, 2, 4, 8, 10, 10]
     # Listed again it is no reason to look more often; another pod is.
     peeks.record_list((("ml", "a"),), 100 * S)
     assert peeks.next_ns == 110 * S
-    peeks.listed((("ml", "a"), ("ml", "b")), 100 * S)
+    peeks.record_list((("ml", "a"), ("ml", "b")), 100 * S)
     assert peeks.next_ns == 100 * S + 250 * MS
-    peeks.listed((), 101 * S)
+    peeks.record_list((), 101 * S)
     assert peeks.next_ns is None
 
 

@@ -38,7 +38,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def warming(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sources.podresources.socket_client._WARMING_NS", 500_000_000)
+    monkeypatch.setattr("sources.podresources.socket_client._WARM_UP_NS", 500_000_000)
 
 
 def holding(path: Path, *names: str) -> FakeKubelet:

@@ -69,7 +69,7 @@ async def test_a_token_that_has_expired(tmp_path: Path) -> None:
     async with serving() as server:
         server.tokens = {"another"}
         found = await looked(tmp_path, server)
-    is_bad(of(found, "pods.server"), "failure", "not accepted (401", "renew the token")
+    is_bad(of(found, "pods.server"), "failure", "rejected (401", "renew the token")
 
 
 async def test_no_credentials_at_all(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ async def test_a_name_that_is_not_the_node_s(tmp_path: Path) -> None:
     server = ApiServer({PODS: Collection(), SLICES: Collection()})
     async with server.serving():
         found = await looked(tmp_path, server, Options(node="podgpu-x7k2"))
-    is_bad(of(found, "node.name"), "failure", "there is no Node named podgpu-x7k2", "NODE_NAME")
+    is_bad(of(found, "node.name"), "failure", "no Node is named podgpu-x7k2", "NODE_NAME")
 
 
 async def test_a_node_without_any_pod_is_well_if_it_is_there_and_may_be_read(

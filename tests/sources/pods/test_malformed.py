@@ -119,7 +119,7 @@ def test_hami_for_another_number_of_containers() -> None:
         (ALIYUN, "99999999", 'expected a number, found "99999999"'),
         (ALIYUN2, "[]", 'expected an object, found "[]"'),
         (ALIYUN2, '{"x": {}}', 'expected a number, found "x"'),
-        (ALIYUN2, '{"2": {}}', "container 2: the pod has 2"),
+        (ALIYUN2, '{"2": {}}', "container 2: the pod has only 2"),
         (ALIYUN2, '{"0": 7}', 'container 0: expected an object, found "7"'),
         (ALIYUN2, '{"0": {"a": 1}}', 'container 0: expected a number, found "a"'),
         (OURS, '{"r": 7}', 'r: expected UUIDs separated by commas, or a list of UUIDs, found "7"'),

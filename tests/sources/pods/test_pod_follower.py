@@ -212,7 +212,7 @@ async def test_an_annotation_is_complained_of_once_per_pod(
         await asyncio.sleep(1)
         assert caplog.messages == [
             f"pod ml/{name}: annotation scheduling.koordinator.sh/device-allocated: "
-            'expected JSON, found "{"; it is left out'
+            'expected JSON, found "{"; it is ignored'
             for name in "bc"
         ]
         assert len(ctx.pods()) == 3
@@ -239,7 +239,7 @@ async def test_labels_that_are_cut_are_warned_of_once(
             cluster.pods.collection.put(raw_pod(name, labels={"x": "1", "y": "2"}))
         await asyncio.sleep(1)
         [message] = caplog.messages
-        assert message.startswith("pod ml/a: 1 labels or annotations are left out: more than 1")
+        assert message.startswith("pod ml/a: 1 labels or annotations are dropped: more than 1")
 
 
 async def test_a_gpu_that_a_scheduler_gave_is_claimed_once_it_is_written(

@@ -116,7 +116,7 @@ async def test_a_missing_right_is_told_once_and_costs_the_claims_alone(
         await asyncio.sleep(2000)
         assert told(ctx) == [ResourceClaim("c")]
         [message] = caplog.messages
-        assert message.startswith("may not get resourceclaims; pods with admin access")
+        assert message.startswith("may not get resourceclaims; until the ResourceClaims")
         assert 5 <= cluster.asked.count(path()) <= 20
         cluster.paths[path()] = One(Collection())
         await asyncio.sleep(400)

@@ -210,7 +210,7 @@ async def test_an_older_version_of_the_api_is_found(cluster: FakeCluster, versio
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (None, "this cluster has no ResourceSlices; devices of DRA drivers can't be told"),
+        (None, "this cluster has no ResourceSlices; devices of DRA drivers cannot be resolved"),
         (ApiError("podgpu may not list", status=403), "podgpu may not list; devices of DRA"),
     ],
 )
