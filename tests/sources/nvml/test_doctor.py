@@ -146,7 +146,9 @@ async def test_windows_driver_without_its_library_here_is_a_failure(
     without_driver(ctx)
     write(ctx.roots.dev / "dxg")
     found = await looked(ctx)
-    is_bad(of(found, "nvml.library"), "failure", "the driver is the Windows driver", "/usr/lib/wsl/lib")
+    is_bad(
+        of(found, "nvml.library"), "failure", "the driver is the Windows driver", "/usr/lib/wsl/lib"
+    )
     assert of(found, "nvml.nodes").verdict is Verdict.SKIPPED
 
 

@@ -102,7 +102,9 @@ async def test_a_gpu_without_mig_has_it_off(fake_nvml: FakeNvml, tmp_path: Path,
 async def test_mig_instances_that_nobody_sees(fake_nvml: FakeNvml, tmp_path: Path) -> None:
     fake_nvml.set(Scenario(gpus=[h100(mig=[])]))
     found = await looked(context(tmp_path))
-    is_bad(of(found, "nvml.mig"), "warning", "no instance is visible", "NVIDIA_MIG_MONITOR_DEVICES=all")
+    is_bad(
+        of(found, "nvml.mig"), "warning", "no instance is visible", "NVIDIA_MIG_MONITOR_DEVICES=all"
+    )
     fake_nvml.set(Scenario(gpus=[h100(mig=slices(0, "3g.40gb"))]))
     assert of(await looked(context(tmp_path / "b")), "nvml.mig").verdict is Verdict.OK
 

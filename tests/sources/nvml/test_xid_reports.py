@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pipeline.component.xid_rate_limit import A_SECOND
+from pipeline.component.xid_rate_limit import ERRORS_PER_SECOND
 from pipeline.fields import FieldPlan
 from pipeline.model import DevicesDiscovered, Event, Instant, XidReport, XidsReported
 from sources.nvml.xid_reports import XidReports
@@ -151,7 +151,7 @@ async def test_of_a_storm_some_are_reported_and_all_are_counted(fake_nvml: FakeN
         await until(lambda: values(rounds(ctx)[-1], GPU[0]).get("xid_errors{31}") == 200, within=20)
         await until(lambda: reports(ctx)[-1].device == GPU[1])
         told = len([one for one in reports(ctx) if one.device == GPU[0]])
-        assert A_SECOND <= told < 200
+        assert ERRORS_PER_SECOND <= told < 200
         assert told + dropped(ctx) == 200
 
 
