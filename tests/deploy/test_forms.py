@@ -14,7 +14,7 @@ FILE = CHART / "files" / "forms.yaml"
 def test_the_table_is_what_pages_are_made_by() -> None:
     """`PODGPU_WRITE_GOLDEN=1` writes it anew."""
     head = (
-        "# What labels and metrics are called in each label form, by their names in the form dcgm "
+        "# Names of labels and metrics in each label form, by their names in the form dcgm "
         "(docs/sinks/prometheus.md).\n"
     )
     forms = {form: dict(names) for form, names in ALL.items()}
