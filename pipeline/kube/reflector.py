@@ -274,12 +274,12 @@ class Reflector(Generic[T]):
         if not kind or not isinstance(found, dict):
             raise self._unexpected(sent)
         if kind == "ERROR":
-            error = status_error(found)
+            reported = status_error(found)
             raise ApiError(
-                f"{self._path}: the stream sent an error: {error}",
-                status=error.status or 500,
-                reason=error.reason,
-                retry_after=error.retry_after,
+                f"{self._path}: the stream sent an error: {reported}",
+                status=reported.status or 500,
+                reason=reported.reason,
+                retry_after=reported.retry_after,
             )
         return kind, found
 
