@@ -230,7 +230,7 @@ def no_server(ward: Ward) -> Iterator[None]:
 
 FAULTS = {
     "the node has another name": Fault(
-        {"node.name": ("failure", "no Node named elsewhere", "spec.nodeName")},
+        {"node.name": ("failure", "no Node is named elsewhere", "spec.nodeName")},
         change={"node": "elsewhere"},
     ),
     "another exporter has the port": Fault(
@@ -255,7 +255,7 @@ FAULTS = {
         make=frozen_kubelet,
     ),
     "the kubelet is down": Fault(
-        {"podresources.socket": ("failure", "can't be reached", "start the kubelet")},
+        {"podresources.socket": ("failure", "the kubelet is unreachable", "start the kubelet")},
         make=no_kubelet,
     ),
     "the API server is down": Fault(

@@ -157,7 +157,7 @@ def test_the_runtime_class_is_missing_and_then_there(objects: Objects) -> None:
     objects.install(runtimeClassName="nvidia")
     (found,) = objects.found("cluster.runtimeclass")
     assert found.verdict == "failure"
-    assert "names the RuntimeClass nvidia, and there is none" in found.saw
+    assert "names the RuntimeClass nvidia, which does not exist" in found.saw
     assert "create a RuntimeClass nvidia" in found.mend
     made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "nvidia"}
     objects.make(CLASSES, {**made, "metadata": {"name": "nvidia"}})
