@@ -145,7 +145,7 @@ class Client:
                 try:
                     yield response
                 finally:
-                    # A stream that isn't read to its end can't serve another request.
+                    # If the stream is not read to its end, the connection cannot be used again.
                     response.close()
                 return
 

@@ -45,7 +45,7 @@ CHECKS: Final = (
         "the ledger's folder and file, and the process that has it open; the integrity of a small "
         "file",
         "it is not writable, another podgpu uses it, it is damaged, or its disk is too small",
-        f"{_FOLDER} of the node's own disk",
+        f"{_FOLDER}, on the node's own disk",
         BOTH,
         skips=False,
     ),
