@@ -1,4 +1,4 @@
-# Python 3.11, gcc and make are enough for everything but `make e2e`, which wants Debian, root and Go.
+# All targets need Python 3.11, gcc and make. `make e2e` also needs Debian, root and Go.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -7,14 +7,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .PHONY: help run demo test lint format protos bench soak peers e2e lock clean
 
 help:
-	@echo "make run    sample this machine's GPUs, or play a recording where there is none"
-	@echo "make test   all tests that need no GPU, no root and no network"
-	@echo "make lint   style, types and import contracts"
-	@echo "make bench  speed, as ratios against named baselines"
-	@echo "make soak   all that can go wrong at random moments; MINUTES=30, SEED= repeats a run"
-	@echo "make e2e    against a real Prometheus, Collector and Kubernetes (Debian, root, Go)"
+	@echo "make run    read this machine's GPUs; without a GPU, play a recording"
+	@echo "make test   run all tests that need no GPU, no root and no network"
+	@echo "make lint   check style, types and import contracts"
+	@echo "make bench  measure speed, as ratios to named baselines"
+	@echo "make soak   inject faults at random times; MINUTES=30; SEED= repeats a run"
+	@echo "make e2e    test with a real Prometheus, Collector and Kubernetes (Debian, root, Go)"
 
-# Two stamps, so that `make run` installs nothing that only the tests need.
+# Two stamp files, so that `make run` does not install the dependencies of the tests.
 $(VENV)/.run: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -c constraints.txt -e .
@@ -29,7 +29,7 @@ run: $(VENV)/.run
 	@if [ -e /dev/nvidiactl ]; then \
 		exec $(BIN)/podgpu run; \
 	else \
-		echo "podgpu: no NVIDIA GPU here: playing the recording of a node with four"; \
+		echo "podgpu: no NVIDIA GPU on this machine; playing the recording of a node with four GPUs"; \
 		exec $(BIN)/podgpu demo; \
 	fi
 
@@ -49,27 +49,27 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The schemas of what others send us, compiled; checked in beside their sources.
+# Compile the schemas of messages from other programs. The results are checked in next to them.
 protos: $(VENV)/.dev
 	$(BIN)/python -m tests.support.protos
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/bench -s -q --override-ini=addopts= --override-ini=timeout=300 --import-mode=importlib -p no:cacheprovider
 
-# The disk that fills up is a tmpfs in a mount namespace of its own: root or user namespaces.
+# The full disk is a tmpfs in a separate mount namespace, which needs root or user namespaces.
 MINUTES ?= 30
 soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-# containerd, etcd, Kubernetes, a Collector and Prometheus 3, from source: minutes, but only once.
+# Build containerd, etcd, Kubernetes, a Collector and Prometheus 3 from source, once (some minutes).
 peers: $(VENV)/.dev
 	$(BIN)/python -m tests.e2e.peers
 
 e2e: peers
 	$(BIN)/python -m pytest tests/e2e -v --override-ini=addopts= --import-mode=importlib -p no:cacheprovider
 
-# constraints.txt pins what developers and CI install, requirements.txt and
-# image/build-requirements.txt (with hashes) the image.
+# constraints.txt pins the packages of developers and CI. requirements.txt and
+# image/build-requirements.txt pin those of the image, with hashes.
 lock: $(VENV)/.dev
 	$(PIP) install pip-tools
 	$(BIN)/pip-compile --quiet --upgrade --no-header --no-annotate --strip-extras --no-emit-index-url --no-emit-find-links \
