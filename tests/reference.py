@@ -58,8 +58,8 @@ def _lines() -> Iterator[str]:
         for kind in names:
             # The heading is the anchor.
             yield f"\n### {role} {kind}\n"
-            told = ENTRIES[role, kind].summary
-            yield f"{told[0].upper()}{told[1:]}: [{kind}]({role}s/{kind}.md).\n"
+            given_out = ENTRIES[role, kind].summary
+            yield f"{given_out[0].upper()}{given_out[1:]}: [{kind}]({role}s/{kind}.md).\n"
             yield from _table(kinds.options(role, kind))
 
 
@@ -83,15 +83,15 @@ def _as_markdown(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def _bounds(shape: Record, prefix: str) -> Iterator[tuple[str, list[str]]]:
     """Yield, by option, the bounds that its type's words don't tell: lengths, patterns, words."""
     for field in shape.fields:
-        name, inner, told = prefix + field.key, field.shape, list[str]()
+        name, inner, given_out = prefix + field.key, field.shape, list[str]()
         suffix = ""
         while isinstance(inner, Items | Table | Maybe):
             if not isinstance(inner, Maybe):
-                told += _sizes(inner.limits, _NOUNS[type(inner)])
+                given_out += _sizes(inner.limits, _NOUNS[type(inner)])
                 suffix += "[]" if isinstance(inner, Items) else ".*"
             inner = inner.inner
-        told += _text(inner)
-        yield name, told
+        given_out += _text(inner)
+        yield name, given_out
         if isinstance(inner, Record):
             yield from _bounds(inner, f"{name}{suffix}.")
 
@@ -100,17 +100,17 @@ def _text(shape: Shape) -> list[str]:
     if not isinstance(shape, Scalar):
         return []
     limits = shape.limits
-    told = _sizes(limits, ("character", "characters"))
+    given_out = _sizes(limits, ("character", "characters"))
     if limits.pattern is not None:
-        told.append(f"matches `{limits.pattern}`")
+        given_out.append(f"matches `{limits.pattern}`")
     if limits.multiple_of is not None:
-        told.append(f"a multiple of {limits.multiple_of}")
+        given_out.append(f"a multiple of {limits.multiple_of}")
     if shape.known:
-        told.append(f"each a known [{shape.known}](fields.md)")
-    return told
+        given_out.append(f"each a known [{shape.known}](fields.md)")
+    return given_out
 
 
 def _sizes(limits: Limits, nouns: tuple[str, str]) -> list[str]:
     words = {"at least": limits.min_length, "at most": limits.max_length}
-    told = {word: bound for word, bound in words.items() if bound is not None}
-    return [f"{word} {bound} {nouns[bound != 1]}" for word, bound in told.items()]
+    given_out = {word: bound for word, bound in words.items() if bound is not None}
+    return [f"{word} {bound} {nouns[bound != 1]}" for word, bound in given_out.items()]

@@ -85,7 +85,7 @@ def test_the_sections_have_each_key_of_the_schema_and_no_other() -> None:
         ("sink prometheus", "sharing", r"info \| copies", "`info`"),
     ],
 )
-def test_a_row_tells_type_bounds_and_default(
+def test_a_row_reports_type_bounds_and_default(
     section: str, option: str, kind: str, default: str
 ) -> None:
     found = [

@@ -90,8 +90,8 @@ def commands() -> list[str]:
 
 
 def test_each_command_has_a_row() -> None:
-    told = [first.strip("`").removeprefix("podgpu ") for first, _ in table("Commands")]
-    assert sorted(told) == sorted(commands())
+    given_out = [first.strip("`").removeprefix("podgpu ") for first, _ in table("Commands")]
+    assert sorted(given_out) == sorted(commands())
 
 
 def rule(group: str, resources: str, verbs: str, names: str = "") -> dict[str, Any]:
@@ -110,8 +110,8 @@ OF_PAGES = {
 
 @pytest.mark.parametrize("who", OF_PAGES)
 def test_rights_are_those_of_the_page(who: str) -> None:
-    told = [rule(*cells[:3]) for first, *cells in RIGHTS if first.startswith(who)]
-    assert ordered(told) == documented(DOCS / OF_PAGES[who])
+    given_out = [rule(*cells[:3]) for first, *cells in RIGHTS if first.startswith(who)]
+    assert ordered(given_out) == documented(DOCS / OF_PAGES[who])
 
 
 def test_the_right_on_the_list_of_metrics_is_that_of_the_page() -> None:
@@ -157,12 +157,12 @@ def test_what_the_chart_does_is_so() -> None:
 SECRET = re.compile(r"(token|password|key)_file$|kubeconfig$|headers$")
 
 
-def test_each_option_that_leads_to_a_secret_is_told() -> None:
-    told = " ".join(cells[0] for cells in table("Secrets"))
+def test_each_option_that_leads_to_a_secret_is_reported() -> None:
+    given_out = " ".join(cells[0] for cells in table("Secrets"))
     for role, kind in ENTRIES:
         for option in describe(RegisteredKinds().options(role, kind)):
             if SECRET.search(option.name):
-                assert f"`{option.name}`" in told, (role, kind, option.name)
+                assert f"`{option.name}`" in given_out, (role, kind, option.name)
 
 
 def test_the_image_is_installed_with_hashes() -> None:

@@ -28,11 +28,11 @@ BY_SIZE, PARTS, ALL_FIELDS, *_ = tables()
 SERIES, OF_ALL = 0, 1
 
 
-def test_each_size_that_is_measured_is_told() -> None:
+def test_each_size_that_is_measured_is_reported() -> None:
     assert list(BY_SIZE) == [size.name for size in SIZES]
 
 
-def reckoned(size: Size, column: int) -> int:
+def counted(size: Size, column: int) -> int:
     """Return the series that the page lets one reckon, with one holder on each device."""
     parts = {name: int(cells[column].split(";")[0]) for name, cells in PARTS.items()}
     total = parts["podgpu itself"]
@@ -47,11 +47,11 @@ def reckoned(size: Size, column: int) -> int:
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: size.name)
-def test_what_is_reckoned_from_the_parts_is_what_was_measured(size: Size) -> None:
+def test_what_is_counted_from_the_parts_is_what_was_measured(size: Size) -> None:
     measured = int(BY_SIZE[size.name][SERIES])
-    assert reckoned(size, SERIES) == pytest.approx(measured, rel=0.02)
+    assert counted(size, SERIES) == pytest.approx(measured, rel=0.02)
     # The single card has no NVLinks, whose fields are many.
-    assert reckoned(size, OF_ALL) == pytest.approx(
+    assert counted(size, OF_ALL) == pytest.approx(
         int(ALL_FIELDS[size.name][0]), rel=0.05 if size.gpus > 1 else 0.2
     )
 

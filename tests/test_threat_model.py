@@ -32,7 +32,7 @@ def test_the_tables_are_full() -> None:
     assert all(len(row) == 6 and all(row) for row in THREATS)
 
 
-def test_each_attacker_is_told_of_and_each_who_is_told_of_is_one() -> None:
+def test_each_attacker_is_reported_of_and_each_who_is_reported_of_is_one() -> None:
     attackers = {row[1] for row in THREATS}
     assert attackers - OUTSIDE == set(TRUST) - BEYOND
     assert attackers >= OUTSIDE

@@ -5,8 +5,14 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Final
 
+from tests.accounting.given_out import (
+    HOUR,
+    MS,
+    Look,
+    Who,
+)
 from tests.accounting.parts import (
-    NOBODY,
+    NO_ONE,
     SLICES,
     Clocks,
     Episode,
@@ -18,12 +24,6 @@ from tests.accounting.parts import (
     shares,
 )
 from tests.accounting.presence import Presence
-from tests.accounting.told import (
-    HOUR,
-    MS,
-    Look,
-    Who,
-)
 
 LONGEST_GAP: Final = 400 * 24 * HOUR
 """A gap in the file has no more; a longer one is a clock that was wrong."""
@@ -94,7 +94,7 @@ class Account(Presence):
             one.since = Since()
         if down:
             if self.renewed:
-                self._begin_anew()
+                self._restart()
             self._first(look)
             return
         awaited = {who for who, had in self.had.items() if had.pending}
@@ -111,7 +111,7 @@ class Account(Presence):
         took = end - begin
         was = self.users
         self.holding = {who for cut in self._spanned(begin, end) for who in cut.holders}
-        self.alone = next(iter(self.holding)) if len(self.holding) == 1 else NOBODY
+        self.alone = next(iter(self.holding)) if len(self.holding) == 1 else NO_ONE
         self._presence(look, begin)
         gained: dict[str, Sum] = defaultdict(Sum)
         if not carries:
@@ -214,7 +214,7 @@ class Account(Presence):
             whose = {one.who for one in look.works if one.there or one.who is None} | was
             if not whose:
                 whose = {alone}
-            parts[whose.pop() or NOBODY if len(whose) == 1 else NOBODY] += look.busy
+            parts[whose.pop() or NO_ONE if len(whose) == 1 else NO_ONE] += look.busy
         elif not look.listed:
             parts[alone] += look.busy
             unknown = present - {alone} if alone else set(present)
@@ -233,9 +233,9 @@ class Account(Presence):
         self.busy.add(all_)
         gained["busy"].add(all_)
         able = present - unknown
-        nobody = sum((part for who, part in parts.items() if who not in able), Fraction(0)) * scale
-        self.busy_nobody.add(nobody)
-        self.since.busy[NOBODY] += nobody
+        no_one = sum((part for who, part in parts.items() if who not in able), Fraction(0)) * scale
+        self.busy_no_one.add(no_one)
+        self.since.busy[NO_ONE] += no_one
         for who in unknown:
             self._forget_zero(who)
         for who in sorted(able):
@@ -257,18 +257,18 @@ class Account(Presence):
         Others held the device in the interval, or had processes there at its beginning.
         """
         total = Fraction(look.busy or 0)
-        owners = {one.who or NOBODY for one in look.works} | others
-        if len(owners) == 1 and any(one.client for one in look.works) and owners != {NOBODY}:
+        owners = {one.who or NO_ONE for one in look.works} | others
+        if len(owners) == 1 and any(one.client for one in look.works) and owners != {NO_ONE}:
             parts[owners.pop()] = total
             return set()
         unknown = set()
-        for who in (others | owners) - {NOBODY}:
+        for who in (others | owners) - {NO_ONE}:
             mine = [one for one in look.works if one.who == who]
             if not mine or any(one.busy is None for one in mine):
                 unknown.add(who)
             else:
                 parts[who] = Fraction(sum(one.busy or 0 for one in mine))
-        parts[NOBODY] = total - sum(parts.values(), Fraction(0))
+        parts[NO_ONE] = total - sum(parts.values(), Fraction(0))
         return unknown
 
     def _forget_zero(self, who: Who) -> None:
@@ -331,7 +331,7 @@ class Account(Presence):
             one.finish(now)
         self.energy_known = True
         self.energy.add(rest, 3)
-        self.energy_nobody.add(rest, 3)
+        self.energy_no_one.add(rest, 3)
         gained["energy"].add(rest, 3)
 
     def share_out(
@@ -347,7 +347,7 @@ class Account(Presence):
             for who, part in since.busy.items():
                 parts[who] += above * part / busy
         even = used.denominator == 1
-        whole = {who for who, part in parts.items() if part} - {NOBODY}
+        whole = {who for who, part in parts.items() if part} - {NO_ONE}
         one = not whole or (len(whole) == 1 and sum(parts[who] for who in whole) == used)
         slack = 0 if one and even else 3
         self.energy_known = True
@@ -369,7 +369,7 @@ class Account(Presence):
             for episode, time in mine:
                 episode.energy_known = True
                 episode.energy.add(amount * time / spent, slack + int(len(mine) > 1))
-        self.energy_nobody.add(rest, slack * max(len(since.present), 1))
+        self.energy_no_one.add(rest, slack * max(len(since.present), 1))
 
     def _memory(self, look: Look, alone: Who) -> None:
         """Memory that a look shows stands until the next."""

@@ -4,9 +4,9 @@ import tempfile
 from pathlib import Path
 
 from tests.accounting.comparing import compare
+from tests.accounting.given_out import Story
 from tests.accounting.playing import Player
 from tests.accounting.stories import story
-from tests.accounting.told import Story
 
 _MEMORY = Path("/dev/shm")
 
@@ -16,8 +16,8 @@ def check(seed: int) -> list[str]:
     return check_story(story(seed))
 
 
-def check_story(told: Story) -> list[str]:
+def check_story(given_out: Story) -> list[str]:
     """Return what differs when a story is played."""
     place = _MEMORY if _MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(dir=place) as folder:
-        return compare(told, Player(told, Path(folder)).play())
+        return compare(given_out, Player(given_out, Path(folder)).play())

@@ -11,11 +11,7 @@ from typing import Any
 from pipeline.model import ContainerUsage, DeviceUsage
 from tests.accounting.account import Account
 from tests.accounting.exact import Reference
-from tests.accounting.parts import Had, Sum
-from tests.accounting.playing import Seen
-from tests.accounting.running import MORE
-from tests.accounting.telling import NAMES, who_of
-from tests.accounting.told import (
+from tests.accounting.given_out import (
     MS,
     Act,
     Killed,
@@ -28,6 +24,10 @@ from tests.accounting.told import (
     Waited,
     Who,
 )
+from tests.accounting.parts import Had, Sum
+from tests.accounting.playing import Seen
+from tests.accounting.reporting import NAMES, who_of
+from tests.accounting.running import MORE
 
 KEPT = 300 * S
 """How long a container that has ended is shown."""
@@ -50,8 +50,8 @@ class Differences(list[str]):
                 self.append(f"{where}: podgpu {found}, reference {right}")
         elif not right.fits(found):
             value, apart = float(right.value), float(found - right.value)
-            told = f"podgpu {found}, reference {value} ± {right.slack}: {apart:+}"
-            self.append(f"{where}: {told}")
+            given_out = f"podgpu {found}, reference {value} ± {right.slack}: {apart:+}"
+            self.append(f"{where}: {given_out}")
 
 
 def compare(story: Story, seen: list[Seen]) -> Differences:
@@ -93,8 +93,8 @@ def _committed(found: Differences, at_end: Reference, run: Seen, number: int, co
     if run.ended != "killed":
         return len(run.acts)
     totals = {
-        NAMES[str(uuid)]: int(told)
-        for uuid, told in rows(
+        NAMES[str(uuid)]: int(given_out)
+        for uuid, given_out in rows(
             run.path,
             "SELECT d.uuid, sum(h.accounted_ns + h.gap_ns) FROM device_hours AS h "
             "JOIN devices AS d ON d.id = h.device GROUP BY 1",
@@ -161,7 +161,7 @@ def _device(found: Differences, name: str, shown: DeviceUsage, account: Account,
             _container(
                 found, f"{name} {whose}", one, account.had[whose], stale=stale, looked=account.at
             )
-    told = {
+    given_out = {
         "elapsed": shown.elapsed_ns,
         "unheld": shown.unheld_ns,
         "unknown": shown.unknown_ns,
@@ -170,7 +170,7 @@ def _device(found: Differences, name: str, shown: DeviceUsage, account: Account,
         "energy": shown.energy_mj,
         "energy_nobody": shown.energy_unattributed_mj,
     }
-    for what, value in told.items():
+    for what, value in given_out.items():
         unknown = (what.startswith("busy") and not account.busy_known) or (
             what.startswith("energy") and not account.energy_known
         )
@@ -196,8 +196,8 @@ def _container(
 
 def _file(found: Differences, right: Reference, path: Path, end: int, *, last: bool) -> None:
     hours: dict[tuple[str, int], tuple[Any, ...]] = {
-        (NAMES[str(uuid)], int(hour)): tuple(told)
-        for uuid, hour, *told in rows(
+        (NAMES[str(uuid)], int(hour)): tuple(given_out)
+        for uuid, hour, *given_out in rows(
             path,
             "SELECT d.uuid, h.hour, accounted_ns, gap_ns, busy_ns, energy_mj "
             "FROM device_hours AS h JOIN devices AS d ON d.id = h.device",
@@ -211,12 +211,12 @@ def _file(found: Differences, right: Reference, path: Path, end: int, *, last: b
             found.fits(f"{name} energy", whole, account.energy)
             continue
         for hour, sums in account.hours.items():
-            told = hours.pop((name, hour), (0, 0, None, None))
+            given_out = hours.pop((name, hour), (0, 0, None, None))
             for at, what in enumerate(("accounted", "gap", "busy", "energy")):
-                found.fits(f"{name} hour {hour} {what}", told[at] or 0, sums[what])
-    for (name, hour), told in hours.items():
-        if any(told):
-            found.append(f"{name} hour {hour}: podgpu alone has {told}")
+                found.fits(f"{name} hour {hour} {what}", given_out[at] or 0, sums[what])
+    for (name, hour), given_out in hours.items():
+        if any(given_out):
+            found.append(f"{name} hour {hour}: podgpu alone has {given_out}")
     _spent(found, right, path)
     _gaps(found, right, path)
     if last:
@@ -224,7 +224,7 @@ def _file(found: Differences, right: Reference, path: Path, end: int, *, last: b
 
 
 def _spent(found: Differences, right: Reference, path: Path) -> None:
-    told = {
+    given_out = {
         (NAMES[str(uuid)], f"{pod}/{container}/{uid}"): sums
         for uuid, pod, container, uid, *sums in rows(
             path,
@@ -235,18 +235,18 @@ def _spent(found: Differences, right: Reference, path: Path) -> None:
     }
     for name, account in right.accounts.items():
         for who, had in account.had.items():
-            held, busy, energy = told.pop((name, who), (0, None, None))
+            held, busy, energy = given_out.pop((name, who), (0, None, None))
             found.fits(f"{name} {who} held", held, had.held)
             found.fits(f"{name} {who} busy", busy or 0, had.busy)
             found.fits(f"{name} {who} energy", energy or 0, had.energy)
-    for (name, who), sums in told.items():
+    for (name, who), sums in given_out.items():
         if any(sums):
             found.append(f"{name} {who}: podgpu alone has {sums}")
 
 
 def _gaps(found: Differences, right: Reference, path: Path) -> None:
     """Gaps that follow each other at once may stand as one."""
-    told = {
+    given_out = {
         (NAMES[str(uuid)], str(reason)): int(length)
         for uuid, reason, length in rows(
             path,
@@ -258,7 +258,7 @@ def _gaps(found: Differences, right: Reference, path: Path) -> None:
     for name, account in right.accounts.items():
         for start, end, reason in account.gaps:
             known[name, reason] += end - start
-    found.same("gaps", told, {key: length for key, length in known.items() if length})
+    found.same("gaps", given_out, {key: length for key, length in known.items() if length})
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ class Row:
 
 
 def _holdings(found: Differences, right: Reference, path: Path, end: int) -> None:
-    told: dict[tuple[str, Who], list[Row]] = defaultdict(list)
+    given_out: dict[tuple[str, Who], list[Row]] = defaultdict(list)
     for uuid, pod, container, uid, *rest in rows(
         path,
         "SELECT d.uuid, c.pod, c.container, c.uid, "
@@ -289,10 +289,12 @@ def _holdings(found: Differences, right: Reference, path: Path, end: int) -> Non
         "JOIN containers AS c ON c.id = g.container",
     ):
         name, who = NAMES[str(uuid)], f"{pod}/{container}/{uid}"
-        told[name, who].append(Row(name, who, *rest))
+        given_out[name, who].append(Row(name, who, *rest))
     for name, account in right.accounts.items():
         for who, had in account.had.items():
-            rows_ = [row for row in told.pop((name, who), []) if row.length or row.xids != "{}"]
+            rows_ = [
+                row for row in given_out.pop((name, who), []) if row.length or row.xids != "{}"
+            ]
             if had.pending or account.undecided(end, TICK):
                 continue  # whether it goes on isn't known yet
             every = [one for one in had.episodes if one.counted or one.gap or one.xids]
@@ -324,7 +326,7 @@ def _holdings(found: Differences, right: Reference, path: Path, end: int) -> Non
                     found.same(f"{where} memory peak", row.peak, one.peak)
                 xids = "{" + ",".join(f'"{c}":{n}' for c, n in sorted(one.xids.items())) + "}"
                 found.same(f"{where} xids", row.xids.replace(" ", ""), xids)
-    for (name, who), rest in told.items():
+    for (name, who), rest in given_out.items():
         left = [row for row in rest if row.length or row.xids != "{}"]
         if left:
             found.append(f"{name} {who}: podgpu alone has holdings {left}")

@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import Final
 
-from tests.accounting.told import (
+from tests.accounting.given_out import (
     MS,
     S,
 )

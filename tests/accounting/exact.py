@@ -21,14 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tests.accounting.account import CARRIERS, Account
-from tests.accounting.parts import (
-    SLICES,
-    Clocks,
-    Episode,
-    Had,
-    Holders,
-)
-from tests.accounting.told import (
+from tests.accounting.given_out import (
     Act,
     Begun,
     Erred,
@@ -46,6 +39,13 @@ from tests.accounting.told import (
     Stopped,
     Story,
     Who,
+)
+from tests.accounting.parts import (
+    SLICES,
+    Clocks,
+    Episode,
+    Had,
+    Holders,
 )
 
 PATIENCE: Final = 10 * S

@@ -3,7 +3,7 @@
 from random import Random
 from typing import Final
 
-from tests.accounting.told import (
+from tests.accounting.given_out import (
     MS,
     Act,
     Look,
@@ -41,14 +41,14 @@ class Node:
         self.server: Who = ""
         self.serves = rng.random() < 0.25
         self.hidden = rng.random() < 0.1
-        self.told = rng.random()
+        self.given_out = rng.random()
         # Over a boot the wall clock is believed: an account of a week ago is let go of.
         self.reboots = rng.random() < 0.25
         self.errors: dict[str, int] = {}
         self.sources: tuple[str, ...] = ALL_SOURCES
-        if self.told < 0.1:
+        if self.given_out < 0.1:
             self.sources = ("gpus", "kernel")
-        elif self.told < 0.3:
+        elif self.given_out < 0.3:
             self.sources = ("gpus", "runtime", "kernel")
 
     @property

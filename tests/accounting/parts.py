@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from tests.accounting.told import (
+from tests.accounting.given_out import (
     HOUR,
     Who,
 )
 
 SLICES: Final = {"m1": 1, "m2": 3}
 """The MIG instances, and how many of their GPU's slices each has."""
-NOBODY: Final = ""
+NO_ONE: Final = ""
 
 
 @dataclass

@@ -38,20 +38,7 @@ from pipeline.runtime import source_set
 from sinks.ledger import ledger_file
 from sinks.ledger import sink as ledger_sink
 from sinks.ledger.ledger_file import LedgerFile
-from tests.accounting.running import Machine, Podgpu
-from tests.accounting.telling import (
-    ALIASES,
-    DEVICES,
-    FOREVER,
-    PODS,
-    claim,
-    given,
-    owner,
-    pod_of,
-    ref,
-    running,
-)
-from tests.accounting.told import (
+from tests.accounting.given_out import (
     Act,
     Begun,
     Erred,
@@ -71,6 +58,19 @@ from tests.accounting.told import (
     Story,
     Who,
 )
+from tests.accounting.reporting import (
+    ALIASES,
+    DEVICES,
+    FOREVER,
+    PODS,
+    claim,
+    given,
+    owner,
+    pod_of,
+    ref,
+    running,
+)
+from tests.accounting.running import Machine, Podgpu
 from tests.accounting.virtual import VirtualLoop
 from tests.pipeline.delivery.support import AtOnce
 
@@ -112,19 +112,19 @@ class Player:
         """How many acts of the run the ledger has, by the calls that write it."""
         self.begun = 0
         """How many there were when podgpu had begun: the clock may have been set before."""
-        self._told: list[Act] = []
+        self._reported: list[Act] = []
         self._alive: dict[Who, dict[str, float | None]] = {}
         self._given: dict[str, Who] = {}
         self._filed: dict[str, Who] = {}
 
     @property
-    def told(self) -> int:
+    def given_out(self) -> int:
         """How many acts of the run have been told."""
-        return len(self._told)
+        return len(self._reported)
 
-    def told_until(self, moment: int) -> int:
+    def reported_until(self, moment: int) -> int:
         """Return how many of them had been by a moment."""
-        return sum(act.at <= moment for act in self._told)
+        return sum(act.at <= moment for act in self._reported)
 
     def play(self) -> list[Seen]:
         with patched(self):
@@ -139,7 +139,7 @@ class Player:
     async def _play(self) -> None:
         for act in self.story.acts:
             await self.loop.until(act.at)
-            self._told.append(act)
+            self._reported.append(act)
             match act:
                 case Begun():
                     await self._begin(act)
@@ -157,7 +157,7 @@ class Player:
 
     async def _begin(self, act: Begun) -> None:
         self.machine.path.parent.mkdir(exist_ok=True)
-        self.begun = self.told
+        self.begun = self.given_out
         run = self.run = Podgpu(self.machine, self.story.commit, self.story.sources)
         await run.begun()
         self._alive = {who: dict(holds) for who, holds in act.running.items()}
@@ -186,7 +186,7 @@ class Player:
             shutil.rmtree(before.parent)
         else:
             await run.stop()
-            written, when = len(self._told), self.taken_at
+            written, when = len(self._reported), self.taken_at
         self.run = None
         kept = machine.path.parent / f"after-{len(self.seen)}.db"
         for end in ("", "-wal"):
@@ -197,8 +197,8 @@ class Player:
         log = machine.path.parent / f"after-{len(self.seen)}.db-wal"
         if log.exists():
             log.rename(machine.folder / log.name)
-        self.seen.append(Seen(self._told, page, kept, act.at, ended, written, when))
-        self._told, self.written, self.taken = [], 0, 0
+        self.seen.append(Seen(self._reported, page, kept, act.at, ended, written, when))
+        self._reported, self.written, self.taken = [], 0, 0
 
     async def _do(self, run: Podgpu, act: Act) -> None:
         match act:
@@ -315,7 +315,7 @@ def patched(player: Player) -> Iterator[None]:
         take(self, snapshot)
         # A book that is new gets a snapshot that was there before.
         player.taken_at = player.machine.passed(snapshot.at)
-        player.taken = player.told_until(player.taken_at)
+        player.taken = player.reported_until(player.taken_at)
 
     level = logging.getLogger("podgpu").level
     logging.getLogger("podgpu").setLevel(logging.CRITICAL)

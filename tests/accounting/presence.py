@@ -5,8 +5,13 @@ from fractions import Fraction
 from typing import Any, Final
 
 from tests.accounting.counter import Counted
+from tests.accounting.given_out import (
+    Look,
+    S,
+    Who,
+)
 from tests.accounting.parts import (
-    NOBODY,
+    NO_ONE,
     SLICES,
     Cut,
     Episode,
@@ -14,11 +19,6 @@ from tests.accounting.parts import (
     Holders,
     Since,
     Sum,
-)
-from tests.accounting.told import (
-    Look,
-    S,
-    Who,
 )
 
 SEEN_WITHIN: Final = 60 * S
@@ -39,13 +39,13 @@ class Presence:
         """Those who held it in the interval that is counted now."""
         self.users: set[Who] = set()
         """Whose processes the last look showed."""
-        self.alone: Who = NOBODY
+        self.alone: Who = NO_ONE
         """The one that did, if there was just one."""
         self.laid_gaps = 0
         self.gaps: list[tuple[int, int, str]] = []
         self.unheld, self.unknown = Sum(), Sum()
         self.busy, self.energy = Sum(), Sum()
-        self.busy_nobody, self.energy_nobody = Sum(), Sum()
+        self.busy_no_one, self.energy_no_one = Sum(), Sum()
         self.busy_known = self.energy_known = False
         self.had: dict[Who, Had] = defaultdict(Had)
         self.counter = Counted()
@@ -101,21 +101,21 @@ class Presence:
         Returns:
             Whether there were any: the account is written then, with moments of this boot.
         """
-        told = False
+        given_out = False
         for had in self.had.values():
             last = had.episodes[-1] if had.episodes else None
             if last is not None and not last.final:
                 last.end, last.final = max(had.seen[0], last.start), True
-                told = True
+                given_out = True
             had.pending = False
         self.renewed = True
-        return told
+        return given_out
 
     def undecided(self, now: int, tick: int) -> bool:
         """Whether it isn't known yet, or only just, who goes on after a start."""
         return self.first is None or 0 <= now - self.first - SEEN_WITHIN <= tick
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         """The page begins anew with the first look; until then the file has the old account."""
         self.renewed = False
         self.busy_known = self.energy_known = False
@@ -220,13 +220,13 @@ class Presence:
     def _disown(self, who: Who) -> None:
         """What energy is still to come for what it had falls to nobody."""
         self.since.held.pop(who, None)
-        self.since.busy[NOBODY] += self.since.busy.pop(who, Fraction(0))
+        self.since.busy[NO_ONE] += self.since.busy.pop(who, Fraction(0))
 
     def _presence(self, look: Look, begin: int, over: int | None = None) -> None:
         """Note who is there by the processes that a look shows; after a break from it on."""
         alone = self._alone(look.at, look.at)
         there = {alone if one.who is None else one.who for one in look.works if one.there}
-        there.discard(NOBODY)
+        there.discard(NO_ONE)
         ended = {one.who for one in look.works if one.who and not one.there} - there
         since = begin if over is None else over
         for who in sorted(there):
@@ -252,7 +252,7 @@ class Presence:
     def _alone(self, begin: int, end: int) -> Who:
         """Return the one container that has held the device in a time, if there is just one."""
         found = {who for cut in self._spanned(begin, end) for who in cut.holders}
-        return found.pop() if len(found) == 1 else NOBODY
+        return found.pop() if len(found) == 1 else NO_ONE
 
     def _spanned(self, begin: int, end: int) -> list[Cut]:
         """Return the cuts that reach into a time, or hold at a moment."""

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tests.accounting.told import HOUR, S
+from tests.accounting.given_out import HOUR, S
 from tests.e2e import debian
 from tests.fakes.nvml.fake import FakeNvml
 from tests.fakes.nvml.scenario import Gpu, Ramp, Scenario
@@ -255,13 +255,13 @@ def _sums(folder: Path) -> list[str]:
 
 def _gaps(folder: Path, truth: Truth, laid: int) -> list[str]:
     found = []
-    told = rows(folder, "SELECT end_ns - start_ns, reason FROM gaps")
-    reasons = Counter(str(reason) for _, reason in told)
-    if sum(int(length) for length, _ in told) != laid:
-        found.append(f"gaps of {told} in rows, and of {laid} ns in hours")
+    given_out = rows(folder, "SELECT end_ns - start_ns, reason FROM gaps")
+    reasons = Counter(str(reason) for _, reason in given_out)
+    if sum(int(length) for length, _ in given_out) != laid:
+        found.append(f"gaps of {given_out} in rows, and of {laid} ns in hours")
     if reasons["blind"]:
-        found.append(f"podgpu was blind: {told}")
-    lengths = sorted(int(length) / S for length, _ in told)
+        found.append(f"podgpu was blind: {given_out}")
+    lengths = sorted(int(length) / S for length, _ in given_out)
     if len(lengths) < len(truth.kills):
         found.append(f"{len(truth.kills)} kills, and gaps of {lengths}")
     return found

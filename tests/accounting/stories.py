@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from tests.accounting.node import Node
-from tests.accounting.told import (
+from tests.accounting.given_out import (
     HOUR,
     MS,
     Begun,
@@ -26,6 +25,7 @@ from tests.accounting.told import (
     Story,
     Work,
 )
+from tests.accounting.node import Node
 
 # Two pods of one name, one of two containers, and one that uses what it doesn't hold.
 CONTAINERS: Final = ("a/main/a1", "a/main/a2", "b/main/b1", "b/side/b1", "c/main/c1")

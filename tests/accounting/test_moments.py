@@ -6,7 +6,7 @@ import pytest
 from blockbuster import BlockBuster
 
 from tests.accounting.checking import check_story
-from tests.accounting.told import (
+from tests.accounting.given_out import (
     Act,
     Begun,
     Killed,
@@ -29,7 +29,7 @@ def _at_once(blockbuster: BlockBuster) -> None:
     blockbuster.deactivate()  # on virtual time, what blocks is called where it is asked for
 
 
-def told(*acts: Act, commit: int = S) -> list[str]:
+def given_out(*acts: Act, commit: int = S) -> list[str]:
     """Return what differs in a story of a node with one GPU."""
     return check_story(Story(0, acts, 1_800_000_000 * S, commit))
 
@@ -41,7 +41,7 @@ def look(at: int, since: int | None, heard: int | None = None) -> Looked:
 
 
 def test_who_is_not_seen_after_a_start_has_ended_before_a_stop_that_follows_silence() -> None:
-    differs = told(
+    differs = given_out(
         Begun(S, ALONE, {}, G0),
         look(2 * S, None),
         look(7 * S, 2 * S),
@@ -59,11 +59,11 @@ def test_who_is_not_seen_after_a_start_has_ended_before_a_stop_that_follows_sile
 
 @pytest.mark.parametrize("heard", [25 * S, 25 * S + 1, 26 * S])
 @pytest.mark.parametrize("between", [(), (24 * S,), (25 * S + S // 2,)])
-def test_a_look_told_of_after_three_intervals_comes_too_late_for_what_has_ended(
+def test_a_look_reported_of_after_three_intervals_comes_too_late_for_what_has_ended(
     heard: int, between: tuple[int, ...]
 ) -> None:
     others = [Running(at, "b/main/b1", {"g0": None}) for at in between if at < heard]
-    differs = told(
+    differs = given_out(
         Begun(S, ALONE, {}, G0),
         look(2 * S, None),
         look(7 * S, 2 * S),
@@ -76,7 +76,7 @@ def test_a_look_told_of_after_three_intervals_comes_too_late_for_what_has_ended(
     assert differs == []
 
 
-def test_looks_told_of_together_come_too_late_for_nothing_that_one_of_them_ends() -> None:
+def test_looks_reported_of_together_come_too_late_for_nothing_that_one_of_them_ends() -> None:
     holds: dict[Who, dict[str, float | None]] = {"b/main/b1": {"m2": 0.5}}
     mig = ("m2", "g2")
 
@@ -85,7 +85,7 @@ def test_looks_told_of_together_come_too_late_for_nothing_that_one_of_them_ends(
         of_slice = Look("m2", at, since, works, busy=busy)
         return Looked(at + S // 4, (of_slice, Look("g2", at, since, energy=at // S * 1000)))
 
-    differs = told(
+    differs = given_out(
         Begun(S, holds, {}, mig),
         looks(2 * S, None, Work("b/main/b1")),
         looks(7 * S, 2 * S, Work("b/main/b1")),
@@ -98,11 +98,11 @@ def test_looks_told_of_together_come_too_late_for_nothing_that_one_of_them_ends(
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_who_comes_back_between_a_look_and_its_telling_is_there_as_the_look_says(
+def test_who_comes_back_between_a_look_and_its_reporting_is_there_as_the_look_says(
     there: bool,
 ) -> None:
     works = (Work("a/main/a1", S),)
-    differs = told(
+    differs = given_out(
         Begun(S, ALONE, {}, G0),
         look(2 * S, None),
         Looked(7 * S + 1, (Look("g0", 7 * S, 2 * S, works, busy=S, energy=7000),)),
@@ -118,9 +118,9 @@ def test_who_comes_back_between_a_look_and_its_telling_is_there_as_the_look_says
     assert differs == []
 
 
-def test_what_came_and_went_before_a_look_is_apart_from_what_came_before_its_telling() -> None:
+def test_what_came_and_went_before_a_look_is_apart_from_what_came_before_its_reporting() -> None:
     gone = (Work("a/main/a1", S, None, there=False),)
-    differs = told(
+    differs = given_out(
         Begun(S, {"a/main/a1": {}}, {}, G0),
         look(2 * S, None),
         Running(9 * S, "a/main/a1", None),

@@ -86,7 +86,7 @@ class Crowd:
 
     def __init__(self, folder: Path, devices: list[str], pods: int) -> None:
         self.reigns: dict[str, list[Reign]] = {}
-        self.told: Callable[[Change], None] = lambda _: None
+        self.given_out: Callable[[Change], None] = lambda _: None
         self.changed = 0
         self.words = 0
         sockets, plugins = folder / "pod-resources", folder / "device-plugins"
@@ -148,7 +148,7 @@ class Crowd:
         new = self._make(old.device, old.owner.pod if next(self._namesake) else "")
         late = next(self._late)
         if not late:
-            self._tell(new)
+            self._report(new)
         await asyncio.sleep(0.08)
         self._entries.pop(old.owner.uid, None)
         self._give(new)
@@ -159,23 +159,23 @@ class Crowd:
             self._announce("began", new)
         await asyncio.sleep(0.05)
         if late:
-            self._tell(new)
+            self._report(new)
             self._announce("began, API server last", new)
             await asyncio.sleep(0.01)
-        self._tell(new, status={"phase": "Pending", "startTime": _stamp()})
+        self._report(new, status={"phase": "Pending", "startTime": _stamp()})
         await asyncio.sleep(0.15)
-        self._tell(new, status=_running(new))
+        self._report(new, status=_running(new))
         self._tenants[at] = new
 
     async def _end(self, tenant: Tenant) -> None:
-        self._tell(tenant, metadata={"deletionTimestamp": _stamp()})
+        self._report(tenant, metadata={"deletionTimestamp": _stamp()})
         await asyncio.sleep(0.2)
         del self._listed[tenant.owner.uid]
         self.kubelet.pods = list(self._listed.values())
         if tenant.device:
             self.reigns[tenant.device][-1].until = time.monotonic()
         await asyncio.sleep(0.01)
-        self._tell(tenant, status=_over(tenant))
+        self._report(tenant, status=_over(tenant))
         self._announce("ended", tenant)
         await asyncio.sleep(0.04)
         self.words += 1 if tenant.device else 0
@@ -185,7 +185,7 @@ class Crowd:
         """Return a pod that runs."""
         tenant = self._make(device)
         self._give(tenant)
-        self._tell(tenant, status=_running(tenant))
+        self._report(tenant, status=_running(tenant))
         return tenant
 
     def _make(self, device: str, name: str = "") -> Tenant:
@@ -202,7 +202,7 @@ class Crowd:
         )
         return Tenant(owner, device, raw)
 
-    def _tell(
+    def _report(
         self,
         tenant: Tenant,
         *,
@@ -237,7 +237,7 @@ class Crowd:
 
     def _announce(self, what: What, tenant: Tenant) -> None:
         if tenant.device:
-            self.told(Change(time.monotonic(), what, tenant.device, tenant.owner))
+            self.given_out(Change(time.monotonic(), what, tenant.device, tenant.owner))
 
 
 def _running(tenant: Tenant) -> dict[str, Any]:
@@ -252,9 +252,9 @@ def _over(tenant: Tenant) -> dict[str, Any]:
     return {"phase": "Failed", "containerStatuses": statuses}
 
 
-def _statuses(tenant: Tenant, state: str, **told: object) -> list[dict[str, Any]]:
+def _statuses(tenant: Tenant, state: str, **given_out: object) -> list[dict[str, Any]]:
     container = f"containerd://{tenant.owner.uid}"
-    return [{"name": "main", "containerID": container, "state": {state: told}}]
+    return [{"name": "main", "containerID": container, "state": {state: given_out}}]
 
 
 def _stamp() -> str:

@@ -237,7 +237,7 @@ class Flow:
 async def flow_of(size: Size, folder: Path) -> Flow:
     """Let a node of this size run with the default intervals, each device held by one pod."""
     held = {f"train-{at}": [device] for at, device in enumerate(size.devices)}
-    (nobody,) = free_ports(1)
+    (no_one,) = free_ports(1)
     files = folder.with_name(f"{folder.name}-files")
     config = {
         "sources": {"gpus": {"kind": "nvml"}, "list": podlist(files, held)},
@@ -245,7 +245,7 @@ async def flow_of(size: Size, folder: Path) -> Flow:
             "lines": {"kind": "jsonl", "path": str(files / "gpu.jsonl")},
             "away": {
                 "kind": "otlp",
-                "endpoint": f"http://127.0.0.1:{nobody}",
+                "endpoint": f"http://127.0.0.1:{no_one}",
                 "queue": {"path": str(files / "queue")},
             },
         },
@@ -277,14 +277,14 @@ async def components(folder: Path) -> AsyncIterator[dict[str, Config]]:
         server.paths[PODS].put(pod)
     (folder / "checkpoint").write_bytes(checkpoint(entry()))
     (folder / "dcgm.prom").write_text('DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0"} 30\n')
-    (nobody,) = free_ports(1)
+    (no_one,) = free_ports(1)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(server.serving())
         kubelet = await stack.enter_async_context(FakeKubelet(folder / "kubelet.sock"))
         kubelet.offered = {"nvidia.com/gpu": ["GPU-0"]}
         stack.enter_context(FakeRuntime(folder / "nri.sock"))
         here = {"kubeconfig": str(server.kubeconfig(folder / "kubeconfig"))}
-        target = f"http://127.0.0.1:{nobody}"
+        target = f"http://127.0.0.1:{no_one}"
         sources: Config = {
             "podresources": {"sockets": [str(folder / "kubelet.sock")]},
             "checkpoint": {"path": str(folder / "checkpoint")},
@@ -330,7 +330,7 @@ async def resident(config: Config, folder: Path) -> float:
         return daemon.resident
 
 
-def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _reported(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     if not isinstance(context.get("exception"), asyncio.CancelledError):
         loop.default_exception_handler(context)
 
@@ -339,7 +339,7 @@ async def main() -> None:
     """Measure, and print the tables of `docs/sizing.md`."""
     limit = asyncio.Semaphore(TOGETHER)
     # The API server's streams are cut off at the end, which asyncio's server calls an error.
-    asyncio.get_running_loop().set_exception_handler(_told)
+    asyncio.get_running_loop().set_exception_handler(_reported)
 
     async def one(work: Any) -> Any:
         async with limit:
@@ -369,10 +369,10 @@ async def main() -> None:
             )
     print("| node | devices | | series | kB | kB packed |\n|---|---|---|---|---|---|")
     for at, size in enumerate(SIZES):
-        for number, (told, _, _) in enumerate(plans):
+        for number, (given_out, _, _) in enumerate(plans):
             page = pages[at * len(plans) + number]
             print(
-                f"| {size.name} | {len(size.devices)} | {told} | {page.series} "
+                f"| {size.name} | {len(size.devices)} | {given_out} | {page.series} "
                 f"| {page.plain / 1e3:.1f} | {page.packed / 1e3:.1f} |"
             )
     print("\n| node | lines, MB an hour | queue, MB an hour | log, kB | later | memory, MB |")
@@ -383,8 +383,8 @@ async def main() -> None:
             f"| {flow.log / 1e3:.2f} | {flow.still / 1e3:.2f} | {flow.resident:.0f} |"
         )
     print("\n| configured | MB | more |\n|---|---|---|")
-    for told, megabytes in zip(made, sizes, strict=True):
-        print(f"| {told} | {megabytes:.0f} | {megabytes - sizes[0]:+.1f} |")
+    for given_out, megabytes in zip(made, sizes, strict=True):
+        print(f"| {given_out} | {megabytes:.0f} | {megabytes - sizes[0]:+.1f} |")
 
 
 if __name__ == "__main__":

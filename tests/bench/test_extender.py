@@ -19,7 +19,7 @@ from podgpu.extender.node_selection.pod_demand import Demand
 from podgpu.extender.scheduler_messages import filtered, parse_question
 from tests.bench.test_topology import spent
 from tests.pipeline.topology.layouts import dgx1, hgx, islands, pcie
-from tests.podgpu.extender.cluster import GPU, NOW, node, pod, question, told
+from tests.podgpu.extender.cluster import GPU, NOW, given_out, node, pod, question
 
 COUNT = 1000
 NAMES = [f"node-{number:04}" for number in range(COUNT)]
@@ -29,7 +29,7 @@ def annotations() -> list[str]:
     """Four kinds of machines, each with uuids of its own, and whatever is free of them."""
     random, layouts = Random(1), [layout() for layout in (hgx, pcie, dgx1, islands)]
     return [
-        told(layouts[n % 4], random.randrange(1, 256)).replace("5eed", f"{n:04x}")
+        given_out(layouts[n % 4], random.randrange(1, 256)).replace("5eed", f"{n:04x}")
         for n in range(COUNT)
     ]
 
@@ -59,14 +59,14 @@ async def test_scores(count: int) -> None:
         return [best(found.published.topology, found.free, count) for found in at_hand]
 
     kept = FitCache()
-    anew = spent(plain, 1)
+    again = spent(plain, 1)
     cold = spent(lambda: ours(FitCache()), 3)
     warm = spent(lambda: ours(kept), 5)
     print(f"\n{COUNT} nodes, {count} GPUs    ms   each anew, ms   ratio")
     for name, took in (("cold", cold), ("warm", warm)):
-        print(f"{name:23} {took:6.1f} {anew:12.1f} {took / anew:9.3f}")
-    assert warm / anew < 0.2
-    assert cold / anew < 1.2
+        print(f"{name:23} {took:6.1f} {again:12.1f} {took / again:9.3f}")
+    assert warm / again < 0.2
+    assert cold / again < 1.2
 
 
 async def test_filter() -> None:
@@ -75,7 +75,7 @@ async def test_filter() -> None:
     demand = Demand(4)
     took = spent(lambda: [filter_node(demand, nodes.known_of(name), NOW) for name in NAMES])
     topologies = [nodes.known_of(name).at_hand(NOW) for name in NAMES]
-    anew = spent(
+    again = spent(
         lambda: [
             best(found.published.topology, found.free, 4)
             for found in topologies
@@ -83,8 +83,8 @@ async def test_filter() -> None:
         ],
         1,
     )
-    print(f"\n{COUNT} nodes filtered: {took:.1f} ms, chosen for: {anew:.1f} ms")
-    assert took / anew < 0.2
+    print(f"\n{COUNT} nodes filtered: {took:.1f} ms, chosen for: {again:.1f} ms")
+    assert took / again < 0.2
 
 
 def test_whole_nodes() -> None:

@@ -62,8 +62,13 @@ def year(path: Path, lines: Path) -> None:
         )
     with lines.open("w", encoding="utf-8") as file:
         for (hour, device, number), held in hours.items():
-            told = {"hour": hour, "device": f"GPU-{device}", "pod": f"pod-{number}", "held": held}
-            file.write(json.dumps(told) + "\n")
+            given_out = {
+                "hour": hour,
+                "device": f"GPU-{device}",
+                "pod": f"pod-{number}",
+                "held": held,
+            }
+            file.write(json.dumps(given_out) + "\n")
 
 
 def scan(lines: Path, first: int) -> int:
@@ -71,10 +76,10 @@ def scan(lines: Path, first: int) -> int:
     sums: dict[tuple[str, str], int] = {}
     with lines.open(encoding="utf-8") as file:
         for line in file:
-            told = json.loads(line)
-            if told["hour"] >= first:
-                key = told["device"], told["pod"]
-                sums[key] = sums.get(key, 0) + told["held"]
+            given_out = json.loads(line)
+            if given_out["hour"] >= first:
+                key = given_out["device"], given_out["pod"]
+                sums[key] = sums.get(key, 0) + given_out["held"]
     return len(sums)
 
 
@@ -103,8 +108,8 @@ def test_a_year_is_asked_quicker_than_it_is_scanned(tmp_path: Path) -> None:
             assert_adds_up(window) if days == 7 else None
             asked = best(lambda start=start: read_window(connection, start, END * HOUR_NS))  # type: ignore[misc]
             scanned = best(lambda first=END - days * 24: scan(lines, first), 1)  # type: ignore[misc]
-            told = f"{days} days, {len(window.usage)} sums: asked {asked:.0f} ms, "
-            print(f"{told}scanned {scanned:.0f} ms, {scanned / asked:.1f} times as long")
+            given_out = f"{days} days, {len(window.usage)} sums: asked {asked:.0f} ms, "
+            print(f"{given_out}scanned {scanned:.0f} ms, {scanned / asked:.1f} times as long")
             assert scanned > times * asked
 
 

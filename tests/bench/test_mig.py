@@ -57,9 +57,9 @@ async def measured(fake: FakeNvml, scenario: Scenario) -> Measured:
         await until(lambda: fake.calls().get("nvmlDeviceRegisterEvents", 0) >= GPUS, within=20)
         await next_rounds(ctx, 2)
         fake.calls(reset=True)
-        told, (spent, count) = len(rounds(ctx)), duration(ctx)
+        given_out, (spent, count) = len(rounds(ctx)), duration(ctx)
         await next_rounds(ctx, 5)
-        calls, done = fake.calls(reset=True), len(rounds(ctx)) - told
+        calls, done = fake.calls(reset=True), len(rounds(ctx)) - given_out
         later, more = duration(ctx)
     samples = rounds(ctx)
     node = Node()

@@ -97,12 +97,12 @@ class Ours:
 class Theirs:
     """The same points by opentelemetry-sdk: a provider for each resource."""
 
-    def __init__(self, told: Sequence[Point]) -> None:
+    def __init__(self, given_out: Sequence[Point]) -> None:
         self._readers: dict[object, InMemoryMetricReader] = {}
         self._providers: dict[object, MeterProvider] = {}
         self._instruments: dict[object, Any] = {}
         self._calls: list[tuple[Callable[..., None], float, dict[str, str | int]]] = []
-        for point in told:
+        for point in given_out:
             self._add(point)
 
     def _add(self, point: Point) -> None:
@@ -195,7 +195,7 @@ def test_encoding_10000_points(
 
 def test_memory_of_10000_points(ours: Ours, capsys: pytest.CaptureFixture[str]) -> None:
     snapshots = [ours.snapshot() for _ in range(3)]
-    told = points(Encoder("node-1", PLAN).encode(snapshots[0]))
+    given_out = points(Encoder("node-1", PLAN).encode(snapshots[0]))
     encoder = ours.encoder
 
     def encode() -> None:
@@ -203,7 +203,7 @@ def test_memory_of_10000_points(ours: Ours, capsys: pytest.CaptureFixture[str]) 
             encoder.encode(snapshot)
 
     def sdk() -> Theirs:
-        made = Theirs(told)
+        made = Theirs(given_out)
         made.encode()
         made.encode()
         return made

@@ -98,8 +98,8 @@ class Podgpu:
         sources = {kind: {"kind": kind, **options} for kind, options in ways.items()}
         gpus = {"kind": "nvml", "interval": "1s", "slow_interval": "8s"}
         metrics = {"kind": "prometheus", "listen": f"127.0.0.1:{self._port}"}
-        told = {"sources": {"gpus": gpus, **sources}, "sinks": {"metrics": metrics}}
-        config.write_text(yaml.safe_dump(told))
+        given_out = {"sources": {"gpus": gpus, **sources}, "sinks": {"metrics": metrics}}
+        config.write_text(yaml.safe_dump(given_out))
         log = self._folder / "podgpu.log"
         with log.open("wb") as stderr:
             self._process = await asyncio.create_subprocess_exec(
@@ -191,7 +191,7 @@ class Bench:
     @asynccontextmanager
     async def _watched(self, every: float) -> AsyncIterator[Onlooker]:
         onlooker = Onlooker(f"{self.podgpu.url}/metrics", self.crowd.reigns)
-        self.crowd.told = onlooker.expect
+        self.crowd.given_out = onlooker.expect
         scraping = asyncio.create_task(onlooker.scrape(every))
         try:
             yield onlooker
@@ -264,8 +264,8 @@ async def test_pods(tmp_path: Path, unused_tcp_port_factory: Callable[[], int]) 
         for title, share in CHURN.items():
             rows[title] = await bench.spends(share)
             seen[title] = await bench.latencies(share)
-        told = await bench.lists()
-        assert told == bench.crowd.kubelet.calls["v1/List"]
+        given_out = await bench.lists()
+        assert given_out == bench.crowd.kubelet.calls["v1/List"]
     empty = rows["no pods"]
     kinds = [made for at, made in enumerate(empty.rounds) if made not in empty.rounds[:at]]
     assert len(kinds) == 2, "a fast and a slow round"

@@ -93,9 +93,9 @@ def test_availability() -> None:
         known = availability(topology, before)
         assert list(bits(known.free ^ availability(topology, after, known).free)) == [1]
         ours = spent(lambda: availability(topology, after, known), 50)  # noqa: B023
-        anew = spent(lambda: availability(topology, after), 50)  # noqa: B023
-        print(f"{count:4} {ours:12.3f} {anew:10.3f} {ours / anew:7.2f}")
-        assert ours / anew < 2
+        again = spent(lambda: availability(topology, after), 50)  # noqa: B023
+        print(f"{count:4} {ours:12.3f} {again:10.3f} {ours / again:7.2f}")
+        assert ours / again < 2
 
 
 def test_growth() -> None:

@@ -38,7 +38,7 @@ def subject(number: int) -> PartialRef:
     return PartialRef("ml", f"pod-{number}", "main", f"uid-{number}", f"{number:064x}")
 
 
-def told() -> list[tuple[str, Event]]:
+def given_out() -> list[tuple[str, Event]]:
     """What is known of the node: a container on each instance, and many that hold none."""
     held = [
         Claim(subject(n), (RawDeviceId("uuid", one.uuid),), 1.0, None, Origin(Evidence.RUNTIME_CDI))
@@ -84,7 +84,7 @@ _OWNERS = [
 def measured(made: Callable[[int], Event]) -> tuple[float, float]:
     """Milliseconds of an event and of the snapshot after it, by this process's clock, at best."""
     join = Join()
-    for source, event in told():
+    for source, event in given_out():
         join.apply(Envelope(source, source, 1, at(0), event))
     join.snapshot(at(0))
     applied, shown = [], []

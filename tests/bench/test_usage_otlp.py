@@ -15,9 +15,9 @@ from tests.sinks.otlp.encoding.support import points
 def test_encoding_who_used_what(capsys: pytest.CaptureFixture[str]) -> None:
     both = looks()
     encoder = Encoder("node-1", FieldPlan.everything())
-    told = points(encoder.encode(both[0]))
-    assert len(told) == CONTAINERS * 4 + GPUS * EACH * 8
-    theirs = Theirs(told)
+    given_out = points(encoder.encode(both[0]))
+    assert len(given_out) == CONTAINERS * 4 + GPUS * EACH * 8
+    theirs = Theirs(given_out)
 
     def look() -> None:
         both.reverse()
@@ -31,7 +31,7 @@ def test_encoding_who_used_what(capsys: pytest.CaptureFixture[str]) -> None:
     finally:
         theirs.close()
     with capsys.disabled():
-        print(f"\n  {len(told)} points of {CONTAINERS} containers")
+        print(f"\n  {len(given_out)} points of {CONTAINERS} containers")
     rows = [
         ("opentelemetry-sdk: record, collect, encode", sdk, sdk),
         ("a snapshot after a look at the devices", ours, sdk),

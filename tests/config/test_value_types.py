@@ -46,7 +46,7 @@ def test_durations_are_seconds_with_a_canonical_spelling(
         ("36501d", '"36501d" is too long; the maximum is 36500d'),
     ],
 )
-def test_a_refused_duration_says_how_to_mend_it(text: str, message: str) -> None:
+def test_a_refused_duration_says_how_to_fix_it(text: str, message: str) -> None:
     with pytest.raises(FormatError) as caught:
         Duration.parse(text)
     assert str(caught.value) == message
@@ -131,7 +131,7 @@ def test_sizes_are_bytes_with_a_canonical_spelling(text: str, count: int, canoni
         ),
     ],
 )
-def test_a_refused_size_says_how_to_mend_it(text: str, message: str) -> None:
+def test_a_refused_size_says_how_to_fix_it(text: str, message: str) -> None:
     with pytest.raises(FormatError) as caught:
         ByteSize.parse(text)
     assert str(caught.value) == message
@@ -186,7 +186,7 @@ def test_listen_addresses(text: str, host: str, port: int, canonical: str) -> No
         ("-a:80", "has a bad host", "write host:port, without a scheme or a path"),
     ],
 )
-def test_a_refused_address_says_how_to_mend_it(text: str, reason: str, hint: str) -> None:
+def test_a_refused_address_says_how_to_fix_it(text: str, reason: str, hint: str) -> None:
     with pytest.raises(FormatError) as caught:
         ListenAddress.parse(text)
     assert (caught.value.reason, caught.value.hint) == (reason, hint)

@@ -74,12 +74,12 @@ def test_links_of_the_page_lead_somewhere() -> None:
 @each_alert
 def test_names_its_place(alert: str) -> None:
     """The summary says where, and of a GPU the description says which."""
-    told = ALERTS[alert]["annotations"]
+    given_out = ALERTS[alert]["annotations"]
     if "Hostname" in ALERTS[alert]["expr"] or "podgpu:" in ALERTS[alert]["expr"]:
-        assert "$labels.Hostname" in told["summary"]
-        assert "$labels.UUID" in told["description"]
+        assert "$labels.Hostname" in given_out["summary"]
+        assert "$labels.UUID" in given_out["description"]
     else:
-        assert "or $labels.node $labels.instance" in told["summary"]
+        assert "or $labels.node $labels.instance" in given_out["summary"]
 
 
 @pytest.mark.parametrize("expression", [rule["expr"] for rule in ALL])
@@ -137,7 +137,7 @@ def codes(alert: str) -> Set[int]:
     return {code for code in range(1, 1000) if re.fullmatch(matcher, str(code))}
 
 
-def told(row: str) -> Set[int]:
+def given_out(row: str) -> Set[int]:
     """Return the codes in a row of the page's table."""
     found = re.search(rf"^\| {row} \| ([^|]*) \|", PAGE, re.MULTILINE)
     assert found
@@ -147,17 +147,17 @@ def told(row: str) -> Set[int]:
 
 @pytest.mark.parametrize("row", ["hardware", "memory", "fabric", "application"])
 def test_codes_are_those_of_the_page(row: str) -> None:
-    assert codes(f"PodgpuXid{row.capitalize()}") == told(row)
+    assert codes(f"PodgpuXid{row.capitalize()}") == given_out(row)
 
 
 def test_no_code_has_two_classes() -> None:
     rows = ("hardware", "memory", "fabric", "application", "none")
-    assert max(Counter(code for row in rows for code in told(row)).values()) == 1
+    assert max(Counter(code for row in rows for code in given_out(row)).values()) == 1
 
 
 def test_codes_that_start_at_0_have_a_class() -> None:
     rows = ("hardware", "memory", "fabric", "application", "none")
-    assert set(Options().xid_codes) <= {code for row in rows for code in told(row)}
+    assert set(Options().xid_codes) <= {code for row in rows for code in given_out(row)}
 
 
 def inhibitions() -> Sequence[Mapping[str, Any]]:

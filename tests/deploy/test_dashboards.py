@@ -205,7 +205,7 @@ def test_what_a_list_may_call_otherwise_is_read_by_podgpu_s_name(query: Query) -
 
 
 @each_file
-def test_page_tells_of_it(name: str) -> None:
+def test_page_reports_of_it(name: str) -> None:
     for word in (f"`{UIDS[name]}`", f"dashboards/{name}.json", FILES[name]["title"]):
         assert word in PAGE
     for panel in FILES[name]["panels"]:

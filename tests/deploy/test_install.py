@@ -30,7 +30,7 @@ def stays(kind: str) -> bool:
     return fields.get("remove") == "never"
 
 
-def test_what_sinks_leave_in_the_cluster_is_told_with_the_way_out() -> None:
+def test_what_sinks_leave_in_the_cluster_is_reported_with_the_way_out() -> None:
     leaving = [kind for kind in KINDS.names("sink") if stays(kind)]
     assert leaving
     for kind in leaving:
@@ -38,11 +38,11 @@ def test_what_sinks_leave_in_the_cluster_is_told_with_the_way_out() -> None:
     assert "`remove: now`" in UNINSTALL
 
 
-def test_folders_that_the_kubelet_makes_are_told_of() -> None:
+def test_folders_that_the_kubelet_makes_are_reported_of() -> None:
     made = (CHART / "templates" / "daemonset.yaml").read_text(encoding="utf-8")
     assert ("type: DirectoryOrCreate" in made) == ("`DirectoryOrCreate`" in UNINSTALL)
 
 
 @pytest.mark.parametrize("word", ["x86_64-linux-gnu", "aarch64-linux-gnu", "lib64"])
-def test_where_the_driver_s_library_is_is_told_for_each_system(word: str) -> None:
+def test_where_the_driver_s_library_is_is_reported_for_each_system(word: str) -> None:
     assert f"/usr/lib/{word}/libnvidia-ml.so.1" in PAGE or f"/usr/{word}/libnvidia-ml.so.1" in PAGE

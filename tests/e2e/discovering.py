@@ -35,7 +35,7 @@ class Discovering(Asked):
         """`endpoint` is the one of a ServiceMonitor."""
         folder.mkdir()
         self._targets = folder / "targets.json"
-        self._told = ""
+        self._reported = ""
         self.write([])
         (port,) = free_ports(1)
         config = folder / "prometheus.json"
@@ -53,12 +53,12 @@ class Discovering(Asked):
         super().__init__(process, port)
 
     def write(self, targets: list[Any]) -> None:
-        told = json.dumps(targets)
-        if told != self._told:
+        given_out = json.dumps(targets)
+        if given_out != self._reported:
             new = self._targets.with_suffix(".new")
-            new.write_text(told)
+            new.write_text(given_out)
             new.replace(self._targets)
-            self._told = told
+            self._reported = given_out
 
 
 def _config(targets: Path, port: int, endpoint: Object) -> Any:

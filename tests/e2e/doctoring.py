@@ -33,11 +33,11 @@ class Said:
     check: str
     verdict: str
     saw: str
-    mend: str
+    repair: str
     component: str
 
     def __str__(self) -> str:
-        return f"{self.verdict} {self.check} ({self.component}): {self.saw} / {self.mend}"
+        return f"{self.verdict} {self.check} ({self.component}): {self.saw} / {self.repair}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +188,10 @@ def wait_rights(
     ]
     asked.append((reading, listed))
 
-    def heeded() -> bool:
+    def followed() -> bool:
         return all(_may(api, attributes) is may for attributes, may in asked)
 
-    wait_until(heeded, "the rights are in force")
+    wait_until(followed, "the rights are in force")
 
 
 def _may(api: Any, attributes: Mapping[str, str]) -> bool:

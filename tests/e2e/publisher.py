@@ -90,7 +90,7 @@ class Publisher(Podgpu):
         """Return what stands at the Node."""
         return annotations(self._api, self.node).get(KEY)
 
-    def told(self) -> Published | None:
+    def given_out(self) -> Published | None:
         """Return what the Node tells; None while it tells nothing that can be read."""
         try:
             return published(self.annotation() or "")
@@ -99,7 +99,7 @@ class Publisher(Podgpu):
 
     def free(self) -> list[str] | None:
         """Return the uuids of the GPUs that are free by the Node's word, in their order."""
-        return free(self.told())
+        return free(self.given_out())
 
     def wait_free(self, expected: Iterable[str], seconds: float = 30) -> None:
         """Wait until these are free by the Node's word, and no others."""
@@ -141,8 +141,8 @@ class Publisher(Podgpu):
         wait_until(lambda: self.up() == value, f"podgpu_sink_up is {value}", seconds)
 
 
-def free(told: Published | None) -> list[str] | None:
-    if told is None or told.free is None:
+def free(given_out: Published | None) -> list[str] | None:
+    if given_out is None or given_out.free is None:
         return None
-    cards = told.topology.cards
-    return [card.uuid for bit, card in enumerate(cards) if told.free >> bit & 1]
+    cards = given_out.topology.cards
+    return [card.uuid for bit, card in enumerate(cards) if given_out.free >> bit & 1]

@@ -43,7 +43,7 @@ def test_held(node: Node) -> None:
     assert labels(node, 'DCGM_FI_DEV_GPU_UTIL{$i,gpu="3"}')["pod"] == "eval-0"
 
 
-def test_held_by_nobody_is_not_held_by_the_exporter(node: Node) -> None:
+def test_held_by_no_one_is_not_held_by_the_exporter(node: Node) -> None:
     """An empty label on the page takes the target's label away; an absent one would not."""
     assert labels(node, 'DCGM_FI_DEV_GPU_UTIL{$i,gpu="2"}') == {}
     assert labels(node, 'podgpu_gpu_up{$i,gpu="2"}') == {}

@@ -61,7 +61,7 @@ def test_each_folder_of_the_host_has_its_reason(rendered: Manifests) -> None:
     assert all(folder.why for folder in folders)
 
 
-def test_whoever_reads_what_is_root_s_is_root_and_nobody_else(rendered: Manifests) -> None:
+def test_whoever_reads_what_is_root_s_is_root_and_no_one_else(rendered: Manifests) -> None:
     context = rendered.container["securityContext"]
     reads = set(rendered.mounts) - {"/opt/podgpu-driver/libnvidia-ml.so.1"}
     assert (context["runAsUser"] == 0) == bool(reads)

@@ -35,7 +35,7 @@ def given(*arguments: str) -> Values:
     return {"arguments": list(arguments)}
 
 
-TOLD: list[tuple[Values, Renamed]] = [
+REPORTED: list[tuple[Values, Renamed]] = [
     ({}, {}),
     (DCGM, {}),
     (sink("metrics", labels="dcgm-hostname"), HOSTNAME),
@@ -70,7 +70,7 @@ PLAIN: list[dict[str, Any]] = [
 ]
 
 each_value = pytest.mark.parametrize(
-    ("values", "names"), TOLD, ids=[json.dumps(values)[:70] for values, _ in TOLD]
+    ("values", "names"), REPORTED, ids=[json.dumps(values)[:70] for values, _ in REPORTED]
 )
 
 

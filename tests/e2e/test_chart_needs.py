@@ -89,7 +89,9 @@ def test_rights_are_those_of_what_is_enabled(
     ],
     ids=lambda it: str(it)[:40],
 )
-def test_rights_are_those_that_the_pages_tell(helm: Helm, values: Values, pages: list[str]) -> None:
+def test_rights_are_those_that_the_pages_report(
+    helm: Helm, values: Values, pages: list[str]
+) -> None:
     assert helm.template(values).rules == documented(*(DOCS / page for page in pages))
 
 

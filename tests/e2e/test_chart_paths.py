@@ -134,7 +134,7 @@ def test_of_a_queue_s_folder_too(helm: Helm) -> None:
 
 @pytest.mark.parametrize("path", ["lines.jsonl", "./x/y", "${FOLDER}/x", "${FOLDER:-/var/a}/x"])
 @each_file
-def test_a_path_that_tells_of_no_folder_is_refused(
+def test_a_path_that_reports_of_no_folder_is_refused(
     helm: Helm, place: str, says: Says, path: str
 ) -> None:
     if place.endswith(".address"):

@@ -15,7 +15,10 @@ REFUSED: list[tuple[Values, str]] = [
         {"config": {"sources": {"gpus": {"kind": "nvml", "intervall": "1s"}}}},
         "at '/config/sources/gpus': additional properties 'intervall' not allowed",
     ),
-    ({"arguments": ["-k"], "config": {"log": {}}}, "config: it has no effect under dcgm-exporter's command line"),
+    (
+        {"arguments": ["-k"], "config": {"log": {}}},
+        "config: it has no effect under dcgm-exporter's command line",
+    ),
     ({"config": {"enabled": True, "data": "version: 1"}}, "arguments: [--config-file, PATH]"),
     ({"createRuntimeClass": True}, "set runtimeClassName, such as nvidia"),
     ({"kubernetes": {"enablePodLabels": True}}, "or set config.sources.pods.labels"),
@@ -40,7 +43,7 @@ REFUSED: list[tuple[Values, str]] = [
 
 
 @pytest.mark.parametrize(("values", "said"), REFUSED, ids=[said[:50] for _, said in REFUSED])
-def test_a_wrong_value_is_refused_with_the_mend(helm: Helm, values: Values, said: str) -> None:
+def test_a_wrong_value_is_refused_with_the_fix(helm: Helm, values: Values, said: str) -> None:
     with pytest.raises(HelmError) as caught:
         helm.template(values)
     assert said in str(caught.value)

@@ -31,7 +31,7 @@ def test_another_kind_replaces_a_component_whole(helm: Helm) -> None:
     assert "/var/run/koordlet/pod-resources" not in made.mounts
 
 
-def test_the_probes_have_somebody_to_ask(helm: Helm) -> None:
+def test_the_probes_have_someone_to_ask(helm: Helm) -> None:
     """Where no sink listens, podgpu listens for its health alone."""
     made = helm.template({"config": {"sinks": {"metrics": None, "lines": {"kind": "jsonl"}}}})
     listen = made.config().http.listen
@@ -218,7 +218,7 @@ def test_whoever_insists_on_privileges_gets_them(helm: Helm) -> None:
     assert "seccompProfile" not in context
 
 
-def test_a_changed_configuration_starts_the_pods_anew(helm: Helm) -> None:
+def test_a_changed_configuration_starts_the_pods_again(helm: Helm) -> None:
     def checksum(**values: Any) -> str | None:
         spec = helm.template(values).one("DaemonSet")["spec"]["template"]
         found: str | None = spec["metadata"]["annotations"].get("checksum/config")

@@ -182,13 +182,13 @@ def test_a_made_certificate_is_kept_until_its_end_comes_near(
     with answering(tmp_path, before) as kubeconfig:
         made = helm.against(kubeconfig).template(MADE, "--dry-run=server").one("Secret")
     assert (made["data"]["tls.crt"] == "T0xE") is stays
-    told = made["metadata"]["annotations"][ENDS]
+    given_out = made["metadata"]["annotations"][ENDS]
     if before is not None and stays:
-        assert told == before["metadata"]["annotations"][ENDS]
+        assert given_out == before["metadata"]["annotations"][ENDS]
         assert made["data"] == before["data"]
         return
     real = x509.load_pem_x509_certificate(base64.b64decode(made["data"]["tls.crt"]))
-    ends = datetime.strptime(told, "%Y-%m-%d").replace(tzinfo=UTC)
+    ends = datetime.strptime(given_out, "%Y-%m-%d").replace(tzinfo=UTC)
     assert abs(real.not_valid_after_utc - ends) < timedelta(days=2)
 
 
@@ -205,13 +205,19 @@ REFUSED: list[tuple[Values, str]] = [
         )
         for kind in ("RequireAndVerifyClientCert", "VerifyClientCertIfGiven")
     ),
-    ({"tlsServerConfig": {**GIVEN["tlsServerConfig"], **CLIENTS}}, "a CA for client certificates; set ca"),
+    (
+        {"tlsServerConfig": {**GIVEN["tlsServerConfig"], **CLIENTS}},
+        "a CA for client certificates; set ca",
+    ),
     (
         {"tlsServerConfig": {**OWN["tlsServerConfig"], **CLIENTS}, **MONITORED},
         "serviceMonitor.tlsConfig: clients have to present a certificate",
     ),
     ({"basicAuth": {"users": {"a": HASH}}, **MONITORED}, "serviceMonitor.basicAuth: basicAuth."),
-    ({"basicAuth": {"users": {"a": HASH[:-1]}}}, "basicAuth.users.a: this starts like a bcrypt hash"),
+    (
+        {"basicAuth": {"users": {"a": HASH[:-1]}}},
+        "basicAuth.users.a: this starts like a bcrypt hash",
+    ),
     ({"basicAuth": {"users": {"a": HASH.replace("$04$", "$17$")}}}, "none of cost 4 to 16; use"),
     ({**WHOLE, **USERS}, "write the users into its basic_auth_users, or set only one of them"),
     ({**WHOLE, "config": {"http": {"web_config": "/w.yml"}}}, "set only one of them"),

@@ -216,7 +216,7 @@ def test_a_choice_of_gpus_and_pods_is_kept_to(node: Node) -> None:
     assert shown(node, "pods: Now: Shared devices: A", pod="train-1") == {(): 1}
 
 
-def test_where_nobody_knows_who_holds_what_a_gpu_is_not_free(tmp_path: Path) -> None:
+def test_where_no_one_knows_who_holds_what_a_gpu_is_not_free(tmp_path: Path) -> None:
     """Of five nodes one GPU is held, two are free; three more are of nodes that don't know."""
     nodes = {
         "held": ("kubelet", "podresources", "5"),
@@ -236,8 +236,8 @@ def test_where_nobody_knows_who_holds_what_a_gpu_is_not_free(tmp_path: Path) -> 
                 values[f'podgpu_device_holder_info{{{card},pod="a"}}'] = "1x9"
         if source is not None:
             name, kind, age = source
-            told = f'{place},source="{name}",kind="{kind}"'
-            values[f"podgpu_attribution_age_seconds{{{told}}}"] = f"{age}x9"
+            given_out = f'{place},source="{name}",kind="{kind}"'
+            values[f"podgpu_attribution_age_seconds{{{given_out}}}"] = f"{age}x9"
     wanted = {
         "fleet: Now: GPUs held: A": 1 / 3,
         "fleet: Use: GPUs held and free: A": 1,
@@ -276,7 +276,7 @@ TWICE: Mapping[str, Mapping[str, float]] = {
 """What a GPU with two processes that compute and one that draws shows, and its links."""
 
 
-def test_while_two_podgpus_tell_of_a_gpu_nothing_is_doubled(tmp_path: Path) -> None:
+def test_while_two_podgpus_report_of_a_gpu_nothing_is_doubled(tmp_path: Path) -> None:
     """For a while in an update; and who holds a GPU stands on its readings."""
     growing = {
         "podgpu_nvlink_transmitted_bytes_total": 1,

@@ -138,7 +138,7 @@ def test_a_right_that_is_missing_is_named(ward: Ward, right: Verb) -> None:
         ward.allow()
     assert (found.check, found.verdict) == (check, verdict)
     assert found.saw.startswith(f"may not {verb} {resource}")
-    assert f'apiGroups ["{group}"], resources ["{resource}"], verbs [{verb}]' in found.mend
+    assert f'apiGroups ["{group}"], resources ["{resource}"], verbs [{verb}]' in found.repair
 
 
 def test_the_right_on_the_list_of_metrics_is_named(ward: Ward) -> None:
@@ -154,8 +154,8 @@ def test_the_right_on_the_list_of_metrics_is_named(ward: Ward) -> None:
         ward.wait()
     assert (found.check, found.verdict) == ("counters", "warning")
     assert "403" in found.saw
-    assert f"a Role in {namespace} with verbs [get] on configmaps" in found.mend
-    assert f'resourceNames ["{name}"]' in found.mend
+    assert f"a Role in {namespace} with verbs [get] on configmaps" in found.repair
+    assert f'resourceNames ["{name}"]' in found.repair
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,11 +275,11 @@ def test_a_fault_is_named_and_nothing_else(ward: Ward, fault: str) -> None:
     wrong = FAULTS[fault]
     with wrong.make(ward):
         answer = ward.patient.looked_at(wrong.change)
-    told = {each.check: each for each in answer.bad(*OF_THE_MACHINE)}
-    assert told.keys() == wrong.said.keys(), list(map(str, answer.findings))
-    for check, (verdict, saw, mend) in wrong.said.items():
-        found = told[check]
+    given_out = {each.check: each for each in answer.bad(*OF_THE_MACHINE)}
+    assert given_out.keys() == wrong.said.keys(), list(map(str, answer.findings))
+    for check, (verdict, saw, repair) in wrong.said.items():
+        found = given_out[check]
         assert found.verdict == verdict, str(found)
         assert saw in found.saw, str(found)
-        assert mend in found.mend, str(found)
-    assert answer.status == (2 if "failure" in {each.verdict for each in told.values()} else 1)
+        assert repair in found.repair, str(found)
+    assert answer.status == (2 if "failure" in {each.verdict for each in given_out.values()} else 1)

@@ -121,7 +121,7 @@ def test_a_cluster_without_podgpu(objects: Objects) -> None:
     (found,) = objects.found("cluster.daemonset")
     assert found.verdict == "failure"
     assert "podgpu has none" in found.saw
-    assert "helm install podgpu" in found.mend
+    assert "helm install podgpu" in found.repair
 
 
 def test_no_pods_are_wanted_since_no_node_has_the_label(objects: Objects) -> None:
@@ -132,7 +132,7 @@ def test_no_pods_are_wanted_since_no_node_has_the_label(objects: Objects) -> Non
     # The node of the tests may still have the resource of a plugin that is gone.
     assert re.search(r"wants no pods: on \d nodes with GPUs: affinity wants ", found.saw), found.saw
     assert "nvidia.com/gpu.present In (true) or feature.node.kubernetes.io/pci-10de" in found.saw
-    assert "give the node such labels" in found.mend
+    assert "give the node such labels" in found.repair
 
 
 def test_no_pods_are_wanted_since_the_selector_fits_no_node(objects: Objects) -> None:
@@ -140,7 +140,7 @@ def test_no_pods_are_wanted_since_the_selector_fits_no_node(objects: Objects) ->
     objects.install(nodeSelector={"pool": "gpu"})
     (found,) = objects.found("cluster.daemonset")
     assert "nodeSelector wants pool=gpu, but the node has no such label" in found.saw
-    assert f"kubectl label node {GPU_NODE} pool=gpu" in found.mend
+    assert f"kubectl label node {GPU_NODE} pool=gpu" in found.repair
 
 
 def test_no_pods_are_wanted_since_a_taint_keeps_them_off(objects: Objects) -> None:
@@ -149,7 +149,7 @@ def test_no_pods_are_wanted_since_a_taint_keeps_them_off(objects: Objects) -> No
     objects.install()
     (found,) = objects.found("cluster.daemonset")
     assert "the node has the taint team=vision:NoSchedule" in found.saw
-    assert "add the toleration {key: team, operator: Exists}" in found.mend
+    assert "add the toleration {key: team, operator: Exists}" in found.repair
 
 
 def test_the_runtime_class_is_missing_and_then_there(objects: Objects) -> None:
@@ -158,7 +158,7 @@ def test_the_runtime_class_is_missing_and_then_there(objects: Objects) -> None:
     (found,) = objects.found("cluster.runtimeclass")
     assert found.verdict == "failure"
     assert "names the RuntimeClass nvidia, which does not exist" in found.saw
-    assert "create a RuntimeClass nvidia" in found.mend
+    assert "create a RuntimeClass nvidia" in found.repair
     made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "nvidia"}
     objects.make(CLASSES, {**made, "metadata": {"name": "nvidia"}})
     (found,) = objects.found("cluster.runtimeclass")
@@ -181,7 +181,7 @@ def test_the_extender_s_rights_are_looked_at_and_one_that_is_missing_is_named(
         (resource,) = rule["resources"]
         account = f"the service account {NAMESPACE}/podgpu-extender"
         assert found.saw == f"{account} may not {verb} {resource}"
-        assert f'resources ["{resource}"], verbs [{verb}]' in found.mend
+        assert f'resources ["{resource}"], verbs [{verb}]' in found.repair
         objects.api.patch("ClusterRole", name, {"rules": role["rules"]})
         wait_until(lambda: objects.is_well("cluster.extender"), "its rights are in force again")
 
@@ -214,7 +214,7 @@ def test_two_exporters_are_on_one_node(objects: Objects) -> None:
     assert found.verdict == "warning"
     assert f"DaemonSet {NAMESPACE}/dcgm-exporter and DaemonSet {NAMESPACE}/podgpu" in found.saw
     assert f"both run on {GPU_NODE}" in found.saw
-    assert "remove one of them" in found.mend
+    assert "remove one of them" in found.repair
 
 
 def test_a_cluster_that_is_well(objects: Objects, kube: Cluster) -> None:
@@ -231,7 +231,7 @@ def test_a_cluster_that_is_well(objects: Objects, kube: Cluster) -> None:
     assert answer.status == 0
 
 
-def test_a_user_who_may_list_nothing_is_told_each_rule(
+def test_a_user_who_may_list_nothing_is_reported_each_rule(
     objects: Objects, cluster: Cluster, tmp_path: Path
 ) -> None:
     few = access.account(tmp_path, cluster.api, "podgpu-few", [])
@@ -239,8 +239,10 @@ def test_a_user_who_may_list_nothing_is_told_each_rule(
         answer = ask("--cluster", "--kubeconfig", few)
     finally:
         access.remove_service_account(cluster.api, "podgpu-few")
-    told = [each for each in answer.findings if each.check == "cluster.server"]
+    given_out = [each for each in answer.findings if each.check == "cluster.server"]
     resources = ("nodes", "daemonsets", "deployments", "runtimeclasses", "namespaces")
-    assert {each.verdict for each in told} == {"warning"}, json.dumps([str(e) for e in told])
+    assert {each.verdict for each in given_out} == {"warning"}, json.dumps(
+        [str(e) for e in given_out]
+    )
     for resource in resources:
-        assert any(f'resources ["{resource}"], verbs [list]' in each.mend for each in told)
+        assert any(f'resources ["{resource}"], verbs [list]' in each.repair for each in given_out)

@@ -59,14 +59,14 @@ def check_target(exporter: Exporter) -> None:
     What a job said of the time before podgpu listened stands until it scrapes again.
     """
 
-    def told() -> set[tuple[str, str]]:
+    def given_out() -> set[tuple[str, str]]:
         return {
             (target["health"], target["lastError"])
             for target in exporter.server.api("targets", state="active")["activeTargets"]
             if target["scrapeUrl"] == f"http://{exporter.address}/metrics"
         }
 
-    wait_until(lambda: told() == {("up", "")}, f"scrapes of both jobs: {told()}")
+    wait_until(lambda: given_out() == {("up", "")}, f"scrapes of both jobs: {given_out()}")
     assert exporter.server.dropped() == {}
 
 

@@ -149,8 +149,8 @@ def test_a_configmap_and_a_pod_with_labels_and_uid(kube: Cluster, start: Start) 
     assert exporter.families() == {CLOCK, UTIL}
 
     kube.remove("train-0", "ml")
-    nobody = dict.fromkeys(("namespace", "pod", "container"), "")
-    wait_until(lambda: nobody.items() <= of(exporter, device)[0].items(), "nobody holds it")
+    no_one = dict.fromkeys(("namespace", "pod", "container"), "")
+    wait_until(lambda: no_one.items() <= of(exporter, device)[0].items(), "nobody holds it")
 
 
 @pytest.mark.parametrize("virtual", [True, False], ids=["a copy for each", "once"])
@@ -168,10 +168,10 @@ def test_time_slices(kube: Cluster, start: Start, virtual: bool) -> None:
     exporter = start(*words, *(["--kubernetes-virtual-gpus"] if virtual else []))
     exporter.wait_families({UTIL})
     exporter.wait("podgpu_device_holder_info{$i}", dict.fromkeys(holders, 1), "pod")
-    nobody = dict.fromkeys(("namespace", "pod", "container"), "")
-    wait_holders(exporter, IDS[2], list(holders.values()) if virtual else [nobody])
+    no_one = dict.fromkeys(("namespace", "pod", "container"), "")
+    wait_holders(exporter, IDS[2], list(holders.values()) if virtual else [no_one])
     copies = len(holders) if virtual else 1
     exporter.wait(f'sum by (gpu) ({UTIL}{{$i,gpu="2"}})', {"2": 30 * copies})
     kube.remove("serve-1")
     alone = holders["serve-0"]
-    wait_holders(exporter, IDS[2], [alone if virtual else {k: alone[k] for k in nobody}])
+    wait_holders(exporter, IDS[2], [alone if virtual else {k: alone[k] for k in no_one}])

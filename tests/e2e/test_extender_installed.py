@@ -125,8 +125,8 @@ def test_its_service_answers_by_what_the_node_says(
     wait_passes(place, 8, ["node1"], {})
     assert question(place, "prioritize", 8, ["node1"]) == [{"Host": "node1", "Score": 10}]
     site.run(gpu_pod("held", 3))
-    told = "podgpu: 5 of 8 GPUs are free, the pod requests 8"
-    wait_passes(place, 8, [], {"node1": told})
+    given_out = "podgpu: 5 of 8 GPUs are free, the pod requests 8"
+    wait_passes(place, 8, [], {"node1": given_out})
     wait_passes(place, 5, ["node1"], {})
     site.remove("held")
     wait_passes(place, 8, ["node1"], {})
@@ -145,8 +145,8 @@ def test_the_scheduler_asks_it_by_its_service(
         site.create(gpu_pod("free", 4, scheduled=True))
         assert wait_bound(site, "free") == "node1", "nobody knows whether the other has free GPUs"
         site.create(gpu_pod("large", 8, scheduled=True, annotations={REQUIRE: "nvlink"}))
-        told = "podgpu: the node has no topology annotation, and the pod requires nvlink"
-        wait_turned_away(site, "large", f"1 {told}", f"1 Insufficient {GPU}")
+        given_out = "podgpu: the node has no topology annotation, and the pod requires nvlink"
+        wait_turned_away(site, "large", f"1 {given_out}", f"1 Insufficient {GPU}")
         for verb, count in (("filter", 2), ("prioritize", 1)):
             asked = value(place, "podgpu_extender_requests_total", verb=verb, result="ok")
             assert asked is not None
@@ -167,7 +167,7 @@ def role(release: Installation) -> Object:
     return found
 
 
-def started_anew(release: Installation) -> Object:
+def restarted(release: Installation) -> Object:
     """Let the Deployment put another pod in the place of its own, and return that."""
     (old,) = release.extenders()
     release.kube.api.delete("Pod", old["metadata"]["name"], NAMESPACE, grace=1)
@@ -195,7 +195,7 @@ def granted(release: Installation, *verbs: str) -> Iterator[Object]:
     (rule,) = chart["rules"]
     release.applying.apply([{**chart, "rules": [{**rule, "verbs": list(verbs)}] if verbs else []}])
     try:
-        made = started_anew(release)
+        made = restarted(release)
         yield made
     finally:
         release.applying.apply([chart])

@@ -53,7 +53,7 @@ def dcgm(node: Node) -> dict[str, float]:
     return node.gpus(f"count by (gpu) ({{{names},$i}})")
 
 
-def test_a_lost_gpu_has_no_readings_and_the_others_go_on(start: Start) -> None:
+def test_a_lost_gpu_has_no_readings_and_the_others_continue(start: Start) -> None:
     node = start(distinct())
     node.wait_scraped(2)
     since = min(node.times('DCGM_FI_DEV_GPU_TEMP{$i,gpu="0"}', time.time() - 60))

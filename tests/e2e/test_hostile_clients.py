@@ -161,7 +161,7 @@ def test_a_probe_from_the_address_of_the_attack_is_answered(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("sources", [4, 50, 1000])
-def test_r3_guesses_lock_nobody_out(sources: int, tmp_path: Path) -> None:
+def test_r3_guesses_lock_no_one_out(sources: int, tmp_path: Path) -> None:
     """The first scrape of all may come while others guess already."""
     hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(10)).decode()
     with playing(tmp_path, f"basic_auth_users:\n  {USER}: {hashed}\n") as victim:
@@ -208,7 +208,7 @@ def test_r14_the_scheduler_is_answered(kind: str, tmp_path: Path) -> None:
         well(f"{kind} of an extender", probes, asked)
 
 
-def test_r7_out_of_descriptors_it_says_so_and_goes_on(tmp_path: Path) -> None:
+def test_r7_out_of_descriptors_it_says_so_and_continues(tmp_path: Path) -> None:
     with playing(tmp_path) as victim:
         pid = victim.process.pid
         said = len(victim.process.said())

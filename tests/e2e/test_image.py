@@ -46,7 +46,7 @@ def test_labels_say_what_it_is(image: Image) -> None:
     }
 
 
-def test_it_starts_as_nobody_with_what_the_container_toolkit_looks_for(image: Image) -> None:
+def test_it_starts_as_no_one_with_what_the_container_toolkit_looks_for(image: Image) -> None:
     env = dict(each.split("=", 1) for each in image.config["Env"])
     assert env["NVIDIA_VISIBLE_DEVICES"] == "all"
     assert env["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
@@ -105,7 +105,7 @@ def test_everybody_can_read_what_it_adds(added: list[tarfile.TarInfo]) -> None:
 # How it runs.
 
 
-def test_it_runs_without_any_right_and_ends_when_it_is_told_to(
+def test_it_runs_without_any_right_and_ends_when_it_is_reported_to(
     loaded: Image, kube: Cluster, fake: FakeNvml
 ) -> None:
     made = kube.run(podgpu_pod("alone", fake=fake))

@@ -26,7 +26,7 @@ def uid(made: dict[str, object]) -> str:
     return str(metadata["uid"])
 
 
-def test_a_pod_gets_the_devices_that_the_kubelet_tells_of(
+def test_a_pod_gets_the_devices_that_the_kubelet_reports_of(
     kube: Cluster, plugin: DevicePlugin
 ) -> None:
     made = kube.run(gpu_pod("train-0", 2))

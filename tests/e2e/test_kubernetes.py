@@ -90,7 +90,7 @@ def test_labels_appear_and_vanish_with_the_pod(
         pytest.param(["checkpoint", "pods"], {"names", "uid"}, id="checkpoint and API server"),
     ],
 )
-def test_each_source_tells_what_it_can(
+def test_each_source_reports_what_it_can(
     kube: Cluster, plugin: DevicePlugin, watch: Watch, kinds: list[str], known: set[str]
 ) -> None:
     podgpu = watch(*kinds, settled=True)
@@ -152,7 +152,7 @@ def test_the_token_is_rotated(kube: Cluster, plugin: DevicePlugin, watch: Watch)
     podgpu.wait_owners({})
 
 
-def test_a_right_that_is_missing_is_said_and_mended_by_itself(
+def test_a_right_that_is_missing_is_said_and_fixed_by_itself(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch(rules=())
@@ -187,7 +187,7 @@ def test_a_pod_is_replaced_under_the_same_name(
     assert podgpu.witness.untrue(true) == set()
 
 
-def test_a_pod_that_has_completed_lets_go(
+def test_a_pod_that_has_completed_releases(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch()

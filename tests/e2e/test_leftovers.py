@@ -125,7 +125,7 @@ def test_of_the_own_run_the_node_alone_ends(
     assert (own.pid in leftovers.ended_with_their_run()) == ends_with_the_node
 
 
-def test_what_no_run_has_started_is_nobody_s(ends: ExitStack) -> None:
+def test_what_no_run_has_started_is_no_one_s(ends: ExitStack) -> None:
     """A promtool that somebody runs by hand bears no mark."""
     own = {key: value for key, value in os.environ.items() if key != marks.RUN}
     by_hand = subprocess.Popen(["/bin/sleep", "600"], env=own)

@@ -171,7 +171,7 @@ def test_two_hundred_containers(cri: Cri, watch: Watch, given: Given) -> None:
 
 
 @pytest.mark.parametrize("count", [int(os.environ.get("PODGPU_NRI_PODS", "20"))])
-def test_what_runs_already_is_told_at_the_start(
+def test_what_runs_already_is_reported_at_the_start(
     cri: Cri, watch: Watch, given: Given, count: int
 ) -> None:
     big = {f"FILLER_{n}": "x" * 100_000 for n in range(2)}

@@ -330,13 +330,13 @@ def test_the_queries_of_the_page_about_prometheus_answer_what_they_promise(
         )
         answers = {what: prometheus3.query(query) for what, query in queries.items()}
 
-    def told(what: str, label: str) -> set[str | None]:
+    def given_out(what: str, label: str) -> set[str | None]:
         (found,) = (answer for name, answer in answers.items() if what in name)
         return {series.labels.get(label) for series in found}
 
-    assert told("which pod has which GPU", "k8s_pod_name") == {"train"}
-    assert told("several pods share", "k8s_pod_name") == {"train", "a", "b"}
-    assert told("since when", "k8s_pod_name") == {"train", "a", "b"}
-    assert told("by whose word", "source") == {"podlist"}
-    assert told("energy of each pod", "k8s_pod_name") == {"train", None}
-    assert told("nobody holds", "hw_id") == {UUIDS[2], UUIDS[3]}
+    assert given_out("which pod has which GPU", "k8s_pod_name") == {"train"}
+    assert given_out("several pods share", "k8s_pod_name") == {"train", "a", "b"}
+    assert given_out("since when", "k8s_pod_name") == {"train", "a", "b"}
+    assert given_out("by whose word", "source") == {"podlist"}
+    assert given_out("energy of each pod", "k8s_pod_name") == {"train", None}
+    assert given_out("nobody holds", "hw_id") == {UUIDS[2], UUIDS[3]}

@@ -214,8 +214,8 @@ def test_o11_a_sink_that_is_changed_in_an_outage_keeps_or_counts_what_waits(
 def test_o10_a_dead_receiver_costs_the_other_sink_nothing(
     collector: Collector, tmp_path: Path
 ) -> None:
-    (nobody,) = free_ports(1)
-    url, queue = f"http://127.0.0.1:{nobody}", tmp_path / "dead"
+    (no_one,) = free_ports(1)
+    url, queue = f"http://127.0.0.1:{no_one}", tmp_path / "dead"
     # Readings alone: what either sink has to tell of podgpu itself comes at its own times.
     alone = {"telemetry_interval": "0s"}
     dead = push(url, "http/protobuf", queue=queue, **alone)

@@ -32,9 +32,9 @@ def test_its_values_are_enough_and_it_leaves_nothing(
     with playing(kube, image) as site:
         held = {name: len(devices["main"]) for name, devices in kubeletview.held().items()}
         assert held == PODS
-        told = playground.told(site, with_image=True)
-        assert f"KUBECONFIG={site.kubeconfig}\n" in told
-        assert site.values.read_text().strip() in told.replace("\n    ", "\n")
+        given_out = playground.given_out(site, with_image=True)
+        assert f"KUBECONFIG={site.kubeconfig}\n" in given_out
+        assert site.values.read_text().strip() in given_out.replace("\n    ", "\n")
         how = {**yaml.safe_load(site.values.read_text()), "minReadySeconds": 1}
         with installed(kube, helm, how) as release:
             (made,) = release.pods()
@@ -55,7 +55,7 @@ def test_a_signal_ends_it_and_a_second_one_does_not_end_the_clearing_up(
 ) -> None:
     before = signal.getsignal(signum)
     cleared = False
-    with playground.until_told() as wait:
+    with playground.until_reported() as wait:
         try:
             threading.Timer(0.2, os.kill, (os.getpid(), signum)).start()
             wait()
@@ -68,7 +68,7 @@ def test_a_signal_ends_it_and_a_second_one_does_not_end_the_clearing_up(
 
 
 def test_what_ends_it_otherwise_is_not_hidden() -> None:
-    with pytest.raises(KeyboardInterrupt), playground.until_told():
+    with pytest.raises(KeyboardInterrupt), playground.until_reported():
         raise KeyboardInterrupt
 
 

@@ -114,7 +114,7 @@ def test_a_pod_says_what_it_was_given(kube: Cluster, plugin: DevicePlugin, watch
     podgpu.wait_value("podgpu_sink_up", 1, sink=SINK)
 
 
-def test_what_somebody_makes_of_it_is_a_claim_and_stays(
+def test_what_someone_makes_of_it_is_a_claim_and_stays(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch(options=READS_IT)
@@ -140,7 +140,7 @@ def test_what_a_pod_came_with_stays(kube: Cluster, plugin: DevicePlugin, watch: 
 
 
 @pytest.mark.parametrize("kinds", [ALL, ("podresources",)], ids=["all", "names alone"])
-def test_a_pod_made_anew_under_the_same_name(
+def test_a_pod_made_again_under_the_same_name(
     kube: Cluster, plugin: DevicePlugin, watch: Watch, kinds: Collection[str]
 ) -> None:
     watch(kinds)

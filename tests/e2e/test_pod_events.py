@@ -138,7 +138,7 @@ def test_what_comes_again_is_added_up(kube: Cluster, plugin: DevicePlugin, watch
     podgpu.wait_value("podgpu_sink_requests_total", 1, 2, **patched)
 
 
-def test_the_kernel_s_log_tells_whose_process_it_was(
+def test_the_kernel_s_log_reports_whose_process_it_was(
     kube: Cluster, plugin: DevicePlugin, watch: Watch, log: Kmsg
 ) -> None:
     podgpu = watch(wait="2s", log=log)

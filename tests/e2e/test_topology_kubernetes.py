@@ -67,13 +67,13 @@ def test_it_follows_the_pods(kube: Cluster, plugin: DevicePlugin, make: Make) ->
     podgpu.wait_known(left)
     podgpu.wait_free(left, WITHIN)
     wait_until(podgpu.agrees, "the Node says what /topology does")
-    told = podgpu.told()
-    assert told is not None
+    given_out = podgpu.given_out()
+    assert given_out is not None
     topology, free = restored(podgpu.topology())
-    assert (told.topology.read, told.free, told.part) == (topology.read, free, 0)
-    assert told.refresh == REFRESH
-    assert abs(time.time() - told.at) < WITHIN
-    assert not told.stale(time.time())
+    assert (given_out.topology.read, given_out.free, given_out.part) == (topology.read, free, 0)
+    assert given_out.refresh == REFRESH
+    assert abs(time.time() - given_out.at) < WITHIN
+    assert not given_out.stale(time.time())
     kube.remove("train-0", "ml")
     podgpu.wait_known(IDS)
     podgpu.wait_free(IDS, WITHIN)
@@ -84,10 +84,10 @@ def test_it_follows_the_pods(kube: Cluster, plugin: DevicePlugin, make: Make) ->
 def test_what_others_do_to_it_is_put_right(kube: Cluster, make: Make) -> None:
     podgpu = make()
     podgpu.wait_free(IDS)
-    before = podgpu.told()
+    before = podgpu.given_out()
     annotate(kube.api, kube.node, None)
     podgpu.wait_free(IDS, AGAIN)
-    after = podgpu.told()
+    after = podgpu.given_out()
     assert before is not None
     assert after is not None
     assert REFRESH - SLACK < after.at - before.at < AGAIN

@@ -107,8 +107,8 @@ def stay(podgpu: Subject, true: Mapping[str, Object]) -> None:
     owners = {device: {owner(made)} for device, made in true.items()}
     podgpu.wait_owners(owners)
     podgpu.stays(lambda: podgpu.owners() == owners, 1)
-    told = [(device, one) for device, (one,) in owners.items()]
-    assert podgpu.witness.untrue(told) == set()
+    given_out = [(device, one) for device, (one,) in owners.items()]
+    assert podgpu.witness.untrue(given_out) == set()
 
 
 # T1: an annotation and the kubelet.
@@ -127,7 +127,9 @@ def test_t1a_an_annotation_does_not_take_anothers_gpu(
     assert free(podgpu) == without(a, b)
     # Who contradicts is counted and named.
     wait_until(lambda: conflicts(podgpu) == {a: 1}, "the conflict")
-    assert f"device {a}: pod default/evil also claims it, but default/victim holds it" in podgpu.said()
+    assert (
+        f"device {a}: pod default/evil also claims it, but default/victim holds it" in podgpu.said()
+    )
     wait_busy(podgpu, a, "victim")
     grown = Growth(podgpu)
     assert (grown.held(a, "victim"), grown.held(b, "evil")) == pytest.approx((1, 1))

@@ -131,7 +131,7 @@ def stage(programs: debian.Prometheus, tmp_path: Path) -> Iterator[Stage]:
     assert statuses == [0, 0]
 
 
-def test_who_shows_certificate_and_password_is_served_and_nobody_else(stage: Stage) -> None:
+def test_who_shows_certificate_and_password_is_served_and_no_one_else(stage: Stage) -> None:
     wait_until(lambda: stage.query("count_over_time(up[1m]) >= 5").keys() >= {"good"}, "scrapes")
     wait_until(lambda: len(stage.query("up")) == 3, "a word of every job")
     assert stage.query("up") == {"good": 1, "wrong-password": 0, "wrong-certificate": 0}

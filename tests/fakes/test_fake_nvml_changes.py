@@ -113,7 +113,7 @@ def test_a_short_block_ends_by_itself(fake_nvml: FakeNvml) -> None:
     assert 0.05 <= time.monotonic() - began < 0.1 + 1
 
 
-def test_a_ramp_goes_on_over_a_rewrite(fake_nvml: FakeNvml) -> None:
+def test_a_ramp_continues_over_a_rewrite(fake_nvml: FakeNvml) -> None:
     h = start(fake_nvml, h100s(1, values={"energy": Ramp(1000, 1e6)}))
     first = pynvml.nvmlDeviceGetTotalEnergyConsumption(h)
     fake_nvml.set(h100s(1, values={"energy": Ramp(1000, 1e6), "temperature": 50}))

@@ -55,7 +55,7 @@ def test_samples_too_close_give_nonsense(fake_nvml: FakeNvml) -> None:
     assert math.isnan(value)
 
 
-def test_misuse_of_samples_is_told(fake_nvml: FakeNvml) -> None:
+def test_misuse_of_samples_is_reported(fake_nvml: FakeNvml) -> None:
     gpu = start(fake_nvml, h100s(2, mig=slices(0, "3g.40gb", "3g.40gb")))
     other = pynvml.nvmlDeviceGetHandleByIndex(1)
     whole, instance, freed = taken(gpu), taken(gpu, 7), taken(gpu)

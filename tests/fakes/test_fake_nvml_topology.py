@@ -55,7 +55,7 @@ def test_how_many_links_there_are(fake_nvml: FakeNvml, node: Scenario, links: in
     assert values[0].value.uiVal == links
 
 
-def test_a_fabric_is_there_where_it_is_told_of(fake_nvml: FakeNvml) -> None:
+def test_a_fabric_is_there_where_it_is_reported_of(fake_nvml: FakeNvml) -> None:
     values = {"fabric_state": 3, "fabric_clique": 7}
     cluster = "5c3a7a4e-0b1d-4f6e-9a52-2f1d7c0e8b31"
     fake_nvml.set(Scenario(gpus=[h100(0, values=values, fabric_cluster=cluster), h100(1)]))

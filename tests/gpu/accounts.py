@@ -103,10 +103,10 @@ def _played(out: Path) -> dict[str, str]:
 def metering(out: Path, env: Mapping[str, str]) -> Iterator[Path]:
     """Let another process read NVML meanwhile."""
     file = out / "meter.txt"
-    with file.open("w") as told_:
+    with file.open("w") as reported_:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.gpu.meter", "0"],
-            stdout=told_,
+            stdout=reported_,
             env={**os.environ, **env},
         )
         try:

@@ -57,8 +57,10 @@ class Meter:
 
     def __init__(self, file: Path) -> None:
         lines = [json.loads(line) for line in file.read_text().splitlines() if line.endswith("]")]
-        self._energy = [(at, told) for at, told in lines if not isinstance(told, dict)]
-        self._busy = [(at, told) for at, told in lines if isinstance(told, dict)]
+        self._energy = [
+            (at, given_out) for at, given_out in lines if not isinstance(given_out, dict)
+        ]
+        self._busy = [(at, given_out) for at, given_out in lines if isinstance(given_out, dict)]
 
     def joules(self, begin: float, end: float) -> float:
         """Return how much the counter grew between two moments."""

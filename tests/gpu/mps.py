@@ -158,18 +158,18 @@ def mps_faults(
     for pod in TENANTS:
         if not found["containers"]["memory_used_bytes"].get(pod):
             yield f"{pod} has no memory"
-    busy, nobody = found["device"]["busy"], found["device"]["busy_of_nobody"]
+    busy, no_one = found["device"]["busy"], found["device"]["busy_of_nobody"]
     if busy < 0.8 * found["seconds"]:
         yield f"the device was busy for {busy} s of {found['seconds']}"
-    if abs(busy - nobody) > 0.01:
-        yield f"of {busy} s busy {nobody} s are unattributed"
+    if abs(busy - no_one) > 0.01:
+        yield f"of {busy} s busy {no_one} s are unattributed"
     if found["device"]["energy"] <= 0:
         yield "no energy is unattributed"
 
 
 def reported(out: Path) -> dict[str, Any]:
     """Return what the ledger and the JSON lines say of the containers under MPS."""
-    told: dict[str, Any] = {}
+    given_out: dict[str, Any] = {}
     for words in (["--by", "pod", "--format", "csv"], ["--holdings", "--format", "json"]):
         done = subprocess.run(
             [sys.executable, "-m", "podgpu", "usage", "--ledger", str(out / "ledger.db"), *words],
@@ -178,21 +178,21 @@ def reported(out: Path) -> dict[str, Any]:
             check=False,
             timeout=30,
         )
-        told[" ".join(words)] = (done.stdout + done.stderr).splitlines()
-    holdings = json.loads("\n".join(told.pop("--holdings --format json")))
+        given_out[" ".join(words)] = (done.stdout + done.stderr).splitlines()
+    holdings = json.loads("\n".join(given_out.pop("--holdings --format json")))
     uids = {UIDS[pod]: pod for pod in (SERVER_POD, *TENANTS)}
     text = json.dumps(holdings)
-    told["holdings"] = holdings if len(text) < 8000 else text[:8000]
+    given_out["holdings"] = holdings if len(text) < 8000 else text[:8000]
     rows = [row for row in _dicts(holdings) if uids.keys() & set(map(str, row.values()))]
-    told["faults"] = [
+    given_out["faults"] = [
         f"a holding of {row} says {key}"
         for row in rows
         for key, value in row.items()
         if re.search("busy|energy", key) and value is not None
     ]
     if not rows:
-        told["faults"].append("the ledger has no holding of a client")
-    return told
+        given_out["faults"].append("the ledger has no holding of a client")
+    return given_out
 
 
 def _dicts(value: object) -> Iterator[dict[str, Any]]:

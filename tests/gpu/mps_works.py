@@ -202,8 +202,8 @@ class RealWorks:
         found = {}
         for pid in pids:
             lines = [one.split() for one in self._processes[pid][1].read_text().splitlines()[:-1]]
-            told = [(float(moment), int(done)) for moment, done in lines]
-            found[pid] = finished(told, begin, end) * self._alone / (end - begin)
+            given_out = [(float(moment), int(done)) for moment, done in lines]
+            found[pid] = finished(given_out, begin, end) * self._alone / (end - begin)
         return found
 
 
@@ -284,15 +284,15 @@ class Driver:
         }
         entries = self._asked("nvmlDeviceGetProcessUtilization", self._since)
         fresh = [one for one in entries if one.timeStamp > self._since]
-        told = [
+        given_out = [
             {"pid": e.pid, "sm": e.smUtil, "seconds": (e.timeStamp - self._since) / 1e6}
             for e in fresh
         ]
         self._since = max([self._since, *(int(one.timeStamp) for one in fresh)])
-        pids = {pid for found in lists.values() for pid in found} | {e["pid"] for e in told}
+        pids = {pid for found in lists.values() for pid in found} | {e["pid"] for e in given_out}
         return {
             "lists": lists,
-            "entries": told,
+            "entries": given_out,
             "utilisation": self._one("nvmlDeviceGetUtilizationRates", "gpu"),
             "compute_mode": str(pynvml.nvmlDeviceGetComputeMode(self._handle)),
             "processes": {pid: _known(pid) for pid in sorted(pids)},

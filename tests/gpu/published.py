@@ -42,14 +42,14 @@ class Sight:
         found: str = metadata.get("annotations", {}).get(KEY, "")
         return found
 
-    def told(self) -> Published:
+    def given_out(self) -> Published:
         return published(self.text())
 
     def free(self) -> list[str]:
-        told = self.told()
-        assert told.free is not None
-        cards = enumerate(told.topology.cards)
-        return sorted(card.uuid for bit, card in cards if told.free >> bit & 1)
+        given_out = self.given_out()
+        assert given_out.free is not None
+        cards = enumerate(given_out.topology.cards)
+        return sorted(card.uuid for bit, card in cards if given_out.free >> bit & 1)
 
     def wait_free(self, expected: Collection[str]) -> float:
         """Wait until these are free by the Node's word, and no others; return after how long."""
@@ -59,11 +59,11 @@ class Sight:
         return round(time.monotonic() - began, 2)
 
 
-def like_nvidia_smi(told: Published) -> dict[str, Any]:
+def like_nvidia_smi(given_out: Published) -> dict[str, Any]:
     """Make sure that the Node tells of each pair what nvidia-smi prints, and as many NVLinks."""
-    theirs, ours = cells(said("nvidia-smi", "topo", "-m")), cells(matrix(told.topology))
+    theirs, ours = cells(said("nvidia-smi", "topo", "-m")), cells(matrix(given_out.topology))
     assert theirs == ours, (theirs, ours)
-    links = [card.links for card in told.topology.cards]
+    links = [card.links for card in given_out.topology.cards]
     assert links == list(active_links().values()), links
     return {"pairs": {f"{a}-{b}": cell for (a, b), cell in ours.items() if a < b}, "links": links}
 
@@ -132,7 +132,7 @@ def shown(podgpu: Subject) -> list[str]:
 def steps(kube: Cluster, podgpu: Subject, minors: Collection[str]) -> dict[str, Any]:
     sight = Sight(kube)
     report: dict[str, Any] = {"gpus": len(minors), "first": sight.wait_free(minors)}
-    report["topology"] = like_nvidia_smi(sight.told())
+    report["topology"] = like_nvidia_smi(sight.given_out())
     report["bytes"] = len(sight.text())
     report["memory"] = [gpu.get("memory") for gpu in json.loads(sight.text())["gpus"]]
     report["seconds"] = pods_follow(kube, sight, minors)

@@ -28,7 +28,7 @@ SINK = """\
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """How a field is told: the metric, an attribute that it has, and what its value is times."""
 
     metric: str
@@ -36,18 +36,18 @@ class Told:
     factor: float = 1
 
 
-TOLD = {
-    "power_watts": Told("hw.power"),
-    "energy_millijoules": Told("hw.energy", None, 1e-3),
-    "gpu_temperature_celsius": Told("hw.temperature", ("hw.sensor_location", "gpu")),
-    "gpu_utilization_percent": Told("hw.gpu.utilization", ("hw.gpu.task", "general"), 1e-2),
-    "memory_used_bytes": Told("hw.gpu.memory.usage"),
-    "memory_total_bytes": Told("hw.gpu.memory.limit"),
-    "sm_clock_mhz": Told("dcgm.sm_clock"),
-    "tensor_active_ratio": Told("dcgm.prof.pipe_tensor_active"),
-    "pcie_transmitted_bytes": Told("hw.gpu.io", ("network.io.direction", "transmit")),
-    "pcie_replays": Told("hw.errors", ("error.type", "pcie_replay")),
-    "ecc_corrected_volatile": Told("hw.errors", ("error.type", "corrected")),
+REPORTED = {
+    "power_watts": Reported("hw.power"),
+    "energy_millijoules": Reported("hw.energy", None, 1e-3),
+    "gpu_temperature_celsius": Reported("hw.temperature", ("hw.sensor_location", "gpu")),
+    "gpu_utilization_percent": Reported("hw.gpu.utilization", ("hw.gpu.task", "general"), 1e-2),
+    "memory_used_bytes": Reported("hw.gpu.memory.usage"),
+    "memory_total_bytes": Reported("hw.gpu.memory.limit"),
+    "sm_clock_mhz": Reported("dcgm.sm_clock"),
+    "tensor_active_ratio": Reported("dcgm.prof.pipe_tensor_active"),
+    "pcie_transmitted_bytes": Reported("hw.gpu.io", ("network.io.direction", "transmit")),
+    "pcie_replays": Reported("hw.errors", ("error.type", "pcie_replay")),
+    "ecc_corrected_volatile": Reported("hw.errors", ("error.type", "corrected")),
 }
 
 
@@ -61,7 +61,7 @@ def truth(file: Path) -> Iterator[tuple[str, int, str, float, str]]:
         micros = int(moment.timestamp()) * 1_000_000 + moment.microsecond
         (pod,) = {holder["pod"] for holder in record["holders"]} or {""}
         for field, value in record["readings"].items():
-            if field in TOLD:
+            if field in REPORTED:
                 yield record["device"]["uuid"], micros, field, value, pod
 
 
@@ -69,9 +69,9 @@ def found(points: list[Point]) -> dict[tuple[str, str], list[Point]]:
     """Return points by device and field."""
     by: dict[tuple[str, str], list[Point]] = {}
     for point in points:
-        for field, told in TOLD.items():
-            attribute = told.attribute
-            if point.name == told.metric and (
+        for field, given_out in REPORTED.items():
+            attribute = given_out.attribute
+            if point.name == given_out.metric and (
                 attribute is None or point.attributes.get(attribute[0]) == attribute[1]
             ):
                 by.setdefault((point.attributes["hw.id"], field), []).append(point)
@@ -84,7 +84,7 @@ def compare(lines: Path, points: list[Point]) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     for device, micros, field, value, pod in truth(lines):
         counts["readings"] += 1
-        wanted = value * TOLD[field].factor
+        wanted = value * REPORTED[field].factor
         near = [
             point
             for point in by.get((device, field), ())

@@ -91,8 +91,8 @@ def halves(stage: Stage, _folder: Path) -> Figures:
         both.append(owner)
     stage.expect({gpu: both}, ("pods", "scheduler_annotation"))
     pids = stage.agree({gpu: both})
-    told = stage.podgpu.of("podgpu_device_holder_share", UUID=gpu)
-    assert sorted((labels["pod"], value) for labels, value in told) == [
+    given_out = stage.podgpu.of("podgpu_device_holder_share", UUID=gpu)
+    assert sorted((labels["pod"], value) for labels, value in given_out) == [
         ("half-a", 0.5),
         ("half-b", 0.5),
     ]

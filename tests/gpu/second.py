@@ -43,17 +43,17 @@ class Card:
         begun, self.at = self.at, time.time()
         self.samples.reverse()
         pynvml.nvmlGpmSampleGet(self.handle, self.samples[1])
-        told: dict[str, Any] = {"uuid": self.uuid, "from": begun, "to": self.at}
+        given_out: dict[str, Any] = {"uuid": self.uuid, "from": begun, "to": self.at}
         if begun:
-            told["gpm"] = self.metrics()
+            given_out["gpm"] = self.metrics()
         values = pynvml.nvmlDeviceGetFieldValues(self.handle, list(COUNTERS.values()))
-        told["counters"] = {
+        given_out["counters"] = {
             name: value.value.uiVal if value.valueType == 1 else value.value.ullVal
             for name, value in zip(COUNTERS, values, strict=True)
             if value.nvmlReturn == 0
         }
-        told["rings"] = {name: self.ring(name, kind) for name, kind in RINGS.items()}
-        return told
+        given_out["rings"] = {name: self.ring(name, kind) for name, kind in RINGS.items()}
+        return given_out
 
     def metrics(self) -> dict[int, float]:
         asked = pynvml.c_nvmlGpmMetricsGet_t()

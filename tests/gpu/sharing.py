@@ -157,15 +157,17 @@ def identities(*pages: Page) -> Iterator[str]:
 def energy(node: Node, before: Page, after: Page) -> Figures:
     """Hold what the account says of the energy against the card's counter."""
     parts = grown(before, after, QUANTITIES[2])
-    told = float(sum(parts.values()))
+    given_out = float(sum(parts.values()))
     counter = node.meter.joules(before.at, after.at)
-    off = 100 * abs(told - counter) / counter
+    off = 100 * abs(given_out - counter) / counter
     return {
         "parts": {name: round(float(joules), 1) for name, joules in parts.items()},
-        "joules": round(told, 1),
+        "joules": round(given_out, 1),
         "counter": round(counter, 1),
         "percent_off": round(off, 3),
-        "faults": [f"energy: {told} J, the counter {counter} J"] if off > ENERGY_PERCENT else [],
+        "faults": [f"energy: {given_out} J, the counter {counter} J"]
+        if off > ENERGY_PERCENT
+        else [],
     }
 
 
@@ -182,7 +184,7 @@ def short(node: Node) -> Figures:
     begin, end = (booted + float(line.split()[0]) for line in node.kube.pod_log(name).splitlines())
     early, late = begin - row.start_ns / 1e9, row.end_ns / 1e9 - end
     figures: Figures = {
-        "row": told(row),
+        "row": given_out(row),
         "lived": round(end - begin, 2),
         "held_before": round(early, 2),
         "held_after": round(late, 2),
@@ -207,19 +209,23 @@ def fault(node: Node, others: Sequence[Task]) -> Figures:
     victims = {name: {code: int(n) for code, n in of.items()} for name, of in page.xids().items()}
     node.works.end(node.kube, [task])
     row = node.ended(task.name)
-    figures: Figures = {"victims": victims, "row": told(row), "faults": []}
+    figures: Figures = {"victims": victims, "row": given_out(row), "faults": []}
     expected = {task.name, *(other.name for other in others)}
     if victims.keys() != expected:
         figures["faults"].append(f"victims: {sorted(victims)} instead of {sorted(expected)}")
     if not row.xids:
         figures["faults"].append("the ledger has no XID of it")
     # An Event refers to its pod by the uid.
-    told_of = expected - page.without_uid()
+    reported_of = expected - page.without_uid()
     with contextlib.suppress(AssertionError):  # the comparison says which are missing
-        wait_until(lambda: told_of <= {one["pod"] for one in events(node)}, "all are told of", 15)
+        wait_until(
+            lambda: reported_of <= {one["pod"] for one in events(node)}, "all are told of", 15
+        )
     figures["events"] = events(node)
-    if (pods := {one["pod"] for one in figures["events"]}) != told_of:
-        figures["faults"].append(f"Events of {sorted(map(str, pods))} instead of {sorted(told_of)}")
+    if (pods := {one["pod"] for one in figures["events"]}) != reported_of:
+        figures["faults"].append(
+            f"Events of {sorted(map(str, pods))} instead of {sorted(reported_of)}"
+        )
     return figures
 
 
@@ -237,7 +243,7 @@ def struck(node: Node, tasks: Sequence[Task]) -> Figures:
     """The victims' rows tell of the error, when they have ended."""
     rows = {task.name: node.ended(task.name) for task in tasks}
     return {
-        "rows": {name: told(row) for name, row in rows.items()},
+        "rows": {name: given_out(row) for name, row in rows.items()},
         "faults": [f"{name}: its row has no XID" for name, row in rows.items() if not row.xids],
     }
 
@@ -297,7 +303,7 @@ def probed(node: Node) -> Any:
     return next((json.loads(line) for line in lines if line.startswith("{")), None)
 
 
-def told(row: HoldingRecord) -> Figures:
+def given_out(row: HoldingRecord) -> Figures:
     names = [name for name in HoldingRecord.__dataclass_fields__ if name != "whose"]
     return {name: getattr(row, name) for name in names}
 

@@ -54,8 +54,8 @@ class Stage:
         """Make sure that these GPUs have these owners, by whose word, and no other GPU any."""
         self.true |= {(gpu, owner) for gpu, found in owners.items() for owner in found}
         self.podgpu.wait_owners(owners, SOON)
-        told = {(seen.source, seen.evidence) for seen in self.podgpu.holders()}
-        assert told <= {by}, told
+        given_out = {(seen.source, seen.evidence) for seen in self.podgpu.holders()}
+        assert given_out <= {by}, given_out
 
     def processes(self) -> dict[str, dict[int, float]]:
         """Return what podgpu shows of processes: bytes by pid, by GPU."""

@@ -64,7 +64,7 @@ def work(gpu: int, duty: float, seed: int) -> None:
     # alone and without a break would be no measure of what it takes in a burst.
     array = torch.rand(1 << 26, device="cuda")
     drawn = random.Random(seed)
-    done, told = 0, 0.0
+    done, given_out = 0, 0.0
     while True:
         begun = time.monotonic()
         length = drawn.uniform(0.02, 0.18)
@@ -73,9 +73,9 @@ def work(gpu: int, duty: float, seed: int) -> None:
                 array.sin_()
             torch.cuda.synchronize()
             done += BATCH
-            if time.monotonic() - told > 0.02:
-                told = time.monotonic()
-                print(told, done, flush=True)
+            if time.monotonic() - given_out > 0.02:
+                given_out = time.monotonic()
+                print(given_out, done, flush=True)
         time.sleep(passed * (1 - duty) / duty)
 
 
@@ -101,10 +101,10 @@ class Worker:
     def __init__(self, gpu: int, duty: float, seed: int) -> None:
         self.duty = duty
         # Not a pipe: nobody reads before the end, and a full one would hold it up.
-        self._told = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by end()
+        self._reported = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by end()
         words = ("--work", str(duty), str(seed), "--gpu", str(gpu))
         command = [sys.executable, "-m", "tests.gpu.usage", *words]
-        self._process = subprocess.Popen(command, stdout=self._told)
+        self._process = subprocess.Popen(command, stdout=self._reported)
         self.pid = self._process.pid
 
     def begun(self) -> bool:
@@ -115,15 +115,15 @@ class Worker:
         """
         if self._process.poll() is not None:
             raise RuntimeError("a worker ended before its time: see above what it said")
-        return os.fstat(self._told.fileno()).st_size > 0
+        return os.fstat(self._reported.fileno()).st_size > 0
 
     def end(self) -> list[tuple[float, int]]:
         """End it; return moments and how many passes were finished by then."""
         self._process.kill()
         self._process.wait(20)
-        self._told.seek(0)
-        pairs = [line.split() for line in self._told.read().splitlines()]
-        self._told.close()
+        self._reported.seek(0)
+        pairs = [line.split() for line in self._reported.read().splitlines()]
+        self._reported.close()
         # It may have been killed in the middle of the last line.
         return [(float(moment), int(done)) for moment, done in pairs[:-1]]
 
@@ -138,12 +138,12 @@ def started(workers: Sequence[Worker], within: float = 120) -> None:
     time.sleep(1)
 
 
-def finished(told: Sequence[tuple[float, int]], begin: float, end: float) -> float:
+def finished(given_out: Sequence[tuple[float, int]], begin: float, end: float) -> float:
     """Return how many passes were finished between two moments."""
 
     def by(moment: float) -> float:
-        before = max((one for one in told if one[0] <= moment), default=told[0])
-        after = min((one for one in told if one[0] > moment), default=told[-1])
+        before = max((one for one in given_out if one[0] <= moment), default=given_out[0])
+        after = min((one for one in given_out if one[0] > moment), default=given_out[-1])
         if after[0] <= before[0]:
             return before[1]
         part = (moment - before[0]) / (after[0] - before[0])
@@ -157,9 +157,9 @@ def solo(gpu: int) -> float:
     worker = Worker(gpu, 1.0, 0)
     started([worker])
     time.sleep(5)
-    told = worker.end()
-    end = told[-1][0]
-    return 4 / finished(told, end - 4, end)
+    given_out = worker.end()
+    end = given_out[-1][0]
+    return 4 / finished(given_out, end - 4, end)
 
 
 async def looks(gpu: int, seconds: float, every: float) -> list[DeviceUse]:
@@ -177,10 +177,10 @@ async def looks(gpu: int, seconds: float, every: float) -> list[DeviceUse]:
     finally:
         task.cancel()
         await asyncio.wait([task])
-    told = (
+    given_out = (
         use for event in ctx.events if isinstance(event, ProcessesSampled) for use in event.uses
     )
-    return list(told)
+    return list(given_out)
 
 
 def scene(gpu: int, duties: Sequence[float], seconds: float, every: float, alone: float) -> Any:
@@ -194,13 +194,13 @@ def scene(gpu: int, duties: Sequence[float], seconds: float, every: float, alone
             uses = asyncio.run(looks(gpu, seconds, every))
             said = json.loads(other.communicate(timeout=60)[0])
     finally:
-        told = {worker.pid: worker.end() for worker in workers}
+        given_out = {worker.pid: worker.end() for worker in workers}
     begin, end = uses[0].at.mono_ns / NS, uses[-1].at.mono_ns / NS
     seen = busy(uses)
     processes: list[dict[str, Any]] = [
         {
             "duty": worker.duty,
-            "truth": percent(finished(told[worker.pid], begin, end) * alone, end - begin),
+            "truth": percent(finished(given_out[worker.pid], begin, end) * alone, end - begin),
             "podgpu": percent(seen.pop(worker.pid, 0), end - begin),
             "second": percent(said["shares"].get(str(worker.pid), 0), 1),
             "owner": str(owner_of(uses, worker.pid)),

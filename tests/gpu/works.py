@@ -110,7 +110,7 @@ class RealWorks:
                 said = kube.pod_log(task.name)
                 phase = kube.api.pod(task.name)["status"].get("phase")
                 assert phase != "Failed" or task.faults, said[-2000:]
-                return bool(_told(said))
+                return bool(_reported(said))
 
             wait_until(begun, f"{task.name} has begun", 60)
         return uids
@@ -128,7 +128,7 @@ class RealWorks:
     def share(self, kube: Cluster, task: Task, begin: float, end: float) -> float:
         if not task.duty:
             return 0.0
-        return finished(_told(kube.pod_log(task.name)), begin, end) * self.alone / (end - begin)
+        return finished(_reported(kube.pod_log(task.name)), begin, end) * self.alone / (end - begin)
 
     def end(self, kube: Cluster, tasks: Sequence[Task]) -> None:
         remove(kube, tasks)
@@ -142,7 +142,7 @@ def remove(kube: Cluster, tasks: Sequence[Task]) -> None:
         kube.api.wait_gone("Pod", task.name, "default")
 
 
-def _told(said: str) -> list[tuple[float, int]]:
+def _reported(said: str) -> list[tuple[float, int]]:
     """Return moments, and how many passes were done by then."""
     pairs = [line.split() for line in said.splitlines()]
     return [(float(pair[0]), int(pair[1])) for pair in pairs if len(pair) == 2 and _number(pair[0])]

@@ -186,9 +186,11 @@ class Checker:
         pid = self.world.process.pid
         try:
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-            told = dict(line.split(":", 1) for line in lines)
+            given_out = dict(line.split(":", 1) for line in lines)
             count = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-            return Figures(int(told["VmRSS"].split()[0]) / 1024, int(told["Threads"]), count)
+            return Figures(
+                int(given_out["VmRSS"].split()[0]) / 1024, int(given_out["Threads"]), count
+            )
         except (OSError, KeyError):
             return None
 
@@ -282,7 +284,7 @@ class Checker:
 
     def _identities(self, page: Page) -> Iterator[str]:
         accounted = page.of(f"{_DEVICE}accounted_seconds_total")
-        nobody = page.of(f"{_DEVICE}unattributed_held_seconds_total")
+        no_one = page.of(f"{_DEVICE}unattributed_held_seconds_total")
         free = page.of(f"{_DEVICE}free_seconds_total")
         unknown = page.of(f"{_DEVICE}unknown_held_seconds_total")
         held = page.of(_HELD)
@@ -291,12 +293,12 @@ class Checker:
             self._forgotten.add(dict(pairs)["UUID"])  # its part is told of no more
         self._containers = shown | self._containers
         for device, whole in accounted.items():
-            parts = held.get(device, 0) + nobody.get(device, 0)
+            parts = held.get(device, 0) + no_one.get(device, 0)
             if parts > whole + 1e-6 or (device not in self._forgotten and parts < whole - 1e-6):
                 yield f"{device}: accounted {whole}, and parts come to {parts}"
             rest = free.get(device, 0) + unknown.get(device, 0)
-            if abs(rest - nobody.get(device, 0)) > 1e-6:
-                yield f"{device}: unattributed {nobody.get(device)}, free and unknown {rest}"
+            if abs(rest - no_one.get(device, 0)) > 1e-6:
+                yield f"{device}: unattributed {no_one.get(device)}, free and unknown {rest}"
 
     def _points(self, page: Page) -> Iterator[str]:
         for sink in self.world.receivers:

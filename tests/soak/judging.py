@@ -90,8 +90,8 @@ def _ledger(world: World, checker: Checker) -> Iterator[str]:
     if aside := list(world.disk.glob("usage.db.corrupt-*")):
         yield f"set aside: {aside}"
     with closing(sqlite3.connect(world.ledger)) as connection:
-        if (told := connection.execute("PRAGMA integrity_check").fetchall()) != [("ok",)]:
-            yield f"the ledger isn't whole: {told}"
+        if (given_out := connection.execute("PRAGMA integrity_check").fetchall()) != [("ok",)]:
+            yield f"the ledger isn't whole: {given_out}"
     window = window_of(world.ledger)
     assert_adds_up(window)
     totals = {one.device: one for one in window.totals}

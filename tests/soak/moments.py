@@ -95,7 +95,7 @@ class Victim:
         hold(folder / "podlist.json", {"train": [self._fake.scenario.gpus[0].uuid]})
         self.edit()
         self._process: Process | None = None
-        self._told: float | None = None
+        self._reported: float | None = None
 
     @property
     def process(self) -> Process:
@@ -146,10 +146,10 @@ class Victim:
 
     def terminate(self) -> None:
         """Send SIGTERM; before Python itself has begun, that ends any program by the signal."""
-        if self._told is None:
+        if self._reported is None:
             if not self.process.catches(signal.SIGTERM):
                 self.statuses.add(-signal.SIGTERM)
-            self._told = time.monotonic()
+            self._reported = time.monotonic()
         self.process.send(signal.SIGTERM)
 
     # What came of it.
@@ -162,7 +162,7 @@ class Victim:
         """
         status = self.process.wait()
         said = self._log.read_text()
-        seconds = 0.0 if self._told is None else time.monotonic() - self._told
+        seconds = 0.0 if self._reported is None else time.monotonic() - self._reported
         assert status in self.statuses, f"status {status}, not of {self.statuses}"
         assert "Traceback" not in said, "a traceback"
         assert seconds < PATIENCE, f"{seconds:.1f} s to end"
@@ -282,7 +282,7 @@ def denied_by_a_change(victim: Victim) -> None:
         victim.process.wait()
 
 
-def failing_for_good(victim: Victim) -> None:
+def failing_permanently(victim: Victim) -> None:
     """A source finds out after its start that its options can't be had."""
     victim.settings["sources"]["gpus"]["devices"] = "99"
     victim.edit()
@@ -301,7 +301,7 @@ STORIES: Final[tuple[Callable[[Victim], None], ...]] = (
     spoilt_within_the_start,
     denied_at_the_start,
     denied_by_a_change,
-    failing_for_good,
+    failing_permanently,
 )
 
 

@@ -56,16 +56,16 @@ class Taken:
             return
         before = NumberDataPoint.FromString(known)
         place = [value.decode("ascii", "ignore") for key, value in pairs if key == "hw.id"]
-        told = ", ".join(_told(each) for each in (before, point))
+        given_out = ", ".join(_reported(each) for each in (before, point))
         now = time.strftime("%H:%M:%S")
-        self.contradicting.append(f"{now} {name} of {place} at {at}: {told}")
+        self.contradicting.append(f"{now} {name} of {place} at {at}: {given_out}")
 
 
 def _value(point: NumberDataPoint) -> float:
     return point.as_int if point.WhichOneof("value") == "as_int" else point.as_double
 
 
-def _told(point: NumberDataPoint) -> str:
+def _reported(point: NumberDataPoint) -> str:
     return f"{_value(point)} since {point.start_time_unix_nano}, flags {point.flags}"
 
 

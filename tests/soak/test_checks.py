@@ -73,7 +73,7 @@ def test_an_identity_that_does_not_hold(name: str, value: float) -> None:
     assert list(checker(Life(0))._identities(page(1, **{name: value})))
 
 
-def test_what_is_told_of_no_more_may_be_missing() -> None:
+def test_what_is_reported_of_no_more_may_be_missing() -> None:
     looking = checker(Life(0))
     assert list(looking._identities(page())) == []
     without = page()
@@ -117,7 +117,7 @@ def message(value: int, start: int = 1) -> bytes:
     return request.SerializeToString()
 
 
-def test_points_that_came_are_told_apart() -> None:
+def test_points_that_came_are_reported_apart() -> None:
     taken = Taken()
     for each in (message(1), message(1), message(1, start=2), message(3)):
         taken.add(each)
@@ -127,7 +127,7 @@ def test_points_that_came_are_told_apart() -> None:
     assert "1 since 1, flags 0, 3 since 1, flags 0" in value
 
 
-def test_every_file_that_is_watched_is_edited_and_names_are_told_apart() -> None:
+def test_every_file_that_is_watched_is_edited_and_names_are_reported_apart() -> None:
     places = {place for fault in FAULTS for place in fault.places}
     assert {"config", "podlist", "counters", "web", "token"} <= places
     assert len({fault.name for fault in FAULTS}) == len(FAULTS)
@@ -146,7 +146,7 @@ def test_a_clock_is_set_for_one_program_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("uid", "value", "wrong"), [("", 1, 0), ("", 5.9, 0), ("u", 1, 1)])
-def test_counters_of_a_pod_without_uid_may_begin_anew(uid: str, value: float, wrong: int) -> None:
+def test_counters_of_a_pod_without_uid_may_restart(uid: str, value: float, wrong: int) -> None:
     looking, name = checker(Life(0)), "podgpu_container_held_seconds_total"
     before, after = page(), page()
     for shown, seconds in ((before, 6.0), (after, value)):

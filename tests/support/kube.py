@@ -33,9 +33,9 @@ def named(name: str, namespace: str = "ns", **more: Any) -> Raw:
 
 
 class RefusedError(Exception):
-    def __init__(self, told: Raw) -> None:
-        super().__init__(told["message"])
-        self.told = told
+    def __init__(self, given_out: Raw) -> None:
+        super().__init__(given_out["message"])
+        self.given_out = given_out
 
 
 class Collection:
@@ -66,8 +66,8 @@ class Collection:
     def bookmark(self) -> None:
         self._log("BOOKMARK", {"metadata": {}})
 
-    def error(self, told: Raw) -> None:
-        self.log.append((self.version, "ERROR", told))
+    def error(self, given_out: Raw) -> None:
+        self.log.append((self.version, "ERROR", given_out))
         self._wake()
 
     def compact(self) -> None:
@@ -122,8 +122,8 @@ class Collection:
         log = self.log
         while True:
             if position < self.oldest:
-                told = status(410, "Expired", "too old resource version")
-                yield {"type": "ERROR", "object": told}
+                given_out = status(410, "Expired", "too old resource version")
+                yield {"type": "ERROR", "object": given_out}
                 return
             while sent < len(log):
                 position, kind, raw = log[sent]
@@ -167,7 +167,7 @@ class FakeApi:
         try:
             return json.dumps(self.collection.listed(query)).encode()
         except RefusedError as refused:
-            raise status_error(refused.told) from refused
+            raise status_error(refused.given_out) from refused
 
     async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
         raise AssertionError(f"{path} is changed")
@@ -187,7 +187,7 @@ class FakeApi:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             if first.done() and isinstance(error := first.exception(), RefusedError):
-                raise status_error(error.told)
+                raise status_error(error.given_out)
             lines = self._lines(events, first, silence)
             yield lines
             await lines.aclose()
@@ -315,8 +315,8 @@ class ApiServer:
             self._send(writer, status(403, "Forbidden", f"{verb} is forbidden"))
             return
         if collection is None or url.path in self.refusals:
-            told = self.refusals.get(url.path, status(404, "NotFound", "no such resource"))
-            self._send(writer, told)
+            given_out = self.refusals.get(url.path, status(404, "NotFound", "no such resource"))
+            self._send(writer, given_out)
             return
         try:
             if "watch" not in query:
@@ -325,7 +325,7 @@ class ApiServer:
             events = collection.watched(query)
             event = await anext(events) if "sendInitialEvents" in query else None
         except RefusedError as refused:
-            self._send(writer, refused.told)
+            self._send(writer, refused.given_out)
             return
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
         if event is not None:
@@ -334,9 +334,9 @@ class ApiServer:
             writer.write(json.dumps(event).encode() + b"\n")
             await writer.drain()
 
-    def _send(self, writer: asyncio.StreamWriter, told: Raw) -> None:
-        body = json.dumps(told).encode()
-        code = told["code"] if told["kind"] == "Status" else 200
+    def _send(self, writer: asyncio.StreamWriter, given_out: Raw) -> None:
+        body = json.dumps(given_out).encode()
+        code = given_out["code"] if given_out["kind"] == "Status" else 200
         # Each connection has one answer; a client that isn't told so asks again on it.
         head = f"HTTP/1.1 {code} X\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)

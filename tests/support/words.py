@@ -1,7 +1,7 @@
-"""`python -m tests.support.words`: refuse words that readers stumble over, in all text of the project.
+"""`python -m tests.support.words`: refuse words that readers stumble over, in all our text.
 
-Words within identifiers count too. Each word has a reason and a replacement. The list is short on purpose:
-all other advice is in CONTRIBUTING.md.
+Words within identifiers count too. Each word has a reason and a replacement. The list is short on
+purpose: all other advice is in CONTRIBUTING.md.
 """
 
 import re

@@ -85,7 +85,7 @@ def as_test(alert: str, case: Case, severity: str, runbook: str) -> dict[str, An
         "promql_expr_test": [{"expr": asked, "eval_time": f"{case.at}m", "exp_samples": found}],
     }
     if case.summary:
-        told = {
+        given_out = {
             "exp_labels": {"severity": severity, **case.firing[0]},
             "exp_annotations": {
                 "summary": case.summary,
@@ -94,7 +94,7 @@ def as_test(alert: str, case: Case, severity: str, runbook: str) -> dict[str, An
             },
         }
         test["alert_rule_test"] = [
-            {"eval_time": f"{case.at}m", "alertname": alert, "exp_alerts": [told]}
+            {"eval_time": f"{case.at}m", "alertname": alert, "exp_alerts": [given_out]}
         ]
     return test
 
@@ -108,8 +108,8 @@ def beside(case: Case) -> Case | None:
     copies = {
         re.sub(
             r'\b(job|instance|Hostname)="[^"]*"', lambda m: f'{m[1]}="{other[m[1]]}"', name
-        ): told
-        for name, told in case.series.items()
+        ): given_out
+        for name, given_out in case.series.items()
         if name.startswith("DCGM_")
     }
     if not copies:

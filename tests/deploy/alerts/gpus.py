@@ -12,8 +12,7 @@ EXPECTED = series("podgpu_gpus", state="expected")
 NVML = series("podgpu_source_up", source="gpus", kind="nvml")
 NAMELESS = {"node": ""}
 WITHOUT = (
-    "GPUs were present within the last day and none is present now, or the driver does not "
-    "respond."
+    "GPUs were present within the last day and none is present now, or the driver does not respond."
 )
 VOLATILE, AGGREGATE = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL"
 FAILED, PENDING = "DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_DEV_ROW_REMAP_PENDING"

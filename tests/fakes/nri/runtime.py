@@ -148,8 +148,8 @@ class FakeRuntime:
             answer = connection.call("Synchronize", payload, deadline)
             if wire.number(answer, 2) != more or wire.fields(answer).get(1):
                 raise GoneError("the plugin does not handle split sync requests")
-            for method, told in self.meanwhile:
-                connection.call(method, told, deadline)
+            for method, given_out in self.meanwhile:
+                connection.call(method, given_out, deadline)
 
     def _chunks(self) -> Iterator[tuple[Sequence[bytes], Sequence[bytes]]]:
         pods, containers = list(self.pods.values()), list(self.containers.values())
@@ -174,7 +174,7 @@ class FakeRuntime:
                 if not plugin.mask >> (number - 1) & 1:
                     continue
                 try:
-                    answers.append(self._tell(plugin, event, number, pod, container))
+                    answers.append(self._report(plugin, event, number, pod, container))
                 except RefusedError as error:
                     if event in VITAL:
                         raise FailedError(f"{event}: {error}") from error
@@ -184,7 +184,7 @@ class FakeRuntime:
                     self.plugins.remove(plugin)
         return answers
 
-    def _tell(
+    def _report(
         self, plugin: Connection, event: str, number: int, pod: bytes, container: bytes
     ) -> bytes:
         deadline = time.monotonic() + self.seconds

@@ -20,7 +20,7 @@ async def test_put_waits_while_the_channel_is_full() -> None:
     assert await channel.take() == 2
 
 
-async def test_offer_drops_the_oldest_and_tells() -> None:
+async def test_offer_drops_the_oldest_and_reports() -> None:
     dropped: list[int] = []
     channel: Channel[int] = Channel(2, on_drop=dropped.append)
     for item in range(5):

@@ -61,10 +61,10 @@ def test_all_clocks_of_a_process_fit_each_other() -> None:
 
 def test_a_wall_time_that_is_heard_again_is_the_same_moment() -> None:
     moments = iter([Instant(5, 105), Instant(10, 1010)])
-    told = WallTimes(lambda: next(moments))
-    assert told(104) == Instant(4, 104)
-    assert told(104) == Instant(4, 104)
-    assert told(1009) == Instant(9, 1009)
+    given_out = WallTimes(lambda: next(moments))
+    assert given_out(104) == Instant(4, 104)
+    assert given_out(104) == Instant(4, 104)
+    assert given_out(1009) == Instant(9, 1009)
 
 
 def test_t8_a_moment_is_shown_by_the_clock_as_it_is_now() -> None:

@@ -124,7 +124,7 @@ def test_a_traceback_and_a_message_are_bounded(formatter: logging.Formatter) -> 
     log.handler.close()
 
 
-def test_after_a_minute_it_is_told_again_with_the_count_first(log: Log) -> None:
+def test_after_a_minute_it_is_reported_again_with_the_count_first(log: Log) -> None:
     for _ in range(25):
         log.say("the disk is full")
     log.second += 59
@@ -216,8 +216,8 @@ def test_every_record_is_a_line_or_counted(records: list[tuple[int, str, str, in
         log.second += seconds
         log.say("said %s", text, line=number, name=name)
     log.handler.close()
-    told = [text for text in log.lines if not LEFT_OUT.match(text)]
-    assert len(told) + log.left_out() == len(records)
+    given_out = [text for text in log.lines if not LEFT_OUT.match(text)]
+    assert len(given_out) + log.left_out() == len(records)
 
 
 PROGRAM = """
@@ -264,7 +264,7 @@ def unraisables() -> str:
     ],
     ids=["asyncio", "threads", "unraisable"],
 )
-def test_r7_what_libraries_and_python_tell_is_bounded(
+def test_r7_what_libraries_and_python_report_is_bounded(
     body: Callable[[], str], word: str, count: int, form: str
 ) -> None:
     """20,000 of asyncio's were 20,000 tracebacks."""

@@ -39,12 +39,12 @@ def test_a_secret_is_concealed_wherever_it_is_cut(
     before: str, secret: str, behind: str, longest: int
 ) -> None:
     """Of what `line` has left of it three characters may stay, which tell nothing."""
-    told = redact(line(f"{before}{secret}{behind}{secret}", longest), [secret, ""])
-    assert secret[:4] not in told.replace("(concealed)", "")
+    given_out = redact(line(f"{before}{secret}{behind}{secret}", longest), [secret, ""])
+    assert secret[:4] not in given_out.replace("(concealed)", "")
 
 
 @given(st.text(), st.text(max_size=3))
-def test_what_is_too_short_to_tell_stays(text: str, short: str) -> None:
+def test_what_is_too_short_to_report_stays(text: str, short: str) -> None:
     assert redact(text, [short]) == text
 
 

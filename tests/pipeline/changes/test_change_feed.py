@@ -36,7 +36,7 @@ def serials(news: Changes) -> tuple[list[int], list[tuple[int, bool]]]:
     )
 
 
-def test_a_sink_that_was_there_from_the_start_is_told_of_all() -> None:
+def test_a_sink_that_was_there_from_the_start_is_reported_of_all() -> None:
     following = ChangeTracker({}, None)
     assert following.update(PLAIN) == NOTHING
     news = following.update(shown(ended(1, 2), struck(1)))
@@ -45,7 +45,7 @@ def test_a_sink_that_was_there_from_the_start_is_told_of_all() -> None:
     assert following.update(shown(ended(1, 2), struck(1))) == NOTHING
 
 
-def test_a_sink_that_comes_later_is_told_of_what_comes_then() -> None:
+def test_a_sink_that_comes_later_is_reported_of_what_comes_then() -> None:
     following = ChangeTracker({}, shown(ended(3, 4), struck(2)))
     assert following.update(shown(ended(3, 4), struck(2))) == NOTHING
     news = following.update(shown(ended(4, 5), (*struck(2, revision=1), *struck(3))))
@@ -59,7 +59,7 @@ def test_a_sink_that_comes_when_nothing_is_kept_any_more_misses_nothing_by_that(
     assert news.missed_holdings == news.missed_errors == 0
 
 
-def test_a_reload_goes_on_where_it_was() -> None:
+def test_a_reload_continues_where_it_was() -> None:
     kept: dict[str, object] = {}
     ChangeTracker(kept, None).update(shown(ended(1), struck(1)))
     after = ChangeTracker(kept, shown(ended(1, 2), struck(1)))
@@ -67,7 +67,7 @@ def test_a_reload_goes_on_where_it_was() -> None:
     assert serials(news) == ([2], [(1, True), (2, False)])
 
 
-def test_what_is_added_to_an_error_is_told_once_more() -> None:
+def test_what_is_added_to_an_error_is_reported_once_more() -> None:
     following = ChangeTracker({}, None)
     following.update(shown(errors=struck(1)))
     assert serials(following.update(shown(errors=struck(1, revision=1)))) == ([], [(1, True)])
@@ -78,14 +78,14 @@ def test_an_error_keeps_its_name_though_its_place_becomes_known_better() -> None
     """The kernel's log names a GPU, and the driver a moment later the instance on it."""
     kept: dict[str, object] = {}
     first = xid_error(gpu(0), 79, serial=1)
-    [told] = ChangeTracker(kept, None).update(shown(errors=[first])).errors
+    [given_out] = ChangeTracker(kept, None).update(shown(errors=[first])).errors
     better = replace(first, device=mig(gpu(0), 7).uuid, revision=1)
     [again] = ChangeTracker(kept, None).update(shown(errors=[better])).errors
-    assert (told.is_update, again.is_update) == (False, True)
-    assert told.id == again.id == error_id(first)
+    assert (given_out.is_update, again.is_update) == (False, True)
+    assert given_out.id == again.id == error_id(first)
 
 
-def test_an_error_to_which_something_was_added_before_anybody_looked_is_told_once() -> None:
+def test_an_error_to_which_something_was_added_before_anybody_looked_is_reported_once() -> None:
     following = ChangeTracker({}, None)
     assert serials(following.update(shown(errors=struck(1, revision=2)))) == ([], [(1, False)])
 
@@ -98,7 +98,7 @@ def test_what_came_and_went_between_two_looks_is_counted() -> None:
     assert (news.missed_holdings, news.missed_errors) == (3, 2)
 
 
-def test_nobody_tells_of_usage_for_a_while() -> None:
+def test_no_one_reports_of_usage_for_a_while() -> None:
     following = ChangeTracker({}, None)
     following.update(shown(ended(1)))
     assert following.update(PLAIN) == NOTHING
@@ -111,7 +111,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_each_is_told_of_once_over_any_number_of_reloads(
+def test_each_is_reported_of_once_over_any_number_of_reloads(
     steps: Sequence[tuple[int, int, bool, bool]],
 ) -> None:
     """Steps: holdings that end, errors, whether something is added to one, whether it reloads."""
@@ -119,8 +119,8 @@ def test_each_is_told_of_once_over_any_number_of_reloads(
     following = ChangeTracker(kept, None)
     holdings: list[Holding] = []
     errors: list[XidError] = []
-    told_holdings: list[int] = []
-    told_errors: list[tuple[int, int]] = []
+    reported_holdings: list[int] = []
+    reported_errors: list[tuple[int, int]] = []
     for more, struck_more, adds, reloads in steps:
         holdings += ended(*range(len(holdings) + 1, len(holdings) + 1 + more))
         if adds and errors:
@@ -134,14 +134,14 @@ def test_each_is_told_of_once_over_any_number_of_reloads(
             following = ChangeTracker(kept, snapshot)
         news = following.update(snapshot)
         assert news.missed_holdings == news.missed_errors == 0
-        told_holdings += [one.serial for one in news.holdings]
-        told_errors += [(one.error.serial, one.error.revision) for one in news.errors]
+        reported_holdings += [one.serial for one in news.holdings]
+        reported_errors += [(one.error.serial, one.error.revision) for one in news.errors]
         assert all(
             one.is_update
-            == any(serial == one.error.serial for serial, _ in told_errors[: -len(news.errors)])
+            == any(serial == one.error.serial for serial, _ in reported_errors[: -len(news.errors)])
             for one in news.errors
         )
-    assert told_holdings == [one.serial for one in holdings]
-    assert len(set(told_errors)) == len(told_errors)
-    assert {serial for serial, _ in told_errors} == {one.serial for one in errors}
-    assert {(one.serial, one.revision) for one in errors} <= set(told_errors)
+    assert reported_holdings == [one.serial for one in holdings]
+    assert len(set(reported_errors)) == len(reported_errors)
+    assert {serial for serial, _ in reported_errors} == {one.serial for one in errors}
+    assert {(one.serial, one.revision) for one in errors} <= set(reported_errors)

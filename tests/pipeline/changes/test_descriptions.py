@@ -44,7 +44,7 @@ def test_figures_are_whole_and_without_what_is_unknown() -> None:
     }
 
 
-def test_ids_tell_apart_what_is_another_thing() -> None:
+def test_ids_report_apart_what_is_another_thing() -> None:
     one = holding("a", gpu(0), end=at(1))
     others = [
         holding("a", gpu(1), end=at(1)),

@@ -53,7 +53,7 @@ def test_an_unchanged_file_is_read_twice_since_its_clock_is_coarse(
     assert read[4:] == [True, True, False]
 
 
-def test_a_told_change_is_read_whatever_the_stamp(path: Path, read: list[bool]) -> None:
+def test_a_reported_change_is_read_whatever_the_stamp(path: Path, read: list[bool]) -> None:
     looker = looker_at(path)
     for _ in range(4):
         looker.read(changed=True)

@@ -55,9 +55,9 @@ def test_r13_a_kubeconfig_with_a_program_is_refused_where_it_is_named(
     made = config(USES[place](path))
     (problem,) = refused(made, NOTHING)
     assert problem.path == place
-    told = problem.render("podgpu.yaml")
-    assert f"{path}:1: " in told
-    assert "--allow-configured-code" in told
+    given_out = problem.render("podgpu.yaml")
+    assert f"{path}:1: " in given_out
+    assert "--allow-configured-code" in given_out
     assert refused(made, Allowed(libraries=frozenset({program.path}))) != []
     assert refused(made, ALL) == []
     assert not program.has_run
@@ -109,7 +109,7 @@ def test_r13_another_user_s_program_is_not_meant(program: Program, tmp_path: Pat
     assert not program.has_run
 
 
-def test_r13_no_secret_of_the_kubeconfig_is_told(program: Program, tmp_path: Path) -> None:
+def test_r13_no_secret_of_the_kubeconfig_is_reported(program: Program, tmp_path: Path) -> None:
     user = program.exec(args=[SECRET], env=[{"name": "A", "value": SECRET}])
     user["exec"]["command"] = f"{program.path} {SECRET}"  # type: ignore[index]
     path = kubeconfig(tmp_path / "config", "http://x", user)
@@ -183,9 +183,9 @@ def test_r13_a_token_beside_the_program_is_no_way_around_the_refusal(
 ) -> None:
     path = kubeconfig(tmp_path / "config", "http://x", {"token": "t", **program.exec()})
     known = KubeconfigFile(path)
-    for anew in (False, False, True):
+    for again in (False, False, True):
         with pytest.raises(CodeRefusedError):
-            known.load(reload=anew)
+            known.load(reload=again)
     kubeconfig(path, "http://x", {"token": "t"})
     assert known.load(reload=False).authorization == "Bearer t"
     assert not program.has_run
@@ -203,9 +203,9 @@ async def test_r13_a_start_is_refused(program: Program, trap: Trap, tmp_path: Pa
     )
     with pytest.raises(PermanentError) as caught:
         await Runtime(both).run(asyncio.Event())
-    told = str(caught.value)
-    assert "sources.p.kubeconfig: " in told
-    assert f"{ENGINE}: " in told
+    given_out = str(caught.value)
+    assert "sources.p.kubeconfig: " in given_out
+    assert f"{ENGINE}: " in given_out
     assert not program.has_run
     assert not trap.was_loaded
 

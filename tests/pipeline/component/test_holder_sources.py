@@ -49,7 +49,7 @@ def test_a_recording_may_hold_the_word_of_any_source() -> None:
     ]
 
 
-def test_where_it_is_known_or_nobody_is_there_to_tell() -> None:
+def test_where_it_is_known_or_no_one_is_there_to_report() -> None:
     node = joined()
     assert availability_unknown_reason(node.snapshot()) == ""
     assert not lists_holders(node.snapshot())
@@ -62,7 +62,7 @@ def test_where_it_is_known_or_nobody_is_there_to_tell() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(LISTING_KINDS))
-def test_one_that_could_tell_and_does_not(kind: str) -> None:
+def test_one_that_could_report_and_does_not(kind: str) -> None:
     node = joined()
     node.say(SourceAdded(1), "who", kind)
     start = "no source that lists all holders is up: who: "
@@ -79,12 +79,12 @@ def test_pods_alone() -> None:
     )
 
 
-def test_an_id_that_nobody_knows() -> None:
+def test_an_id_that_no_one_knows() -> None:
     node = joined()
     node.say(claims(kubelet_claim("a", "riddle")), "kubelet", "podresources")
-    told = availability_unknown_reason(node.snapshot())
-    assert "ids that match no GPU of this node" in told
-    assert "'riddle'" in told
+    given_out = availability_unknown_reason(node.snapshot())
+    assert "ids that match no GPU of this node" in given_out
+    assert "'riddle'" in given_out
     node.say(claims(kubelet_claim("a", uuid_of(0))), "kubelet", "podresources")
     assert availability_unknown_reason(node.snapshot()) == ""
 
@@ -93,9 +93,9 @@ def test_a_driver_that_is_gone() -> None:
     node = joined()
     node.podlist()
     node.say(SourceLost("no driver"))
-    told = "the source gpus, which reported the topology, is down: no driver"
+    given_out = "the source gpus, which reported the topology, is down: no driver"
     assert (
         topology_down_reason(node.snapshot())
         == availability_unknown_reason(node.snapshot())
-        == told
+        == given_out
     )

@@ -87,7 +87,7 @@ async def test_so_is_one_that_was_exchanged(kind: str, seen: bool) -> None:
     assert complete.is_complete(node.snapshot())
 
 
-async def test_one_whose_options_change_goes_on_as_it_was() -> None:
+async def test_one_whose_options_change_continues_as_it_was() -> None:
     complete, node = waiting()
     node.say(claims(), "kubelet", "podresources")
     assert complete.is_complete(node.snapshot())

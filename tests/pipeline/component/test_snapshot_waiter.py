@@ -118,7 +118,7 @@ async def test_an_inbox_that_was_closed_before_is_so_from_the_beginning(waits: b
 
 
 @pytest.mark.parametrize("how", ["leaves", "fails", "is cancelled", "is cancelled at once"])
-async def test_nothing_goes_on_after_it_was_left(how: str) -> None:
+async def test_nothing_continues_after_it_was_left(how: str) -> None:
     before = asyncio.all_tasks()
 
     async def sink() -> None:

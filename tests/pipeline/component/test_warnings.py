@@ -12,7 +12,7 @@ from tests.support.warned import every_warning_stands
 
 
 @pytest.mark.parametrize(
-    ("text", "values", "told"),
+    ("text", "values", "given_out"),
     [
         ("%s: %d left", ("/a", 2), "/a: 2 left"),
         ("nothing to put in", (), "nothing to put in"),
@@ -23,17 +23,21 @@ from tests.support.warned import every_warning_stands
 )
 @pytest.mark.parametrize("news", [True, False])
 def test_it_is_logged_and_stands_as_the_last_trouble(
-    text: str, values: tuple[object, ...], told: str, news: bool, caplog: pytest.LogCaptureFixture
+    text: str,
+    values: tuple[object, ...],
+    given_out: str,
+    news: bool,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     ctx = FakeSinkContext("files")
     ctx.meter.set_problem("before", ctx.clock.now())
     warn(ctx, text, *values, is_new=news)
     [record] = caplog.records
-    assert record.getMessage() == told
+    assert record.getMessage() == given_out
     assert record.levelno == (logging.WARNING if news else logging.DEBUG)
     [(owner, trouble)] = ctx.own.problems.items()
-    assert (owner, trouble.text, trouble.warning) == (("sink", "files"), told, True)
+    assert (owner, trouble.text, trouble.warning) == (("sink", "files"), given_out, True)
     assert trouble.at <= ctx.clock.now()
 
 

@@ -48,7 +48,7 @@ def test_one_row(text: str, expected: ListRow) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "given_out"),
     [
         (UTIL, f'"{UTIL}" has no type; write FIELD, type, help'),
         (f"{UTIL},", f'"{UTIL}" has no type; write FIELD, type, help'),
@@ -60,9 +60,9 @@ def test_one_row(text: str, expected: ListRow) -> None:
         (f'{UTIL}, "gauge, Load', f'"{UTIL}, "gauge, Load" has a quotation mark out of place'),
     ],
 )
-def test_a_malformed_line_is_named_and_costs_no_other(line: str, told: str) -> None:
+def test_a_malformed_line_is_named_and_costs_no_other(line: str, given_out: str) -> None:
     rows, complaints = read(f"# c\n{line}\n{UTIL}, gauge, Load.")
-    assert [str(complaint) for complaint in complaints] == [f"line 2: {told}"]
+    assert [str(complaint) for complaint in complaints] == [f"line 2: {given_out}"]
     assert rows == [row(3)]
 
 
@@ -77,9 +77,9 @@ LINE = st.one_of(
 def test_every_line_is_a_row_or_named_or_nothing(lines: list[str], end: str) -> None:
     text = end.join(lines)
     rows, complaints = read(text)
-    told = [row.line for row in rows] + [complaint.line for complaint in complaints]
-    assert len(told) == len(set(told))
-    left = set(range(1, len(re.split("\r\n|\n|\r", text)) + 1)) - set(told)
+    given_out = [row.line for row in rows] + [complaint.line for complaint in complaints]
+    assert len(given_out) == len(set(given_out))
+    left = set(range(1, len(re.split("\r\n|\n|\r", text)) + 1)) - set(given_out)
     for number in left:
         line = re.split("\r\n|\n|\r", text.removeprefix("\ufeff"))[number - 1]
         assert re.fullmatch(r'[\s,]*("?#.*)?', line, re.DOTALL), line

@@ -206,7 +206,7 @@ class TestFile:
         with pytest.raises(ListUnavailableError, match=r"none\.csv: no such file"):
             await keeper.first(DEFAULT_TEXT)
 
-    async def test_a_file_that_a_mount_kept_starts_podgpu_and_is_told_of_later(
+    async def test_a_file_that_a_mount_kept_starts_podgpu_and_is_reported_of_later(
         self, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         """As with subPath: the name leads to a file that has no name outside any more."""
@@ -240,7 +240,7 @@ class TestConfigMap:
                 assert found.counted == ["refused"]
 
     @pytest.mark.parametrize(
-        ("code", "reason", "told"),
+        ("code", "reason", "given_out"),
         [
             (404, "NotFound", "404 NotFound"),
             (
@@ -256,7 +256,7 @@ class TestConfigMap:
         tmp_path: Path,
         code: int,
         reason: str,
-        told: str,
+        given_out: str,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
         configmap = ConfigMap(metrics=ONE)
@@ -268,17 +268,17 @@ class TestConfigMap:
             )
             async with followed(setting, first=None, connect=Sessions().session) as found:
                 await until(lambda: len(server.requests) > 3)
-                assert caplog.text.count(told) == 1
+                assert caplog.text.count(given_out) == 1
                 assert DEFAULT_TEXT in caplog.text
                 server.refusals.clear()
                 await found.reaches(["One."])
 
     @pytest.mark.parametrize(
-        ("data", "told"),
+        ("data", "given_out"),
         [({"default.csv": ONE}, "its keys: default.csv"), ({}, "its keys: none")],
     )
     async def test_one_without_the_key_is_no_list(
-        self, tmp_path: Path, data: dict[str, str], told: str, caplog: pytest.LogCaptureFixture
+        self, tmp_path: Path, data: dict[str, str], given_out: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         async with served(ConfigMap(**data)).serving() as server:
             setting = Counters(
@@ -287,7 +287,7 @@ class TestConfigMap:
             async with followed(setting, first=None, connect=Sessions().session):
                 assert (
                     "ConfigMap gpu:counters: the key metrics with the counters list is missing; "
-                    f"{told}" in caplog.text
+                    f"{given_out}" in caplog.text
                 )
 
     async def test_a_server_that_is_not_there_holds_up_nothing(

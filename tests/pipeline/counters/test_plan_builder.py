@@ -153,7 +153,7 @@ def test_everything_left_out_is_named_in_one_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "given_out"),
     [
         ("", NOTHING),
         (
@@ -171,10 +171,10 @@ def test_everything_left_out_is_named_in_one_text() -> None:
     ],
     ids=["empty", "comments", "garbage", "labels alone"],
 )
-def test_a_list_of_nothing_is_no_list(text: str, told: str) -> None:
+def test_a_list_of_nothing_is_no_list(text: str, given_out: str) -> None:
     reading = planned(text, Counters())
     assert reading.plan is None
-    assert warning("c.csv", reading, "so be it") == told
+    assert warning("c.csv", reading, "so be it") == given_out
 
 
 def test_a_good_list_is_not_talked_about() -> None:
@@ -219,7 +219,7 @@ def test_what_stands_beside_the_list(
     assert not (not_there & names)
 
 
-def test_without_a_setting_the_plan_is_that_of_nobody_s_choice() -> None:
+def test_without_a_setting_the_plan_is_that_of_no_one_s_choice() -> None:
     assert default_plan(Counters()) == FieldPlan()
 
 

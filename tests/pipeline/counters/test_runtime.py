@@ -249,7 +249,7 @@ class TestPresence:
         ("own", "expected"),
         [(True, {"present": 1, "expected": 2}), (False, {"expected": 2})],
     )
-    async def test_gpus_that_nobody_asked_for_are_not_counted_as_gone(
+    async def test_gpus_that_no_one_asked_for_are_not_counted_as_gone(
         self, node: Node, path: Path, own: bool, expected: dict[str, float]
     ) -> None:
         async with node.running(with_counters(Counters(file=path, own=own))) as runtime:

@@ -77,20 +77,20 @@ class TestCheck:
         assert capsys.readouterr().err == ""
 
     @pytest.mark.parametrize(
-        ("text", "told"),
+        ("text", "given_out"),
         [
             (f"{ONE}DCGM_FI_DEV_FB_USE, gauge, x", "did you mean DCGM_FI_DEV_FB_USED?"),
             (BAD, "no row of the list can be used; podgpu reads its default fields"),
         ],
     )
-    def test_wrong_rows_are_told_and_no_error(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, told: str
+    def test_wrong_rows_are_reported_and_no_error(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, given_out: str
     ) -> None:
         (tmp_path / "c.csv").write_text(text)
         assert check(tmp_path, f"{{file: {tmp_path / 'c.csv'}}}") == 0
         out, err = capsys.readouterr()
         assert "good: sources gpus" in out
-        assert told in err
+        assert given_out in err
 
     def test_a_list_that_is_not_there_is_one(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -100,7 +100,7 @@ class TestCheck:
 
 
 @pytest.mark.parametrize("form", ["table", "markdown", "json"])
-def test_fields_tells_all_of_each(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fields_reports_all_of_each(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fields", "--format", form]) == 0
     out = capsys.readouterr().out
     for field in (*CATALOGUE, *LABELS):

@@ -93,7 +93,7 @@ DCGM_FI_PROF_FP16_CYCLES_ACTIVE_TOTAL, counter, Cycles
 """What the lists of dcgm-exporter 4.6.0-4.8.3 have otherwise than those before."""
 
 
-def test_what_newer_lists_have_is_given_or_told_of_with_the_way_out() -> None:
+def test_what_newer_lists_have_is_given_or_reported_of_with_the_way_out() -> None:
     complaints = [str(each) for each in planned(NEWER, Counters()).complaints]
     assert len(complaints) == 12
     for said in complaints:

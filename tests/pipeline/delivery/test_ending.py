@@ -74,7 +74,7 @@ async def test_o11_a_receiver_that_is_back_gets_what_waits_before_the_end() -> N
     assert bench.imbalance == 0
 
 
-async def test_o11_what_waits_in_memory_is_counted_and_told_at_the_end(
+async def test_o11_what_waits_in_memory_is_counted_and_reported_at_the_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench(path=None)

@@ -45,7 +45,7 @@ class Hanging:
         self.answers.wait(20)
 
 
-async def test_a_disk_that_hangs_holds_up_nobody_and_what_comes_waits_in_the_inbox(
+async def test_a_disk_that_hangs_holds_up_no_one_and_what_comes_waits_in_the_inbox(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("pipeline.delivery.maintenance._INTERVAL", 0.02)
@@ -125,9 +125,11 @@ async def test_a_folder_that_opens_slowly_is_waited_for_a_little_at_a_time(
     folder = SlowFolder()
     bench = Bench(open_queue=folder, executor=DaemonExecutor)
     for _ in range(3):
-        with pytest.raises(TransientError, match="/queue of the queue does not respond") as told:
+        with pytest.raises(
+            TransientError, match="/queue of the queue does not respond"
+        ) as given_out:
             await bench.sink.__aenter__()
-        assert told.value.retry_after == 0.05
+        assert given_out.value.retry_after == 0.05
     folder.disk.answers.set()
     async with asyncio.timeout(10):
         while not folder.opened:
@@ -157,7 +159,7 @@ async def test_a_folder_that_opens_when_its_sink_is_gone_is_closed(
 
 
 @virtual
-async def test_a_folder_that_can_not_be_opened_now_is_asked_anew() -> None:
+async def test_a_folder_that_can_not_be_opened_now_is_asked_again() -> None:
     errors: list[Exception] = [TransientError("still being closed", retry_after=1.0)]
     bench = Bench()
 

@@ -61,7 +61,7 @@ async def test_what_this_process_has_left_itself_is_not_counted_twice(afresh: bo
 
 
 @virtual
-async def test_what_somebody_has_removed_meanwhile_is_counted_as_missing() -> None:
+async def test_what_someone_has_removed_meanwhile_is_counted_as_missing() -> None:
     bench = Bench()
     bench.push.answer = refuses
     async with bench.life():
@@ -165,7 +165,7 @@ async def test_what_can_not_be_had_at_all_gives_the_queue_back() -> None:
 
 
 @virtual
-async def test_d9_a_queue_that_can_not_be_had_is_told_and_nothing_is_held() -> None:
+async def test_d9_a_queue_that_can_not_be_had_is_reported_and_nothing_is_held() -> None:
     def locked(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> Queue:
         raise PermanentError(f"another podgpu has {options.path}")
 
@@ -230,7 +230,7 @@ async def test_a_bug_in_the_last_moments_is_not_hidden_either() -> None:
 
 
 @virtual
-async def test_notes_and_faults_of_the_queue_are_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_notes_and_faults_of_the_queue_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "podgpu")
     bench = Bench()
     async with bench.life():
@@ -278,7 +278,7 @@ def left_behind(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @virtual
 @pytest.mark.parametrize("elsewhere", [Path("/other"), None])
-async def test_what_stays_behind_in_another_folder_is_told_and_recovered_on_the_way_back(
+async def test_what_stays_behind_in_another_folder_is_reported_and_recovered_on_the_way_back(
     elsewhere: Path | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     folders = {Path("/queue"): Kept(), elsewhere: Kept()}
@@ -298,9 +298,9 @@ async def test_what_stays_behind_in_another_folder_is_told_and_recovered_on_the_
     assert not left_behind(caplog)
     await lives(elsewhere, 5)
     assert bench.by_reason("dropped_total")["missing"] == 2000
-    (told,) = left_behind(caplog)
-    assert "2000 points" in told
-    assert "/queue" in told
+    (given_out,) = left_behind(caplog)
+    assert "2000 points" in given_out
+    assert "/queue" in given_out
     await lives(elsewhere, 6)
     assert len(left_behind(caplog)) == 1
     bench.push.answer = lambda _: Acked()

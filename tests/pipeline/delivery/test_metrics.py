@@ -31,5 +31,5 @@ def test_what_a_queue_lost_and_what_fails_is_no_mere_warning(state: QueueState, 
     reporter.on_opened(EMPTY, None)
     assert ctx.own.problems == {}
     reporter.update(state)
-    told = ctx.own.problems["sink", "push"]
-    assert (told.text, told.warning) == (text, False)
+    given_out = ctx.own.problems["sink", "push"]
+    assert (given_out.text, given_out.warning) == (text, False)

@@ -102,7 +102,7 @@ async def test_o1_o2_waits_are_the_receiver_s_or_our_own(
     assert bench.by_reason("retries_total") == {"http_429": len(bench.push.messages) - 1}
 
 
-async def test_a_reason_that_changes_is_told_and_one_that_stays_is_not(
+async def test_a_reason_that_changes_is_reported_and_one_that_stays_is_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench(longest="5s")
@@ -116,7 +116,7 @@ async def test_a_reason_that_changes_is_told_and_one_that_stays_is_not(
     assert len(warnings(caplog)) == 3
 
 
-async def test_an_outage_again_and_again_is_told_once_a_minute(
+async def test_an_outage_again_and_again_is_reported_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "podgpu")

@@ -18,7 +18,7 @@ async def passes(bench: Bench, seconds: int, each: int) -> None:
         await bench.passes(1)
 
 
-async def test_r8_what_is_made_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_r8_what_is_made_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(size=100, max_rate="1KiB")
     async with bench.life():
         await passes(bench, 59, 5)
@@ -39,14 +39,14 @@ async def test_r8_podgpu_says_that_it_makes_more_than_max_rate(
         await passes(bench, 3, 10)
         bench.push.answer = lambda _: Acked()
         await passes(bench, 300, 10)
-        [told] = [text for text in warnings(caplog) if "max_rate" in text]
+        [given_out] = [text for text in warnings(caplog) if "max_rate" in text]
         for word in (
             "produces 100.9 KiB per second",
             "50KiB",
             "the oldest points are dropped",
             "raise queue.max_rate",
         ):
-            assert word in told
+            assert word in given_out
         [trouble] = bench.ctx.own.problems.values()
         assert "max_rate" in trouble.text
         assert bench.value("dropped_total") > 0

@@ -72,7 +72,7 @@ async def test_what_comes_while_a_message_is_under_way_goes_together() -> None:
 
 
 @pytest.mark.parametrize("reason", ["http_400", "http_401", "http_404", "http_500"])
-async def test_o3_what_is_refused_for_good_is_not_sent_again(
+async def test_o3_what_is_refused_permanently_is_not_sent_again(
     reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "podgpu")
@@ -87,9 +87,9 @@ async def test_o3_what_is_refused_for_good_is_not_sent_again(
     assert bench.by_reason("rejected_total") == {reason: 595}
     assert bench.by_reason("retries_total") == {}
     assert bench.imbalance == 0
-    told = [r.levelno for r in caplog.records if "mend the token" in r.getMessage()]
-    assert told.count(logging.WARNING) == 2
-    assert told.count(logging.DEBUG) == 117
+    given_out = [r.levelno for r in caplog.records if "mend the token" in r.getMessage()]
+    assert given_out.count(logging.WARNING) == 2
+    assert given_out.count(logging.DEBUG) == 117
 
 
 async def test_o3_a_message_that_is_too_large_goes_in_halves() -> None:
@@ -152,7 +152,7 @@ async def test_o9_a_record_larger_than_a_message_may_be_is_never_sent() -> None:
     assert bench.imbalance == 0
 
 
-async def test_o4_a_partial_success_is_counted_and_told_once_a_minute(
+async def test_o4_a_partial_success_is_counted_and_reported_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench()
@@ -183,10 +183,12 @@ async def test_o4_a_warning_without_a_refusal(caplog: pytest.LogCaptureFixture) 
     assert "use the new endpoint" in warnings(caplog)[0]
 
 
-@pytest.mark.parametrize(("told", "counted"), [(-3, 0), (6, 5), (1 << 63, 5)])
-async def test_o4_a_number_that_can_not_be_is_made_one_that_can(told: int, counted: int) -> None:
+@pytest.mark.parametrize(("given_out", "counted"), [(-3, 0), (6, 5), (1 << 63, 5)])
+async def test_o4_a_number_that_can_not_be_is_made_one_that_can(
+    given_out: int, counted: int
+) -> None:
     bench = Bench()
-    bench.push.answer = lambda _: Acked(told, "")
+    bench.push.answer = lambda _: Acked(given_out, "")
     async with bench.life():
         bench.give(5)
         await bench.passes(1)

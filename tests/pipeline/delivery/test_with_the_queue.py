@@ -171,5 +171,5 @@ async def test_records_of_all_sizes_arrive_as_they_were(tmp_path: Path) -> None:
         bench.push.answer = lambda _: Acked()
         await becomes(bench, "emitted_total", bench.given)
     accepted = [record for _, message in bench.push.messages[1:] for record in message]
-    told = {number_of(record): record.data for record in accepted}
-    assert [len(told[number]) for number in range(len(sizes))] == sizes
+    given_out = {number_of(record): record.data for record in accepted}
+    assert [len(given_out[number]) for number in range(len(sizes))] == sizes

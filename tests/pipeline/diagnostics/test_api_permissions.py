@@ -124,7 +124,7 @@ def test_a_right_is_written_as_kubectl_has_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "mend"),
+    ("error", "repair"),
     [
         (TransientError("no file"), "set kubeconfig"),
         (ApiError("refused"), "the address is correct"),
@@ -134,5 +134,5 @@ def test_a_right_is_written_as_kubectl_has_it() -> None:
     ],
     ids=str,
 )
-def test_the_mend_goes_by_what_the_server_said(error: TransientError, mend: str) -> None:
-    assert mend in fix_for(error)
+def test_the_fix_goes_by_what_the_server_said(error: TransientError, repair: str) -> None:
+    assert repair in fix_for(error)

@@ -62,7 +62,7 @@ async def test_a_bug_is_a_failure_with_its_text_and_place() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(sorted(KINDS)), max_size=8))
-def test_whatever_one_check_does_the_others_are_told_in_order(names: list[str]) -> None:
+def test_whatever_one_check_does_the_others_are_reported_in_order(names: list[str]) -> None:
     examinations = [Examination(f"{at}", KINDS[name][0]) for at, name in enumerate(names)]
     found = asyncio.run(run(examinations, 0.05))
     assert [finding.check for finding in found] == [KINDS[name][1] for name in names]
@@ -76,11 +76,11 @@ async def test_findings_of_a_component_name_it() -> None:
 async def test_each_component_is_looked_after_by_what_its_entry_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told: list[tuple[str, msgspec.Struct]] = []
+    given_out: list[tuple[str, msgspec.Struct]] = []
 
     def load(dotted: str) -> object:
         async def examine(options: msgspec.Struct, _ctx: DoctorContext) -> list[Finding]:
-            told.append((dotted, options))
+            given_out.append((dotted, options))
             return [OK]
 
         return examine
@@ -92,12 +92,12 @@ async def test_each_component_is_looked_after_by_what_its_entry_names(
     )
     found = await run(of_components(made, DoctorContext(made)), 30)
     assert [finding.component for finding in found] == ["source a", "source b", "sink l"]
-    assert sorted(dotted for dotted, _ in told) == [
+    assert sorted(dotted for dotted, _ in given_out) == [
         "sinks.jsonl.doctor:examine",
         "sources.checkpoint.doctor:examine",
         "sources.nvml.doctor:examine",
     ]
-    assert made.sources["a"].options in [options for _, options in told]
+    assert made.sources["a"].options in [options for _, options in given_out]
 
 
 STATUS = [
@@ -124,7 +124,7 @@ def test_a_check_gives_no_verdict_that_its_row_does_not_name() -> None:
         check.skip("place", "why")
 
 
-def test_the_place_is_told_once() -> None:
+def test_the_place_is_reported_once() -> None:
     check = CHECKS["nri.socket"]
     assert check.ok("/a/b", "/a/b: is here").observed == "is here"
     assert check.ok("/a", "/a/b: is here").observed == "/a/b: is here"

@@ -23,8 +23,8 @@ async def test_what_is_no_list_is_not_to_be_mounted(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", "."):
         ctx = context(tmp_path / f"ctx{name}", f"counters: {{file: {tmp_path}/{name}}}\n")
-        told = of(await counters_list_check.examine(ctx.config.counters, ctx), "counters")
-        is_bad(told, "failure", "", "give the path of a list")
+        given_out = of(await counters_list_check.examine(ctx.config.counters, ctx), "counters")
+        is_bad(given_out, "failure", "", "give the path of a list")
 
 
 async def test_a_list_that_may_not_be_read_is_there(
@@ -38,9 +38,9 @@ async def test_a_list_that_may_not_be_read_is_there(
     ctx = context(tmp_path, f"counters: {{file: {write(tmp_path / 'c.csv')}}}\n")
     monkeypatch.setattr(bounded_read.os, "open", refuse)  # type: ignore[attr-defined]
     found = await counters_list_check.examine(ctx.config.counters, ctx)
-    told = of(found, "counters")
-    is_bad(told, "failure", f"permission denied to uid {os.geteuid()}", "run podgpu as root")
-    assert "mount" not in told.fix
+    given_out = of(found, "counters")
+    is_bad(given_out, "failure", f"permission denied to uid {os.geteuid()}", "run podgpu as root")
+    assert "mount" not in given_out.fix
 
 
 async def test_rows_that_mean_nothing_are_a_warning(tmp_path: Path) -> None:
@@ -70,17 +70,17 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda each: each[1])
-async def test_a_configmap_that_is_not_given_is_told_with_what_mends_that(
+async def test_a_configmap_that_is_not_given_is_reported_with_what_fixes_that(
     tmp_path: Path, refusal: tuple[int, str, str, str]
 ) -> None:
-    code, reason, saw, mend = refusal
+    code, reason, saw, repair = refusal
     server = ApiServer({MAP: Collection()})
     server.refusals[MAP] = status(code, reason, "no")
     async with server.serving():
         kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
         ctx = context(tmp_path, f"counters: {{configmap: 'mon:gpu', kubeconfig: {kubeconfig}}}\n")
         found = await counters_list_check.examine(ctx.config.counters, ctx)
-    is_bad(of(found, "counters"), "warning", saw, mend)
+    is_bad(of(found, "counters"), "warning", saw, repair)
 
 
 async def test_a_server_that_cannot_be_reached_has_no_right_to_give(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ async def test_a_server_that_cannot_be_reached_has_no_right_to_give(tmp_path: Pa
     is_bad(of(found, "counters"), "warning", "Connect call failed", "the address is correct")
 
 
-async def test_a_configmap_without_the_key_is_told_of_the_key(tmp_path: Path) -> None:
+async def test_a_configmap_without_the_key_is_reported_of_the_key(tmp_path: Path) -> None:
     async with serving(lambda _: page(b'{"data": {"list": ""}}')) as port:
         server = ApiServer({})
         server.port = port

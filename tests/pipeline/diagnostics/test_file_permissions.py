@@ -58,10 +58,10 @@ def made(folder: Path, name: str, mode: int, owner: int = 0) -> None:
 @pytest.mark.parametrize("mode", [0o600, 0o444, 0o222])
 def test_a_queue_s_files_have_to_be_read_and_written(here: Path, name: str, mode: int) -> None:
     made(here, name, mode)
-    verdict, saw, mend = looked(here, "queue.folder")
+    verdict, saw, repair = looked(here, "queue.folder")
     assert verdict == "failure"
     assert saw == f"{name} may not be read and written by uid {OTHER}"
-    assert mend.startswith(f"chown -R {OTHER} {here}")
+    assert repair.startswith(f"chown -R {OTHER} {here}")
 
 
 def test_of_many_files_one_is_named_and_one_s_own_are_well(here: Path) -> None:
@@ -86,17 +86,17 @@ CASES.append((0o777, 0, 0, False))
 
 @pytest.mark.parametrize(("mode", "folder_of", "file_of", "bad"), CASES)
 @pytest.mark.parametrize("check", SINKS)
-def test_a_sticky_folder_lets_nobody_replace_another_s_file(
+def test_a_sticky_folder_lets_no_one_replace_another_s_file(
     here: Path, check: str, mode: int, folder_of: int, file_of: int, *, bad: bool
 ) -> None:
     made(here, FILES[check], 0o666, file_of)
     here.chmod(mode)
     os.chown(here, folder_of, folder_of)
-    verdict, saw, mend = looked(here, check)
+    verdict, saw, repair = looked(here, check)
     assert (verdict == "failure") == bad, saw
     if bad:
         assert f"{here} is sticky (mode 1777): uid {OTHER} may not replace it" in saw
-        assert "chown" in mend
+        assert "chown" in repair
 
 
 def test_root_may_do_all_as_long_as_it_has_the_capability(here: Path) -> None:

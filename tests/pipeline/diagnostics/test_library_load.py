@@ -18,15 +18,15 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_one_that_hangs_is_left_behind(tmp_path: Path) -> None:
-    saw, mend = try_loading(str(library(tmp_path / "it.so", HANGS)), 0.7)
+    saw, repair = try_loading(str(library(tmp_path / "it.so", HANGS)), 0.7)
     assert saw == "loading it hangs: it takes longer than 0.7 s"
-    assert "file system" in mend
+    assert "file system" in repair
 
 
 def test_one_that_breaks_does_not_take_the_doctor_with_it(tmp_path: Path) -> None:
-    saw, mend = try_loading(str(library(tmp_path / "it.so", BREAKS)), 20)
+    saw, repair = try_loading(str(library(tmp_path / "it.so", BREAKS)), 20)
     assert saw == "loading it crashes the process: SIGABRT"
-    assert "reinstall it" in mend
+    assert "reinstall it" in repair
 
 
 @pytest.mark.parametrize("text", ["no library", None])
@@ -85,10 +85,10 @@ def test_each_source_s_library_costs_its_own_check_alone(
         check=False,
     )
     found = json.loads(done.stdout)["findings"]
-    (told,) = [each for each in found if each["check"] == check]
-    assert told["verdict"] == "failure"
+    (given_out,) = [each for each in found if each["check"] == check]
+    assert given_out["verdict"] == "failure"
     saw = {HANGS: "loading it hangs", BREAKS: "SIGABRT", "": "is not a regular file"}[does]
-    assert saw in told["saw"], told
+    assert saw in given_out["saw"], given_out
 
 
 HOLDS = """

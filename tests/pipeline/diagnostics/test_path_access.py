@@ -55,7 +55,7 @@ print(json.dumps({"uid": os.geteuid(), **{name: looked(text) for name, text in t
 """
 
 
-def test_a_folder_of_somebody_else_s_is_told_by_each_check(tmp_path: Path) -> None:
+def test_a_folder_of_someone_else_s_is_reported_by_each_check(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     (closed / "a").mkdir(parents=True)
     closed.chmod(0o700 if os.geteuid() == 0 else 0)
@@ -71,17 +71,17 @@ def test_a_folder_of_somebody_else_s_is_told_by_each_check(tmp_path: Path) -> No
     )
     closed.chmod(0o700)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    uid = told.pop("uid")
-    for check, findings in told.items():
+    given_out = json.loads(done.stdout)
+    uid = given_out.pop("uid")
+    for check, findings in given_out.items():
         assert "check.bug" not in [each[0] for each in findings], findings
         (found,) = [each for each in findings if each[0] == check]
-        _, verdict, saw, mend = found
+        _, verdict, saw, repair = found
         assert verdict == "failure", found
-        told_why = re.search(f"permission denied (to|for) uid {uid}|no permission to read", saw)
-        assert told_why, found
+        reported_why = re.search(f"permission denied (to|for) uid {uid}|no permission to read", saw)
+        assert reported_why, found
         assert "does not exist" not in saw, found
-        assert mend, found
+        assert repair, found
 
 
 def test_what_is_there_or_is_not_is_no_fault(tmp_path: Path) -> None:
@@ -93,12 +93,12 @@ def test_what_is_there_or_is_not_is_no_fault(tmp_path: Path) -> None:
 LOOPS = [("loop", "symbolic links"), ("x" * 300, "too long"), ("a\0b", "null byte")]
 
 
-@pytest.mark.parametrize(("name", "told"), LOOPS)
-def test_other_paths_that_cannot_be_looked_at_are_told_in_words(
-    tmp_path: Path, name: str, told: str
+@pytest.mark.parametrize(("name", "given_out"), LOOPS)
+def test_other_paths_that_cannot_be_looked_at_are_reported_in_words(
+    tmp_path: Path, name: str, given_out: str
 ) -> None:
     (tmp_path / "loop").symlink_to("loop")
-    assert told in access_problem(tmp_path / name)
+    assert given_out in access_problem(tmp_path / name)
     assert not is_socket(tmp_path / name)
 
 

@@ -41,9 +41,9 @@ def snapshot(
     facts: dict[str, str],
     annotations: tuple[tuple[str, str], ...],
 ) -> Snapshot:
-    told = tuple(sorted(facts.items()))
-    first = replace(gpu(0), facts=told, model=names[1])
-    devices = [first, replace(mig(first, 1), facts=told), gpu(1)]
+    given_out = tuple(sorted(facts.items()))
+    first = replace(gpu(0), facts=given_out, model=names[1])
+    devices = [first, replace(mig(first, 1), facts=given_out), gpu(1)]
     node = Node()
     node.has(*devices)
     infos = [

@@ -144,8 +144,8 @@ class TestFacts:
     def node(self) -> Node:
         known = ("brand", "NVIDIA"), ("driver_version", "580.1"), ("serial", 'a"b')
         node = Node()
-        told = [replace(device, facts=known) for device in (gpu(0), mig(gpu(0), 1))]
-        node.has(*told, gpu(1))
+        given_out = [replace(device, facts=known) for device in (gpu(0), mig(gpu(0), 1))]
+        node.has(*given_out, gpu(1))
         node.reads(
             *(reading(gpu(at), name, 1) for at in range(2) for name in ("power_watts", "gpu_up"))
         )
@@ -172,7 +172,7 @@ class TestFacts:
         assert labels["ok"] == 'a"b'
         assert (labels["gpu"], labels["pod"]) == ("0", "")
 
-    def test_boards_tell_all_they_know(self) -> None:
+    def test_boards_report_all_they_know(self) -> None:
         board = of(parsed(rendered(self.node().snapshot())), "podgpu_device_board_info")
         assert [labels.get("GPU_I_ID") for labels, _ in board] == [None, "1"]
         for labels, value in board:
@@ -202,7 +202,7 @@ def test_what_the_last_xid_means(form: LabelForm, code: int, text: str, kind: ty
     assert "err_code" not in labels
 
 
-def test_the_last_xid_is_told_under_its_newer_name_too() -> None:
+def test_the_last_xid_is_reported_under_its_newer_name_too() -> None:
     node, ctx = Node(), context()
     node.has(gpu(0))
     node.reads(reading(gpu(0), "xid_last", 79))

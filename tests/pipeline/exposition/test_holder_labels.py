@@ -56,7 +56,7 @@ def test_summing_over_a_shared_device_counts_it_once() -> None:
     assert shares == {"serve-a": 0.5, "serve-b": 0.25}
 
 
-def test_a_device_that_nobody_holds_is_there() -> None:
+def test_a_device_that_no_one_holds_is_there() -> None:
     series = parsed(rendered(plain_gpus()))
     (free,) = [labels for labels, _ in of(series, "DCGM_FI_DEV_GPU_UTIL") if labels["gpu"] == "2"]
     assert {free[name] for name in TRIO} == {""}
@@ -91,7 +91,7 @@ def test_every_reading_ends_with_the_container() -> None:
         assert shown[: len(expected)] == expected
 
 
-def test_compute_instances_of_one_gpu_instance_are_told_apart() -> None:
+def test_compute_instances_of_one_gpu_instance_are_reported_apart() -> None:
     series = parsed(rendered(mig_instances()))
     used = [labels for labels, _ in of(series, "DCGM_FI_DEV_FB_USED")]
     assert {(u.get("GPU_I_ID"), u.get("GPU_CI_ID"), u["pod"]) for u in used} == {
@@ -194,6 +194,6 @@ def test_t02_access_is_shown_beside_the_holders() -> None:
     text = LabelCache(STYLE)[replace(known, access=(access,))].access
     ((labels, value),) = of(parsed(b"".join(text)), "podgpu_device_access_info")
     assert [labels[name] for name in CONTAINER_LABELS] == ["ml", "monitor", "main"]
-    told = [labels[name] for name in ("UUID", "pod_uid", "source", "evidence")]
-    assert told == [known.device.uuid, "u1", "nri", "runtime_env"]
+    given_out = [labels[name] for name in ("UUID", "pod_uid", "source", "evidence")]
+    assert given_out == [known.device.uuid, "u1", "nri", "runtime_env"]
     assert value == 1

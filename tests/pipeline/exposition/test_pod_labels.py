@@ -29,7 +29,7 @@ TAKEN = {
 } | {"xid", "__name__", "label_gpu", "pu"}
 
 
-def test_a_pod_that_holds_two_gpus_is_told_of_once() -> None:
+def test_a_pod_that_holds_two_gpus_is_reported_of_once() -> None:
     series = parsed(rendered(pods_and_resources()))
     ((labels, value),) = of(series, "podgpu_pod_info")
     assert value == 1
@@ -39,7 +39,7 @@ def test_a_pod_that_holds_two_gpus_is_told_of_once() -> None:
     assert labels["annotation_example_com_cost_centre"] == "42"
 
 
-def test_names_that_come_to_the_same_are_told_apart() -> None:
+def test_names_that_come_to_the_same_are_reported_apart() -> None:
     series = parsed(rendered(pods_and_resources()))
     ((labels, _),) = of(series, "podgpu_pod_info")
     alike = {name: text for name, text in labels.items() if name.startswith("label_team_x")}

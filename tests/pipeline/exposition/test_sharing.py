@@ -43,7 +43,7 @@ def test_each_replica_of_a_holder_has_a_copy() -> None:
     assert copies(node(shared("a", 10, 2))) == [("a", "main", "2", 5), ("a", "main", "10", 5)]
 
 
-def test_one_replica_alone_is_told_too() -> None:
+def test_one_replica_alone_is_reported_too() -> None:
     assert copies(node(shared("a", 1))) == [("a", "main", "1", 5)]
 
 
@@ -60,7 +60,7 @@ def test_replicas_of_a_mig_instance() -> None:
     assert copies(made) == [("a", "main", "4", 5)]
 
 
-def test_a_device_that_nobody_shares_is_as_ever() -> None:
+def test_a_device_that_no_one_shares_is_as_ever() -> None:
     assert copies(node(kubelet_claim("a", A))) == [("a", "main", None, 5)]
     assert copies(node()) == [("", "", None, 5)]
 
@@ -108,7 +108,7 @@ def test_a_copy_has_the_labels_of_its_pod_and_each_copy_its_number() -> None:
     ]
 
 
-def test_holders_are_told_of_once_each() -> None:
+def test_holders_are_reported_of_once_each() -> None:
     made = node(shared("a", 1, 2), shared("b", 3))
     series = parsed(rendered(made.snapshot(), sharing="copies"))
     assert [h["pod"] for h, _ in of(series, "podgpu_device_holder_info")] == ["a", "b"]

@@ -61,7 +61,7 @@ def test_nvlink_domains_are_groups_too() -> None:
     assert largest(page)["nvlink"] == 6
 
 
-def test_where_nobody_tells_of_holders_nothing_is_said_to_be_free() -> None:
+def test_where_no_one_reports_of_holders_nothing_is_said_to_be_free() -> None:
     node = Node()
     devices = [gpu(at) for at in range(4)]
     node.has(*devices)

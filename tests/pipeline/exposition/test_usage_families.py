@@ -63,7 +63,7 @@ def on(page: bytes, metric: str) -> dict[str, Decimal]:
 
 @pytest.mark.parametrize("scene", [name for name in SCENES if name != "usage"])
 @pytest.mark.parametrize("form", Format)
-def test_nothing_where_nobody_tells(scene: str, form: Format) -> None:
+def test_nothing_where_no_one_reports(scene: str, form: Format) -> None:
     page = rendered(SCENES[scene](), form)
     assert not any(family.metric.encode() in page for family in USAGE_FAMILIES)
 
@@ -137,14 +137,14 @@ UNKNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("metric", "told"), UNKNOWN, ids=[metric for metric, _ in UNKNOWN])
-def test_what_is_unknown_has_no_sample(metric: str, told: DeviceUsage) -> None:
-    page = rendered(with_usage(snapshot(), told))
+@pytest.mark.parametrize(("metric", "given_out"), UNKNOWN, ids=[metric for metric, _ in UNKNOWN])
+def test_what_is_unknown_has_no_sample(metric: str, given_out: DeviceUsage) -> None:
+    page = rendered(with_usage(snapshot(), given_out))
     assert metric.encode() not in page, "nor a header"
     assert b"podgpu_device_accounted_seconds_total" in page
 
 
-def test_one_that_has_ended_is_shown_without_memory_as_long_as_it_is_told_of() -> None:
+def test_one_that_has_ended_is_shown_without_memory_as_long_as_it_is_reported_of() -> None:
     gone = used("a", ended=at(5), busy=NS, held=2 * NS, energy=3_000)
     series = parsed(rendered(with_usage(snapshot(), account(gpu(0), gone))))
     assert [len(of(series, family.metric)) for family in CONTAINER] == [0, 1, 1, 1]
@@ -154,8 +154,8 @@ def test_the_time_of_a_gpu_that_carries_instances_says_nothing() -> None:
     made = account(PARENT, memory=None, busy=None, unheld=9 * NS, energy=7_000)
     series = parsed(rendered(with_usage(snapshot(), made)))
     assert {name for name, _ in series if name.startswith("podgpu_device_") and "info" not in name}
-    told = {name for name, _ in series if name in {family.metric for family in DEVICE}}
-    assert told == {"podgpu_device_unattributed_energy_joules_total"}
+    given_out = {name for name, _ in series if name in {family.metric for family in DEVICE}}
+    assert given_out == {"podgpu_device_unattributed_energy_joules_total"}
 
 
 def test_a_device_that_is_not_known_is_left_out() -> None:
@@ -182,12 +182,12 @@ def test_values_are_written_to_the_last_digit(busy: int, written: str) -> None:
 def test_xid_errors_by_code_begin_with_the_first() -> None:
     one = used("a", xids=((13, 1), (79, 40)))
     page = rendered(with_usage(snapshot(), account(gpu(0), one, used("b"))))
-    told = exact(page, ERRORS)
-    assert [(labels.split(",")[-1], int(value)) for labels, value in told] == [
+    given_out = exact(page, ERRORS)
+    assert [(labels.split(",")[-1], int(value)) for labels, value in given_out] == [
         ('xid="13"', 1),
         ('xid="79"', 40),
     ]
-    assert all('pod="a"' in labels and 'pod_uid="u-a"' in labels for labels, _ in told)
+    assert all('pod="a"' in labels and 'pod_uid="u-a"' in labels for labels, _ in given_out)
     without = rendered(with_usage(snapshot(), account(gpu(0), used("b"))))
     assert ERRORS.encode() not in without, "nor a header"
 
@@ -198,15 +198,15 @@ def test_errors_of_containers_that_go_by_one_name_are_added_up() -> None:
         used("\ud801", uid="u", xids=((31, 3),)),
     ]
     page = rendered(with_usage(snapshot(), account(gpu(0), *same)))
-    told = [(labels.split(",")[-1], int(value)) for labels, value in exact(page, ERRORS)]
-    assert told == [('xid="13"', 1), ('xid="31"', 5)]
+    given_out = [(labels.split(",")[-1], int(value)) for labels, value in exact(page, ERRORS)]
+    assert given_out == [('xid="13"', 1), ('xid="31"', 5)]
 
 
 def test_types_and_what_they_say_of_themselves() -> None:
     page = rendered(SCENES["usage"](), Format.OPENMETRICS)
-    told = {family.name: family for family in families(page, Format.OPENMETRICS)}
+    given_out = {family.name: family for family in families(page, Format.OPENMETRICS)}
     for family in USAGE_FAMILIES:
-        found = told[family.metric.removesuffix("_total")]
+        found = given_out[family.metric.removesuffix("_total")]
         assert (found.type, found.documentation) == (family.kind, family.about)
         assert (family.kind == "counter") == family.metric.endswith("_total")
         if "energy" in family.metric:
@@ -216,8 +216,8 @@ def test_types_and_what_they_say_of_themselves() -> None:
 def test_the_documentation_names_them_all() -> None:
     page = (Path(__file__).parents[3] / "docs" / "usage.md").read_text(encoding="utf-8")
     table = page[page.index("## The families") : page.index("## The rules")]
-    told = re.findall(r"^\| `(podgpu_\w+)` \| (\w+) \|", table, re.MULTILINE)
-    assert told == [(family.metric, family.kind) for family in USAGE_FAMILIES]
+    given_out = re.findall(r"^\| `(podgpu_\w+)` \| (\w+) \|", table, re.MULTILINE)
+    assert given_out == [(family.metric, family.kind) for family in USAGE_FAMILIES]
     named = set(re.findall(r"podgpu_(?:container|device)_\w+", page))
     assert {name for name in named if name.endswith(("_total", "_bytes"))} <= {
         family.metric for family in USAGE_FAMILIES
@@ -280,9 +280,9 @@ def test_what_is_rendered_of_an_account_is_rendered_once() -> None:
 
 @given(usages(DEVICES))
 @settings(deadline=None)
-def test_the_page_says_what_the_account_says(told: Usage) -> None:
+def test_the_page_says_what_the_account_says(given_out: Usage) -> None:
     """To the last digit, whatever containers are called: so the parts add up on the page."""
-    shown = replace(snapshot(), usage=told)
+    shown = replace(snapshot(), usage=given_out)
     pages = [rendered(shown, form) for form in Format]
     assert parsed(pages[0]) == parsed(pages[1], Format.OPENMETRICS)
     page = pages[0]
@@ -293,26 +293,26 @@ def test_the_page_says_what_the_account_says(told: Usage) -> None:
     for family in CONTAINER:
         sums = {
             names[uuid]: Decimal(sum(known)).scaleb(-_digits(family.divisor))
-            for uuid, one in told.devices.items()
+            for uuid, one in given_out.devices.items()
             if (known := [v for each in one.containers if (v := family.value(each)) is not None])
         }
         assert on(page, family.metric) == sums
     for of_device in DEVICE:
         values = {
             names[uuid]: Decimal(value).scaleb(-_digits(of_device.divisor))
-            for uuid, one in told.devices.items()
+            for uuid, one in given_out.devices.items()
             if (value := of_device.value(one)) is not None
             and not (of_device.of_time and uuid == PARENT.uuid)
         }
         assert on(page, of_device.metric) == values
 
 
-@given(usages([gpu(0)]).filter(lambda told: bool(told.devices)))
+@given(usages([gpu(0)]).filter(lambda given_out: bool(given_out.devices)))
 @settings(deadline=None)
-def test_on_the_page_the_parts_come_to_the_whole(told: Usage) -> None:
+def test_on_the_page_the_parts_come_to_the_whole(given_out: Usage) -> None:
     """But for containers that ended so long ago that they left it."""
-    [one] = told.devices.values()
-    page = rendered(replace(snapshot(), usage=told))
+    [one] = given_out.devices.values()
+    page = rendered(replace(snapshot(), usage=given_out))
     key = gpu(0).uuid
 
     def at_(metric: str) -> Decimal:

@@ -58,7 +58,7 @@ def test_a_signature_takes_the_place_of_the_one_before(held: int) -> None:
     assert lock_file.signed(held) == f"process {os.getpid()}"
 
 
-def test_nobody_holds_one_that_was_given_back(path: Path, held: int) -> None:
+def test_no_one_holds_one_that_was_given_back(path: Path, held: int) -> None:
     fcntl.flock(held, fcntl.LOCK_UN)
     assert lock_file.locked_by(path) is None
     lock_file.take(held)

@@ -35,7 +35,7 @@ def fails(_: Given) -> None:
 
 
 @pytest.mark.parametrize("work", [fine, fails])
-def test_what_a_call_was_given_is_let_go_once_it_was_made(work: Callable[[Given], None]) -> None:
+def test_what_a_call_was_given_is_release_once_it_was_made(work: Callable[[Given], None]) -> None:
     threads, given = DaemonExecutor("test"), Given()
     seen = weakref.ref(given)
     gc.disable()
@@ -65,7 +65,7 @@ def test_a_call_that_is_cancelled_keeps_nothing_while_it_waits() -> None:
     threads.shutdown()
 
 
-async def test_so_does_one_that_nobody_awaits_any_more() -> None:
+async def test_so_does_one_that_no_one_awaits_any_more() -> None:
     threads, go = DaemonExecutor("test"), threading.Event()
     blocking = threads.submit(go.wait, SOON)
     given = Given()

@@ -53,7 +53,7 @@ def test_what_is_no_file_is_refused_however_it_is_found(
         ready(str(path) if way == "path" else NAME, environ, cached)
 
 
-def test_one_that_nobody_finds_is_for_the_linker_to_say(tmp_path: Path) -> None:
+def test_one_that_no_one_finds_is_for_the_linker_to_say(tmp_path: Path) -> None:
     ready(NAME, {"LD_LIBRARY_PATH": str(tmp_path)}, tmp_path / "no-cache")
     ready(str(tmp_path / NAME), {}, tmp_path / "no-cache")
 

@@ -79,9 +79,9 @@ def test_r12_allowed_by_itself(host: str) -> None:
 
 @pytest.mark.parametrize("host", REFUSED)
 def test_r12_refused(host: str) -> None:
-    told = hosts().refusal([host])
-    assert told is not None
-    assert SETTING in told
+    given_out = hosts().refusal([host])
+    assert given_out is not None
+    assert SETTING in given_out
 
 
 @pytest.mark.parametrize(
@@ -122,12 +122,12 @@ def test_r12_the_name_that_is_listened_on_is_allowed_there() -> None:
 
 @given(st.text(max_size=80))
 def test_r12_no_text_is_an_error_and_a_refusal_is_one_line(host: str) -> None:
-    told = hosts().refusal([host])
-    assert told is None or (told.isprintable() and len(told) < 1000)
+    given_out = hosts().refusal([host])
+    assert given_out is None or (given_out.isprintable() and len(given_out) < 1000)
 
 
 @given(st.from_regex(r"[a-z0-9-]{1,20}(\.[a-z0-9-]{1,20}){1,3}\.(com|net|example)", fullmatch=True))
-def test_r12_no_name_that_somebody_can_register_is_allowed_by_itself(host: str) -> None:
+def test_r12_no_name_that_someone_can_register_is_allowed_by_itself(host: str) -> None:
     if host.partition(".")[0] not in OWN:
         assert hosts().refusal([host]) is not None
 

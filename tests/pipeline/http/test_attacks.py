@@ -109,7 +109,7 @@ async def test_r2_half_a_request_is_bounded(sources: int) -> None:
         await answered(clients, attackers.port)
 
 
-async def test_r2_too_long_a_request_is_told_so() -> None:
+async def test_r2_too_long_a_request_is_reported_so() -> None:
     async with attacked(listeners()) as (attackers, clients, _):
         client = await clients.connect(attackers.port)
         client.send(

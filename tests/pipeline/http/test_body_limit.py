@@ -105,7 +105,7 @@ async def test_an_encoded_one_is_refused(encoding: str, connect: Connect) -> Non
 
 
 @pytest.mark.parametrize(
-    ("methods", "asked", "told"),
+    ("methods", "asked", "given_out"),
     [
         (("POST",), "GET", "only POST is allowed\n"),
         (("POST",), "PUT", "only POST is allowed\n"),
@@ -114,14 +114,14 @@ async def test_an_encoded_one_is_refused(encoding: str, connect: Connect) -> Non
     ],
 )
 async def test_other_methods(
-    methods: tuple[str, ...], asked: str, told: str, connect: Connect
+    methods: tuple[str, ...], asked: str, given_out: str, connect: Connect
 ) -> None:
     async with listeners().listen(LOCAL) as mounts:
         mounts.mount("/ask", echo, title="A", methods=methods)
         client = await connect(mounts.port)
         client.send(f"{asked} /ask HTTP/1.1\r\nHost: x\r\n\r\n")
         status, headers, body = await client.answer()
-        assert (status, body.decode(), headers["allow"]) == (405, told, ", ".join(methods))
+        assert (status, body.decode(), headers["allow"]) == (405, given_out, ", ".join(methods))
 
 
 async def test_who_looks_at_no_body_gets_none(connect: Connect) -> None:
@@ -178,7 +178,7 @@ async def test_together_they_have_no_more_than_so_many_bytes(connect: Connect) -
         assert held(shared) == 0
 
 
-async def test_who_announces_much_and_sends_nothing_keeps_nobody_out(connect: Connect) -> None:
+async def test_who_announces_much_and_sends_nothing_keeps_no_one_out(connect: Connect) -> None:
     async with listeners(bytes=2500).listen(LOCAL) as mounts:
         mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
         for _ in range(20):
@@ -287,7 +287,7 @@ async def test_a_body_counts_for_as_long_as_anybody_has_it(connect: Connect) -> 
             await until_held(shared, 0)
 
 
-async def test_a_body_whose_handler_fails_is_let_go_at_once(
+async def test_a_body_whose_handler_fails_is_release_at_once(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fails(request: HttpRequest) -> HttpResponse:
@@ -336,7 +336,9 @@ async def test_an_answer_counts_until_it_is_sent(connect: Connect) -> None:
         (post(b"z" * 100)[:-1], "unfinished"),
     ],
 )
-async def test_who_is_not_asked_is_told_why(sent: bytes, why: Refusal, connect: Connect) -> None:
+async def test_who_is_not_asked_is_reported_why(
+    sent: bytes, why: Refusal, connect: Connect
+) -> None:
     refusals: list[Refusal] = []
     room = -150 if why == "busy" else 1000
     async with listeners(bytes=room, handler_seconds=0.2).listen(LOCAL) as mounts:
@@ -349,7 +351,7 @@ async def test_who_is_not_asked_is_told_why(sent: bytes, why: Refusal, connect: 
         assert refusals == [why]
 
 
-async def test_who_sends_all_before_reading_is_told_too(connect: Connect) -> None:
+async def test_who_sends_all_before_reading_is_reported_too(connect: Connect) -> None:
     """As most clients do: without somebody who takes the rest they see a connection that broke."""
     async with listeners(linger_seconds=SOON).listen(LOCAL) as mounts:
         mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)

@@ -142,7 +142,7 @@ async def test_a_reader_that_is_too_slow_is_cut_off_and_costs_little(connect: Co
             assert all(await asyncio.gather(*(client.ended() for client in slow)))
 
 
-async def test_the_end_waits_for_nobody_for_long(connect: Connect) -> None:
+async def test_the_end_waits_for_no_one_for_long(connect: Connect) -> None:
     async def hangs(_: HttpRequest) -> HttpResponse:
         await asyncio.sleep(60)
         raise AssertionError

@@ -264,7 +264,7 @@ async def test_what_a_handler_sees_and_says(connect: Connect) -> None:
     assert dict(request.headers) == {"host": "h", "accept": "a, b"}
 
 
-async def test_a_handler_that_fails_hurts_nobody_else(
+async def test_a_handler_that_fails_hurts_no_one_else(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fails(_: HttpRequest) -> HttpResponse:

@@ -34,7 +34,7 @@ from tests.support.joints import joints
 from tests.support.nodes import at
 
 
-def told(world: World, *, lying: bool) -> Watched:
+def given_out(world: World, *, lying: bool) -> Watched:
     """Return the node once all sources have spoken, and each device had a look and an XID error."""
     node = Watched([*world.gpus, *world.slices])
     node.tell("gpus", joints(*world.gpus))

@@ -11,7 +11,7 @@ from fractions import Fraction
 from pipeline.join.device_index import DeviceIndex
 from pipeline.model import Evidence, Instant, PartialRef
 from tests.pipeline.join.cluster import SOURCES
-from tests.pipeline.join.hearsay import PodName, Said, closed, named, sayings, with_parents
+from tests.pipeline.join.reports import PodName, Said, closed, named, sayings, with_parents
 from tests.pipeline.join.worlds import Tables
 
 Holding = tuple[float | None, str, Evidence, list[str]]
@@ -23,8 +23,8 @@ def expected(tables: Tables) -> Shown:
     present = {device.uuid for device in tables.devices}
     missing = [device for uuid, device in tables.ever.items() if uuid not in present]
     index = DeviceIndex([*missing, *tables.devices], tables.aliases)
-    told = [said for said in sayings(tables, index) if said.found or said.vague]
-    words = [said for said in named(told) if said.found]
+    given_out = [said for said in sayings(tables, index) if said.found or said.vague]
+    words = [said for said in named(given_out) if said.found]
     if "kubelet" in tables.claims and tables.claims["kubelet"].complete:
         words = [said for said in words if said.name or said.evidence <= Evidence.RUNTIME_ENV]
     pods = {said.about for said in words}
@@ -163,7 +163,7 @@ def decide(
         conflicts = conflicts or all_pods - pods
     shown: dict[PartialRef, Holding] = {}
     holding = {said.about for said in on_it}
-    told = set[PodName]()
+    given_out = set[PodName]()
     for about, container in {(said.about, said.container) for said in on_it}:
         mine = [said for said in on_it if (said.about, said.container) == (about, container)]
         first = min(SOURCES.index(said.source) for said in mine)
@@ -175,9 +175,9 @@ def decide(
         known = replicas(word, everything, uuid)
         shown[subject(word, everything)] = (share, word.source, word.evidence, known)
         if share is not None:
-            told.add(about)
+            given_out.add(about)
     total = sum(Fraction(share or 0) for share, *_ in shown.values())
-    if total > 1 or (total == 1 and told != holding):
+    if total > 1 or (total == 1 and given_out != holding):
         conflicts |= holding
     if total > 1:
         shown = {ref: (None, said[1], said[2], said[3]) for ref, said in shown.items()}

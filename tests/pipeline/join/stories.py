@@ -56,7 +56,7 @@ SETS = [
 ]
 """Which sources a node has."""
 
-Told: TypeAlias = tuple[float, int, str, Callable[[float], Event | None]]
+Reported: TypeAlias = tuple[float, int, str, Callable[[float], Event | None]]
 
 
 class Story:
@@ -80,10 +80,10 @@ class Story:
         self.wrong: list[str] = []
         self.join = Join()
         self.now = 0.0
-        self._queue: list[Told] = []
+        self._queue: list[Reported] = []
         self._number = 0
         self._epoch = 0
-        self._told: dict[str, set[str]] = {}
+        self._reported: dict[str, set[str]] = {}
         self._polls: dict[str, Polls] = {}
         self._lists: list[float] = []
         self._looked: float | None = None
@@ -175,11 +175,11 @@ class Story:
         return DeviceUse(device, moment, before, tuple(processes), 100, 0, whole, 0, 15 * NS)
 
     def _known(self, life: Life) -> None:
-        self._told.setdefault(life.uid, set()).add("both")
+        self._reported.setdefault(life.uid, set()).add("both")
 
-    def _told_from(self, life: Life) -> float | None:
+    def _reported_from(self, life: Life) -> float | None:
         """From which moment on it has been told whose the pod's name is; None if it hasn't been."""
-        if life.uid in self._told:
+        if life.uid in self._reported:
             return life.start
         if self._unbroken(life):
             return None
@@ -205,13 +205,13 @@ class Story:
     def again(self, source: str, when: float, gaps: list[float]) -> None:
         """A source that is asked again and again."""
         epoch = self._epoch
-        tells = getattr(self, source)
+        reports = getattr(self, source)
 
         def tell(now: float) -> Event | None:
             if epoch != self._epoch:
                 return None
             self.put(now + self.rng.choice(gaps), source, tell)
-            found: Event = tells(now)
+            found: Event = reports(now)
             return found
 
         self.put(when, source, tell)
@@ -224,7 +224,7 @@ class Story:
         self._epoch += 1
         self._queue = [one for one in self._queue if one[2] == "restart"]
         heapq.heapify(self._queue)
-        self._told.clear()
+        self._reported.clear()
         self._polls.clear()
         self._lists.clear()
         self._looked, self._serial = None, 0
@@ -306,9 +306,9 @@ class Story:
             if source == "restart":
                 self.begin(when)
                 continue
-            told = event(when)
-            if told is not None:
-                self.apply(source, told)
+            given_out = event(when)
+            if given_out is not None:
+                self.apply(source, given_out)
         return self.wrong
 
     def apply(self, source: str, event: Event) -> None:
@@ -321,8 +321,10 @@ class Story:
         self.check(event)
 
     def _ask(self, source: str) -> None:
-        epoch, tells = self._epoch, getattr(self, source)
-        self.put(self.now + 0.03, source, lambda now: tells(now) if epoch == self._epoch else None)
+        epoch, reports = self._epoch, getattr(self, source)
+        self.put(
+            self.now + 0.03, source, lambda now: reports(now) if epoch == self._epoch else None
+        )
 
     # -- what is right
 
@@ -374,8 +376,8 @@ class Story:
             its = subject.uid == life.uid if subject.uid else subject.pod == life.name
             if not its or life.device != device or life.start > begin + 1e-6:
                 continue
-            told = self._told_from(life)
-            if told is not None and life.overlap(max(begin, told), until) > 1e-6:
+            given_out = self._reported_from(life)
+            if given_out is not None and life.overlap(max(begin, given_out), until) > 1e-6:
                 self._note(f"{life.name} with {life.uid} is accounted as {subject}")
 
     def _note(self, text: str) -> None:

@@ -171,8 +171,8 @@ def test_a_pod_that_looks_different_has_not_changed_hands() -> None:
     node.kubelet(listed("a", uuid_of(0)))
     before = node.on(uuid_of(0))
     labelled = replace(pod("a"), info=replace(pod("a").info, labels=(("team", "x"),)))
-    told = Envelope("pods", "pods", 99, at(0), PodUpserted(labelled))
-    outcome = node.join.apply(told)
+    given_out = Envelope("pods", "pods", 99, at(0), PodUpserted(labelled))
+    outcome = node.join.apply(given_out)
     assert (outcome.changed, outcome.hints) == (True, ())
     assert node.on(uuid_of(0)) != before
 
@@ -253,7 +253,7 @@ class TestSinceWhenIsSeen:
     """Whether the beginning of a holding was told, or is only when it was first seen."""
 
     @pytest.mark.parametrize(
-        ("told", "started", "since", "seen"),
+        ("given_out", "started", "since", "seen"),
         [
             # A claim without a time, of a pod that nobody tells of: when it was heard of.
             (None, None, 5, True),
@@ -266,17 +266,19 @@ class TestSinceWhenIsSeen:
         ],
     )
     def test_it_is_unless_the_claim_or_the_pod_says(
-        self, told: float | None, started: float | None, since: float, seen: bool
+        self, given_out: float | None, started: float | None, since: float, seen: bool
     ) -> None:
         node = Cluster()
         node.seconds = 5
         if started is not None:
             node.pods(pod("a", started=started))
-        node.kubelet(replace(listed("a", uuid_of(0)), since=None if told is None else at(told)))
+        node.kubelet(
+            replace(listed("a", uuid_of(0)), since=None if given_out is None else at(given_out))
+        )
         [holder] = node.on(uuid_of(0)).holders
         assert (holder.since.wall_ns, holder.since_observed) == (at(since).wall_ns, seen)
 
-    def test_what_was_told_later_is_told_and_stays_so_when_it_no_longer_is(self) -> None:
+    def test_what_was_reported_later_is_reported_and_stays_so_when_it_no_longer_is(self) -> None:
         node, untold = Cluster(), listed("a", uuid_of(0))
         said: list[tuple[float, bool]] = []
         # What nobody holds for a while begins anew.

@@ -134,7 +134,7 @@ def test_t01_an_annotation_counts_once_the_kubelet_s_word_is_known(said: Event) 
     assert node.held() == ["a"]
 
 
-def test_t01_before_it_nobody_takes_what_the_kubelet_gave_out() -> None:
+def test_t01_before_it_no_one_takes_what_the_kubelet_gave_out() -> None:
     node = Begun("podresources")
     given = claim("victim", uuid_of(0), evidence=Evidence.KUBELET_IDS, scheme="plugin")
     node.say(claims(given), "podresources", "podresources")
@@ -149,5 +149,5 @@ def test_t01_an_annotation_waits_a_minute_for_a_kubelet_that_says_nothing() -> N
         assert node.held() == held
 
 
-def test_t01_where_nobody_tells_what_the_kubelet_gave_out_nobody_is_waited_for() -> None:
+def test_t01_where_no_one_reports_what_the_kubelet_gave_out_no_one_is_waited_for() -> None:
     assert Begun().held() == ["a"]

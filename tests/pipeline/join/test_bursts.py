@@ -68,13 +68,13 @@ def started(name: str, container_id: str) -> ContainerStarted:
     return ContainerStarted(RunningContainer(subject, claims=(claim,)))
 
 
-def together(*told: tuple[float, str, Event]) -> list[Holding]:
+def together(*given_out: tuple[float, str, Event]) -> list[Holding]:
     """What has ended on a device after events that all waited, and a look."""
     node = Watched()
     node.pods()
     node.tell("runtime", ContainersReplaced((), 1000 * NS))
     node.look(0, use(A, 0, None))
-    for when, source, event in told:
+    for when, source, event in given_out:
         node.join.apply(Envelope(source, source, 1, at(when), event), more_pending=True)
     node.look(5, use(A, 5, 0))
     return list(node.used().ended)

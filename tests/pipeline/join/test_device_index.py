@@ -205,7 +205,7 @@ def test_what_a_plugin_s_id_is_of_the_device(text: str, kind: ResolvedDevice) ->
 
 
 @pytest.mark.parametrize("scheme", ["uuid", "visible", "cdi", "minor", "index", "dra"])
-def test_no_other_scheme_s_id_tells_how_much_of_the_device_it_is(scheme: Scheme) -> None:
+def test_no_other_scheme_s_id_reports_how_much_of_the_device_it_is(scheme: Scheme) -> None:
     index = DeviceIndex(GPUS, {RawDeviceId(scheme, "x=1"): G0})
     assert index.resolve(RawDeviceId(scheme, "x=1")) == ResolvedDevice(G0)
 

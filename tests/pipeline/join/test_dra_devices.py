@@ -34,9 +34,9 @@ def dra(device: str) -> RawDeviceId:
 
 
 def names(devices: Mapping[str, str], since: float | None) -> DeviceAliasesReplaced:
-    told = sorted((dra(device), what) for device, what in devices.items())
+    given_out = sorted((dra(device), what) for device, what in devices.items())
     when = None if since is None else at(since)
-    return DeviceAliasesReplaced(tuple(told), tuple((raw, when) for raw, _ in told))
+    return DeviceAliasesReplaced(tuple(given_out), tuple((raw, when) for raw, _ in given_out))
 
 
 def prepared(name: str, device: str, resource_claim: str = "") -> Claim:
@@ -230,13 +230,13 @@ def test_t15_after_a_restart_the_time_of_the_allocation_counts_where_it_is_known
     ):
         node = Dra()
         node.slices(FIRST, 30, 100)
-        told = replace(
+        given_out = replace(
             made,
             allocated=None if allocated is None else at(allocated),
             own=own,
             created=at(created),
         )
-        node.pods(replace(pod("py", started=50), resource_claims=(told,)))
+        node.pods(replace(pod("py", started=50), resource_claims=(given_out,)))
         node.prepare(100, prepared("py", "gpu-1", "shared"))
         assert node.held() == ({B: ["py/main"]} if known else {}), (allocated, own, created)
 

@@ -63,7 +63,7 @@ def test_t25_one_of_two_gpus_is_given_away() -> None:
     assert times(made) == [(40, 0, 0), (0, 40, 0)]
 
 
-def test_t25_without_a_source_that_tells_of_owners_nothing_is_known() -> None:
+def test_t25_without_a_source_that_reports_of_owners_nothing_is_known() -> None:
     made = node()
     look(made, 1, None)
     look(made, 41, 1)
@@ -81,7 +81,7 @@ def test_t25_what_lies_before_such_a_source_speaks_and_after_it_is_unknown(empty
     assert times(made) == [(0, 10, 8) if empty else (10, 0, 8), (0, 10, 8)]
 
 
-def test_t25_an_id_that_nobody_can_name_leaves_the_others_unknown() -> None:
+def test_t25_an_id_that_no_one_can_name_leaves_the_others_unknown() -> None:
     made = node("podlist")
     made.podlist(claim("a", GPUS[0].uuid), claim("b", "mystery"))
     look(made, 1, None)

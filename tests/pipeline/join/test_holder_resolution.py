@@ -228,7 +228,7 @@ class TestNamesByCoincidence:
         assert node.held() == {A: ["a/main"], B: ["b/main"]}
         assert [node.on(device).holders[0].subject.uid for device in (A, B)] == ["1", "2"]
 
-    def test_what_one_container_tells_names_the_pod_s_others(self) -> None:
+    def test_what_one_container_reports_names_the_pod_s_others(self) -> None:
         node = Cluster()
         node.kubelet(listed("a", A))
         node.checkpoint(kept("1", A), kept("1", B, container="init"))

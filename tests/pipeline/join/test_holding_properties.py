@@ -75,7 +75,7 @@ class Run:
         self.devices: dict[tuple[str, Instant], DeviceUsage] = {}
         # What the account of a container had of which no holding will tell any more.
         self.base: dict[Key, Had] = {}
-        self.went_on: dict[str, Instant] = {}
+        self.continued: dict[str, Instant] = {}
         self.errors: dict[int, XidError] = {}
         self.counts: dict[Key, tuple[tuple[int, int], ...]] = {}
 
@@ -176,8 +176,8 @@ class Run:
                 self.begun.add(key_of(holding))
         waiting = self.waiting(account.device, one.subject)
         ids = {one.id, *one.absorbed}
-        told = [had(each) for each in self.ended if self.whose.get(key_of(each)) in ids]
-        everything = plus(*told, *waiting, self.base.get(whose, (0, 0, 0)), (0, 0, 0))
+        given_out = [had(each) for each in self.ended if self.whose.get(key_of(each)) in ids]
+        everything = plus(*given_out, *waiting, self.base.get(whose, (0, 0, 0)), (0, 0, 0))
         assert everything == had(one)
 
     def waiting(self, device: str, subject: PartialRef) -> list[Had]:
@@ -193,14 +193,14 @@ class Run:
         for _ in range(2):
             # What was claimed is no longer good, and then it has waited for too long.
             author.now = round(author.now + 1001)
-            self.apply(author.told("", ClockTicked()))
+            self.apply(author.given_out("", ClockTicked()))
         times = Counter(key_of(one) for one in self.ended)
         assert set(times.values()) <= {1}
         devices = self.shown.devices.values() if self.shown is not None else ()
-        going_on = {key_of(c.holding) for a in devices for c in a.containers if c.holding}
+        continuing = {key_of(c.holding) for a in devices for c in a.containers if c.holding}
         hidden = {key for key in self.begun if key[0] not in {a.device for a in devices}}
-        assert self.begun - going_on - hidden - self.absorbed <= times.keys()
-        assert not times.keys() & going_on
+        assert self.begun - continuing - hidden - self.absorbed <= times.keys()
+        assert not times.keys() & continuing
 
 
 def spans(one: Holding, until: Instant) -> None:
@@ -223,7 +223,7 @@ ROOM = st.sampled_from([2, 3, MAX_CONTAINERS, MAX_CONTAINERS])
 @example((3168, 15), 2)  # two of whose memory one look told are one
 @example((1361415, 18), MAX_CONTAINERS)  # one is named, and another of its pod begins with it
 @EXAMPLES
-def test_holdings_add_up_and_each_is_told_of_once(story: tuple[int, int], room: int) -> None:
+def test_holdings_add_up_and_each_is_reported_of_once(story: tuple[int, int], room: int) -> None:
     author, run = Author(story[0]), Run()
     with patch("pipeline.usage.container_accounts.MAX_CONTAINERS", room):
         for envelope in author.story(story[1]):
@@ -249,10 +249,10 @@ def test_over_restarts_too(seed: int, parts: list[tuple[int, int, int]], back: i
         run = Run(count)
         begin(run, author, state, back)
         written = run.shown
-        told = [*author.beginning(), *author.goes_on(events)]
-        for number, envelope in enumerate(told):
+        given_out = [*author.beginning(), *author.continues(events)]
+        for number, envelope in enumerate(given_out):
             run.apply(envelope)
-            if number < len(told) - lost:
+            if number < len(given_out) - lost:
                 written = run.shown
         run.finish(author)
         check_restart(state, run)
@@ -269,18 +269,18 @@ def begin(run: Run, author: Author, state: Usage, back: int) -> None:
         state: what was written.
         back: by how many seconds the wall clock was set forward meanwhile.
     """
-    told = shifted(
+    given_out = shifted(
         TotalsRestored(tuple(state.devices.values())),
         lambda i: Instant(i.mono_ns - back * S, i.wall_ns),
         lambda good: good,
     )
-    envelope = author.told("ledger", told)
-    for account in told.devices:
-        run.went_on[account.device] = min(account.start, envelope.at)
+    envelope = author.given_out("ledger", given_out)
+    for account in given_out.devices:
+        run.continued[account.device] = min(account.start, envelope.at)
         for one in account.containers:
             # Those that are still to be told of.
-            going_on = plus(had(one.holding), *map(had, one.closing))
-            rest = tuple(a - b for a, b in zip(had(one), going_on, strict=True))
+            continuing = plus(had(one.holding), *map(had, one.closing))
+            rest = tuple(a - b for a, b in zip(had(one), continuing, strict=True))
             run.base[account.device, one.id] = rest  # type: ignore[assignment]
     run.apply(envelope)
 
@@ -289,7 +289,7 @@ def check_restart(state: Usage, run: Run) -> None:
     """No total has fallen, and nobody has what another had."""
     for device, before in state.devices.items():
         # One that is gone for minutes before anybody looked at it is forgotten.
-        first = run.devices.get((device, run.went_on[device]))
+        first = run.devices.get((device, run.continued[device]))
         if first is None:
             continue
         assert_grown(of_device(before)[:-1], of_device(first)[:-1])

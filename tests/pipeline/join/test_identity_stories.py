@@ -43,7 +43,7 @@ def subjects(node: Cluster, device: str = A) -> list[tuple[str, str]]:
 
 @given(st.integers(0, 1 << 40))
 @settings(max_examples=200, deadline=None)
-def test_no_pair_is_untrue_nobody_is_half_known_and_each_sum_is_exact(seed: int) -> None:
+def test_no_pair_is_untrue_no_one_is_half_known_and_each_sum_is_exact(seed: int) -> None:
     """Sources are asked at moments of their own, lag behind, or aren't there; podgpu restarts."""
     assert Story(seed).play() == []
 
@@ -68,7 +68,7 @@ class TestT9:
         node.kubelet(listed("b", A))
         assert subjects(node) == [("b", "")]
 
-    def test_t9_it_has_its_own_once_that_is_told(self) -> None:
+    def test_t9_it_has_its_own_once_that_is_reported(self) -> None:
         node = Cluster()
         self.replaced(node)
         node.checkpoint(kept("u2", A))
@@ -86,7 +86,7 @@ class TestT9:
         node.kubelet(listed("b", A))
         assert subjects(node) == [("b", "u2")]
 
-    def test_t9_nor_is_a_name_given_a_uid_that_was_told_before_alone(self) -> None:
+    def test_t9_nor_is_a_name_given_a_uid_that_was_reported_before_alone(self) -> None:
         node = Cluster()
         node.checkpoint(kept("u1", A))
         node.seconds = 3
@@ -100,8 +100,8 @@ class TestT9:
         node = Cluster()
         node.checkpoint(kept("u1", A))
         node.seconds = 3
-        told = Envelope("kubelet", "kubelet", 1, at(3), whole(listed("b", A)))
-        assert [hint.sources for hint in node.join.apply(told).hints] == [{"kubelet"}]
+        given_out = Envelope("kubelet", "kubelet", 1, at(3), whole(listed("b", A)))
+        assert [hint.sources for hint in node.join.apply(given_out).hints] == [{"kubelet"}]
 
     def test_t9_the_pair_outlives_a_checkpoint_that_lacks_it_for_a_while(self) -> None:
         node = Cluster()
@@ -153,7 +153,7 @@ class TestT9:
             node.kubelet(listed("a", A))
         assert subjects(node) == [("a", "u1")]
 
-    def test_t9_what_nobody_names_is_forgotten(self) -> None:
+    def test_t9_what_no_one_names_is_forgotten(self) -> None:
         node = Cluster()
         for number in range(200):
             node.seconds = number * 60
@@ -166,7 +166,7 @@ class TestT9:
             max(len(pairs._listed_names), len(pairs._report_times), len(pairs._first_match_ns)) <= 2
         )
 
-    def test_t9_a_stale_checkpoint_shows_nobody_beside_the_holder(self) -> None:
+    def test_t9_a_stale_checkpoint_shows_no_one_beside_the_holder(self) -> None:
         """Podgpu and the kubelet have just been restarted: the list may not be complete yet."""
         node = Cluster()
         node.checkpoint(kept("gone", A), kept("gone", B, container="other"))
@@ -193,7 +193,9 @@ class TestT11:
         assert node.sole().held_ns == 2 * S
 
     @pytest.mark.parametrize("heard", [5, 6])
-    def test_t11_a_name_whose_uid_is_told_later_goes_on_under_both(self, heard: float) -> None:
+    def test_t11_a_name_whose_uid_is_reported_later_continues_under_both(
+        self, heard: float
+    ) -> None:
         """A source of pods that was away for long."""
         node = Watched()
         node.kubelet(listed("a", A))

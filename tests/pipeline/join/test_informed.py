@@ -75,7 +75,7 @@ def test_one_that_lists_what_is_held_is_enough(source: str) -> None:
     assert free(node) == 0b1111
 
 
-def test_pods_alone_tell_nothing() -> None:
+def test_pods_alone_report_nothing() -> None:
     """A pod that asked the kubelet for GPUs has nothing written on it of which it was given."""
     node = joined()
     node.pods(pod("a"), pod("b", claims=[annotated("b", B)]))
@@ -101,7 +101,7 @@ def test_the_kubelet_s_word_stands_until_it_runs_out_and_pods_don_t_prolong_it(d
     assert free(node) == 0b1110
 
 
-def test_containers_that_nobody_lists_any_more_are_unknown() -> None:
+def test_containers_that_no_one_lists_any_more_are_unknown() -> None:
     node = joined()
     node.tell("runtime", containers("a"))
     assert free(node) == 0b1110
@@ -159,7 +159,7 @@ RIDDLES: list[tuple[str, Claim]] = [
 
 
 @pytest.mark.parametrize(("source", "riddle"), RIDDLES, ids=[str(n) for n in range(len(RIDDLES))])
-def test_who_holds_nobody_knows_what_may_hold_any(source: str, riddle: Claim) -> None:
+def test_who_holds_no_one_knows_what_may_hold_any(source: str, riddle: Claim) -> None:
     node = joined()
     node.pods(pod("a"), pod("b"))
     node.tick(5)

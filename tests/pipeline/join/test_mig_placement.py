@@ -82,7 +82,9 @@ def shown(node: Node) -> dict[str, Any]:
     }
 
 
-def told(*events: tuple[str, Event], sources: tuple[str, ...] = ("nvml", "dcgm", "pods")) -> Node:
+def given_out(
+    *events: tuple[str, Event], sources: tuple[str, ...] = ("nvml", "dcgm", "pods")
+) -> Node:
     node = Node()
     for order, source in enumerate(sources):
         node.say(SourceAdded(order), source, source)
@@ -106,7 +108,7 @@ EVENTS: list[tuple[str, Event]] = [
 
 
 def test_any_order_of_their_words_comes_to_the_same() -> None:
-    expected = shown(told(*EVENTS))
+    expected = shown(given_out(*EVENTS))
     assert [device.uuid for device in expected["devices"]] == [GPU.uuid, ONE.uuid]
     assert expected["series"] == [
         ("memory_used_bytes", (), ONE.uuid),
@@ -116,31 +118,33 @@ def test_any_order_of_their_words_comes_to_the_same() -> None:
     assert [found.device for found in expected["readings"]] == [ONE.uuid, GPU.uuid, ONE.uuid]
     assert expected["holders"] == {GPU.uuid: [], ONE.uuid: ["train"]}
     for order in permutations(EVENTS):
-        assert shown(told(*order)) == expected
+        assert shown(given_out(*order)) == expected
 
 
 def test_looking_in_between_changes_nothing() -> None:
-    node = told()
+    node = given_out()
     for source, event in EVENTS:
         node.say(event, source, source)
         node.snapshot()
-    assert shown(node) == shown(told(*EVENTS))
+    assert shown(node) == shown(given_out(*EVENTS))
 
 
 def test_alone_a_place_is_a_device_of_its_own() -> None:
-    node = told(*(entry for entry in EVENTS if entry[0] == "dcgm"))
+    node = given_out(*(entry for entry in EVENTS if entry[0] == "dcgm"))
     assert list(shown(node)["holders"]) == [GPU.uuid, PLACE.uuid]
     assert ("graphics_engine_active_ratio", (), PLACE.uuid) in shown(node)["series"]
 
 
 @pytest.mark.parametrize("name", [f"MIG-{GPU.uuid}/7/0", f"MIG-{GPU.uuid}/7"])
 def test_a_claim_finds_an_instance_that_is_known_by_its_place(name: str) -> None:
-    node = told(("dcgm", DevicesDiscovered((GPU, PLACE))), ("pods", claims(claim("train", name))))
+    node = given_out(
+        ("dcgm", DevicesDiscovered((GPU, PLACE))), ("pods", claims(claim("train", name)))
+    )
     assert shown(node)["holders"][PLACE.uuid] == ["train"]
 
 
 def test_an_instance_that_goes_is_gone_when_both_say_so() -> None:
-    node = told(*EVENTS)
+    node = given_out(*EVENTS)
     node.say(DevicesDiscovered((GPU,)), "nvml", "nvml")
     assert [device.uuid for device in shown(node)["devices"]] == [GPU.uuid, PLACE.uuid]
     node.say(DevicesDiscovered((GPU,)), "dcgm", "dcgm")
@@ -150,7 +154,7 @@ def test_an_instance_that_goes_is_gone_when_both_say_so() -> None:
 
 def test_several_compute_instances_share_what_is_read_of_the_whole() -> None:
     whole = placed(GPU, 2)
-    node = told(
+    node = given_out(
         ("nvml", DevicesDiscovered((GPU, *HALVES))),
         ("dcgm", DevicesDiscovered((GPU, whole))),
         ("dcgm", SamplesTaken((active(whole.uuid, 0.5),))),
@@ -176,11 +180,11 @@ class TestWhichSourceWins:
     )
     def test_the_earlier_in_the_configuration(self, sources: tuple[str, ...], value: float) -> None:
         for order in permutations([*EVENTS[:2], *self.BOTH]):
-            node = told(*order, sources=sources)
+            node = given_out(*order, sources=sources)
             assert [found.value for found in shown(node)["readings"]] == [value]
 
     def test_the_later_one_once_the_earlier_has_nothing(self) -> None:
-        node = told(*EVENTS[:2], *self.BOTH)
+        node = given_out(*EVENTS[:2], *self.BOTH)
         node.snapshot()
         node.seconds = 4
         node.say(ClockTicked(), "", "clock")
@@ -189,7 +193,7 @@ class TestWhichSourceWins:
 
     def test_when_one_is_taken_out_the_other_stays(self) -> None:
         for gone, left, value in (("nvml", PLACE.uuid, 0.9), ("dcgm", ONE.uuid, 0.1)):
-            node = told(*EVENTS[:2], *self.BOTH)
+            node = given_out(*EVENTS[:2], *self.BOTH)
             node.snapshot()
             node.say(SourceRemoved(), gone, gone)
             assert shown(node)["series"] == [("graphics_engine_active_ratio", (), left)]
@@ -198,13 +202,13 @@ class TestWhichSourceWins:
     def test_a_source_with_two_names_for_one_device_counts_once(self) -> None:
         exact = f"MIG-{GPU.uuid}/7/0"
         for readings in permutations([active(PLACE.uuid, 0.1), active(exact, 0.2)]):
-            node = told(*EVENTS[:2], ("dcgm", SamplesTaken(readings)))
+            node = given_out(*EVENTS[:2], ("dcgm", SamplesTaken(readings)))
             assert len(shown(node)["readings"]) == 1
 
 
 def test_processes_come_to_the_device_too() -> None:
     listed = ProcessList(PLACE.uuid, (GpuProcess(7, "compute", 5),), START, 15 * 10**9)
-    node = told(*EVENTS[:2], ("dcgm", SamplesTaken((), (listed,))))
+    node = given_out(*EVENTS[:2], ("dcgm", SamplesTaken((), (listed,))))
     assert shown(node)["processes"] == {ONE.uuid: listed.processes}
     assert [series[2] for series in shown(node)["series"]] == [ONE.uuid]
 
@@ -219,11 +223,11 @@ class TestDescriptions:
         for order in permutations(
             [("nvml", DevicesDiscovered((self.FULL,))), ("dcgm", DevicesDiscovered((self.POOR,)))]
         ):
-            [device] = shown(told(*order))["devices"]
+            [device] = shown(given_out(*order))["devices"]
             assert device == replace(
                 self.FULL, facts=(("brand", "NVIDIA"), ("serial", "1"), ("vbios", "9"))
             )
-            [device] = shown(told(*order, sources=("dcgm", "nvml")))["devices"]
+            [device] = shown(given_out(*order, sources=("dcgm", "nvml")))["devices"]
             assert (device.index, device.minor, device.model) == (4, 0, "NVIDIA-H100")
             assert device.facts == (("brand", "NVIDIA"), ("serial", "2"), ("vbios", "9"))
 
@@ -234,13 +238,13 @@ class TestDescriptions:
             [("nvml", DevicesDiscovered((bare,))), ("dcgm", DevicesDiscovered((profiled,)))]
         ):
             for sources in (("nvml", "dcgm"), ("dcgm", "nvml")):
-                [device] = shown(told(*order, sources=sources))["devices"]
+                [device] = shown(given_out(*order, sources=sources))["devices"]
                 assert device.uuid == ONE.uuid
                 assert device.mig == MigPlace(GPU.uuid, 7, 0, "1g.10gb", index=3)
                 assert device.facts == (("serial", "1"),)
 
     def test_what_is_said_again_leaves_everything_as_it_was(self) -> None:
-        node = told(*EVENTS)
+        node = given_out(*EVENTS)
         before = node.snapshot().layout
         for _ in range(2):
             for source, event in EVENTS[:2]:
@@ -269,8 +273,8 @@ def test_what_is_shown_depends_on_the_last_words_alone(seed: int, order: int) ->
         names = [placed(GPU, gi, ci).uuid for gi, ci in INSTANCES] + [placed(GPU, 1).uuid]
         words["read"].append(SamplesTaken(tuple(active(name, 0.5) for name in names)))
     newest = {source: said[-1] for source, said in words.items()}
-    last = told(*newest.items(), sources=("nvml", "dcgm"))
-    shuffled, long = Random(order), told(sources=("nvml", "dcgm"))
+    last = given_out(*newest.items(), sources=("nvml", "dcgm"))
+    shuffled, long = Random(order), given_out(sources=("nvml", "dcgm"))
     while any(words.values()):
         source = shuffled.choice([name for name, said in words.items() if said])
         long.say(words[source].pop(0), source, source)
@@ -300,7 +304,7 @@ def test_what_was_read_of_an_instance_is_not_the_next_one_s(
     steps: list[tuple[Device, ...]],
 ) -> None:
     """Ids of GPU instances are used again, and a page is a while behind."""
-    node = told(*EVENTS)
+    node = given_out(*EVENTS)
     for devices in steps:
         node.say(DevicesDiscovered(devices), "nvml", "nvml")
         read = {found.device for found in node.snapshot().readings}
@@ -311,7 +315,7 @@ def test_what_was_read_of_an_instance_is_not_the_next_one_s(
 
 
 def test_a_place_that_becomes_known_keeps_its_readings() -> None:
-    node = told(*EVENTS[1:3])
+    node = given_out(*EVENTS[1:3])
     node.say(DevicesDiscovered((GPU, ONE)), "nvml", "nvml")
     assert {r.device: r.value for r in node.snapshot().readings} == {GPU.uuid: 0.25, ONE.uuid: 0.5}
 
@@ -323,7 +327,7 @@ def test_a_source_that_is_down_does_not_name_the_profile(
     lost: tuple[str, ...], profile: str
 ) -> None:
     """Of two that are up, or down, the earlier one does."""
-    node = told(sources=("dcgm", "nvml"))
+    node = given_out(sources=("dcgm", "nvml"))
     stale = placed(GPU, 1, 0, "4g.40gb")
     fresh = mig(GPU, 1, 0)
     assert fresh.mig is not None

@@ -51,7 +51,9 @@ class TestWhoeverNamesIt:
         assert (holder.subject.container, holder.subject.uid) == ("main", uid_of("a"))
         assert holder.pod == pod("a").info
 
-    def test_one_of_which_nobody_told_is_taken_at_its_word(self, source: str, claim: Claim) -> None:
+    def test_one_of_which_no_one_reported_is_taken_at_its_word(
+        self, source: str, claim: Claim
+    ) -> None:
         node = Cluster()
         node.tell(source, whole(claim))
         [holder] = node.on(A).holders
@@ -73,7 +75,7 @@ class TestWhoeverNamesIt:
         node.tell("pods", SourceLost("the API server can't be reached"))
         assert node.held() == {}
 
-    def test_who_tells_of_pods_is_asked_only_while_it_does_its_work(
+    def test_who_reports_of_pods_is_asked_only_while_it_does_its_work(
         self, source: str, claim: Claim
     ) -> None:
         node = Cluster()
@@ -84,7 +86,7 @@ class TestWhoeverNamesIt:
         node.pods(pod("other"))
         assert len(node.held()) == bool(claim.subject.pod)
 
-    def test_one_who_tells_of_no_pod_at_all_knows_that_there_is_none(
+    def test_one_who_reports_of_no_pod_at_all_knows_that_there_is_none(
         self, source: str, claim: Claim
     ) -> None:
         """An empty node, whose checkpoint has what was there before."""
@@ -155,7 +157,7 @@ class TestWhoeverNamesIt:
             node.tell(source, whole(claim))
             assert node.held() == {}
 
-    def test_it_is_forgotten_when_nobody_names_it_any_more(self, source: str, claim: Claim) -> None:
+    def test_it_is_forgotten_when_no_one_names_it_any_more(self, source: str, claim: Claim) -> None:
         node = Cluster()
         node.pods(pod("a"), pod("b"))
         node.tell(source, whole(claim))

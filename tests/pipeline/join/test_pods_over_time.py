@@ -59,7 +59,7 @@ class TestStaticPods:
         node.delete("", uid="mirror")
         assert [holder.subject.uid for holder in node.on(A).holders] == ["config-hash"]
 
-    def test_a_mirror_that_is_made_anew_brings_it_back(self) -> None:
+    def test_a_mirror_that_is_made_again_brings_it_back(self) -> None:
         node = Cluster()
         node.pods(self.STATIC)
         node.checkpoint(kept("config-hash", A))
@@ -68,7 +68,7 @@ class TestStaticPods:
         node.upsert(pod("etcd-node-1", uid="mirror-2", static_uid="config-hash"))
         assert [holder.subject.uid for holder in node.on(A).holders] == ["config-hash"]
 
-    def test_without_its_mirror_it_goes_on_for_as_long_as_the_kubelet_lists_it(self) -> None:
+    def test_without_its_mirror_it_continues_for_as_long_as_the_kubelet_lists_it(self) -> None:
         """A quota may keep the mirror from being made anew."""
         node = Cluster()
         node.pods(self.STATIC, pod("other"))
@@ -86,7 +86,7 @@ class TestStaticPods:
 
     @pytest.mark.parametrize("before", [True, False])
     @pytest.mark.parametrize("named", ["config-hash", "uid-web"])
-    def test_t01_a_mirror_that_somebody_forged_takes_nothing(
+    def test_t01_a_mirror_that_someone_forged_takes_nothing(
         self, named: str, *, before: bool
     ) -> None:
         """Whoever creates a pod may write that it is the mirror of any."""
@@ -148,17 +148,19 @@ class TestStarts:
         assert node.held() == {B: ["a/main"]}
         assert node.on(B).holders[0].subject.uid == "2"
 
-    @pytest.mark.parametrize("told", [None, 10])
-    def test_t14_a_name_that_no_other_pod_has_had_means_the_pod(self, told: float | None) -> None:
+    @pytest.mark.parametrize("given_out", [None, 10])
+    def test_t14_a_name_that_no_other_pod_has_had_means_the_pod(
+        self, given_out: float | None
+    ) -> None:
         node = Cluster()
         node.pods(pod("a"))
         node.seconds = 10.2
         node.kubelet(listed("b", A))
         node.seconds = 10.3
-        node.upsert(pod("b", started=told))
+        node.upsert(pod("b", started=given_out))
         assert [holder.subject.uid for holder in node.on(A).holders] == [uid_of("b")]
 
-    def test_a_start_that_cannot_be_told_is_no_reason_to_doubt_the_kubelet(self) -> None:
+    def test_a_start_that_cannot_be_reported_is_no_reason_to_doubt_the_kubelet(self) -> None:
         """The API server goes away between the pod's binding and its start."""
         node = Cluster()
         node.pods(pod("a", started=None), pod("b"))
@@ -184,18 +186,18 @@ class TestStarts:
         assert node.held() == {A: ["a/main"]}
 
 
-def test_pods_that_nobody_names_leave_nothing_behind() -> None:
+def test_pods_that_no_one_names_leave_nothing_behind() -> None:
     """A cluster makes and deletes pods for months beside one that holds a GPU."""
     node = Cluster()
     node.pods(pod("a"))
     node.kubelet(listed("a", A))
-    told = node.join._attributor.pods._by_source["pods"]
+    given_out = node.join._attributor.pods._by_source["pods"]
     sizes = []
     for number in range(4000):
         node.seconds += 5
         node.upsert(pod(f"job-{number}", wants=False))
         node.delete(f"job-{number}")
-        sizes.append(len(told._deleted))
+        sizes.append(len(given_out._deleted))
     assert max(sizes[2000:]) == max(sizes[1000:2000])
 
 
@@ -209,7 +211,7 @@ class TestContainers:
         assert node.held() == {A: ["a/main"]}
 
     @pytest.mark.parametrize("kind", ["app", "sidecar"])
-    def test_of_two_there_is_no_telling_which(self, kind: str) -> None:
+    def test_of_two_there_is_no_reporting_which(self, kind: str) -> None:
         node = Cluster()
         node.pods(pod("a", container("main"), container("other", kind)))
         node.file(annotated("a", A))
@@ -228,7 +230,7 @@ class TestContainers:
         node.kubelet(listed("a", A))
         assert node.held() == {A: ["a/main"]}
 
-    def test_a_container_that_is_made_anew_goes_on_holding(self) -> None:
+    def test_a_container_that_is_made_again_continues_holding(self) -> None:
         node = Cluster()
         node.pods(pod("a", container(container_id="c1", started=1)))
         node.runtime(ran("a", A, container_id="c1"))
@@ -314,7 +316,7 @@ def test_a_list_that_names_a_pod_twice_has_it_once() -> None:
     assert node.held() == {}
 
 
-def test_empty_names_are_names_that_nobody_knows() -> None:
+def test_empty_names_are_names_that_no_one_knows() -> None:
     node = Cluster()
     nameless = replace(pod("a"), info=replace(pod("a").info, uid="", namespace="", name=""))
     node.pods(nameless, pod("b"))
@@ -341,7 +343,7 @@ def test_hints_name_pods_for_which_the_kubelet_may_have_given_devices() -> None:
     assert hinted(PodDeleted(uid_of("a"))) == []
 
 
-def test_a_pod_that_nobody_names_changes_nothing() -> None:
+def test_a_pod_that_no_one_names_changes_nothing() -> None:
     node = Cluster()
     node.pods(pod("a"))
     node.kubelet(listed("a", A))
@@ -363,11 +365,15 @@ def test_a_churn_of_pods_leaves_nothing_behind() -> None:
         node.upsert(pod(name, ended=True))
         node.delete(name)
     pods = node.join._attributor.pods
-    [told] = pods._by_rank
-    assert (len(told.pods), len(told._by_identifier), len(told._admitted_ns)) == (0, 0, 0)
+    [given_out] = pods._by_rank
+    assert (len(given_out.pods), len(given_out._by_identifier), len(given_out._admitted_ns)) == (
+        0,
+        0,
+        0,
+    )
     assert len(pods._subjects) == 0
     # Uid and name, for each pod of the last ten minutes.
-    assert len(told._deleted) <= 2 * (TEN_MINUTES + 2)
+    assert len(given_out._deleted) <= 2 * (TEN_MINUTES + 2)
 
 
 def test_time_that_stands_still_does_not_stop_it() -> None:

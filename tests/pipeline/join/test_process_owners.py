@@ -24,11 +24,11 @@ from tests.support.nodes import at
 
 FULL = ("ml", "a", "main", uid_of("a"))
 STATIC = ("ml", "a", "main", "uid-hash")
-TOLD = pod("a", container(container_id="1"))
+REPORTED = pod("a", container(container_id="1"))
 
 
 @pytest.mark.parametrize(
-    ("pods", "told", "owner", "expected"),
+    ("pods", "given_out", "owner", "expected"),
     [
         # The runtime knows its containers.
         ([], [running("a")], ids("a"), FULL),
@@ -40,8 +40,8 @@ TOLD = pod("a", container(container_id="1"))
             ("ml", "a", "side", "uid-a"),
         ),
         # The API server knows the pods.
-        ([TOLD], [], ids("a"), FULL),
-        ([TOLD], [], ids("", "1"), FULL),
+        ([REPORTED], [], ids("a"), FULL),
+        ([REPORTED], [], ids("", "1"), FULL),
         ([pod("a", container(), container("side"))], [], ids("a"), ("ml", "a", "", "uid-a")),
         ([pod("a", container("init", "init"), container())], [], ids("a"), FULL),
         # A static pod has the uid of the kubelet, not that of its mirror.
@@ -61,14 +61,14 @@ TOLD = pod("a", container(container_id="1"))
 def test_by_its_cgroup(
     *,
     pods: list[Pod],
-    told: list[RunningContainer],
+    given_out: list[RunningContainer],
     owner: PartialRef,
     expected: tuple[str, ...],
 ) -> None:
     node = Watched()
     if pods:
         node.pods(*pods)
-    node.tell("runtime", ContainersReplaced(tuple(told), 300 * NS))
+    node.tell("runtime", ContainersReplaced(tuple(given_out), 300 * NS))
     node.looks(ran_by(owner))
     assert node.containers() == [expected]
     assert node.sole().busy_ns == S
@@ -136,7 +136,7 @@ def test_names_are_known_when_the_last_look_comes_after_the_end(by: str) -> None
         node.tell("runtime", ContainerStopped("1"))
     else:
         node.pods()
-        node.upsert(TOLD)
+        node.upsert(REPORTED)
         node.delete("a")
     node.look(5, use(A, 5, 0, ran_by(ids("a"), memory=0, kind=""), busy=S))
     assert node.containers() == [FULL]
@@ -176,7 +176,7 @@ def test_a_second_uid_under_the_same_name_starts_at_0() -> None:
 
 def test_what_is_known_of_a_pod_is_its_newest() -> None:
     node = Watched()
-    node.pods(TOLD)
+    node.pods(REPORTED)
     node.looks(ran_by(ids("a")))
     newer = pod("a", container(container_id="1"), started=3)
     node.upsert(newer)

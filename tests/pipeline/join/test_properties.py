@@ -88,9 +88,9 @@ def test_nothing_impossible_is_ever_shown(world: World, seed: int) -> None:
                 if holder.evidence > Evidence.RUNTIME_ENV:
                     forgotten = tables.gone.keys() - tables.pods.keys() - running
                     assert holder.subject.uid not in forgotten
-                    told = tables.pods.get(holder.subject.uid)
-                    assert told is None or not told.ended
-                    assert told is None or holder.pod == told.info
+                    given_out = tables.pods.get(holder.subject.uid)
+                    assert given_out is None or not given_out.ended
+                    assert given_out is None or holder.pod == given_out.info
 
 
 @given(WORLDS, SEEDS)

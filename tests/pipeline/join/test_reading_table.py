@@ -168,7 +168,7 @@ class TestProcesses:
         assert [s.attrs for s in snapshot.layout.series] == [(("kind", "compute"), ("pid", "12"))]
         assert [p.pid for p in snapshot.processes[GPU.uuid]] == [12]
 
-    def test_memory_that_the_driver_does_not_tell_is_no_sample(self) -> None:
+    def test_memory_that_the_driver_does_not_report_is_no_sample(self) -> None:
         node = Node()
         node.has(GPU)
         node.reads(processes=[listed(GPU.uuid, (11, None))])
@@ -279,7 +279,7 @@ def starts(snapshot: Snapshot) -> dict[str, float | None]:
 def test_c1_a_counter_that_was_set_back_counts_from_then_on() -> None:
     node = Node()
     node.has(GPU)
-    told = []
+    given_out = []
     # Growing, standing still, set back, growing again beyond where it was.
     for second, value in enumerate((10, 20, 20, 5, 30)):
         node.seconds = second
@@ -287,9 +287,9 @@ def test_c1_a_counter_that_was_set_back_counts_from_then_on() -> None:
             reading(GPU, "energy_millijoules", value, when=at(second)),
             reading(GPU, "power_watts", value, when=at(second)),
         )
-        told.append(starts(node.snapshot()))
-    assert [start["energy_millijoules"] for start in told] == [0, 0, 0, 3, 3]
-    assert {start["power_watts"] for start in told} == {None}, "a gauge has no start"
+        given_out.append(starts(node.snapshot()))
+    assert [start["energy_millijoules"] for start in given_out] == [0, 0, 0, 3, 3]
+    assert {start["power_watts"] for start in given_out} == {None}, "a gauge has no start"
 
 
 def test_starts_are_the_same_object_while_nothing_of_them_changes() -> None:
@@ -323,7 +323,7 @@ def test_a_counter_that_came_back_counts_from_its_first_reading_on() -> None:
     assert starts(node.snapshot()) == {"energy_millijoules": 9}
 
 
-def test_of_two_sources_the_shown_one_tells_the_start() -> None:
+def test_of_two_sources_the_shown_one_reports_the_start() -> None:
     node = Node()
     node.say(SourceAdded(0), "first", "nvml")
     node.say(SourceAdded(1), "second", "dcgm")

@@ -31,7 +31,7 @@ def test_the_sharing_pods_hold_their_parts_and_the_reservation_pod_none(
     assert (node.shares(A), node.conflicts()) == ([0.5, None], {})
 
 
-def test_a_checkpoint_tells_it_as_well() -> None:
+def test_a_checkpoint_reports_it_as_well() -> None:
     node = Cluster()
     node.pods(reserves("r", "g"), shares("a", "g", share=0.5))
     node.seconds = 3
@@ -49,7 +49,7 @@ def test_several_groups_are_several_devices() -> None:
     assert node.held() == {A: ["a/main"], B: ["a/main", "b/main"]}
 
 
-def test_a_group_that_nobody_reserved_for_gives_nothing() -> None:
+def test_a_group_that_no_one_reserved_for_gives_nothing() -> None:
     node = Cluster()
     node.pods(pod("v"), shares("a", "v"), shares("b", "g"))
     node.seconds = 3

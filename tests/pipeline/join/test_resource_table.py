@@ -200,7 +200,7 @@ class TestTime:
         node.tell("kubelet", offer())
         assert counts(node) == {"gpu": (4, 0, 0)}
 
-    def test_when_nobody_says_what_is_offered_that_is_unknown_and_not_0(self) -> None:
+    def test_when_no_one_says_what_is_offered_that_is_unknown_and_not_0(self) -> None:
         node = Cluster()
         node.kubelet(listed("a", A))
         assert counts(node) == {"gpu": (4, None, 1)}
@@ -211,7 +211,7 @@ class TestTime:
         node.tick(GOOD_FOR + 1)
         assert counts(node) == {"gpu": (4, None, None)}
 
-    def test_what_nobody_says_is_unknown_and_not_0(self) -> None:
+    def test_what_no_one_says_is_unknown_and_not_0(self) -> None:
         node = Cluster()
         node.tell("kubelet", offer(gpu=ALL))
         assert counts(node) == {"gpu": (4, 4, None)}

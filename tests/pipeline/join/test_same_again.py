@@ -26,16 +26,20 @@ def digest() -> str:
         join = Join()
         for envelope in Author(seed).story(40):
             join.apply(envelope)
-            told = join.snapshot(envelope.at)
-            usage = told.usage
+            given_out = join.snapshot(envelope.at)
+            usage = given_out.usage
             used = None if usage is None else (dict(usage.devices), usage.ended)
-            found.update(repr((used, told.xids)).encode())
+            found.update(repr((used, given_out.xids)).encode())
     for seed in range(OF_IDENTITY):
         story = Story(seed)
         wrong = story.play()
-        told = story.join.snapshot(at(story.now))
-        used = None if told.usage is None else (dict(told.usage.devices), told.usage.ended)
-        found.update(repr((wrong, used, told.layout.attributions)).encode())
+        given_out = story.join.snapshot(at(story.now))
+        used = (
+            None
+            if given_out.usage is None
+            else (dict(given_out.usage.devices), given_out.usage.ended)
+        )
+        found.update(repr((wrong, used, given_out.layout.attributions)).encode())
     return found.hexdigest()
 
 

@@ -48,7 +48,7 @@ class TestParts:
         node.kubelet(listed("a", f"{A}::0", f"{A}::1"))
         assert (node.held(), node.shares(A)) == ({A: ["a/main"]}, [None])
 
-    def test_which_replicas_a_container_has_is_told(self) -> None:
+    def test_which_replicas_a_container_has_is_reported(self) -> None:
         node = Cluster()
         node.kubelet(
             listed("a", f"{A}::10", f"{A}::2"), listed("b", f"{A}::3"), listed("c", B, "x::1")
@@ -224,7 +224,7 @@ class TestTwoOnOneDevice:
         node.checkpoint(answered(uid_of("a"), [B], A))
         assert (node.held(), node.conflicts()) == ({A: ["a/main"]}, {A: 1})
 
-    def test_the_source_s_own_times_do_where_nobody_tells_of_pods(self) -> None:
+    def test_the_source_s_own_times_do_where_no_one_reports_of_pods(self) -> None:
         node = Cluster()
         node.kubelet(replace(listed("a", A), since=pod("", started=7).started))
         node.checkpoint(replace(kept("1", A), since=pod("", started=6).started))

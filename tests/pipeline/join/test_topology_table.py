@@ -50,7 +50,7 @@ def free(node: Node) -> int | None:
     return None if found is None else found.free
 
 
-def test_no_source_tells() -> None:
+def test_no_source_reports() -> None:
     node = Node()
     node.has(*GPUS)
     node.podlist(claim("a", GPUS[0].uuid))
@@ -110,7 +110,7 @@ def test_a_claim_on_an_instance_takes_part_of_its_gpu() -> None:
     assert (found.free, found.part, found.held) == (0b1110, 0b0001, 0)
 
 
-def test_where_nobody_tells_of_holders_nothing_is_said_of_what_is_free() -> None:
+def test_where_no_one_reports_of_holders_nothing_is_said_of_what_is_free() -> None:
     node = joined(claimed=False)
     assert node.snapshot().topology is not None
     assert node.snapshot().availability is None
@@ -237,5 +237,5 @@ def test_after_any_events_it_is_what_a_look_at_the_last_word_gives(
         assert snapshot.topology is not None
         assert snapshot.topology.read == build(last).read
         if snapshot.availability is not None:
-            anew = availability(snapshot.topology, snapshot.layout.attributions)
-            assert snapshot.availability == anew
+            again = availability(snapshot.topology, snapshot.layout.attributions)
+            assert snapshot.availability == again

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pipeline.model import Evidence, Holder
-from tests.pipeline.join.attacked import injected, told
+from tests.pipeline.join.attacked import given_out, injected
 from tests.pipeline.join.attacks import AUTHOR, World
 from tests.pipeline.join.watched import Watched
 
@@ -61,7 +61,7 @@ def free_gpus(node: Watched) -> set[str] | None:
 
 def check(seed: int) -> None:
     world = World(seed)
-    quiet, loud = told(world, lying=False), told(world, lying=True)
+    quiet, loud = given_out(world, lying=False), given_out(world, lying=True)
     before = quiet.snapshot().layout.attributions
     after = loud.snapshot().layout.attributions
     # He may be one of the pods of the sharing scheduler, and then the lie reaches its GPUs.
@@ -126,6 +126,6 @@ def truth(was: Any) -> set[Evidence]:
 
 
 @pytest.mark.timeout(3600)
-def test_t01_t02_a_lie_moves_nobodys_gpu() -> None:
+def test_t01_t02_a_lie_moves_unattributed_gpu() -> None:
     for seed in range(SEED, SEED + WORLDS):
         check(seed)

@@ -125,7 +125,7 @@ WITHDRAWN = offer(gpu=[])
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "given_out"),
     [
         pytest.param("kubelet", [offer(gpu=[A, B, C, D])], id="offered"),
         pytest.param("kubelet", [offer(gpu=[A, B, C, D]), offer(gpu=[A, B])], id="two are ill"),
@@ -135,12 +135,14 @@ WITHDRAWN = offer(gpu=[])
         pytest.param("pods", [SLICES, DeviceAliasesReplaced(())], id="its slices are deleted"),
     ],
 )
-def test_t01_no_free_gpu_of_a_plugin_or_driver_looks_taken(source: str, told: list[Event]) -> None:
+def test_t01_no_free_gpu_of_a_plugin_or_driver_looks_taken(
+    source: str, given_out: list[Event]
+) -> None:
     """Whoever names the node himself may request a resource that the node doesn't have."""
     cluster = Cluster()
     cluster.tell("gpus", joints(*GPUS))
     cluster.seconds = 1
-    for event in told:
+    for event in given_out:
         cluster.tell(source, event)
     evil = distilled(raw("evil", {"koordinator.sh/gpu.shared": "4"}, ALL_FOUR))
     cluster.pods(evil)
@@ -244,7 +246,7 @@ def test_t01_what_a_proxy_of_the_kubelet_adds_is_the_annotation(
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_t01_where_nobody_tells_of_pods_it_is_an_annotation_s_word(closed: bool) -> None:
+def test_t01_where_no_one_reports_of_pods_it_is_an_annotation_s_word(closed: bool) -> None:
     cluster = Cluster()
     cluster.tell("kubelet", offer(gpu=[A, B, C, D] if closed else [A]))
     evil = [replace(listed("evil", uuid), relayed=True) for uuid in (A, C)]

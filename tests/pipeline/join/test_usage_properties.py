@@ -76,22 +76,22 @@ class Author:
     def beginning(self) -> Iterator[Envelope]:
         """What is told first, after each start of podgpu."""
         self.looked.clear()
-        yield self.told("gpus", SourceAdded(0))
-        yield self.told("other", SourceAdded(1))
-        yield self.told("gpus", DevicesDiscovered((*GPUS[:2], *INSTANCES)))
-        yield self.told("runtime", ContainersReplaced((), 1000 * NS))
+        yield self.given_out("gpus", SourceAdded(0))
+        yield self.given_out("other", SourceAdded(1))
+        yield self.given_out("gpus", DevicesDiscovered((*GPUS[:2], *INSTANCES)))
+        yield self.given_out("runtime", ContainersReplaced((), 1000 * NS))
 
     def story(self, length: int) -> Iterator[Envelope]:
         yield from self.beginning()
-        yield from self.goes_on(length)
+        yield from self.continues(length)
 
-    def goes_on(self, length: int) -> Iterator[Envelope]:
+    def continues(self, length: int) -> Iterator[Envelope]:
         for _ in range(length):
             self.now = round(self.now + self.rng.choice(PAUSES), 2)
             acts = [self.look, self.look, self.look, self.life, self.life, self.fate, self.errors]
-            yield self.told(*self.rng.choice(acts)())
+            yield self.given_out(*self.rng.choice(acts)())
 
-    def told(self, source: str, event: Event) -> Envelope:
+    def given_out(self, source: str, event: Event) -> Envelope:
         return Envelope(source, source, 1, at(self.now), event)
 
     def claim(self, subject: PartialRef) -> Claim:
@@ -107,13 +107,13 @@ class Author:
         if self.rng.random() < 0.3:
             there = [pod("a", container(), uid=self.pick("a1", "a2")), pod("b", uid="b1")]
             return "pods", relist(*there[: self.rng.randint(0, 2)])
-        told: list[Event] = [
+        given_out: list[Event] = [
             ContainerStarted(running),
             ContainerStarted(running),
             ContainerStopped(subject.container_id),
             ContainersReplaced((running,), 1000 * NS),
         ]
-        return "runtime", self.rng.choice(told)
+        return "runtime", self.rng.choice(given_out)
 
     def fate(self) -> tuple[str, Event]:
         self.counters.pop(self.pick(*GPUS).uuid, None)

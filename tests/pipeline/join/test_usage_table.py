@@ -70,13 +70,13 @@ def test_changes_that_wait_in_the_inbox_count_from_when_they_were_said() -> None
     node.join.apply(
         Envelope("runtime", "runtime", 1, at(4), ContainersReplaced((), NS)), more_pending=True
     )
-    told = ContainerStarted(
+    given_out = ContainerStarted(
         RunningContainer(
             PartialRef("ml", "b", "main", "uid-b", "2"),
             claims=(ran("b", A, evidence=Evidence.RUNTIME_CDI),),
         )
     )
-    node.join.apply(Envelope("runtime", "runtime", 1, at(4), told), more_pending=True)
+    node.join.apply(Envelope("runtime", "runtime", 1, at(4), given_out), more_pending=True)
     node.look(10, use(A, 10, 0))
     assert held(node)["b"] == 6 * S
 
@@ -114,7 +114,7 @@ def test_of_two_sources_the_first_is_believed_while_its_look_is_good() -> None:
     assert node.account().at == at(40)
 
 
-def test_nothing_is_told_where_no_source_tells() -> None:
+def test_nothing_is_reported_where_no_source_reports() -> None:
     node = Watched()
     assert node.snapshot().usage is None
     node.look(0)
@@ -156,7 +156,7 @@ def test_a_source_that_never_speaks_is_waited_for_for_ten_seconds() -> None:
     "other",
     [DeviceAliasesReplaced(()), ResourcesAdvertised((), NS), TopologyRead((), ())],
 )
-def test_who_tells_something_else_first_is_still_waited_for(other: Event) -> None:
+def test_who_reports_something_else_first_is_still_waited_for(other: Event) -> None:
     node = Watched()
     node.say(SourceAdded(9), "names", "names")
     node.look(0, use(A, 0, None))
@@ -186,8 +186,8 @@ def test_a_source_that_leaves_takes_what_it_said_of_memory_along() -> None:
     assert node.account(B).memory_used_bytes is None
 
 
-@pytest.mark.parametrize(("back", "goes_on"), [(299, True), (301, False)])
-def test_accounts_outlive_the_restart_of_a_source(*, back: float, goes_on: bool) -> None:
+@pytest.mark.parametrize(("back", "continues"), [(299, True), (301, False)])
+def test_accounts_outlive_the_restart_of_a_source(*, back: float, continues: bool) -> None:
     node = Watched()
     # Devices are told by another.
     node.look(0, use(A, 0, None), source="other")
@@ -198,16 +198,16 @@ def test_accounts_outlive_the_restart_of_a_source(*, back: float, goes_on: bool)
     node.say(SourceAdded(9), "other", "other")
     assert node.snapshot().usage is None
     node.look(11 + back, use(A, 11 + back, None), source="other")
-    assert node.account().elapsed_ns == (10 * S if goes_on else 0)
-    assert node.account().start == (at(0) if goes_on else at(11 + back))
+    assert node.account().elapsed_ns == (10 * S if continues else 0)
+    assert node.account().start == (at(0) if continues else at(11 + back))
 
 
-def test_who_holds_what_is_known_to_accounts_that_begin_anew() -> None:
+def test_who_holds_what_is_known_to_accounts_that_restart() -> None:
     node = Watched()
     node.tell("runtime", ContainersReplaced((), 10_000 * NS))
     claim = ran("a", A, evidence=Evidence.RUNTIME_CDI)
-    told = RunningContainer(PartialRef("ml", "a", "main", "uid-a", "1"), claims=(claim,))
-    node.tell("runtime", ContainerStarted(told))
+    given_out = RunningContainer(PartialRef("ml", "a", "main", "uid-a", "1"), claims=(claim,))
+    node.tell("runtime", ContainerStarted(given_out))
     node.look(0, use(A, 0, None), source="other")
     node.say(SourceRemoved(), "other", "other")
     node.tick(400)
@@ -231,7 +231,7 @@ def test_a_source_that_is_down_takes_nothing_along_but_time() -> None:
 # -- which device it is
 
 
-def test_devices_that_nobody_enumerates_are_passed_over() -> None:
+def test_devices_that_no_one_enumerates_are_passed_over() -> None:
     node = Watched()
     assert node.look(0, use("GPU-?", 0, None))
     assert not node.look(5, use("GPU-?", 5, 0))
@@ -280,24 +280,24 @@ def test_what_is_no_longer_good_changes_it() -> None:
 
 
 @pytest.mark.parametrize("looked", [False, True])
-def test_a_recording_played_anew_tells_of_no_holding_twice(*, looked: bool) -> None:
+def test_a_recording_played_again_reports_of_no_holding_twice(*, looked: bool) -> None:
     node = Watched()
-    going_on = holding("a", A, uid="uid-a", until=at(10))
+    continuing = holding("a", A, uid="uid-a", until=at(10))
     unknown = "GPU-unknown"
-    told = TotalsRestored(
+    given_out = TotalsRestored(
         (
-            account(A, had("a", uid="uid-a", held=10 * S, holding=going_on), until=at(10)),
+            account(A, had("a", uid="uid-a", held=10 * S, holding=continuing), until=at(10)),
             account(unknown, had("a", holding=holding("a", unknown, until=at(10)))),
         )
     )
     node.seconds = 20
-    node.say(told, "ledger", "ledger", via="replay")
+    node.say(given_out, "ledger", "ledger", via="replay")
     if looked:
         hold(node, 21, "a")
         node.look(22, use(A, 22, None))
     before = node.snapshot().usage
     assert (before is not None) == looked
-    node.say(told, "ledger", "ledger", via="replay")
+    node.say(given_out, "ledger", "ledger", via="replay")
     after = node.snapshot().usage
     assert (after and after.devices) == (before and before.devices)
     assert not (after and after.ended)

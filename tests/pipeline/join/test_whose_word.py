@@ -165,7 +165,7 @@ class TestPodListFile:
 
 
 class TestOddities:
-    def test_a_claim_that_names_nobody_shows_that_somebody_holds_it(self) -> None:
+    def test_a_claim_that_names_no_one_shows_that_someone_holds_it(self) -> None:
         node = Cluster()
         node.file(said(Evidence.POD_LIST_FILE, PartialRef(), [A], "uuid"))
         assert node.held() == {A: ["/"]}

@@ -72,8 +72,8 @@ def test_those_who_hold_and_those_who_use_the_device() -> None:
     assert (error.serial, error.device, error.code, error.at) == (1, A, 79, at(6))
     assert sorted(victims(error)) == [("", False, True), ("a", True, False), ("b", True, True)]
     assert xids(node, "a") == xids(node, "b") == ((79, 1),)
-    going_on = [one.holding for one in node.account().containers if one.holding]
-    assert [one.xids for one in going_on] == [((79, 1),)] * 3
+    continuing = [one.holding for one in node.account().containers if one.holding]
+    assert [one.xids for one in continuing] == [((79, 1),)] * 3
     tell(node, 7, report(7, 31), report(7, 31))
     assert xids(node, "a") == ((31, 2), (79, 1))
 
@@ -152,7 +152,7 @@ def test_a_gpu_by_its_place_on_the_bus(written: str) -> None:
     assert sole(node).device == A
 
 
-def test_one_of_a_device_that_nobody_knows_is_counted_and_strikes_nobody() -> None:
+def test_one_of_a_device_that_no_one_knows_is_counted_and_strikes_no_one() -> None:
     node = Watched()
     holds(node, 0, "a")
     strange = [report(1, bus="0001:01:00.0"), report(1, device="GPU-?"), report(1, device="GPU-?")]
@@ -224,7 +224,7 @@ def test_an_instance_is_known_better_than_its_gpu() -> None:
         assert sole(node).device == one.uuid
 
 
-def test_whose_process_it_was_is_a_victim_though_nobody_saw_it_there() -> None:
+def test_whose_process_it_was_is_a_victim_though_no_one_saw_it_there() -> None:
     node = Watched()
     holds(node, 0, "a")
     kernel(node, 1, report(1, pid=7, owner=ids("z", "9")))

@@ -86,8 +86,8 @@ class World:
 
     def envelopes(self) -> dict[str, list[Envelope]]:
         return {
-            source: [Envelope(source, source, 1, at(when), event) for when, event in told]
-            for source, told in self.events.items()
+            source: [Envelope(source, source, 1, at(when), event) for when, event in given_out]
+            for source, given_out in self.events.items()
         }
 
 
@@ -190,18 +190,18 @@ class Author:
             "kubelet": [offer(gpu=self.some(PLUGIN, 3)) for _ in range(self.rng.randint(0, 2))],
         }
         for source in CLAIMING:
-            told = [
+            given_out = [
                 whole(
                     *self.claims(source), complete=source == "kubelet" and self.rng.random() < 0.5
                 )
                 for _ in range(self.rng.randint(0, 2))
             ]
-            events.setdefault(source, []).extend(told)
+            events.setdefault(source, []).extend(given_out)
         return World(
             {
-                source: list(zip(sorted(self.some(MOMENTS, n, n)), told, strict=True))
-                for source, told in events.items()
-                for n in [len(told)]
+                source: list(zip(sorted(self.some(MOMENTS, n, n)), given_out, strict=True))
+                for source, given_out in events.items()
+                for n in [len(given_out)]
             }
         )
 
@@ -248,7 +248,7 @@ def feed(node: Node, envelopes: Iterable[Envelope], *, look: bool = False) -> No
 
 def merged(world: World, rng: Random) -> list[Envelope]:
     """Any order that keeps that of each source."""
-    left = {source: told for source, told in world.envelopes().items() if told}
+    left = {source: given_out for source, given_out in world.envelopes().items() if given_out}
     order = []
     while left:
         source = rng.choice(sorted(left))
@@ -273,14 +273,14 @@ def shown(node: Node) -> dict[str, object]:
 
 def since_known(holder: Holder) -> tuple[object, ...]:
     """A holder, with its beginning if that was told and not noted when it was heard of."""
-    told = holder.pod is not None and not holder.since_observed
+    given_out = holder.pod is not None and not holder.since_observed
     return (
         holder.subject,
         holder.share,
         holder.source,
         holder.evidence,
         holder.pod,
-        holder.since if told else None,
+        holder.since if given_out else None,
     )
 
 
@@ -305,8 +305,8 @@ class Tables:
     @classmethod
     def of(cls, world: World) -> "Tables":
         tables = cls()
-        for source, told in world.events.items():
-            for when, event in told:
+        for source, given_out in world.events.items():
+            for when, event in given_out:
                 tables.take(source, when, event)
         return tables
 
@@ -323,12 +323,12 @@ class Tables:
                 self.confirmed[source] = when
             case ResourcesAdvertised():
                 self.offered.append(event)
-            case PodsReplaced(told):
+            case PodsReplaced(given_out):
                 if not self.listed:
                     self.listed, self.listed_at = True, when
-                for uid in set(self.pods) - {one.info.uid for one in told}:
+                for uid in set(self.pods) - {one.info.uid for one in given_out}:
                     self.drop(uid, when)
-                for one in told:
+                for one in given_out:
                     self.put(one, when)
                 self.confirmed[source] = when
             case PodUpserted(one):

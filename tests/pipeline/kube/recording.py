@@ -24,21 +24,21 @@ class Recorder:
     """Implements `Handler`; holds the copy that follows from what it was told."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.given_out: list[str] = []
         self.lost_at: list[tuple[float, ApiError]] = []
         self.copy: dict[str, str] = {}
         self.confirmations = 0
 
     async def replaced(self, objects: Sequence[Named]) -> None:
-        self.told.append("replaced")
+        self.given_out.append("replaced")
         self.copy = dict(objects)
 
     async def upserted(self, found: Named) -> None:
-        self.told.append(f"+{found[0]}")
+        self.given_out.append(f"+{found[0]}")
         self.copy[found[0]] = found[1]
 
     async def deleted(self, found: Named) -> None:
-        self.told.append(f"-{found[0]}")
+        self.given_out.append(f"-{found[0]}")
         if self.copy.get(found[0]) == found[1]:
             del self.copy[found[0]]
 

@@ -152,7 +152,7 @@ async def test_what_is_no_http_is_an_error(config: Config, sent: bytes) -> None:
         assert caught.value.status == 0
 
 
-async def test_nobody_there_is_an_error(config: Config) -> None:
+async def test_no_one_there_is_an_error(config: Config) -> None:
     async with Server(hangs).serving() as server:
         credentials = config(server)
     async with connected(credentials) as api:
@@ -176,7 +176,7 @@ async def test_a_fault_is_the_same_in_other_words(config: Config) -> None:
 
 
 @pytest.mark.parametrize("answer", [says("<html>busy</html>", 503), says("", 503)])
-async def test_what_is_not_from_the_api_is_told_by_its_status(
+async def test_what_is_not_from_the_api_is_reported_by_its_status(
     config: Config, answer: Answer
 ) -> None:
     async with Server(answer).serving() as server, connected(config(server)) as api:
@@ -186,8 +186,8 @@ async def test_what_is_not_from_the_api_is_told_by_its_status(
 
 
 async def test_a_status_object_gives_reason_and_delay(config: Config) -> None:
-    told = status(429, "TooManyRequests", "slow down", retryAfterSeconds=9)
-    answer = says(str(told).replace("'", '"'), 429)
+    given_out = status(429, "TooManyRequests", "slow down", retryAfterSeconds=9)
+    answer = says(str(given_out).replace("'", '"'), 429)
     async with Server(answer).serving() as server, connected(config(server)) as api:
         error = await failing(api)
         assert (error.status, error.reason, error.retry_after) == (429, "TooManyRequests", 9)
@@ -200,8 +200,8 @@ async def test_an_endless_refusal_is_cut(config: Config) -> None:
 
 
 async def test_leaving_a_stream_ends_its_connection(config: Config) -> None:
-    goes_on = streams(b'{"a":1}\n', end=False)
-    async with Server(goes_on).serving() as server, connected(config(server)) as api:
+    continues = streams(b'{"a":1}\n', end=False)
+    async with Server(continues).serving() as server, connected(config(server)) as api:
         async with api.watch(PODS, {}, silence=5) as sent:
             assert await anext(sent) == b'{"a":1}'
         async with asyncio.timeout(5):

@@ -38,7 +38,7 @@ ACTIONS = st.one_of(
 async def live(actions: list[tuple[object, ...]]) -> None:
     collection = Collection()
     api = FakeApi(collection)
-    async with reflecting(api) as told:
+    async with reflecting(api) as given_out:
         for kind, *arguments in actions:
             match kind, arguments:
                 case "put", [str(name), generation]:
@@ -64,7 +64,7 @@ async def live(actions: list[tuple[object, ...]]) -> None:
                     raise AssertionError(kind)
         await asyncio.sleep(900)
         expected = {name: raw["metadata"]["uid"] for (_, name), raw in collection.objects.items()}
-        assert told.copy == expected
+        assert given_out.copy == expected
         begun = api.requests[0][0]
         ended = asyncio.get_running_loop().time()
         # Never more than a request a second in the long run, and one of three ways at once.

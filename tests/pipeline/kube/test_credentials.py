@@ -83,8 +83,8 @@ async def test_a_token_that_is_refused_is_tried_twice_and_named(tmp_path: Path) 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 500])
 async def test_a_server_that_repeats_our_token_is_not_repeated(tmp_path: Path, code: int) -> None:
-    told = {"code": code, "reason": "x sesame", "message": "no such token: Bearer sesame!"}
-    async with Server(says(json.dumps(told), code)).serving("first") as server:
+    given_out = {"code": code, "reason": "x sesame", "message": "no such token: Bearer sesame!"}
+    async with Server(says(json.dumps(given_out), code)).serving("first") as server:
         async with connected(account(tmp_path, server)) as api:
             with pytest.raises(ApiError, match="no such token: Bearer ") as caught:
                 await api.get(PODS, {})
@@ -101,7 +101,7 @@ async def test_a_token_is_not_read_for_each_request(tmp_path: Path) -> None:
         assert server.tokens() == ["sesame"]
 
 
-async def test_a_token_that_is_gone_for_a_moment_is_missed_by_nobody(
+async def test_a_token_that_is_gone_for_a_moment_is_missed_by_no_one(
     tmp_path: Path, minute: None
 ) -> None:
     async with Server(says("{}")).serving("first") as server:
@@ -119,7 +119,9 @@ async def test_a_token_that_is_refused_and_gone_is_said_to_be_missing(tmp_path: 
         mine = account(tmp_path, server)
         async with connected(mine) as api:
             (mine.folder / "token").unlink()
-            with pytest.raises(ApiError, match=r"no service account credentials: .* does not exist"):
+            with pytest.raises(
+                ApiError, match=r"no service account credentials: .* does not exist"
+            ):
                 await api.get(PODS, {})
 
 
@@ -137,7 +139,7 @@ async def test_another_authority_is_taken_over(tmp_path: Path) -> None:
         await api_context.__aexit__(None, None, None)
 
 
-async def test_a_stream_goes_on_while_the_connections_are_made_anew(
+async def test_a_stream_continues_while_the_connections_are_made_again(
     tmp_path: Path, minute: None
 ) -> None:
     gate = asyncio.Event()
@@ -183,7 +185,7 @@ def test_outside_a_pod_it_is_said_what_was_looked_for(
 
 
 @pytest.mark.parametrize("token", ["", None])
-def test_a_pod_without_a_token_is_told_so(tmp_path: Path, token: str | None) -> None:
+def test_a_pod_without_a_token_is_reported_so(tmp_path: Path, token: str | None) -> None:
     if token is not None:
         (tmp_path / "token").write_text(token)
     environ = {"KUBERNETES_SERVICE_HOST": "x", "KUBERNETES_SERVICE_PORT": "443"}
@@ -271,7 +273,7 @@ def plugin(folder: Path, *, expires: str = "", fails: bool = False, first: str =
 def test_a_plugin_is_run_again_once_its_token_expires_or_is_refused(tmp_path: Path) -> None:
     far = ', "expirationTimestamp": "2999-01-01T00:00:00Z"'
     config = KubeconfigFile(plugin(tmp_path, expires=far), plugins=True)
-    tokens = [config.load(reload=anew).authorization for anew in (False, False, True)]
+    tokens = [config.load(reload=again).authorization for again in (False, False, True)]
     assert tokens == ["Bearer run-1", "Bearer run-1", "Bearer run-2"]
 
 
@@ -350,7 +352,7 @@ def test_a_plugin_that_hangs_when_its_token_expires_is_ended_and_run_again(
     assert config.load(reload=False).authorization == "Bearer run-2"
 
 
-def test_a_plugin_that_asks_is_told_nothing(tmp_path: Path) -> None:
+def test_a_plugin_that_asks_is_reported_nothing(tmp_path: Path) -> None:
     config = KubeconfigFile(plugin(tmp_path, first="read answer && sleep 60"), plugins=True)
     assert config.load(reload=False).authorization == "Bearer run-1"
 

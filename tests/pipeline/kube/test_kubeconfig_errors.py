@@ -107,9 +107,15 @@ PLUGINS: dict[str, tuple[str, str]] = {
     ),
 }
 FILES: dict[str, tuple[str, str]] = {
-    "an alias": (f"users: [{{name: u, user: {{password: *{SECRET} }}}}]", "it is not valid YAML, see"),
+    "an alias": (
+        f"users: [{{name: u, user: {{password: *{SECRET} }}}}]",
+        "it is not valid YAML, see",
+    ),
     "a tag": (f"current-context: a\npassword: !{SECRET} x", "it is not valid YAML, see line 2"),
-    "a quote without its end": (f'current-context: a\ntoken: "{SECRET}', "it is not valid YAML, see line"),
+    "a quote without its end": (
+        f'current-context: a\ntoken: "{SECRET}',
+        "it is not valid YAML, see line",
+    ),
     "a text alone": (SECRET, "it is not a valid kubeconfig"),
     "a user without the key user": (
         yaml.safe_dump(
@@ -182,7 +188,7 @@ def test_files_that_are_missing_are_named_where_they_are_names(
     assert f"does not exist ({tmp_path}/pki/client.key); mount the file" in refused(path, caplog)
 
 
-def test_what_embedded_certificates_need_is_told(
+def test_what_embedded_certificates_need_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A root that is mounted read-only, and no folder for what goes into files."""
@@ -247,7 +253,7 @@ def test_a_pod_s_own_token_is_not_repeated(tmp_path: Path, content: bytes) -> No
 
 
 @given(st.text(), st.sampled_from([Exception, ValueError, OSError, KeyError]), st.booleans())
-def test_of_an_error_that_nobody_knows_the_kind_alone_is_told(
+def test_of_an_error_that_no_one_knows_the_kind_alone_is_reported(
     text: str, kind: type[Exception], ran: bool
 ) -> None:
     """Whatever another version of the library may say."""

@@ -28,7 +28,7 @@ def test_a_key_that_is_taken(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "told"),
+    ("key", "given_out"),
     [
         ("", "1 to 63"),
         ("/topology", "a domain of yours"),
@@ -51,8 +51,8 @@ def test_a_key_that_is_taken(key: str) -> None:
         ("scheduling.k8s.io/topology", "reserved for Kubernetes"),
     ],
 )
-def test_a_key_that_is_refused(key: str, told: str) -> None:
-    assert told in key_problem(key)
+def test_a_key_that_is_refused(key: str, given_out: str) -> None:
+    assert given_out in key_problem(key)
 
 
 @given(

@@ -27,8 +27,8 @@ async def test_users_of_the_same_credentials_share_a_session(tmp_path: Path) -> 
             await other.get("/", {})
         assert server.tokens() == ["1", "1", "2"]
         assert server.connections == 2
-        async with sessions.session(one) as anew:
-            assert anew is not first
+        async with sessions.session(one) as again:
+            assert again is not first
 
 
 async def test_those_who_join_at_once_share_too(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ async def test_those_who_join_at_once_share_too(tmp_path: Path) -> None:
         assert len(set(map(id, joined))) == 1
 
 
-async def test_without_credentials_nobody_joins_until_there_are_some(tmp_path: Path) -> None:
+async def test_without_credentials_no_one_joins_until_there_are_some(tmp_path: Path) -> None:
     path = tmp_path / "later"
     sessions = Sessions()
     for _ in range(2):

@@ -101,7 +101,7 @@ POD = "/api/v1/namespaces/ml/pods/train-0"
         ),
     ],
 )
-def test_a_refusal_names_server_question_and_mend(
+def test_a_refusal_names_server_question_and_fix(
     path: str, query: dict[str, str], code: int, body: object, text: str
 ) -> None:
     error = response_error(
@@ -141,7 +141,7 @@ def answered(code: int, message: str) -> ApiError:
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 413, 422, 429, 500])
 @pytest.mark.parametrize("message", [WEBHOOK, UNEXPLAINED, POLICY])
-def test_what_admission_denies_sends_nobody_to_rbac(code: int, message: str) -> None:
+def test_what_admission_denies_sends_no_one_to_rbac(code: int, message: str) -> None:
     error = answered(code, message)
     assert is_admission_denial(error)
     assert error.status == code
@@ -219,8 +219,8 @@ def test_how_long_to_wait(
         ),
     )
 )
-def test_no_status_object_is_too_strange(told: dict[str, object]) -> None:
-    assert str(status_error(told)).isprintable()
+def test_no_status_object_is_too_strange(given_out: dict[str, object]) -> None:
+    assert str(status_error(given_out)).isprintable()
 
 
 @given(st.lists(st.binary(max_size=9).map(lambda b: b.replace(b"\n", b"")), max_size=9), st.data())
@@ -237,7 +237,7 @@ def test_lines_are_those_of_the_stream_however_it_is_cut(
     assert not lines.partial
 
 
-def test_a_line_that_does_not_end_is_told() -> None:
+def test_a_line_that_does_not_end_is_reported() -> None:
     lines = Lines(100)
     assert list(lines.feed(b"x" * 60)) == []
     assert lines.partial

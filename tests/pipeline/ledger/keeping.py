@@ -84,9 +84,9 @@ class Shown:
     def __call__(
         self, *devices: DeviceUsage, ended: Iterable[Holding] = (), lost: int = 0
     ) -> Snapshot:
-        told = Usage({one.device: one for one in devices}, 0, tuple(ended), lost)
+        given_out = Usage({one.device: one for one in devices}, 0, tuple(ended), lost)
         at = max((one.at for one in devices), default=self.base.at)
-        return replace(self.base, usage=told, at=at)
+        return replace(self.base, usage=given_out, at=at)
 
 
 def moved(moment: Instant, seconds: float, *, wall: float = 0) -> Instant:

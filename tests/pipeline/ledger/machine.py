@@ -102,13 +102,13 @@ class Run:
         self._connection = open_readwrite(machine.path, "normal")
         self._store = Store(self._connection, machine.boot)
         left = read_stored_state(self._connection, str(machine.path))
-        told = to_current_clock(left.accounts.values(), born, left.boots, machine.boot, born)
-        states = {one.device: one for one in told.devices}
+        given_out = to_current_clock(left.accounts.values(), born, left.boots, machine.boot, born)
+        states = {one.device: one for one in given_out.devices}
         self.book = LedgerAccumulator(
             born, states, left.open_holdings, shifted=left.shifted_devices(states, machine.boot)
         )
-        if told.devices:
-            self._put("usage", "ledger", told)
+        if given_out.devices:
+            self._put("usage", "ledger", given_out)
         for order, source in enumerate(("nvml", "runtime")):
             self._put(source, source, SourceAdded(order))
         self._put("nvml", "nvml", DevicesDiscovered((DEVICE,)))

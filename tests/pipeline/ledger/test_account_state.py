@@ -41,25 +41,30 @@ def test_a_holding_and_a_pod_come_back_too() -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        pytest.param(lambda told: told.update(elapsed_ns=1), id="parts that don't come to it"),
-        pytest.param(lambda told: told.update(unheld_ns=-1), id="less than none"),
-        pytest.param(lambda told: told.pop("start"), id="without a beginning"),
-        pytest.param(lambda told: told.update(device="GPU-another"), id="another device's"),
-        pytest.param(lambda told: told.update(containers=7), id="another type"),
         pytest.param(
-            lambda told: told.update(containers=told["containers"] * 2), id="a container twice"
+            lambda given_out: given_out.update(elapsed_ns=1), id="parts that don't come to it"
+        ),
+        pytest.param(lambda given_out: given_out.update(unheld_ns=-1), id="less than none"),
+        pytest.param(lambda given_out: given_out.pop("start"), id="without a beginning"),
+        pytest.param(
+            lambda given_out: given_out.update(device="GPU-another"), id="another device's"
+        ),
+        pytest.param(lambda given_out: given_out.update(containers=7), id="another type"),
+        pytest.param(
+            lambda given_out: given_out.update(containers=given_out["containers"] * 2),
+            id="a container twice",
         ),
         pytest.param(
-            lambda told: told["containers"][0]["holding"].update(device="GPU-another"),
+            lambda given_out: given_out["containers"][0]["holding"].update(device="GPU-another"),
             id="another device's holding",
         ),
     ],
 )
 def test_what_makes_no_sense_is_refused(spoil: Callable[[dict[str, Any]], object]) -> None:
-    told = json.loads(dump(full()))
-    spoil(told)
+    given_out = json.loads(dump(full()))
+    spoil(given_out)
     with pytest.raises(ValueError, match=r"\w"):
-        load(GPU.uuid, json.dumps(told))
+        load(GPU.uuid, json.dumps(given_out))
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", "[" * 100_000, "\udcff", "1e400"])
@@ -69,8 +74,8 @@ def test_garbage_is_refused(text: str) -> None:
 
 
 def test_a_key_that_a_newer_podgpu_has_added_is_passed_over() -> None:
-    told = json.loads(dump(full())) | {"brand_new": 1}
-    assert load(GPU.uuid, json.dumps(told)) == full()
+    given_out = json.loads(dump(full())) | {"brand_new": 1}
+    assert load(GPU.uuid, json.dumps(given_out)) == full()
 
 
 def test_moments_are_those_of_this_machine_s_clock() -> None:
@@ -93,13 +98,13 @@ def test_a_wall_clock_that_was_set_back_puts_no_moment_after_now() -> None:
 
 def test_t8_what_was_heard_after_the_last_look_keeps_its_length_over_a_boot() -> None:
     """Though the wall clock was set back, so that it tells of no time that has passed."""
-    told = full()
-    (one,) = told.containers
+    given_out = full()
+    (one,) = given_out.containers
     assert one.holding is not None
     ended = replace(one.holding, end=at(63))
     one = replace(one, holding=None, ended=at(63), closing=(ended,))
     now = Instant(5 * NS, START.wall_ns - 3600 * NS)
-    (device,) = to_current_clock([replace(told, containers=(one,))], now).devices
+    (device,) = to_current_clock([replace(given_out, containers=(one,))], now).devices
     (found,) = device.containers
     assert found.ended == now
     assert device.at.mono_ns == now.mono_ns - 3 * NS

@@ -49,9 +49,9 @@ def test_short_pods_do_not_pile_up_while_nothing_can_be_written(
         until, name = at(number * 60), f"p{number}"
         info = PodInfo(f"u-{name}", "ml", name, "Running", "Job", "train")
         one = used(name, held=60 * NS, info=info)
-        told = account(GPU, one, until=until, forgotten=(0, forgotten, 0))
+        given_out = account(GPU, one, until=until, forgotten=(0, forgotten, 0))
         ended = holding(name, GPU, serial=number, end=until, info=info)
-        kept.book.add_snapshot(SHOWN(told, ended=[ended]))
+        kept.book.add_snapshot(SHOWN(given_out, ended=[ended]))
         forgotten += 60 * NS
     batch, book = kept.book._batch, kept.book
     assert len(batch.pods) <= 101

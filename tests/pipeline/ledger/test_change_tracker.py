@@ -60,7 +60,7 @@ def again(kept: Kept, seconds: float) -> Kept:
     return Kept(kept.path, at(seconds))
 
 
-def test_one_that_goes_on_from_the_file_counts_what_it_gains_and_the_time_between_is_a_gap(
+def test_one_that_continues_from_the_file_counts_what_it_gains_and_the_time_between_is_a_gap(
     kept: Kept,
 ) -> None:
     kept.book.add_snapshot(SHOWN(looked(30)))
@@ -155,7 +155,7 @@ def ended(end: float, serial: int = 1, pod: str = "a") -> Holding:
     return holding(pod, GPU, end=at(end), serial=serial)
 
 
-def told(kept: Kept) -> list[tuple[str, float | None, float]]:
+def given_out(kept: Kept) -> list[tuple[str, float | None, float]]:
     """Holdings in the file: pod, end and until, in seconds."""
     kept.commit()
     found = read_holdings(kept._connection, 0, 1 << 62)
@@ -169,57 +169,57 @@ def told(kept: Kept) -> list[tuple[str, float | None, float]]:
     ]
 
 
-def test_a_holding_has_a_row_while_it_goes_on_and_one_when_it_has_ended(kept: Kept) -> None:
+def test_a_holding_has_a_row_while_it_continues_and_one_when_it_has_ended(kept: Kept) -> None:
     kept.book.add_snapshot(SHOWN(looked(5, runs(5))))
-    assert told(kept) == [("a", None, 5)]
+    assert given_out(kept) == [("a", None, 5)]
     kept.book.add_snapshot(SHOWN(looked(10, runs(10))))
-    assert told(kept) == [("a", None, 10)]
+    assert given_out(kept) == [("a", None, 10)]
     kept.book.add_snapshot(SHOWN(looked(15, used("a", held=12 * NS)), ended=[ended(12)]))
-    assert told(kept) == [("a", 12, 12)]
+    assert given_out(kept) == [("a", 12, 12)]
     kept.book.add_snapshot(
         SHOWN(looked(20, used("a", held=12 * NS)), ended=[ended(12), ended(19, 2, "b")])
     )
-    assert told(kept) == [("a", 12, 12), ("b", 19, 19)]
+    assert given_out(kept) == [("a", 12, 12), ("b", 19, 19)]
 
 
-def test_a_holding_goes_on_over_a_restart_in_the_same_row(kept: Kept) -> None:
+def test_a_holding_continues_over_a_restart_in_the_same_row(kept: Kept) -> None:
     kept.book.add_snapshot(SHOWN(looked(5, runs(5))))
     kept = again(kept, 20)
     kept.book.add_snapshot(SHOWN(looked(30, runs(30), gap=10)))
-    assert told(kept) == [("a", None, 30)]
+    assert given_out(kept) == [("a", None, 30)]
 
 
-def test_one_that_has_ended_and_is_not_final_is_left_to_who_goes_on(kept: Kept) -> None:
+def test_one_that_has_ended_and_is_not_final_is_left_to_who_continues(kept: Kept) -> None:
     """Killed in between, podgpu has to end it at its start: nothing else knows what it had."""
     kept.book.add_snapshot(SHOWN(looked(5, runs(5))))
     waits = used("a", held=5 * NS, ended=at(7), closing=(ended(7),))
     over = used("a", held=5 * NS, ended=at(7))
     kept.book.add_snapshot(SHOWN(looked(10, waits)))
-    assert told(kept) == [("a", None, 7)]
+    assert given_out(kept) == [("a", None, 7)]
     kept = again(kept, 20)
     (left,) = kept.left.accounts[GPU.uuid].containers
     assert left.ended == at(7)
     assert left.closing == (ended(7),)
     kept.book.add_snapshot(SHOWN(looked(15, over), ended=[ended(7)]))
     kept.book.add_snapshot(SHOWN(looked(20, over)))
-    assert told(kept) == [("a", 7, 7)]
+    assert given_out(kept) == [("a", 7, 7)]
     (left,) = again(kept, 30).left.accounts[GPU.uuid].containers
     assert (left.holding, left.closing) == (None, ())
 
 
-def test_a_holding_of_which_nobody_tells_any_more_ends_where_it_was_last_seen(kept: Kept) -> None:
+def test_a_holding_of_which_no_one_reports_any_more_ends_where_it_was_last_seen(kept: Kept) -> None:
     kept.book.add_snapshot(SHOWN(looked(5, runs(5))))
     kept = again(kept, 20)
     kept.book.add_snapshot(SHOWN(looked(30, gap=10)))
     kept.book.add_snapshot(SHOWN(looked(629, gap=10)))
-    assert told(kept) == [("a", None, 5)]
+    assert given_out(kept) == [("a", None, 5)]
     kept.book.add_snapshot(SHOWN(looked(631, gap=10)))
-    assert told(kept) == [("a", 5, 5)]
+    assert given_out(kept) == [("a", 5, 5)]
     kept.book.add_snapshot(SHOWN(looked(640, runs(640), gap=10)))
-    assert told(kept) == [("a", None, 640)], "somebody tells of it again"
+    assert given_out(kept) == [("a", None, 640)], "somebody tells of it again"
 
 
-def test_what_was_let_go_of_before_the_ledger_saw_it_is_counted(kept: Kept) -> None:
+def test_what_was_release_of_before_the_ledger_saw_it_is_counted(kept: Kept) -> None:
     for when, serial in ((5, 7), (6, 8), (7, 12), (8, 13)):
         kept.book.add_snapshot(SHOWN(looked(when), ended=[ended(4, serial)]))
     assert kept.book.missed_holdings == 3, (
@@ -275,7 +275,7 @@ def test_another_file_gets_all_that_is_known(kept: Kept, tmp_path: Path) -> None
     other = Kept(tmp_path / "other.db")
     other.book = kept.book
     other.book.rewrite_all()
-    assert told(other) == [("a", None, 5)]
+    assert given_out(other) == [("a", None, 5)]
     assert set(Kept(tmp_path / "other.db").left.accounts) == {GPU.uuid}
     other.book.add_snapshot(SHOWN(looked(10, runs(10))))
     assert totals(other) == (5, 0)

@@ -38,7 +38,7 @@ class Story:
         self.counted_ns: int | None = None
         self.held_since_ns = self.machine.mono_ns
         self.pending: list[tuple[int, str]] = []
-        self.told: dict[str, Holding] = {}
+        self.given_out: dict[str, Holding] = {}
         self._look(first=True)
 
     def do(self, what: str, much: float) -> None:
@@ -86,7 +86,7 @@ class Story:
         self.looked_ns = now_ns
         snapshot = self.run.look()
         assert snapshot.usage is not None
-        self.told |= {one.id: one for one in snapshot.usage.ended}
+        self.given_out |= {one.id: one for one in snapshot.usage.ended}
         for one in snapshot.usage.ended:
             assert one.end is not None
             length = snapshot.at.wall_of(one.end) - snapshot.at.wall_of(one.start)
@@ -216,7 +216,7 @@ def test_t8_after_a_reboot_the_time_between_is_that_of_the_wall_clock(tmp_path: 
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR, 0])
-def test_t8_how_long_a_reboot_took_the_wall_clock_tells_once_in_a_boot(
+def test_t8_how_long_a_reboot_took_the_wall_clock_reports_once_in_a_boot(
     tmp_path: Path, step: int
 ) -> None:
     """T8: podgpu is killed before it looks, and the clock is set before it starts again."""

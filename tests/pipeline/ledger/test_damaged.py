@@ -212,7 +212,7 @@ def test_r4_a_row_that_is_not_utf8_stops_accounting_for_no_longer_than_a_commit(
         ("devices", "model"),
     ],
 )
-def test_r4_a_value_of_another_type_is_told_as_damage(
+def test_r4_a_value_of_another_type_is_reported_as_damage(
     path: Path, table: str, column: str, garbage: str
 ) -> None:
     written(path)

@@ -41,11 +41,11 @@ def places(value: Any, place: Place = ()) -> Iterator[Place]:
 
 
 def with_garbage(place: Place, garbage: object) -> str:
-    told = inner = json.loads(dump(full()))
+    given_out = inner = json.loads(dump(full()))
     for key in place[:-1]:
         inner = inner[key]
     inner[place[-1]] = garbage
-    return json.dumps(told)
+    return json.dumps(given_out)
 
 
 def loaded(text: str) -> DeviceUsage | None:
@@ -61,20 +61,20 @@ def test_an_account_with_garbage_anywhere_is_refused_or_can_be_gone_on_from(tmp_
         store = Store(connection)
         for place in places(json.loads(dump(full()))):
             for garbage in GARBAGE:
-                told = loaded(with_garbage(place, garbage))
-                if told is None:
+                given_out = loaded(with_garbage(place, garbage))
+                if given_out is None:
                     refused += 1
                     continue
                 taken += 1
-                (goes_on,) = to_current_clock([told], at(100)).devices
+                (continues,) = to_current_clock([given_out], at(100)).devices
                 later = replace(
-                    goes_on,
+                    continues,
                     at=at(200),
-                    elapsed_ns=goes_on.elapsed_ns + NS,
-                    unheld_ns=goes_on.unheld_ns + NS,
+                    elapsed_ns=continues.elapsed_ns + NS,
+                    unheld_ns=continues.unheld_ns + NS,
                 )
                 for now in (later, account(GPU, until=at(200), unheld=NS)):
-                    book = LedgerAccumulator(at(100), {GPU.uuid: goes_on})
+                    book = LedgerAccumulator(at(100), {GPU.uuid: continues})
                     book.add_snapshot(SHOWN(now))
                     batch = book.take_batch()
                     assert len(batch.gap_hours) < 10_000, (place, garbage)

@@ -54,7 +54,7 @@ def test_t9_the_history_of_a_uid_stays_with_the_name_it_had(ledger: Kept) -> Non
     assert held == {"web": 4 * S, "ml": 20 * S}
 
 
-def test_t11_a_container_that_is_better_known_is_told_of_once(ledger: Kept) -> None:
+def test_t11_a_container_that_is_better_known_is_reported_of_once(ledger: Kept) -> None:
     """Its name held the device, its uid used it; then a source tells that both are one pod."""
     node = Watched()
     node.kubelet(listed("a", A))

@@ -52,14 +52,14 @@ def version(path: Path) -> tuple[int, ...]:
 
 
 def test_it_is_brought_to_the_present_tables_with_all_that_is_in_it(old: Path) -> None:
-    before, told = content(old), window_of(old)
+    before, given_out = content(old), window_of(old)
     assert version(old) == (1,)
     with closing(open_readwrite(old, "normal")) as connection:
         assert columns_of(connection) == columns()
         left = read_stored_state(connection, str(old))
     assert version(old) == (VERSION,)
     assert content(old) == before
-    assert window_of(old) == told
+    assert window_of(old) == given_out
     assert left.invalid == 0
     # Each holding that goes on is the one of its row.
     running = {c.holding.id for one in left.accounts.values() for c in one.containers if c.holding}
@@ -129,7 +129,7 @@ def test_an_account_that_makes_no_sense_is_left_as_it_is(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("ahead", [0, 3600, -3600])
-def test_t7_podgpu_goes_on_from_it(tmp_path: Path, ahead: int) -> None:
+def test_t7_podgpu_continues_from_it(tmp_path: Path, ahead: int) -> None:
     """Totals, holdings and ids; the time between is a gap, or nothing if the clock was set back."""
     path = tmp_path / "usage.db"
     shutil.copy(OLD / "ledger-0.1.0-live.db", path)

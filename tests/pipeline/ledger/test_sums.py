@@ -30,7 +30,7 @@ class World:
     at: Instant = START
     held: dict[str, list[int]] = field(default_factory=dict)
     starts: dict[str, Instant] = field(default_factory=dict)
-    nobody: list[int] = field(default_factory=lambda: [0, 0, 0])
+    no_one: list[int] = field(default_factory=lambda: [0, 0, 0])
     forgotten: list[int] = field(default_factory=lambda: [0, 0, 0])
 
     def look(self, seconds: float, gains: dict[str, Amounts], rest: Amounts) -> None:
@@ -44,7 +44,7 @@ class World:
             had = self.held.setdefault(name, [0, 0, 0])
             self.held[name] = [had[0] + part, had[1] + busy, had[2] + energy]
         _, busy, energy = rest
-        self.nobody = [self.nobody[0] + left, self.nobody[1] + busy, self.nobody[2] + energy]
+        self.no_one = [self.no_one[0] + left, self.no_one[1] + busy, self.no_one[2] + energy]
 
     def blind(self, seconds: float) -> None:
         """Look again, after a time of which there is no account."""
@@ -56,13 +56,13 @@ class World:
             del self.starts[name]
             self.forgotten = [a + b for a, b in zip(self.forgotten, gone, strict=True)]
 
-    def begin_anew(self, seconds: float) -> None:
+    def restart(self, seconds: float) -> None:
         self.now = moved(self.now, seconds)
         fresh = World(self.now, self.now, self.now)
         self.__dict__.update(fresh.__dict__)
 
     def total(self) -> tuple[int, int, int]:
-        rows = [*self.held.values(), self.nobody, self.forgotten]
+        rows = [*self.held.values(), self.no_one, self.forgotten]
         held, busy, energy = (sum(row[place] for row in rows) for place in range(3))
         return held, busy, energy
 
@@ -77,9 +77,9 @@ class World:
             *containers,
             start=self.start,
             until=self.at,
-            busy=self.nobody[1],
-            unheld=self.nobody[0],
-            energy=self.nobody[2],
+            busy=self.no_one[1],
+            unheld=self.no_one[0],
+            energy=self.no_one[2],
             forgotten=(busy, held, energy),
         )
 
@@ -90,7 +90,7 @@ class World:
         had = usage.containers
         self.held = {c.subject.pod: [c.held_ns, c.busy_ns or 0, c.energy_mj or 0] for c in had}
         self.starts = {c.subject.pod: c.start for c in had}
-        self.nobody = [
+        self.no_one = [
             usage.unheld_ns,
             usage.busy_unattributed_ns or 0,
             usage.energy_unattributed_mj or 0,
@@ -124,7 +124,7 @@ STEPS = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(STEPS)
-def test_all_that_was_counted_stands_there_and_is_somebodys(
+def test_all_that_was_counted_stands_there_and_is_someones(
     steps: list[tuple[Any, ...]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -148,7 +148,7 @@ def _run(path: Path, steps: list[tuple[Any, ...]]) -> None:
             case "anew":
                 kept.book.add_snapshot(shown(world.usage()))
                 earlier = _plus(earlier, world.total())
-                world.begin_anew(*given_)
+                world.restart(*given_)
             case "unseen":
                 show = False
                 continue
@@ -166,7 +166,7 @@ def _run(path: Path, steps: list[tuple[Any, ...]]) -> None:
                     world.restore(kept.book._accounts[DEVICE.uuid], seconds)
                     earlier = _minus(committed, world.total())
                 else:
-                    world.begin_anew(seconds)
+                    world.restart(seconds)
                     earlier = committed
             case _:
                 raise AssertionError(what)
@@ -210,7 +210,7 @@ def _check(kept: Kept, wanted: Amounts, *, last: bool = False) -> None:
     assert summed == wanted
 
 
-def test_nobody_is_charged_for_what_another_of_the_same_name_had(tmp_path: Path) -> None:
+def test_no_one_is_charged_for_what_another_of_the_same_name_had(tmp_path: Path) -> None:
     """A container that was forgotten and comes back begins from 0, and its past stays counted."""
     world, shown, kept = World(), Shown(), Kept(tmp_path / "usage.db")
     kept.book.add_snapshot(shown(world.usage()))
@@ -226,7 +226,7 @@ def test_nobody_is_charged_for_what_another_of_the_same_name_had(tmp_path: Path)
     kept.close()
 
 
-def test_a_total_that_falls_is_counted_and_told_as_a_gap(tmp_path: Path) -> None:
+def test_a_total_that_falls_is_counted_and_reported_as_a_gap(tmp_path: Path) -> None:
     world, shown, kept = World(), Shown(), Kept(tmp_path / "usage.db")
     world.look(10, {"a": (5 * NS, 5 * NS, 50)}, (0, 0, 0))
     kept.book.add_snapshot(shown(world.usage()))

@@ -23,8 +23,8 @@ def test_t4_a_0_that_something_unknown_follows_is_not_kept(
     kept, shown = Kept(tmp_path / "ledger.db"), Shown()
     with closing(kept):
         # Its total begins at 0, and is unknown once it is a client of MPS.
-        told: list[int | None] = [None, known, known or None, known or None]
-        for step, had in enumerate(told):
+        given_out: list[int | None] = [None, known, known or None, known or None]
+        for step, had in enumerate(given_out):
             until = moved(START, 5 * step)
             one = used("a", held=5 * NS * step, busy=had, energy=had)
             # What is drawn goes on, and is nobody's.

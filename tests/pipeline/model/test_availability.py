@@ -74,7 +74,7 @@ def test_slices_of_a_compute_instance_are_its_own() -> None:
     assert found.cards[0].free_share == pytest.approx(2 / 3)
 
 
-def test_holders_are_told_with_what_they_hold() -> None:
+def test_holders_are_reported_with_what_they_hold() -> None:
     found = availability(hgx(1), by_uuid(held(GPU), held(ONE, holder("a")), held(TWO)))
     assert [(uuid, h.subject.pod) for uuid, h in found.cards[0].holders] == [(ONE.uuid, "a")]
 
@@ -103,7 +103,7 @@ def test_the_same_while_nothing_changes() -> None:
     ]
 
 
-def test_another_topology_is_counted_anew() -> None:
+def test_another_topology_is_counted_again() -> None:
     before = availability(pcie(), by_uuid(*(held(gpu(n)) for n in range(8))))
     fewer = pcie(4)
     after = availability(fewer, by_uuid(*(held(gpu(n)) for n in range(8))), before)

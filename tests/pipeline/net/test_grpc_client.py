@@ -12,7 +12,7 @@ def says(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_the_library_is_told_not_to_take_part_in_forks_nor_to_write_to_stderr() -> None:
+def test_the_library_is_reported_not_to_take_part_in_forks_nor_to_write_to_stderr() -> None:
     found = says(
         "import os, pipeline.net.grpc_client; "
         "print(os.environ['GRPC_ENABLE_FORK_SUPPORT'], os.environ['GRPC_VERBOSITY'])"

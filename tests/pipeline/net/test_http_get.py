@@ -43,7 +43,7 @@ async def test_a_page() -> None:
         pytest.param(says("", "200 OK", "x" * 70_000), "check|400", id="head too long"),
     ],
 )
-async def test_what_is_wrong_is_said_with_its_mend(answer: Answer, said: str) -> None:
+async def test_what_is_wrong_is_said_with_its_fix(answer: Answer, said: str) -> None:
     async with PageServer(answer).serving() as server:
         with pytest.raises(TransientError, match=said) as caught:
             await fetch(server.url, timeout=0.2, most=100)
@@ -70,23 +70,23 @@ async def test_a_broken_connection(answer: Answer) -> None:
             await fetch(server.url, timeout=5, most=100)
 
 
-async def test_nobody_there(unused_tcp_port: int) -> None:
+async def test_no_one_there(unused_tcp_port: int) -> None:
     url = f"http://127.0.0.1:{unused_tcp_port}/metrics"
     with pytest.raises(TransientError, match="check that the server runs"):
         await fetch(url, timeout=5, most=100)
 
 
-async def test_the_same_fault_is_told_in_the_same_words(unused_tcp_port: int) -> None:
+async def test_the_same_fault_is_reported_in_the_same_words(unused_tcp_port: int) -> None:
     """What is told once and not again is known by its text."""
     url = f"https://127.0.0.1:{unused_tcp_port}/metrics"
     contexts = [await asyncio.to_thread(tls) for _ in range(2)]
-    told = []
+    given_out = []
     for context in contexts:
         with pytest.raises(TransientError) as caught:
             await fetch(url, timeout=5, most=100, context=context)
-        told.append(str(caught.value))
-    assert told[0] == told[1]
-    assert "object at" not in told[0]
+        given_out.append(str(caught.value))
+    assert given_out[0] == given_out[1]
+    assert "object at" not in given_out[0]
 
 
 class TestTls:
@@ -196,10 +196,10 @@ async def test_what_may_be_a_secret_is_in_no_message(
         async with PageServer(answer).serving() as server:
             with pytest.raises(TransientError, match=server.url) as caught:
                 await fetch(server.url + behind, timeout=0.5, most=100, headers=headers)
-        told = str(caught.value)
-        assert "?" not in told
-        assert "#" not in told
-        assert [each for each in [SECRET, *secrets] if each in told] == []
+        given_out = str(caught.value)
+        assert "?" not in given_out
+        assert "#" not in given_out
+        assert [each for each in [SECRET, *secrets] if each in given_out] == []
 
 
 @pytest.mark.parametrize(("without", "direct"), [("", False), ("0.0.0.0/8", True)])

@@ -64,7 +64,7 @@ async def test_any_status_is_an_answer(code: str) -> None:
     ],
     ids=["gzip", "deflate", "identity", "capitals"],
 )
-async def test_what_is_packed_though_nobody_asked_is_unpacked(form: str, data: bytes) -> None:
+async def test_what_is_packed_though_no_one_asked_is_unpacked(form: str, data: bytes) -> None:
     async with PageServer(packed(form, data)).serving() as server, posting(server.url) as poster:
         assert (await poster.post(b"", {})).body == b"hello"
 
@@ -132,7 +132,7 @@ async def test_no_answer(answer: Answer, reason: str) -> None:
         assert (await poster.post(b"", {})).body == b"fine"
 
 
-async def test_nobody_there(unused_tcp_port: int) -> None:
+async def test_no_one_there(unused_tcp_port: int) -> None:
     async with posting(f"http://127.0.0.1:{unused_tcp_port}/") as poster:
         with pytest.raises(PostError, match="check that the server runs") as caught:
             await poster.post(b"", {})
@@ -194,7 +194,7 @@ async def test_a_proxy_that_is_of_no_use(
     assert "all_proxy" in str(caught.value)
 
 
-async def test_a_proxy_that_is_silent_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_that_is_silent_is_reported_of(monkeypatch: pytest.MonkeyPatch) -> None:
     async with PageServer(hangs).serving() as server:
         monkeypatch.setenv("http_proxy", server.url)
         async with posting("http://collector.test/", timeout=0.3) as poster:

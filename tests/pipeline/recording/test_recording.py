@@ -64,8 +64,8 @@ def rounds(count: int) -> list[Envelope]:
 def raw(path: Path, *lines: object) -> Path:
     """A recording of lines as they are."""
     header = HEADER.encode()
-    told = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
-    path.write_bytes(gzip.compress(header + b"".join(line + b"\n" for line in told)))
+    given_out = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
+    path.write_bytes(gzip.compress(header + b"".join(line + b"\n" for line in given_out)))
     return path
 
 
@@ -108,7 +108,7 @@ def test_a_recording_of_before_devices_had_facts(tmp_path: Path) -> None:
     assert found == [DevicesDiscovered((bare,)), DevicesDiscovered((known,))]
 
 
-def test_the_tables_start_anew_before_they_grow_without_end(
+def test_the_tables_restart_before_they_grow_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sample_codec, "TABLE_BYTES", 400)
@@ -321,9 +321,9 @@ LOST = GOOD | {"body": {"reason": "gone"}}
     ],
 )
 def test_bad_lines(tmp_path: Path, line: object) -> None:
-    told = complaint(raw(tmp_path / "bad", LOST, line, LOST))
-    assert "line 3" in told
-    assert "record it again" in told
+    given_out = complaint(raw(tmp_path / "bad", LOST, line, LOST))
+    assert "line 3" in given_out
+    assert "record it again" in given_out
 
 
 def test_a_line_too_long_is_refused_in_little_memory(tmp_path: Path) -> None:

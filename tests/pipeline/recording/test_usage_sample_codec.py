@@ -54,10 +54,10 @@ def look(second: int, processes: int, chance: Random | None = None, churn: int =
 @given(st.lists(st.lists(found_uses, max_size=3).map(tuple), max_size=4), instants)
 @settings(deadline=None)
 def test_every_look_comes_back_as_it_was(
-    tmp_path_factory: pytest.TempPathFactory, told: list[tuple[DeviceUse, ...]], when: object
+    tmp_path_factory: pytest.TempPathFactory, given_out: list[tuple[DeviceUse, ...]], when: object
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "looks"
-    said = [Envelope("gpus", "nvml", 1, when, ProcessesSampled(each)) for each in told]  # type: ignore[arg-type]
+    said = [Envelope("gpus", "nvml", 1, when, ProcessesSampled(each)) for each in given_out]  # type: ignore[arg-type]
     assert replayed(record(path, said)) == said
 
 
@@ -68,7 +68,7 @@ def test_five_minutes_of_two_hundred_processes_are_small(tmp_path: Path) -> None
     assert replayed(path) == said
 
 
-def test_the_tables_start_anew_before_they_grow_without_end(
+def test_the_tables_restart_before_they_grow_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = [look(n, 8, churn=3 * n) for n in range(5, 60)]

@@ -117,7 +117,7 @@ async def test_a_mounted_config_map_swaps_the_link_beside_it(tmp_path: Path) -> 
         await noticed.reaches(1)
 
 
-async def test_deleted_and_made_anew_counts_once(path: Path) -> None:
+async def test_deleted_and_made_again_counts_once(path: Path) -> None:
     async with watching(path) as (_, noticed):
         path.unlink()
         await asyncio.sleep(0.3)

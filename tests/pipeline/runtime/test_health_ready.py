@@ -28,13 +28,13 @@ STORIES: dict[str, tuple[dict[str, list[Event]], bool]] = {
 }
 
 
-@pytest.mark.parametrize(("told", "expected"), STORIES.values(), ids=STORIES.keys())
+@pytest.mark.parametrize(("given_out", "expected"), STORIES.values(), ids=STORIES.keys())
 async def test_t23_it_is_not_ready_while_no_source_reads_its_devices(
-    told: dict[str, list[Event]], expected: bool
+    given_out: dict[str, list[Event]], expected: bool
 ) -> None:
     inbox: Channel[Envelope] = Channel(16)
     publisher = Publisher(inbox, HintBoard(), logging.getLogger("podgpu.test"))
-    for order, (source, events) in enumerate(told.items()):
+    for order, (source, events) in enumerate(given_out.items()):
         for seq, event in enumerate([SourceAdded(order), *events]):
             publisher.join.apply(Envelope(source, source, seq, at(1), event))
     publisher.latest = publisher.join.snapshot(at(1))

@@ -99,7 +99,7 @@ async def test_each_look_at_who_uses_the_devices_makes_a_snapshot_with_nothing_f
         ("gpus", look(10, 5)),
         ("podlist", claims(claim("b", uuid_of(0)))),
     )
-    told = [s.usage.devices[uuid_of(0)] if s.usage else None for s in snapshots]
+    given_out = [s.usage.devices[uuid_of(0)] if s.usage else None for s in snapshots]
     assert [(pods(s), len(s.fresh)) for s in snapshots] == [
         ([], 0),
         ([], 2),
@@ -107,7 +107,7 @@ async def test_each_look_at_who_uses_the_devices_makes_a_snapshot_with_nothing_f
         (["a"], 0),
         (["b"], 0),
     ]
-    assert [account and account.elapsed_ns // NS for account in told] == [0, 0, 5, 10, 10]
+    assert [account and account.elapsed_ns // NS for account in given_out] == [0, 0, 5, 10, 10]
 
 
 async def test_what_changes_nothing_publishes_nothing() -> None:
@@ -162,7 +162,7 @@ def given(evidence: Evidence, *, share: float | None = None) -> Event:
         ),
     ],
 )
-async def test_t03_injection_is_told_which_gpus_are_a_scheduler_s(
+async def test_t03_injection_is_reported_which_gpus_are_a_scheduler_s(
     said: list[Event], closed: bool, alone: set[str]
 ) -> None:
     inbox: Channel[Envelope] = Channel(100)
@@ -182,7 +182,7 @@ async def test_t03_injection_is_told_which_gpus_are_a_scheduler_s(
     }
 
 
-async def test_t03_no_gpu_is_known_to_be_a_scheduler_s_before_all_sources_have_told() -> None:
+async def test_t03_no_gpu_is_known_to_be_a_scheduler_s_before_all_sources_have_reported() -> None:
     inbox: Channel[Envelope] = Channel(100)
     publisher = Publisher(inbox, HintBoard(), logging.getLogger("podgpu.test"))
     for event in (SourceAdded(1), OFFERED):
@@ -205,7 +205,7 @@ async def test_hints_merge_until_they_are_taken() -> None:
     assert await anext(hints) == Hint(frozenset({"c"}))
 
 
-async def test_nobody_listening_to_hints_costs_nothing() -> None:
+async def test_no_one_listening_to_hints_costs_nothing() -> None:
     HintBoard().post(Hint(frozenset({"a"})))
 
 
@@ -217,7 +217,7 @@ class TestUnresolvedIds:
         return claims(*(claim(f"p-{n}", f"GPU-{n:06}") for n in numbers))
 
     @staticmethod
-    async def told(caplog: pytest.LogCaptureFixture, *said: tuple[str, Event]) -> list[str]:
+    async def given_out(caplog: pytest.LogCaptureFixture, *said: tuple[str, Event]) -> list[str]:
         """What is told of these, with a snapshot after each."""
         caplog.clear()
         events: list[tuple[str, Event]] = [("gpus", DevicesDiscovered(GPUS))]
@@ -227,7 +227,7 @@ class TestUnresolvedIds:
         return caplog.messages
 
     async def test_each_once(self, caplog: pytest.LogCaptureFixture) -> None:
-        messages = await self.told(
+        messages = await self.given_out(
             caplog,
             ("pods", self.strangers(1)),
             ("pods", self.strangers(1, 2)),
@@ -245,18 +245,18 @@ class TestUnresolvedIds:
     async def test_ten_by_name_and_the_others_by_number(
         self, caplog: pytest.LogCaptureFixture, count: int
     ) -> None:
-        messages = await self.told(caplog, ("pods", self.strangers(*range(count))))
+        messages = await self.given_out(caplog, ("pods", self.strangers(*range(count))))
         more = [
             f"source pods reports {count - 10} more device ids that match no device of this node"
         ]
         assert len(messages) == 10 + (count > 10)
         assert messages[10:] == (more if count > 10 else [])
 
-    async def test_ever_new_ones_are_told_of_up_to_a_limit(
+    async def test_ever_new_ones_are_reported_of_up_to_a_limit(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         said = [("pods", self.strangers(*range(n, n + 900))) for n in range(0, 18_000, 900)]
-        messages = await self.told(caplog, *said)
+        messages = await self.given_out(caplog, *said)
         assert len(messages) == 12 * 11 + 1
         assert messages[-1].startswith("further unmatched device ids are not logged")
 
@@ -272,7 +272,7 @@ class TestUnresolvedIds:
 
         monkeypatch.setattr(Publisher, "_log_unresolved", tell)
         said = self.strangers(*range(5))
-        await self.told(caplog, *[("pods", said)] * 20)
+        await self.given_out(caplog, *[("pods", said)] * 20)
         assert looked == [5]
 
 
@@ -289,7 +289,7 @@ def odd(*levels: Level) -> TopologyRead:
     )
 
 
-async def test_answers_that_contradict_each_other_are_told_once(
+async def test_answers_that_contradict_each_other_are_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     contradictory = odd(Level.SINGLE, Level.SINGLE, Level.SYSTEM)
@@ -305,10 +305,14 @@ async def test_answers_that_contradict_each_other_are_told_once(
     counts = [len(s.topology.contradictions) for s in snapshots if s.topology is not None]
     assert counts[-1] == 1
     assert 0 in counts
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 2
-    assert told[0].startswith("the driver reports contradictory topology levels: GPU1 and GPU2 ")
-    assert told[1].startswith("the driver reports contradictory topology levels: GPU0 and GPU2 ")
+    given_out = [record.getMessage() for record in caplog.records]
+    assert len(given_out) == 2
+    assert given_out[0].startswith(
+        "contradictory topology levels: the driver reports GPU1 and GPU2 "
+    )
+    assert given_out[1].startswith(
+        "contradictory topology levels: the driver reports GPU0 and GPU2 "
+    )
 
 
 async def test_of_many_contradictions_some_are_named_and_the_others_counted(
@@ -322,26 +326,26 @@ async def test_of_many_contradictions_some_are_named_and_the_others_counted(
         for a in range(1, b)
     ]
     await published(("gpus", TopologyRead(cards, (*near, *far))))
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 11
-    assert told[-1].startswith("11 more pairs of GPUs have contradictory topology levels")
+    given_out = [record.getMessage() for record in caplog.records]
+    assert len(given_out) == 11
+    assert given_out[-1].startswith("11 more pairs of GPUs have contradictory topology levels")
 
 
 async def test_xid_errors_are_published_at_once_and_none_is_missed() -> None:
-    told = [XidsReported((XidReport(uuid_of(0), "", code, START),)) for code in range(3)]
+    given_out = [XidsReported((XidReport(uuid_of(0), "", code, START),)) for code in range(3)]
     snapshots = await published(
         ("gpus", DevicesDiscovered(GPUS)),
-        ("gpus", told[0]),
+        ("gpus", given_out[0]),
         ("gpus", SAMPLE),
         ("gpus", XidsReported(())),
-        ("gpus", told[1]),
-        ("kernel", told[2]),
+        ("gpus", given_out[1]),
+        ("kernel", given_out[2]),
     )
     codes = [[error.code for error in snapshot.xids] for snapshot in snapshots]
     assert codes == [[0], [0], [0, 1, 2]]
 
 
-async def test_a_holding_that_has_ended_is_published_when_time_goes_on() -> None:
+async def test_a_holding_that_has_ended_is_published_when_time_continues() -> None:
     inbox: Channel[Envelope] = Channel(100)
     publisher = Publisher(inbox, HintBoard(), logging.getLogger("podgpu.test"))
     outlet: Channel[Snapshot] = Channel(100)
@@ -363,7 +367,7 @@ async def test_a_holding_that_has_ended_is_published_when_time_goes_on() -> None
     assert [[one.gap_ns for one in each] for each in ended[-2:]] == [[], [3 * NS]]
 
 
-async def test_xid_errors_on_devices_that_nobody_knows_are_told_once(
+async def test_xid_errors_on_devices_that_no_one_knows_are_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     strange = XidsReported((XidReport("", "0009:01:00", 79, START),))

@@ -18,7 +18,7 @@ from tests.support.usage import account
 __all__ = ["registered"]
 pytestmark = pytest.mark.looptime
 
-TOLD = TotalsRestored((account(gpu(0)),))
+REPORTED = TotalsRestored((account(gpu(0)),))
 
 
 class Ledger(KeepingSink):
@@ -28,19 +28,19 @@ class Ledger(KeepingSink):
         told: what it tells; an error that it raises; or how many seconds it keeps silent.
     """
 
-    def __init__(self, told: TotalsRestored | Exception | float | None) -> None:
+    def __init__(self, given_out: TotalsRestored | Exception | float | None) -> None:
         super().__init__()
-        self.told = told
+        self.given_out = given_out
         self.asked = 0
 
     async def stored_usage(self) -> TotalsRestored | None:
         self.asked += 1
-        if isinstance(self.told, float):
-            await asyncio.sleep(self.told)
-            return TOLD
-        if isinstance(self.told, Exception):
-            raise self.told
-        return self.told
+        if isinstance(self.given_out, float):
+            await asyncio.sleep(self.given_out)
+            return REPORTED
+        if isinstance(self.given_out, Exception):
+            raise self.given_out
+        return self.given_out
 
     async def window(self, start_ns: int, end_ns: int) -> UsageWindow:
         return UsageWindow("", start_ns, end_ns, (), (), ())
@@ -90,35 +90,35 @@ def registered_twice(
 
 
 async def test_what_it_keeps_comes_before_the_first_source(registered_twice: Registered) -> None:
-    heard, runtime = await ran(registered_twice, Ledger(TOLD))
+    heard, runtime = await ran(registered_twice, Ledger(REPORTED))
     assert restored(heard) == [(0, "l0", "ledger0")]
     assert list(runtime._publisher.join.sources()) == ["g"], "it is no source"
 
 
 async def test_the_first_that_has_something_is_believed(registered_twice: Registered) -> None:
-    first, second = Ledger(None), Ledger(TOLD)
+    first, second = Ledger(None), Ledger(REPORTED)
     heard, _ = await ran(registered_twice, first, second)
     assert restored(heard) == [(0, "l1", "ledger1")]
-    third = Ledger(TOLD)
+    third = Ledger(REPORTED)
     heard, _ = await ran(registered_twice, third, second)
     assert restored(heard) == [(0, "l0", "ledger0")]
     assert (third.asked, second.asked) == (1, 1)
 
 
-@pytest.mark.parametrize("told", [TransientError("the disk is away"), 60.0, None])
+@pytest.mark.parametrize("given_out", [TransientError("the disk is away"), 60.0, None])
 async def test_podgpu_starts_without_it(
     registered_twice: Registered,
     caplog: pytest.LogCaptureFixture,
-    told: TotalsRestored | Exception | float | None,
+    given_out: TotalsRestored | Exception | float | None,
 ) -> None:
-    heard, _ = await ran(registered_twice, Ledger(told))
+    heard, _ = await ran(registered_twice, Ledger(given_out))
     assert restored(heard) == []
     assert heard, "the source speaks"
-    assert ("could not restore usage totals" in caplog.text) is (told is not None)
+    assert ("could not restore usage totals" in caplog.text) is (given_out is not None)
 
 
-async def test_nobody_is_asked_after_a_reload(registered_twice: Registered) -> None:
-    ledger = Ledger(TOLD)
+async def test_no_one_is_asked_after_a_reload(registered_twice: Registered) -> None:
+    ledger = Ledger(REPORTED)
     heard, _ = await ran(registered_twice, ledger, reload=True)
     assert len(restored(heard)) == 1
     assert ledger.asked == 1

@@ -266,5 +266,5 @@ class TestWhatASinkHasCounted:
             emitted = "podgpu_sink_emitted_total"
             runtime._shared.telemetry.add(emitted, 5, (("sink", "k"),))
             assert await runtime.reload(of(kind, 2, queue))
-            told = {family.name for family, _ in runtime._shared.telemetry.collect({})}
-            assert (emitted in told) == stays
+            given_out = {family.name for family, _ in runtime._shared.telemetry.collect({})}
+            assert (emitted in given_out) == stays

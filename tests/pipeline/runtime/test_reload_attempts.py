@@ -102,13 +102,13 @@ async def test_a_list_of_counters_as_it_changes(registered: Registered, tmp_path
     plain = configured({"g": ("gpus", 0)}, {"k": ("keep", 0)})
     config = msgspec.structs.replace(plain, counters=Counters(file=path, own=False))
 
-    def told(runtime: Runtime, value: float) -> Callable[[], bool]:
+    def given_out(runtime: Runtime, value: float) -> Callable[[], bool]:
         return lambda: gauge(runtime.telemetry()) == value
 
     async with running(config) as runtime:
         for text, value in ((TWO, 1), (BAD, 0), (TWO, 1), (BAD, 0), (ONE, 1), (BAD, 0)):
             path.write_text(text)
-            await until(told(runtime, value))
+            await until(given_out(runtime, value))
         assert await runtime.reload(plain)
         assert gauge(runtime.telemetry()) == 1, "nobody looks at that list any more"
 

@@ -145,7 +145,7 @@ class TestStartAndStop:
 
 
 class TestFailure:
-    async def test_a_transient_failure_is_told_and_tried_again_with_growing_delays(
+    async def test_a_transient_failure_is_reported_and_tried_again_with_growing_delays(
         self, registered: Registered
     ) -> None:
         tries: list[Instant] = []
@@ -222,7 +222,7 @@ class TestFailure:
         assert keeper(registered, "other").entered == 2
         assert keeper(registered, "other").left == 2
 
-    async def test_a_sink_that_stays_away_is_told_of_once(
+    async def test_a_sink_that_stays_away_is_reported_of_once(
         self, registered: Registered, caplog: pytest.LogCaptureFixture
     ) -> None:
         full, gone = TransientError("the disk is full"), TransientError("the folder is gone")
@@ -231,8 +231,8 @@ class TestFailure:
         async with running(configured({"g": ("gpus", 0)}, {"k": ("keep", 0)})):
             await asyncio.sleep(60)
         assert keeper(registered).entered == 1
-        told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-        assert [text.partition(";")[0] for text in told] == [str(full), str(gone)]
+        given_out = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+        assert [text.partition(";")[0] for text in given_out] == [str(full), str(gone)]
 
     async def test_a_slow_sink_does_not_slow_a_fast_one(self, registered: Registered) -> None:
         async def many(ctx: SourceContext) -> None:

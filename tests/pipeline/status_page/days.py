@@ -13,7 +13,7 @@ from tests.pipeline.ledger.reports.windows import CARDS, day, spent, whose, wind
 from tests.pipeline.status_page.scenes import two_gpus
 
 
-def told(seen: UsageWindow, error: str = "", sink: str = "books") -> LastDayUsage:
+def given_out(seen: UsageWindow, error: str = "", sink: str = "books") -> LastDayUsage:
     """What is known once a ledger has told this, 20 s ago."""
     now = two_gpus().now
     asked = Instant(now.mono_ns - 20 * 10**9, now.wall_ns - 20 * 10**9)
@@ -39,9 +39,9 @@ def many(count: int = 12) -> UsageWindow:
 
 
 DAYS = {
-    "a-day": told(day()),
-    "many": told(many()),
-    "stale": told(day(), "/var/lib/podgpu/ledger.db: the disk answers no more; see it"),
+    "a-day": given_out(day()),
+    "many": given_out(many()),
+    "stale": given_out(day(), "/var/lib/podgpu/ledger.db: the disk answers no more; see it"),
     "unreadable": LastDayUsage("books", error="/var/lib/podgpu/ledger.db: is not there"),
     "first-look": LastDayUsage("books"),
 }

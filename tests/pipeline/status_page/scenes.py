@@ -76,8 +76,8 @@ def load(device: Device, part: float) -> list[object]:
     return list(found)
 
 
-def said(node: Node, *told: Claim) -> None:
-    node.say(claims(*told, good_for=900), "kubelet", "podresources")
+def said(node: Node, *given_out: Claim) -> None:
+    node.say(claims(*given_out, good_for=900), "kubelet", "podresources")
 
 
 def begun(*names: tuple[str, str]) -> Node:
@@ -115,15 +115,15 @@ def cut(cards: int = 8, each: int = 7) -> StatusInput:
     parents = [gpu(index) for index in range(cards)]
     instances = [[mig(parent, gi) for gi in range(7, 7 + each)] for parent in parents]
     node.has(*parents, *(one for below in instances for one in below))
-    told = [
+    given_out = [
         kubelet_claim(f"notebook-{row}-{column}-7c9d5f6b4", one.uuid, container="jupyter")
         for row, below in enumerate(instances)
         for column, one in enumerate(below)
         if (row + column) % 4
     ]
-    said(node, *told)
+    said(node, *given_out)
     node.seconds = 590
-    said(node, *told)
+    said(node, *given_out)
     node.seconds = 598
     readings = []
     for row, below in enumerate(instances):

@@ -29,7 +29,7 @@ def test_a_source_that_is_down_and_one_that_was() -> None:
     assert (podlist.error.age_seconds, podlist.error.over) == (500, True)
 
 
-def test_the_reason_of_now_stands_before_the_one_that_was_told_last() -> None:
+def test_the_reason_of_now_stands_before_the_one_that_was_reported_last() -> None:
     node = begun()
     node.say(SourceLost("finished"), "gpus")
     telemetry = Telemetry()
@@ -39,7 +39,7 @@ def test_the_reason_of_now_stands_before_the_one_that_was_told_last() -> None:
     assert (source.error.text, source.error.over) == ("finished", False)
 
 
-def test_a_source_that_is_down_tells_since_when_it_says_so() -> None:
+def test_a_source_that_is_down_reports_since_when_it_says_so() -> None:
     """Whether or not podgpu was told of a trouble besides: from the start, and again later."""
     node = begun()
     node.seconds = 20
@@ -96,7 +96,7 @@ def test_a_sink_that_is_well_again() -> None:
     assert sink.error.over
 
 
-def test_nothing_tells_when_what_a_component_only_warned_of_is_over() -> None:
+def test_nothing_reports_when_what_a_component_only_warned_of_is_over() -> None:
     telemetry = Telemetry(lambda: at(590))
     meter = Meter(telemetry, "sink", "node")
     meter.set("podgpu_sink_up", 1)
@@ -110,12 +110,14 @@ def test_nothing_tells_when_what_a_component_only_warned_of_is_over() -> None:
         ("an odd answer", None),
     ]
     # And nobody knows that it is why something is lost.
-    assert [told for told in problems(found) if told.startswith("sink")] == [
+    assert [given_out for given_out in problems(found) if given_out.startswith("sink")] == [
         "sink node loses data, 1 dropped since podgpu started"
     ]
     assert any(
-        told.startswith("    warning") and "over" not in told and "somebody else" in told
-        for told in components(found, 120)
+        given_out.startswith("    warning")
+        and "over" not in given_out
+        and "somebody else" in given_out
+        for given_out in components(found, 120)
     )
     assert '<span class="warn">somebody else writes it too</span>' in sinks(found.sinks)
 
@@ -129,7 +131,7 @@ def test_what_a_sink_warned_of_is_not_why_it_is_down() -> None:
     assert "sink node is down" in problems(found)
 
 
-def test_what_is_told_of_a_component_goes_with_it() -> None:
+def test_what_is_reported_of_a_component_goes_with_it() -> None:
     telemetry = Telemetry()
     Meter(telemetry, "sink", "a").set_problem("x", at(0))
     Meter(telemetry, "source", "a").set_problem("y", at(0))
@@ -211,14 +213,14 @@ def test_an_error_is_over_once_nothing_is_lost_by_it(
     assert sink.error.over is over
 
 
-def test_why_a_sink_loses_data_is_told_while_it_does() -> None:
+def test_why_a_sink_loses_data_is_reported_while_it_does() -> None:
     lost = ("dropped_total", 3)
     assert problems(sink_with(lost, trouble=590))[-1].endswith("podgpu started: the disk is full")
     assert problems(sink_with(lost, trouble=100))[-1].endswith("podgpu started")
 
 
 @pytest.mark.parametrize("family", ["dropped_total", "rejected_total"])
-def test_a_loss_needs_nobody_once_it_is_long_ago(family: str) -> None:
+def test_a_loss_needs_no_one_once_it_is_long_ago(family: str) -> None:
     """Whoever looked before: the first look at a loss of yesterday doesn't make it one of now."""
     moments = [100.0]
     telemetry = Telemetry(lambda: at(moments[0]))
@@ -255,7 +257,7 @@ def test_a_loss_needs_nobody_once_it_is_long_ago(family: str) -> None:
     assert looked(1200) == (None, False)
 
 
-def test_a_loss_of_which_nobody_noted_when_is_not_one_of_now() -> None:
+def test_a_loss_of_which_no_one_noted_when_is_not_one_of_now() -> None:
     telemetry = Telemetry()
     Meter(telemetry, "sink", "push").add("podgpu_sink_dropped_total", 5, reason="x")
     found = status_of(known_of(begun(), telemetry=telemetry, sinks={"push": "otlp"}))
@@ -283,8 +285,8 @@ def test_a_source_that_is_up_and_silent(
         found.sources[1], age_seconds=age, confirmed_seconds=confirmed
     )
     sources = (found.sources[0], kubelet)
-    told = problems(msgspec.structs.replace(found, sources=sources))
-    assert told == ([] if wanted is None else [wanted])
+    given_out = problems(msgspec.structs.replace(found, sources=sources))
+    assert given_out == ([] if wanted is None else [wanted])
     down = msgspec.structs.replace(kubelet, state="down")
-    told = problems(msgspec.structs.replace(found, sources=(found.sources[0], down)))
-    assert told == ["source kubelet is down: no reason is known"]
+    given_out = problems(msgspec.structs.replace(found, sources=(found.sources[0], down)))
+    assert given_out == ["source kubelet is down: no reason is known"]

@@ -70,7 +70,7 @@ async def test_without_a_ledger_there_is_nothing_and_nothing_is_asked() -> None:
     assert looking.tasks == []
 
 
-async def test_nothing_is_asked_before_somebody_looks() -> None:
+async def test_nothing_is_asked_before_someone_looks() -> None:
     ledger = Ledger()
     Looking(books=ledger)
     await asyncio.sleep(600)
@@ -107,7 +107,7 @@ async def test_once_a_minute_however_many_look() -> None:
     assert len(ledger.asked) == 3
 
 
-async def test_one_that_hangs_is_asked_once_and_told_of() -> None:
+async def test_one_that_hangs_is_asked_once_and_reported_of() -> None:
     ledger = Ledger()
     ledger.gate.clear()
     looking = Looking(books=ledger)
@@ -124,7 +124,7 @@ async def test_one_that_hangs_is_asked_once_and_told_of() -> None:
     )
 
 
-async def test_what_it_told_stands_while_it_can_t_be_read() -> None:
+async def test_what_it_reported_stands_while_it_can_t_be_read() -> None:
     ledger = Ledger()
     looking = Looking(books=ledger)
     before = await looking.answered()
@@ -152,7 +152,7 @@ async def test_a_bug_is_not_hidden() -> None:
 
 
 @pytest.mark.parametrize("name", ["new", "old"])
-async def test_another_ledger_in_its_place_tells_for_itself(name: str) -> None:
+async def test_another_ledger_in_its_place_reports_for_itself(name: str) -> None:
     first, second = Ledger(), Ledger()
     first.gate.clear()
     looking = Looking(old=first)
@@ -171,7 +171,7 @@ async def test_another_ledger_in_its_place_tells_for_itself(name: str) -> None:
     assert looking.day.known() is None
 
 
-async def test_what_one_told_is_gone_with_it_whatever_the_next_one_is_called() -> None:
+async def test_what_one_reported_is_gone_with_it_whatever_the_next_one_is_called() -> None:
     """A reload that changes the path makes another ledger of the same name."""
     first, second = Ledger(), Ledger()
     looking = Looking(books=first)

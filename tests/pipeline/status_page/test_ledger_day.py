@@ -16,7 +16,7 @@ from pipeline.runtime import source_set
 from pipeline.runtime.runtime import Runtime
 from podgpu.cli.commands import run_command
 from sinks.ledger.options import Options
-from tests.pipeline.status_page.test_running import told
+from tests.pipeline.status_page.test_running import given_out
 from tests.support.components import ScriptedSource, configured
 from tests.support.http import LOCAL, Clients
 from tests.support.nodes import claim, claims, gpu, uuid_of
@@ -43,7 +43,7 @@ async def using(ctx: SourceContext) -> None:
     await asyncio.Event().wait()
 
 
-async def test_page_and_command_tell_the_same(
+async def test_page_and_command_report_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def build(kind: str, options: msgspec.Struct) -> Source:
@@ -62,7 +62,7 @@ async def test_page_and_command_tell_the_same(
             async with asyncio.timeout(20):
                 while not await asyncio.to_thread(_accounted, path, capsys):
                     await asyncio.sleep(0.1)
-            found = await told(client, lambda d: d["usage"] and d["usage"]["day"])
+            found = await given_out(client, lambda d: d["usage"] and d["usage"]["day"])
     finally:
         stop.set()
         await task

@@ -161,7 +161,7 @@ def test_where_holders_are_not_known_nothing_is_free(name: str) -> None:
         ("nothing-yet", "no source has reported GPUs yet"),
     ],
 )
-def test_what_needs_somebody_stands_at_the_top(name: str, wanted: str) -> None:
+def test_what_needs_someone_stands_at_the_top(name: str, wanted: str) -> None:
     assert wanted in shown(name).one("section", class_="problems").text
 
 
@@ -301,7 +301,7 @@ def test_it_is_small_for_a_large_node() -> None:
         ("٣", 10),
     ],
 )
-def test_how_often_it_is_loaded_anew(asked: str, seconds: int) -> None:
+def test_how_often_it_is_loaded_again(asked: str, seconds: int) -> None:
     assert refresh(asked) == seconds
 
 

@@ -46,7 +46,7 @@ async def running(
         await task
 
 
-async def told(client: Client, wanted: Callable[[Any], bool]) -> Any:
+async def given_out(client: Client, wanted: Callable[[Any], bool]) -> Any:
     """Ask until the document is as it is wanted."""
     async with asyncio.timeout(20):
         while True:
@@ -61,7 +61,7 @@ async def told(client: Client, wanted: Callable[[Any], bool]) -> Any:
 async def test_a_whole_podgpu(registered: Registered) -> None:
     registered.sources = {"gpus": discovering, "holders": holding("train-0")}
     async with running(registered, ["gpus", "holders"], ["keep"]) as client:
-        found = await told(client, lambda d: d["gpus"] and d["gpus"][0]["holders"])
+        found = await given_out(client, lambda d: d["gpus"] and d["gpus"][0]["holders"])
         assert found["node"] == "node-1"
         assert found["ready"]
         assert [card["state"] for card in found["gpus"]] == ["up", "unknown"]
@@ -76,7 +76,7 @@ async def test_a_whole_podgpu(registered: Registered) -> None:
 async def test_every_link_leads_somewhere(registered: Registered) -> None:
     registered.sources = {"gpus": discovering}
     async with running(registered, ["gpus"], ["keep"]) as client:
-        await told(client, lambda d: d["gpus"])
+        await given_out(client, lambda d: d["gpus"])
         _, page = await client.get("/")
         found = read(page)
         hrefs = {anchor.attributes["href"] or "" for anchor in found.all("a")}
@@ -89,13 +89,13 @@ async def test_every_link_leads_somewhere(registered: Registered) -> None:
             assert ((await client.get(href[1:]))[0], href) == (others.get(href, 200), href)
 
 
-async def test_why_a_source_can_t_work_is_told(registered: Registered) -> None:
+async def test_why_a_source_can_t_work_is_reported(registered: Registered) -> None:
     async def fails(ctx: SourceContext) -> None:
         raise TransientError("no socket at /run/x.sock; mount it", retry_after=60)
 
     registered.sources = {"gpus": discovering, "fails": fails}
     async with running(registered, ["gpus", "fails"], ["keep"]) as client:
-        found = await told(client, lambda d: d["sources"][1:] and d["sources"][1]["error"])
+        found = await given_out(client, lambda d: d["sources"][1:] and d["sources"][1]["error"])
         source = found["sources"][1]
         assert (source["state"], source["restarts"]) == ("down", 1)
         assert source["error"]["text"] == "no socket at /run/x.sock; mount it"
@@ -103,7 +103,7 @@ async def test_why_a_source_can_t_work_is_told(registered: Registered) -> None:
         assert source["error"]["age_seconds"] < 60
 
 
-async def test_what_a_source_got_over_is_told_too(registered: Registered) -> None:
+async def test_what_a_source_got_over_is_reported_too(registered: Registered) -> None:
     failed: list[None] = []
 
     async def fails_once(ctx: SourceContext) -> None:
@@ -114,28 +114,28 @@ async def test_what_a_source_got_over_is_told_too(registered: Registered) -> Non
 
     registered.sources = {"gpus": fails_once}
     async with running(registered, ["gpus"], ["keep"]) as client:
-        found = await told(client, lambda d: d["gpus"])
+        found = await given_out(client, lambda d: d["gpus"])
         [source] = found["sources"]
         assert (source["state"], source["restarts"]) == ("up", 1)
         assert (source["error"]["text"], source["error"]["over"]) == ("not yet", True)
 
 
 @pytest.mark.parametrize("error", [TransientError("the disk is full"), PermanentError("no path")])
-async def test_why_a_sink_can_t_work_is_told(registered: Registered, error: Exception) -> None:
+async def test_why_a_sink_can_t_work_is_reported(registered: Registered, error: Exception) -> None:
     registered.sources = {"gpus": discovering}
     keep = registered.sinks["keep"]
     assert isinstance(keep, KeepingSink)
     keep.run_failures = [error]
     keep.failures = [TransientError("still so"), None]
     async with running(registered, ["gpus"], ["keep"]) as client:
-        found = await told(client, lambda d: d["sinks"][0]["error"])
+        found = await given_out(client, lambda d: d["sinks"][0]["error"])
         [sink] = found["sinks"]
         assert not sink["up"]
         assert sink["error"]["text"] == str(error)
         assert not sink["error"]["over"]
 
 
-async def test_when_a_sink_lost_something_is_known_though_nobody_looked(
+async def test_when_a_sink_lost_something_is_known_though_no_one_looked(
     registered: Registered,
 ) -> None:
     flooded = asyncio.Event()
@@ -157,7 +157,7 @@ async def test_when_a_sink_lost_something_is_known_though_nobody_looked(
         async with asyncio.timeout(20):
             await flooded.wait()
         keep.gate.set()
-        found = await told(client, lambda d: d["sinks"][0]["dropped"])
+        found = await given_out(client, lambda d: d["sinks"][0]["dropped"])
         assert 0 <= found["sinks"][0]["lost_seconds"] < 60
 
 
@@ -167,6 +167,6 @@ async def test_a_sink_that_can_t_be_entered_at_the_start(registered: Registered)
     assert isinstance(keep, KeepingSink)
     keep.failures = [TransientError("later"), TransientError("not yet")]
     async with running(registered, ["gpus"], ["keep"]) as client:
-        found = await told(client, lambda d: d["sinks"] and d["sinks"][0]["error"])
+        found = await given_out(client, lambda d: d["sinks"] and d["sinks"][0]["error"])
         assert found["sinks"][0]["error"]["text"] in {"not yet", "later"}
         assert found["sinks"][0]["up"] is False

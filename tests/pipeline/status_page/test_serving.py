@@ -69,21 +69,21 @@ async def headers_of(client: Client, path: str, method: str = "GET") -> dict[str
     return headers
 
 
-async def test_the_page_and_the_document_tell_the_same() -> None:
+async def test_the_page_and_the_document_report_the_same() -> None:
     async with Daemon(troubled).serving() as client:
         status, page = await client.get("/")
         assert status == 200
         _, text = await client.get("/status")
-    told = json.loads(text)
+    given_out = json.loads(text)
     rows = table(read(page), "gpus")[1:]
     assert [row[0].split()[:2] for row in rows] == [
-        ["GPU", str(card["index"])] for card in told["gpus"]
+        ["GPU", str(card["index"])] for card in given_out["gpus"]
     ]
-    for row, card in zip(rows, told["gpus"], strict=True):
+    for row, card in zip(rows, given_out["gpus"], strict=True):
         for holder in card["holders"]:
             assert f"{holder['namespace']}/{holder['pod']} ({holder['container']})" in row[5]
     assert [row[0].split()[0] for row in table(read(page), "parts")[1:]] == [
-        source["name"] for source in told["sources"]
+        source["name"] for source in given_out["sources"]
     ]
 
 
@@ -227,7 +227,7 @@ async def test_what_changes_while_it_is_made_is_not_in_it() -> None:
     assert json.loads(text)["sinks"][0]["error"]["text"] == "the first"
 
 
-async def test_nothing_is_made_while_nobody_looks() -> None:
+async def test_nothing_is_made_while_no_one_looks() -> None:
     daemon = Daemon()
     async with daemon.serving() as client:
         assert await client.get("/metrics") == (200, "page")

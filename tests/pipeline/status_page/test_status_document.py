@@ -104,7 +104,7 @@ def test_instances_are_lost_with_their_gpu() -> None:
     assert (found.state, [each.state for each in found.instances]) == ("lost", ["lost"])
 
 
-def test_what_nobody_reads_is_null_and_never_0() -> None:
+def test_what_no_one_reads_is_null_and_never_0() -> None:
     found = only()
     nothing = (
         found.utilization_percent,
@@ -154,7 +154,7 @@ def test_instances_stand_below_their_gpu() -> None:
     assert summary(found) == "8 GPUs: 8 up; 56 MIG instances"
 
 
-def test_instances_of_a_gpu_that_no_source_tells_of_are_shown_all_the_same() -> None:
+def test_instances_of_a_gpu_that_no_source_reports_of_are_shown_all_the_same() -> None:
     node = begun()
     node.has(mig(gpu(3), 7), mig(gpu(3), 8))
     [found] = gpus(status_of(known_of(node)))
@@ -165,8 +165,8 @@ def test_instances_of_a_gpu_that_no_source_tells_of_are_shown_all_the_same() -> 
 def test_a_gpu_that_three_share() -> None:
     shared = gpus(status("troubled"))[2]
     assert shared.holders is not None
-    told = [(one.pod, one.replicas, one.share) for one in shared.holders]
-    assert told == [(f"serve-{name}", 1, None) for name in range(3)]
+    given_out = [(one.pod, one.replicas, one.share) for one in shared.holders]
+    assert given_out == [(f"serve-{name}", 1, None) for name in range(3)]
 
 
 def test_a_part_of_a_gpu() -> None:
@@ -175,13 +175,13 @@ def test_a_part_of_a_gpu() -> None:
     assert [(one.share, one.source) for one in part.holders] == [(0.5, "podlist")]
 
 
-def test_claims_that_contradict_are_counted_and_told() -> None:
+def test_claims_that_contradict_are_counted_and_reported() -> None:
     found = status("troubled")
     assert gpus(found)[1].conflicts == 2
     assert "GPU 1: claims of 2 pods conflict with others" in problems(found)
 
 
-def test_who_has_access_and_holds_nothing_is_told() -> None:
+def test_who_has_access_and_holds_nothing_is_reported() -> None:
     node = begun()
     node.has(gpu(0))
     node.say(claims(kubelet_claim("train-0", uuid_of(0))), "kubelet", "podresources")
@@ -201,7 +201,7 @@ def test_who_has_access_and_holds_nothing_is_told() -> None:
     )
 
 
-def test_where_no_source_tells_of_holders_a_gpu_is_not_free() -> None:
+def test_where_no_source_reports_of_holders_a_gpu_is_not_free() -> None:
     assert gpus(status("no-holders"))[0].holders is None
 
 
@@ -245,7 +245,7 @@ def test_before_the_first_snapshot() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "began", "known"),
+    ("given_out", "began", "known"),
     [
         # Whether the kubelet's claim, another's or the runtime's: who names a time knows it, though
         # podgpu began two hours before this node's first second.
@@ -261,11 +261,11 @@ def test_before_the_first_snapshot() -> None:
     ],
 )
 def test_since_when_is_known_or_is_what_podgpu_saw_first(
-    told: Claim, began: float, known: bool
+    given_out: Claim, began: float, known: bool
 ) -> None:
     node = begun()
     node.has(gpu(0))
-    said(node, told)
+    said(node, given_out)
     [found] = gpus(status_of(known_of(node, now=at(120))))
     assert found.holders is not None
     [holder] = found.holders

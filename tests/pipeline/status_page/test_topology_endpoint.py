@@ -69,13 +69,13 @@ def chosen(answer: Any) -> list[int]:
 async def test_the_topology_is_a_document() -> None:
     node = busy_node()
     node.say(joints(*(gpu(at) for at in range(8)), nvlinks=0, memory=80 << 30))
-    told = await answered("/topology", node.snapshot())
-    assert told["version"] == VERSION
-    assert [card["uuid"] for card in told["gpus"]] == [uuid_of(at) for at in range(8)]
-    assert [card["state"] for card in told["gpus"]] == ["held", "part", *["free"] * 6]
-    assert {card["memory"] for card in told["gpus"]} == {80 << 30}
-    assert told["free"] == "fc"
-    assert told["levels"]["NODE"] == ["f", "f0"]
+    given_out = await answered("/topology", node.snapshot())
+    assert given_out["version"] == VERSION
+    assert [card["uuid"] for card in given_out["gpus"]] == [uuid_of(at) for at in range(8)]
+    assert [card["state"] for card in given_out["gpus"]] == ["held", "part", *["free"] * 6]
+    assert {card["memory"] for card in given_out["gpus"]} == {80 << 30}
+    assert given_out["free"] == "fc"
+    assert given_out["levels"]["NODE"] == ["f", "f0"]
 
 
 async def test_as_text_it_is_matrix_and_tree_with_holders() -> None:
@@ -91,7 +91,7 @@ async def test_for_graphviz() -> None:
     assert (status, body.split("{", maxsplit=1)[0]) == (200, "graph topology ")
 
 
-async def test_it_is_made_once_for_a_snapshot_and_anew_for_a_change() -> None:
+async def test_it_is_made_once_for_a_snapshot_and_again_for_a_change() -> None:
     node = busy_node()
     latest = Latest(node.snapshot())
     async with served(latest) as client:
@@ -148,7 +148,7 @@ async def test_the_best(query: str, expected: list[int], _why: str) -> None:
     assert answer["why"]
 
 
-async def test_where_nobody_tells_of_holders_all_gpus_are_candidates() -> None:
+async def test_where_no_one_reports_of_holders_all_gpus_are_candidates() -> None:
     node = Node()
     devices = [gpu(at) for at in range(4)]
     node.has(*devices)
@@ -170,15 +170,17 @@ def unsure(*, down: bool = False) -> Snapshot:
     return node.snapshot()
 
 
-@pytest.mark.parametrize(("down", "told"), [(False, "kubelet: no socket"), (True, "no driver")])
+@pytest.mark.parametrize(
+    ("down", "given_out"), [(False, "kubelet: no socket"), (True, "no driver")]
+)
 async def test_where_it_isn_t_known_what_is_free_nothing_is_handed_out(
-    down: bool, told: str
+    down: bool, given_out: str
 ) -> None:
     snapshot = unsure(down=down)
     status, body = await asked("/topology/best?n=1", snapshot)
     assert (status, body.count("\n")) == (503, 1)
     assert body.startswith("it is unknown which GPUs are free: ")
-    assert told in body
+    assert given_out in body
     # Who names candidates knows what is free.
     answer = await answered("/topology/best?n=1&candidates=5,6", snapshot)
     assert chosen(answer) == [5]
@@ -187,7 +189,7 @@ async def test_where_it_isn_t_known_what_is_free_nothing_is_handed_out(
     assert len(document["gpus"]) == 8
     assert ("down" in document) is down
     status, body = await asked("/topology?format=text", snapshot)
-    assert (status, told in body.splitlines()[0]) == (200, True)
+    assert (status, given_out in body.splitlines()[0]) == (200, True)
 
 
 async def test_too_few_are_no_error_and_no_choice() -> None:
@@ -232,11 +234,13 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("path", "told"), BAD, ids=[path[:40] for path, _ in BAD])
-async def test_a_bad_question_is_refused_with_what_is_wrong_with_it(path: str, told: str) -> None:
+@pytest.mark.parametrize(("path", "given_out"), BAD, ids=[path[:40] for path, _ in BAD])
+async def test_a_bad_question_is_refused_with_what_is_wrong_with_it(
+    path: str, given_out: str
+) -> None:
     status, body = await asked(path, busy_node().snapshot())
     assert status == 400
-    assert told in body
+    assert given_out in body
     assert len(body) < 250
     assert body.count("\n") == 1
 
@@ -250,7 +254,7 @@ async def test_where_nothing_is_known(path: str) -> None:
     assert (status, "add a source of kind nvml" in body) == (404, True)
 
 
-async def test_a_choice_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_choice_keeps_no_one_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     go, threads = threading.Event(), set()
 
     def slow(*args: Any, **named: Any) -> Any:

@@ -63,8 +63,8 @@ async def test_from_the_driver_to_those_who_ask(fake_nvml: FakeNvml, tmp_path: P
     holding(file, "train-0", 0, 1, 4)
     sources = f"{NVML}  holders: {{kind: podlist, path: {file}, interval: 1s}}\n"
     async with running(sources) as client:
-        told = json.loads(await asked(client, "/topology", '"free":"ec"'))
-        assert [domain["mask"] for domain in told["nvlink"]] == ["f", "f0"]
+        given_out = json.loads(await asked(client, "/topology", '"free":"ec"'))
+        assert [domain["mask"] for domain in given_out["nvlink"]] == ["f", "f0"]
         best = json.loads(await asked(client, "/topology/best?n=3"))
         assert [gpu["index"] for gpu in best["gpus"]] == [5, 6, 7]
         page = await asked(client, "/metrics", "podgpu_topology_largest_free_group_gpus")
@@ -89,10 +89,10 @@ async def test_a_recording_carries_it(fake_nvml: FakeNvml, tmp_path: Path) -> No
     path = tmp_path / "recording.gz"
     with RecordingWriter(path, Header("0", "node-1", SystemClock().now())) as writer:
         async with running(NVML, writer.write) as client:
-            told = json.loads(await asked(client, "/topology", '"memory"'))
+            given_out = json.loads(await asked(client, "/topology", '"memory"'))
     async with running(f"  player: {{kind: replay, path: {path}, loop: true}}\n") as client:
         again = json.loads(await asked(client, "/topology", '"memory"'))
-    assert again == told
+    assert again == given_out
 
     def names() -> list[str]:
         with RecordingReader(path) as reader:

@@ -13,7 +13,7 @@ from pipeline.status_page.html.page import page
 from pipeline.status_page.status_document import StatusDocument, UsageStatus
 from pipeline.status_page.usage_status import MOST
 from tests.pipeline.ledger.reports.windows import CARDS, HOUR, MODEL, spent, whose, window, windows
-from tests.pipeline.status_page.days import DAYS, known_with, many, status_with, told
+from tests.pipeline.status_page.days import DAYS, given_out, known_with, many, status_with
 from tests.pipeline.status_page.reading import Element, read, table
 from tests.pipeline.status_page.scenes import HOSTILE
 from tests.support.nodes import Node, gpu, mig
@@ -56,8 +56,8 @@ def test_a_day_in_the_document() -> None:
     unknown = day["pods"][3]
     assert (unknown["uid"], unknown["busy_seconds"], unknown["idle_seconds"]) == ("u-1", None, None)
     assert (day["others"], day["pods_left_out"]) == (None, 0)
-    nobody, total = day["unattributed"], day["total"]
-    assert (nobody["held_seconds"], nobody["free_seconds"]) == (0, 54900)
+    no_one, total = day["unattributed"], day["total"]
+    assert (no_one["held_seconds"], no_one["free_seconds"]) == (0, 54900)
     times = [total[name] for name in ("held_seconds", "free_seconds", "unknown_seconds")]
     assert sum(times) == pytest.approx(day["accounted_seconds"])
     assert (total["allocated_ratio"], total["used_ratio"]) == (0.678948, 0.486737)
@@ -120,7 +120,7 @@ def test_t25_every_device_has_its_row_with_held_free_and_unknown_apart() -> None
     node = Node()
     parent = gpu(1)
     node.has(gpu(0), parent, mig(parent, 1), mig(parent, 2))
-    status = status_of(replace(known_with(told(by_device())), snapshot=node.snapshot()))
+    status = status_of(replace(known_with(given_out(by_device())), snapshot=node.snapshot()))
     assert status.usage is not None
     assert status.usage.day is not None
     rows = [msgspec.to_builtins(each) for each in status.usage.day.devices]
@@ -165,7 +165,7 @@ def test_t25_every_device_has_its_row_with_held_free_and_unknown_apart() -> None
 
 def test_of_very_many_devices_a_bounded_number_is_shown() -> None:
     seen = window([spent(f"MIG-{number:04}", None, 1, 0, 1) for number in range(MOST_DEVICES + 2)])
-    status = status_with(told(seen))
+    status = status_with(given_out(seen))
     assert status.usage is not None
     assert status.usage.day is not None
     assert len(status.usage.day.devices) == MOST_DEVICES
@@ -190,7 +190,7 @@ def test_of_many_pods_those_that_held_the_most_have_a_row() -> None:
 
 
 def test_one_other_pod_is_one() -> None:
-    status = status_with(told(many(MOST + 1)))
+    status = status_with(given_out(many(MOST + 1)))
     assert "1 other pod " in read(page(status, ())).one("main").text
 
 
@@ -198,14 +198,14 @@ def test_others_of_whom_a_figure_is_unknown_say_so() -> None:
     every = [
         spent(CARDS[0], whose(f"p{n:02}"), 20 - n, None if n == 11 else 1, 1) for n in range(12)
     ]
-    found = status_with(told(window(every))).usage
+    found = status_with(given_out(window(every))).usage
     assert found is not None
     assert found.day is not None
     assert found.day.others is not None
     assert (found.day.others.busy_seconds, found.day.others.incomplete) == (3600, True)
 
 
-def test_a_ledger_that_can_t_be_read_is_told_of_beside_what_it_told_before() -> None:
+def test_a_ledger_that_can_t_be_read_is_reported_of_beside_what_it_reported_before() -> None:
     text = shown("stale").text
     assert "The ledger books cannot be read now: /var/lib/podgpu/ledger.db: the disk" in text
     assert "ml/train-0" in text
@@ -219,8 +219,8 @@ def test_the_first_look_says_that_it_is_being_read() -> None:
     assert "The ledger books is being read." in shown("first-look").text
 
 
-def test_a_ledger_that_has_nothing_of_that_time_tells_no_sums() -> None:
-    status = status_with(told(window([])))
+def test_a_ledger_that_has_nothing_of_that_time_reports_no_sums() -> None:
+    status = status_with(given_out(window([])))
     assert status.usage is not None
     assert (status.usage.age_seconds, status.usage.day) == (20, None)
     said = read(page(status, ())).one("main").text
@@ -263,7 +263,7 @@ def test_no_text_of_a_ledger_gets_out_of_its_place() -> None:
     hostile = HOSTILE.replace("\ud800", "")
     who = whose(hostile, hostile, uid=hostile)
     seen = window([spent(CARDS[0], who, 1, 1, 1)])
-    status = status_with(told(seen, hostile, hostile))
+    status = status_with(given_out(seen, hostile, hostile))
     text = page(status, ())
     assert "<script" not in text
     assert "\x1b" not in text
@@ -273,7 +273,7 @@ def test_no_text_of_a_ledger_gets_out_of_its_place() -> None:
 @settings(max_examples=50, deadline=None)
 @given(windows)
 def test_any_day_can_be_shown(seen) -> None:  # type: ignore[no-untyped-def]
-    status = status_with(told(seen))
+    status = status_with(given_out(seen))
     shown = read(page(status, ())).one("main").all("table", class_="day")
     assert bool(shown) == bool(seen.totals)
     assert msgspec.json.decode(msgspec.json.encode(status), type=StatusDocument) == status
@@ -281,5 +281,5 @@ def test_any_day_can_be_shown(seen) -> None:  # type: ignore[no-untyped-def]
 
 def test_a_figure_beyond_all_bounds_is_bounded() -> None:
     seen = window([UsageRow(CARDS[0], whose("a"), 10**40, 10**40, 10**40)])
-    status = status_with(told(seen))
+    status = status_with(given_out(seen))
     assert msgspec.json.decode(msgspec.json.encode(status), type=StatusDocument) == status

@@ -11,7 +11,7 @@ from tests.support.nodes import uuid_of
 
 PIX, PXB, PHB, NODE, SYS = (Level(number) for number in (10, 20, 30, 40, 50))
 
-Told = tuple[Level | None, int | None, bool | None]
+Reported = tuple[Level | None, int | None, bool | None]
 
 
 def card(
@@ -26,11 +26,11 @@ def card(
     return TopologyCard(uuid_of(number), number, bus, numa, (), links, cluster, clique)
 
 
-def read(cards: Sequence[TopologyCard], told: Callable[[int, int], Told]) -> TopologyRead:
+def read(cards: Sequence[TopologyCard], given_out: Callable[[int, int], Reported]) -> TopologyRead:
     return TopologyRead(
         tuple(cards),
         tuple(
-            TopologyPair(cards[i].uuid, cards[j].uuid, *told(i, j))
+            TopologyPair(cards[i].uuid, cards[j].uuid, *given_out(i, j))
             for j in range(len(cards))
             for i in range(j)
         ),
@@ -60,11 +60,11 @@ CUBE = [
 def dgx1() -> Topology:
     """Hybrid cube mesh: two quads on two sockets, pairs behind PCIe switches."""
 
-    def told(i: int, j: int) -> Told:
+    def given_out(i: int, j: int) -> Reported:
         level = PIX if i // 2 == j // 2 else PHB if i // 4 == j // 4 else SYS
         return level, CUBE[i][j], CUBE[i][j] > 0
 
-    return build(read([card(i, links=6, numa=i // 4) for i in range(8)], told))
+    return build(read([card(i, links=6, numa=i // 4) for i in range(8)], given_out))
 
 
 def hgx(count: int = 8) -> Topology:

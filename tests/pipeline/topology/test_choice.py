@@ -143,7 +143,7 @@ def regular(random: Random) -> Topology:
     if nvlink != "shuffled":
         places.sort()
 
-    def told(i: int, j: int) -> tuple[Level, int, bool]:
+    def given_out(i: int, j: int) -> tuple[Level, int, bool]:
         a, b = places[i], places[j]
         level = next(
             (lv for lv, size in zip(LEVELS[1:], sizes, strict=False) if a // size == b // size), SYS
@@ -158,7 +158,7 @@ def regular(random: Random) -> Topology:
         }[nvlink]
         return level, links, links > 0
 
-    return build(read([card(n, links=None) for n in range(len(places))], told))
+    return build(read([card(n, links=None) for n in range(len(places))], given_out))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -287,9 +287,9 @@ def test_one_nvlink_partner_less_outweighs_any_number_of_switch_partners() -> No
     """Eight behind one switch, two and six of them joined by NVLink; three more far from all."""
     island = [0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2]
 
-    def told(i: int, j: int) -> tuple[Level, int, bool]:
+    def given_out(i: int, j: int) -> tuple[Level, int, bool]:
         joined = island[i] == island[j]
         return (PIX if j < 8 else SYS), 4 * joined, joined
 
-    topology = build(read([card(n, links=None) for n in range(11)], told))
+    topology = build(read([card(n, links=None) for n in range(11)], given_out))
     assert chosen(topology, range(11), 1) == [0]

@@ -41,7 +41,7 @@ def test_what_was_written_is_read() -> None:
     assert (found.at, found.refresh) == (1000, 300)
 
 
-def test_it_is_compact_and_tells_cores_and_memory() -> None:
+def test_it_is_compact_and_reports_cores_and_memory() -> None:
     topology = with_memory()
     text = annotation(topology, used(topology), at=1, refresh=300)
     assert " " not in text
@@ -55,8 +55,8 @@ def test_unknown_is_not_free() -> None:
     topology = dgx1()
     found = published(annotation(topology, None, at=1, refresh=300))
     assert found.free is None
-    nobody = availability(topology, {})
-    assert published(annotation(topology, nobody, at=1, refresh=300)).free == 0
+    no_one = availability(topology, {})
+    assert published(annotation(topology, no_one, at=1, refresh=300)).free == 0
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_it_is_stale_once_its_writer_has_missed_three_refreshes_and_while_it_is_
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "given_out"),
     [
         ("", "not JSON"),
         ("[]", "not a topology document of version 1"),
@@ -95,10 +95,10 @@ def test_it_is_stale_once_its_writer_has_missed_three_refreshes_and_while_it_is_
         (json.dumps({k: v for k, v in json.loads(written()).items() if k != "at"}), "'at'"),
     ],
 )
-def test_what_is_none_is_refused(text: str, told: str) -> None:
+def test_what_is_none_is_refused(text: str, given_out: str) -> None:
     with pytest.raises(ValueError, match="not") as caught:
         published(text)
-    assert told in str(caught.value)
+    assert given_out in str(caught.value)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))

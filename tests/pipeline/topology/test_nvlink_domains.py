@@ -6,7 +6,7 @@ from pipeline.model import TopologyRead
 from pipeline.topology import build
 from tests.pipeline.topology.layouts import (
     SYS,
-    Told,
+    Reported,
     card,
     dgx1,
     four_h100,
@@ -42,10 +42,10 @@ def test_a_fabric_has_a_name_and_its_cliques_are_apart() -> None:
     cluster = "b7d4ad3a-0c58-4a4e-9a62-f1d3c0f3a7d1"
     cards = [card(n, links=18, cluster=cluster, clique=n // 2) for n in range(4)]
 
-    def told(i: int, j: int) -> Told:
+    def given_out(i: int, j: int) -> Reported:
         return SYS, 18 if i // 2 == j // 2 else 0, i // 2 == j // 2
 
-    assert shown(read(cards, told)) == [
+    assert shown(read(cards, given_out)) == [
         ("fabric", 0b0011, f"{cluster}/0"),
         ("fabric", 0b1100, f"{cluster}/1"),
     ]

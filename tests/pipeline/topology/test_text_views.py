@@ -69,7 +69,7 @@ def test_the_matrix_of_a_cube_mesh() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "cell"),
+    ("given_out", "cell"),
     [
         ((Level.INTERNAL, 0, False), "PIX"),
         ((Level.SINGLE, 0, False), "PIX"),
@@ -85,8 +85,8 @@ def test_the_matrix_of_a_cube_mesh() -> None:
         ((None, None, None), "?"),
     ],
 )
-def test_cells(told: tuple[Level | None, int | None, bool | None], cell: str) -> None:
-    topology = build(read([card(0), card(1)], lambda _i, _j: told))
+def test_cells(given_out: tuple[Level | None, int | None, bool | None], cell: str) -> None:
+    topology = build(read([card(0), card(1)], lambda _i, _j: given_out))
     assert symbol(topology, 0, 1) == symbol(topology, 1, 0) == cell
 
 

@@ -68,8 +68,8 @@ def test_the_lowest_common_node_has_the_driver_s_level_or_its_closure(said: Topo
         node = topology.lowest(1 << i | 1 << j)
         assert node is not None
         assert node.level == level
-        told = topology.answers[i, j].level
-        assert topology.link(j, i).level == (told if told is Level.INTERNAL else level)
+        given_out = topology.answers[i, j].level
+        assert topology.link(j, i).level == (given_out if given_out is Level.INTERNAL else level)
     assert topology.root is not None
     folded = below(topology.root)
     for (i, j), level in expected.items():
@@ -90,7 +90,7 @@ def test_folded_every_node_branches_or_is_one_gpu(said: TopologyRead) -> None:
 
 
 @given(reads(at_most=8, sparse=True))
-def test_pairs_told_to_be_further_than_the_closure_are_named(said: TopologyRead) -> None:
+def test_pairs_reported_to_be_further_than_the_closure_are_named(said: TopologyRead) -> None:
     topology = build(said)
     level = closure(said)
     expected = {
@@ -134,7 +134,7 @@ def test_the_contradiction_names_the_way_that_the_answers_leave_open() -> None:
     assert topology.link(0, 2).level is PXB
 
 
-def test_a_pair_told_in_two_ways_counts_as_the_closer_and_is_named() -> None:
+def test_a_pair_reported_in_two_ways_counts_as_the_closer_and_is_named() -> None:
     cards = (card(0), card(1))
     one, other = (
         TopologyPair(cards[0].uuid, cards[1].uuid, PHB, 0, False),
@@ -151,12 +151,12 @@ def test_a_pair_told_in_two_ways_counts_as_the_closer_and_is_named() -> None:
 def test_a_board_of_two_is_one_switch_in_the_tree_and_a_board_in_the_link() -> None:
     """Four boards; two of them behind one switch each."""
 
-    def told(i: int, j: int) -> tuple[Level, int, bool]:
+    def given_out(i: int, j: int) -> tuple[Level, int, bool]:
         if i // 2 == j // 2:
             return Level.INTERNAL, 0, False
         return (PIX if i // 4 == j // 4 else SYS), 0, False
 
-    topology = build(read([card(n) for n in range(8)], told))
+    topology = build(read([card(n) for n in range(8)], given_out))
     assert [node.mask for node in topology.levels[PIX]] == [0x0F, 0xF0]
     assert topology.link(0, 1).level is Level.INTERNAL
     assert topology.link(1, 2).level is PIX

@@ -99,7 +99,7 @@ class Book:
         listed: bool = True,
         mps: bool = False,
     ) -> bool:
-        told = use(
+        given_out = use(
             device,
             when,
             since,
@@ -110,7 +110,7 @@ class Book:
             listed=listed,
             mps=mps,
         )
-        return self.accounts.add_sample(source, device.uuid, told, processes)
+        return self.accounts.add_sample(source, device.uuid, given_out, processes)
 
     def look(  # type: ignore[no-untyped-def]
         self,
@@ -118,9 +118,9 @@ class Book:
         since: float | None,
         *processes: ProcessSample,
         device: Device = GPU,
-        **told,
+        **given_out,
     ) -> DeviceUsage:
-        self.take(when, since, *processes, device=device, **told)
+        self.take(when, since, *processes, device=device, **given_out)
         return self.of(device)
 
     def usage(self) -> Usage:
@@ -151,9 +151,9 @@ def adds_up(account: DeviceUsage) -> None:
     containers = account.containers
     assert [one.subject for one in containers] == sorted(one.subject for one in containers)
     assert not any(one.subject.container_id for one in containers)
-    told = (account.memory_used_bytes, account.memory_reserved_bytes)
+    given_out = (account.memory_used_bytes, account.memory_reserved_bytes)
     if account.memory_unattributed_bytes is None:
-        assert told == (None, None)
+        assert given_out == (None, None)
     else:
         memory = sum(one.memory_bytes or 0 for one in containers)
         reserved = account.memory_reserved_bytes

@@ -16,7 +16,7 @@ LIFE = 10**12
 WATTS = 300
 
 
-def told(*wrong: int | None, watts: int = WATTS, after: int = 3) -> list[int | None]:
+def given_out(*wrong: int | None, watts: int = WATTS, after: int = 3) -> list[int | None]:
     """A look each second at a card with a life behind it, some of them wrong; then right again."""
     length = len(wrong) + after
     right = [LIFE + 1000 * watts * second for second in range(length + 1)]
@@ -24,17 +24,17 @@ def told(*wrong: int | None, watts: int = WATTS, after: int = 3) -> list[int | N
 
 
 STORIES = {
-    "zeros": told(0, 0, 0),
-    "cut off": told(808_334_905, 808_334_905, 808_334_905),
-    "far ahead": told(5 * LIFE, 7 * LIFE),
-    "not read": told(None, None, None),
-    "anything": told(0, 5 * LIFE, None, 808_334_905, LIFE - 1),
-    "minutes of it": told(*[0] * 600),
+    "zeros": given_out(0, 0, 0),
+    "cut off": given_out(808_334_905, 808_334_905, 808_334_905),
+    "far ahead": given_out(5 * LIFE, 7 * LIFE),
+    "not read": given_out(None, None, None),
+    "anything": given_out(0, 5 * LIFE, None, 808_334_905, LIFE - 1),
+    "minutes of it": given_out(*[0] * 600),
 }
 
 
 @pytest.mark.parametrize("readings", STORIES.values(), ids=STORIES.keys())
-def test_t5_a_bad_reading_of_the_energy_counter_bills_nobody_and_loses_nothing(
+def test_t5_a_bad_reading_of_the_energy_counter_bills_no_one_and_loses_nothing(
     readings: list[int | None],
 ) -> None:
     book = Book()
@@ -75,7 +75,7 @@ def test_t5_what_lies_in_a_break_is_counted_in_nothing_all_the_same() -> None:
     assert book.look(15, 10, energy=LIFE + 6000).energy_mj == 1000
 
 
-def test_t5_a_counter_that_was_reset_goes_on_after_a_minute() -> None:
+def test_t5_a_counter_that_was_reset_continues_after_a_minute() -> None:
     book = Book()
     book.look(0, None, energy=LIFE)
     for step in range(14):
@@ -113,8 +113,8 @@ def test_t5_wrong_readings_in_a_true_story_never_change_the_account(
         total = sum(one.busy_ns or 0 for one in works)
         is_wrong = step in wrong and step <= len(story) and wrong_for + seconds < 60
         wrong_for = wrong_for + seconds if is_wrong else 0
-        told = wrong[step] if is_wrong else counter
-        for book, energy in ((right, counter), (other, told)):
+        given_out = wrong[step] if is_wrong else counter
+        for book, energy in ((right, counter), (other, given_out)):
             book.take(at, since, *works, busy=total, energy=energy)
     assert right.of().energy_mj == other.of().energy_mj == counter - LIFE
     for account in (right.of(), other.of()):
@@ -126,7 +126,7 @@ def test_t5_wrong_readings_in_a_true_story_never_change_the_account(
 
 
 @pytest.mark.parametrize(
-    ("claimed", "seconds", "expected", "nobody"),
+    ("claimed", "seconds", "expected", "no_one"),
     [
         ({"a": 9.5, "b": 9.5}, 9.65, {"a": 4.825, "b": 4.825}, 0),
         ({"a": 9.65, "b": 9.65}, 9.65, {"a": 4.825, "b": 4.825}, 0),
@@ -136,15 +136,15 @@ def test_t5_wrong_readings_in_a_true_story_never_change_the_account(
         ({"a": 3, "b": 4}, 10, {"a": 3, "b": 4}, 0),
     ],
 )
-def test_t6_nobody_is_busy_for_longer_than_there_was_time(
-    *, claimed: dict[str | None, float], seconds: float, expected: dict[str, float], nobody: float
+def test_t6_no_one_is_busy_for_longer_than_there_was_time(
+    *, claimed: dict[str | None, float], seconds: float, expected: dict[str, float], no_one: float
 ) -> None:
     book = Book()
     book.look(0, None)
     works = [process(pod, busy=round(busy_s * S)) for pod, busy_s in claimed.items()]
     account = book.look(seconds, 0, *works, busy=sum(one.busy_ns or 0 for one in works))
     assert by_pod(account.containers, "busy_ns") == {p: round(s * S) for p, s in expected.items()}
-    assert account.busy_unattributed_ns == round(nobody * S)
+    assert account.busy_unattributed_ns == round(no_one * S)
     assert account.busy_ns is not None
     assert account.busy_ns <= account.elapsed_ns
 
@@ -174,7 +174,7 @@ def test_t6_parts_are_the_whole_and_none_exceeds_what_was_claimed(
 
 
 @given(st.lists(st.tuples(BUSY, BUSY, st.integers(1, 10_000)), min_size=1, max_size=20))
-def test_t6_busy_time_never_exceeds_time_whatever_is_told(
+def test_t6_busy_time_never_exceeds_time_whatever_is_reported(
     story: list[tuple[int, int, int]],
 ) -> None:
     book, at = Book(), 0

@@ -59,7 +59,7 @@ def looked(
 
 @given(MOMENTS, MOMENTS, HOLDERS, RATES, st.integers(0, 700))
 @settings(deadline=None)
-def test_totals_do_not_depend_on_when_somebody_looks(
+def test_totals_do_not_depend_on_when_someone_looks(
     one: list[int],
     other: list[int],
     holders: list[tuple[int, dict[str, float | None]]],

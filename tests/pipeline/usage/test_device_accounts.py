@@ -126,7 +126,7 @@ def test_one_may_hold_and_not_use_and_use_and_not_hold() -> None:
     assert book.of().memory_unattributed_bytes == 20
 
 
-def test_where_nobody_can_tell_whose_a_process_is_no_container_is_said_to_have_nothing() -> None:
+def test_where_no_one_can_report_whose_a_process_is_no_container_is_said_to_have_nothing() -> None:
     book = Book()
     book.hold(0, holder("a"), holder("b"))
     for when in (0, 5):
@@ -155,7 +155,7 @@ def test_where_one_container_holds_the_device_it_is_its() -> None:
     assert by_pod(book.of().containers, "memory_bytes") == {"a": None, "b": 70}
 
 
-def test_where_processes_cannot_be_listed_nobody_is_said_to_have_gone() -> None:
+def test_where_processes_cannot_be_listed_no_one_is_said_to_have_gone() -> None:
     book = Book()
     book.look(0, None, process("a", memory=70), used=100)
     found = book.look(5, 0, used=100, listed=False)
@@ -232,8 +232,8 @@ def test_it_is_kept_for_a_while_and_what_it_had_for_ever() -> None:
     )
 
 
-@pytest.mark.parametrize(("back", "goes_on"), [(KEPT - 1, True), (KEPT + 1, False)])
-def test_one_that_comes_back_in_time_goes_on(back: float, goes_on: bool) -> None:
+@pytest.mark.parametrize(("back", "continues"), [(KEPT - 1, True), (KEPT + 1, False)])
+def test_one_that_comes_back_in_time_continues(back: float, continues: bool) -> None:
     book = Book()
     book.hold(0, holder("a"))
     book.look(0, None)
@@ -242,7 +242,7 @@ def test_one_that_comes_back_in_time_goes_on(back: float, goes_on: bool) -> None
     book.accounts.expire(at(10 + back))
     book.hold(10 + back, holder("a"))
     one = container(book.of(), "a")
-    assert (one.held_ns, one.start) == ((10 * S, at(0)) if goes_on else (0, at(10 + back)))
+    assert (one.held_ns, one.start) == ((10 * S, at(0)) if continues else (0, at(10 + back)))
 
 
 def test_another_uid_is_another_container() -> None:
@@ -257,7 +257,7 @@ def test_another_uid_is_another_container() -> None:
     ]
 
 
-def test_those_who_find_no_room_are_counted_and_what_they_use_is_nobodys() -> None:
+def test_those_who_find_no_room_are_counted_and_what_they_use_is_unattributed() -> None:
     book = Book()
     crowd = [process(f"pod-{n:03}", memory=1, busy=1) for n in range(MAX_CONTAINERS + 3)]
     book.hold(0, holder("pod-999"))
@@ -331,7 +331,7 @@ def test_what_has_not_changed_stays_the_same_object() -> None:
     assert list(after.devices) == [GPU.uuid, other.uuid]
 
 
-def test_a_device_that_is_gone_is_not_shown_and_goes_on_when_it_is_back_in_time() -> None:
+def test_a_device_that_is_gone_is_not_shown_and_continues_when_it_is_back_in_time() -> None:
     other = gpu(1)
     book = Book(GPU, other)
     book.hold(0, holder("a"), device=other)

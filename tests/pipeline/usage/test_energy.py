@@ -69,7 +69,7 @@ def test_what_is_drawn_when_idle_goes_by_held_time_and_the_rest_by_busy_time() -
     ("seconds", "busy", "learned"),
     [(10, 0, True), (0.9, 0, True), (0.8, 0, False), (10, 1, False), (10, None, False)],
 )
-def test_what_tells_the_idle_draw(*, seconds: float, busy: int | None, learned: bool) -> None:
+def test_what_reports_the_idle_draw(*, seconds: float, busy: int | None, learned: bool) -> None:
     book = Book()
     book.hold(0, holder("idle"))
     book.look(0, None, energy=0)
@@ -182,7 +182,7 @@ def test_what_an_instance_had_goes_with_it() -> None:
     assert look(book, 10, 0, 700) == [None, None, 700]
 
 
-def test_an_instance_whose_gpus_energy_nobody_reads_takes_little_memory() -> None:
+def test_an_instance_whose_gpus_energy_no_one_reads_takes_little_memory() -> None:
     book = mig_book()
     book.take(0, None, device=ONE)
     for number in range(3 * MAX_CONTAINERS):
@@ -241,7 +241,7 @@ def test_a_gpu_that_carries_instances_has_energy_alone() -> None:
     assert gpu_.energy_unattributed_mj == gpu_.energy_mj == 300
 
 
-def test_a_gpu_that_gets_instances_and_loses_them_goes_on() -> None:
+def test_a_gpu_that_gets_instances_and_loses_them_continues() -> None:
     book = Book()
     book.hold(0, holder("a"))
     book.look(0, None, process("a", memory=5), used=9, energy=0)

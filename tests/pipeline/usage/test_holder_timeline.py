@@ -51,7 +51,7 @@ def parts(*shares: float | None) -> list[float]:
         ((0.0, -1.0, 2.0), [0.333333333, 0.333333333, 0.333333333, 0]),
     ],
 )
-def test_what_each_has_and_at_the_end_what_nobody_has(
+def test_what_each_has_and_at_the_end_what_no_one_has(
     shares: Sequence[float | None], expected: list[float]
 ) -> None:
     assert parts(*shares) == expected
@@ -82,7 +82,7 @@ def timeline(*cuts: tuple[float, Sequence[str]]) -> HolderTimeline:
     return made
 
 
-def told(made: HolderTimeline, start: float, end: float) -> list[tuple[int, list[str]]]:
+def given_out(made: HolderTimeline, start: float, end: float) -> list[tuple[int, list[str]]]:
     return [
         (piece.time_ns, [one.container[1] for one in piece.change.held] if piece.change else ["?"])
         for piece in made.spans(at(start).mono_ns, at(end).mono_ns)
@@ -98,33 +98,33 @@ def test_holders_are_sorted_and_named_without_the_container_id() -> None:
 
 def test_an_interval_is_cut_where_holders_change() -> None:
     made = timeline((0, ""), (2, "a"), (3, "ab"), (3, "b"), (5, ""), (9, "c"))
-    assert told(made, 1, 6) == [(S, []), (S, ["a"]), (2 * S, ["b"]), (S, [])]
-    assert told(made, 2, 3) == [(S, ["a"])]
-    assert told(made, 5, 5) == []
-    assert told(made, 20, 21) == [(S, ["c"])]
+    assert given_out(made, 1, 6) == [(S, []), (S, ["a"]), (2 * S, ["b"]), (S, [])]
+    assert given_out(made, 2, 3) == [(S, ["a"])]
+    assert given_out(made, 5, 5) == []
+    assert given_out(made, 20, 21) == [(S, ["c"])]
 
 
-def test_what_lies_before_all_that_is_known_is_nobodys() -> None:
-    assert told(timeline((2, "a")), 0, 3) == [(2 * S, ["?"]), (S, ["a"])]
+def test_what_lies_before_all_that_is_known_is_unattributed() -> None:
+    assert given_out(timeline((2, "a")), 0, 3) == [(2 * S, ["?"]), (S, ["a"])]
     assert split_held_time(timeline((2, "a")).spans(T, T + 3 * S)) == ({name("a"): S}, 2 * S, 2 * S)
-    assert told(HolderTimeline(), 0, 3) == [(3 * S, ["?"])]
+    assert given_out(HolderTimeline(), 0, 3) == [(3 * S, ["?"])]
 
 
 def test_a_change_that_is_heard_of_late_stands_behind_those_before_it() -> None:
     made = timeline((2, "a"), (5, "b"), (3, "c"))
-    assert told(made, 0, 9) == [(2 * S, ["?"]), (3 * S, ["a"]), (4 * S, ["c"])]
+    assert given_out(made, 0, 9) == [(2 * S, ["?"]), (3 * S, ["a"]), (4 * S, ["c"])]
 
 
 def test_the_same_holders_are_no_change() -> None:
     made = timeline((2, "a"), (3, "a"), (4, "a"))
-    assert told(made, 2, 9) == [(7 * S, ["a"])]
+    assert given_out(made, 2, 9) == [(7 * S, ["a"])]
 
 
-def test_what_was_over_is_let_go_of_and_what_still_held_is_not() -> None:
+def test_what_was_over_is_release_of_and_what_still_held_is_not() -> None:
     made = timeline((0, "a"), (2, "b"), (4, "c"))
     made.forget(at(3).mono_ns)
-    assert told(made, 3, 5) == [(S, ["b"]), (S, ["c"])]
-    assert told(made, 1, 5) == [(S, ["?"]), (2 * S, ["b"]), (S, ["c"])]
+    assert given_out(made, 3, 5) == [(S, ["b"]), (S, ["c"])]
+    assert given_out(made, 1, 5) == [(S, ["?"]), (2 * S, ["b"]), (S, ["c"])]
 
 
 def test_changes_without_end_take_little_memory() -> None:

@@ -21,7 +21,7 @@ def sole(book: Book) -> Holding:
     return one
 
 
-def going_on(book: Book, pod: str = "a") -> Holding:
+def continuing(book: Book, pod: str = "a") -> Holding:
     found = container(book.of(), pod).holding
     assert found is not None
     return found
@@ -39,7 +39,7 @@ def test_a_holding_begins_with_a_hold_and_ends_with_it() -> None:
     book.look(0, None)
     book.hold(2, holder("a"))
     book.look(5, 0)
-    one = going_on(book)
+    one = continuing(book)
     assert (one.start, one.end, one.held_ns, spent(one)) == (at(2), None, 3 * S, (3 * S, 0))
     assert (one.source, one.evidence) == ("runtime", Evidence.RUNTIME_CDI)
     book.hold(8)
@@ -82,14 +82,14 @@ def test_a_container_that_uses_and_does_not_hold_has_a_holding_without_a_word() 
     book = Book()
     book.look(0, None)
     book.look(5, 0, process("a", busy=S), busy=S)
-    one = going_on(book)
+    one = continuing(book)
     assert (one.start, one.source, one.evidence) == (at(0), "", None)
     book.hold(6, holder("a"))
     book.look(10, 5, process("a", busy=S), busy=S)
-    assert going_on(book).source == "runtime"
+    assert continuing(book).source == "runtime"
     book.hold(11)
     book.look(15, 10, process("a", busy=S), busy=S)
-    assert going_on(book).end is None
+    assert continuing(book).end is None
     book.look(20, 15)
     assert (sole(book).end, sole(book).busy_ns) == (at(20), 3 * S)
 
@@ -110,7 +110,7 @@ def test_one_that_is_there_by_a_former_claim_alone_has_one() -> None:
     book.hold(0, holder("a"))
     book.hold(2)
     book.look(1, None, process(known=False), process("a", there=False))
-    assert going_on(book).start == at(1)
+    assert continuing(book).start == at(1)
 
 
 def test_one_that_comes_back_begins_another() -> None:
@@ -131,7 +131,7 @@ def test_one_that_comes_back_begins_another() -> None:
     assert (whole.start, whole.held_ns) == (at(1), 5 * S // 2)
     assert (first.energy_mj or 0) + (second.energy_mj or 0) == whole.energy_mj
     book.hold(6, holder("a"))
-    assert (going_on(book).start, going_on(book).held_ns) == (at(6), 0)
+    assert (continuing(book).start, continuing(book).held_ns) == (at(6), 0)
 
 
 def test_one_that_is_back_at_once_is_the_same() -> None:
@@ -142,11 +142,11 @@ def test_one_that_is_back_at_once_is_the_same() -> None:
     book.hold(2, holder("a"))
     book.look(5, 0)
     assert ended(book) == ()
-    assert (going_on(book).start, going_on(book).held_ns) == (at(1), 4 * S)
+    assert (continuing(book).start, continuing(book).held_ns) == (at(1), 4 * S)
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_one_whose_processes_the_next_look_shows_goes_on(there: bool) -> None:
+def test_one_whose_processes_the_next_look_shows_continues(there: bool) -> None:
     """They may have begun at the look before, when the container still held the device."""
     book = Book()
     book.look(0, None)
@@ -187,7 +187,7 @@ def test_breaks_are_gaps(since: float | None, counted: int, gap: int) -> None:
     book.hold(2, holder("a"))
     book.look(5, 0)
     book.look(10, since)
-    one = going_on(book)
+    one = continuing(book)
     assert spent(one) == (counted * S, gap * S)
     assert one.held_ns == counted * S
 
@@ -227,17 +227,17 @@ def test_memory_that_is_no_longer_good_does_not_stand() -> None:
     book.look(0, None, process("a", memory=100), used=500)
     book.accounts.expire(at(15.1))
     book.look(20, 0, process("a", memory=100), used=500)
-    assert (going_on(book).memory_ns, going_on(book).memory_peak_bytes) == (0, 100)
+    assert (continuing(book).memory_ns, continuing(book).memory_peak_bytes) == (0, 100)
 
 
-def test_the_peak_is_that_of_intervals_long_enough_to_tell() -> None:
+def test_the_peak_is_that_of_intervals_long_enough_to_report() -> None:
     book = Book()
     book.hold(0, holder("a"))
     book.look(0, None)
     for when, since, busy in ((5, 0, S), (5.2, 5, 200 * MS), (10.2, 5.2, 2 * S)):
         book.look(when, since, process("a", busy=busy), busy=busy)
-    assert going_on(book).busy_peak_ppm == 400_000
-    assert going_on(book).busy_mean_ppm == 3_200_000 * 10 // 102
+    assert continuing(book).busy_peak_ppm == 400_000
+    assert continuing(book).busy_mean_ppm == 3_200_000 * 10 // 102
 
 
 def test_no_more_than_the_whole_of_its_time_is_busy_on_the_mean() -> None:
@@ -245,16 +245,16 @@ def test_no_more_than_the_whole_of_its_time_is_busy_on_the_mean() -> None:
     book.hold(0, holder("a"))
     book.look(0, None)
     book.look(5, 0, process("a", busy=9 * S), busy=9 * S)
-    one = going_on(book)
+    one = continuing(book)
     assert (one.busy_ns, one.busy_mean_ppm, one.busy_peak_ppm) == (5 * S, 1_000_000, 1_000_000)
 
 
-def test_what_nobody_tells_is_unknown() -> None:
+def test_what_no_one_reports_is_unknown() -> None:
     book = Book()
     book.hold(0, holder("a"), holder("b"))
     book.look(0, None, process(known=False))
     book.look(5, 0, process(known=False, busy=S), busy=S, used=None)
-    one = going_on(book)
+    one = continuing(book)
     assert (one.busy_ns, one.busy_peak_ppm, one.busy_time_ns) == (None, None, 0)
     assert (one.energy_mj, one.memory_peak_bytes, one.memory_mean_bytes) == (None, None, None)
 
@@ -262,7 +262,7 @@ def test_what_nobody_tells_is_unknown() -> None:
 # -- when it is told of
 
 
-def test_without_a_look_it_is_told_of_after_three_intervals_and_the_rest_is_a_gap() -> None:
+def test_without_a_look_it_is_reported_of_after_three_intervals_and_the_rest_is_a_gap() -> None:
     book = Book()
     book.hold(0, holder("a"))
     book.look(0, None)
@@ -293,7 +293,7 @@ def test_all_end_when_the_device_is_gone() -> None:
     ]
     book.have(8, GPU, other)
     book.hold(9, holder("a"))
-    assert going_on(book).start == at(9)
+    assert continuing(book).start == at(9)
 
 
 def test_all_end_with_the_last_look_when_the_accounts_are_forgotten() -> None:
@@ -305,7 +305,7 @@ def test_all_end_with_the_last_look_when_the_accounts_are_forgotten() -> None:
     assert (sole(book).end, spent(sole(book))) == (at(5), (5 * S, 0))
 
 
-def test_who_makes_room_is_told_of_first() -> None:
+def test_who_makes_room_is_reported_of_first() -> None:
     book = Book()
     crowd = [process(f"pod-{n:03}") for n in range(MAX_CONTAINERS - 1)]
     book.hold(0, holder("a"))
@@ -343,7 +343,7 @@ def test_on_mig_it_waits_for_the_energy_of_its_gpu() -> None:
     assert sole(book).energy_mj == 80
 
 
-def test_a_gpu_whose_energy_nobody_reads_keeps_nobody_waiting_for_ever() -> None:
+def test_a_gpu_whose_energy_no_one_reads_keeps_no_one_waiting_for_ever() -> None:
     one = mig(GPU, 1)
     book = Book(GPU, one)
     book.hold(0, holder("a"), device=one)
@@ -352,9 +352,9 @@ def test_a_gpu_whose_energy_nobody_reads_keeps_nobody_waiting_for_ever() -> None
     book.hold(4, device=one)
     book.take(5, 0, device=one)
     book.accounts.expire(at(4.1 + GOOD_FOR))
-    told = sole(book)
+    given_out = sole(book)
     book.take(25, 0, energy=700)
-    assert sole(book) is told
+    assert sole(book) is given_out
     assert book.of(one).energy_unattributed_mj == book.of(one).energy_mj
 
 
@@ -378,13 +378,13 @@ def test_serials_grow_over_all_devices_and_who_remembers_one_misses_none() -> No
 
 
 def test_they_are_kept_for_a_while_and_not_too_many() -> None:
-    told = EndedHoldings()
+    given_out = EndedHoldings()
     one = Holding("GPU", PartialRef("ml", "a", "main"), None, "", None, at(0), at(1))
     for number in range(MAX_ENDED + 3):
-        told.add(one, number)
-    assert told.evicted == 3
-    assert [each.serial for each in told.holdings()][:2] == [4, 5]
-    assert told.holdings() is told.holdings()
-    assert not told.expire(3 + RETENTION_NS)
-    assert told.expire(4 + RETENTION_NS)
-    assert len(told.holdings()) == MAX_ENDED - 1
+        given_out.add(one, number)
+    assert given_out.evicted == 3
+    assert [each.serial for each in given_out.holdings()][:2] == [4, 5]
+    assert given_out.holdings() is given_out.holdings()
+    assert not given_out.expire(3 + RETENTION_NS)
+    assert given_out.expire(4 + RETENTION_NS)
+    assert len(given_out.holdings()) == MAX_ENDED - 1

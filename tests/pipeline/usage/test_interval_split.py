@@ -159,7 +159,7 @@ def brought(
 
 
 @pytest.mark.parametrize(
-    ("total", "idle", "interval", "containers", "nobody"),
+    ("total", "idle", "interval", "containers", "no_one"),
     [
         # The idle part by held time, the rest by busy time.
         (100, 20, brought({A: 5}, 5, {B: 8}), {A: 10, B: 80}, 10),
@@ -181,9 +181,9 @@ def test_energy(
     idle: int,
     interval: IntervalUsage,
     containers: dict[ContainerName, int],
-    nobody: int,
+    no_one: int,
 ) -> None:
-    assert split_energy(total, idle, interval) == (containers, nobody)
+    assert split_energy(total, idle, interval) == (containers, no_one)
 
 
 PROCESSES = st.lists(

@@ -59,7 +59,7 @@ def test_whoever_held_the_device_at_the_first_look_has_the_time_from_then_on(aga
     )
 
 
-def test_a_look_taken_within_three_intervals_and_told_of_after_them_comes_too_late() -> None:
+def test_a_look_taken_within_three_intervals_and_reported_of_after_them_comes_too_late() -> None:
     book = Book()
     book.hold(0, holder("a"))
     book.look(0, None)
@@ -76,7 +76,7 @@ def test_a_look_taken_within_three_intervals_and_told_of_after_them_comes_too_la
 @pytest.mark.parametrize("uid", ["uid-a", ""])
 @pytest.mark.parametrize("ends", [None, 8])
 @pytest.mark.parametrize("released", [6, None])
-def test_who_was_gone_at_a_look_and_is_back_when_it_is_told_of_has_two_holdings(
+def test_who_was_gone_at_a_look_and_is_back_when_it_is_reported_of_has_two_holdings(
     released: float | None, ends: float | None, uid: str
 ) -> None:
     """The first ends as if the look had been told of at once: with the claim, or with the look."""
@@ -102,7 +102,9 @@ def test_who_was_gone_at_a_look_and_is_back_when_it_is_told_of_has_two_holdings(
     assert second.counted_ns == second.held_ns == round(((ends or 12) - 7.5) * S)
 
 
-def test_who_is_seen_at_a_look_and_holds_the_device_when_it_is_told_of_was_there_before() -> None:
+def test_who_is_seen_at_a_look_and_holds_the_device_when_it_is_reported_of_was_there_before() -> (
+    None
+):
     book = Book()
     book.look(2, None)
     book.hold(7.5, holder("a"))
@@ -112,7 +114,9 @@ def test_who_is_seen_at_a_look_and_holds_the_device_when_it_is_told_of_was_there
     assert (one.start, one.counted_ns, one.held_ns, one.busy_ns) == (at(2), 10 * S, 4500 * MS, S)
 
 
-def test_what_came_and_went_before_a_look_is_apart_from_what_is_held_when_it_is_told_of() -> None:
+def test_what_came_and_went_before_a_look_is_apart_from_what_is_held_when_it_is_reported_of() -> (
+    None
+):
     book = Book()
     book.look(2, None)
     book.hold(7.5, holder("a"))
@@ -128,7 +132,7 @@ def test_what_came_and_went_before_a_look_is_apart_from_what_is_held_when_it_is_
     )
 
 
-def test_who_was_awaited_at_a_look_and_is_back_when_it_is_told_of_goes_on() -> None:
+def test_who_was_awaited_at_a_look_and_is_back_when_it_is_reported_of_continues() -> None:
     """One that is seen within a minute has the time since the first look."""
     book = again()
     book.look(42, None)
@@ -142,5 +146,5 @@ def test_who_was_awaited_at_a_look_and_is_back_when_it_is_told_of_goes_on() -> N
 def holdings(book: Book) -> list[Holding]:
     """Those that are told of and those that go on, the earliest first."""
     usage = book.usage()
-    going_on = [one.holding for one in usage.devices[GPU.uuid].containers if one.holding]
-    return sorted([*usage.ended, *going_on], key=lambda one: one.start)
+    continuing = [one.holding for one in usage.devices[GPU.uuid].containers if one.holding]
+    return sorted([*usage.ended, *continuing], key=lambda one: one.start)

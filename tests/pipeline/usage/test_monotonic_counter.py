@@ -100,7 +100,7 @@ def test_t5_readings_that_contradict_each_other_are_no_reset() -> None:
     assert grown([LIFE, *wild, LIFE + 60])[1:] == [*[None] * (3 * STEPS), 60]
 
 
-def test_it_starts_anew_when_it_is_told_to() -> None:
+def test_it_restarts_when_it_is_reported_to() -> None:
     one = PlausibleCounter()
     assert one.read(LIFE, 0, RATE) is None
     one.reset()

@@ -35,9 +35,15 @@ def test_t4_three_clients_of_a_server(whose: str | None) -> None:
     book = shared()
     for step in range(3):
         begin = 10 * step
-        told = [server(whose), *CLIENTS]
+        given_out = [server(whose), *CLIENTS]
         book.look(
-            begin + 10, begin, *told, busy=10 * S, energy=5000 * (step + 1), mps=True, used=1 << 30
+            begin + 10,
+            begin,
+            *given_out,
+            busy=10 * S,
+            energy=5000 * (step + 1),
+            mps=True,
+            used=1 << 30,
         )
     account = book.of()
     unknown = dict.fromkeys([*TENANTS, *([whose] if whose else [])])
@@ -132,7 +138,7 @@ def test_t4_a_client_that_ended_has_no_energy_of_the_interval_in_which_it_did() 
     assert by_pod(book.of().containers, "energy_mj") == {"one": None, "daemon": None}
 
 
-def test_t4_a_client_of_whom_nobody_knows_may_be_any_holders() -> None:
+def test_t4_a_client_of_whom_no_one_knows_may_be_any_holders() -> None:
     book = shared()
     hidden = process(known=False, client=True)
     account = book.look(10, 0, server(None), hidden, busy=9 * S, energy=1000, mps=True)
@@ -158,9 +164,9 @@ def test_t4_parts_are_the_whole_and_no_client_has_any(
     account = book.of()
     for step, (pods, busy, used) in enumerate(story):
         energy += used
-        told = [server(), *(process(pod, client=pod is not None) for pod in pods)]
+        given_out = [server(), *(process(pod, client=pod is not None) for pod in pods)]
         # Adds up, or `of` fails.
-        account = book.look(5 * step + 5, 5 * step, *told, busy=busy, energy=energy, mps=True)
+        account = book.look(5 * step + 5, 5 * step, *given_out, busy=busy, energy=energy, mps=True)
         clients = {pod for pod in pods if pod in TENANTS}
         if clients:
             found = by_pod(account.containers, "busy_ns")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipeline.model import DeviceUsage, Evidence, Holder, Holding, PartialRef
 from pipeline.usage import ContainerName
 from tests.pipeline.usage.looking import GPU, Book, S, holder, name, process
-from tests.pipeline.usage.test_restored_accounts import again, going_on
+from tests.pipeline.usage.test_restored_accounts import again, continuing
 from tests.support.nodes import START, at
 
 A: Final = name("a", "main")
@@ -82,12 +82,12 @@ def test_two_holdings_put_together_are_one(
         book.hold(now + 0.5)
         book.hold(now + 1, holder("a"))
         book.look(now + 5, now, *OTHERS, process(A, memory=3), used=3, busy=0)
-    assert told(apart.of()) == told(whole.of())
+    assert given_out(apart.of()) == given_out(whole.of())
     ours, right = (peak(book.of()) for book in (apart, whole))
     assert ours <= right
 
 
-def told(account: DeviceUsage) -> Holding:
+def given_out(account: DeviceUsage) -> Holding:
     one, *_ = account.containers
     assert one.holding is not None
     assert not one.closing
@@ -125,7 +125,9 @@ def test_an_awaited_container_that_was_seen_under_another_name_ended_with_that(
     assert one.held_ns == round((2 + counted) * S)
 
 
-def test_what_was_told_of_it_under_another_name_is_final_and_the_awaited_one_ended_before() -> None:
+def test_what_was_reported_of_it_under_another_name_is_final_and_the_awaited_one_ended_before() -> (
+    None
+):
     book = again()
     book.hold(41, NAMELESS_HOLDER)
     book.look(42, None)
@@ -145,7 +147,7 @@ def test_who_is_seen_under_one_name_is_awaited_under_none(seen: bool) -> None:
     book.look(47, 42, process(NAMELESS))
     book.accounts.set_container_name(GPU.uuid, NAMELESS, A, None)
     for _ in range(2):
-        one = going_on(book)
+        one = continuing(book)
         assert (one.counted_ns, one.gap_ns) == (6 * S + 5 * S, 32 * S)
         assert (one.unseen_counted_ns, one.unseen_gap_ns) == (0, 0)
         book.accounts.expire(at(48))

@@ -39,7 +39,7 @@ async def ask(capsys: pytest.CaptureFixture[str], *words: str) -> Said:
     return await asyncio.to_thread(run, capsys, *words)
 
 
-async def told(capsys: pytest.CaptureFixture[str], url: str, *words: str) -> Said:
+async def given_out(capsys: pytest.CaptureFixture[str], url: str, *words: str) -> Said:
     """What the command says, which never has a password in it."""
     status, out, err = await ask(capsys, "--url", url, *words)
     assert KEPT not in out + err

@@ -15,7 +15,7 @@ from pipeline.component.contracts import HttpRequest, HttpResponse
 from pipeline.http.builtin_pages import Pages
 from podgpu.cli import daemon_client
 from podgpu.cli.client_options import Access, CredentialOption
-from tests.podgpu.cli.asked import KEPT, USER, ask, daemon, guard, told
+from tests.podgpu.cli.asked import KEPT, USER, ask, daemon, given_out, guard
 from tests.support.web import Web, certificate
 
 
@@ -39,7 +39,7 @@ async def test_a_redirect_is_named_and_not_followed(
 ) -> None:
     async with daemon(answering(302, {"Location": location})) as port:
         url = f"http://127.0.0.1:{port}"
-        status, out, err = await told(capsys, url, *USER)
+        status, out, err = await given_out(capsys, url, *USER)
     assert (status, out) == (1, "")
     to = place.format(url=url)
     assert f"{url}/topology answers 302 and redirects to {to}; podgpu does not follow" in err
@@ -51,13 +51,13 @@ async def test_a_redirect_to_nowhere(
     web: Web, capsys: pytest.CaptureFixture[str], headers: dict[str, str]
 ) -> None:
     async with daemon(answering(302, headers)) as port:
-        _, _, err = await told(capsys, f"http://127.0.0.1:{port}")
+        _, _, err = await given_out(capsys, f"http://127.0.0.1:{port}")
     assert "answers 302: no\n" in err
 
 
 async def test_who_is_forbidden(web: Web, capsys: pytest.CaptureFixture[str]) -> None:
     async with daemon(answering(403, {})) as port:
-        _, _, err = await told(capsys, f"http://127.0.0.1:{port}", *USER)
+        _, _, err = await given_out(capsys, f"http://127.0.0.1:{port}", *USER)
     assert "answers 403: no; check that access control there allows this user or" in err
 
 
@@ -66,7 +66,7 @@ async def test_words_of_others_stay_on_one_line(
 ) -> None:
     body = b"\x1b[2Ja\nb\r\n" + b"x" * 9999
     async with daemon(answering(500, {}, body)) as port:
-        _, _, err = await told(capsys, f"http://127.0.0.1:{port}")
+        _, _, err = await given_out(capsys, f"http://127.0.0.1:{port}")
     assert len(err.splitlines()) == 1
     assert err[:-1].isprintable()
     assert len(err) < 1000
@@ -86,7 +86,7 @@ async def test_a_page_for_the_terminal_keeps_its_lines_and_nothing_a_terminal_ac
 ) -> None:
     body = f"  a\n├─ {HOSTILE}GPU 0\n└─ GPU 1\n"
     async with daemon(answering(200, {}, body.encode())) as port:
-        status, out, _ = await told(capsys, f"http://127.0.0.1:{port}", *form)
+        status, out, _ = await given_out(capsys, f"http://127.0.0.1:{port}", *form)
     assert (status, harmless(out)) == (0, True)
     first, second, *rest = out.split("\n")
     assert (first, rest) == ("  a", ["└─ GPU 1", ""])
@@ -101,7 +101,7 @@ async def test_a_choice_for_the_terminal_likewise(
     answer = {"gpus": [{"index": 3, "uuid": f"GPU-\n{HOSTILE}"}], "why": HOSTILE, "x": HOSTILE}
     for body in (orjson.dumps(answer), json.dumps(answer).encode()):
         async with saying(page(body)) as url:
-            status, out, err = await told(capsys, url, "best", "-n", "1", *form)
+            status, out, err = await given_out(capsys, url, "best", "-n", "1", *form)
         assert (status, harmless(out, err)) == (0, True)
         assert len(out.splitlines()) == 1
         assert out.startswith("{" if form else "3\tGPU-")
@@ -112,7 +112,7 @@ async def test_an_answer_is_printed_however_deep_it_is(
 ) -> None:
     body = b'{"gpus": [], "why": "x", "x": ' + b"[" * 300 + b"]" * 300 + b"}"
     async with saying(page(body)) as url:
-        said = await told(capsys, url, "best", "-n", "1", "--json")
+        said = await given_out(capsys, url, "best", "-n", "1", "--json")
     assert said == (3, f"{body.decode()}\n", "")
 
 
@@ -123,7 +123,7 @@ async def test_errors_for_the_terminal_likewise(
 ) -> None:
     head = f"{status} Bad\x1b[2J\x9b2J\r\nLocation: http://a:{KEPT}@\x1b[2Jb/x?t=1"
     async with saying(page(body.encode(), head.encode("latin-1"))) as url:
-        _, out, err = await told(capsys, url)
+        _, out, err = await given_out(capsys, url)
         with pytest.raises(ComponentError) as caught:
             await asyncio.to_thread(daemon_client.get, url, "/topology", {})
     assert (out, err) == ("", f"podgpu: {caught.value}\n")
@@ -188,7 +188,7 @@ async def test_a_server_that_falls_silent(
 ) -> None:
     monkeypatch.setattr(daemon_client, "_TIMEOUT_S", 0.3)
     async with saying(*begun) as url:
-        said = await told(capsys, url)
+        said = await given_out(capsys, url)
     why = "no answer within 0.3 s; check that the address is right and reachable"
     assert said == (1, "", f"podgpu: {url}: {why}\n")
 
@@ -201,7 +201,7 @@ async def test_a_server_that_never_comes_to_an_end(
     monkeypatch.setattr(daemon_client, "_TIMEOUT_S", 0.5)
     async with saying(begun, *[b"x"] * 500, pause=0.05, tls=tls) as url:
         async with asyncio.timeout(15):
-            status, _, err = await told(capsys, url, "--insecure")
+            status, _, err = await given_out(capsys, url, "--insecure")
     assert status == 1
     assert "no answer within 0.5 s" in err
 
@@ -218,7 +218,7 @@ async def test_servers_of_another_kind(
     capsys: pytest.CaptureFixture[str], data: bytes, why: str
 ) -> None:
     async with saying(data, ends=True) as url:
-        status, out, err = await told(capsys, url)
+        status, out, err = await given_out(capsys, url)
     assert (status, out) == (1, "")
     assert f"{url}: {why}" in err
 

@@ -81,7 +81,7 @@ def test_bytes_of_a_password_that_are_no_text_are_kept(files: Path) -> None:
     assert authorization(by_file) == authorization(by_variable) == basic(b"me", b"a\xff")
 
 
-def test_nobody_asks_without_a_word() -> None:
+def test_no_one_asks_without_a_word() -> None:
     assert authorization(accessed()) == ""
     assert accessed(PODGPU_USER="", PODGPU_CA_FILE="") == Access()
 

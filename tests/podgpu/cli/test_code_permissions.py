@@ -33,7 +33,7 @@ def status_of(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str
     return status, captured.out + captured.err
 
 
-def test_r13_check_tells_it_and_takes_the_options(
+def test_r13_check_reports_it_and_takes_the_options(
     program: Program, trap: Trap, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = kubeconfig(tmp_path / "config", "http://x", program.exec())
@@ -43,10 +43,10 @@ def test_r13_check_tells_it_and_takes_the_options(
         *((u(path), p) for p, u in USES.items()),
     ):
         file.write_text(written)
-        status, told = status_of(capsys, "check", "-c", str(file))
-        assert (status, f"{file}: {place}: " in told) == (2, True), told
-        status, told = status_of(capsys, "check", "-c", str(file), "--allow-configured-code")
-        assert status == 0, told
+        status, given_out = status_of(capsys, "check", "-c", str(file))
+        assert (status, f"{file}: {place}: " in given_out) == (2, True), given_out
+        status, given_out = status_of(capsys, "check", "-c", str(file), "--allow-configured-code")
+        assert status == 0, given_out
     file.write_text(with_library(trap.path))
     words = ("check", "-c", str(file), "--allow-library")
     assert status_of(capsys, *words, str(trap.path))[0] == 0
@@ -121,13 +121,13 @@ def test_r13_the_doctor_runs_nothing_and_says_so(
     assert status == 2
     assert not program.has_run
     assert not trap.was_loaded
-    told = {each["check"]: each for each in found}
-    assert ENGINE in told["config"]["saw"]
-    assert "--allow-library" in told["config"]["mend"]
-    assert told["hostengine.library"]["verdict"] == "skipped"
+    given_out = {each["check"]: each for each in found}
+    assert ENGINE in given_out["config"]["saw"]
+    assert "--allow-library" in given_out["config"]["mend"]
+    assert given_out["hostengine.library"]["verdict"] == "skipped"
     for check in ("pods.server", "node.rbac", "events.rbac", "pods.patch"):
-        assert told[check]["verdict"] == "failure"
-        assert "--allow-configured-code" in told[check]["mend"], told[check]
+        assert given_out[check]["verdict"] == "failure"
+        assert "--allow-configured-code" in given_out[check]["mend"], given_out[check]
     status_of(capsys, "doctor", "-c", str(file), "--allow-configured-code", "--json")
     assert program.has_run
     assert trap.was_loaded

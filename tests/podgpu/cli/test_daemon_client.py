@@ -7,7 +7,7 @@ import pytest
 from pipeline.base.errors import ComponentError
 from podgpu.cli import daemon_client
 from podgpu.cli.client_options import Access, CredentialOption
-from tests.podgpu.cli.asked import KEPT, USER, daemon, guard, told
+from tests.podgpu.cli.asked import KEPT, USER, daemon, given_out, guard
 from tests.support.web import Web, authority, certificate
 
 CA_FILE = ("--ca-file", "server-ca.crt")
@@ -21,7 +21,7 @@ MUTUAL = ("client_auth_type: RequireAndVerifyClientCert", "client_ca_file: ca.cr
 async def test_a_private_authority(web: Web, capsys: pytest.CaptureFixture[str]) -> None:
     web.secure()
     async with daemon(web_config=web.path) as port:
-        status, out, err = await told(capsys, f"https://127.0.0.1:{port}", *CA_FILE)
+        status, out, err = await given_out(capsys, f"https://127.0.0.1:{port}", *CA_FILE)
     assert (status, err) == (0, "")
     assert "ml/train-0" in out
 
@@ -30,7 +30,7 @@ async def test_any_certificate(web: Web, capsys: pytest.CaptureFixture[str]) -> 
     web.pair(certificate("strangers", "elsewhere.example.org"))
     web.secure()
     async with daemon(web_config=web.path) as port:
-        status, _, err = await told(capsys, f"https://127.0.0.1:{port}", "--insecure")
+        status, _, err = await given_out(capsys, f"https://127.0.0.1:{port}", "--insecure")
     assert (status, err) == (0, "")
 
 
@@ -40,7 +40,7 @@ async def test_a_client_certificate(
 ) -> None:
     web.secure(*MUTUAL, f"max_version: {newest}")
     async with daemon(web_config=web.path) as port:
-        status, _, err = await told(capsys, f"https://127.0.0.1:{port}", *CA_FILE, *PAIR)
+        status, _, err = await given_out(capsys, f"https://127.0.0.1:{port}", *CA_FILE, *PAIR)
     assert (status, err) == (0, "")
 
 
@@ -50,7 +50,7 @@ async def test_a_password_over_plain_http_on_this_machine(
 ) -> None:
     web.write(*guard(web))
     async with daemon(web_config=web.path) as port:
-        status, _, err = await told(capsys, f"http://{host}:{port}", *USER)
+        status, _, err = await given_out(capsys, f"http://{host}:{port}", *USER)
     assert (status, err) == (0, "")
 
 
@@ -60,8 +60,8 @@ async def test_all_at_once_for_best(web: Web, capsys: pytest.CaptureFixture[str]
     async with daemon(web_config=web.path) as port:
         words = (*CA_FILE, *PAIR, *USER)
         url = f"https://127.0.0.1:{port}"
-        behind = await told(capsys, url, "best", "-n", "2", *words)
-        before = await told(capsys, url, *words, "best", "-n", "2")
+        behind = await given_out(capsys, url, "best", "-n", "2", *words)
+        before = await given_out(capsys, url, *words, "best", "-n", "2")
     assert behind == before
     assert behind[0] == 0
     assert len(behind[1].splitlines()) == 2
@@ -81,7 +81,7 @@ async def test_variables_do_without_a_word(
     }.items():
         monkeypatch.setenv(f"PODGPU_{name}", value)
     async with daemon(web_config=web.path) as port:
-        status, _, err = await told(capsys, f"https://127.0.0.1:{port}", "best", "-n", "1")
+        status, _, err = await given_out(capsys, f"https://127.0.0.1:{port}", "best", "-n", "1")
     assert status == 0, err
 
 
@@ -104,7 +104,7 @@ async def test_a_certificate_that_is_not_trusted(
     web.secure()
     async with daemon(web_config=web.path) as port:
         url = f"https://127.0.0.1:{port}"
-        status, out, err = await told(capsys, url, *words)
+        status, out, err = await given_out(capsys, url, *words)
     assert (status, out) == (1, "")
     assert err.startswith(f"podgpu: {url}: {why}")
 
@@ -116,7 +116,7 @@ async def test_a_certificate_for_another_host(
     web.pair(certificate("server", "node-1.example.org"))
     web.secure()
     async with daemon(web_config=web.path) as port:
-        status, _, err = await told(capsys, f"https://{host}:{port}", *CA_FILE)
+        status, _, err = await given_out(capsys, f"https://{host}:{port}", *CA_FILE)
     assert status == 1
     assert f"its certificate is not valid for {host}; use a host name or address" in err
 
@@ -127,7 +127,7 @@ async def test_a_certificate_s_common_name_is_no_name(
     web.pair(authority("server").issue_cert(common_name="localhost"))
     web.secure()
     async with daemon(web_config=web.path) as port:
-        status, out, err = await told(capsys, f"https://localhost:{port}", *CA_FILE)
+        status, out, err = await given_out(capsys, f"https://localhost:{port}", *CA_FILE)
     assert (status, out) == (1, "")
     assert "certificate's subjectAltName (the common name does not count)" in err
 
@@ -144,7 +144,7 @@ async def test_a_certificate_out_of_its_time(
     web.pair(authority("server").issue_cert("127.0.0.1", not_before=first, not_after=last))
     web.secure()
     async with daemon(web_config=web.path) as port:
-        status, _, err = await told(capsys, f"https://127.0.0.1:{port}", *CA_FILE)
+        status, _, err = await given_out(capsys, f"https://127.0.0.1:{port}", *CA_FILE)
     assert status == 1
     assert f"its certificate {why}" in err
 
@@ -177,7 +177,7 @@ async def test_a_client_certificate_that_is_wanted(
         web.secure(*MUTUAL, *more, f"max_version: {newest}")
         async with daemon(web_config=web.path) as port:
             url = f"https://127.0.0.1:{port}"
-            said = await told(capsys, url, *CA_FILE, *words)
+            said = await given_out(capsys, url, *CA_FILE, *words)
         assert said == (
             1,
             "",
@@ -207,7 +207,7 @@ async def test_a_password_that_is_wanted(
     web.write(*guard(web))
     async with daemon(web_config=web.path) as port:
         url = f"http://127.0.0.1:{port}"
-        status, out, err = await told(capsys, url, *words)
+        status, out, err = await given_out(capsys, url, *words)
     assert (status, out) == (1, "")
     assert err.startswith(f"podgpu: {url}/topology answers 401: {why}")
 
@@ -215,7 +215,7 @@ async def test_a_password_that_is_wanted(
 async def test_plain_http_where_tls_is_wanted(web: Web, capsys: pytest.CaptureFixture[str]) -> None:
     web.secure()
     async with daemon(web_config=web.path) as port:
-        _, _, err = await told(capsys, f"http://127.0.0.1:{port}")
+        _, _, err = await given_out(capsys, f"http://127.0.0.1:{port}")
     assert (
         "the server closed the connection without a response; if it uses TLS, give an https://"
         in err
@@ -224,7 +224,7 @@ async def test_plain_http_where_tls_is_wanted(web: Web, capsys: pytest.CaptureFi
 
 async def test_tls_where_none_is(web: Web, capsys: pytest.CaptureFixture[str]) -> None:
     async with daemon() as port:
-        _, _, err = await told(capsys, f"https://127.0.0.1:{port}", *CA_FILE)
+        _, _, err = await given_out(capsys, f"https://127.0.0.1:{port}", *CA_FILE)
     assert "the server does not use TLS; give an http:// address if it is a podgpu daemon" in err
 
 
@@ -238,7 +238,7 @@ async def test_no_password_over_plain_http_to_another_machine(
     web: Web, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.setattr("http.client.HTTPConnection", None)
-    status, _, err = await told(capsys, url, *USER)
+    status, _, err = await given_out(capsys, url, *USER)
     assert status == 2
     assert "over plain HTTP the password could be read on the network; give an https://" in err
 
@@ -275,7 +275,7 @@ def test_where_a_password_may_go(url: str, insecure: bool, fits: bool) -> None:
 async def test_tls_for_an_address_without(
     web: Web, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
-    status, _, err = await told(capsys, "http://127.0.0.1:1", *words)
+    status, _, err = await given_out(capsys, "http://127.0.0.1:1", *words)
     assert status == 2
     assert f"{words[0]} is for TLS: give --url https://HOST:PORT, not http://127.0.0.1:1" in err
 
@@ -285,4 +285,4 @@ async def test_variables_for_tls_are_no_matter_without(
 ) -> None:
     monkeypatch.setenv("PODGPU_CA_FILE", "none")
     async with daemon() as port:
-        assert (await told(capsys, f"http://127.0.0.1:{port}"))[0] == 0
+        assert (await given_out(capsys, f"http://127.0.0.1:{port}"))[0] == 0

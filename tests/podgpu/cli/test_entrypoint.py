@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / "image" / "entrypoint"
-TELLING = """\
+REPORTING = """\
 #!/bin/sh
 echo "$$" "$@"
 """
@@ -19,7 +19,7 @@ def started(tmp_path: Path, *words: str, name: str = "podgpu-entrypoint", **env:
     folder = tmp_path / "bin"
     folder.mkdir()
     podgpu = folder / "podgpu"
-    podgpu.write_text(TELLING)
+    podgpu.write_text(REPORTING)
     podgpu.chmod(0o755)
     link = folder / name
     link.symlink_to(SCRIPT)

@@ -19,7 +19,7 @@ from pipeline.topology.node_annotation import KEY
 from podgpu.cli import main
 from podgpu.extender.server import RESOURCE
 from tests.pipeline.topology.layouts import hgx
-from tests.podgpu.extender.cluster import node, pod, question, told
+from tests.podgpu.extender.cluster import given_out, node, pod, question
 from tests.support.kube import ApiServer, Collection, Elsewhere
 
 ROOT = Path(__file__).parents[3]
@@ -27,8 +27,8 @@ ROOT = Path(__file__).parents[3]
 
 def cluster() -> ApiServer:
     nodes = Collection()
-    nodes.put(node("full", told(hgx(), 0, at=time.time())))
-    nodes.put(node("free", told(hgx(), 0xFF, at=time.time())))
+    nodes.put(node("full", given_out(hgx(), 0, at=time.time())))
+    nodes.put(node("free", given_out(hgx(), 0xFF, at=time.time())))
     return ApiServer({"/api/v1/nodes": nodes})
 
 
@@ -149,9 +149,9 @@ def test_words_that_make_no_sense(
     assert why in capsys.readouterr().err
 
 
-def test_help_tells_what_is_taken_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_reports_what_is_taken_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["extender", "--help"])
-    told_ = capsys.readouterr().out
+    reported_ = capsys.readouterr().out
     for wanted in (KEY, RESOURCE, ":9410", "3s"):
-        assert wanted in told_
+        assert wanted in reported_

@@ -125,7 +125,7 @@ def test_wherever_it_stands(
         ("best", "the following arguments are required: -n"),
     ],
 )
-def test_what_is_wrong_is_told_all_the_same(
+def test_what_is_wrong_is_reported_all_the_same(
     capsys: pytest.CaptureFixture[str], words: str, why: str
 ) -> None:
     status, _, err = run(capsys, *words.split())

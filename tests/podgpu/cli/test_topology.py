@@ -96,7 +96,7 @@ def test_what_a_recording_ends_with_counts(
     assert json.loads(out)["free"] == "7f"
 
 
-def test_a_recording_that_tells_no_topology(
+def test_a_recording_that_reports_no_topology(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = recording(tmp_path / "recording.gz", EVENTS[:2])
@@ -193,7 +193,7 @@ async def test_without_a_word_the_daemon_of_this_machine_is_asked(
     assert json.loads(out)["free"] == "fc"
 
 
-async def test_what_a_daemon_refuses_is_told_in_its_words(
+async def test_what_a_daemon_refuses_is_reported_in_its_words(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with daemon() as port:
@@ -327,7 +327,7 @@ def test_without_a_daemon_the_driver_is_read(
     assert "free" not in json.loads(out), "nobody tells who holds what"
 
 
-def test_a_configuration_s_sources_tell_of_holders(
+def test_a_configuration_s_sources_report_of_holders(
     fake_nvml: FakeNvml, elsewhere: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_nvml.set(hgx(2))

@@ -64,22 +64,22 @@ def recorded(fake_nvml: FakeNvml, tmp_path: Path) -> Path:
 def shown(said: tuple[int, str, str]) -> dict[str, Any]:
     status, out, err = said
     assert (status, err) == (0, "")
-    told: dict[str, Any] = json.loads(out)
-    return told
+    given_out: dict[str, Any] = json.loads(out)
+    return given_out
 
 
 async def test_of_the_demo_s_recording(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = shown(await ask(capsys, "--recording", str(recorded), "--json"))
-    assert [card["uuid"] for card in told["gpus"]] == RENAMED
-    assert told["nvlink"] == [{"kind": "switch", "mask": "f"}]
-    assert told["free"] == "b"
+    given_out = shown(await ask(capsys, "--recording", str(recorded), "--json"))
+    assert [card["uuid"] for card in given_out["gpus"]] == RENAMED
+    assert given_out["nvlink"] == [{"kind": "switch", "mask": "f"}]
+    assert given_out["free"] == "b"
     _, text, _ = await ask(capsys, "--recording", str(recorded))
     assert "held; ml/pretrain-0 (main)" in text
     # What a daemon shows that plays it, as `podgpu demo` does.
     player = f"  player: {{kind: replay, path: {recorded}, speed: 100, loop: true}}\n"
     async with running(player) as client, asyncio.timeout(15):
         status, replayed = 0, ""
-        while status != 200 or json.loads(replayed) != told:
+        while status != 200 or json.loads(replayed) != given_out:
             await asyncio.sleep(0.02)
             status, replayed = await client.get("/topology")
         best = json.loads((await client.get("/topology/best?n=2"))[1])

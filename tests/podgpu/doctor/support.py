@@ -105,11 +105,11 @@ def verdicts(findings: Iterable[Finding]) -> dict[str, str]:
     return found
 
 
-def is_bad(finding: Finding, verdict: str, saw: str, mend: str) -> None:
+def is_bad(finding: Finding, verdict: str, saw: str, repair: str) -> None:
     """Assert what a finding says."""
     assert finding.verdict.value == verdict, finding
     assert saw in finding.observed, finding.observed
-    assert mend in finding.fix, finding.fix
+    assert repair in finding.fix, finding.fix
 
 
 def unix_socket(path: Path, *, listens: bool = True) -> "closing[socket.socket]":

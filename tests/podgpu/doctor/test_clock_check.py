@@ -54,11 +54,11 @@ async def test_the_clock_is_held_against_the_api_server_s(
     async with dated(ahead) as server:
         ctx = context(tmp_path, pods_at(tmp_path / "kubeconfig", server), synchronised=lambda: None)
         found = await clock_check.examine(ctx)
-    told = of(found, "clock")
-    assert told.verdict is verdict, told
-    assert server in told.subject
+    given_out = of(found, "clock")
+    assert given_out.verdict is verdict, given_out
+    assert server in given_out.subject
     if word:
-        is_bad(told, verdict.value, f"s {word}", "chrony")
+        is_bad(given_out, verdict.value, f"s {word}", "chrony")
 
 
 async def test_an_address_that_is_none_is_no_clock_s_fault(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_a_sink_s_api_server_will_do_and_each_is_asked_once(tmp_path: Path
             assert of(await clock_check.examine(ctx), "clock").verdict is Verdict.OK
 
 
-async def test_a_clock_that_nobody_keeps_right_is_a_warning(tmp_path: Path) -> None:
+async def test_a_clock_that_no_one_keeps_right_is_a_warning(tmp_path: Path) -> None:
     found = await clock_check.examine(context(tmp_path, synchronised=lambda: False))
     is_bad(of(found, "clock"), "warning", "not synchronised", "chrony")
 

@@ -68,9 +68,9 @@ def test_failures_end_with_2_and_json_says_so_too(
 ) -> None:
     text = GOOD.replace("builtin:demo", f"{tmp_path}/none")
     status, out = run(capsys, "-c", str(write(tmp_path / "podgpu.yaml", text)), "--json")
-    told = json.loads(out)
-    assert status == told["status"] == 2
-    (bad,) = [each for each in told["findings"] if each["verdict"] == "failure"]
+    given_out = json.loads(out)
+    assert status == given_out["status"] == 2
+    (bad,) = [each for each in given_out["findings"] if each["verdict"] == "failure"]
     assert bad["check"] == "replay.recording"
     assert bad["component"] == "source r"
     assert bad["mend"]
@@ -105,10 +105,10 @@ def test_a_file_that_is_wrong_is_a_failure_for_each_of_its_faults(
     if text is not None:
         write(path, text)
     status, out = run(capsys, "-c", str(path), "--json")
-    told = json.loads(out)["findings"]
+    given_out = json.loads(out)["findings"]
     assert status == 2
-    assert [each["check"] for each in told] == ["config"] * count
-    for each in told:
+    assert [each["check"] for each in given_out] == ["config"] * count
+    for each in given_out:
         assert each["looked_at"] == str(path)
         assert "\n" not in each["saw"]
         assert "podgpu check" in each["mend"]
@@ -133,9 +133,9 @@ def test_dcgm_exporter_s_options_are_looked_at_as_they_would_run(
 ) -> None:
     path = write(tmp_path / "c.csv", "DCGM_FI_DEV_GPU_UTIL, gauge, a\n")
     _, out = run(capsys, "--json", "dcgm-exporter", "-f", str(path), *EXPORTER)
-    told = json.loads(out)
-    assert told["origin"] == f"dcgm-exporter -f {path} {' '.join(EXPORTER)}"
-    places = {each["check"]: each["looked_at"] for each in told["findings"]}
+    given_out = json.loads(out)
+    assert given_out["origin"] == f"dcgm-exporter -f {path} {' '.join(EXPORTER)}"
+    places = {each["check"]: each["looked_at"] for each in given_out["findings"]}
     assert places["http.port"] == "127.0.0.1:0"
     assert places["counters"] == str(path)
 
@@ -145,8 +145,8 @@ def test_options_that_dcgm_exporter_has_not_are_a_failure(
     capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     status, out = run(capsys, "--json", "dcgm-exporter", *words)
-    (told,) = json.loads(out)["findings"]
-    assert (status, told["check"], told["verdict"]) == (2, "config", "failure")
+    (given_out,) = json.loads(out)["findings"]
+    assert (status, given_out["check"], given_out["verdict"]) == (2, "config", "failure")
 
 
 def test_its_variables_count_where_no_file_is_as_in_the_image(
@@ -156,9 +156,9 @@ def test_its_variables_count_where_no_file_is_as_in_the_image(
     monkeypatch.setattr(config_selection, "_PROC", tmp_path)
     monkeypatch.setenv("DCGM_EXPORTER_LISTEN", "127.0.0.1:0")
     _, out = run(capsys, "--json")
-    told = json.loads(out)
-    assert told["origin"] == "dcgm-exporter's variables (DCGM_EXPORTER_LISTEN)"
-    assert "127.0.0.1:0" in [each["looked_at"] for each in told["findings"]]
+    given_out = json.loads(out)
+    assert given_out["origin"] == "dcgm-exporter's variables (DCGM_EXPORTER_LISTEN)"
+    assert "127.0.0.1:0" in [each["looked_at"] for each in given_out["findings"]]
     # A file says more than variables that may be left over.
     path = write(tmp_path / "podgpu.yaml", GOOD)
     assert json.loads(run(capsys, "--json", "-c", str(path))[1])["origin"] == str(path)
@@ -172,9 +172,9 @@ def test_a_daemon_behind_its_command_line_is_looked_at_with_its_options(
     monkeypatch.setattr(config_selection, "_PROC", tmp_path)
     process(tmp_path, 7, "/opt/python3", "/opt/podgpu", "dcgm-exporter", *EXPORTER)
     in_this_container(tmp_path, 7)
-    told = json.loads(run(capsys, "--json")[1])
-    assert told["origin"] == f"dcgm-exporter {' '.join(EXPORTER)}, used by process 7"
-    assert "127.0.0.1:0" in [each["looked_at"] for each in told["findings"]]
+    given_out = json.loads(run(capsys, "--json")[1])
+    assert given_out["origin"] == f"dcgm-exporter {' '.join(EXPORTER)}, used by process 7"
+    assert "127.0.0.1:0" in [each["looked_at"] for each in given_out["findings"]]
     path = write(tmp_path / "podgpu.yaml", GOOD)
     assert json.loads(run(capsys, "--json", "-c", str(path))[1])["origin"] == str(path)
 
@@ -249,8 +249,8 @@ def test_a_daemon_beside_it_is_looked_at_with_its_own_file(
     path = write(tmp_path / "elsewhere/other.yaml", GOOD)
     process(tmp_path, 7, "/opt/python3", "/opt/podgpu", "run", "-c", str(path))
     in_this_container(tmp_path, 7)
-    told = json.loads(run(capsys, "--json")[1])
-    assert (told["origin"], told["node"]) == (f"{path}, used by process 7", "gpu-1")
+    given_out = json.loads(run(capsys, "--json")[1])
+    assert (given_out["origin"], given_out["node"]) == (f"{path}, used by process 7", "gpu-1")
     path.unlink()
     status, out = run(capsys, "--json")
     assert (status, json.loads(out)["findings"][0]["check"]) == (2, "config")
@@ -266,14 +266,14 @@ CONTRADICTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("words", "told"), CONTRADICTIONS)
+@pytest.mark.parametrize(("words", "given_out"), CONTRADICTIONS)
 def test_nothing_that_is_said_is_ignored(
-    capsys: pytest.CaptureFixture[str], words: list[str], told: str
+    capsys: pytest.CaptureFixture[str], words: list[str], given_out: str
 ) -> None:
     with pytest.raises(SystemExit) as caught:
         run(capsys, *words)
     assert caught.value.code == 2
-    assert told in capsys.readouterr().err
+    assert given_out in capsys.readouterr().err
 
 
 def test_a_bug_has_a_status_of_its_own(
@@ -302,9 +302,9 @@ def test_a_cluster_that_cannot_be_asked_ends_with_2(
 ) -> None:
     kubeconfig = write(tmp_path / "kubeconfig", "{}")
     status, out = run(capsys, "--cluster", "--kubeconfig", str(kubeconfig), "--json")
-    told = json.loads(out)
-    assert (status, told["node"], told["origin"]) == (2, "", str(kubeconfig))
-    assert [each["check"] for each in told["findings"]] == ["cluster.server"]
+    given_out = json.loads(out)
+    assert (status, given_out["node"], given_out["origin"]) == (2, "", str(kubeconfig))
+    assert [each["check"] for each in given_out["findings"]] == ["cluster.server"]
 
 
 def test_a_cluster_without_credentials_names_the_option_that_gives_them(
@@ -313,12 +313,16 @@ def test_a_cluster_without_credentials_names_the_option_that_gives_them(
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
     status, out = run(capsys, "--cluster", "--json")
-    (told,) = json.loads(out)["findings"]
-    assert (status, told["check"], told["looked_at"]) == (2, "cluster.server", "--kubeconfig")
-    assert "--kubeconfig ~/.kube/config" in told["mend"]
+    (given_out,) = json.loads(out)["findings"]
+    assert (status, given_out["check"], given_out["looked_at"]) == (
+        2,
+        "cluster.server",
+        "--kubeconfig",
+    )
+    assert "--kubeconfig ~/.kube/config" in given_out["mend"]
 
 
-def test_the_variable_of_kubectl_is_heeded_and_the_option_goes_first(
+def test_the_variable_of_kubectl_is_followed_and_the_option_goes_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there, named = write(tmp_path / "a", "{}"), write(tmp_path / "b", "{}")

@@ -41,28 +41,28 @@ def looked(status: StatusDocument | bytes, metrics: bytes = b"", now_s: float = 
 
 
 def test_a_podgpu_that_is_well_says_what_it_has() -> None:
-    told = looked(WELL, reloads("refused", "failed", "done"))
-    assert told.verdict is Verdict.OK, told
-    assert told.check == "daemon.status"
-    assert "2 GPUs" in told.observed
+    given_out = looked(WELL, reloads("refused", "failed", "done"))
+    assert given_out.verdict is Verdict.OK, given_out
+    assert given_out.check == "daemon.status"
+    assert "2 GPUs" in given_out.observed
 
 
 @pytest.mark.parametrize("scene", [troubled, no_driver])
 def test_what_its_pages_name_as_a_problem_is_a_warning(scene: Callable[[], object]) -> None:
     status = status_of(scene())  # type: ignore[arg-type]
-    told = looked(status)
+    given_out = looked(status)
     wrong = problems(status)
-    assert told.check == "daemon.status"
-    is_bad(told, "warning", wrong[0].partition(":")[0], "podgpu's log")
+    assert given_out.check == "daemon.status"
+    is_bad(given_out, "warning", wrong[0].partition(":")[0], "podgpu's log")
     if len(wrong) > 4:
-        assert told.observed.endswith(f"; and {len(wrong) - 4} more")
+        assert given_out.observed.endswith(f"; and {len(wrong) - 4} more")
 
 
 def test_a_sink_that_is_stuck_is_named() -> None:
     (sink, *_) = WELL.sinks
     stuck = msgspec.structs.replace(sink, delivering=False)
-    told = looked(msgspec.structs.replace(WELL, sinks=(stuck,)))
-    is_bad(told, "warning", f"sink {sink.name}: nothing is delivered", "podgpu's log")
+    given_out = looked(msgspec.structs.replace(WELL, sinks=(stuck,)))
+    is_bad(given_out, "warning", f"sink {sink.name}: nothing is delivered", "podgpu's log")
 
 
 REFUSED = [["refused"], ["failed"], ["done", "done", "refused"], ["refused", "done", "failed"]]
@@ -73,8 +73,8 @@ REFUSED = [["refused"], ["failed"], ["done", "done", "refused"], ["refused", "do
 def test_a_change_that_was_not_taken_over_is_a_warning(results: list[str], labels: bytes) -> None:
     """However many were, before: what counts is the last."""
     page = reloads(*results).replace(b"_successful 0", b"_successful%b 0" % labels)
-    told = looked(WELL, page)
-    is_bad(told, "warning", "was not loaded", "podgpu check")
+    given_out = looked(WELL, page)
+    is_bad(given_out, "warning", "was not loaded", "podgpu check")
 
 
 @pytest.mark.parametrize("results", [[], ["done"], ["done", "refused", "failed", "done"]])
@@ -107,9 +107,9 @@ async def test_it_is_asked_where_it_answers_and_once(tmp_path: Path) -> None:
         text = f'{on(port)}http: {{listen: "127.0.0.1:{other}"}}\n'
         found = await listen_ports.examine(context(tmp_path / "a", f"node: gpu-1\n{text}"))
         others = await listen_ports.examine(context(tmp_path / "b", f"node: gpu-2\n{text}"))
-    told = of(found, "daemon.status")
-    is_bad(told, "warning", "was not loaded", "podgpu check")
-    assert told.subject == f"127.0.0.1:{port}/status"
+    given_out = of(found, "daemon.status")
+    is_bad(given_out, "warning", "was not loaded", "podgpu check")
+    assert given_out.subject == f"127.0.0.1:{port}/status"
     assert [each.check for each in others] == ["http.port"] * 2, "another node's is not ours"
 
 

@@ -28,9 +28,9 @@ def test_a_folder_that_takes_data_is_well_and_left_as_it_was(tmp_path: Path) -> 
     roots = healthy(tmp_path / "node")
     folder = tmp_path / "queue"
     folder.mkdir()
-    told = of(delivery_queues.check_folder(folder, MIB, roots.proc), "queue.folder")
-    assert told.verdict is Verdict.OK
-    assert "ext4" in told.observed
+    given_out = of(delivery_queues.check_folder(folder, MIB, roots.proc), "queue.folder")
+    assert given_out.verdict is Verdict.OK
+    assert "ext4" in given_out.observed
     assert list(folder.iterdir()) == []
     later = of(delivery_queues.check_folder(tmp_path / "new/deep", MIB, roots.proc), "queue.folder")
     assert later.verdict is Verdict.OK
@@ -91,12 +91,12 @@ def test_a_queue_that_is_in_use(tmp_path: Path, whose: str, verdict: str) -> Non
         process(proc, 7, *PODGPU)
         root = tmp_path if whose == "another container's" else None
         (in_this_container(proc, 7, root) / "9").symlink_to(folder / "lock")
-    told = of(delivery_queues.check_folder(folder, MIB, proc), "queue.folder")
+    given_out = of(delivery_queues.check_folder(folder, MIB, proc), "queue.folder")
     queue.close()
-    assert told.verdict.value == verdict, told
+    assert given_out.verdict.value == verdict, given_out
     if verdict == "failure":
         saw = f"in use by another podgpu, process {os.getpid()} in its own container"
-        is_bad(told, verdict, saw, "each podgpu needs its own folder")
+        is_bad(given_out, verdict, saw, "each podgpu needs its own folder")
     # Free again, and the look has not taken the lock for itself.
     assert of(delivery_queues.check_folder(folder, MIB, proc), "queue.folder").verdict is Verdict.OK
     QueueFolder(folder, flushes=False).close()
@@ -108,10 +108,10 @@ def test_what_the_queue_has_already_counts_as_room(
     proc, folder = healthy(tmp_path / "node").proc, tmp_path / "queue"
     write(folder / "00000000000000000001.seg", "x" * (3 << 20))
     monkeypatch.setattr(delivery_queues.os, "statvfs", lambda _: Space())  # type: ignore[attr-defined]
-    (told,) = delivery_queues.check_folder(folder, ByteSize.parse("4MiB"), proc)
-    assert told.verdict is Verdict.OK, told
-    (told,) = delivery_queues.check_folder(folder, ByteSize.parse("6MiB"), proc)
-    is_bad(told, "warning", "2 MiB are free, the queue uses 3 MiB", "free space")
+    (given_out,) = delivery_queues.check_folder(folder, ByteSize.parse("4MiB"), proc)
+    assert given_out.verdict is Verdict.OK, given_out
+    (given_out,) = delivery_queues.check_folder(folder, ByteSize.parse("6MiB"), proc)
+    is_bad(given_out, "warning", "2 MiB are free, the queue uses 3 MiB", "free space")
 
 
 class Space:

@@ -53,10 +53,10 @@ async def node(folder: Path) -> AsyncIterator[DoctorContext]:
 async def test_a_healthy_node_is_well_in_every_check(fake_nvml: FakeNvml, tmp_path: Path) -> None:
     async with node(tmp_path) as ctx:
         found = await diagnose(ctx)
-    told = verdicts(found)
+    given_out = verdicts(found)
     assert [finding for finding in found if finding.fix] == []
-    assert {check for check, verdict in told.items() if verdict == "skipped"} == set()
-    assert len(told) == 23, sorted(told)
+    assert {check for check, verdict in given_out.items() if verdict == "skipped"} == set()
+    assert len(given_out) == 23, sorted(given_out)
     components = {finding.component for finding in found}
     assert components == {
         "", "source gpus", "source kubelet", "source pods", "source checkpoint", "sink lines",
@@ -84,7 +84,7 @@ async def test_one_thing_that_is_wrong_leaves_all_else(
     assert {each: after[each] for each in others} == {each: before[each] for each in others}
 
 
-async def _told(part: Verdict | type[Exception]) -> list[Finding]:
+async def _reported(part: Verdict | type[Exception]) -> list[Finding]:
     if isinstance(part, Verdict):
         return [Finding("a", part, "b", "c")]
     raise part("x")
@@ -103,7 +103,7 @@ async def _told(part: Verdict | type[Exception]) -> list[Finding]:
 def test_no_check_costs_another_its_finding(
     parts: list[Verdict | type[Exception]],
 ) -> None:
-    made = [Examination(str(at), partial(_told, part)) for at, part in enumerate(parts)]
+    made = [Examination(str(at), partial(_reported, part)) for at, part in enumerate(parts)]
     found = asyncio.run(run(made, 5))
     assert len(found) == len(parts)
     for part, finding in zip(parts, found, strict=True):

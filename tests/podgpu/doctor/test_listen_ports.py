@@ -108,9 +108,9 @@ async def test_podgpu_itself_is_recognised_by_its_answers(tmp_path: Path) -> Non
         text = on(mounts.port)
         found = await listen_ports.examine(context(tmp_path / "a", f"node: gpu-7\n{text}"))
         others = await listen_ports.examine(context(tmp_path / "b", f"node: gpu-8\n{text}"))
-    told = of(found, "http.port")
-    assert told.verdict is Verdict.OK
-    assert told.observed == "podgpu on gpu-7 listens there"
+    given_out = of(found, "http.port")
+    assert given_out.verdict is Verdict.OK
+    assert given_out.observed == "podgpu on gpu-7 listens there"
     assert of(found, "daemon.status").verdict is Verdict.SKIPPED, "it has no such page"
     saw = "podgpu on gpu-7 listens there, but this node is gpu-8"
     is_bad(of(others, "http.port"), "failure", saw, "remove the other one")
@@ -170,8 +170,8 @@ async def test_a_podgpu_on_the_port_is_this_container_s_or_another_s(
             root = tmp_path if whose == "another container's" else None
             opened = in_this_container(ctx.roots.proc, 7, root)
             (opened / "3").symlink_to("socket:[4711]")
-        told = of(await listen_ports.examine(ctx), "http.port")
-    assert (told.verdict.value, saw in told.observed) == (verdict, True), told
+        given_out = of(await listen_ports.examine(ctx), "http.port")
+    assert (given_out.verdict.value, saw in given_out.observed) == (verdict, True), given_out
 
 
 def test_a_connection_is_no_listener(tmp_path: Path) -> None:
@@ -210,9 +210,9 @@ async def test_who_answers_by_the_byte_costs_a_deadline_and_no_other_port(tmp_pa
 
 async def test_what_a_server_calls_itself_is_made_fit_for_a_terminal(tmp_path: Path) -> None:
     async with serving(lambda _: page(b"", "Server: \x1b[2J\x1b]0;x\x07evil")) as port:
-        told = of(await listen_ports.examine(context(tmp_path, on(port))), "http.port")
-    assert "evil" in told.observed
-    assert told.observed.isprintable()
+        given_out = of(await listen_ports.examine(context(tmp_path, on(port))), "http.port")
+    assert "evil" in given_out.observed
+    assert given_out.observed.isprintable()
 
 
 async def test_an_address_that_is_not_this_machine_s_is_a_failure(tmp_path: Path) -> None:

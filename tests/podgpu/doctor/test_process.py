@@ -135,14 +135,14 @@ def test_on_a_machine_without_a_driver_it_says_so_in_seconds(tmp_path: Path) -> 
         timeout=25,
         check=False,
     )
-    told = {each["check"]: each["verdict"] for each in json.loads(done.stdout)["findings"]}
-    assert "check.bug" not in told, done.stdout
-    if told["nvml.driver"] == "ok":
+    given_out = {each["check"]: each["verdict"] for each in json.loads(done.stdout)["findings"]}
+    assert "check.bug" not in given_out, done.stdout
+    if given_out["nvml.driver"] == "ok":
         pytest.skip("this machine has one")
     assert done.returncode == 2
-    assert told["nvml.driver"] == "failure"
-    assert told["nvml.library"] in {"skipped", "ok"}
-    assert told["nvml.nodes"] == "skipped"
+    assert given_out["nvml.driver"] == "failure"
+    assert given_out["nvml.library"] in {"skipped", "ok"}
+    assert given_out["nvml.nodes"] == "skipped"
 
 
 def test_a_disk_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) -> None:

@@ -28,9 +28,9 @@ def makes(**rates: float) -> bytes:
 def looked(rate: float | None, max_rate: str = "4MiB") -> Finding:
     text = f"sinks: {{a: {{kind: otlp, queue: {{max_rate: {max_rate}}}}}, b: {{kind: jsonl}}}}\n"
     metrics = b"" if rate is None else makes(other=9 * MIB, a=rate)
-    (told,) = check_rates("here", PortOwner(True, "podgpu", metrics=metrics), config(text))
-    assert told.subject == "here/metrics"
-    return told
+    (given_out,) = check_rates("here", PortOwner(True, "podgpu", metrics=metrics), config(text))
+    assert given_out.subject == "here/metrics"
+    return given_out
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_r8_the_doctor_foresees_a_backlog_that_never_ends(rate: float, saw: str)
     is_bad(looked(rate), "warning", saw, "raise queue.max_rate")
 
 
-def test_what_leaves_room_is_well_and_what_is_not_told_is_not_judged() -> None:
+def test_what_leaves_room_is_well_and_what_is_not_reported_is_not_judged() -> None:
     assert looked(2 * MIB).verdict is Verdict.OK
     assert looked(90 * MIB, "0B").verdict is Verdict.OK, "no limit"
     assert looked(None).verdict is Verdict.SKIPPED

@@ -48,19 +48,19 @@ def shown(text: str) -> str:
 )
 def test_the_forms_to_the_letter(name: str, show: object) -> None:
     assert callable(show)
-    told = shown(show(SUBJECT, FINDINGS))
+    given_out = shown(show(SUBJECT, FINDINGS))
     path = GOLDEN / name
     if os.environ.get("PODGPU_WRITE_GOLDEN"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(told)
-    assert told == path.read_text()
+        path.write_text(given_out)
+    assert given_out == path.read_text()
 
 
 def test_json_has_all_that_a_finding_has() -> None:
-    told = json.loads(as_json(SUBJECT, FINDINGS))
-    assert told["status"] == 2
-    assert [each["check"] for each in told["findings"]] == [each.check for each in FINDINGS]
-    assert told["findings"][-1]["component"] == "source kubelet"
+    given_out = json.loads(as_json(SUBJECT, FINDINGS))
+    assert given_out["status"] == 2
+    assert [each["check"] for each in given_out["findings"]] == [each.check for each in FINDINGS]
+    assert given_out["findings"][-1]["component"] == "source kubelet"
 
 
 def test_a_word_is_never_broken_and_lines_of_others_become_one() -> None:
@@ -90,9 +90,9 @@ def test_a_text_without_an_end_is_cut() -> None:
 
 def test_json_takes_any_text() -> None:
     finding = Finding("nri.socket", Verdict.FAILURE, FOREIGN, FOREIGN, FOREIGN, FOREIGN)
-    told = json.loads(as_json(Subject(FOREIGN, FOREIGN), [finding]))
+    given_out = json.loads(as_json(Subject(FOREIGN, FOREIGN), [finding]))
     expected = FOREIGN.replace("\udcff", "?")
-    assert told["node"] == told["origin"] == expected
-    assert {told["findings"][0][key] for key in ("saw", "mend", "component", "looked_at")} == {
+    assert given_out["node"] == given_out["origin"] == expected
+    assert {given_out["findings"][0][key] for key in ("saw", "mend", "component", "looked_at")} == {
         expected
     }

@@ -108,8 +108,8 @@ def test_a_web_config_s_passwords_and_keys_are_not_repeated(tmp_path: Path) -> N
         [*PODGPU, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     found = json.loads(done.stdout)["findings"]
-    told = [each for each in found if each["check"] in {"http.web_config", "config"}]
-    assert any(each["verdict"] == "failure" for each in told)
+    given_out = [each for each in found if each["check"] in {"http.web_config", "config"}]
+    assert any(each["verdict"] == "failure" for each in given_out)
     assert SECRET not in done.stdout + done.stderr
 
 

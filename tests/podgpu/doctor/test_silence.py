@@ -31,7 +31,7 @@ SERVERS = {
 
 
 @pytest.mark.parametrize("check", SERVERS)
-async def test_a_server_that_says_nothing_is_told_by_who_asks_it(
+async def test_a_server_that_says_nothing_is_reported_by_who_asks_it(
     tmp_path: Path, check: str
 ) -> None:
     with silent() as port:
@@ -39,11 +39,11 @@ async def test_a_server_that_says_nothing_is_told_by_who_asks_it(
         text = SERVERS[check].format(path=tmp_path / "kubeconfig")
         ctx = context(tmp_path, text, kube=with_timeout(Sessions().session, 0.3), deadline=20.0)
         found = await diagnose(ctx)
-    (told,) = [each for each in found if each.check == check]
-    assert told.fix
-    assert "no answer within 0.3 s" in told.observed
+    (given_out,) = [each for each in found if each.check == check]
+    assert given_out.fix
+    assert "no answer within 0.3 s" in given_out.observed
     if check != "counters":
-        is_bad(told, "failure", "no answer", "check that the address is correct")
+        is_bad(given_out, "failure", "no answer", "check that the address is correct")
     concerned = [each for each in found if each.check == "check.deadline"]
     assert [each for each in concerned if each.component == "source s"] == []
 
@@ -86,7 +86,7 @@ def kinds() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("entry", kinds(), ids=":".join)
-def test_what_comes_to_no_end_has_a_mend_of_its_kind(entry: tuple[str, str]) -> None:
+def test_what_comes_to_no_end_has_a_fix_of_its_kind(entry: tuple[str, str]) -> None:
     assert ENTRIES[entry].timeout_fix  # type: ignore[index]
 
 
@@ -101,15 +101,15 @@ async def test_a_kind_without_one_has_that_of_anything(monkeypatch: pytest.Monke
     bare = Entry("", "sources.pods.options:Options", "", doctor="of.its:own")
     monkeypatch.setitem(ENTRIES, ("source", "novel"), bare)
     made = config("sources: {s: {kind: novel}}\n")
-    (told, *_) = await run(of_components(made, DoctorContext(made)), 30)
-    is_bad(told, "failure", "no answer within 30 s", "see dmesg")
+    (given_out, *_) = await run(of_components(made, DoctorContext(made)), 30)
+    is_bad(given_out, "failure", "no answer within 30 s", "see dmesg")
 
 
 @pytest.mark.looptime
-async def test_it_is_told_with_the_component(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_is_reported_with_the_component(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.diagnostics.check_runner.load", lambda _: never)
     made = config("sources: {s: {kind: pods}}\n")
     (each, *_) = of_components(made, DoctorContext(made))
     assert isinstance(each, Examination)
-    (told, *_) = await run([each], 30)
-    is_bad(told, "failure", "no answer within 30 s", "API server")
+    (given_out, *_) = await run([each], 30)
+    is_bad(given_out, "failure", "no answer within 30 s", "API server")

@@ -58,7 +58,7 @@ def test_every_check_is_given_somewhere_and_none_that_has_no_row() -> None:
     assert set(re.findall(r'CHECKS\["([^"]+)"\]', text)) == set(CHECKS)
 
 
-def told_by(module: ast.Module) -> Iterator[set[str]]:
+def reported_by(module: ast.Module) -> Iterator[set[str]]:
     """Yield the words of each test: its own, and those of tables and helpers that it names.
 
     A verdict is there as `Verdict.WARNING` or as "warning".
@@ -87,7 +87,9 @@ def told_by(module: ast.Module) -> Iterator[set[str]]:
         yield words | names
 
 
-TOLD = [words for path in TESTS for words in told_by(ast.parse(path.read_text(encoding="utf-8")))]
+REPORTED = [
+    words for path in TESTS for words in reported_by(ast.parse(path.read_text(encoding="utf-8")))
+]
 BAD = [
     (check, verdict.value)
     for check in CHECKS.values()
@@ -98,12 +100,12 @@ BAD = [
 @pytest.mark.parametrize(("check", "verdict"), BAD, ids=[f"{c.id} {v}" for c, v in BAD])
 def test_each_bad_verdict_of_each_check_is_provoked_by_a_test(check: Check, verdict: str) -> None:
     """That a finding of it has a mend, `Check` sees to by itself."""
-    assert any({check.id, verdict} <= words for words in TOLD)
+    assert any({check.id, verdict} <= words for words in REPORTED)
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.id)
 def test_every_check_is_provoked_by_a_test(check: Check) -> None:
-    assert any(check.id in words for words in TOLD)
+    assert any(check.id in words for words in REPORTED)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=":".join)

@@ -42,10 +42,13 @@ async def test_without_one_there_is_nothing_to_say(tmp_path: Path) -> None:
     assert await webs.examine(context(tmp_path)) == []
 
 
-async def test_a_good_one_tells_how_long_its_certificate_holds(tmp_path: Path) -> None:
+async def test_a_good_one_reports_how_long_its_certificate_holds(tmp_path: Path) -> None:
     leaf = authority("server").issue_cert("localhost", not_after=NOW + 10.5 * DAY)
-    told = await looked(tmp_path, config(tmp_path, leaf))
-    assert (told.verdict, told.observed) == (Verdict.OK, "valid; its certificate is valid for 10 d")
+    given_out = await looked(tmp_path, config(tmp_path, leaf))
+    assert (given_out.verdict, given_out.observed) == (
+        Verdict.OK,
+        "valid; its certificate is valid for 10 d",
+    )
 
 
 async def test_passwords_alone_are_well(tmp_path: Path) -> None:
@@ -64,11 +67,11 @@ TIMES = [
 async def test_a_certificate_that_does_not_hold_now(
     tmp_path: Path, row: tuple[datetime.datetime, datetime.datetime, str, str], client: str
 ) -> None:
-    begins, ends, saw, mend = row
+    begins, ends, saw, repair = row
     leaf = authority("server").issue_cert("localhost", not_before=begins, not_after=ends)
     more = () if client == "NoClientCert" else ("client_ca_file: tls.crt",)
     path = config(tmp_path, leaf, f"client_auth_type: {client}", *more)
-    is_bad(await looked(tmp_path, path), "failure", saw, mend)
+    is_bad(await looked(tmp_path, path), "failure", saw, repair)
 
 
 SPOILERS = [
@@ -89,8 +92,8 @@ async def test_what_podgpu_would_not_start_with(
     (tmp_path / name).unlink()
     if text is not None:
         write(tmp_path / name, text)
-    told = await looked(tmp_path, path)
-    is_bad(told, "failure", saw, "podgpu check reports the same")
+    given_out = await looked(tmp_path, path)
+    is_bad(given_out, "failure", saw, "podgpu check reports the same")
 
 
 @pytest.mark.parametrize("versions", [("TLS12", "TLS12"), ("TLS12", "TLS13"), ("TLS13", "TLS13")])
@@ -132,22 +135,27 @@ async def taken(folder: Path, running: Web, looked_at: Web) -> Finding:
 @pytest.mark.parametrize("kind", TYPES)
 async def test_podgpu_is_known_though_it_wants_a_certificate(tmp_path: Path, kind: str) -> None:
     web = secured(tmp_path / "web", kind, certificate("server", "127.0.0.1"))
-    told = await taken(tmp_path, web, web)
-    assert told.verdict is Verdict.OK, told
-    assert "podgpu" in told.observed
+    given_out = await taken(tmp_path, web, web)
+    assert given_out.verdict is Verdict.OK, given_out
+    assert "podgpu" in given_out.observed
 
 
 async def test_another_server_that_wants_a_certificate_is_none_of_podgpu_s(tmp_path: Path) -> None:
     kind = TYPES[0]
     one = secured(tmp_path / "one", kind, certificate("server", "127.0.0.1"))
     other = secured(tmp_path / "other", kind, certificate("server", "127.0.0.1", serial=2))
-    is_bad(await taken(tmp_path, one, other), "failure", "requires a client certificate", "another listen")
+    is_bad(
+        await taken(tmp_path, one, other),
+        "failure",
+        "requires a client certificate",
+        "another listen",
+    )
 
 
 async def test_who_shows_none_before_it_is_shown_one_is_not_judged(tmp_path: Path) -> None:
     """So it is with TLS 1.2, where the hands are not shaken before."""
     web = secured(tmp_path / "web", TYPES[0], certificate("server", "127.0.0.1"))
     web.secure(f"client_auth_type: {TYPES[0]}", "client_ca_file: ca.crt", "max_version: TLS12")
-    told = await taken(tmp_path, web, web)
-    assert told.verdict is Verdict.SKIPPED, told
-    assert "cannot be identified" in told.observed
+    given_out = await taken(tmp_path, web, web)
+    assert given_out.verdict is Verdict.SKIPPED, given_out
+    assert "cannot be identified" in given_out.observed

@@ -41,7 +41,7 @@ def said(topology: Topology, *, at: float = NOW, free: bool = True) -> str:
     return annotation(topology, known_, at=at, refresh=REFRESH)
 
 
-def told(topology: Topology, free: int, *, at: float = NOW, part: int = 0) -> str:
+def given_out(topology: Topology, free: int, *, at: float = NOW, part: int = 0) -> str:
     """A node's annotation."""
     made = json.loads(said(topology, at=at))
     return json.dumps({**made, "free": f"{free:x}", "part": f"{part:x}"})

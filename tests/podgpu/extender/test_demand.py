@@ -144,7 +144,7 @@ def test_a_requirement_is_a_word(required: Requirement) -> None:
 
 
 @pytest.mark.parametrize("word", ["", "NVLINK", "nvlink ", "system", "pix", "x" * 1000])
-def test_another_word_is_told_with_those_that_there_are(word: str) -> None:
+def test_another_word_is_reported_with_those_that_there_are(word: str) -> None:
     found = demand(read(pod(gpus=2, require=word)), [GPU])
     assert found.requirement is None
     assert found.required

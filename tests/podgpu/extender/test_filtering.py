@@ -76,7 +76,7 @@ def test_unknown_is_not_enough_where_something_is_required(why: str, required: R
 
 
 @pytest.mark.parametrize(
-    ("free", "age", "devices", "demand", "for_good"),
+    ("free", "age", "devices", "demand", "permanently"),
     [
         # That it hands out parts is known, and no GPU that becomes free changes it.
         (0, 0, 32, Demand(2, NVLINK), True),
@@ -89,13 +89,13 @@ def test_unknown_is_not_enough_where_something_is_required(why: str, required: R
         (None, 3 * REFRESH + 1, None, Demand(2, SINGLE), False),
     ],
 )
-def test_for_good_is_told_by_a_fresh_annotation_whatever_is_free(
-    free: int | None, age: float, devices: int | None, demand: Demand, *, for_good: bool
+def test_permanently_is_reported_by_a_fresh_annotation_whatever_is_free(
+    free: int | None, age: float, devices: int | None, demand: Demand, *, permanently: bool
 ) -> None:
     """Otherwise the scheduler's preemption may evict pods from such a node in vain."""
     verdict = filter_node(demand, known(hgx(), free, age=age, devices=devices), NOW)
     assert verdict.reason
-    assert verdict.is_unresolvable == for_good
+    assert verdict.is_unresolvable == permanently
 
 
 def test_three_refreshes_are_waited_for() -> None:
@@ -129,7 +129,7 @@ def test_no_more_devices_than_gpus_are_whole_ones(devices: int | None) -> None:
         (hgx, (), 4, Demand(8), True),
     ],
 )  # fmt: skip
-def test_which_gpus_are_not_handed_out_nobody_knows(
+def test_which_gpus_are_not_handed_out_no_one_knows(
     layout: Callable[[], Topology],
     held: tuple[int, ...],
     devices: int,
@@ -171,7 +171,7 @@ NO_NVLINK = "podgpu: the node has no NVLink group"
 
 
 @pytest.mark.parametrize(
-    ("layout", "held", "demand", "why", "for_good"),
+    ("layout", "held", "demand", "why", "permanently"),
     [
         (hgx, (), Demand(8, NVLINK), "", False),
         (hgx, (0, 4), Demand(6, NVLINK), "", False),
@@ -213,11 +213,11 @@ def test_all_gpus_are_in_one_group(
     held: tuple[int, ...],
     demand: Demand,
     why: str,
-    for_good: bool,
+    permanently: bool,
 ) -> None:
     topology = layout()
     verdict = filter_node(demand, known(topology, free_of(topology, *held)), NOW)
-    assert (verdict.reason, verdict.is_unresolvable) == (why, for_good)
+    assert (verdict.reason, verdict.is_unresolvable) == (why, permanently)
 
 
 def test_a_gpu_that_is_held_in_part_is_none_for_a_group() -> None:

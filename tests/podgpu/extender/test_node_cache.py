@@ -21,7 +21,7 @@ from podgpu.extender.node_selection.node_score import scored
 from podgpu.extender.node_selection.node_state import NOT_YET, NOTHING, AtHand
 from podgpu.extender.topology_pool import Shapes
 from tests.pipeline.topology.layouts import PIX, PXB, card, dgx1, hgx, islands, pcie, read
-from tests.podgpu.extender.cluster import GPU, NOW, REFRESH, node, said, told
+from tests.podgpu.extender.cluster import GPU, NOW, REFRESH, given_out, node, said
 
 LOG = logging.getLogger("podgpu.test.extender")
 
@@ -38,8 +38,8 @@ async def heard(*raws: dict[str, Any]) -> Nodes:
     return nodes
 
 
-async def test_a_node_tells_its_topology() -> None:
-    nodes = await heard(node("a", told(hgx(), 0b1101, part=0b10), gpus="8"))
+async def test_a_node_reports_its_topology() -> None:
+    nodes = await heard(node("a", given_out(hgx(), 0b1101, part=0b10), gpus="8"))
     known = nodes.known_of("a")
     assert known.published is not None
     assert (known.published.free, known.published.part) == (0b1101, 0b10)
@@ -70,7 +70,7 @@ async def test_why_there_is_no_topology(raw: dict[str, Any], state: str) -> None
     assert nodes.count(NOW)[state] == 1
 
 
-async def test_of_a_node_that_nobody_has_heard_of_nothing_is_known() -> None:
+async def test_of_a_node_that_no_one_has_heard_of_nothing_is_known() -> None:
     assert (await heard()).known_of("a") is NOTHING
     assert Nodes(LOG).known_of("a") is NOT_YET, "none is known before the first list"
 
@@ -108,14 +108,14 @@ def test_how_many_devices_the_kubelet_hands_out(allocatable: Any, devices: int |
 
 
 async def test_changes() -> None:
-    nodes = await heard(node("a", told(hgx(), 1)), node("b"))
-    await nodes.upserted(found(node("a", told(hgx(), 3))))
-    await nodes.upserted(found(node("c", told(pcie(), 1))))
+    nodes = await heard(node("a", given_out(hgx(), 1)), node("b"))
+    await nodes.upserted(found(node("a", given_out(hgx(), 3))))
+    await nodes.upserted(found(node("c", given_out(pcie(), 1))))
     await nodes.deleted(found(node("b")))
     free = [None if (p := nodes.known_of(n).published) is None else p.free for n in "abc"]
     assert free == [3, None, 1]
     assert nodes.known_of("b") is NOTHING
-    await nodes.replaced([found(node("c", told(pcie(), 7)))])
+    await nodes.replaced([found(node("c", given_out(pcie(), 7)))])
     assert nodes.known_of("a") is NOTHING
     assert sum(nodes.count(NOW).values()) == 1
 
@@ -123,14 +123,14 @@ async def test_changes() -> None:
 async def test_an_annotation_that_is_as_it_was_is_not_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    nodes = await heard(node("a", told(hgx(), 1), gpus=8), node("b", "nonsense"), node("c"))
+    nodes = await heard(node("a", given_out(hgx(), 1), gpus=8), node("b", "nonsense"), node("c"))
     before = nodes.known_of("a").published
 
     def never(text: str) -> None:
         raise AssertionError(text)
 
     monkeypatch.setattr("podgpu.extender.node_cache.published", never)
-    again = [node("a", told(hgx(), 1), gpus=32), node("b", "nonsense"), node("c")]
+    again = [node("a", given_out(hgx(), 1), gpus=32), node("b", "nonsense"), node("c")]
     await nodes.replaced([found(raw) for raw in again])
     for raw in again:
         await nodes.upserted(found(raw))
@@ -147,7 +147,7 @@ async def test_what_stands_while_the_api_server_is_away(
     await nodes.watch_failed(ApiError("away", status=500))
     await nodes.watch_failed(ApiError("away still", status=500))
     assert (nodes.complete, nodes.followed) == (False, False)
-    await nodes.replaced([found(node("a", told(hgx(), 1)))])
+    await nodes.replaced([found(node("a", given_out(hgx(), 1)))])
     assert (nodes.complete, nodes.followed) == (True, True)
     await nodes.watch_failed(ApiError("forbidden", status=403))
     assert (nodes.complete, nodes.followed) == (True, False)
@@ -162,7 +162,7 @@ async def test_what_stands_while_the_api_server_is_away(
     ]
 
 
-async def test_the_first_annotation_that_cant_be_read_is_told(
+async def test_the_first_annotation_that_cant_be_read_is_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     await heard(node("a\nb", "nonsense"), node("c", "nonsense"))
@@ -186,7 +186,7 @@ def chain(count: int) -> str:
 
 
 def linked(nvlinks: int) -> str:
-    made = json.loads(told(hgx(), 0xFF))
+    made = json.loads(given_out(hgx(), 0xFF))
     made["pairs"]["nvlinks"] = [[nvlinks] * len(row) for row in made["pairs"]["nvlinks"]]
     return json.dumps(made)
 
@@ -210,7 +210,9 @@ async def test_no_annotation_stops_the_event_loop(text: str) -> None:
 @pytest.mark.parametrize("nvlinks", [10**12, 2**63, 1000, 65, -1, -(10**9)])
 async def test_no_number_of_links_makes_a_node_better_than_the_best(nvlinks: int) -> None:
     nodes = await heard(
-        node("good", linked(64)), node("bad", linked(nvlinks)), node("usual", told(hgx(), 0xFF))
+        node("good", linked(64)),
+        node("bad", linked(nvlinks)),
+        node("usual", given_out(hgx(), 0xFF)),
     )
     fits = []
     for name in ("good", "bad", "usual"):

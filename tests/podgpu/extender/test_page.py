@@ -21,7 +21,7 @@ from podgpu.extender.scheduler_messages import parse_question
 from podgpu.extender.service import RESULTS
 from tests.e2e.documented import objects
 from tests.pipeline.topology.layouts import hgx
-from tests.podgpu.extender.cluster import GPU, NOW, node, told
+from tests.podgpu.extender.cluster import GPU, NOW, given_out, node
 from tests.podgpu.extender.test_service import Served, asking
 
 PAGE = "extender.md"
@@ -95,7 +95,7 @@ ASKED = re.findall(r"^ *\$ (curl -d .*)\n *(.*)$", TEXT, re.MULTILINE)
 async def test_the_question_is_answered_as_the_page_says(command: str, answer: str) -> None:
     _, _, body, url = shlex.split(command)
     one = Served(20)
-    found = NodeMapper(KEY, [GPU])(node("gpu-node-1", told(hgx(), 0xFF, at=NOW), gpus="8"))
+    found = NodeMapper(KEY, [GPU])(node("gpu-node-1", given_out(hgx(), 0xFF, at=NOW), gpus="8"))
     assert found is not None
     await one.nodes.replaced([found])
     assert parse_question(body.encode()).names == ["gpu-node-1"]
@@ -110,6 +110,6 @@ def test_there_are_questions_of_both_kinds() -> None:
 
 
 @pytest.mark.parametrize("word", [*RESULTS, *get_args(State)])
-def test_all_words_of_the_metrics_are_told(word: str) -> None:
+def test_all_words_of_the_metrics_are_reported(word: str) -> None:
     watching = TEXT[TEXT.index("## Watching it") :]
     assert f"`{word}`" in watching

@@ -82,7 +82,7 @@ def test_a_gpu_more_that_is_free_never_turns_a_pod_away(
 
 
 @given(DEMANDS, nodes())
-def test_for_good_means_even_if_all_were_free(demand: Demand, node: NodeKnowledge) -> None:
+def test_permanently_means_even_if_all_were_free(demand: Demand, node: NodeKnowledge) -> None:
     verdict = filter_node(demand, node, NOW)
     if node.published is not None and verdict.reason:
         whole = filter_node(demand, known(node.published.topology, devices=node.devices), NOW)

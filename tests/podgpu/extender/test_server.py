@@ -16,7 +16,7 @@ from pipeline.base.clock import SystemClock
 from pipeline.base.errors import PermanentError
 from podgpu.extender.server import BODY_BYTES, Extender, Settings
 from tests.pipeline.topology.layouts import hgx, pcie
-from tests.podgpu.extender.cluster import node, pod, question, told
+from tests.podgpu.extender.cluster import given_out, node, pod, question
 from tests.support.http import LOCAL, Client, Clients
 from tests.support.kube import ApiServer, Collection, status
 from tests.support.web import basic, certificate, client_context, hashed, pem
@@ -77,9 +77,9 @@ async def running(
 ) -> AsyncIterator[Running]:
     nodes = Collection()
     now = SystemClock().now().wall_ns / 1e9
-    nodes.put(node("switched", told(hgx(), 0b1111, at=now), gpus="8"))
-    nodes.put(node("plain", told(pcie(), 0xFF, at=now), gpus="8"))
-    nodes.put(node("old", told(hgx(), 0xFF, at=now - 1000), gpus="8"))
+    nodes.put(node("switched", given_out(hgx(), 0b1111, at=now), gpus="8"))
+    nodes.put(node("plain", given_out(pcie(), 0xFF, at=now), gpus="8"))
+    nodes.put(node("old", given_out(hgx(), 0xFF, at=now - 1000), gpus="8"))
     nodes.put(node("broken", "nonsense"))
     nodes.put(node("silent"))
     api = ApiServer({NODES: nodes})
@@ -137,7 +137,7 @@ async def test_a_change_of_a_node_is_heard_of(tmp_path: Path) -> None:
         body = question(pod(gpus="2", require="nvlink"), names=["switched"])
         assert (await one.asked("/filter", body))["NodeNames"] == ["switched"]
         now = SystemClock().now().wall_ns / 1e9
-        one.nodes.put(node("switched", told(hgx(), 0b1, at=now)))
+        one.nodes.put(node("switched", given_out(hgx(), 0b1, at=now)))
         async with asyncio.timeout(SOON):
             while (answer := await one.asked("/filter", body))["NodeNames"]:
                 await asyncio.sleep(0.02)
@@ -194,8 +194,8 @@ async def test_a_message_names_the_command_s_options_and_no_keys_of_the_main_fil
         async with asyncio.timeout(SOON):
             while "no service account credentials" not in caplog.text:
                 await asyncio.sleep(0.02)
-    [told] = [text for text in caplog.messages if "no service account credentials" in text]
-    assert told.endswith("run podgpu in a pod with a service account, or give --kubeconfig")
+    [given_out] = [text for text in caplog.messages if "no service account credentials" in text]
+    assert given_out.endswith("run podgpu in a pod with a service account, or give --kubeconfig")
     wrong = tmp_path / "web.yml"
     wrong.write_text("nonsense: 1")
     with pytest.raises(PermanentError) as caught:
@@ -238,7 +238,7 @@ async def test_other_keys_and_resources(tmp_path: Path) -> None:
     async with running(tmp_path, annotation="example.com/t", resources=("example.com/gpu",)) as one:
         await one.ready()
         own = node("own", gpus=8)
-        own["metadata"]["annotations"]["example.com/t"] = told(
+        own["metadata"]["annotations"]["example.com/t"] = given_out(
             hgx(), 0b1, at=SystemClock().now().wall_ns / 1e9
         )
         one.nodes.put(own)
@@ -270,7 +270,7 @@ async def test_what_else_may_be_sent(path: str, tmp_path: Path) -> None:
         assert (await one.post("/metrics", b"x"))[0] == 405
 
 
-async def test_slow_clients_keep_nobody_waiting(tmp_path: Path) -> None:
+async def test_slow_clients_keep_no_one_waiting(tmp_path: Path) -> None:
     async with running(tmp_path) as one:
         await one.ready()
         for _ in range(50):

@@ -25,7 +25,7 @@ from podgpu.extender.node_selection.node_filter import filter_node
 from podgpu.extender.scheduler_messages import prioritized
 from podgpu.extender.service import THREADS, WAITING, Service
 from tests.pipeline.topology.layouts import hgx, islands, pcie
-from tests.podgpu.extender.cluster import GPU, NOW, node, pod, question, told
+from tests.podgpu.extender.cluster import GPU, NOW, given_out, node, pod, question
 
 LOG = logging.getLogger("podgpu.test.extender")
 
@@ -92,8 +92,8 @@ async def served(timeout: float = 20) -> AsyncIterator[Served]:
     made = Served(timeout)
     distil = NodeMapper(KEY, [GPU])
     raws = [
-        node("switched", told(hgx(), 0b1111)),
-        node("plain", told(pcie(), 0xFF)),
+        node("switched", given_out(hgx(), 0b1111)),
+        node("plain", given_out(pcie(), 0xFF)),
         node("silent"),
     ]
     await made.nodes.replaced([found for raw in raws if (found := distil(raw)) is not None])
@@ -150,7 +150,7 @@ async def test_a_requirement_that_means_nothing() -> None:
         assert set((await one.prioritize(body)).values()) == {0}
 
 
-async def test_what_is_no_question_is_told_once_for_each_kind(
+async def test_what_is_no_question_is_reported_once_for_each_kind(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with served() as one:
@@ -201,7 +201,7 @@ async def test_scores_that_are_late_are_all_0_and_the_work_ends(
         assert (await one.prioritize(body))["switched"] == 9
 
 
-async def test_one_who_is_late_keeps_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_who_is_late_keeps_no_one_else(monkeypatch: pytest.MonkeyPatch) -> None:
     stuck = Stuck(monkeypatch)
     async with served() as one:
         slow = asyncio.create_task(one.prioritize(question(pod(gpus="2"), names=NAMES)))
@@ -291,7 +291,7 @@ async def test_a_late_answer_is_made_in_a_thread(monkeypatch: pytest.MonkeyPatch
         stuck.go.set()
 
 
-async def test_a_filter_that_nobody_waits_for_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_filter_that_no_one_waits_for_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     judgements: list[str] = []
     go = threading.Event()
 
@@ -308,7 +308,7 @@ async def test_a_filter_that_nobody_waits_for_ends(monkeypatch: pytest.MonkeyPat
         assert len(judgements) == 1
 
 
-async def test_a_choice_that_nobody_waits_for_ends() -> None:
+async def test_a_choice_that_no_one_waits_for_ends() -> None:
     """One of 16 GPUs is exact, however long it takes, and is never kept if it was stopped."""
     topology, asked_ = hgx(16), 0
 

@@ -21,20 +21,20 @@ async def looked(folder: Path, server: ApiServer, *namespaces: str) -> list[Find
 async def test_rights_that_are_all_there_are_well_and_no_event_is_made(tmp_path: Path) -> None:
     server = ApiServer({})
     async with server.serving():
-        told = of(await looked(tmp_path, server), "events.rbac")
-    assert told.verdict is Verdict.OK
-    assert told.observed == "create events, patch events"
+        given_out = of(await looked(tmp_path, server), "events.rbac")
+    assert given_out.verdict is Verdict.OK
+    assert given_out.observed == "create events, patch events"
     assert server.requests == []
 
 
 async def test_of_namespaces_that_are_named_those_alone_are_asked_for(tmp_path: Path) -> None:
     server = ApiServer({})
     async with server.serving():
-        told = of(await looked(tmp_path, server, "ml", "team-a"), "events.rbac")
+        given_out = of(await looked(tmp_path, server, "ml", "team-a"), "events.rbac")
         again = tmp_path / "again"
         again.mkdir()
         whole = of(await looked(again, server, "ml", "team-*"), "events.rbac")
-    assert told.observed == (
+    assert given_out.observed == (
         "create events in ml, patch events in ml, create events in team-a, patch events in team-a"
     )
     assert whole.observed == "create events, patch events"
@@ -45,13 +45,13 @@ async def test_each_verb_that_is_missing_is_named(tmp_path: Path, verb: str) -> 
     server = ApiServer({})
     server.unallowed = {(verb, "events")}
     async with server.serving():
-        told = of(await looked(tmp_path, server), "events.rbac")
+        given_out = of(await looked(tmp_path, server), "events.rbac")
     rule = f'resources ["events"], verbs [{verb}]'
-    is_bad(told, "failure", f"may not {verb} events", rule)
+    is_bad(given_out, "failure", f"may not {verb} events", rule)
 
 
 async def test_a_server_that_cannot_be_reached(tmp_path: Path) -> None:
     server = ApiServer({})
     server.port = await free_port()
-    told = of(await looked(tmp_path, server), "events.rbac")
-    is_bad(told, "failure", "Connect call failed", "the address is correct")
+    given_out = of(await looked(tmp_path, server), "events.rbac")
+    is_bad(given_out, "failure", "Connect call failed", "the address is correct")

@@ -65,7 +65,7 @@ async def test_what_is_learnt_later_makes_no_second_one() -> None:
         assert bench.asked() == [(6, "POST")]
 
 
-async def test_of_another_pod_s_process_nothing_is_told_but_that_there_is_one() -> None:
+async def test_of_another_pod_s_process_nothing_is_reported_but_that_there_is_one() -> None:
     async with Bench().running() as bench:
         bench.strikes(
             victim("a", GPU, uid="uid-a"),
@@ -97,7 +97,7 @@ async def test_it_says_what_the_pod_had_to_do_with_the_device(
     assert bench.event()["message"] == f"XID 31 (Page fault in the GPU's memory) on {GPU}{text}"
 
 
-async def test_a_code_that_nobody_has_words_for() -> None:
+async def test_a_code_that_no_one_has_words_for() -> None:
     async with Bench().running() as bench:
         bench.strikes(code=4711)
         await passes(7)
@@ -169,7 +169,7 @@ async def test_who_can_t_be_named_has_none_and_is_counted(what: dict[str, str]) 
     assert bench.event()["involvedObject"]["name"] == "b"
 
 
-async def test_codes_that_nobody_asked_for_are_not_told() -> None:
+async def test_codes_that_no_one_asked_for_are_not_reported() -> None:
     async with Bench(codes=(48, 79)).running() as bench:
         for code in (31, 79, 43, 48):
             bench.strikes(code=code)
@@ -177,7 +177,7 @@ async def test_codes_that_nobody_asked_for_are_not_told() -> None:
     assert [event["message"][:6] for event in bench.events()] == ["XID 79", "XID 48"]
 
 
-async def test_namespaces_that_nobody_asked_for_are_left_alone() -> None:
+async def test_namespaces_that_no_one_asked_for_are_left_alone() -> None:
     async with Bench(namespaces=("team-*", "ml")).running() as bench:
         names = ("ml", "kube-system", "team-a", "xteam-a")
         bench.strikes(*(victim("a", GPU, uid="uid-a", namespace=name) for name in names))
@@ -185,7 +185,7 @@ async def test_namespaces_that_nobody_asked_for_are_left_alone() -> None:
     assert [event["metadata"]["namespace"] for event in bench.events()] == ["ml", "team-a"]
 
 
-async def test_an_error_without_victims_is_told_nobody() -> None:
+async def test_an_error_without_victims_is_reported_no_one() -> None:
     async with Bench().running() as bench:
         bench.errors.append(bench.strikes())
         bench.errors = [bench.errors[0].__class__(1, GPU, 79, bench.errors[0].at, ())]

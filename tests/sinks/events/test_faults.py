@@ -45,7 +45,7 @@ async def test_a_right_that_is_missing_is_named(caplog: pytest.LogCaptureFixture
     assert 'apiGroups [""], resources ["events"], verbs [create, patch]' in caplog.text
 
 
-async def test_without_credentials_it_says_so_and_goes_on_once_there_are_some() -> None:
+async def test_without_credentials_it_says_so_and_continues_once_there_are_some() -> None:
     bench = Bench()
     bench.ctx.api = None
     async with bench.running():
@@ -107,8 +107,8 @@ async def test_what_fails_for_one_pod_alone_keeps_no_other_waiting() -> None:
         pods = [victim(pod, "GPU-1", uid=f"uid-{pod}") for pod in "abcd"]
         bench.strikes(*pods)
         await passes(600)
-        told = {event["involvedObject"]["name"] for event in bench.events()}
-        assert told == {"b", "c", "d"}
+        given_out = {event["involvedObject"]["name"] for event in bench.events()}
+        assert given_out == {"b", "c", "d"}
         bench.api.faults.clear()
         await passes(120)
     assert {event["involvedObject"]["name"] for event in bench.events()} == {"a", "b", "c", "d"}
@@ -160,7 +160,7 @@ async def test_what_has_no_turn_for_an_hour_is_given_up_and_counted() -> None:
         assert bench.lost("late") == 40
 
 
-async def test_what_may_be_told_in_an_hour_only_is_not_given_up_before() -> None:
+async def test_what_may_be_reported_in_an_hour_only_is_not_given_up_before() -> None:
     async with Bench(repeat="1h").running() as bench:
         bench.strikes()
         await passes(1)
@@ -209,8 +209,8 @@ async def test_what_is_refused_again_is_counted_and_said_once(
             bench.strikes()
             await passes(700)
         assert bench.lost("denied") == 3
-    told = [r for r in caplog.records if r.levelno >= logging.WARNING]
-    assert len(told) == 1
+    given_out = [r for r in caplog.records if r.levelno >= logging.WARNING]
+    assert len(given_out) == 1
 
 
 async def test_an_event_whose_answer_was_lost_is_not_made_twice() -> None:

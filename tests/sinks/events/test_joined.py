@@ -56,7 +56,7 @@ class Joined(Bench):
         self.node.say(ProcessesSampled(tuple(map(seen, (GPU, *PARTS, CUT)))))
 
     def nvml_says(self, device: Device, code: int = 31) -> None:
-        self.told("gpus", "nvml", XidReport(device.uuid, "", code, self.ctx.clock.now()))
+        self.given_out("gpus", "nvml", XidReport(device.uuid, "", code, self.ctx.clock.now()))
 
     def log_says(self, device: Device, code: int = 31, pid: int = 77, whose: str = "") -> None:
         line = parsed(xid(code, f"PCI:{device.pci_bus_id[4:-2]}", f", pid={pid}, name=sh").encode())
@@ -64,12 +64,12 @@ class Joined(Bench):
         now = self.ctx.clock.now()
         owner = self.owner(whose) if whose else None
         report = XidReport("", line.pci_bus_id, code, now, line.pid, line.process, owner)
-        self.told("log", "kernel", report)
+        self.given_out("log", "kernel", report)
 
     def owner(self, name: str) -> PartialRef:
         return PartialRef(uid=f"uid-{name}", container_id=(name * 64)[:64])
 
-    def told(self, source: str, kind: str, report: XidReport) -> None:
+    def given_out(self, source: str, kind: str, report: XidReport) -> None:
         self.node.seconds = self.began + report.at.mono_ns / NS
         self.node.say(XidsReported((report,)), source, kind)
         self.ctx.snapshot = self.node.snapshot()
@@ -89,16 +89,16 @@ async def test_all_who_share_a_gpu_are_struck() -> None:
         assert list(bench.messages()) == ["a", "b"]
 
 
-async def test_the_kernel_s_log_tells_whose_process_it_was() -> None:
+async def test_the_kernel_s_log_reports_whose_process_it_was() -> None:
     async with Joined().running() as bench:
         assert isinstance(bench, Joined)
         bench.nvml_says(GPU)
         await passes(1)
         bench.log_says(GPU, whose="b")
         await passes(7)
-        told = bench.messages()
-        assert told["a"].endswith("names a process that is not known to be this pod's")
-        assert told["b"].endswith("names a process of this pod: sh (pid 77 on the node)")
+        given_out = bench.messages()
+        assert given_out["a"].endswith("names a process that is not known to be this pod's")
+        assert given_out["b"].endswith("names a process of this pod: sh (pid 77 on the node)")
         assert [each["count"] for each in bench.events()] == [1, 1]
 
 
@@ -119,7 +119,7 @@ async def test_of_a_gpu_with_instances_the_pods_of_all_are() -> None:
         assert list(bench.messages()) == ["c", "d"]
 
 
-async def test_of_a_gpu_that_nobody_knows_nobody_is() -> None:
+async def test_of_a_gpu_that_no_one_knows_no_one_is() -> None:
     async with Joined().running() as bench:
         assert isinstance(bench, Joined)
         bench.nvml_says(gpu(5))

@@ -43,7 +43,7 @@ def test_what_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "given_out"),
     [
         (", codes: [0]", ""),
         (", codes: [70000]", ""),
@@ -58,10 +58,10 @@ def test_what_is_given() -> None:
         (", pods: x", ""),
     ],
 )
-def test_what_may_not_be(more: str, told: str) -> None:
+def test_what_may_not_be(more: str, given_out: str) -> None:
     with pytest.raises(ConfigError) as raised:
         options(more)
-    assert told in str(raised.value)
+    assert given_out in str(raised.value)
 
 
 def test_there_is_one_of_them() -> None:

@@ -37,7 +37,7 @@ async def test_after_a_long_time_it_is_added_at_once() -> None:
     assert bench.event()["count"] == 2
 
 
-async def test_an_event_that_the_server_has_let_go_is_made_anew() -> None:
+async def test_an_event_that_the_server_has_release_is_made_again() -> None:
     async with Bench().running() as bench:
         bench.strikes()
         await passes(2000)
@@ -127,7 +127,7 @@ async def test_in_a_storm_those_that_would_pass_by_are_not_waited_for() -> None:
     assert bench.event()["count"] == 1000
 
 
-async def test_a_sink_that_comes_late_misses_nothing_that_it_could_have_told() -> None:
+async def test_a_sink_that_comes_late_misses_nothing_that_it_could_have_reported() -> None:
     bench = Bench()
     for _ in range(9):
         bench.strikes()
@@ -139,7 +139,7 @@ async def test_a_sink_that_comes_late_misses_nothing_that_it_could_have_told() -
     assert bench.event()["count"] == 4
 
 
-async def test_what_happens_while_an_event_is_written_is_told_next() -> None:
+async def test_what_happens_while_an_event_is_written_is_reported_next() -> None:
     async with Bench(wait="0s", repeat="1m").running() as bench:
         bench.api.takes["a"] = 3
         bench.strikes()
@@ -157,7 +157,7 @@ async def test_what_happens_while_an_event_is_written_is_told_next() -> None:
 # -- over reloads
 
 
-async def test_a_reload_tells_nothing_twice_and_leaves_out_nothing() -> None:
+async def test_a_reload_reports_nothing_twice_and_leaves_out_nothing() -> None:
     bench = Bench()
     async with bench.running():
         bench.strikes()
@@ -179,9 +179,9 @@ NARROWER = {
 }
 
 
-@pytest.mark.parametrize(("options", "told"), NARROWER.values(), ids=NARROWER)
-async def test_what_waits_is_told_as_the_options_of_a_reload_have_it(
-    options: dict[str, Any], told: list[str]
+@pytest.mark.parametrize(("options", "given_out"), NARROWER.values(), ids=NARROWER)
+async def test_what_waits_is_reported_as_the_options_of_a_reload_have_it(
+    options: dict[str, Any], given_out: list[str]
 ) -> None:
     bench = Bench(per_minute=1)
     async with bench.running():
@@ -196,7 +196,7 @@ async def test_what_waits_is_told_as_the_options_of_a_reload_have_it(
         assert sum(bench.ctx.counted(ERRORS).values()) == 0
     del bench.api.objects[first]
     found = [f"{e['metadata']['namespace']} {e['message'][4:6]}" for e in bench.events()]
-    assert sorted(found) == told
+    assert sorted(found) == given_out
 
 
 async def test_an_event_is_added_to_where_its_code_is_wanted_again() -> None:

@@ -36,7 +36,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_no_error_is_told_twice_or_forgotten(steps: list[tuple[str, int]]) -> None:
+def test_no_error_is_reported_twice_or_forgotten(steps: list[tuple[str, int]]) -> None:
     agenda, now, happened, dropped, written = EventQueue(), 0.0, 0, 0, 0
     last: dict[EventSubject, float] = {}
     times: list[float] = []
@@ -92,7 +92,7 @@ def test_what_is_due_is_there_when_it_is_said_to_be(steps: list[tuple[str, int]]
             assert agenda.next(at(now + left + 0.001), REPEAT, 2) is not None
 
 
-def test_what_is_old_is_forgotten_told_or_not() -> None:
+def test_what_is_old_is_forgotten_reported_or_not() -> None:
     agenda = EventQueue()
     for pod in range(4):
         agenda.add(struck(pod), stroke(0))
@@ -110,7 +110,7 @@ def test_what_is_old_is_forgotten_told_or_not() -> None:
     assert agenda._entries == {}
 
 
-def test_what_nobody_wants_told_is_told_no_more_and_what_was_told_stays_known() -> None:
+def test_what_no_one_wants_reported_is_reported_no_more_and_what_was_reported_stays_known() -> None:
     agenda = EventQueue()
     for pod in range(3):
         agenda.add(struck(pod), stroke(0))

@@ -19,21 +19,21 @@ async def looked(folder: Path, options: Options) -> Finding:
 
 async def test_standard_output_and_a_file_are_well(tmp_path: Path) -> None:
     assert (await looked(tmp_path / "a", Options())).verdict is Verdict.OK
-    told = await looked(tmp_path / "b", Options(path=str(tmp_path / "gpu.jsonl")))
-    assert told.verdict is Verdict.OK
+    given_out = await looked(tmp_path / "b", Options(path=str(tmp_path / "gpu.jsonl")))
+    assert given_out.verdict is Verdict.OK
     assert not (tmp_path / "gpu.jsonl").exists()
 
 
 async def test_no_folder(tmp_path: Path) -> None:
-    told = await looked(tmp_path, Options(path=str(tmp_path / "none/gpu.jsonl")))
-    is_bad(told, "failure", f"folder {tmp_path}/none does not exist", "mkdir -p")
+    given_out = await looked(tmp_path, Options(path=str(tmp_path / "none/gpu.jsonl")))
+    is_bad(given_out, "failure", f"folder {tmp_path}/none does not exist", "mkdir -p")
 
 
 async def test_the_folder_is_that_of_the_file_behind_a_link(tmp_path: Path) -> None:
     link = tmp_path / "gpu.jsonl"
     link.symlink_to(tmp_path / "none/real.jsonl")
-    told = await looked(tmp_path, Options(path=str(link)))
-    is_bad(told, "failure", f"folder {tmp_path}/none does not exist", "mkdir -p")
+    given_out = await looked(tmp_path, Options(path=str(link)))
+    is_bad(given_out, "failure", f"folder {tmp_path}/none does not exist", "mkdir -p")
 
 
 @pytest.mark.parametrize("size", ["64MiB", "0B"])
@@ -45,8 +45,8 @@ async def test_a_file_that_may_not_be_written_to(
     ctx = context(tmp_path / "ctx")
     monkeypatch.setattr(write_access.os, "access", lambda *_: False)  # type: ignore[attr-defined]
     options = Options(path=str(path), max_size=ByteSize.parse(size))
-    told = of(await examine(options, ctx), "jsonl.file")
-    is_bad(told, "failure", "is not writable", "mount the folder")
+    given_out = of(await examine(options, ctx), "jsonl.file")
+    is_bad(given_out, "failure", "is not writable", "mount the folder")
 
 
 @pytest.mark.parametrize("size", ["64MiB", "0B"])
@@ -55,10 +55,10 @@ async def test_what_lines_cannot_be_written_to(tmp_path: Path, size: str) -> Non
     (tmp_path / "link").symlink_to("pipe")
     for name in ("pipe", "link"):
         options = Options(path=str(tmp_path / name), max_size=ByteSize.parse(size))
-        told = await looked(tmp_path / f"ctx-{name}", options)
-        is_bad(told, "failure", "is not a regular file", "standard output")
+        given_out = await looked(tmp_path / f"ctx-{name}", options)
+        is_bad(given_out, "failure", "is not a regular file", "standard output")
 
 
 async def test_a_device_will_do_as_it_does_for_the_sink(tmp_path: Path) -> None:
-    told = await looked(tmp_path, Options(path="/dev/null"))
-    assert told.verdict is Verdict.OK
+    given_out = await looked(tmp_path, Options(path="/dev/null"))
+    assert given_out.verdict is Verdict.OK

@@ -171,23 +171,26 @@ def test_a_line_that_adds_something_has_the_id_of_the_first_and_says_so() -> Non
     first, second = xid_error(gpu(0), 79), xid_error(gpu(0), 79, pid=7, revision=1)
     ctx = FakeSinkContext()
     encoder = SnapshotEncoder(Options(telemetry_interval=NEVER), ctx)
-    told = [
+    given_out = [
         line(made)
         for error in (first, first, second)
         for made in encoder.encode(happened(errors=[error])).lines
     ]
-    assert [each.get("update") for each in told] == [None, True]
-    assert told[0]["id"] == told[1]["id"]
-    assert told[1]["pid"] == 7
+    assert [each.get("update") for each in given_out] == [None, True]
+    assert given_out[0]["id"] == given_out[1]["id"]
+    assert given_out[1]["pid"] == 7
 
 
 def test_the_page_shows_lines_as_they_are() -> None:
-    told, info = on_the_page(), PodInfo("u-a", "ml", "a", owner_kind="Job", owner_name="fit")
+    given_out, info = on_the_page(), PodInfo("u-a", "ml", "a", owner_kind="Job", owner_name="fit")
     full = holding(
         "a", gpu(0), info=info, end=at(9), busy=1, busy_peak=1, energy=1, mean=1, xids=((31, 1),)
     )
     error = xid_error(gpu(0), 31, victim("a", gpu(0), caused=True), pid=1, process="p")
-    for shown, made in ((told["holding"], of(full)), (told["xid_error"], of_error(error))):
+    for shown, made in (
+        (given_out["holding"], of(full)),
+        (given_out["xid_error"], of_error(error)),
+    ):
         assert shown.pop("device").keys() <= made.pop("device").keys()
         assert shape(shown) == shape(made)
         assert list(shown) == list(made), "in the same order"
@@ -222,7 +225,7 @@ def test_nothing_at_all_is_refused() -> None:
     assert list(Options(lines=()).problems()) == [], "podgpu's own metrics are something"
 
 
-def test_what_nobody_could_tell_of_is_counted() -> None:
+def test_what_no_one_could_report_of_is_counted() -> None:
     ctx = FakeSinkContext()
     encoder = SnapshotEncoder(Options(telemetry_interval=NEVER), ctx)
     late = replace(ONE, serial=4)

@@ -25,9 +25,9 @@ def test_each_failure_is_the_last_one(operation: Operation, begins: str) -> None
     for seconds in (1, 2):
         troubles.record_failure(operation, cause)
         troubles.log_new("a.jsonl", log, meter, at(seconds))
-        told = telemetry.problems["sink", "lines"]
-        assert told.text.startswith(begins + os.strerror(errno.ENOSPC))
-        assert told.at == at(seconds)
+        given_out = telemetry.problems["sink", "lines"]
+        assert given_out.text.startswith(begins + os.strerror(errno.ENOSPC))
+        assert given_out.at == at(seconds)
     troubles.record_success(operation)
     troubles.log_new("a.jsonl", log, meter, at(3))
     assert telemetry.problems["sink", "lines"].at == at(2)

@@ -109,7 +109,9 @@ async def test_a_file_that_cannot_be_flushed_is_left(
     assert caplog.text.count("is flushed to the disk again") == 1
 
 
-async def test_a_full_file_that_cannot_be_flushed_is_told_of(tmp_path: Path, disk: Disk) -> None:
+async def test_a_full_file_that_cannot_be_flushed_is_reported_of(
+    tmp_path: Path, disk: Disk
+) -> None:
     path = tmp_path / "gpu.jsonl"
     async with Bench(options(path, max_size="1B", fsync="1d")).writing() as bench:
         disk.broken = True
@@ -119,7 +121,7 @@ async def test_a_full_file_that_cannot_be_flushed_is_told_of(tmp_path: Path, dis
     assert watts(tmp_path / "gpu.jsonl.2", tmp_path / "gpu.jsonl.1", path) == [1, 2, 3]
 
 
-async def test_a_slow_disk_holds_up_nobody_else(
+async def test_a_slow_disk_holds_up_no_one_else(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hangs = threading.Event()

@@ -150,14 +150,14 @@ def test_killed_while_it_compresses(tmp_path: Path) -> None:
             kills += 1
             kill(seen, random.uniform(0.01, 0.12))
             halves += any(file.name.startswith(".") for file in tmp_path.iterdir())
-            told: dict[str, list[int]] = {}
+            given_out: dict[str, list[int]] = {}
             for file in numbered(tmp_path):
                 name, said = file.name.removesuffix(".gz"), content_of(file)
-                assert told.setdefault(name, said) == said
+                assert given_out.setdefault(name, said) == said
             last = path.read_bytes() if path.exists() else b""
             said = [line["n"] for line in parsed(last[: last.rfind(b"\n") + 1])]
-            count = sum(map(len, told.values())) + len(said)
-            assert [n for part in (*told.values(), said) for n in part] == list(range(count))
+            count = sum(map(len, given_out.values())) + len(said)
+            assert [n for part in (*given_out.values(), said) for n in part] == list(range(count))
             assert count >= seen
             seen = count
     assert halves > 1

@@ -90,10 +90,10 @@ def test_every_field_has_one_shape() -> None:
     (line,) = lines(node.snapshot())
     assert set(line["readings"]) == {field.name for field in CATALOGUE}
     for field in CATALOGUE:
-        told = line["readings"][field.name]
-        assert isinstance(told, list) is bool(field.attrs), field.name
+        given_out = line["readings"][field.name]
+        assert isinstance(given_out, list) is bool(field.attrs), field.name
         if field.attrs:
-            assert {*field.attrs, "value"} == set(told[0])
+            assert {*field.attrs, "value"} == set(given_out[0])
 
 
 def test_a_mig_instance_names_its_place() -> None:
@@ -150,14 +150,14 @@ def test_what_is_known_of_a_pod_stands_with_its_holder() -> None:
         PartialRef("ml", "train", "main", "u-1"), None, START, "k", Evidence.KUBELET_IDS, pod
     )
     (line,) = lines(shown(reading("GPU-x", "power_watts", 1), holders=(holder,), conflicts=2))
-    (told,) = line["holders"]
-    assert {name: told.get(name) for name in ("phase", "owner", "labels", "annotations")} == {
+    (given_out,) = line["holders"]
+    assert {name: given_out.get(name) for name in ("phase", "owner", "labels", "annotations")} == {
         "phase": "Running",
         "owner": {"kind": "Job", "name": "train"},
         "labels": {"team": "vision"},
         "annotations": {"a/b": "c"},
     }
-    assert "qos_class" not in told
+    assert "qos_class" not in given_out
     assert line["conflicts"] == 2
 
 
@@ -182,7 +182,7 @@ def test_only_fields_of_the_plan_are_written() -> None:
     assert lines(node.snapshot(), FieldPlan(["power_watts"])) == []
 
 
-def test_a_changed_holder_is_seen_and_an_age_goes_on() -> None:
+def test_a_changed_holder_is_seen_and_an_age_continues() -> None:
     node, encoder = Node(), LineEncoder("node-1", FieldPlan.everything())
     node.has(gpu(0))
     found = []
@@ -197,7 +197,7 @@ def test_a_changed_holder_is_seen_and_an_age_goes_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "given_out"),
     [
         (float("nan"), None),
         (float("inf"), None),
@@ -210,16 +210,16 @@ def test_a_changed_holder_is_seen_and_an_age_goes_on() -> None:
         (1.7976931348623157e308, b"1.7976931348623157e+308"),
     ],
 )
-def test_j4_numbers(value: float, told: bytes | None) -> None:
+def test_j4_numbers(value: float, given_out: bytes | None) -> None:
     node, encoder = Node(), LineEncoder("node-1", FieldPlan.everything())
     node.has(gpu(0))
     node.reads(reading(gpu(0), "power_watts", value))
     batch = encoder.devices(node.snapshot())
-    if told is None:
+    if given_out is None:
         assert (batch.lines, batch.not_finite) == ([], 1)
     else:
         (line,) = batch.lines
-        assert b'{"power_watts":' + told + b"}" in line
+        assert b'{"power_watts":' + given_out + b"}" in line
         parsed(line)
 
 
@@ -277,15 +277,15 @@ def test_j4_hostile_names(text: str) -> None:
     encoder = LineEncoder(text, FieldPlan.everything())
     batch = encoder.devices(shown(sample, device=device, holders=(holder,)))
     (line,) = parsed(b"".join(batch.lines))
-    as_told = text.replace("\ud83e", "\ufffd").replace("\udcff", "\ufffd")
-    assert line["node"] == as_told
-    assert line["device"]["model"] == as_told
-    assert line["readings"]["processes"] == [{"kind": as_told, "value": 1}]
+    as_reported = text.replace("\ud83e", "\ufffd").replace("\udcff", "\ufffd")
+    assert line["node"] == as_reported
+    assert line["device"]["model"] == as_reported
+    assert line["readings"]["processes"] == [{"kind": as_reported, "value": 1}]
     assert {line["holders"][0][key] for key in ("namespace", "pod", "container", "pod_uid")} == {
-        as_told
+        as_reported
     }
     assert parsed(encoder.telemetry(START, [])) == [
-        {"record": "telemetry", "time": rfc3339(START.wall_ns), "node": as_told, "metrics": []}
+        {"record": "telemetry", "time": rfc3339(START.wall_ns), "node": as_reported, "metrics": []}
     ]
 
 
@@ -361,9 +361,9 @@ def test_times(wall_ns: int, text: str) -> None:
 
 
 def test_the_page_shows_a_line_as_it_is() -> None:
-    told = on_the_page()
-    assert told.keys() == {"device", "telemetry", "holding", "xid_error"}
-    device, telemetry = told["device"], told["telemetry"]
+    given_out = on_the_page()
+    assert given_out.keys() == {"device", "telemetry", "holding", "xid_error"}
+    device, telemetry = given_out["device"], given_out["telemetry"]
     node, slice_ = Node(), mig(gpu(0), 7)
     node.has(gpu(0), slice_)
     said = replace(

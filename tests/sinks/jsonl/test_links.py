@@ -11,7 +11,7 @@ from tests.sinks.jsonl.support import Bench, options, watts
 from tests.sinks.jsonl.test_doctor import looked
 from tests.sinks.jsonl.test_rotating_file import written
 
-NOBODY = 65534
+NO_ONE = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
 
 
@@ -19,9 +19,9 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another u
     ("mode", "owner", "link_owner", "refused"),
     [
         (0o777, 0, 0, True),
-        (0o1777, 0, NOBODY, True),
-        (0o755, NOBODY, 0, True),
-        (0o755, 0, NOBODY, True),
+        (0o1777, 0, NO_ONE, True),
+        (0o755, NO_ONE, 0, True),
+        (0o755, 0, NO_ONE, True),
         (0o755, 0, 0, False),
         (0o775, 0, 0, False),
     ],
@@ -51,8 +51,8 @@ async def test_r10_a_link_that_others_may_have_put_there_is_refused(
     ):
         await written(path)
     assert (target / "gpu.jsonl").read_text() == "theirs\n"
-    told = await looked(tmp_path / "ctx", options(path))
-    is_bad(told, "failure", f"{link} is a symbolic link", "set the path that it points to")
+    given_out = await looked(tmp_path / "ctx", options(path))
+    is_bad(given_out, "failure", f"{link} is a symbolic link", "set the path that it points to")
 
 
 async def test_r10_a_link_that_takes_the_file_s_place_is_not_followed(tmp_path: Path) -> None:

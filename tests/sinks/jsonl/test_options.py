@@ -33,7 +33,7 @@ def test_everything_else_is_left_to_the_start(path: str) -> None:
     assert list(Options(path=path).problems()) == []
 
 
-def test_it_is_told_at_its_place_before_anything_starts() -> None:
+def test_it_is_reported_at_its_place_before_anything_starts() -> None:
     text = (
         "sources:\n  gpus: {kind: nvml}\nsinks:\n  lines:\n    kind: jsonl\n    path: /dev/stdout\n"
     )

@@ -300,8 +300,8 @@ async def test_each_line_is_written_once_however_rough_the_disk(
                 await asyncio.sleep(0.002)
         rough.smooth.set()
         await bench.becomes("emitted_total", 300)
-    told = [line["readings"]["power_watts"] for line in parsed(b"".join(rough.lines))]
-    assert told == list(range(1, 301))
+    given_out = [line["readings"]["power_watts"] for line in parsed(b"".join(rough.lines))]
+    assert given_out == list(range(1, 301))
     assert bench.imbalance == 0
 
 
@@ -384,9 +384,9 @@ async def test_j1_d3_killed_again_and_again_no_line_that_was_queued_is_lost(
     async with last.writing():
         await last.becomes("queued", 0)
     assert last.value("recovered_total") > 0
-    told = [int(value) for value in watts(path)]
+    given_out = [int(value) for value in watts(path)]
     seen: dict[int, list[int]] = {}
-    for value in told:
+    for value in given_out:
         life, number = divmod(value, 1_000_000)
         numbers = seen.setdefault(life, [])
         # A line may come twice; none comes before one that is older.

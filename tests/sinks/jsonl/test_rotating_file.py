@@ -101,7 +101,7 @@ async def test_rotation_that_keeps_nothing(tmp_path: Path) -> None:
     assert watts(path) == [3]
 
 
-async def test_rotation_by_age_goes_on_after_a_restart(tmp_path: Path) -> None:
+async def test_rotation_by_age_continues_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     await written(path, 4, max_age="10s")
     bench = Bench(options(path, max_age="10s"))

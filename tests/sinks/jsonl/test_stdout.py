@@ -73,7 +73,7 @@ async def test_j3_a_reader_that_went(pipe: Pipe) -> None:
         await bench.sink.__aenter__()
 
 
-async def test_j3_a_reader_that_is_stuck_holds_up_nobody_else(
+async def test_j3_a_reader_that_is_stuck_holds_up_no_one_else(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sink_module, "_SLOW_WRITE_S", 0.2)
@@ -118,8 +118,8 @@ async def test_j3_what_a_stuck_reader_leaves_is_bounded_and_counted(
         left = bench.sent - sum(lost)
         lines = parsed(await asyncio.to_thread(take, pipe[0], left))
     # The oldest are let go: what is left ends with the newest.
-    told = [line["readings"]["power_watts"] for line in lines]
-    assert told[-8:] == list(range(193, 201))
+    given_out = [line["readings"]["power_watts"] for line in lines]
+    assert given_out[-8:] == list(range(193, 201))
     assert bench.emitted == left
 
 
@@ -179,7 +179,7 @@ async def test_a_reader_that_comes_back(pipe: Pipe, monkeypatch: pytest.MonkeyPa
     assert [line["readings"]["power_watts"] for line in lines] == list(range(1, 51))
 
 
-async def test_a_stream_that_somebody_made_non_blocking(pipe: Pipe) -> None:
+async def test_a_stream_that_someone_made_non_blocking(pipe: Pipe) -> None:
     os.set_blocking(pipe[1], False)
     bench = Bench(options())
     async with bench.writing():
@@ -198,7 +198,7 @@ async def test_two_sinks_never_mix_their_lines(pipe: Pipe) -> None:
 
 
 @pytest.mark.slow
-def test_the_process_ends_though_nobody_reads() -> None:
+def test_the_process_ends_though_no_one_reads() -> None:
     program = textwrap.dedent("""
         import asyncio, sys
         from tests.sinks.jsonl.support import Bench, options

@@ -110,9 +110,9 @@ async def main(path: Path, until_ns: int) -> None:
     options = Options(path=path, commit_interval=Duration(COMMIT))
     sink = LedgerSink(options, FakeSinkContext("usage"))
     async with sink:
-        told = await sink.stored_usage()
-        if told is not None:
-            node.put("usage", "ledger", told)
+        given_out = await sink.stored_usage()
+        if given_out is not None:
+            node.put("usage", "ledger", given_out)
         node.begin()
         running = asyncio.create_task(sink.run(inbox))
         looks = 0

@@ -53,12 +53,12 @@ async def test_a_ledger_is_well_and_left_as_it_was(tmp_path: Path) -> None:
 
 
 async def test_no_folder(tmp_path: Path) -> None:
-    told = await looked(tmp_path, tmp_path / "none/usage.db")
-    is_bad(told, "failure", f"folder {tmp_path}/none does not exist", "mkdir -p")
+    given_out = await looked(tmp_path, tmp_path / "none/usage.db")
+    is_bad(given_out, "failure", f"folder {tmp_path}/none does not exist", "mkdir -p")
 
 
 @pytest.mark.parametrize(
-    ("how", "verdict", "saw", "mend"),
+    ("how", "verdict", "saw", "repair"),
     [
         ("text", "warning", "not a database", "renames a damaged file"),
         ("page", "warning", "", "renames a damaged file"),
@@ -68,10 +68,10 @@ async def test_no_folder(tmp_path: Path) -> None:
     ],
 )
 async def test_what_is_no_ledger(
-    tmp_path: Path, how: str, verdict: str, saw: str, mend: str
+    tmp_path: Path, how: str, verdict: str, saw: str, repair: str
 ) -> None:
     path = await asyncio.to_thread(spoilt, tmp_path, how)
-    is_bad(await looked(tmp_path / "ctx", path), verdict, saw, mend)
+    is_bad(await looked(tmp_path / "ctx", path), verdict, saw, repair)
 
 
 async def test_a_ledger_that_another_podgpu_has(tmp_path: Path) -> None:
@@ -83,14 +83,14 @@ async def test_a_ledger_that_another_podgpu_has(tmp_path: Path) -> None:
     assert process.stdout is not None
     try:
         assert await process.stdout.readline() == b"held\n"
-        told = await looked(tmp_path / "ctx", path)
+        given_out = await looked(tmp_path / "ctx", path)
     finally:
         process.kill()
         await process.wait()
-    is_bad(told, "failure", f"process {process.pid}", "its own ledger")
+    is_bad(given_out, "failure", f"process {process.pid}", "its own ledger")
 
 
-async def test_looking_keeps_nobody_from_it(tmp_path: Path) -> None:
+async def test_looking_keeps_no_one_from_it(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
     lock = Lock(path)
     await asyncio.to_thread(lock.take)

@@ -60,7 +60,7 @@ async def test_a_commit_that_fails_loses_nothing(
     assert not list(tmp_path.glob("*.corrupt-*"))
 
 
-async def test_somebody_who_has_the_file_to_himself_costs_nothing(tmp_path: Path) -> None:
+async def test_someone_who_has_the_file_to_himself_costs_nothing(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "usage.db", commit_interval=Duration.parse("100ms"))
     async with bench.running():
         bench.tell(10)
@@ -134,7 +134,7 @@ async def test_no_more_than_three_are_set_aside_and_none_is_removed(tmp_path: Pa
     assert path.read_text().startswith("device,seconds")
 
 
-async def test_accounts_that_make_no_sense_begin_anew_and_the_history_stays(tmp_path: Path) -> None:
+async def test_accounts_that_make_no_sense_restart_and_the_history_stays(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
     await off(closed, path, 30)
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -147,7 +147,7 @@ async def test_accounts_that_make_no_sense_begin_anew_and_the_history_stays(tmp_
 
 
 @pytest.mark.parametrize("how", ["version", "application"])
-async def test_somebody_else_s_file_is_left_alone(tmp_path: Path, how: str) -> None:
+async def test_someone_else_s_file_is_left_alone(tmp_path: Path, how: str) -> None:
     path = await off(spoilt, tmp_path, how)
     content = path.read_bytes()
     with pytest.raises(PermanentError, match="give another path"):

@@ -12,7 +12,7 @@ HEAD = "sources: {gpus: {kind: nvml}}\nsinks:\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "given_out"),
     [
         ("  a: {kind: ledger}", "path"),
         ("  a: {kind: ledger, path: usage.db}", "not an absolute path"),
@@ -22,8 +22,8 @@ HEAD = "sources: {gpus: {kind: nvml}}\nsinks:\n"
         ("  a: {kind: ledger, path: /x/u.db}\n  b: {kind: ledger, path: /x/./u.db}", "/x/u.db"),
     ],
 )
-def test_what_is_refused(text: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_what_is_refused(text: str, given_out: str) -> None:
+    with pytest.raises(ConfigError, match=given_out):
         parse(HEAD + text, RegisteredKinds(), env={}, origin="x")
 
 

@@ -32,7 +32,7 @@ def blind(seconds: float, gap: int) -> Any:
 
 
 @pytest.mark.parametrize(("again", "reason"), [(False, "blind"), (True, "down")])
-async def test_a_break_in_the_looks_is_told_from_a_start(
+async def test_a_break_in_the_looks_is_reported_from_a_start(
     tmp_path: Path, again: bool, reason: str
 ) -> None:
     bench = Bench(tmp_path / "usage.db")
@@ -68,8 +68,8 @@ async def test_an_account_that_had_nothing_to_show_before_a_reload_counts_whole(
     after = reloaded(bench, 5, tmp_path / name)
     async with after.running():
         after.tell(10)
-    told = await off(query, after.path, "SELECT sum(accounted_ns) FROM device_hours")
-    assert (told[0][0] or None) == (None if seconds is None else seconds * NS)
+    given_out = await off(query, after.path, "SELECT sum(accounted_ns) FROM device_hours")
+    assert (given_out[0][0] or None) == (None if seconds is None else seconds * NS)
 
 
 def test_t8_an_account_of_this_boot_is_not_too_old_when_the_clock_is_set_forward(

@@ -120,8 +120,8 @@ def test_pods_of_which_nothing_is_left_make_room_at_once(tmp_path: Path) -> None
         ]
         forgotten = 21 * 60 * NS * (hour - 1)
         rest = hour * 3600 * NS - sum(one.held_ns for one in had) - forgotten
-        told = account(GPU, *had, until=until, unheld=rest)
-        kept.book.add_snapshot(SHOWN(with_forgotten(told, forgotten)))
+        given_out = account(GPU, *had, until=until, unheld=rest)
+        kept.book.add_snapshot(SHOWN(with_forgotten(given_out, forgotten)))
         kept.commit()
         if hour % 24 == 0:
             connection = kept.store._connection
@@ -143,8 +143,8 @@ def pod_of(name: str, labels: tuple[tuple[str, str], ...]) -> PodInfo:
     return PodInfo(f"u-{name}", "ml", name, "Running", "Job", "train", "Burstable", labels)
 
 
-def with_forgotten(told: DeviceUsage, held_ns: int) -> DeviceUsage:
-    return replace(told, forgotten_held_ns=held_ns, elapsed_ns=told.elapsed_ns + held_ns)
+def with_forgotten(given_out: DeviceUsage, held_ns: int) -> DeviceUsage:
+    return replace(given_out, forgotten_held_ns=held_ns, elapsed_ns=given_out.elapsed_ns + held_ns)
 
 
 @pytest.mark.parametrize("years", [-60, -57, 0, 12])

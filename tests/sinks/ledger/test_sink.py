@@ -22,7 +22,7 @@ from tests.support.nodes import at
 from tests.support.sinks import FakeSinkContext
 
 
-async def test_what_was_told_is_written_and_the_rest_when_it_stops(tmp_path: Path) -> None:
+async def test_what_was_reported_is_written_and_the_rest_when_it_stops(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "usage.db")
     async with bench.running():
         bench.tell(10)
@@ -33,7 +33,7 @@ async def test_what_was_told_is_written_and_the_rest_when_it_stops(tmp_path: Pat
     assert sorted(each.name for each in tmp_path.iterdir()) == ["usage.db", "usage.db.lock"]
 
 
-async def test_it_tells_how_the_accounts_stood_and_goes_on_from_there(tmp_path: Path) -> None:
+async def test_it_reports_how_the_accounts_stood_and_continues_from_there(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "usage.db")
     assert isinstance(bench.sink, UsageHistory)
     async with bench.running():
@@ -42,9 +42,9 @@ async def test_it_tells_how_the_accounts_stood_and_goes_on_from_there(tmp_path: 
     again = Bench(tmp_path / "usage.db")
     again.clock.seconds = 30
     async with again.running():
-        told = await again.sink.stored_usage()
-        assert told is not None
-        (device,) = told.devices
+        given_out = await again.sink.stored_usage()
+        assert given_out is not None
+        (device,) = given_out.devices
         assert (device.elapsed_ns, device.at) == (10 * NS, at(10))
         assert device.containers[0].holding is not None
         again.tell(10)
@@ -63,9 +63,9 @@ async def test_the_window_is_read_while_it_runs_and_not_when_it_does_not(tmp_pat
         assert isinstance(window, UsageWindow)
         assert window.node == "node-1"
         assert [total.accounted_ns for total in window.totals] == [10 * NS]
-        (spent, nobody) = window.usage
+        (spent, no_one) = window.usage
         assert (spent.held_ns, spent.busy_ns, spent.energy_mj, spent.holdings) == (10 * NS, 7, 9, 1)
-        assert (nobody.container, nobody.held_ns) == (None, 0)
+        assert (no_one.container, no_one.held_ns) == (None, 0)
 
 
 async def test_r5_a_start_that_is_given_up_leaves_no_log_beside_the_file(
@@ -103,12 +103,12 @@ async def test_a_second_podgpu_waits_for_the_first(tmp_path: Path) -> None:
         assert caught.value.retry_after
     second.clock.seconds = 20
     async with second.running():
-        told = await second.sink.stored_usage()
-        assert told is not None
-        assert told.devices[0].elapsed_ns == 10 * NS
+        given_out = await second.sink.stored_usage()
+        assert given_out is not None
+        assert given_out.devices[0].elapsed_ns == 10 * NS
 
 
-async def test_a_file_that_somebody_takes_away_is_begun_anew(tmp_path: Path) -> None:
+async def test_a_file_that_someone_takes_away_is_restarted(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "usage.db")
     async with bench.running():
         bench.tell(10)

@@ -29,7 +29,7 @@ def killed_now(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("end", ["-wal", "-shm"])
-async def test_a_log_that_somebody_removes_costs_nothing(tmp_path: Path, end: str) -> None:
+async def test_a_log_that_someone_removes_costs_nothing(tmp_path: Path, end: str) -> None:
     bench = Bench(tmp_path / "usage.db")
     async with bench.running():
         bench.tell(10)
@@ -42,13 +42,13 @@ async def test_a_log_that_somebody_removes_costs_nothing(tmp_path: Path, end: st
             assert "or its log was removed" in bench.ctx.own.problems["sink", "usage"].text
         again = Bench(await off(killed_now, bench.path))
         async with again.running():
-            told = await again.sink.stored_usage()
-            assert told is not None
+            given_out = await again.sink.stored_usage()
+            assert given_out is not None
         assert await seconds_of(again.path) == 20
     assert await seconds_of(bench.path) == 20
 
 
-async def test_a_file_system_without_modes_is_a_fault_with_a_mend(
+async def test_a_file_system_without_modes_is_a_fault_with_a_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:

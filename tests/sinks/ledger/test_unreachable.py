@@ -26,7 +26,7 @@ from tests.support.sinks import FakeSinkContext
 from tests.support.usage import account
 
 ROOT = Path(__file__).parents[3]
-NOBODY = 65534
+NO_ONE = 65534
 ENTERING = """
 import asyncio, os, sys
 from pathlib import Path
@@ -50,13 +50,13 @@ asyncio.run(main())
 STALE = OSError(116, "Stale file handle")
 
 
-def test_a_folder_that_may_not_be_searched_is_a_fault_with_a_mend(tmp_path: Path) -> None:
+def test_a_folder_that_may_not_be_searched_is_a_fault_with_a_fix(tmp_path: Path) -> None:
     """Only another user is refused, and who that is holds for a whole process."""
     folder = tmp_path / "x" / "y"
     folder.mkdir(parents=True)
     mode = 0o700 if os.geteuid() == 0 else 0
     folder.parent.chmod(mode)
-    command = [sys.executable, "-c", ENTERING, str(folder / "usage.db"), str(NOBODY)]
+    command = [sys.executable, "-c", ENTERING, str(folder / "usage.db"), str(NO_ONE)]
     try:
         done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     finally:
@@ -128,7 +128,7 @@ async def test_another_file_whose_first_commit_fails_has_all_that_is_known_after
     assert "by another program" in caplog.text
 
 
-async def test_who_asks_for_a_window_is_told_of_it(
+async def test_who_asks_for_a_window_is_reported_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> None:
@@ -141,7 +141,7 @@ async def test_who_asks_for_a_window_is_told_of_it(
             await bench.sink.window(0, FOREVER)
 
 
-async def test_who_asks_while_it_is_being_read_is_told_that_it_is(
+async def test_who_asks_while_it_is_being_read_is_reported_that_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hanging, read = threading.Event(), module._read
@@ -180,8 +180,8 @@ async def test_accounts_of_a_file_that_is_not_open_yet_are_not_taken_for_none(
         await asking
     lock.release()
     async with again.running():
-        told = await again.sink.stored_usage()
-        assert told is not None
+        given_out = await again.sink.stored_usage()
+        assert given_out is not None
 
 
 @pytest.mark.parametrize("why", ["slow", "in use"])
@@ -213,9 +213,9 @@ async def test_a_file_that_opens_within_seconds_is_waited_for(
     slow.set()
     lock.release()
     async with again.running():
-        told = await asking
-        assert told is not None
-        assert [one.device for one in told.devices] == [GPU.uuid]
+        given_out = await asking
+        assert given_out is not None
+        assert [one.device for one in given_out.devices] == [GPU.uuid]
 
 
 async def test_a_file_that_cannot_be_opened_is_not_waited_for(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ async def test_each_verb_that_is_missing_is_named(tmp_path: Path, verb: str) -> 
         server.forbidden = {("list", NODE)}
     async with server.serving():
         found = await looked(tmp_path, server)
-    told = of(found, "node.rbac")
-    is_bad(told, "failure", f"may not {verb} nodes node-1", f"verbs [{verb}]")
+    given_out = of(found, "node.rbac")
+    is_bad(given_out, "failure", f"may not {verb} nodes node-1", f"verbs [{verb}]")
     assert [each.check for each in found if each.fix] == ["node.rbac"]
 
 

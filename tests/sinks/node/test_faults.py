@@ -30,7 +30,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("error", "label", "told"),
+    ("error", "label", "given_out"),
     [
         (REFUSED, "401", "credentials rejected; retrying, next attempt in "),
         (FORBIDDEN, "403", "podgpu may not get, patch nodes; retrying, next attempt in "),
@@ -41,8 +41,8 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("method", ["get", "patch"])
-async def test_it_is_told_counted_and_tried_again(
-    method: str, error: ApiError, label: str, told: str, caplog: pytest.LogCaptureFixture
+async def test_it_is_reported_counted_and_tried_again(
+    method: str, error: ApiError, label: str, given_out: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench()
     bench.api.answers.extend([error] if method == "get" else [None, error])
@@ -58,11 +58,11 @@ async def test_it_is_told_counted_and_tried_again(
         assert counted[f"{method} {label}"] == 1
         assert counted["patch ok"] == 1
         assert bench.overwritten() == 0
-    assert told in warnings(caplog)[0]
+    assert given_out in warnings(caplog)[0]
     assert len(warnings(caplog)) == 1
 
 
-async def test_a_node_by_another_name_is_told_how_to_mend(
+async def test_a_node_by_another_name_is_reported_how_to_fix(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench(node="node-9")
@@ -72,12 +72,12 @@ async def test_a_node_by_another_name_is_told_how_to_mend(
         assert set(bench.methods()) == {"GET"}
         # 1, 2, 4 ... 60 s, and never more often.
         assert len(bench.api.requests) < 20
-    [told] = warnings(caplog)
-    assert "there is no Node node-9" in told
-    assert "set node: to a name that kubectl get nodes shows" in told
+    [given_out] = warnings(caplog)
+    assert "there is no Node node-9" in given_out
+    assert "set node: to a name that kubectl get nodes shows" in given_out
 
 
-async def test_what_is_too_long_together_with_others_is_told(
+async def test_what_is_too_long_together_with_others_is_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench()
@@ -85,14 +85,15 @@ async def test_what_is_too_long_together_with_others_is_told(
     async with bench.running():
         bench.holds(0)
         await asyncio.sleep(10)
-    [told] = warnings(caplog)
-    assert "Too long" in told
+    [given_out] = warnings(caplog)
+    assert "Too long" in given_out
     assert (
-        "all annotations of a Node together are limited to 256 KiB, and this one has 1 KiB" in told
+        "all annotations of a Node together are limited to 256 KiB, and this one has 1 KiB"
+        in given_out
     )
 
 
-async def test_a_server_that_says_when_to_come_again_is_heeded() -> None:
+async def test_a_server_that_says_when_to_come_again_is_followed() -> None:
     bench = Bench()
     bench.api.answers.append(BUSY)
     async with bench.running():
@@ -117,7 +118,7 @@ async def test_a_refused_patch_is_tried_again_before_the_interval_is_over() -> N
 @pytest.mark.parametrize(
     ("fails", "error"), [("GET", FORBIDDEN), ("PATCH", FORBIDDEN), ("GET", LOST), ("PATCH", LOST)]
 )
-async def test_what_lasts_for_an_hour_is_told_once(
+async def test_what_lasts_for_an_hour_is_reported_once(
     fails: str, error: ApiError, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench()
@@ -201,7 +202,7 @@ async def test_a_patch_whose_answer_was_lost_counts_as_one(
         assert min(bench.distances()) >= 10
         # What it wrote then is nobody else's.
         assert bench.overwritten() == 0
-    assert [told.split(";")[0] for told in warnings(caplog)] == ["connection lost"]
+    assert [given_out.split(";")[0] for given_out in warnings(caplog)] == ["connection lost"]
 
 
 async def test_after_a_lost_answer_nothing_counts_as_written() -> None:
@@ -217,7 +218,7 @@ async def test_after_a_lost_answer_nothing_counts_as_written() -> None:
         assert bench.said().free == 0b1110
 
 
-async def test_what_was_lost_before_a_refresh_is_not_taken_for_somebody_else_s() -> None:
+async def test_what_was_lost_before_a_refresh_is_not_taken_for_someone_else_s() -> None:
     async with Bench(refresh="30s", min_interval="20s").running() as bench:
         bench.holds(0)
         await asyncio.sleep(25)
@@ -321,12 +322,12 @@ async def test_an_answer_that_is_no_node_is_no_success(caplog: pytest.LogCapture
             await asyncio.sleep(1)
             ups.append(bench.ctx.up)
         assert sum(ups) < 5
-    [told] = warnings(caplog)
-    assert "the response is not a Node" in told
+    [given_out] = warnings(caplog)
+    assert "the response is not a Node" in given_out
 
 
 @pytest.mark.parametrize("other", [None, "{}"])
-async def test_a_webhook_that_takes_the_annotation_away_is_told(
+async def test_a_webhook_that_takes_the_annotation_away_is_reported(
     other: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench()
@@ -342,9 +343,9 @@ async def test_a_webhook_that_takes_the_annotation_away_is_told(
         await asyncio.sleep(100)
         assert bench.ctx.up == 0
     # What the webhook put in its place is another's.
-    told, *more = warnings(caplog)
+    given_out, *more = warnings(caplog)
     assert len(more) == (other is not None)
-    assert "does not contain it; check which admission webhook" in told
+    assert "does not contain it; check which admission webhook" in given_out
 
 
 @pytest.mark.parametrize("status", [429, 503])

@@ -18,7 +18,7 @@ def test_the_annotation_is_the_one_that_readers_look_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "place", "told"),
+    ("options", "place", "given_out"),
     [
         (Options(node="Node_1"), "node", "kubectl get nodes"),
         (Options(annotation="a b"), "annotation", "1 to 63"),
@@ -30,10 +30,10 @@ def test_the_annotation_is_the_one_that_readers_look_for() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(options: Options, place: str, told: str) -> None:
+def test_what_cannot_be_is_refused(options: Options, place: str, given_out: str) -> None:
     [(key, text)] = options.problems()
     assert key == place
-    assert told in text
+    assert given_out in text
 
 
 def test_what_can_be_is_not() -> None:

@@ -53,7 +53,7 @@ async def test_a_value_of_a_newer_podgpu_is_nothing_to_complain_of_either(
     assert bench.overwritten() == 0
 
 
-async def test_a_value_made_to_be_hard_to_read_holds_nobody_up() -> None:
+async def test_a_value_made_to_be_hard_to_read_holds_no_one_up() -> None:
     """As long as a Node's annotations may be in all, and what a reader would work on for long."""
     hostile = json.loads(await written())
     count = 150
@@ -74,7 +74,7 @@ async def test_a_value_made_to_be_hard_to_read_holds_nobody_up() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "mine", "[]", '["version"]', '{"at": "x"}'])
-async def test_what_is_no_podgpu_s_at_the_start_is_somebody_else_s(
+async def test_what_is_no_podgpu_s_at_the_start_is_someone_else_s(
     value: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench()
@@ -84,12 +84,14 @@ async def test_what_is_no_podgpu_s_at_the_start_is_somebody_else_s(
         await asyncio.sleep(2)
         assert bench.said().free == 0b1110
         assert bench.overwritten() == 1
-    [told] = warnings(caplog)
-    assert told.startswith("the annotation podgpu.io/topology of the Node node-1 has the value ")
-    assert "set another `annotation`" in told
+    [given_out] = warnings(caplog)
+    assert given_out.startswith(
+        "the annotation podgpu.io/topology of the Node node-1 has the value "
+    )
+    assert "set another `annotation`" in given_out
 
 
-async def test_a_value_of_others_is_found_at_the_refresh_and_told_once(
+async def test_a_value_of_others_is_found_at_the_refresh_and_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with Bench().running() as bench:
@@ -105,7 +107,7 @@ async def test_a_value_of_others_is_found_at_the_refresh_and_told_once(
     assert "'other'" in second
 
 
-async def test_another_podgpu_at_work_is_told_once_however_its_time_varies(
+async def test_another_podgpu_at_work_is_reported_once_however_its_time_varies(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     theirs = json.loads(await written(refresh="1m"))
@@ -119,7 +121,7 @@ async def test_another_podgpu_at_work_is_told_once_however_its_time_varies(
     assert len(warnings(caplog)) == 1
 
 
-async def test_not_more_than_so_many_are_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_not_more_than_so_many_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     async with Bench().running() as bench:
         bench.holds(0)
         await asyncio.sleep(2)
@@ -131,10 +133,10 @@ async def test_not_more_than_so_many_are_told(caplog: pytest.LogCaptureFixture) 
         [trouble] = bench.ctx.own.problems.values()
         assert "'value 39 " in trouble.text
         assert trouble.at.seconds_until(bench.ctx.clock.now()) <= 300
-    told = warnings(caplog)
-    assert len(told) == 16
-    assert max(map(len, told)) < 400
-    assert ["further values" in text for text in told] == [False] * 15 + [True]
+    given_out = warnings(caplog)
+    assert len(given_out) == 16
+    assert max(map(len, given_out)) < 400
+    assert ["further values" in text for text in given_out] == [False] * 15 + [True]
 
 
 async def test_what_was_deleted_comes_back_at_the_refresh(
@@ -150,8 +152,8 @@ async def test_what_was_deleted_comes_back_at_the_refresh(
         await asyncio.sleep(2)
         assert bench.said().free == 0b1110
         assert bench.overwritten() == 0
-    [told] = [r for r in caplog.records if "was deleted" in r.message]
-    assert told.levelno == logging.INFO
+    [given_out] = [r for r in caplog.records if "was deleted" in r.message]
+    assert given_out.levelno == logging.INFO
 
 
 async def test_what_was_deleted_comes_back_with_the_next_change_too() -> None:
@@ -178,10 +180,10 @@ async def test_what_cannot_be_written_over_is_counted_once_it_is(
         assert bench.overwritten() == 0
         await asyncio.sleep(60)
         assert bench.overwritten() == 1
-    assert [("'mine'" in told) for told in warnings(caplog)] == [True, False]
+    assert [("'mine'" in given_out) for given_out in warnings(caplog)] == [True, False]
 
 
-async def test_a_deletion_is_told_once_though_it_cannot_be_mended_at_once(
+async def test_a_deletion_is_reported_once_though_it_cannot_be_fixed_at_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -198,7 +200,7 @@ async def test_a_deletion_is_told_once_though_it_cannot_be_mended_at_once(
             )
 
 
-async def test_other_writers_of_the_node_disturb_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_other_writers_of_the_node_disturb_no_one(caplog: pytest.LogCaptureFixture) -> None:
     """Kubelet and controllers change a Node all the time."""
     bench = Bench(refresh="10s")
     bench.api.before = lambda _method, path: bench.api.annotate(path, theirs=str(id(object())))

@@ -26,7 +26,9 @@ from tests.support.nodes import (
 pytestmark = pytest.mark.looptime
 
 
-async def test_a_topology_that_nobody_tells_any_more_is_written_once_without_what_is_free() -> None:
+async def test_a_topology_that_no_one_reports_any_more_is_written_once_without_what_is_free() -> (
+    None
+):
     """So that readers see that it isn't so any more, and then that it gets old."""
     async with Bench().running() as bench:
         bench.holds(0)
@@ -105,7 +107,7 @@ async def test_a_word_of_the_kubelet_that_ran_out_leaves_nothing_free_whatever_t
 
 
 @pytest.mark.parametrize("pods", [True, False])
-async def test_without_a_source_that_lists_the_holders_it_is_told_once(
+async def test_without_a_source_that_lists_the_holders_it_is_reported_once(
     pods: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench()
@@ -119,8 +121,8 @@ async def test_without_a_source_that_lists_the_holders_it_is_told_once(
         bench.holds(0)
         await asyncio.sleep(12)
         assert bench.said().free == 0b1110
-    [told] = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
-    assert told == (
+    [given_out] = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert given_out == (
         "no source reports the holders of GPUs, so the annotation does not show which are free; "
         "add one of the sources checkpoint, nri, podlist, podresources"
     )

@@ -74,14 +74,14 @@ async def test_what_was_refused_is_not_tried_once_more_at_the_stop() -> None:
     assert bench.said().free == 0b1110
 
 
-async def test_a_last_write_that_fails_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_last_write_that_fails_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     async with Bench().running() as bench:
         bench.holds(0)
         await asyncio.sleep(20)
         bench.holds(1)
         bench.api.answers.append(FORBIDDEN)
-    [told] = warnings(caplog)
-    assert "does not have the last change: podgpu may not" in told
+    [given_out] = warnings(caplog)
+    assert "does not have the last change: podgpu may not" in given_out
 
 
 @pytest.mark.parametrize("remove", ["never", "at_stop"])
@@ -99,7 +99,7 @@ async def test_before_the_sources_have_spoken_nothing_is_written(remove: str) ->
 
 @pytest.mark.parametrize("method", ["GET", "PATCH"])
 @pytest.mark.parametrize("remove", ["never", "at_stop", "now"])
-async def test_a_request_without_an_answer_holds_nobody_up(
+async def test_a_request_without_an_answer_holds_no_one_up(
     method: str, remove: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(remove=remove)
@@ -129,7 +129,7 @@ async def test_a_request_that_is_answered_in_time_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("remove", ["never", "at_stop"])
-async def test_a_request_that_fails_while_the_sink_stops_is_told(
+async def test_a_request_that_fails_while_the_sink_stops_is_reported(
     remove: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(remove=remove)
@@ -138,10 +138,10 @@ async def test_a_request_that_fails_while_the_sink_stops_is_told(
         bench.holds(0)
         await asyncio.sleep(1.6)
         assert bench.methods() == ["GET", "PATCH"]
-    first, *more = [told.partition(" was ")[2] for told in warnings(caplog)]
+    first, *more = [given_out.partition(" was ")[2] for given_out in warnings(caplog)]
     assert first == "not written: connection lost"
     # It may be made yet, for all that anybody knows.
-    assert [told.partition(";")[0] for told in more] == (
+    assert [given_out.partition(";")[0] for given_out in more] == (
         ["removed, but an earlier patch got no response and may still be applied"]
         if remove == "at_stop"
         else []
@@ -149,7 +149,7 @@ async def test_a_request_that_fails_while_the_sink_stops_is_told(
     assert (bench.value() is None) is (remove == "at_stop")
 
 
-async def test_a_new_attempt_holds_nobody_up_either() -> None:
+async def test_a_new_attempt_holds_no_one_up_either() -> None:
     bench = Bench()
     bench.api.answers.append(FORBIDDEN)
     async with bench.running():
@@ -220,7 +220,7 @@ async def test_what_an_earlier_run_left_goes_too() -> None:
         ApiError("sick", status=503),
     ],
 )
-async def test_where_that_fails_a_command_is_told(
+async def test_where_that_fails_a_command_is_reported(
     error: ApiError, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Bench(remove="at_stop").running() as bench:
@@ -230,19 +230,21 @@ async def test_where_that_fails_a_command_is_told(
         stopped = now()
     assert now() - stopped < 0.1
     assert len(bench.api.patches()) == 2
-    [told] = warnings(caplog)
-    assert f"could not be removed: {error}; remove it: {COMMAND}" in told
+    [given_out] = warnings(caplog)
+    assert f"could not be removed: {error}; remove it: {COMMAND}" in given_out
 
 
-async def test_where_no_answer_comes_a_command_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_where_no_answer_comes_a_command_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with Bench(remove="at_stop").running() as bench:
         bench.holds(0)
         await asyncio.sleep(20)
         bench.api.takes = 3600
         stopped = now()
     assert now() - stopped < 3.1
-    [told] = warnings(caplog)
-    assert f"could not be removed: no response in time; remove it: {COMMAND}" in told
+    [given_out] = warnings(caplog)
+    assert f"could not be removed: no response in time; remove it: {COMMAND}" in given_out
 
 
 async def test_where_the_node_has_gone_there_is_nothing_to_take_away(

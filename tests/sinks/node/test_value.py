@@ -36,7 +36,7 @@ async def test_it_is_what_a_reader_of_it_reads() -> None:
         assert json.loads(bench.value() or "")["gpus"][0]["memory"] == 80 << 30
 
 
-async def test_what_is_held_in_part_is_told() -> None:
+async def test_what_is_held_in_part_is_reported() -> None:
     bench = Bench()
     bench.node.has(*GPUS, mig(GPUS[2], 1))
     async with bench.running():

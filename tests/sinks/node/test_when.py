@@ -147,7 +147,7 @@ async def test_what_changes_while_a_patch_is_under_way_is_written_after_it() -> 
         assert len(bench.api.patches()) == 2
 
 
-async def test_a_new_topology_is_a_change_and_none_is_told_once(
+async def test_a_new_topology_is_a_change_and_none_is_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -163,8 +163,10 @@ async def test_a_new_topology_is_a_change_and_none_is_told_once(
             bench.holds(0)
             await asyncio.sleep(400)
         assert bench.api.requests == []
-        [told] = [record for record in caplog.records if "no topology is known" in record.message]
-        assert told.levelno == logging.INFO
+        [given_out] = [
+            record for record in caplog.records if "no topology is known" in record.message
+        ]
+        assert given_out.levelno == logging.INFO
         bench.node.say(joints(*GPUS))
         bench.show()
         await asyncio.sleep(2)

@@ -52,7 +52,7 @@ def test_what_has_changed_back_waits_for_the_refresh_alone() -> None:
     assert pacing.seconds_left(at(20)) == 280
 
 
-def test_a_patch_of_which_nobody_knows_whether_it_was_made_counts() -> None:
+def test_a_patch_of_which_no_one_knows_whether_it_was_made_counts() -> None:
     pacing = paced()
     pacing.change(at(0))
     pacing.record_patch(at(1))
@@ -69,7 +69,7 @@ def test_it_looks_at_first_and_once_in_each_refresh(now: float, look: bool) -> N
     assert pacing.should_read(at(now)) is look
 
 
-def test_what_is_forgotten_begins_anew_and_keeps_its_distance() -> None:
+def test_what_is_forgotten_restarts_and_keeps_its_distance() -> None:
     pacing = paced()
     pacing.record_read(at(0))
     wrote(pacing, at(0))

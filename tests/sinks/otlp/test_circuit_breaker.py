@@ -16,7 +16,7 @@ BUSY = Retry("http_503", "busy")
 
 
 @pytest.mark.parametrize("reason", ["unimplemented", "http_404", "http_405", "http_501"])
-def test_a_receiver_that_takes_none_is_told_of_once_and_asked_later(reason: str) -> None:
+def test_a_receiver_that_takes_none_is_reported_of_once_and_asked_later(reason: str) -> None:
     admission, none = CircuitBreaker(), Rejected(reason, "no such service")
     first = admission.on_outcome(none, 0)
     assert isinstance(first, Rejected)
@@ -33,7 +33,7 @@ def test_a_receiver_that_takes_none_is_told_of_once_and_asked_later(reason: str)
     assert admission.rejection(2 * REOPEN_NS - 1) is not None
 
 
-def test_it_is_told_of_again_once_some_were_taken_in_between() -> None:
+def test_it_is_reported_of_again_once_some_were_taken_in_between() -> None:
     admission = CircuitBreaker()
     assert not admission.on_accepted()
     admission.on_outcome(Rejected("http_404", ""), 0)

@@ -31,16 +31,16 @@ def receiver(protocol: str) -> Any:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_receiver_is_sent_no_point_and_is_well(tmp_path: Path, protocol: str) -> None:
     async with receiver(protocol).serving() as made:
-        told = await looked(tmp_path, options(made.url, protocol))
-    assert told.verdict is Verdict.OK, told
+        given_out = await looked(tmp_path, options(made.url, protocol))
+    assert given_out.verdict is Verdict.OK, given_out
     assert made.messages == [b""]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_nobody_listens(tmp_path: Path, protocol: str) -> None:
+async def test_no_one_listens(tmp_path: Path, protocol: str) -> None:
     url = f"http://127.0.0.1:{await free_port()}"
-    told = await looked(tmp_path, options(url, protocol))
-    is_bad(told, "failure", "127.0.0.1", "check that the collector runs")
+    given_out = await looked(tmp_path, options(url, protocol))
+    is_bad(given_out, "failure", "127.0.0.1", "check that the collector runs")
 
 
 REFUSALS = [
@@ -56,12 +56,12 @@ REFUSALS = [
 
 @pytest.mark.parametrize("row", REFUSALS, ids=lambda row: f"{row[0]} {row[2]}")
 async def test_a_receiver_that_refuses(tmp_path: Path, row: tuple[str, Any, str, str]) -> None:
-    protocol, answer, saw, mend = row
+    protocol, answer, saw, repair = row
     made = receiver(protocol)
     made.answer = answer
     async with made.serving():
-        told = await looked(tmp_path, options(made.url, protocol))
-    is_bad(told, "failure", saw, mend)
+        given_out = await looked(tmp_path, options(made.url, protocol))
+    is_bad(given_out, "failure", saw, repair)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -70,8 +70,8 @@ async def test_a_receiver_that_does_not_answer(tmp_path: Path, protocol: str) ->
     made.answer = never
     async with made.serving():
         asked = options(made.url, protocol, timeout=Duration.parse("200ms"))
-        told = await looked(tmp_path, asked)
-    is_bad(told, "failure", "0.2 s", "check that the collector runs")
+        given_out = await looked(tmp_path, asked)
+    is_bad(given_out, "failure", "0.2 s", "check that the collector runs")
 
 
 async def test_a_token_that_cannot_be_read(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ async def test_a_token_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 async def test_a_variable_that_cannot_be_used(tmp_path: Path) -> None:
-    told = await looked(tmp_path, Options(), OTEL_EXPORTER_OTLP_PROTOCOL="carrier-pigeon")
-    is_bad(told, "failure", "OTEL_EXPORTER_OTLP_PROTOCOL", "fix the named option or variable")
+    given_out = await looked(tmp_path, Options(), OTEL_EXPORTER_OTLP_PROTOCOL="carrier-pigeon")
+    is_bad(given_out, "failure", "OTEL_EXPORTER_OTLP_PROTOCOL", "fix the named option or variable")
 
 
 SECRET = "hunter2-and-more"  # noqa: S105 - of the test
@@ -108,6 +108,6 @@ async def test_a_receiver_that_repeats_a_secret_is_not_repeated(
     made = receiver(protocol)
     made.answer = answer
     async with made.serving():
-        told = await looked(tmp_path, options(made.url, protocol, **ways[way]))
-    assert "(concealed)" in told.observed, told
-    assert SECRET[:4] not in told.observed
+        given_out = await looked(tmp_path, options(made.url, protocol, **ways[way]))
+    assert "(concealed)" in given_out.observed, given_out
+    assert SECRET[:4] not in given_out.observed

@@ -36,7 +36,7 @@ def test_replaced_the_file_is_the_old_or_the_new_one(tmp_path: Path) -> None:
         assert death["files"] == ["podlist.json"]
 
 
-def test_written_into_only_a_write_cut_in_two_is_seen_and_the_next_start_mends_it(
+def test_written_into_only_a_write_cut_in_two_is_seen_and_the_next_start_fixes_it(
     tmp_path: Path,
 ) -> None:
     found = deaths(tmp_path, "inplace")

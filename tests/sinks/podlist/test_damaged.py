@@ -35,13 +35,13 @@ MINE = entries_of(mine().snapshot().layout.attributions.values(), "uuid")
 
 @pytest.mark.parametrize("when", ["at the start", "while it runs"])
 @pytest.mark.parametrize("in_place", [False, True], ids=["replaced", "in place"])
-def test_r4_a_damaged_byte_is_mended_or_told_in_one_line(
+def test_r4_a_damaged_byte_is_fixed_or_reported_in_one_line(
     when: str, tmp_path: Path, *, in_place: bool
 ) -> None:
     """A list that podgpu can't understand is somebody's: it is left as it is, and named."""
     path = tmp_path / "podlist.json"
     keeper = written(path, in_place=in_place)
-    sound, mended = path.read_bytes(), 0
+    sound, fixed = path.read_bytes(), 0
     for place in range(len(sound)):
         for value in (sound[place] ^ 0x80, sound[place] ^ 0x01, ord('"'), 0):
             if when == "at the start":
@@ -61,12 +61,12 @@ def test_r4_a_damaged_byte_is_mended_or_told_in_one_line(
                 data = path.read_bytes()
                 # What was damaged may pass for another's entry, and is left as it is.
                 assert MINE[0].text in data or b'"trainer"' in data, (place, value)
-                mended += MINE[0].text in data
+                fixed += MINE[0].text in data
             assert all("\n" not in remark for remark in keeper.take_warnings())
-    assert mended > 2 * len(sound)
+    assert fixed > 2 * len(sound)
 
 
-def test_r4_whatever_byte_is_damaged_who_reads_it_is_told_in_one_line(tmp_path: Path) -> None:
+def test_r4_whatever_byte_is_damaged_who_reads_it_is_reported_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "podlist.json"
     written(path, in_place=False)
     sound = path.read_bytes()

@@ -30,21 +30,21 @@ async def test_a_folder_and_a_file_are_well(tmp_path: Path) -> None:
 
 
 async def test_no_folder(tmp_path: Path) -> None:
-    told = await looked(tmp_path, tmp_path / "none/podlist.json")
-    is_bad(told, "failure", "does not exist", "mkdir -p")
+    given_out = await looked(tmp_path, tmp_path / "none/podlist.json")
+    is_bad(given_out, "failure", "does not exist", "mkdir -p")
 
 
 async def test_a_link_would_be_replaced(tmp_path: Path) -> None:
     link = tmp_path / "podlist.json"
     link.symlink_to(write(tmp_path / "real.json", "[]"))
-    told = await looked(tmp_path, link)
-    is_bad(told, "failure", "symbolic link", f"set path to {tmp_path}/real.json")
+    given_out = await looked(tmp_path, link)
+    is_bad(given_out, "failure", "symbolic link", f"set path to {tmp_path}/real.json")
 
 
 async def test_a_file_that_is_mounted_by_itself(tmp_path: Path) -> None:
     path = write(tmp_path / "podlist.json", "[]")
-    told = await looked(tmp_path / "a", path, mounted=True)
-    is_bad(told, "warning", "is a mount point", "write: inplace")
+    given_out = await looked(tmp_path / "a", path, mounted=True)
+    is_bad(given_out, "warning", "is a mount point", "write: inplace")
     inplace = await looked(tmp_path / "b", path, mounted=True, how="inplace")
     assert inplace.verdict is Verdict.OK
 
@@ -52,5 +52,5 @@ async def test_a_file_that_is_mounted_by_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["rename", "inplace"])
 async def test_what_is_no_file(tmp_path: Path, how: str) -> None:
     os.mkfifo(tmp_path / "podlist.json")
-    told = await looked(tmp_path, tmp_path / "podlist.json", how=how)
-    is_bad(told, "failure", "is not a regular file", "the path of a file")
+    given_out = await looked(tmp_path, tmp_path / "podlist.json", how=how)
+    is_bad(given_out, "failure", "is not a regular file", "the path of a file")

@@ -172,7 +172,7 @@ async def test_a_write_that_is_cut_short_is_taken_back(path: Path, write: str) -
 
 
 @WAYS
-async def test_it_is_mended_by_itself(
+async def test_it_is_fixed_by_itself(
     path: Path, write: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Under its supervisor: down while the folder is gone, up and right once it is there."""
@@ -211,7 +211,7 @@ async def test_who_writes_in_place_is_given_time(path: Path) -> None:
     "torn", ["", "[", f"[{FOREIGN},{FOREIGN[:50]}", f"[{FOREIGN},{OURS_OF_BEFORE}]gone"]
 )
 @WAYS
-async def test_a_list_that_stays_torn_is_mended(
+async def test_a_list_that_stays_torn_is_fixed(
     path: Path, write: str, torn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path.write_text(torn)
@@ -284,7 +284,9 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     answer.set()
 
 
-async def test_it_is_told_of_and_takes_no_second_thread(path: Path, stuck: threading.Event) -> None:
+async def test_it_is_reported_of_and_takes_no_second_thread(
+    path: Path, stuck: threading.Event
+) -> None:
     bench = Bench(path)
     threads = threading.active_count()
     said = f"{path}: the file system has not responded for 0.2 s"

@@ -240,7 +240,7 @@ async def test_everybody_may_read_it(path: Path, write: str, umask: int) -> None
 
 
 @WAYS
-async def test_its_inode_tells_how_it_was_written(path: Path, write: str) -> None:
+async def test_its_inode_reports_how_it_was_written(path: Path, write: str) -> None:
     path.write_text("[]")
     path.chmod(0o600)
     before = path.stat()

@@ -154,7 +154,7 @@ class Bench:
         self.node.say(claims(*said), "kubelet", "podresources")
         self.show()
 
-    def tells(self, *pods: Pod) -> None:
+    def reports(self, *pods: Pod) -> None:
         self.node.say(PodsReplaced(pods, 300 * NS), "pods", "pods")
 
     def waits_for(self, source: str, kind: str) -> None:

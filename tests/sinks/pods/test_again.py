@@ -47,7 +47,7 @@ async def test_what_was_taken_away_comes_again() -> None:
 # -- where the API server says another thing than the kubelet
 
 
-async def test_where_no_uids_are_known_a_pod_made_anew_gets_its_own_in_the_end() -> None:
+async def test_where_no_uids_are_known_a_pod_made_again_gets_its_own_in_the_end() -> None:
     """It has the name and the GPUs of the one before: nothing changes for podgpu."""
     bench = Bench()
     bench.has(pod_of(uid="first"))
@@ -66,11 +66,11 @@ async def test_where_uids_are_known_it_gets_its_own_at_once() -> None:
     bench = Bench()
     bench.has(pod_of(uid="first"))
     async with bench.keeping():
-        bench.tells(known("a", "first"))
+        bench.reports(known("a", "first"))
         bench.holds(held("a", 0))
         await bench.rests()
         bench.has(pod_of(uid="second"))
-        bench.tells(known("a", "second"))
+        bench.reports(known("a", "second"))
         bench.node.seconds += 5
         bench.holds(held("a", 0))
         await bench.rests()
@@ -108,8 +108,8 @@ async def test_where_the_kubelet_names_no_resource_of_gpus_it_is_said_once(
     bench.node.podlist()
     assert await silent(bench, 14, caplog) == []
     await silent(bench, 3600, caplog)
-    [told] = await silent(bench, 3600, caplog)
-    assert told == (
+    [given_out] = await silent(bench, 3600, caplog)
+    assert given_out == (
         "no annotations are written: no extended resource that matches * is known to have GPUs; "
         "this needs the source podresources or checkpoint, a device plugin that is registered with "
         "the kubelet, and `resources` that match its resources"
@@ -119,8 +119,8 @@ async def test_where_the_kubelet_names_no_resource_of_gpus_it_is_said_once(
 async def test_the_same_where_resources_lets_none_through(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(resources=("amd.com/*", "example.com/gpu"))
     bench.holds(held("a", 0))
-    [told] = await silent(bench, 60, caplog)
-    assert "matches amd.com/*, example.com/gpu is known" in told
+    [given_out] = await silent(bench, 60, caplog)
+    assert "matches amd.com/*, example.com/gpu is known" in given_out
 
 
 async def test_nothing_is_said_where_one_is_known(caplog: pytest.LogCaptureFixture) -> None:

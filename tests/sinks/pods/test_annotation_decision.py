@@ -91,9 +91,7 @@ def test_what_is_written(there: dict[str, str] | None, written: dict[str, str] |
         ({KEY: A}, ()),  # it says the same, and isn't ours
     ],
 )
-def test_what_stands_there_by_somebody_else(
-    there: dict[str, str], foreign: tuple[str, ...]
-) -> None:
+def test_what_stands_there_by_someone_else(there: dict[str, str], foreign: tuple[str, ...]) -> None:
     decision = decide(pod_of("a", annotations=there), wants((A, "main")), "node-1")
     assert decision == Decision(None, (), "", foreign, ())
 

@@ -19,9 +19,9 @@ async def looked(folder: Path, server: ApiServer) -> Finding:
 async def test_rights_that_are_all_there_are_well_and_no_pod_is_asked_for(tmp_path: Path) -> None:
     server = ApiServer({})
     async with server.serving():
-        told = await looked(tmp_path, server)
-    assert told.verdict is Verdict.OK
-    assert told.observed == "get pods, patch pods"
+        given_out = await looked(tmp_path, server)
+    assert given_out.verdict is Verdict.OK
+    assert given_out.observed == "get pods, patch pods"
     assert server.requests == []
 
 
@@ -30,9 +30,9 @@ async def test_each_verb_that_is_missing_is_named(tmp_path: Path, verb: str) -> 
     server = ApiServer({})
     server.unallowed = {(verb, "pods")}
     async with server.serving():
-        told = await looked(tmp_path, server)
+        given_out = await looked(tmp_path, server)
     rule = f'resources ["pods"], verbs [{verb}]'
-    is_bad(told, "failure", f"may not {verb} pods", rule)
+    is_bad(given_out, "failure", f"may not {verb} pods", rule)
 
 
 async def test_a_server_that_cannot_be_reached(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ async def test_who_changes_something_else_in_between_loses_nothing_either() -> N
     assert bench.written() == {KEY: uuids(0)}
 
 
-async def test_a_pod_that_changes_all_the_time_comes_later_and_keeps_nobody_waiting() -> None:
+async def test_a_pod_that_changes_all_the_time_comes_later_and_keeps_no_one_waiting() -> None:
     bench = Bench()
     bench.has(pod_of("a"), pod_of("b"))
     turn = 0
@@ -78,7 +78,7 @@ async def test_a_pod_that_changes_all_the_time_comes_later_and_keeps_nobody_wait
     assert bench.written("a") == {KEY: uuids(0)}
 
 
-async def test_a_pod_made_anew_between_reading_and_changing_is_not_touched() -> None:
+async def test_a_pod_made_again_between_reading_and_changing_is_not_touched() -> None:
     bench = Bench()
     bench.has(pod_of(uid="first"))
 

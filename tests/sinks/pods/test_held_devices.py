@@ -40,11 +40,11 @@ def test_devices_in_their_order_with_all_who_hold_them() -> None:
     }
 
 
-def test_the_uid_is_the_api_server_s_where_a_source_told_of_the_pod() -> None:
+def test_the_uid_is_the_api_server_s_where_a_source_reported_of_the_pod() -> None:
     subject = PartialRef("ml", "a", "main", "0123abcd")
     info = PodInfo("mirror", "ml", "a")
-    told = Holder(subject, None, Instant(0, 0), "kubelet", Evidence.KUBELET_IDS, info)
-    assert found(on(0, told))["ml/a"].uid == "mirror"
+    given_out = Holder(subject, None, Instant(0, 0), "kubelet", Evidence.KUBELET_IDS, info)
+    assert found(on(0, given_out))["ml/a"].uid == "mirror"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_what_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "given_out"),
     [
         (", resources: []", ""),
         (", resources: nvidia.com/gpu", ""),
@@ -39,8 +39,8 @@ def test_what_is_given() -> None:
         (', resources: ["nvidia.com/gpu", " "]', "an empty pattern matches no resource"),
     ],
 )
-def test_what_is_refused(more: str, told: str) -> None:
-    with pytest.raises(Exception, match=rf"sinks\.pods[^\n]*\n?[^\n]*{told}"):
+def test_what_is_refused(more: str, given_out: str) -> None:
+    with pytest.raises(Exception, match=rf"sinks\.pods[^\n]*\n?[^\n]*{given_out}"):
         options(more)
 
 

@@ -65,7 +65,7 @@ def refuse(bench: Bench, error: ApiError, *names: str) -> None:
 
 
 @pytest.mark.parametrize("error", REFUSALS)
-async def test_what_a_pod_is_refused_stops_nobody_and_is_told_once(
+async def test_what_a_pod_is_refused_stops_no_one_and_is_reported_once(
     error: ApiError, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench()
@@ -77,9 +77,9 @@ async def test_what_a_pod_is_refused_stops_nobody_and_is_told_once(
             await bench.rests(120)
             assert bench.up
     assert [bench.written(name) for name in "abc"] == [{}, {}, {KEY: uuids(2)}]
-    [told] = warned(caplog)
-    assert KEY in told
-    assert "give its service account" not in told
+    [given_out] = warned(caplog)
+    assert KEY in given_out
+    assert "give its service account" not in given_out
     # Tried again after 10, 20, 40 ... 600 s, and counted each time.
     assert bench.failed == {"annotate invalid": bench.asked().count("PATCH a") * 2}
     tried = [
@@ -147,8 +147,8 @@ async def test_a_right_that_is_missing_is_the_sink_s_and_names_the_rule(
         bench.holds(held("a", 0))
         await bench.rests(600)
         assert not bench.up
-    [told] = warned(caplog)
-    assert 'resources ["pods"], verbs [get, patch]' in told
+    [given_out] = warned(caplog)
+    assert 'resources ["pods"], verbs [get, patch]' in given_out
 
 
 # -- what the server says of a change
@@ -176,13 +176,13 @@ async def test_a_change_whose_answer_does_not_have_it_is_not_done(
         assert bench.up
         await bench.rests(20)
     assert (bench.written("a"), bench.written("b")) == ({KEY: uuids(0)}, {KEY: uuids(1)})
-    [told] = warned(caplog)
-    assert "its response does not contain it" in told
+    [given_out] = warned(caplog)
+    assert "its response does not contain it" in given_out
     assert bench.failed == {"annotate invalid": 4}
 
 
 @pytest.mark.parametrize("keys", [(KEY,), (MARK,), (KEY, MARK)])
-async def test_a_webhook_that_takes_annotations_away_is_told_of(
+async def test_a_webhook_that_takes_annotations_away_is_reported_of(
     keys: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench()

@@ -79,8 +79,8 @@ async def test_the_pod_s_name_in_the_text_makes_no_news(caplog: pytest.LogCaptur
     async with bench.supervised():
         bench.holds(held("a", 0), held("b", 1), held("c", 2))
         await bench.rests(HOUR)
-        [told] = warned(caplog)
-        assert "pods/a: connection refused" in told
+        [given_out] = warned(caplog)
+        assert "pods/a: connection refused" in given_out
         # Another kind of fault is news.
         down(bench, refused(503))
         await bench.rests(HOUR)
@@ -167,7 +167,7 @@ async def test_a_request_without_an_answer_holds_no_stop_up(
     assert {path for _, _, path, _ in bench.api.requests} == {path_of("a")}
 
 
-async def test_a_request_that_fails_while_the_sink_stops_is_told(
+async def test_a_request_that_fails_while_the_sink_stops_is_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench()

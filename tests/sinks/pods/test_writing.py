@@ -70,7 +70,7 @@ async def test_only_resources_that_are_asked_for() -> None:
     assert bench.written() == {MIG: SLICE.uuid}
 
 
-async def test_a_changed_holding_is_written_anew() -> None:
+async def test_a_changed_holding_is_written_again() -> None:
     bench = Bench()
     bench.has(pod_of())
     async with bench.keeping():
@@ -96,7 +96,7 @@ async def test_what_was_given_stays_when_nothing_is_known_any_more() -> None:
     assert bench.asked() == ["GET a", "PATCH a", "GET a"]
 
 
-async def test_a_value_of_somebody_else_stays_and_is_told_once(
+async def test_a_value_of_someone_else_stays_and_is_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench()
@@ -121,7 +121,7 @@ async def test_foreign_values_of_two_pods_are_two() -> None:
     assert bench.failed == {"annotate foreign": 2}
 
 
-async def test_what_was_ours_is_somebody_s_once_he_changes_it() -> None:
+async def test_what_was_ours_is_someone_s_once_he_changes_it() -> None:
     bench = Bench()
     bench.has(pod_of())
     async with bench.keeping():
@@ -137,11 +137,11 @@ async def test_what_was_ours_is_somebody_s_once_he_changes_it() -> None:
 # -- whom
 
 
-async def test_a_pod_made_anew_under_the_name_gets_its_own() -> None:
+async def test_a_pod_made_again_under_the_name_gets_its_own() -> None:
     bench = Bench()
     bench.has(pod_of(uid="first"))
     async with bench.keeping():
-        bench.tells(known("a", "first"))
+        bench.reports(known("a", "first"))
         bench.holds(held("a", 0))
         await bench.rests()
         bench.has(pod_of(uid="second"))
@@ -149,24 +149,24 @@ async def test_a_pod_made_anew_under_the_name_gets_its_own() -> None:
         bench.holds(held("a", 0, 1))
         await bench.rests()
         assert bench.written() == {}
-        bench.tells(known("a", "second"))
+        bench.reports(known("a", "second"))
         bench.node.seconds += 5
         bench.holds(held("a", 0))
         await bench.rests()
     assert bench.written() == {KEY: uuids(0)}
 
 
-async def test_a_static_pod_goes_by_its_hash_where_nobody_tells_of_its_mirror() -> None:
+async def test_a_static_pod_goes_by_its_hash_where_no_one_reports_of_its_mirror() -> None:
     bench = Bench()
     bench.has(pod_of(uid="mirror", annotations={"kubernetes.io/config.mirror": "0123abcd"}))
     async with bench.keeping():
-        bench.tells(known("a", "mirror", static="0123abcd"))
+        bench.reports(known("a", "mirror", static="0123abcd"))
         bench.holds(held("a", 0))
         await bench.rests()
     assert bench.written() == {KEY: uuids(0)}
 
 
-async def test_a_container_without_a_resource_is_told_of_once(
+async def test_a_container_without_a_resource_is_reported_of_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench()
@@ -179,7 +179,7 @@ async def test_a_container_without_a_resource_is_told_of_once(
     assert bench.failed == {}
 
 
-async def test_a_container_that_asks_for_several_resources_is_counted_and_told_of() -> None:
+async def test_a_container_that_asks_for_several_resources_is_counted_and_reported_of() -> None:
     bench = Bench()
     bench.has(pod_of("a", asking(gpu=2, mig=1)), pod_of("b", asking(gpu=1)))
     async with bench.keeping():
@@ -220,7 +220,7 @@ async def test_nothing_is_written_before_all_sources_have_spoken() -> None:
     assert at == 1015
 
 
-async def test_a_source_that_is_lost_later_keeps_nobody_waiting() -> None:
+async def test_a_source_that_is_lost_later_keeps_no_one_waiting() -> None:
     bench = Bench()
     bench.has(pod_of(), pod_of("b"))
     async with bench.keeping():

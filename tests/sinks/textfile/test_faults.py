@@ -137,7 +137,7 @@ async def test_a_page_that_can_no_longer_be_renewed_is_taken_away(
     assert names(path.parent) == []
 
 
-async def test_a_file_that_can_t_be_removed_is_told_of(
+async def test_a_file_that_can_t_be_removed_is_reported_of(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def unlink(*_: object, **__: object) -> None:

@@ -100,8 +100,8 @@ async def test_it_is_what_the_collector_asks_for(path: Path, scene: str, form: s
     assert b"\n# EOF" not in text
     lines = text.decode().splitlines()
     for word in ("# HELP ", "# TYPE "):
-        told = [line.split(" ")[2] for line in lines if line.startswith(word)]
-        assert len(set(told)) == len(told)
+        given_out = [line.split(" ")[2] for line in lines if line.startswith(word)]
+        assert len(set(given_out)) == len(given_out)
     for line in lines:
         if not line.startswith("#"):
             float(line.rpartition(" ")[2])
@@ -206,7 +206,7 @@ async def test_what_a_killed_podgpu_left_is_cleared_away(path: Path) -> None:
     assert names(path.parent) == [other.name, "podgpu.prom"]
 
 
-async def test_after_a_fault_it_goes_on(path: Path) -> None:
+async def test_after_a_fault_it_continues(path: Path) -> None:
     """It is left and entered again, as its supervisor does."""
     bench = Bench(path)
     bench.ctx.snapshot = plain_gpus()

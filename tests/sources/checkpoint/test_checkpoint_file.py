@@ -171,12 +171,14 @@ def test_a_bad_answer_costs_itself_alone(alloc: str, text: str) -> None:
     assert listed.problems == (f"checkpoint u1/main: AllocResp for nvidia.com/gpu {text}",)
 
 
-def test_the_first_few_complaints_are_told() -> None:
+def test_the_first_few_complaints_are_reported() -> None:
     entries = [entry([GPU], "!", uid=f"u{number}") for number in range(9)]
     random.Random(1).shuffle(entries)
-    told = read(checkpoint(*entries)).problems
-    assert [text.split(":")[0] for text in told[:3]] == [f"checkpoint u{n}/main" for n in range(3)]
-    assert told[3:] == ("checkpoint: 6 more problems of this kind",)
+    given_out = read(checkpoint(*entries)).problems
+    assert [text.split(":")[0] for text in given_out[:3]] == [
+        f"checkpoint u{n}/main" for n in range(3)
+    ]
+    assert given_out[3:] == ("checkpoint: 6 more problems of this kind",)
 
 
 @pytest.mark.parametrize(
@@ -223,11 +225,11 @@ def test_one_claim_for_each_container_and_resource() -> None:
         checkpoint(BootID="7b1c"),
     ],
 )
-def test_nobody_holds_anything(data: bytes) -> None:
+def test_no_one_holds_anything(data: bytes) -> None:
     assert read(data) == FileClaims(())
 
 
-def test_keys_that_nobody_knows_are_ignored() -> None:
+def test_keys_that_no_one_knows_are_ignored() -> None:
     one = {**entry(), "Since": {"a": [1]}}
     assert only(checkpoint(one, BootID="x", More=[{}])).devices == (RawDeviceId("plugin", GPU),)
 

@@ -19,9 +19,9 @@ async def looked(folder: Path, path: Path, most: str = "32MiB") -> Finding:
 async def test_a_good_checkpoint_is_well(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     path.write_bytes(checkpoint(entry()))
-    told = await looked(tmp_path, path)
-    assert told.verdict is Verdict.OK
-    assert told.observed.startswith("1 containers hold devices; written ")
+    given_out = await looked(tmp_path, path)
+    assert given_out.verdict is Verdict.OK
+    assert given_out.observed.startswith("1 containers hold devices; written ")
 
 
 async def test_an_entry_whose_answer_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
@@ -31,26 +31,26 @@ async def test_an_entry_whose_answer_cannot_be_read_is_a_warning(tmp_path: Path)
 
 
 async def test_a_folder_that_is_not_mounted(tmp_path: Path) -> None:
-    told = await looked(tmp_path, tmp_path / "none/checkpoint")
-    is_bad(told, "failure", "it is not mounted", f"mount the folder {tmp_path}/none")
-    assert "/var/lib/k0s/kubelet of k0s" in told.fix
+    given_out = await looked(tmp_path, tmp_path / "none/checkpoint")
+    is_bad(given_out, "failure", "it is not mounted", f"mount the folder {tmp_path}/none")
+    assert "/var/lib/k0s/kubelet of k0s" in given_out.fix
 
 
 async def test_a_folder_without_the_file(tmp_path: Path) -> None:
-    told = await looked(tmp_path, tmp_path / "checkpoint")
-    is_bad(told, "failure", "the file does not", "the kubelet runs")
-    assert "/var/lib/k0s/kubelet of k0s" in told.fix
+    given_out = await looked(tmp_path, tmp_path / "checkpoint")
+    is_bad(given_out, "failure", "the file does not", "the kubelet runs")
+    assert "/var/lib/k0s/kubelet of k0s" in given_out.fix
 
 
 async def test_a_file_of_another_form(tmp_path: Path) -> None:
-    told = await looked(tmp_path, write(tmp_path / "checkpoint", "[]"))
-    is_bad(told, "failure", "is not a checkpoint of the kubelet", "that path names its file")
+    given_out = await looked(tmp_path, write(tmp_path / "checkpoint", "[]"))
+    is_bad(given_out, "failure", "is not a checkpoint of the kubelet", "that path names its file")
 
 
 async def test_a_file_that_is_too_large(tmp_path: Path) -> None:
     path = write(tmp_path / "checkpoint", "x" * 2000)
-    told = await looked(tmp_path, path, "1KiB")
-    is_bad(told, "failure", "larger than max_size", "raise max_size")
+    given_out = await looked(tmp_path, path, "1KiB")
+    is_bad(given_out, "failure", "larger than max_size", "raise max_size")
 
 
 async def test_a_folder_in_its_place(tmp_path: Path) -> None:

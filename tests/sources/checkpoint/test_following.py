@@ -43,7 +43,7 @@ def write(path: Path, data: bytes) -> None:
     replace(path, data)
 
 
-async def test_every_allocation_is_told(path: Path) -> None:
+async def test_every_allocation_is_reported(path: Path) -> None:
     write(path, checkpoint())
     async with following(path) as ctx:
         [said] = await ctx.wait_for(ClaimsReplaced)
@@ -105,7 +105,7 @@ async def test_a_file_that_is_too_large(path: Path) -> None:
         assert lost.reason == f"{path}: is larger than max_size (2KB)"
 
 
-async def test_a_bad_answer_is_told_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bad_answer_is_reported_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     write(path, checkpoint(entry(alloc="!")))
     async with following(path, interval=Duration.parse("50ms")) as ctx:

@@ -11,7 +11,7 @@ PAGES = Path(__file__).parent / "pages"
 EVERYTHING = FieldPlan.everything()
 A, B = uuid_of(0), uuid_of(1)
 
-Told = dict[tuple[str, str, Attrs], Value]
+Reported = dict[tuple[str, str, Attrs], Value]
 
 
 def line(name: str, value: object, gpu: int = 0, /, **labels: str) -> str:
@@ -26,7 +26,7 @@ def read(page: str | bytes, plan: FieldPlan = EVERYTHING) -> Page:
     return parse_page(data, plan, START, 45)
 
 
-def told(page: Page) -> Told:
+def given_out(page: Page) -> Reported:
     """Return values by device, field and attributes; each is there once."""
     found = {(r.device, r.field, r.attrs): r.value for r in page.readings}
     assert len(found) == len(page.readings)
@@ -35,4 +35,4 @@ def told(page: Page) -> Told:
 
 def plain(page: Page, device: str = A) -> dict[str, Value]:
     """Return the values of a device's fields without attributes."""
-    return {field: value for (uuid, field, _), value in told(page).items() if uuid == device}
+    return {field: value for (uuid, field, _), value in given_out(page).items() if uuid == device}

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pipeline.model import Device
 from sources.dcgm.page_reader import Reason
-from tests.sources.dcgm.reading import A, B, line, plain, read, told
+from tests.sources.dcgm.reading import A, B, given_out, line, plain, read
 
 CLOCK, SM = "DCGM_FI_DEV_SM_CLOCK", "sm_clock_mhz"
 USED = "DCGM_FI_DEV_FB_USED"
@@ -52,7 +52,7 @@ class TestLines:
     )
     def test_that_are_broken_cost_themselves_alone(self, text: str) -> None:
         found = read(f"{line(CLOCK, 1, 0)}{text}\n{line(CLOCK, 2, 1)}")
-        assert told(found) == {(A, SM, ()): 1, (B, SM, ()): 2}
+        assert given_out(found) == {(A, SM, ()): 1, (B, SM, ()): 2}
         assert found.dropped == {"malformed": 1}
         assert found.examples["malformed"].startswith("line 2: DCGM_FI_DEV_SM_CLOCK")
         assert len(found.examples["malformed"]) < 200
@@ -206,7 +206,7 @@ class TestAttributes:
             line("DCGM_EXP_P2P_STATUS", 0, 0, peer_gpu="1", link_status="OK", pod="a", x="y")
             + line("DCGM_FI_DEV_XID_ERRORS", 79, 0, err_code="79", err_msg="lost")
         )
-        assert told(found) == {
+        assert given_out(found) == {
             (A, "p2p_status", (("link_status", "OK"), ("peer_gpu", "1"))): 0,
             (A, "xid_last", ()): 79,
         }

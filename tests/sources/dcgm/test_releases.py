@@ -2,7 +2,7 @@
 
 from pipeline.fields import FieldPlan
 from pipeline.model import Device, MigPlace
-from tests.sources.dcgm.reading import PAGES, A, B, plain, read, told
+from tests.sources.dcgm.reading import PAGES, A, B, given_out, plain, read
 
 MIB = 1 << 20
 
@@ -83,7 +83,7 @@ def test_4_2() -> None:
         A, 0, 0, "00000000:01:00.0", "NVIDIA H100 80GB HBM3", "570.86.15", facts=facts
     )
     window = ("window_size_in_ms", "300000")
-    values = told(found)
+    values = given_out(found)
     assert values[A, "xid_errors_in_window", (window, ("xid", "43"))] == 2
     assert values[B, "xid_errors_in_window", (window,)] == 0
     assert values[A, "clock_events_in_window", (("clock_event", "sw_thermal"), window)] == 3
@@ -120,7 +120,7 @@ def test_names_since_dcgm_4_6() -> None:
     assert not found.dropped
 
 
-def test_fields_that_nobody_asked_for_are_passed_over() -> None:
+def test_fields_that_no_one_asked_for_are_passed_over() -> None:
     found = read(page("4.2"), FieldPlan(["sm_clock_mhz"]))
-    assert {field for _, field, _ in told(found)} == {"sm_clock_mhz"}
+    assert {field for _, field, _ in given_out(found)} == {"sm_clock_mhz"}
     assert len(found.devices) == 2

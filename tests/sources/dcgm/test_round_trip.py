@@ -50,10 +50,10 @@ def node() -> Snapshot:
 
 def again(page: bytes, *, beside: tuple[Device, ...] = ()) -> Snapshot:
     """Return the snapshot of a node that has only the page, and perhaps knows its devices."""
-    told, join = read(page), Join()
+    given_out, join = read(page), Join()
     join.apply(Envelope("nvml", "nvml", 1, START, DevicesDiscovered(beside)))
-    join.apply(Envelope("dcgm", "dcgm", 2, START, DevicesDiscovered(told.devices)))
-    join.apply(Envelope("dcgm", "dcgm", 3, START, SamplesTaken(told.readings)))
+    join.apply(Envelope("dcgm", "dcgm", 2, START, DevicesDiscovered(given_out.devices)))
+    join.apply(Envelope("dcgm", "dcgm", 3, START, SamplesTaken(given_out.readings)))
     return join.snapshot(START)
 
 
@@ -94,8 +94,8 @@ def test_copies_for_each_holder_are_one_device_s(form: LabelForm) -> None:
 
 
 def test_devices_are_known_again() -> None:
-    told = again(rendered(node(), labels="dcgm")).layout.attributions
+    given_out = again(rendered(node(), labels="dcgm")).layout.attributions
     for device in DEVICES[:2]:
-        found = told[device.uuid].device
+        found = given_out[device.uuid].device
         assert (found.index, found.minor) == (device.index, device.minor)
         assert (found.pci_bus_id, found.model) == (device.pci_bus_id, device.model)

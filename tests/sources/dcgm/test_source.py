@@ -46,7 +46,7 @@ class TestOverHttp:
         assert 0.9 < span < 2
         assert all("version=0.0.4" in head for head in server.heads)
 
-    async def test_devices_that_change_are_told_anew(self) -> None:
+    async def test_devices_that_change_are_reported_again(self) -> None:
         async with PageServer(says(line(CLOCK, 1))).serving() as server:
             source = DcgmSource(Options(url=server.url, interval=SECOND))
             async with running(source, FakeSourceContext()) as ctx:
@@ -116,7 +116,7 @@ class TestCredentials:
                 await ctx.wait_for(SamplesTaken)
         assert "Authorization: Basic ZXZlOnDDpHNzOndvcmQ=" in server.heads[0]
 
-    async def test_a_token_is_read_anew_each_time(self, secret: Path) -> None:
+    async def test_a_token_is_read_again_each_time(self, secret: Path) -> None:
         secret.write_text("one")
         async with PageServer(says(PAGE)).serving() as server:
             options = Options(url=server.url, bearer_token_file=secret, interval=SECOND)
@@ -175,7 +175,7 @@ class TestFromAFile:
         # Until it counts as abandoned.
         assert second.readings[0].good_for_ns == 60_000_000_000
 
-    async def test_one_that_nobody_writes_is_not_believed(self, path: Path) -> None:
+    async def test_one_that_no_one_writes_is_not_believed(self, path: Path) -> None:
         old = time.time() - 100
         os.utime(path, (old, old))
         ctx = FakeSourceContext()

@@ -39,8 +39,8 @@ async def test_a_socket_of_an_engine_is_well(fake_dcgm: FakeDcgm, tmp_path: Path
 async def test_no_library(tmp_path: Path) -> None:
     options = Options(library=tmp_path / "libdcgm.so.4", address=str(tmp_path / "engine"))
     found = await looked(tmp_path, options)
-    told = of(found, "hostengine.library")
-    is_bad(told, "failure", "cannot open shared object file", "set library to its path")
+    given_out = of(found, "hostengine.library")
+    is_bad(given_out, "failure", "cannot open shared object file", "set library to its path")
 
 
 async def test_a_library_of_another_kind(tmp_path: Path) -> None:
@@ -49,14 +49,14 @@ async def test_a_library_of_another_kind(tmp_path: Path) -> None:
     is_bad(of(found, "hostengine.library"), "failure", "file too short", "add DCGM's client")
 
 
-async def test_nobody_listens(fake_dcgm: FakeDcgm, tmp_path: Path) -> None:
+async def test_no_one_listens(fake_dcgm: FakeDcgm, tmp_path: Path) -> None:
     options = Options(library=fake_dcgm.library, address=str(tmp_path / "engine"))
     found = await looked(tmp_path, options)
     is_bad(of(found, "hostengine.address"), "failure", "cannot connect", "start nv-hostengine")
 
 
 @pytest.mark.parametrize("host", ["no.such.invalid", "x" * 300, "a..b"])
-async def test_a_name_that_nobody_knows(fake_dcgm: FakeDcgm, tmp_path: Path, host: str) -> None:
+async def test_a_name_that_no_one_knows(fake_dcgm: FakeDcgm, tmp_path: Path, host: str) -> None:
     found = await looked(tmp_path, Options(library=fake_dcgm.library, address=f"{host}:5555"))
-    told = of(found, "hostengine.address")
-    is_bad(told, "failure", f"cannot resolve the name {host}", "dnsPolicy")
+    given_out = of(found, "hostengine.address")
+    is_bad(given_out, "failure", f"cannot resolve the name {host}", "dnsPolicy")

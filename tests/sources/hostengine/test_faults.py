@@ -50,7 +50,7 @@ async def settled(count: int) -> None:
         pytest.param(Scenario((CARD,), unreadable={(1, 0): -18}), READ, id="nothing readable"),
     ],
 )
-async def test_what_is_wrong_is_said_with_its_mend(
+async def test_what_is_wrong_is_said_with_its_fix(
     fake_dcgm: FakeDcgm, scenario: Scenario, said: str
 ) -> None:
     fake_dcgm.set(scenario)
@@ -89,7 +89,7 @@ async def test_the_address_is_handed_on(fake_dcgm: FakeDcgm) -> None:
     ]
 
 
-async def test_an_engine_that_was_restarted_is_connected_with_anew(fake_dcgm: FakeDcgm) -> None:
+async def test_an_engine_that_was_restarted_is_connected_with_again(fake_dcgm: FakeDcgm) -> None:
     engine, ctx = source(fake_dcgm), context()
     run = asyncio.create_task(engine.run(ctx))
     await ctx.wait_for(SamplesTaken)

@@ -50,7 +50,7 @@ async def test_the_engine_reads_at_the_interval_and_stays_fast_enough(fake_dcgm:
     assert {reading.good_for_ns for reading in first.readings} == {300_000_000}
 
 
-async def test_fields_that_nobody_asked_for_are_not_watched(fake_dcgm: FakeDcgm) -> None:
+async def test_fields_that_no_one_asked_for_are_not_watched(fake_dcgm: FakeDcgm) -> None:
     fake_dcgm.set(Scenario((Card(0, values={1001: 0.5, 1002: 0.75}),)))
     async with running(source(fake_dcgm), context()) as ctx:
         await ctx.wait_for(SamplesTaken)
@@ -109,7 +109,7 @@ async def test_a_value_that_cannot_be_true_is_no_reading(fake_dcgm: FakeDcgm) ->
     assert dropped(ctx)["out_of_range"] == 2
 
 
-async def test_what_the_engine_has_not_read_anew_is_not_said_again(fake_dcgm: FakeDcgm) -> None:
+async def test_what_the_engine_has_not_read_again_is_not_said_again(fake_dcgm: FakeDcgm) -> None:
     fake_dcgm.set(Scenario((Card(0, values=ANSWER),), frozen=1_700_000_000_000_000))
     async with running(source(fake_dcgm), context()) as ctx:
         taken = await ctx.wait_for(SamplesTaken, 3)
@@ -144,8 +144,8 @@ async def test_an_instance_with_the_ids_of_one_before_is_another(fake_dcgm: Fake
         await ctx.wait_for(SamplesTaken)
         fake_dcgm.set(Scenario((Card(0, slices=(four,)),)))
         await ctx.wait_for(DevicesDiscovered, 2)
-    told = [event.devices for event in ctx.events if isinstance(event, DevicesDiscovered)]
-    assert [device.mig.profile for devices in told for device in devices if device.mig] == [
+    given_out = [event.devices for event in ctx.events if isinstance(event, DevicesDiscovered)]
+    assert [device.mig.profile for devices in given_out for device in devices if device.mig] == [
         "3g.20gb",
         "4g.20gb",
     ]

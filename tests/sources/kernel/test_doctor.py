@@ -30,28 +30,28 @@ async def processes(ctx: DoctorContext, proc: Path = Path("/proc")) -> Finding:
 
 async def test_a_log_that_can_be_read_is_well(ctx: DoctorContext, kmsg: Kmsg) -> None:
     kmsg.says(xid(), skip=4711)
-    told = await log(ctx, kmsg.path)
-    assert told.verdict is Verdict.OK
-    assert told.observed == "can be read, from record 4711 on"
+    given_out = await log(ctx, kmsg.path)
+    assert given_out.verdict is Verdict.OK
+    assert given_out.observed == "can be read, from record 4711 on"
 
 
 async def test_one_in_which_nothing_stands_is_well(ctx: DoctorContext, kmsg: Kmsg) -> None:
-    told = await log(ctx, kmsg.path)
-    assert told.verdict is Verdict.OK
+    given_out = await log(ctx, kmsg.path)
+    assert given_out.verdict is Verdict.OK
 
 
 async def test_the_usual_place_is_that_of_the_machine_s_devices(
     ctx: DoctorContext, kmsg: Kmsg
 ) -> None:
     there = replace(ctx, roots=replace(ctx.roots, dev=kmsg.path.parent))
-    told = await log(there, Path("/dev/kmsg"))
-    assert (told.verdict, told.subject) == (Verdict.OK, str(kmsg.path))
+    given_out = await log(there, Path("/dev/kmsg"))
+    assert (given_out.verdict, given_out.subject) == (Verdict.OK, str(kmsg.path))
 
 
 async def test_no_such_device(ctx: DoctorContext, tmp_path: Path) -> None:
-    told = await log(ctx, tmp_path / "kmsg")
-    is_bad(told, "failure", "No such file", "hostPath, type CharDevice")
-    assert not told.observed.startswith(str(tmp_path))
+    given_out = await log(ctx, tmp_path / "kmsg")
+    is_bad(given_out, "failure", "No such file", "hostPath, type CharDevice")
+    assert not given_out.observed.startswith(str(tmp_path))
 
 
 async def test_one_that_may_not_be_opened(
@@ -61,9 +61,9 @@ async def test_one_that_may_not_be_opened(
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr("sources.kernel.kmsg_device.os.open", refuse)
-    told = await log(ctx, tmp_path / "kmsg")
+    given_out = await log(ctx, tmp_path / "kmsg")
     monkeypatch.undo()
-    is_bad(told, "failure", "Operation not permitted", "CAP_SYSLOG")
+    is_bad(given_out, "failure", "Operation not permitted", "CAP_SYSLOG")
 
 
 async def test_a_file(ctx: DoctorContext, tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_line_within_a_record_is_no_record() -> None:
     assert record(f"6,8,43,-;hello\\x0a{LINE}\n".encode()) == Record(8, 43, b"")
 
 
-def test_a_prefix_may_tell_more() -> None:
+def test_a_prefix_may_report_more() -> None:
     data = f"3,9,44,c,caller=T1234;{LINE}\n".encode()
     assert record(data) == Record(9, 44, LINE.encode())
 

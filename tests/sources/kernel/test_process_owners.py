@@ -67,7 +67,7 @@ def test_one_that_began_after_the_error_only_has_the_number(
     assert lookup(proc.root, [7], lambda: NOW)[7].owner_at(ago(error)) == owner
 
 
-def test_where_it_can_t_be_told_when_it_began_it_is_taken_for_the_one(proc: Proc) -> None:
+def test_where_it_can_t_be_reported_when_it_began_it_is_taken_for_the_one(proc: Proc) -> None:
     proc.run(7)
     for text in ("", "nan 1\n", "inf 1\n"):
         (proc.root / "uptime").write_text(text)
@@ -131,7 +131,7 @@ def test_whose_procfs_it_is(tmp_path: Path, whose: str, name: str, chosen: bool,
     assert bool(found) is bool(why)
 
 
-def test_one_that_was_chosen_is_believed_where_nobody_may_look(tmp_path: Path) -> None:
+def test_one_that_was_chosen_is_believed_where_no_one_may_look(tmp_path: Path) -> None:
     """Whose namespace a process is in may be seen by those alone who may trace it."""
     assert hidden_reason(tmp_path, is_configured=True)
     (tmp_path / "1").mkdir()
@@ -172,10 +172,10 @@ async def test_a_procfs_that_hangs_keeps_no_report_waiting(
     kmsg: Kmsg, proc: Proc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sources.kernel.lookup_thread._LOOKUP_TIMEOUT", 0.05)
-    let_go = threading.Event()
+    release = threading.Event()
 
     def hang(*_: object, **__: object) -> str:
-        let_go.wait()
+        release.wait()
         return ""
 
     monkeypatch.setattr("sources.kernel.process_owners.hidden_reason", hang)
@@ -190,17 +190,17 @@ async def test_a_procfs_that_hangs_keeps_no_report_waiting(
         looking = [t for t in threading.enumerate() if t.name == "podgpu-kernel"]
         assert len(looking) == 1, "no second one is sent after the first"
     finally:
-        let_go.set()
+        release.set()
 
 
 async def test_a_log_that_is_opened_too_late_is_closed_again(
     kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    let_go, closed = threading.Event(), threading.Event()
+    release, closed = threading.Event(), threading.Event()
 
     class Late:
         def __init__(self, path: Path) -> None:
-            let_go.wait()
+            release.wait()
 
         def __exit__(self, *_: object) -> None:
             closed.set()
@@ -211,7 +211,7 @@ async def test_a_log_that_is_opened_too_late_is_closed_again(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    let_go.set()
+    release.set()
     await until(closed.is_set)
 
 

@@ -15,7 +15,7 @@ from tests.sources.kernel.running import codes, dropped, reports, running, until
 from tests.support.contexts import FakeSourceContext
 
 
-async def test_after_a_restart_it_goes_on_where_it_was(kmsg: Kmsg) -> None:
+async def test_after_a_restart_it_continues_where_it_was(kmsg: Kmsg) -> None:
     """The device gives all that it still has to whoever opens it."""
     ctx = FakeSourceContext()
     async with running(ctx, kmsg.path):
@@ -33,7 +33,7 @@ async def test_after_a_restart_it_goes_on_where_it_was(kmsg: Kmsg) -> None:
     assert reports(ctx)[1].at.mono_ns <= stopped.mono_ns, "by its stamp, not when it was read"
 
 
-async def test_what_was_there_before_is_not_told_however_often_it_is_opened(
+async def test_what_was_there_before_is_not_reported_however_often_it_is_opened(
     kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The device gives all that it still has to whoever opens it and doesn't go to its end."""
@@ -56,7 +56,7 @@ async def test_what_was_there_before_is_not_told_however_often_it_is_opened(
 
 
 @pytest.mark.parametrize("where", ["looking up", "telling"])
-async def test_a_stop_at_any_moment_costs_no_error_and_tells_none_twice(
+async def test_a_stop_at_any_moment_costs_no_error_and_reports_none_twice(
     kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """What was read is not read again: so it stays until it was told."""

@@ -110,8 +110,10 @@ async def test_of_a_storm_some_are_reported_and_the_rest_counted(kmsg: Kmsg) -> 
             kmsg.says(xid(31, bus="PCI:0000:af:00"))
         kmsg.says(xid(79))
         await until(lambda: 79 in codes(ctx))
-        told = len([report for report in reports(ctx) if report.pci_bus_id == "0000:3b:00.0"]) - 1
-        assert 10 <= told < 50
+        given_out = (
+            len([report for report in reports(ctx) if report.pci_bus_id == "0000:3b:00.0"]) - 1
+        )
+        assert 10 <= given_out < 50
         assert len(codes(ctx)) + dropped(ctx, "xids") == 101
 
 

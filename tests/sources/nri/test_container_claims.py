@@ -26,7 +26,7 @@ def env(value: str) -> list[str]:
     return [f"NVIDIA_VISIBLE_DEVICES={value}"]
 
 
-def told(container: bytes, annotations: Mapping[str, str] | None = None) -> tuple[Claim, ...]:
+def given_out(container: bytes, annotations: Mapping[str, str] | None = None) -> tuple[Claim, ...]:
     talk = Talk()
     talk.synchronize([wire.pod(annotations=annotations)], [container])
     (one,) = talk.running().values()
@@ -132,19 +132,19 @@ def shown(claims: Sequence[Claim]) -> Shown:
     ],
 )
 def test_a_container_was_given(of: dict[str, Any], expected: Shown) -> None:
-    assert shown(told(wire.container(**of))) == expected
+    assert shown(given_out(wire.container(**of))) == expected
 
 
 def test_an_operators_pod_has_all_nodes_and_holds_none() -> None:
     annotations = {"nvidia.cdi.k8s.io/container.main": "management.nvidia.com/gpu=all"}
-    assert told(wire.container(devices=[wire.gpu_node(0)]), annotations) == ()
+    assert given_out(wire.container(devices=[wire.gpu_node(0)]), annotations) == ()
 
 
 def test_what_a_pod_wishes_for_is_not_what_it_was_given() -> None:
     """Who may create a pod may write this; the nodes tell whether somebody heeded it."""
     annotations = {"nvidia.cdi.k8s.io/pod": f"nvidia.com/gpu={A}", "cdi.k8s.io/x": DRA}
-    assert told(wire.container(), annotations) == ()
-    given = told(wire.container(devices=[wire.gpu_node(2)]), annotations)
+    assert given_out(wire.container(), annotations) == ()
+    given = given_out(wire.container(devices=[wire.gpu_node(2)]), annotations)
     assert shown(given) == [("RUNTIME_NODES", ("minor 2",))]
 
 
@@ -152,23 +152,23 @@ def test_t02_a_pod_s_annotation_that_the_runtime_copies_is_no_cdi_name_of_the_co
     """CRI-O copies a pod's annotations to its containers."""
     forged = {"cdi.k8s.io/x": f"nvidia.com/gpu={A}"}
     given = {"cdi.k8s.io/nvidia-device-plugin_1": f"nvidia.com/gpu={B}"}
-    assert told(wire.container(annotations=forged), forged) == ()
-    both = told(wire.container(annotations=forged | given), forged)
+    assert given_out(wire.container(annotations=forged), forged) == ()
+    both = given_out(wire.container(annotations=forged | given), forged)
     assert shown(both) == [("RUNTIME_CDI", (f"cdi nvidia.com/gpu={B}",))]
 
 
 def test_a_claim_names_its_container_and_its_beginning() -> None:
-    (claim,) = told(wire.container(env=env(A), created=5, started=9))
+    (claim,) = given_out(wire.container(env=env(A), created=5, started=9))
     assert claim.subject == SUBJECT
     assert claim.since is not None
     assert claim.since.wall_ns == 5
     assert claim.share is None
-    (claim,) = told(wire.container(env=env(A)))
+    (claim,) = given_out(wire.container(env=env(A)))
     assert claim.since is None
 
 
 @pytest.mark.parametrize("value", ['{"gpu": [{"minor": 1}]}', '{"gpu": 7}', " " * 70_000])
-def test_t03_what_an_annotation_of_the_pod_says_is_not_told(value: str) -> None:
+def test_t03_what_an_annotation_of_the_pod_says_is_not_reported(value: str) -> None:
     """The runtime doesn't tell what the pod requests, and so not whether the annotation counts."""
     talk = Talk()
     talk.synchronize([wire.pod(annotations={KOORDINATOR: value})], [wire.container()])
@@ -177,7 +177,7 @@ def test_t03_what_an_annotation_of_the_pod_says_is_not_told(value: str) -> None:
     assert news.warnings == []
 
 
-def test_one_source_tells_of_no_more_devices_than_the_join_bears() -> None:
+def test_one_source_reports_of_no_more_devices_than_the_join_bears() -> None:
     talk = Talk()
     many = env(",".join(map(str, range(200))))
     containers = [wire.container(key=f"c{n}", env=many) for n in range(60)]

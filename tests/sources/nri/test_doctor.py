@@ -31,17 +31,17 @@ def connected(path: object) -> str:
 RUNTIME = listening("/run/containerd/containerd.sock")
 
 
-async def test_a_socket_is_well_and_nobody_connects_to_it(tmp_path: Path) -> None:
+async def test_a_socket_is_well_and_no_one_connects_to_it(tmp_path: Path) -> None:
     path = tmp_path / "nri.sock"
     with unix_socket(path) as runtime:
-        told = await looked(tmp_path, path, RUNTIME, listening(path))
+        given_out = await looked(tmp_path, path, RUNTIME, listening(path))
         runtime.setblocking(False)
         with pytest.raises(BlockingIOError):
             runtime.accept()
-    assert told.verdict is Verdict.OK
+    assert given_out.verdict is Verdict.OK
 
 
-NOBODY = [
+NO_ONE = [
     ((RUNTIME,), "failure", "no process listens"),
     ((RUNTIME, connected("/var/run/nri/nri.sock"), "nonsense"), "failure", "no process listens"),
     ((listening("/var/run/nri/nri.sock"),), "ok", "a process listens"),
@@ -50,35 +50,35 @@ NOBODY = [
 ]
 
 
-@pytest.mark.parametrize(("rows", "verdict", "saw"), NOBODY)
+@pytest.mark.parametrize(("rows", "verdict", "saw"), NO_ONE)
 async def test_a_socket_that_its_runtime_left_behind(
     tmp_path: Path, rows: tuple[str, ...], verdict: str, saw: str
 ) -> None:
     """The kernel's table is the host's where what listens there alone is in it."""
     with unix_socket(tmp_path / "nri.sock", listens=False):
-        told = await looked(tmp_path, tmp_path / "nri.sock", *rows)
-    assert (told.verdict.value, saw in told.observed) == (verdict, True), told
+        given_out = await looked(tmp_path, tmp_path / "nri.sock", *rows)
+    assert (given_out.verdict.value, saw in given_out.observed) == (verdict, True), given_out
 
 
 async def test_a_folder_that_is_not_mounted(tmp_path: Path) -> None:
-    told = await looked(tmp_path, tmp_path / "none/nri.sock")
-    is_bad(told, "failure", "it is not mounted", f"mount {tmp_path}/none")
+    given_out = await looked(tmp_path, tmp_path / "none/nri.sock")
+    is_bad(given_out, "failure", "it is not mounted", f"mount {tmp_path}/none")
 
 
 async def test_nri_that_is_off(tmp_path: Path) -> None:
-    told = await looked(tmp_path, tmp_path / "nri.sock")
-    is_bad(told, "failure", "NRI disabled", "disable = false")
-    assert "enable_nri = true" in told.fix
+    given_out = await looked(tmp_path, tmp_path / "nri.sock")
+    is_bad(given_out, "failure", "NRI disabled", "disable = false")
+    assert "enable_nri = true" in given_out.fix
 
 
 async def test_what_is_no_socket(tmp_path: Path) -> None:
-    told = await looked(tmp_path, write(tmp_path / "nri.sock"))
-    is_bad(told, "failure", "is not a socket", "set socket")
+    given_out = await looked(tmp_path, write(tmp_path / "nri.sock"))
+    is_bad(given_out, "failure", "is not a socket", "set socket")
 
 
 async def test_a_path_that_leads_nowhere(tmp_path: Path) -> None:
-    told = await looked(tmp_path, write(tmp_path / "file") / "nri.sock")
-    is_bad(told, "failure", "not a directory", "run podgpu as root")
+    given_out = await looked(tmp_path, write(tmp_path / "file") / "nri.sock")
+    is_bad(given_out, "failure", "not a directory", "run podgpu as root")
 
 
 async def test_a_socket_that_may_not_be_used(

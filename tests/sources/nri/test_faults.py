@@ -42,7 +42,7 @@ async def failures(path: Path, count: int = 1) -> list[str]:
         return [str(error).removeprefix(f"{path}: ") for error in ctx.failures[:count]]
 
 
-class TestNobodyThere:
+class TestNoOneThere:
     async def test_no_socket(self, tmp_path: Path) -> None:
         (text,) = await failures(tmp_path / "nri.sock")
         assert text.startswith("the socket does not exist; enable NRI in the container runtime")
@@ -51,7 +51,7 @@ class TestNobodyThere:
         (text,) = await failures(tmp_path / "nri" / "nri.sock")
         assert text.startswith("the socket does not exist")
 
-    async def test_nobody_listens(self, tmp_path: Path) -> None:
+    async def test_no_one_listens(self, tmp_path: Path) -> None:
         with socket.socket(socket.AF_UNIX) as unheard:
             unheard.bind(str(tmp_path / "nri.sock"))
         (text,) = await failures(tmp_path / "nri.sock")
@@ -284,7 +284,7 @@ class TestTheRuntimeMayNotBearIt:
         runtime.welcome = crash
         await until_slept(runtime.path, 3, longest=300)
 
-    async def test_what_works_once_starts_anew(self, runtime: FakeRuntime) -> None:
+    async def test_what_works_once_restarts(self, runtime: FakeRuntime) -> None:
         turns = iter(range(1000))
 
         def sometimes(connection: Connection) -> None:

@@ -58,7 +58,7 @@ async def test_a_container_comes_and_goes(runtime: FakeRuntime) -> None:
     assert plugin.registered == ("podgpu", "90")
 
 
-async def test_what_it_was_given_is_told_before_it_runs(runtime: FakeRuntime) -> None:
+async def test_what_it_was_given_is_reported_before_it_runs(runtime: FakeRuntime) -> None:
     """So that its first moments are counted from a reading that was taken before them."""
     async with following(runtime.path) as ctx:
         await connected(ctx)
@@ -84,7 +84,7 @@ async def test_older_runtimes_have_one_method_for_most_events(tmp_path: Path) ->
         assert runtime.dropped == []
 
 
-async def test_what_runs_already_is_told_in_parts(runtime: FakeRuntime) -> None:
+async def test_what_runs_already_is_reported_in_parts(runtime: FakeRuntime) -> None:
     """64 pods with 200 kB of environment each are 13 MB: four messages of three frames."""
     runtime.chunk = 20
     for number in range(64):
@@ -138,7 +138,7 @@ class Hasty(SystemClock):
         await super().sleep(seconds / 1000)
 
 
-async def test_it_stands_by_its_word(runtime: FakeRuntime) -> None:
+async def test_it_confirms_its_word(runtime: FakeRuntime) -> None:
     runtime.pods["train-0"] = POD
     runtime.containers[ID] = wire.container(pid=1, state=3)
     ctx = Following()

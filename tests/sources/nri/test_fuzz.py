@@ -148,7 +148,7 @@ def test_memory_stays_bounded() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)  # every allocation is traced
-def test_what_is_told_for_ever_stays_bounded() -> None:
+def test_what_is_reported_for_ever_stays_bounded() -> None:
     """Nobody takes it: the connection is closed, and nothing is kept but names."""
     roster = ContainerTable(moment)
     plugin = Plugin(Identity("podgpu", "90"), roster, lambda *_: None)
@@ -158,8 +158,8 @@ def test_what_is_told_for_ever_stays_bounded() -> None:
     def tell() -> None:
         for number in range(2 * MAX_CONTAINERS):
             container = wire.container(f"p{number}", pid=7, env=[f"FILLER={'x' * 300}"])
-            told = wire.subject(wire.pod(f"p{number}", uid="u" * 500), container)
-            data = wire.message({1: PLUGIN, 2: "PostStartContainer", 3: told})
+            given_out = wire.subject(wire.pod(f"p{number}", uid="u" * 500), container)
+            data = wire.message({1: PLUGIN, 2: "PostStartContainer", 3: given_out})
             header = HEADER.pack(len(data), 2 * number + 3, 1, 0)
             plugin.feed(b"".join(mux.frames(1, header, data)))
 

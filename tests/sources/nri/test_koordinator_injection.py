@@ -126,7 +126,7 @@ def test_an_images_all_gives_way_and_could_be_no_conflict_if_it_were_another_plu
         (json.dumps({"gpu": [{"minor": n} for n in range(2000)]}), "more than 1024 devices"),
     ],
 )
-def test_a_wrong_annotation_is_told_once_and_costs_no_container(value: str, text: str) -> None:
+def test_a_wrong_annotation_is_reported_once_and_costs_no_container(value: str, text: str) -> None:
     talk = Talk(injecting())
     for _ in range(3):
         assert adjusted(talk, {KOORDINATOR: value}) == {}
@@ -198,7 +198,7 @@ def by_id(minor: int, uuid: str) -> dict[str, str]:
 
 
 A, B = GPU.format(1), GPU.format(2)
-NOBODY: frozenset[str] = frozenset()
+NO_ONE: frozenset[str] = frozenset()
 
 
 @pytest.mark.parametrize(
@@ -206,10 +206,10 @@ NOBODY: frozenset[str] = frozenset()
     [
         (None, gpus(1), "not all sources have reported which"),
         ({}, gpus(1), "names minor number 1, which is not a known GPU"),
-        ({1: Gpu(A, True, NOBODY)}, gpus(1), "which a device plugin or a DRA driver manages"),
+        ({1: Gpu(A, True, NO_ONE)}, gpus(1), "which a device plugin or a DRA driver manages"),
         ({1: Gpu(A, False, frozenset({"ml/b"}))}, gpus(1), "that is allocated to another pod"),
         ({1: Gpu(A, False, frozenset({"uid-b"}))}, gpus(1), "that is allocated to another pod"),
-        ({1: Gpu(A, False, NOBODY)}, by_id(1, B), f"names minor number 1 as {B}, but it is {A}"),
+        ({1: Gpu(A, False, NO_ONE)}, by_id(1, B), f"names minor number 1 as {B}, but it is {A}"),
         ({1: Gpu(A, False, frozenset({"ml/train-0"}))}, gpus(1), ""),
         ({1: Gpu(A, False, frozenset({"uid-train-0"}))}, by_id(1, A.upper()), ""),
     ],

@@ -44,7 +44,7 @@ def test_it_registers() -> None:
     assert wire.fields(wire.one(body, 3)) == {1: [b"podgpu"], 2: [b"90"]}
 
 
-def test_a_refusal_is_told() -> None:
+def test_a_refusal_is_reported() -> None:
     talk = Talk()
     data = wire.message({1: wire.message({1: 2, 2: "invalid plugin\nname"})})
     with pytest.raises(
@@ -68,8 +68,8 @@ def test_every_method_of_the_service_is_answered(talk: Talk) -> None:
         assert talk.call(method, wire.subject(POD, RUNS)) == (0, b""), method
     assert talk.call("Shutdown") == (0, b"")
     for number in range(20):
-        told = wire.message({1: number, 2: POD, 3: RUNS})
-        assert talk.call("StateChange", told) == (0, b""), number
+        given_out = wire.message({1: number, 2: POD, 3: RUNS})
+        assert talk.call("StateChange", given_out) == (0, b""), number
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ class TestSynchronize:
         talk.synchronize([POD], [ended, lost, pause, same, RUNS, b"", wire.message({2: "x"})])
         assert list(talk.running()) == [ID]
 
-    def test_what_is_told_meanwhile_is_newer(self, talk: Talk) -> None:
+    def test_what_is_reported_meanwhile_is_newer(self, talk: Talk) -> None:
         other = wire.container("train-0", "other", pid=5, state=3)
         talk.synchronize([POD], [MADE, other], more=True)
         talk.tell("PostStartContainer", POD, RUNS)
@@ -172,7 +172,7 @@ class TestSynchronize:
         (one,) = talk.running().values()
         assert one.pid == 77
 
-    def test_a_container_told_twice_is_one(self, talk: Talk) -> None:
+    def test_a_container_reported_twice_is_one(self, talk: Talk) -> None:
         talk.synchronize([POD], [MADE])
         talk.tell("PostStartContainer", POD, RUNS)
         news = talk.news()
@@ -200,8 +200,8 @@ class TestEvents:
         def tell(event: str, container: bytes = b"") -> None:
             if old:
                 number = EVENTS.index(event) + 1
-                told = wire.message({1: number, 2: POD, 3: container})
-                assert talk.call("StateChange", told) == (0, b"")
+                given_out = wire.message({1: number, 2: POD, 3: container})
+                assert talk.call("StateChange", given_out) == (0, b"")
             else:
                 talk.tell(event, POD, container)
 
@@ -233,12 +233,12 @@ class TestEvents:
         synchronized.tell("RemoveContainer", b"", wire.message({1: ID}))
         assert synchronized.news().changes == {ID: None}
 
-    def test_the_end_of_one_that_nobody_told_of_is_fine(self, synchronized: Talk) -> None:
+    def test_the_end_of_one_that_no_one_reported_of_is_fine(self, synchronized: Talk) -> None:
         synchronized.tell("StopContainer", POD, RUNS)
         synchronized.tell("StopPodSandbox", wire.pod("nobody"))
         assert synchronized.news().changes == {}
 
-    def test_a_start_that_is_told_after_the_end_is_no_start(self, synchronized: Talk) -> None:
+    def test_a_start_that_is_reported_after_the_end_is_no_start(self, synchronized: Talk) -> None:
         talk = synchronized
         talk.tell("PostCreateContainer", POD, MADE)
         talk.tell("StopContainer", POD, RUNS)
@@ -263,7 +263,7 @@ class TestEvents:
             talk.tell("PostStartContainer", POD, wire.container(pid=n + 1, state=3))
         assert [one and one.pid for one in talk.news().changes.values()] == [50]
 
-    def test_what_nobody_takes_is_bounded(self, synchronized: Talk) -> None:
+    def test_what_no_one_takes_is_bounded(self, synchronized: Talk) -> None:
         def churn() -> None:
             for n in range(MAX_CONTAINERS + 1):
                 container = wire.container(key=f"c{n}", pid=7)

@@ -70,7 +70,7 @@ async def test_answers_do_not_wait_for_the_event_loop(runtime: FakeRuntime, how:
         assert ctx.failures == []
 
 
-async def test_a_loop_that_is_late_lets_go_of_the_runtime(
+async def test_a_loop_that_is_late_releases_of_the_runtime(
     runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watchdog, "LOOP_LATE", 0.5)

@@ -17,7 +17,7 @@ LINK_CALLS = (
 PAIR_CALLS = ("nvmlDeviceGetTopologyCommonAncestor", "nvmlDeviceGetP2PStatus")
 
 
-def told(ctx: FakeSourceContext) -> list[TopologyRead]:
+def given_out(ctx: FakeSourceContext) -> list[TopologyRead]:
     return [event for event in ctx.events if isinstance(event, TopologyRead)]
 
 

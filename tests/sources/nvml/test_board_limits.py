@@ -32,7 +32,7 @@ async def read(
         return await next_rounds(ctx, count)
 
 
-async def test_temperature_limits_are_read_once_and_told_in_each_slow_round(
+async def test_temperature_limits_are_read_once_and_reported_in_each_slow_round(
     fake_nvml: FakeNvml,
 ) -> None:
     samples = await read(fake_nvml, FakeSourceContext(), *THRESHOLDS, count=5)

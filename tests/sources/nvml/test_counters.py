@@ -30,16 +30,16 @@ async def test_t5_an_energy_counter_that_lies_is_unknown_and_counted(
         await next_looks(ctx, 3)
         fake_nvml.set(h100s(1, values={"energy": RIGHT}))
         await next_looks(ctx, 3)
-    told = uses(ctx, GPU[0])
-    unknown = [use for use in told if use.energy_mj is None]
+    given_out = uses(ctx, GPU[0])
+    unknown = [use for use in given_out if use.energy_mj is None]
     assert len(unknown) >= 2
     assert errors(ctx)[GPU[0], "out_of_range"] == len(unknown)
-    known = [use for use in told if use.energy_mj is not None]
+    known = [use for use in given_out if use.energy_mj is not None]
     assert known[-1].at > unknown[-1].at
     grown = (known[-1].energy_mj or 0) - (known[0].energy_mj or 0)
     passed = known[0].at.seconds_until(known[-1].at)
     assert grown == pytest.approx(300_000 * passed, rel=0.02, abs=5000)
-    assert all(use.since is not None for use in told[1:]), "the other figures go on"
+    assert all(use.since is not None for use in given_out[1:]), "the other figures go on"
 
 
 async def test_t5_a_card_may_exceed_its_power_limit_a_little_and_the_limit_may_be_raised(
@@ -65,20 +65,21 @@ async def test_t6_two_processes_at_work_all_the_time_are_busy_for_the_time_there
     fake_nvml.set(h100s(1, processes=procs, loads=loads))
     async with running(ctx, looking()):
         await next_looks(ctx, 10)
-    told = uses(ctx, GPU[0])[1:]
-    for use in told:
+    given_out = uses(ctx, GPU[0])[1:]
+    for use in given_out:
         assert use.since is not None
         assert use.busy_ns is not None
         assert use.busy_ns <= use.at.mono_ns - use.since.mono_ns
         assert use.busy_ns == sum(one.busy_ns or 0 for one in use.processes)
-    assert told[0].since is not None
-    passed = told[-1].at.mono_ns - told[0].since.mono_ns
+    assert given_out[0].since is not None
+    passed = given_out[-1].at.mono_ns - given_out[0].since.mono_ns
     # The driver's newest sample is up to 0.2 s old.
-    assert passed - 0.3 * NS < sum(use.busy_ns or 0 for use in told) <= passed
+    assert passed - 0.3 * NS < sum(use.busy_ns or 0 for use in given_out) <= passed
     by_pid = [
-        sum(p.busy_ns or 0 for use in told for p in use.processes if p.pid == x) for x in (7, 8)
+        sum(p.busy_ns or 0 for use in given_out for p in use.processes if p.pid == x)
+        for x in (7, 8)
     ]
-    assert abs(by_pid[0] - by_pid[1]) <= len(told)
+    assert abs(by_pid[0] - by_pid[1]) <= len(given_out)
 
 
 async def test_a_process_that_has_more_memory_than_the_device_is_unknown_and_counted(

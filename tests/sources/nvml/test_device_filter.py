@@ -64,7 +64,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("text", "why"), BAD)
-def test_what_means_nothing_is_refused_with_the_mend(text: str, why: str) -> None:
+def test_what_means_nothing_is_refused_with_the_fix(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)) as raised:
         Options(devices=text)
     assert str(raised.value).startswith(repr(text))
@@ -84,7 +84,7 @@ def test_a_choice_is_read_as_it_was_written(choice: DeviceFilter) -> None:
 
 
 @given(st.text(alphabet="afgil:+-,0123", max_size=12))
-def test_whatever_is_read_means_the_same_when_written_anew(text: str) -> None:
+def test_whatever_is_read_means_the_same_when_written_again(text: str) -> None:
     try:
         choice = DeviceFilter.parse(text)
     except ValueError:

@@ -77,14 +77,14 @@ async def test_only_the_devices_asked_for_have_series_and_all_are_known(
     assert set(inventories(ctx)[0]) == everything, "the join goes on knowing them all"
 
 
-async def test_with_f_each_thing_is_told_once(fake_nvml: FakeNvml) -> None:
+async def test_with_f_each_thing_is_reported_once(fake_nvml: FakeNvml) -> None:
     """What instances have is read of them, what only a GPU has of the GPU: no sum counts twice."""
     ctx = FakeSourceContext()
     fake_nvml.set(mixed())
     async with running(ctx, options(devices="f", interval=0.2, slow=0.2)):
-        told = await next_rounds(ctx, 3)
+        given_out = await next_rounds(ctx, 3)
     fields: dict[str, set[str]] = {}
-    for reading in told.readings:
+    for reading in given_out.readings:
         fields.setdefault(reading.device, set()).add(reading.field)
     of_instances = {field.name for field in CATALOGUE if field.mig}
     whole, cut, instance = fields[GPU[0]], fields[GPU[1]], fields[mig(1, 7)]
@@ -142,8 +142,8 @@ async def test_a_forced_reading_is_one_of_devices_asked_for(fake_nvml: FakeNvml)
         await until(lambda: rounds(ctx))
         ctx.hint(GPU[0])
         ctx.hint(GPU[1])
-        told = await ctx.wait_for(SamplesTaken, 3)
-    assert {uuid for samples in told for uuid in has_readings(samples)} == {GPU[1]}
+        given_out = await ctx.wait_for(SamplesTaken, 3)
+    assert {uuid for samples in given_out for uuid in has_readings(samples)} == {GPU[1]}
 
 
 async def test_an_xid_of_a_gpu_not_asked_for_has_no_series(fake_nvml: FakeNvml) -> None:
@@ -211,7 +211,7 @@ async def test_a_gpu_that_can_t_be_opened_at_the_start_is_no_wrong_configuration
         )
 
 
-async def test_an_outage_is_told_of_the_gpus_asked_for(fake_nvml: FakeNvml) -> None:
+async def test_an_outage_is_reported_of_the_gpus_asked_for(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(3))
     source = NvmlSource(options(devices="g:0,2"))
@@ -237,7 +237,7 @@ async def test_a_reload_beside_a_lost_gpu_is_no_error(fake_nvml: FakeNvml) -> No
         await NvmlSource(options(devices="g:1")).run(ctx)
 
 
-async def test_an_outage_of_a_gpu_that_nobody_asks_for_any_more_ends(fake_nvml: FakeNvml) -> None:
+async def test_an_outage_of_a_gpu_that_no_one_asks_for_any_more_ends(fake_nvml: FakeNvml) -> None:
     """Asked for no more after a reload while the driver was away, its 0 would stand for ever."""
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))

@@ -80,21 +80,23 @@ DRIVERS = [
 ]
 
 
-@pytest.mark.parametrize(("spoil", "saw", "mend"), DRIVERS)
+@pytest.mark.parametrize(("spoil", "saw", "repair"), DRIVERS)
 async def test_a_host_without_a_driver(
     fake_nvml: FakeNvml,
     tmp_path: Path,
     spoil: Callable[[DoctorContext], None],
     saw: str,
-    mend: str,
+    repair: str,
 ) -> None:
     fake_nvml.set(Scenario(init_error=9))
     ctx = context(tmp_path)
     spoil(ctx)
     found = await looked(ctx)
-    is_bad(of(found, "nvml.driver"), "failure", saw, mend)
-    told = verdicts(found)
-    assert told["nvml.versions"] == told["nvml.nodes"] == "skipped", "what follows is said once"
+    is_bad(of(found, "nvml.driver"), "failure", saw, repair)
+    given_out = verdicts(found)
+    assert given_out["nvml.versions"] == given_out["nvml.nodes"] == "skipped", (
+        "what follows is said once"
+    )
     assert [finding.check for finding in found if finding.fix] == ["nvml.driver"]
 
 
@@ -103,10 +105,10 @@ async def test_a_call_that_hangs_leaves_what_was_found_until_then(
     fake_nvml: FakeNvml, tmp_path: Path, hangs: str
 ) -> None:
     fake_nvml.set(Scenario(gpus=[h100()], block={hangs: 20}))
-    told = verdicts(await looked(context(tmp_path, roots=healthy(tmp_path), deadline=1.0)))
-    assert told["check.deadline"] == "failure"
-    found = {each: told[each] for each in ("nvml.library", "nvml.versions", "nvml.nodes")}
-    assert set(found.values()) == {"ok"}, told
+    given_out = verdicts(await looked(context(tmp_path, roots=healthy(tmp_path), deadline=1.0)))
+    assert given_out["check.deadline"] == "failure"
+    found = {each: given_out[each] for each in ("nvml.library", "nvml.versions", "nvml.nodes")}
+    assert set(found.values()) == {"ok"}, given_out
 
 
 async def test_windows_driver_is_no_missing_driver(fake_nvml: FakeNvml, tmp_path: Path) -> None:
@@ -128,13 +130,13 @@ ENVIRONS = [
 ]
 
 
-@pytest.mark.parametrize(("environ", "mend"), ENVIRONS)
+@pytest.mark.parametrize(("environ", "repair"), ENVIRONS)
 async def test_a_driver_without_its_library_here_is_the_runtime_class_s_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], mend: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], repair: str
 ) -> None:
     monkeypatch.setattr(library_checks, "SONAME", "libnvidia-ml-none.so.1")
     found = await looked(context(tmp_path, environ=environ))
-    is_bad(of(found, "nvml.library"), "failure", "driver 580.95.05 is on the host", mend)
+    is_bad(of(found, "nvml.library"), "failure", "driver 580.95.05 is on the host", repair)
     assert "cannot open shared object file" in of(found, "nvml.library").observed
 
 
@@ -164,7 +166,7 @@ async def test_windows_driver_that_fails_is_not_passed_over(
     assert [finding.check for finding in bad] == ["nvml.access"]
 
 
-async def test_without_a_driver_nobody_misses_its_library(
+async def test_without_a_driver_no_one_misses_its_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(library_checks, "SONAME", "libnvidia-ml-none.so.1")
@@ -198,14 +200,14 @@ CODES = [
 
 
 @pytest.mark.parametrize("row", CODES, ids=lambda row: str(row[0]))
-async def test_an_initialisation_that_fails_is_told_by_its_code(
+async def test_an_initialisation_that_fails_is_reported_by_its_code(
     fake_nvml: FakeNvml, tmp_path: Path, row: tuple[int, str, str, str]
 ) -> None:
-    code, check, saw, mend = row
+    code, check, saw, repair = row
     fake_nvml.set(Scenario(init_error=code))
     bad = [finding for finding in await looked(context(tmp_path)) if finding.fix]
     assert [finding.check for finding in bad] == [check]
-    is_bad(bad[0], "failure", saw, mend)
+    is_bad(bad[0], "failure", saw, repair)
 
 
 async def test_calls_that_all_fail_are_the_work_of_a_daemon_reload(
@@ -243,7 +245,7 @@ async def test_a_cgroup_and_a_mode_refuse_by_different_numbers(
 ) -> None:
     """Neither can be had for root in a folder: the call alone stands for the kernel."""
 
-    number, saw, mend = refusal
+    number, saw, repair = refusal
 
     def refuse(_: Path) -> None:
         raise OSError(number, os.strerror(number))
@@ -251,7 +253,7 @@ async def test_a_cgroup_and_a_mode_refuse_by_different_numbers(
     monkeypatch.setattr(library_checks, "_open", refuse)
     found = await looked(context(tmp_path))
     bad = [finding for finding in found if finding.fix]
-    is_bad(bad[0], "failure", saw, mend)
+    is_bad(bad[0], "failure", saw, repair)
 
 
 # -- nvml.nodes ----------------------------------------------------------------------------------
@@ -263,7 +265,7 @@ async def test_device_nodes_that_are_missing_are_named(fake_nvml: FakeNvml, tmp_
     (ctx.roots.dev / "nvidiactl").unlink()
     (ctx.roots.dev / "nvidia0").unlink()
     found = await looked(ctx)
-    told = of(found, "nvml.nodes")
-    is_bad(told, "failure", "2 of 2 are missing here", "runtimeClassName: nvidia")
-    assert f"{ctx.roots.dev}/nvidiactl" in told.observed
+    given_out = of(found, "nvml.nodes")
+    is_bad(given_out, "failure", "2 of 2 are missing here", "runtimeClassName: nvidia")
+    assert f"{ctx.roots.dev}/nvidiactl" in given_out.observed
     assert [finding.check for finding in found if finding.fix] == ["nvml.nodes"]

@@ -20,9 +20,9 @@ async def test_a_lost_gpu_is_named_and_the_others_are_looked_at(
 ) -> None:
     fake_nvml.set(h100s(3).with_gpu(1, lost=True))
     found = await looked(context(tmp_path, roots=healthy(tmp_path, 3)))
-    told = of(found, "nvml.gpus")
-    is_bad(told, "failure", "gpu_is_lost (15)", "nvidia-smi --gpu-reset")
-    assert told.subject.startswith("GPU 1")
+    given_out = of(found, "nvml.gpus")
+    is_bad(given_out, "failure", "gpu_is_lost (15)", "nvidia-smi --gpu-reset")
+    assert given_out.subject.startswith("GPU 1")
     assert of(found, "nvml.mig").verdict is Verdict.OK
 
 
@@ -40,10 +40,10 @@ ANSWERS = [
 
 @pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"])
 @pytest.mark.parametrize("row", ANSWERS, ids=lambda row: row[1])
-async def test_a_gpu_s_mend_is_by_what_it_answers_and_a_reset_for_a_lost_one_alone(
+async def test_a_gpu_s_fix_is_by_what_it_answers_and_a_reset_for_a_lost_one_alone(
     fake_nvml: FakeNvml, tmp_path: Path, row: tuple[int, str, str, str], call: str
 ) -> None:
-    code, saw, mend, never = row
+    code, saw, repair, never = row
     fake_nvml.set(replace(h100s(2), errors={call: code}))
     found = await looked(context(tmp_path, roots=healthy(tmp_path, 2)))
     bad = [each for each in found if each.check == "nvml.gpus" and each.fix]
@@ -52,7 +52,7 @@ async def test_a_gpu_s_mend_is_by_what_it_answers_and_a_reset_for_a_lost_one_alo
         return
     assert len(bad) == 2
     for each in bad:
-        is_bad(each, "failure", saw, mend)
+        is_bad(each, "failure", saw, repair)
         assert not never or never not in each.fix
 
 
@@ -67,10 +67,10 @@ COUNTS = [
 async def test_gpus_that_are_not_shown(
     fake_nvml: FakeNvml, tmp_path: Path, row: tuple[Scenario, int, str, str]
 ) -> None:
-    scenario, gpus, saw, mend = row
+    scenario, gpus, saw, repair = row
     fake_nvml.set(scenario)
     found = await looked(context(tmp_path, roots=healthy(tmp_path, gpus)))
-    is_bad(of(found, "nvml.gpus"), "failure", saw, mend)
+    is_bad(of(found, "nvml.gpus"), "failure", saw, repair)
 
 
 # -- nvml.mig ------------------------------------------------------------------------------------
@@ -79,27 +79,27 @@ async def test_gpus_that_are_not_shown(
 async def test_a_mig_mode_that_waits_for_a_reset(fake_nvml: FakeNvml, tmp_path: Path) -> None:
     fake_nvml.set(h100s(1, values={"mig_mode_current": 0, "mig_mode_pending": 1}))
     found = await looked(context(tmp_path))
-    told = of(found, "nvml.mig")
-    is_bad(told, "warning", "off, on is pending", "reset it (nvidia-smi --gpu-reset")
+    given_out = of(found, "nvml.mig")
+    is_bad(given_out, "warning", "off, on is pending", "reset it (nvidia-smi --gpu-reset")
 
 
 @pytest.mark.parametrize("code", [4, 8, 9, 10, 999])
-async def test_a_mig_mode_that_is_not_told_is_not_off(
+async def test_a_mig_mode_that_is_not_reported_is_not_off(
     fake_nvml: FakeNvml, tmp_path: Path, code: int
 ) -> None:
     fake_nvml.set(Scenario(gpus=[h100()], errors={"nvmlDeviceGetMigMode": code}))
-    told = of(await looked(context(tmp_path)), "nvml.mig")
-    is_bad(told, "warning", f"({code})", "dmesg")
+    given_out = of(await looked(context(tmp_path)), "nvml.mig")
+    is_bad(given_out, "warning", f"({code})", "dmesg")
 
 
 @pytest.mark.parametrize("code", [3, 13])
 async def test_a_gpu_without_mig_has_it_off(fake_nvml: FakeNvml, tmp_path: Path, code: int) -> None:
     fake_nvml.set(Scenario(gpus=[h100()], errors={"nvmlDeviceGetMigMode": code}))
-    told = of(await looked(context(tmp_path)), "nvml.mig")
-    assert (told.verdict, told.observed) == (Verdict.OK, "off")
+    given_out = of(await looked(context(tmp_path)), "nvml.mig")
+    assert (given_out.verdict, given_out.observed) == (Verdict.OK, "off")
 
 
-async def test_mig_instances_that_nobody_sees(fake_nvml: FakeNvml, tmp_path: Path) -> None:
+async def test_mig_instances_that_no_one_sees(fake_nvml: FakeNvml, tmp_path: Path) -> None:
     fake_nvml.set(Scenario(gpus=[h100(mig=[])]))
     found = await looked(context(tmp_path))
     is_bad(
@@ -146,20 +146,20 @@ async def test_what_the_page_shows_decides_and_a_fault_is_what_was_chosen(
     text = asking(tmp_path, which)
     for name, card, verdict in (("hopper", h100(), hopper), ("before", a100(), before)):
         fake_nvml.set(Scenario(gpus=[card]))
-        told = of(await looked(context(tmp_path / name, text)), "nvml.profiling")
-        assert told.verdict.value == verdict, told
-        unasked = told.observed == "no profiling field is requested"
-        assert unasked == (which == "a list without any"), told
+        given_out = of(await looked(context(tmp_path / name, text)), "nvml.profiling")
+        assert given_out.verdict.value == verdict, given_out
+        unasked = given_out.observed == "no profiling field is requested"
+        assert unasked == (which == "a list without any"), given_out
         if verdict == "skipped" and not unasked:
-            assert "default fields are missing" in told.observed
+            assert "default fields are missing" in given_out.observed
 
 
-async def test_where_no_gpu_answers_nobody_says_that_all_have_them(
+async def test_where_no_gpu_answers_no_one_says_that_all_have_them(
     fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:
     fake_nvml.set(Scenario())
-    told = of(await looked(context(tmp_path)), "nvml.profiling")
-    assert told.verdict is Verdict.SKIPPED, told
+    given_out = of(await looked(context(tmp_path)), "nvml.profiling")
+    assert given_out.verdict is Verdict.SKIPPED, given_out
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ async def test_profiling_of_cards_before_hopper(
     fake_nvml: FakeNvml, tmp_path: Path, text: str, verdict: Verdict
 ) -> None:
     fake_nvml.set(Scenario(gpus=[a100()]))
-    told = of(await looked(context(tmp_path, text)), "nvml.profiling")
-    assert told.verdict is verdict, told
+    given_out = of(await looked(context(tmp_path, text)), "nvml.profiling")
+    assert given_out.verdict is verdict, given_out
     if verdict is Verdict.WARNING:
-        is_bad(told, "warning", "not supported by the architecture", "kind hostengine")
+        is_bad(given_out, "warning", "not supported by the architecture", "kind hostengine")

@@ -28,11 +28,11 @@ async def test_a_pid_namespace_of_its_own_hides_processes(
 ) -> None:
     ctx = context(tmp_path)
     in_a_pod(ctx)
-    told = of(await looked(ctx), "nvml.processes")
-    assert told.verdict is Verdict.SKIPPED, "so it is on every node of the chart's default"
-    assert "podgpu's own pid namespace" in told.observed
-    assert "hostPID: true" in told.observed
-    assert "attributes usage by holder only" in told.observed
+    given_out = of(await looked(ctx), "nvml.processes")
+    assert given_out.verdict is Verdict.SKIPPED, "so it is on every node of the chart's default"
+    assert "podgpu's own pid namespace" in given_out.observed
+    assert "hostPID: true" in given_out.observed
+    assert "attributes usage by holder only" in given_out.observed
     unasked = of(await looked(ctx, Options(processes=False)), "nvml.processes")
     assert unasked.verdict is Verdict.SKIPPED
     assert unasked.observed == "processes: false"
@@ -44,12 +44,12 @@ async def test_the_hosts_procfs_elsewhere_helps_who_shares_its_namespace(
     ctx = context(tmp_path)
     in_a_pod(ctx)
     asked = Options(proc=tmp_path / "host")
-    told = of(await looked(ctx, asked), "nvml.processes")
-    assert told.verdict is Verdict.SKIPPED
-    assert f"cannot read {asked.proc}/1/stat" in told.observed
+    given_out = of(await looked(ctx, asked), "nvml.processes")
+    assert given_out.verdict is Verdict.SKIPPED
+    assert f"cannot read {asked.proc}/1/stat" in given_out.observed
     for numbers, verdict in (("4711 40", Verdict.SKIPPED), ("40", Verdict.OK)):
         shutil.rmtree(asked.proc, ignore_errors=True)
         Proc(asked.proc, numbers).run(1, cgroup="0::/init.scope\n")
-        told = of(await looked(ctx, asked), "nvml.processes")
-        assert (told.verdict, told.subject) == (verdict, str(asked.proc))
-        assert ("a pid namespace other" in told.observed) is (verdict is Verdict.SKIPPED)
+        given_out = of(await looked(ctx, asked), "nvml.processes")
+        assert (given_out.verdict, given_out.subject) == (verdict, str(asked.proc))
+        assert ("a pid namespace other" in given_out.observed) is (verdict is Verdict.SKIPPED)

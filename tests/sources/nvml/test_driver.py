@@ -32,15 +32,15 @@ INIT_ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("code", "name", "mend"), INIT_ERRORS)
-async def test_an_init_error_says_what_it_is_and_what_mends_it(
-    fake_nvml: FakeNvml, code: int, name: str, mend: str
+@pytest.mark.parametrize(("code", "name", "repair"), INIT_ERRORS)
+async def test_an_init_error_says_what_it_is_and_what_fixes_it(
+    fake_nvml: FakeNvml, code: int, name: str, repair: str
 ) -> None:
     fake_nvml.set(replace(h100s(1), init_error=code))
     with pytest.raises(TransientError) as caught:
         await NvmlSource(options()).run(FakeSourceContext())
     assert name in str(caught.value)
-    assert mend in str(caught.value)
+    assert repair in str(caught.value)
 
 
 async def test_a_missing_library_says_so(

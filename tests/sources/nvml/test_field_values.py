@@ -122,7 +122,7 @@ async def test_retired_pages_are_those_of_cards_before_ampere(fake_nvml: FakeNvm
     assert pages.isdisjoint(values(await read(fake_nvml, h100()), GPU[0]))
 
 
-async def test_an_old_driver_tells_the_power_limit_another_way(fake_nvml: FakeNvml) -> None:
+async def test_an_old_driver_reports_the_power_limit_another_way(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["power_limit_watts", "gpu_up"])
     gpu = h100(fields={192: Field(error=3)}, values={"power_limit": 350_000})

@@ -213,7 +213,7 @@ async def test_a_driver_that_can_not_say_what_it_supports(fake_nvml: FakeNvml, c
     assert (ACTIVE in values(samples, GPU[0])) == (code == 999)
 
 
-async def test_nothing_is_called_that_nobody_asked_for(fake_nvml: FakeNvml) -> None:
+async def test_nothing_is_called_that_no_one_asked_for(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["gpu_up", "power_watts"])
     async with running(ctx):
@@ -222,7 +222,7 @@ async def test_nothing_is_called_that_nobody_asked_for(fake_nvml: FakeNvml) -> N
     assert fake_nvml.gpm_samples() == (0, 0)
 
 
-async def test_only_metrics_that_somebody_asked_for_are_worked_out(fake_nvml: FakeNvml) -> None:
+async def test_only_metrics_that_someone_asked_for_are_worked_out(fake_nvml: FakeNvml) -> None:
     ctx = asking(ACTIVE)
     gpm = {known.number: Gpm(error=999) for name, known in METRICS.items() if name != ACTIVE}
     fake_nvml.set(h100s(1, gpm=gpm, mig=slices(0, "3g.40gb", gpm=gpm)))

@@ -84,7 +84,7 @@ async def test_a_new_partition_is_never_compared_with_an_old_one(fake_nvml: Fake
     assert errors(ctx) == {}
 
 
-async def test_a_gpu_that_comes_back_begins_anew(fake_nvml: FakeNvml) -> None:
+async def test_a_gpu_that_comes_back_restarts(fake_nvml: FakeNvml) -> None:
     ctx = asking(ACTIVE)
     healthy = Scenario(gpus=[h100(0, mig=slices(0, "3g.40gb")), h100(1), h100(2)])
     fake_nvml.set(healthy)
@@ -105,7 +105,7 @@ async def test_a_gpu_that_comes_back_begins_anew(fake_nvml: FakeNvml) -> None:
     assert fake_nvml.gpm_samples() == (0, 0)
 
 
-async def test_mig_mode_that_changes_begins_anew(fake_nvml: FakeNvml) -> None:
+async def test_mig_mode_that_changes_restarts(fake_nvml: FakeNvml) -> None:
     ctx = asking(ACTIVE)
     async with running(ctx, options(**SPACED)):
         for made in (None, slices(0, "3g.40gb"), None):
@@ -120,7 +120,7 @@ async def test_mig_mode_that_changes_begins_anew(fake_nvml: FakeNvml) -> None:
             assert last[-1].at.mono_ns > at
 
 
-async def test_nvml_that_is_initialised_anew_has_new_samples(fake_nvml: FakeNvml) -> None:
+async def test_nvml_that_is_initialised_again_has_new_samples(fake_nvml: FakeNvml) -> None:
     ctx = asking(ACTIVE)
     for _ in range(3):
         fake_nvml.set(h100s(2))

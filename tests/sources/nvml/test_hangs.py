@@ -95,7 +95,7 @@ async def test_the_gpu_comes_back_when_the_call_returns(fake_nvml: FakeNvml) -> 
         assert len(ctx.events) > hung_at
 
 
-async def test_two_hung_gpus_are_named_and_what_was_read_is_told(fake_nvml: FakeNvml) -> None:
+async def test_two_hung_gpus_are_named_and_what_was_read_is_reported(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(options(deadline=0.2))
     blocked = h100s(4).with_gpu(1, block=HANGS).with_gpu(2, block=HANGS)

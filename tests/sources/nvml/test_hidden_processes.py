@@ -43,7 +43,7 @@ SEEN: Mapping[str, Scenario] = {
 
 
 @pytest.mark.parametrize("node", SEEN.values(), ids=SEEN.keys())
-async def test_no_list_is_told_and_the_device_is_told_by_its_counters(
+async def test_no_list_is_reported_and_the_device_is_reported_by_its_counters(
     fake_nvml: FakeNvml, around: Procfs, node: Scenario
 ) -> None:
     ctx = FakeSourceContext()
@@ -104,7 +104,7 @@ async def test_it_is_said_once_with_what_helps(
     assert f"cannot read {tmp_path}/nowhere/1/stat" in said
 
 
-async def test_who_gets_to_see_them_tells_of_them_from_then_on(
+async def test_who_gets_to_see_them_reports_of_them_from_then_on(
     fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:
     ctx = FakeSourceContext()

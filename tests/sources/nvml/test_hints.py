@@ -63,11 +63,11 @@ async def test_between_two_gpus_of_a_round_not_after_it(fake_nvml: FakeNvml) -> 
         await until(lambda: fake_nvml.calls().get("nvmlDeviceGetPowerUsage"))
         ctx.hint(GPU[3])
         await until(lambda: forced(ctx))
-        told = {uuid for samples in rounds(ctx) for uuid in ups(samples)}
-        assert GPU[3] not in told, "the round of 1.2 s is still going on"
+        given_out = {uuid for samples in rounds(ctx) for uuid in ups(samples)}
+        assert GPU[3] not in given_out, "the round of 1.2 s is still going on"
         await until(lambda: any(GPU[3] in ups(samples) for samples in rounds(ctx)))
-        told = {uuid for samples in rounds(ctx) for uuid in ups(samples)}
-        assert told == set(GPU[:4])
+        given_out = {uuid for samples in rounds(ctx) for uuid in ups(samples)}
+        assert given_out == set(GPU[:4])
 
 
 @pytest.mark.parametrize("uuid", ["GPU-nowhere", "MIG-nowhere"])
@@ -81,7 +81,7 @@ async def test_an_unknown_device_is_ignored(fake_nvml: FakeNvml, uuid: str) -> N
         assert len(forced(ctx)) == 1
 
 
-async def test_a_forced_read_of_a_hung_gpu_holds_nobody_up(fake_nvml: FakeNvml) -> None:
+async def test_a_forced_read_of_a_hung_gpu_holds_no_one_up(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
     async with running(ctx, options(interval=0.1, slow=60, deadline=0.2)):

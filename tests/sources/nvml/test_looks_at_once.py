@@ -55,10 +55,10 @@ async def test_looks_at_once_take_nothing_from_those_on_the_grid(fake_nvml: Fake
         await next_looks(ctx, 2)
     busy: list[int] = []
     for uuid in GPU[:2]:
-        told = uses(ctx, uuid)
-        for before, after in itertools.pairwise(told):
+        given_out = uses(ctx, uuid)
+        for before, after in itertools.pairwise(given_out):
             assert after.since == before.at
-        busy.append(sum(use.busy_ns or 0 for use in told))
+        busy.append(sum(use.busy_ns or 0 for use in given_out))
     assert len(uses(ctx, GPU[0])) > 2 * len(uses(ctx, GPU[1]))
     assert abs(busy[0] - busy[1]) < 0.5 * 0.45 * NS
 
@@ -83,13 +83,13 @@ async def test_what_is_too_close_for_gpm_is_unknown_and_never_counted_twice(
         for _ in range(15):
             ctx.hint(GPU[0])
             await asyncio.sleep(0.06)
-    told = uses(ctx, mig(0, 7))
-    for use in told:
+    given_out = uses(ctx, mig(0, 7))
+    for use in given_out:
         if use.busy_ns is not None:
             assert use.since is not None
             assert use.busy_ns == use.at.mono_ns - use.since.mono_ns, "of a device that is all busy"
-    assert any(use.busy_ns is None for use in told[1:])
-    assert any(use.busy_ns for use in told)
+    assert any(use.busy_ns is None for use in given_out[1:])
+    assert any(use.busy_ns for use in given_out)
     assert errors(ctx) == {}
 
 
@@ -100,11 +100,11 @@ async def test_between_two_gpus_of_a_round_not_after_it(fake_nvml: FakeNvml) -> 
         await until(lambda: fake_nvml.calls().get("nvmlDeviceGetPowerUsage"))
         ctx.hint(GPU[3])
         await until(lambda: uses(ctx, GPU[3]))
-        told = {uuid for samples in rounds(ctx) for uuid in ups(samples)}
-        assert GPU[3] not in told, "the round of 1.2 s is still going on"
+        given_out = {uuid for samples in rounds(ctx) for uuid in ups(samples)}
+        assert GPU[3] not in given_out, "the round of 1.2 s is still going on"
 
 
-async def test_a_gpu_that_is_lost_is_left_out_and_begins_anew(fake_nvml: FakeNvml) -> None:
+async def test_a_gpu_that_is_lost_is_left_out_and_restarts(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
     async with running(ctx, looking(interval=0.1, slow=0.2)):
@@ -121,7 +121,7 @@ async def test_a_gpu_that_is_lost_is_left_out_and_begins_anew(fake_nvml: FakeNvm
     assert [use.since is None for use in uses(ctx, GPU[1])[before : before + 2]] == [True, False]
 
 
-async def test_a_gpu_that_hangs_in_a_look_is_left_out_and_begins_anew(fake_nvml: FakeNvml) -> None:
+async def test_a_gpu_that_hangs_in_a_look_is_left_out_and_restarts(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(3))
     async with running(ctx, looking(interval=0.1, deadline=0.2)):
@@ -155,7 +155,7 @@ async def test_one_that_hangs_in_a_round_is_left_out_of_looks_too(fake_nvml: Fak
     assert uses(ctx, GPU[0])[before].since is None
 
 
-async def test_after_an_outage_all_begin_anew(fake_nvml: FakeNvml) -> None:
+async def test_after_an_outage_all_restart(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(looking())
     fake_nvml.set(h100s(2))
@@ -175,7 +175,7 @@ async def test_after_an_outage_all_begin_anew(fake_nvml: FakeNvml) -> None:
     ]
 
 
-async def test_what_was_seen_before_the_driver_went_is_told(fake_nvml: FakeNvml) -> None:
+async def test_what_was_seen_before_the_driver_went_is_reported(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(looking())
     fake_nvml.set(h100s(3).with_gpu(2, errors={"nvmlDeviceGetProcessUtilization": 9}))

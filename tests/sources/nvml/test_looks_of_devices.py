@@ -54,8 +54,8 @@ async def test_rounds_that_ask_the_same_of_gpm_take_nothing_away(fake_nvml: Fake
         await next_looks(ctx, 3)
     found = [
         r.value
-        for told in rounds(ctx)
-        for r in told.readings
+        for given_out in rounds(ctx)
+        for r in given_out.readings
         if (r.device, r.field) == (mig(0, 7), "graphics_engine_active_ratio")
     ]
     assert set(found) == {0.4}
@@ -87,7 +87,7 @@ async def test_a_card_without_gpm_has_instances_without_busy_time(fake_nvml: Fak
     assert errors(ctx) == {}
 
 
-async def test_a_new_partition_is_announced_before_it_is_told_of(fake_nvml: FakeNvml) -> None:
+async def test_a_new_partition_is_announced_before_it_is_reported_of(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(Scenario(gpus=[h100(0, mig=slices(0, "7g.80gb"))]))
     async with running(ctx, looking(every=0.15)):
@@ -110,7 +110,7 @@ async def test_a_new_partition_is_announced_before_it_is_told_of(fake_nvml: Fake
     assert live <= 2 * 2 * 2, "those of one partition before may still be there"
 
 
-async def test_a_gpu_that_is_made_whole_begins_anew(fake_nvml: FakeNvml) -> None:
+async def test_a_gpu_that_is_made_whole_restarts(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(Scenario(gpus=[h100(0, mig=[])]))
     async with running(ctx, looking(interval=0.2, slow=0.2)):

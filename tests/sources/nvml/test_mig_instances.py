@@ -56,7 +56,7 @@ async def test_instances_stand_with_their_place_on_the_parent(fake_nvml: FakeNvm
 
 
 @pytest.mark.parametrize("refusal", [None, codes.NO_PERMISSION, codes.NOT_SUPPORTED])
-async def test_t16_an_instance_has_its_first_memory_slice_where_the_driver_tells_it(
+async def test_t16_an_instance_has_its_first_memory_slice_where_the_driver_reports_it(
     fake_nvml: FakeNvml, refusal: int | None
 ) -> None:
     ctx = FakeSourceContext()
@@ -195,7 +195,9 @@ async def test_a_lost_parent_keeps_its_instances_in_the_inventory(fake_nvml: Fak
     assert len(inventories(ctx)) == 1
 
 
-async def test_mig_mode_that_goes_on_and_off_is_seen_by_the_slow_tier(fake_nvml: FakeNvml) -> None:
+async def test_mig_mode_that_continues_and_off_is_seen_by_the_slow_tier(
+    fake_nvml: FakeNvml,
+) -> None:
     ctx = FakeSourceContext()
     whole = Scenario(gpus=[h100(0), h100(1)])
     fake_nvml.set(whole)
@@ -222,7 +224,7 @@ async def test_mig_mode_that_goes_on_and_off_is_seen_by_the_slow_tier(fake_nvml:
 
 
 @pytest.mark.parametrize(
-    ("profile", "reckoned"),
+    ("profile", "counted"),
     [
         ("1g.10gb", "1g.10gb"),
         ("2g.20gb", "2g.20gb"),
@@ -233,7 +235,7 @@ async def test_mig_mode_that_goes_on_and_off_is_seen_by_the_slow_tier(fake_nvml:
 )
 @pytest.mark.parametrize("named", [True, False])
 async def test_the_profile_comes_from_the_name_or_from_the_size(
-    fake_nvml: FakeNvml, profile: str, reckoned: str, named: bool
+    fake_nvml: FakeNvml, profile: str, counted: str, named: bool
 ) -> None:
     ctx = FakeSourceContext()
     changes = {} if named else {"name": None}
@@ -242,10 +244,10 @@ async def test_the_profile_comes_from_the_name_or_from_the_size(
         await next_rounds(ctx, 1)
     place = next(e for e in ctx.events if isinstance(e, DevicesDiscovered)).devices[1].mig
     assert place is not None
-    assert place.profile == (profile if named else reckoned)
+    assert place.profile == (profile if named else counted)
 
 
-async def test_instances_are_found_once_the_driver_tells_how_many_there_can_be(
+async def test_instances_are_found_once_the_driver_reports_how_many_there_can_be(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()

@@ -12,7 +12,7 @@ from tests.support.contexts import FakeSourceContext
 SERVER, CLIENTS = 50, (51, 52, 53)
 
 
-async def test_t4_the_servers_entry_is_nobodys(fake_nvml: FakeNvml, tmp_path: Path) -> None:
+async def test_t4_the_servers_entry_is_unattributed(fake_nvml: FakeNvml, tmp_path: Path) -> None:
     ctx, proc = FakeSourceContext(), Procfs(tmp_path / "proc")
     proc.run(1, cgroup="0::/init.scope\n")
     proc.run(SERVER, name=MPS_SERVER)
@@ -23,10 +23,10 @@ async def test_t4_the_servers_entry_is_nobodys(fake_nvml: FakeNvml, tmp_path: Pa
     fake_nvml.set(h100s(1, processes=[Proc(SERVER), *listed], loads=[Load(SERVER, 100)]))
     async with running(ctx, looking(proc=proc.root)):
         await next_looks(ctx, 6)
-    told = uses(ctx, GPU[0])[1:]
-    assert all(use.mps for use in told)
-    assert sum(use.busy_ns or 0 for use in told) > 0
-    for use in told:
+    given_out = uses(ctx, GPU[0])[1:]
+    assert all(use.mps for use in given_out)
+    assert sum(use.busy_ns or 0 for use in given_out) > 0
+    for use in given_out:
         assert {one.pid: one.busy_ns for one in use.processes} == dict.fromkeys((SERVER, *CLIENTS))
         assert {one.kind for one in use.processes if one.pid in CLIENTS} == {"mps"}
     assert errors(ctx) == {}

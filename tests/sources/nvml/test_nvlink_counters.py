@@ -61,12 +61,12 @@ async def test_a_rate_is_that_between_two_readings(fake_nvml: FakeNvml) -> None:
     rate = "nvlink_7_bandwidth_bytes_per_second"
     await watch(fake_nvml, ctx, TOTAL, rate, **ramps)
     for name, links in ((rate, 1), (TOTAL, 18)):
-        told = of(ctx, name)
-        assert told, "not in the first round"
-        assert len(told) < len(rounds(ctx))
-        for reading in told:
+        given_out = of(ctx, name)
+        assert given_out, "not in the first round"
+        assert len(given_out) < len(rounds(ctx))
+        for reading in given_out:
             assert reading.value == pytest.approx(4e6 * KIB * links, rel=0.2)
-        for earlier, later in itertools.pairwise(told):
+        for earlier, later in itertools.pairwise(given_out):
             assert later.window_start == earlier.at
 
 
@@ -177,11 +177,11 @@ async def test_pcie_bytes_are_the_rates_summed_up(fake_nvml: FakeNvml) -> None:
     gpm = {20: Gpm(3.0), 21: Gpm(50_000.0)}
     await watch(fake_nvml, ctx, *PCIE, count=5, gpm=gpm)
     for name, rate in zip(PCIE, (3, 50_000), strict=True):
-        told = of(ctx, name)
-        assert told[0].value == 0, "counted from the first visit on"
-        spent = (told[-1].at.mono_ns - told[0].at.mono_ns) / NS
-        assert told[-1].value == pytest.approx(rate * (1 << 20) * spent, rel=0.1)
-        assert [r.value for r in told] == sorted(r.value for r in told)
+        given_out = of(ctx, name)
+        assert given_out[0].value == 0, "counted from the first visit on"
+        spent = (given_out[-1].at.mono_ns - given_out[0].at.mono_ns) / NS
+        assert given_out[-1].value == pytest.approx(rate * (1 << 20) * spent, rel=0.1)
+        assert [r.value for r in given_out] == sorted(r.value for r in given_out)
     assert "nvmlDeviceGetPcieThroughput" not in fake_nvml.calls()
 
 
@@ -203,13 +203,15 @@ async def test_the_time_for_which_a_gpu_was_away_is_left_out(fake_nvml: FakeNvml
         await next_rounds(ctx, 5)
         fake_nvml.set(node)
         await next_rounds(ctx, 3)
-    told = of(ctx, PCIE[1])
-    seen_s = len(told) * 0.2
-    assert 0 < told[-1].value <= 1000 * (1 << 20) * (seen_s + 0.1)
-    assert [r.value for r in told] == sorted(r.value for r in told), "it goes on from there"
+    given_out = of(ctx, PCIE[1])
+    seen_s = len(given_out) * 0.2
+    assert 0 < given_out[-1].value <= 1000 * (1 << 20) * (seen_s + 0.1)
+    assert [r.value for r in given_out] == sorted(r.value for r in given_out), (
+        "it goes on from there"
+    )
 
 
-async def test_pcie_bytes_go_on_over_reloads_and_reloaded_drivers(fake_nvml: FakeNvml) -> None:
+async def test_pcie_bytes_continue_over_reloads_and_reloaded_drivers(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(Scenario(gpus=[h100(gpm={20: Gpm(7.0), 21: Gpm(1000.0)})]))
     for names, interval in ((PCIE, 0.2), (PCIE, 0.25), (PCIE[1:], 0.2), (PCIE, 0.2)):
@@ -218,6 +220,6 @@ async def test_pcie_bytes_go_on_over_reloads_and_reloaded_drivers(fake_nvml: Fak
             await next_rounds(ctx, 3)
         ctx.restart_state["nvml"].nvml.invalidate()  # type: ignore[attr-defined]
     for name in PCIE:
-        told = [r.value for r in of(ctx, name)]
-        assert told == sorted(told)
-        assert told.count(0) == 1, "it began but once"
+        given_out = [r.value for r in of(ctx, name)]
+        assert given_out == sorted(given_out)
+        assert given_out.count(0) == 1, "it began but once"

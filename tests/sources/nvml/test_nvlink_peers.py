@@ -31,19 +31,19 @@ STATUS = [
 PLAN = FieldPlan(["p2p_status", "gpu_up"])
 
 
-def told(got: dict[str, int | float]) -> dict[str, int | float]:
+def given_out(got: dict[str, int | float]) -> dict[str, int | float]:
     return {name: value for name, value in got.items() if name != "gpu_up"}
 
 
 @pytest.mark.parametrize(("status", "word"), STATUS)
-async def test_each_gpu_tells_of_each_other(fake_nvml: FakeNvml, status: int, word: str) -> None:
+async def test_each_gpu_reports_of_each_other(fake_nvml: FakeNvml, status: int, word: str) -> None:
     ctx = FakeSourceContext()
     ctx.plan = PLAN
     fake_nvml.set(h100s(3, values={"p2p_2": status}))
     async with running(ctx, options(interval=0.1, slow=0.1)):
         samples = await next_rounds(ctx)
     for index in range(3):
-        assert told(values(samples, GPU[index])) == {
+        assert given_out(values(samples, GPU[index])) == {
             f"p2p_status{{{word},{peer}}}": status for peer in range(3) if peer != index
         }
 
@@ -57,7 +57,7 @@ async def test_a_gpu_alone_has_no_peers(fake_nvml: FakeNvml) -> None:
     assert errors(ctx) == {}
 
 
-async def test_a_status_that_nobody_knows(fake_nvml: FakeNvml) -> None:
+async def test_a_status_that_no_one_knows(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = PLAN
     fake_nvml.set(h100s(2, values={"p2p_2": 7}))
@@ -67,7 +67,7 @@ async def test_a_status_that_nobody_knows(fake_nvml: FakeNvml) -> None:
     assert {error for _, error in errors(ctx)} == {"out_of_range"}
 
 
-async def test_a_lost_peer_takes_nobody_down_with_it(fake_nvml: FakeNvml) -> None:
+async def test_a_lost_peer_takes_no_one_down_with_it(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = PLAN
     node = h100s(3)
@@ -78,11 +78,11 @@ async def test_a_lost_peer_takes_nobody_down_with_it(fake_nvml: FakeNvml) -> Non
         await next_rounds(ctx)
         samples = await next_rounds(ctx)
         assert ups(samples) == {GPU[0]: 1, GPU[1]: 0, GPU[2]: 1}
-        assert told(values(samples, GPU[0])) == {"p2p_status{OK,2}": 0}
+        assert given_out(values(samples, GPU[0])) == {"p2p_status{OK,2}": 0}
         fake_nvml.set(node)
         await next_rounds(ctx, 3)
         back = await next_rounds(ctx)
-    assert set(told(values(back, GPU[0]))) == {"p2p_status{OK,1}", "p2p_status{OK,2}"}
+    assert set(given_out(values(back, GPU[0]))) == {"p2p_status{OK,1}", "p2p_status{OK,2}"}
 
 
 async def test_a_peer_that_hangs_is_not_asked_about(

@@ -30,14 +30,14 @@ def test_a_slow_interval_below_the_interval_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "mended"),
+    ("text", "fixed"),
     [("999ms", "the minimum is 1s"), ("11s", "the maximum is 10s"), ("1s", ""), ("10s", "")],
 )
 def test_looks_are_no_closer_than_the_driver_samples_and_no_rarer_than_it_keeps(
-    text: str, mended: str
+    text: str, fixed: str
 ) -> None:
-    if mended:
-        with pytest.raises(ConfigError, match=mended):
+    if fixed:
+        with pytest.raises(ConfigError, match=fixed):
             parse_struct(f"usage_interval: {text}\n", Options, origin="file")
     else:
         made = parse_struct(f"usage_interval: {text}\n", Options, origin="file")

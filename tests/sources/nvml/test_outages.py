@@ -81,7 +81,9 @@ async def test_every_gpu_is_down_once_the_source_is(
     fake_nvml.set(h100s(4))
     task = asyncio.create_task(source.run(ctx))
     # A round that takes long is told in pieces.
-    await until(lambda: {u for told in rounds(ctx) for u, up in ups(told).items() if up} >= FOUR)
+    await until(
+        lambda: {u for given_out in rounds(ctx) for u, up in ups(given_out).items() if up} >= FOUR
+    )
     fake_nvml.set(trouble())
     with pytest.raises(TransientError):
         await task
@@ -117,7 +119,7 @@ async def recovers(fake: FakeNvml, ctx: FakeSourceContext, source: NvmlSource) -
     assert shown_later(ctx) == {}, "what is read goes away as ever"
 
 
-async def test_a_second_outage_is_told_too(fake_nvml: FakeNvml) -> None:
+async def test_a_second_outage_is_reported_too(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(options())
     for _ in range(2):
@@ -149,7 +151,7 @@ async def test_stopping_is_no_outage(fake_nvml: FakeNvml) -> None:
     assert shown_later(ctx) == {}
 
 
-async def test_nobody_who_asked_for_no_gpu_up_gets_it(fake_nvml: FakeNvml) -> None:
+async def test_no_one_who_asked_for_no_gpu_up_gets_it(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["power_watts"])
     source = NvmlSource(options())

@@ -47,7 +47,7 @@ def test_one_that_is_known_costs_one_file(proc: Proc) -> None:
     assert known.lookup([7], at(1)) == {7: PidRecord(Process(100 * TICKS, OWNER))}
 
 
-def test_a_pid_used_again_tells_of_both(proc: Proc) -> None:
+def test_a_pid_used_again_reports_of_both(proc: Proc) -> None:
     known = Procfs(proc.root)
     proc.run(7, 100)
     known.lookup([7], at(0))
@@ -71,7 +71,7 @@ def test_one_that_has_ended_is_remembered_as_of_when_it_was_seen(proc: Proc) -> 
         assert (found.previous, found.seen_ns) == (Process(100 * TICKS, OWNER), 0)
 
 
-def test_one_that_was_never_seen_is_nobody(proc: Proc) -> None:
+def test_one_that_was_never_seen_is_no_one(proc: Proc) -> None:
     assert Procfs(proc.root).lookup([7], at()) == {7: UNKNOWN}
 
 
@@ -91,7 +91,7 @@ def test_a_stat_that_is_none_is_no_process(proc: Proc) -> None:
         assert Procfs(proc.root).lookup([7], at())[7].current is None
 
 
-def test_without_an_uptime_nobody_knows_when_it_began(proc: Proc) -> None:
+def test_without_an_uptime_no_one_knows_when_it_began(proc: Proc) -> None:
     proc.run(7)
     for text in ("", "nan 1\n", "inf 1\n"):
         (proc.root / "uptime").write_text(text)
@@ -217,7 +217,7 @@ def test_the_real_one_is_that_of_the_own_pid_namespace() -> None:
     assert hidden_reason(ROOT / "self/root/proc", is_configured=True) == ""
 
 
-def test_one_that_cannot_be_read_is_nobodys(tmp_path: Path) -> None:
+def test_one_that_cannot_be_read_is_unattributed(tmp_path: Path) -> None:
     assert "self/ns/pid" in hidden_reason(tmp_path, is_configured=False)
     assert "1/stat" in hidden_reason(tmp_path / "nowhere", is_configured=True)
 

@@ -33,24 +33,24 @@ def proc(tmp_path: Path) -> Procfs:
     return made
 
 
-async def test_each_look_goes_on_where_the_one_before_ended(fake_nvml: FakeNvml) -> None:
+async def test_each_look_continues_where_the_one_before_ended(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2, processes=[Proc(HERE, GIB)], values={"energy": Ramp(1000, 100)}))
     async with running(ctx, looking()):
         await next_looks(ctx, 4)
     assert isinstance(ctx.events[0], DevicesDiscovered)
     for uuid in GPU[:2]:
-        told = uses(ctx, uuid)
-        assert told[0].since is None
-        assert told[0].busy_ns is None, "nobody knows since when"
-        for before, after in itertools.pairwise(told):
+        given_out = uses(ctx, uuid)
+        assert given_out[0].since is None
+        assert given_out[0].busy_ns is None, "nobody knows since when"
+        for before, after in itertools.pairwise(given_out):
             assert after.since == before.at
             assert after.busy_ns == 0
             assert before.energy_mj is not None
             assert after.energy_mj is not None
             assert before.energy_mj <= after.energy_mj
-        assert {use.good_for_ns for use in told} == {VALIDITY_INTERVALS * NS // 5}
-        (process,) = told[-1].processes
+        assert {use.good_for_ns for use in given_out} == {VALIDITY_INTERVALS * NS // 5}
+        (process,) = given_out[-1].processes
         assert (process.pid, process.kind, process.memory_bytes) == (HERE, "compute", GIB)
         assert process.owner is not None
 
@@ -61,20 +61,20 @@ async def test_busy_time_is_that_of_the_processes_and_adds_up(fake_nvml: FakeNvm
     fake_nvml.set(h100s(1, processes=[Proc(7), Proc(8)], loads=loads))
     async with running(ctx, looking(every=0.5)):
         await next_looks(ctx, 6)
-    told = uses(ctx, GPU[0])[1:]
-    assert all(use.busy_ns == sum(p.busy_ns or 0 for p in use.processes) for use in told)
+    given_out = uses(ctx, GPU[0])[1:]
+    assert all(use.busy_ns == sum(p.busy_ns or 0 for p in use.processes) for use in given_out)
     busy = {
-        pid: sum(p.busy_ns or 0 for use in told for p in use.processes if p.pid == pid)
+        pid: sum(p.busy_ns or 0 for use in given_out for p in use.processes if p.pid == pid)
         for pid in (7, 8)
     }
     assert busy[8] == 2 * busy[7], "the same stamps, to the nanosecond"
-    assert told[0].since is not None
-    passed = told[-1].at.mono_ns - told[0].since.mono_ns
+    assert given_out[0].since is not None
+    passed = given_out[-1].at.mono_ns - given_out[0].since.mono_ns
     # The newest sample is up to 0.2 s old.
     assert 0.3 * (passed - 0.3 * NS) < busy[7] < 0.3 * (passed + 0.01 * NS)
 
 
-async def test_a_gpu_that_nobody_uses_was_busy_for_no_time(fake_nvml: FakeNvml) -> None:
+async def test_a_gpu_that_no_one_uses_was_busy_for_no_time(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1, processes=[Proc(7)]))
     async with running(ctx, looking()):
@@ -133,7 +133,7 @@ LACKING: Mapping[str, tuple[Mapping[str, int], Mapping[str, object]]] = {
 
 
 @pytest.mark.parametrize(("wrong", "expected"), LACKING.values(), ids=LACKING.keys())
-async def test_what_the_driver_lacks_is_unknown_and_the_rest_is_told(
+async def test_what_the_driver_lacks_is_unknown_and_the_rest_is_reported(
     fake_nvml: FakeNvml, proc: Procfs, wrong: Mapping[str, int], expected: Mapping[str, object]
 ) -> None:
     ctx = FakeSourceContext()
@@ -165,7 +165,7 @@ async def test_what_fails_is_counted_and_costs_itself_alone(fake_nvml: FakeNvml)
 
 
 @pytest.mark.parametrize("others", [{"usage": False}, {"processes": False}])
-async def test_nobody_looks_where_nobody_wants_it(
+async def test_no_one_looks_where_no_one_wants_it(
     fake_nvml: FakeNvml, others: Mapping[str, bool]
 ) -> None:
     ctx = FakeSourceContext()
@@ -213,7 +213,7 @@ async def test_looks_do_not_wait_for_rounds_nor_rounds_for_looks(fake_nvml: Fake
     fake_nvml.set(h100s(4, block={"nvmlDeviceGetProcessUtilization": 0.05}))
     async with running(ctx, looking(every=0.5, interval=0.3)):
         await until(lambda: len(looks(ctx)) > 5, within=10)
-    at = [told.readings[0].at.mono_ns for told in rounds(ctx)][1:]
+    at = [given_out.readings[0].at.mono_ns for given_out in rounds(ctx)][1:]
     assert len(at) >= 5
     steps = [(after - before) / (0.3 * NS) for before, after in itertools.pairwise(at)]
     assert steps == pytest.approx([round(step) for step in steps], abs=0.45)
@@ -231,9 +231,9 @@ async def test_whose_a_process_is_stands_with_it(fake_nvml: FakeNvml, proc: Proc
     fake_nvml.set(h100s(1, processes=[Proc(1), Proc(7), Proc(9)]))
     async with running(ctx, looking(proc=proc.root)):
         await next_looks(ctx, 2)
-    told = uses(ctx, GPU[0])[-1]
-    assert owners(told) == {1: PartialRef(), 7: OWNER, 9: None}
-    assert [process.started for process in told.processes] == [100 * TICKS, 100 * TICKS, None]
+    given_out = uses(ctx, GPU[0])[-1]
+    assert owners(given_out) == {1: PartialRef(), 7: OWNER, 9: None}
+    assert [process.started for process in given_out.processes] == [100 * TICKS, 100 * TICKS, None]
 
 
 async def test_one_that_ended_between_two_looks_keeps_its_owner(
@@ -262,7 +262,7 @@ async def test_one_that_was_never_seen_has_none(fake_nvml: FakeNvml, proc: Procf
     assert process == ProcessUse(9, None, None, "", 0, process.busy_ns)
 
 
-async def test_a_procfs_that_hangs_holds_nobody_up(
+async def test_a_procfs_that_hangs_holds_no_one_up(
     fake_nvml: FakeNvml,
     proc: Procfs,
     caplog: pytest.LogCaptureFixture,

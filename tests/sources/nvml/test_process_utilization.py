@@ -77,7 +77,7 @@ def test_it_is_exact_to_the_nanosecond(asking: Asking) -> None:
     assert asking.one.by_pid[7].stamp_us == stamp(13.123457)
 
 
-def test_nobody_had_any(asking: Asking) -> None:
+def test_no_one_had_any(asking: Asking) -> None:
     asking.ask(at(10))
     assert asking.ask(at(15)) == {}
 
@@ -191,7 +191,7 @@ def test_there_is_an_end_to_the_room(asking: Asking, monkeypatch: pytest.MonkeyP
 # -- the driver as it is played ------------------------------------------------------------------
 
 
-def told(since: int) -> Sequence[pynvml.c_nvmlProcessUtilizationSample_t]:
+def given_out(since: int) -> Sequence[pynvml.c_nvmlProcessUtilizationSample_t]:
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     try:
         found = pynvml.nvmlDeviceGetProcessUtilization(handle, since)
@@ -200,23 +200,25 @@ def told(since: int) -> Sequence[pynvml.c_nvmlProcessUtilizationSample_t]:
     return list(found)
 
 
-def test_the_driver_tells_the_mean_up_to_when_it_found_a_process_last(fake_nvml: FakeNvml) -> None:
+def test_the_driver_reports_the_mean_up_to_when_it_found_a_process_last(
+    fake_nvml: FakeNvml,
+) -> None:
     pynvml.nvmlInit()
     begun = time.monotonic() - 10.05
     over = Load(8, 50, start=2, end=4, pulse=(0.2, 0.1))
     fake_nvml.set(replace(h100s(1, loads=[Load(7, 40), over]), t0=begun))
-    found = {sample.pid: sample for sample in told(0)}
+    found = {sample.pid: sample for sample in given_out(0)}
     assert found[7].smUtil < 40, "of all that is kept, four seconds before it began among it"
     assert found[8].timeStamp < found[7].timeStamp - 5_000_000, "it was found last at 4"
     since = found[8].timeStamp
-    assert {sample.pid: sample.smUtil for sample in told(since)} == {7: 40}
-    both = {sample.pid: sample.smUtil for sample in told(since - 1_999_999)}
+    assert {sample.pid: sample.smUtil for sample in given_out(since)} == {7: 40}
+    both = {sample.pid: sample.smUtil for sample in given_out(since - 1_999_999)}
     assert both == {7: 40, 8: 25}
-    assert told(found[7].timeStamp + 60_000_000) == []
+    assert given_out(found[7].timeStamp + 60_000_000) == []
 
 
 def test_the_driver_keeps_fourteen_seconds(fake_nvml: FakeNvml) -> None:
     pynvml.nvmlInit()
     begun = time.monotonic() - 60
     fake_nvml.set(replace(h100s(1, loads=[Load(7, 100, end=45), Load(8, 50, start=30)]), t0=begun))
-    assert {sample.pid: sample.smUtil for sample in told(0)} == {8: 50}
+    assert {sample.pid: sample.smUtil for sample in given_out(0)} == {8: 50}

@@ -72,10 +72,10 @@ async def test_each_reading_is_what_the_driver_says(fake_nvml: FakeNvml) -> None
     async with running(ctx, options(interval=0.2, slow=0.2)):
         await next_rounds(ctx, 4)
     got = values(rounds(ctx)[-1], GPU[0])
-    told = {name: got[name] for name in got if not name.startswith("xid_")}
-    assert told.keys() == READINGS.keys()
+    given_out = {name: got[name] for name in got if not name.startswith("xid_")}
+    assert given_out.keys() == READINGS.keys()
     exact = {name: value for name, value in READINGS.items() if value is not None}
-    assert {name: told[name] for name in exact} == pytest.approx(exact, rel=1e-9)
+    assert {name: given_out[name] for name in exact} == pytest.approx(exact, rel=1e-9)
 
 
 async def test_attributes_are_sorted_by_name(fake_nvml: FakeNvml) -> None:
@@ -262,7 +262,7 @@ async def test_minor_and_index_are_two_numbers(fake_nvml: FakeNvml) -> None:
     assert found[2].mig is None
 
 
-async def test_only_supported_reasons_are_told_one_by_one(fake_nvml: FakeNvml) -> None:
+async def test_only_supported_reasons_are_reported_one_by_one(fake_nvml: FakeNvml) -> None:
     scenario = h100s(1, values={"supported_clocks_event_reasons": 0x5})
     got = values(await first_round(fake_nvml, scenario), GPU[0])
     assert [name for name in got if name.startswith("clock_throttle_active")] == [

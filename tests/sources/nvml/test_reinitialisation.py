@@ -194,8 +194,8 @@ async def test_t23_owners_and_the_last_xid_stay_visible_and_all_recovers(
     with pytest.raises(TransientError):
         await asyncio.wait_for(task, 10)
     snapshot = shown(ctx)
-    told = {(r.device, r.field): r.value for r in snapshot.readings if not r.attrs}
-    assert told == {(GPU[0], "gpu_up"): 0, (GPU[1], "gpu_up"): 0, (GPU[0], "xid_last"): 79}
+    given_out = {(r.device, r.field): r.value for r in snapshot.readings if not r.attrs}
+    assert given_out == {(GPU[0], "gpu_up"): 0, (GPU[1], "gpu_up"): 0, (GPU[0], "xid_last"): 79}
     holders = snapshot.layout.attributions[GPU[0]].holders
     assert [one.subject.pod for one in holders] == ["a"]
     assert not snapshot.sources["gpus"].up

@@ -44,7 +44,7 @@ def errors_of(ctx: FakeSourceContext, uuid: str) -> dict[str, int | float]:
     return found
 
 
-async def test_xid_counters_go_on_and_changed_codes_hold(fake_nvml: FakeNvml) -> None:
+async def test_xid_counters_continue_and_changed_codes_hold(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     wanted = [
         ((31, 79), {"xid_errors{31}": 1, "xid_errors{79}": 0}),

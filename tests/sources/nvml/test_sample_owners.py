@@ -134,7 +134,7 @@ def test_each_use_goes_to_whom_its_time_says(
     )
 
 
-def test_the_rest_is_told_as_it_was_seen() -> None:
+def test_the_rest_is_reported_as_it_was_seen() -> None:
     made = to_device_use(seen(), {}, 15)
     assert (made.device, made.at, made.since, made.good_for_ns) == ("GPU-1", NOW, SINCE, 15)
     assert (made.memory_used_bytes, made.memory_reserved_bytes) == (3 * GIB, GIB)
@@ -144,7 +144,7 @@ def test_the_rest_is_told_as_it_was_seen() -> None:
     )
 
 
-def test_what_an_instance_was_busy_is_nobodys_own() -> None:
+def test_what_an_instance_was_busy_is_unattributed_own() -> None:
     made = to_device_use(seen(utilization=None, busy_ns=12), {7: PidRecord(NEW)}, 15)
     assert made.busy_ns == 12
     assert [one.busy_ns for one in made.processes] == [None]
@@ -225,9 +225,9 @@ def test_t4_what_mps_clients_do_is_unknown_and_never_the_servers(
     expected: dict[int, int | None],
 ) -> None:
     lists = tuple(GpuProcess(pid, kind, GIB) for pid, kind in listed)  # type: ignore[arg-type]
-    told = {pid: ProcessBusyTime(busy, us(9)) for pid, busy in entries.items()}
+    given_out = {pid: ProcessBusyTime(busy, us(9)) for pid, busy in entries.items()}
     found = {pid: PidRecord(process) for pid, process in known.items()}
-    made = to_device_use(seen(listed=lists, utilization=told), found, 15)
+    made = to_device_use(seen(listed=lists, utilization=given_out), found, 15)
     assert {one.pid: one.busy_ns for one in made.processes} == expected
     assert made.busy_ns == sum(entries.values()), "the device's own is known all the same"
     assert made.mps is (None in expected.values())
@@ -263,13 +263,13 @@ GPU_PROCESSES = st.builds(
     entries=ENTRIES,
     found=st.dictionaries(PIDS, FOUND),
 )
-def test_nothing_is_lost_and_nothing_is_told_twice(
+def test_nothing_is_lost_and_nothing_is_reported_twice(
     listed: list[GpuProcess], entries: dict[int, ProcessBusyTime], found: dict[int, PidRecord]
 ) -> None:
     made = to_device_use(seen(listed=tuple(listed), utilization=entries), found, 15)
     assert made.busy_ns == min(sum(e.busy_ns for e in entries.values()), 5 * NS)
-    told = sum(one.busy_ns or 0 for one in made.processes)
-    assert told <= made.busy_ns if made.mps else told == made.busy_ns
+    given_out = sum(one.busy_ns or 0 for one in made.processes)
+    assert given_out <= made.busy_ns if made.mps else given_out == made.busy_ns
     assert sorted(one.pid for one in made.processes if one.kind) == sorted({p.pid for p in listed})
     order = [(one.pid, one.started or 0) for one in made.processes]
     assert order == sorted(order)

@@ -123,7 +123,7 @@ def test_a_ring_that_just_did_not_wrap_has_no_hole() -> None:
     assert series.wrapped_samples is None
 
 
-def test_a_clock_that_is_set_back_begins_anew() -> None:
+def test_a_clock_that_is_set_back_restarts() -> None:
     series = Series(SECOND, 1000)
     series.add_ring(ring(1000, 10, 900))
     assert not series.add_ring(ring(1000, 10, 900))
@@ -152,7 +152,7 @@ def test_a_window_that_the_driver_says_nothing_for_ends() -> None:
     assert series.summary(2 * SECOND) is None
 
 
-def test_values_that_cannot_be_true_are_left_out_and_told() -> None:
+def test_values_that_cannot_be_true_are_left_out_and_reported() -> None:
     series = Series(SECOND, 1000)
     series.add_ring([*ring(0, 2), *ring(2, 1, ALL_ONES_32), *ring(3, 1)])
     assert not series.has_implausible, "all ones means that there is no value"

@@ -121,7 +121,7 @@ async def test_a_ring_is_read_once_in_a_round_and_only_those_asked_for(fake_nvml
     assert abs(calls - 2 * (len(rounds(ctx)) - before)) <= 2
 
 
-async def test_nothing_is_read_that_nobody_asked_for(fake_nvml: FakeNvml) -> None:
+async def test_nothing_is_read_that_no_one_asked_for(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     async with running(ctx):
         await next_rounds(ctx, 3)
@@ -194,7 +194,7 @@ async def test_every_type_of_value(fake_nvml: FakeNvml, kind: FieldType) -> None
     assert values(samples, GPU[0]) == {"gpu_up": 1, "gpu_utilization_max_percent": 55}
 
 
-async def test_a_gpu_that_was_lost_begins_anew(fake_nvml: FakeNvml) -> None:
+async def test_a_gpu_that_was_lost_restarts(fake_nvml: FakeNvml) -> None:
     ctx = asking("power_max_watts")
     hot = h100s(2, sampled={POWER: Sampled(500_000, period=0.02, room=20)})
     cold = h100s(2, sampled={POWER: Sampled(100_000, period=0.02, room=20)})

@@ -29,7 +29,7 @@ async def test_a_second_round_follows_the_first(fake_nvml: FakeNvml, field: str)
     assert found.good_for_ns > 60 * NS, "it stands until the next round"
 
 
-async def test_not_for_what_one_look_tells(fake_nvml: FakeNvml) -> None:
+async def test_not_for_what_one_look_reports(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["gpu_up", "power_watts"])
     fake_nvml.set(Scenario(gpus=[h100()]))

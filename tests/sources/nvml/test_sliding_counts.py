@@ -79,11 +79,13 @@ async def test_an_xid_is_in_the_window_at_once_and_leaves_it(fake_nvml: FakeNvml
     ctx.plan = FieldPlan(["xid_errors_in_window", "gpu_up"])
 
     def last() -> dict[str, float]:
-        told: list[Reading] = []
+        given_out: list[Reading] = []
         for event in ctx.events:
             if isinstance(event, SamplesTaken):
-                told = [r for r in event.readings if r.field != "gpu_up"] or told
-        return {",".join(value for _, value in reading.attrs): reading.value for reading in told}
+                given_out = [r for r in event.readings if r.field != "gpu_up"] or given_out
+        return {
+            ",".join(value for _, value in reading.attrs): reading.value for reading in given_out
+        }
 
     async with running(ctx, options(interval=0.1, slow=0.2, xid_window=Duration(1))):
         await until(lambda: last() == {"1000": 0})
@@ -103,14 +105,14 @@ async def test_clock_events_are_the_samples_that_had_them(fake_nvml: FakeNvml) -
         await next_rounds(ctx, 3)
         fake_nvml.set(h100s(1, values={"clocks_event_reasons": 0x5}))
         await next_rounds(ctx, 3)
-    told = [
+    given_out = [
         (found[idle], found[capped])
         for event in ctx.events
         if isinstance(event, SamplesTaken) and idle in (found := values(event, GPU[0]))
     ]
-    assert [both[0] for both in told] == list(range(1, len(told) + 1))
-    assert [both[1] for both in told] == sorted(both[1] for both in told)
-    assert 2 <= told[-1][1] < told[-1][0]
+    assert [both[0] for both in given_out] == list(range(1, len(given_out) + 1))
+    assert [both[1] for both in given_out] == sorted(both[1] for both in given_out)
+    assert 2 <= given_out[-1][1] < given_out[-1][0]
     assert "clock_throttle_active" not in {
         r.field for e in ctx.events if isinstance(e, SamplesTaken) for r in e.readings
     }

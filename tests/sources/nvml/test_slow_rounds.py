@@ -23,7 +23,9 @@ from tests.support.contexts import FakeSourceContext
 SLOW = {"nvmlDeviceGetPowerUsage": 0.2}
 
 
-async def test_what_was_read_is_told_before_the_slow_gpu_is_through(fake_nvml: FakeNvml) -> None:
+async def test_what_was_read_is_reported_before_the_slow_gpu_is_through(
+    fake_nvml: FakeNvml,
+) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(3).with_gpu(1, block={"nvmlDeviceGetPowerUsage": 1.0}))
     async with running(ctx, options(interval=60, slow=60, deadline=5)):
@@ -32,12 +34,14 @@ async def test_what_was_read_is_told_before_the_slow_gpu_is_through(fake_nvml: F
         assert "power_watts" in fields(rounds(ctx)[0], GPU[0])
         assert [listed.device for listed in rounds(ctx)[0].processes] == [GPU[0]]
         # In one piece or in two: that depends on how long the third one takes.
-        await until(lambda: {u for told in rounds(ctx)[1:] for u in ups(told)} >= set(GPU[1:3]))
-    assert all(up == 1 for told in rounds(ctx) for up in ups(told).values())
+        await until(
+            lambda: {u for given_out in rounds(ctx)[1:] for u in ups(given_out)} >= set(GPU[1:3])
+        )
+    assert all(up == 1 for given_out in rounds(ctx) for up in ups(given_out).values())
 
 
 @pytest.mark.parametrize("deadline", [0.4, 5])
-async def test_no_reading_is_kept_back_for_long_and_none_is_told_twice(
+async def test_no_reading_is_kept_back_for_long_and_none_is_reported_twice(
     fake_nvml: FakeNvml, deadline: float
 ) -> None:
     ctx = FakeSourceContext()
@@ -45,14 +49,14 @@ async def test_no_reading_is_kept_back_for_long_and_none_is_told_twice(
     async with running(ctx, options(interval=60, slow=60, deadline=deadline)):
         await until(lambda: any(GPU[5] in ups(samples) for samples in rounds(ctx)))
         emitted = list(zip(ctx.events, ctx.emitted_at, strict=True))
-    told = [
+    given_out = [
         (reading.device, reading.field, reading.attrs)
         for samples in rounds(ctx)
         for reading in samples.readings
         if not reading.field.startswith("xid_")
     ]
-    assert len(told) == len(set(told))
-    assert {device for device, _, _ in told} == set(GPU[:6])
+    assert len(given_out) == len(set(given_out))
+    assert {device for device, _, _ in given_out} == set(GPU[:6])
     for event, at in emitted:
         if isinstance(event, SamplesTaken):
             oldest = min((reading.at.mono_ns for reading in event.readings), default=at.mono_ns)

@@ -17,14 +17,22 @@ from tests.sources.nvml.harness import (
     running,
     until,
 )
-from tests.sources.nvml.joints import LINK_CALLS, PAIR_CALLS, by_pair, by_uuid, nvlinks, read, told
+from tests.sources.nvml.joints import (
+    LINK_CALLS,
+    PAIR_CALLS,
+    by_pair,
+    by_uuid,
+    given_out,
+    nvlinks,
+    read,
+)
 from tests.support.contexts import FakeSourceContext
 
 # -- what is read
 
 
 @pytest.mark.parametrize("count", [1, 2, 8])
-async def test_each_pair_is_told_once(fake_nvml: FakeNvml, count: int) -> None:
+async def test_each_pair_is_reported_once(fake_nvml: FakeNvml, count: int) -> None:
     topology = await read(fake_nvml, hgx(count))
     assert [card.uuid for card in topology.cards] == GPU[:count]
     assert [card.index for card in topology.cards] == list(range(count))
@@ -92,7 +100,7 @@ async def test_an_old_driver_that_knows_no_kind_of_the_other_end(fake_nvml: Fake
     assert nvlinks(await read(fake_nvml, node)) == {(0, 1): 4}
 
 
-async def test_links_that_lead_nobody_knows_where(fake_nvml: FakeNvml) -> None:
+async def test_links_that_lead_no_one_knows_where(fake_nvml: FakeNvml) -> None:
     node = hgx(2)
     astray = {**node.gpus[0].values, **{f"nvlink_remote_type_{n}": 255 for n in range(18)}}
     topology = await read(fake_nvml, node.with_gpu(0, values=astray))
@@ -100,7 +108,7 @@ async def test_links_that_lead_nobody_knows_where(fake_nvml: FakeNvml) -> None:
     assert topology.pairs[0].reachable is True
 
 
-async def test_each_gpu_s_memory_is_told_whoever_asks_for_readings_of_it(
+async def test_each_gpu_s_memory_is_reported_whoever_asks_for_readings_of_it(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()
@@ -139,14 +147,14 @@ async def test_links_that_can_t_be_asked_for_are_unknown(fake_nvml: FakeNvml, co
     assert topology.pairs[0].reachable is True
 
 
-async def test_a_card_without_links_has_none_to_one_that_can_t_tell(fake_nvml: FakeNvml) -> None:
+async def test_a_card_without_links_has_none_to_one_that_can_t_report(fake_nvml: FakeNvml) -> None:
     node = pcie(2).with_gpu(1, errors=dict.fromkeys(LINK_CALLS, 13))
     topology = await read(fake_nvml, node)
     assert [card.links for card in topology.cards] == [0, None]
     assert nvlinks(topology) == {(0, 1): 0}
 
 
-async def test_a_level_that_nobody_knows(fake_nvml: FakeNvml) -> None:
+async def test_a_level_that_no_one_knows(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     topology = await read(fake_nvml, h100s(2, values={"topology": 35}), ctx=ctx)
     assert topology.pairs[0].level is None
@@ -168,7 +176,7 @@ async def test_a_call_that_fails_is_counted(fake_nvml: FakeNvml, function: str) 
     fake_nvml.set(Scenario(gpus=hgx(2).gpus, errors={function: 999}))
     async with running(ctx, options(interval=0.1, slow=0.1)):
         await until(lambda: errors(ctx).get((GPU[0], "unknown")))
-    pair = told(ctx)[0].pairs[0]
+    pair = given_out(ctx)[0].pairs[0]
     assert (pair.level is None, pair.reachable is None) == (
         function == PAIR_CALLS[0],
         function == PAIR_CALLS[1],
@@ -213,8 +221,8 @@ async def test_a_driver_that_has_the_first_form_of_the_question(fake_nvml: FakeN
     card = h100(
         0, values=values, fabric_cluster=CLUSTER, errors={"nvmlDeviceGetGpuFabricInfoV": 13}
     )
-    told_ = (await read(fake_nvml, Scenario(gpus=[card]))).cards[0]
-    assert (told_.cluster, told_.clique) == (CLUSTER, 4)
+    reported_ = (await read(fake_nvml, Scenario(gpus=[card]))).cards[0]
+    assert (reported_.cluster, reported_.clique) == (CLUSTER, 4)
 
 
 # -- where they sit

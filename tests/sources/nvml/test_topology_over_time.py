@@ -20,7 +20,7 @@ from tests.sources.nvml.harness import (
     until,
     ups,
 )
-from tests.sources.nvml.joints import LINK_CALLS, PAIR_CALLS, by_pair, nvlinks, told
+from tests.sources.nvml.joints import LINK_CALLS, PAIR_CALLS, by_pair, given_out, nvlinks
 from tests.support.contexts import FakeSourceContext
 
 # -- when it is read and told
@@ -47,7 +47,7 @@ async def test_fast_rounds_ask_nothing_of_it(fake_nvml: FakeNvml, often: None) -
         await next_rounds(ctx, 4)
         calls = fake_nvml.calls()
     assert not {*PAIR_CALLS, *LINK_CALLS, "nvmlDeviceGetGpuFabricInfoV"} & calls.keys()
-    assert len(told(ctx)) == 1
+    assert len(given_out(ctx)) == 1
 
 
 async def test_links_are_asked_for_once_and_pairs_in_slow_rounds(
@@ -63,7 +63,7 @@ async def test_links_are_asked_for_once_and_pairs_in_slow_rounds(
         calls = fake_nvml.calls()
     assert not set(LINK_CALLS) & calls.keys()
     assert calls["nvmlDeviceGetP2PStatus"] % 6 == 0, "each pair from one side"
-    assert len(told(ctx)) == 1, "nothing has changed"
+    assert len(given_out(ctx)) == 1, "nothing has changed"
 
 
 async def test_what_is_slow_to_answer_is_asked_seldom(fake_nvml: FakeNvml) -> None:
@@ -91,8 +91,8 @@ async def test_switches_that_come_up_later_are_seen(fake_nvml: FakeNvml, often: 
         assert (first.pairs[0].nvlinks, first.pairs[0].reachable) == (0, False)
         assert first.cards[0].links == 17
         fake_nvml.set(up)
-        await until(lambda: told(ctx)[-1].pairs[0].nvlinks == 18)
-    last = told(ctx)[-1]
+        await until(lambda: given_out(ctx)[-1].pairs[0].nvlinks == 18)
+    last = given_out(ctx)[-1]
     assert last.pairs[0].reachable is True
     assert [card.links for card in last.cards] == [18, 18], "links were asked for anew"
 
@@ -105,8 +105,10 @@ async def test_mig_mode_takes_a_gpu_s_peers_away(fake_nvml: FakeNvml, often: Non
         await ctx.wait_for(TopologyRead)
         values = {**whole.gpus[0].values, "p2p_2_1": 2, "p2p_2_2": 2}
         fake_nvml.set(whole.with_gpu(0, values=values, mig=slices(0, "1g.10gb")))
-        await until(lambda: nvlinks(told(ctx)[-1]) == {(0, 1): 0, (0, 2): 0, (1, 2): 18})
-    assert {card.uuid for card in told(ctx)[-1].cards} == set(GPU[:3]), "instances are no cards"
+        await until(lambda: nvlinks(given_out(ctx)[-1]) == {(0, 1): 0, (0, 2): 0, (1, 2): 18})
+    assert {card.uuid for card in given_out(ctx)[-1].cards} == set(GPU[:3]), (
+        "instances are no cards"
+    )
 
 
 async def test_a_gpu_that_comes_is_joined(fake_nvml: FakeNvml, seldom: None) -> None:
@@ -117,7 +119,7 @@ async def test_a_gpu_that_comes_is_joined(fake_nvml: FakeNvml, seldom: None) -> 
         assert nvlinks((await ctx.wait_for(TopologyRead))[0]) == {(0, 1): 18}
         fake_nvml.set(node)
         await ctx.wait_for(TopologyRead, 2)
-    assert nvlinks(told(ctx)[1]) == {(0, 1): 18, (0, 2): 18, (1, 2): 18}
+    assert nvlinks(given_out(ctx)[1]) == {(0, 1): 18, (0, 2): 18, (1, 2): 18}
 
 
 async def test_a_gpu_that_goes_takes_its_pairs_with_it(fake_nvml: FakeNvml, seldom: None) -> None:
@@ -128,8 +130,8 @@ async def test_a_gpu_that_goes_takes_its_pairs_with_it(fake_nvml: FakeNvml, seld
         await ctx.wait_for(TopologyRead)
         fake_nvml.set(node.without_gpu(2))
         await ctx.wait_for(TopologyRead, 2)
-    assert nvlinks(told(ctx)[1]) == {(0, 1): 18}
-    assert [card.uuid for card in told(ctx)[1].cards] == GPU[:2]
+    assert nvlinks(given_out(ctx)[1]) == {(0, 1): 18}
+    assert [card.uuid for card in given_out(ctx)[1].cards] == GPU[:2]
 
 
 async def test_a_gpu_that_is_down_is_left_out_until_it_answers(
@@ -143,13 +145,13 @@ async def test_a_gpu_that_is_down_is_left_out_until_it_answers(
         fake_nvml.set(node.with_gpu(1, lost=True))
         await until(lambda: ups(rounds(ctx)[-1])[GPU[1]] == 0)
         await next_rounds(ctx, 3)
-        assert [list(nvlinks(one)) for one in told(ctx)[1:]] == [[(0, 2)]]
+        assert [list(nvlinks(one)) for one in given_out(ctx)[1:]] == [[(0, 2)]]
         fake_nvml.set(node)
         await ctx.wait_for(TopologyRead, 3)
-    assert told(ctx)[2] == told(ctx)[0]
+    assert given_out(ctx)[2] == given_out(ctx)[0]
 
 
-async def test_a_gpu_that_answers_again_is_read_anew(fake_nvml: FakeNvml, seldom: None) -> None:
+async def test_a_gpu_that_answers_again_is_read_again(fake_nvml: FakeNvml, seldom: None) -> None:
     """After a reset it may have other links."""
     ctx = FakeSourceContext()
     node = hgx(3)
@@ -161,7 +163,7 @@ async def test_a_gpu_that_answers_again_is_read_anew(fake_nvml: FakeNvml, seldom
         fewer = {**node.gpus[1].values, "nvlink_state_0": 0}
         fake_nvml.set(node.with_gpu(1, values=fewer))
         await ctx.wait_for(TopologyRead, 3)
-    assert nvlinks(told(ctx)[2]) == {(0, 1): 17, (0, 2): 18, (1, 2): 17}
+    assert nvlinks(given_out(ctx)[2]) == {(0, 1): 17, (0, 2): 18, (1, 2): 17}
 
 
 async def test_a_gpu_that_is_lost_from_the_start_is_joined_once_it_answers(
@@ -174,7 +176,7 @@ async def test_a_gpu_that_is_lost_from_the_start_is_joined_once_it_answers(
         assert nvlinks((await ctx.wait_for(TopologyRead))[0]) == {(0, 2): 18}
         fake_nvml.set(node)
         await ctx.wait_for(TopologyRead, 2)
-    assert nvlinks(told(ctx)[1]) == {(0, 1): 18, (0, 2): 18, (1, 2): 18}
+    assert nvlinks(given_out(ctx)[1]) == {(0, 1): 18, (0, 2): 18, (1, 2): 18}
 
 
 async def test_while_the_driver_is_gone_there_are_no_gpus_to_give(fake_nvml: FakeNvml) -> None:
@@ -191,19 +193,19 @@ async def test_while_the_driver_is_gone_there_are_no_gpus_to_give(fake_nvml: Fak
     fake_nvml.set(hgx(2))
     async with running(ctx, source):
         await ctx.wait_for(TopologyRead, 3)
-    assert told(ctx) == [told(ctx)[0], TopologyRead((), ()), told(ctx)[0]]
+    assert given_out(ctx) == [given_out(ctx)[0], TopologyRead((), ()), given_out(ctx)[0]]
 
 
-async def test_after_a_reload_it_is_told_again_and_the_same(fake_nvml: FakeNvml) -> None:
+async def test_after_a_reload_it_is_reported_again_and_the_same(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(dgx1())
     for count in (1, 2):
         async with running(ctx, options()):
             await ctx.wait_for(TopologyRead, count)
-    assert told(ctx)[0] == told(ctx)[1]
+    assert given_out(ctx)[0] == given_out(ctx)[1]
 
 
-async def test_gpus_that_nobody_asked_for_are_joined_too(fake_nvml: FakeNvml) -> None:
+async def test_gpus_that_no_one_asked_for_are_joined_too(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(hgx(4))
     async with running(ctx, options(devices="g:2")):
@@ -225,9 +227,9 @@ async def test_a_gpu_that_hangs_in_its_links_costs_no_other(
         assert ups(samples) == {GPU[0]: 1, GPU[1]: 0, GPU[2]: 1}
         assert sampling_threads() == 2
         fake_nvml.set(hgx(3))
-        await until(lambda: by_pair(told(ctx)[-1])[0, 1].nvlinks)
+        await until(lambda: by_pair(given_out(ctx)[-1])[0, 1].nvlinks)
     assert nvlinks(topology) == {(0, 2): 18}
-    assert nvlinks(told(ctx)[-1]) == {(0, 1): 18, (0, 2): 18, (1, 2): 18}
+    assert nvlinks(given_out(ctx)[-1]) == {(0, 1): 18, (0, 2): 18, (1, 2): 18}
 
 
 async def test_a_gpu_that_hung_in_its_links_is_not_asked_for_them_again_soon(
@@ -245,7 +247,7 @@ async def test_a_gpu_that_hung_in_its_links_is_not_asked_for_them_again_soon(
         before = len(rounds(ctx))
         await next_rounds(ctx, 5)
         assert {ups(one)[GPU[1]] for one in rounds(ctx)[before:]} == {1}
-    assert nvlinks(told(ctx)[-1]) == {(0, 1): None}
+    assert nvlinks(given_out(ctx)[-1]) == {(0, 1): None}
 
 
 async def test_a_pair_that_hangs_costs_one_thread_and_is_not_asked_about_again(
@@ -260,9 +262,9 @@ async def test_a_pair_that_hangs_costs_one_thread_and_is_not_asked_about_again(
         topology = (await ctx.wait_for(TopologyRead))[0]
         assert sampling_threads() == 2
         fake_nvml.set(hgx(4))
-        await until(lambda: by_pair(told(ctx)[-1])[0, 2].reachable)
+        await until(lambda: by_pair(given_out(ctx)[-1])[0, 2].reachable)
     assert nvlinks(topology).keys() == {(1, 2), (1, 3), (2, 3)}, "GPU 0 is down"
-    first, last = by_pair(topology), by_pair(told(ctx)[-1])
+    first, last = by_pair(topology), by_pair(given_out(ctx)[-1])
     assert first[2, 3].reachable is True
     assert first[1, 2].reachable is None, "GPU 1 was under suspicion"
     assert last[1, 2].reachable is True

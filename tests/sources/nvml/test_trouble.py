@@ -153,7 +153,7 @@ async def test_a_lost_gpu_is_down_and_comes_back(fake_nvml: FakeNvml, code: int,
     assert inventories(ctx) == [GPU[:3]], "a lost GPU stays in the inventory"
 
 
-async def test_a_gpu_that_is_lost_from_the_start_is_known_once_it_tells_its_uuid(
+async def test_a_gpu_that_is_lost_from_the_start_is_known_once_it_reports_its_uuid(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()

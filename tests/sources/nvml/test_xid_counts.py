@@ -64,7 +64,7 @@ async def test_errors_are_counted_by_gpu_and_code(fake_nvml: FakeNvml) -> None:
     assert xids(samples, GPU[0])["xid_last"] == 0
 
 
-async def test_an_error_is_told_at_once_not_with_the_next_round(fake_nvml: FakeNvml) -> None:
+async def test_an_error_is_reported_at_once_not_with_the_next_round(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     async with running(ctx, options(interval=60, slow=60)):
         await watched(fake_nvml, 1)
@@ -78,7 +78,7 @@ async def test_an_error_is_told_at_once_not_with_the_next_round(fake_nvml: FakeN
         )
 
 
-async def test_counts_go_on_over_a_restart(fake_nvml: FakeNvml) -> None:
+async def test_counts_continue_over_a_restart(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(options(xid_codes=(31,)))
     for expected in (1, 2):

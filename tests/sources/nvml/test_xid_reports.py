@@ -55,7 +55,7 @@ async def test_each_error_is_reported_at_once_behind_its_device(fake_nvml: FakeN
     assert kinds.index(DevicesDiscovered) < kinds.index(XidsReported)
 
 
-async def test_one_that_a_stop_kept_from_being_told_is_told_by_the_next_run(
+async def test_one_that_a_stop_kept_from_being_reported_is_reported_by_the_next_run(
     fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx, reached = FakeSourceContext(), asyncio.Event()
@@ -150,16 +150,16 @@ async def test_of_a_storm_some_are_reported_and_all_are_counted(fake_nvml: FakeN
         fake_nvml.push_xid(1, 31)
         await until(lambda: values(rounds(ctx)[-1], GPU[0]).get("xid_errors{31}") == 200, within=20)
         await until(lambda: reports(ctx)[-1].device == GPU[1])
-        told = len([one for one in reports(ctx) if one.device == GPU[0]])
-        assert ERRORS_PER_SECOND <= told < 200
-        assert told + dropped(ctx) == 200
+        given_out = len([one for one in reports(ctx) if one.device == GPU[0]])
+        assert ERRORS_PER_SECOND <= given_out < 200
+        assert given_out + dropped(ctx) == 200
 
 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sources.nvml.xid_reports._MAX_PENDING", 3)
     waiting = XidReports()
-    told = [waiting.add(XidEvent("a", code, Instant(0, 0)), ()) for code in range(5)]
-    assert told == [True, True, True, False, False]
+    given_out = [waiting.add(XidEvent("a", code, Instant(0, 0)), ()) for code in range(5)]
+    assert given_out == [True, True, True, False, False]
     assert [one.code for one in waiting.pending] == [0, 1, 2]
     waiting.mark_reported(2)
     assert waiting.add(XidEvent("a", 9, Instant(0, 0)), ())
@@ -167,7 +167,7 @@ def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("usage", [True, False])
-async def test_accounts_know_of_them_though_no_field_tells(
+async def test_accounts_know_of_them_though_no_field_reports(
     fake_nvml: FakeNvml, usage: bool
 ) -> None:
     """Without accounts and fields nobody asks, and nothing waits for them."""

@@ -22,19 +22,19 @@ async def looked(folder: Path, path: Path) -> Finding:
 
 
 async def test_a_good_list_is_well(tmp_path: Path) -> None:
-    told = await looked(tmp_path, write(tmp_path / "podlist.json", LIST))
-    assert told.verdict is Verdict.OK
-    assert re.fullmatch(r"1 containers hold devices; written [0-9]+ s ago", told.observed)
+    given_out = await looked(tmp_path, write(tmp_path / "podlist.json", LIST))
+    assert given_out.verdict is Verdict.OK
+    assert re.fullmatch(r"1 containers hold devices; written [0-9]+ s ago", given_out.observed)
 
 
 async def test_a_folder_that_is_not_mounted(tmp_path: Path) -> None:
-    told = await looked(tmp_path, tmp_path / "none/podlist.json")
-    is_bad(told, "failure", "it is not mounted", f"mount the folder {tmp_path}/none")
+    given_out = await looked(tmp_path, tmp_path / "none/podlist.json")
+    is_bad(given_out, "failure", "it is not mounted", f"mount the folder {tmp_path}/none")
 
 
 async def test_no_list_in_the_folder(tmp_path: Path) -> None:
-    told = await looked(tmp_path, tmp_path / "podlist.json")
-    is_bad(told, "failure", "the file does not", "its writer runs")
+    given_out = await looked(tmp_path, tmp_path / "podlist.json")
+    is_bad(given_out, "failure", "the file does not", "its writer runs")
 
 
 MALFORMED = [("", "is empty"), ("{", ""), ('{"pods": []}', "list"), ("[{]", "")]
@@ -42,8 +42,8 @@ MALFORMED = [("", "is empty"), ("{", ""), ('{"pods": []}', "list"), ("[{]", "")]
 
 @pytest.mark.parametrize(("text", "saw"), MALFORMED)
 async def test_a_malformed_list(tmp_path: Path, text: str, saw: str) -> None:
-    told = await looked(tmp_path, write(tmp_path / "podlist.json", text))
-    is_bad(told, "failure", saw, "check what its writer writes")
+    given_out = await looked(tmp_path, write(tmp_path / "podlist.json", text))
+    is_bad(given_out, "failure", saw, "check what its writer writes")
 
 
 async def test_an_entry_that_means_nothing_is_a_warning(tmp_path: Path) -> None:
@@ -62,11 +62,11 @@ async def test_a_list_from_before_the_node_was_started_is_stale(tmp_path: Path) 
 AGES = [(30, "30 s"), (600, "10 min"), (3 * 86400, "3 d")]
 
 
-@pytest.mark.parametrize(("age", "told"), AGES)
-async def test_its_age_is_told(tmp_path: Path, age: int, told: str) -> None:
+@pytest.mark.parametrize(("age", "given_out"), AGES)
+async def test_its_age_is_reported(tmp_path: Path, age: int, given_out: str) -> None:
     path = write(tmp_path / "podlist.json", LIST)
     os.utime(path, (time.time() - age - 0.1,) * 2)
-    assert f"written {told} ago" in (await looked(tmp_path, path)).observed
+    assert f"written {given_out} ago" in (await looked(tmp_path, path)).observed
 
 
 async def test_a_list_from_the_future_contradicts_the_clock(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_a_list_from_the_future_contradicts_the_clock(tmp_path: Path) -> N
     is_bad(await looked(tmp_path, path), "warning", "s in the future", "check the clock")
 
 
-async def test_a_list_that_names_nobody_has_no_age(tmp_path: Path) -> None:
+async def test_a_list_that_names_no_one_has_no_age(tmp_path: Path) -> None:
     path = write(tmp_path / "podlist.json", "[]")
     os.utime(path, (BOOT - 60, BOOT - 60))
     assert (await looked(tmp_path, path)).verdict is Verdict.OK
@@ -95,5 +95,5 @@ async def test_a_mount_that_shows_the_old_file(
 
     ctx = context(tmp_path / "ctx")
     monkeypatch.setattr(bounded_read.os, "open", gone)  # type: ignore[attr-defined]
-    told = of(await examine(Options(path=path), ctx), "podlist.file")
-    is_bad(told, "failure", "the file was replaced", "instead of the file")
+    given_out = of(await examine(Options(path=path), ctx), "podlist.file")
+    is_bad(given_out, "failure", "the file was replaced", "instead of the file")

@@ -39,7 +39,7 @@ WRITERS = pytest.mark.parametrize("write", [replace, in_place])
 
 
 @WRITERS
-async def test_a_change_is_told_at_once(path: Path, write: Callable[[Path, str], None]) -> None:
+async def test_a_change_is_reported_at_once(path: Path, write: Callable[[Path, str], None]) -> None:
     write(path, listing("first"))
     took: list[float] = []
     async with following(path) as ctx:
@@ -107,7 +107,7 @@ async def test_confirms_with_the_same_object(path: Path) -> None:
         assert min(b - a for a, b in itertools.pairwise(times)) > 45
 
 
-async def test_a_broken_file_is_told_once_and_not_confirmed(
+async def test_a_broken_file_is_reported_once_and_not_confirmed(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -127,7 +127,7 @@ async def test_a_broken_file_is_told_once_and_not_confirmed(
     assert caplog.messages[1] == f"{path}: can be read again"
 
 
-async def test_a_moment_of_emptiness_is_not_told(path: Path) -> None:
+async def test_a_moment_of_emptiness_is_not_reported(path: Path) -> None:
     path.write_text(listing("a"))
     async with following(path) as ctx:
         await ctx.until("a")
@@ -152,7 +152,7 @@ async def test_a_writer_need_not_close(path: Path) -> None:
             await ctx.until("b")
 
 
-async def test_two_faults_are_told_one_by_one(path: Path) -> None:
+async def test_two_faults_are_reported_one_by_one(path: Path) -> None:
     path.write_text("{}")
     async with following(path) as ctx:
         assert await ctx.lost() == f"{path}:1:1: expected a list, found an object"
@@ -376,7 +376,7 @@ async def test_a_list_is_parsed_away_from_the_loop(
     assert threading.main_thread() not in threads
 
 
-async def test_a_file_that_never_gets_whole_is_told_of(path: Path) -> None:
+async def test_a_file_that_never_gets_whole_is_reported_of(path: Path) -> None:
     path.write_text(listing("a"))
     async with following(path) as ctx:
         await ctx.until("a")

@@ -289,7 +289,7 @@ def test_a_backslash_before_an_escape_is_no_half_of_a_pair() -> None:
     assert read(data) == {"n/p\\ud800/c": ["minor:1"]}
 
 
-def test_tells_of_the_first_few_faults() -> None:
+def test_reports_of_the_first_few_faults() -> None:
     data = f"[{pod('[true, true]')}, 1, {pod('[2, -2]', 'q')}, 3]"
     listed = read_pod_list(data.encode(), PATH, "minor")
     assert [text.split(": ")[1] for text in listed.problems] == [

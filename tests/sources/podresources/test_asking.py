@@ -43,7 +43,7 @@ async def test_claims_are_what_the_kubelet_lists(path: Path) -> None:
         assert ctx.reasons() == []
 
 
-async def test_nobody_holding_anything_is_said(path: Path) -> None:
+async def test_no_one_holding_anything_is_said(path: Path) -> None:
     async with FakeKubelet(path), asking(path) as ctx:
         await ctx.until()
 
@@ -76,7 +76,7 @@ async def test_old_kubelets_have_v1alpha1_alone(path: Path) -> None:
         assert (ctx.claims() or ())[0].origin.detail == f"{path} v1 List"
 
 
-async def test_a_socket_where_nobody_knows_of_pods(path: Path) -> None:
+async def test_a_socket_where_no_one_knows_of_pods(path: Path) -> None:
     async with FakeKubelet(path, ()), asking(path) as ctx:
         text = f"{path}: List is not implemented there; check that it is the kubelet's socket"
         assert await ctx.lost() == text
@@ -107,7 +107,7 @@ async def test_t01_what_is_offered_is_said_before_the_first_claims(path: Path) -
 
 
 @pytest.mark.parametrize("how", ["unimplemented", "disabled"])
-async def test_a_kubelet_that_does_not_tell_what_it_offers(path: Path, how: str) -> None:
+async def test_a_kubelet_that_does_not_report_what_it_offers(path: Path, how: str) -> None:
     name = "v1/GetAllocatableResources"
     kubelet = FakeKubelet(path)
     if how == "disabled":
@@ -131,7 +131,7 @@ async def test_what_is_offered_may_fail_alone(path: Path, caplog: pytest.LogCapt
     assert caplog.messages == []
 
 
-async def test_five_megabytes_are_read_and_seventeen_are_told_of(path: Path) -> None:
+async def test_five_megabytes_are_read_and_seventeen_are_reported_of(path: Path) -> None:
     async with FakeKubelet(path) as kubelet, asking(path) as ctx:
         kubelet.pods = [pod("a", {GPU: ["GPU-0"]})]
         kubelet.padding = 5_000_000
@@ -275,11 +275,13 @@ async def test_a_method_beside_the_list_that_fails_is_said_once_and_costs_no_cla
             assert kubelet.calls[f"v1/{method}"] >= 2
             assert ctx.pods() == ["a"]
             assert ctx.reasons() == []
-    assert caplog.messages == [f"{path}: the kubelet responded to {method} with INTERNAL: attempt 1 "]
+    assert caplog.messages == [
+        f"{path}: the kubelet responded to {method} with INTERNAL: attempt 1 "
+    ]
 
 
 @pytest.mark.parametrize("how", ["unimplemented", "disabled"])
-async def test_a_kubelet_that_tells_of_no_single_pod(path: Path, how: str) -> None:
+async def test_a_kubelet_that_reports_of_no_single_pod(path: Path, how: str) -> None:
     kubelet = FakeKubelet(path)
     if how == "disabled":
         kubelet.disabled.add("v1/Get")

@@ -65,7 +65,9 @@ def test_after_a_restart_all_of_before_are_waited_for(
     known: ListCompleteness, lists: list[str], whole: list[bool]
 ) -> None:
     known.socket_changed(10 * S)
-    assert [known.record_list((11 + at) * S, refs(told)) for at, told in enumerate(lists)] == whole
+    assert [
+        known.record_list((11 + at) * S, refs(given_out)) for at, given_out in enumerate(lists)
+    ] == whole
 
 
 def test_who_is_missing_for_too_long_is_gone(known: ListCompleteness) -> None:
@@ -77,13 +79,13 @@ def test_who_is_missing_for_too_long_is_gone(known: ListCompleteness) -> None:
     assert known.record_list(401 * S, refs("a"))
 
 
-def test_where_nobody_held_anything_nobody_is_waited_for(known: ListCompleteness) -> None:
+def test_where_no_one_held_anything_no_one_is_waited_for(known: ListCompleteness) -> None:
     assert known.record_list(5 * S, ())
     known.socket_changed(10 * S)
     assert known.record_list(11 * S, refs("a"))
 
 
-def test_a_second_restart_forgets_nobody(known: ListCompleteness) -> None:
+def test_a_second_restart_forgets_no_one(known: ListCompleteness) -> None:
     known.socket_changed(10 * S)
     assert not known.record_list(11 * S, refs("a"))
     known.socket_changed(20 * S)

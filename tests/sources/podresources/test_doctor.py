@@ -51,30 +51,30 @@ async def test_a_healthy_kubelet_is_well_in_all(tmp_path: Path) -> None:
 
 async def test_a_folder_that_is_not_mounted(tmp_path: Path) -> None:
     found = await looked(tmp_path, tmp_path / "none/kubelet.sock")
-    told = of(found, "podresources.socket")
-    is_bad(told, "failure", "it is not mounted", f"mount the folder {tmp_path}/none")
-    names_other_roots(told)
+    given_out = of(found, "podresources.socket")
+    is_bad(given_out, "failure", "it is not mounted", f"mount the folder {tmp_path}/none")
+    names_other_roots(given_out)
 
 
 async def test_a_folder_without_a_socket(tmp_path: Path) -> None:
     found = await looked(tmp_path, tmp_path / "kubelet.sock")
-    told = of(found, "podresources.socket")
-    is_bad(told, "failure", "it has no socket", "check that the kubelet runs")
-    names_other_roots(told)
+    given_out = of(found, "podresources.socket")
+    is_bad(given_out, "failure", "it has no socket", "check that the kubelet runs")
+    names_other_roots(given_out)
 
 
-def names_other_roots(told: Finding) -> None:
+def names_other_roots(given_out: Finding) -> None:
     """A container sees no other root, so that it has to be named."""
     for root, whose in ROOTS:
-        assert f"/{root} of {whose}" in told.fix
-    assert "kubeletPath=ROOT/pod-resources" in told.fix
+        assert f"/{root} of {whose}" in given_out.fix
+    assert "kubeletPath=ROOT/pod-resources" in given_out.fix
 
 
 @pytest.mark.parametrize(("root", "whose"), ROOTS)
 def test_the_root_that_is_looked_at_is_not_named_as_another(root: str, whose: str) -> None:
-    told = other_roots(Path("/", root, "pod-resources/kubelet.sock"))
-    assert whose not in told
-    assert told.count("/") > len(ROOTS)
+    given_out = other_roots(Path("/", root, "pod-resources/kubelet.sock"))
+    assert whose not in given_out
+    assert given_out.count("/") > len(ROOTS)
 
 
 async def test_what_is_no_socket(tmp_path: Path) -> None:
@@ -97,8 +97,8 @@ async def test_the_socket_of_another_distribution_is_found(
     monkeypatch.chdir(there.parent)
     with unix_socket(Path("kubelet.sock")):
         found = await examine(Options(sockets=(tmp_path / "kubelet.sock",)), ctx)
-    told = of(found, "podresources.socket")
-    is_bad(told, "failure", f"as with {whose}", f"set sockets: [{there}]")
+    given_out = of(found, "podresources.socket")
+    is_bad(given_out, "failure", f"as with {whose}", f"set sockets: [{there}]")
 
 
 async def test_a_socket_that_may_not_be_used(
@@ -109,11 +109,11 @@ async def test_a_socket_that_may_not_be_used(
     with unix_socket(path):
         monkeypatch.setattr(doctor.os, "access", lambda *_: False)  # type: ignore[attr-defined]
         found = await looked(tmp_path, path)
-    told = of(found, "podresources.socket")
-    is_bad(told, "failure", f"uid {os.geteuid()}", "run podgpu as root")
+    given_out = of(found, "podresources.socket")
+    is_bad(given_out, "failure", f"uid {os.geteuid()}", "run podgpu as root")
 
 
-async def test_a_socket_where_nobody_listens(tmp_path: Path) -> None:
+async def test_a_socket_where_no_one_listens(tmp_path: Path) -> None:
     path = tmp_path / "kubelet.sock"
     with unix_socket(path, listens=False):
         found = await looked(tmp_path, path)
@@ -137,8 +137,10 @@ async def test_a_kubelet_that_fails(tmp_path: Path) -> None:
 async def test_another_server_on_the_socket(tmp_path: Path) -> None:
     async with kubelet(tmp_path, frozenset()) as made:
         found = await looked(tmp_path, made.path)
-    told = of(found, "podresources.socket")
-    is_bad(told, "failure", "check that it is the kubelet's socket", "the kubelet's own socket")
+    given_out = of(found, "podresources.socket")
+    is_bad(
+        given_out, "failure", "check that it is the kubelet's socket", "the kubelet's own socket"
+    )
 
 
 OLD = [
@@ -159,16 +161,16 @@ async def test_a_device_plugin_that_registered_nothing(tmp_path: Path) -> None:
     async with kubelet(tmp_path) as made:
         made.offered = {}
         found = await looked(tmp_path, made.path)
-    told = of(found, "podresources.devices")
-    is_bad(told, "warning", "no device plugin has registered", "the device plugin's pod runs")
+    given_out = of(found, "podresources.devices")
+    is_bad(given_out, "warning", "no device plugin has registered", "the device plugin's pod runs")
 
 
 async def test_a_device_plugin_under_another_name(tmp_path: Path) -> None:
     async with kubelet(tmp_path) as made:
         made.offered = {"example.com/card": ["a"]}
         found = await looked(tmp_path, made.path)
-    told = of(found, "podresources.devices")
-    is_bad(told, "warning", "but example.com/card", "set resources to the names")
+    given_out = of(found, "podresources.devices")
+    is_bad(given_out, "warning", "but example.com/card", "set resources to the names")
 
 
 async def test_gpus_by_claims_alone_are_well(tmp_path: Path) -> None:
@@ -184,7 +186,7 @@ DRIVERS = [("gpu.nvidia.com", "ok"), ("nic.example.com", "warning")]
 
 
 @pytest.mark.parametrize(("driver", "verdict"), DRIVERS)
-async def test_gpus_of_a_dra_driver_that_nobody_has_claimed_yet(
+async def test_gpus_of_a_dra_driver_that_no_one_has_claimed_yet(
     tmp_path: Path, driver: str, verdict: str
 ) -> None:
     server = ApiServer({SLICES: Collection()})
@@ -194,8 +196,8 @@ async def test_gpus_of_a_dra_driver_that_nobody_has_claimed_yet(
         kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
         text = f"node: node-1\nsources: {{p: {{kind: pods, kubeconfig: {kubeconfig}}}}}\n"
         found = await examine(Options(sockets=(made.path,)), context(tmp_path / "ctx", text))
-    told = of(found, "podresources.devices")
-    assert told.verdict.value == verdict, told
+    given_out = of(found, "podresources.devices")
+    assert given_out.verdict.value == verdict, given_out
     asked = [query for path, query in server.requests if path == SLICES]
     assert asked == [{"fieldSelector": "spec.nodeName=node-1"}]
 
@@ -212,14 +214,14 @@ async def test_an_api_server_that_gives_no_slices_leaves_the_warning(tmp_path: P
 
 
 @pytest.mark.parametrize("ids", [[f"{GPU}::0", f"{GPU}::1"], ["nvidia0/vgpu0", "nvidia0/vgpu1"]])
-async def test_time_slicing_is_told_and_no_fault(tmp_path: Path, ids: list[str]) -> None:
+async def test_time_slicing_is_reported_and_no_fault(tmp_path: Path, ids: list[str]) -> None:
     async with kubelet(tmp_path) as made:
         made.offered = {"nvidia.com/gpu": ids}
         found = await looked(tmp_path, made.path)
-    told = of(found, "podresources.sharing")
-    assert told.verdict is Verdict.OK, "who set it up has meant it"
-    assert "time-slicing" in told.observed
-    assert "podgpu_device_holder_info" in told.observed
+    given_out = of(found, "podresources.sharing")
+    assert given_out.verdict is Verdict.OK, "who set it up has meant it"
+    assert "time-slicing" in given_out.observed
+    assert "podgpu_device_holder_info" in given_out.observed
 
 
 async def test_each_socket_is_looked_at(tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ async def test_a_kubelet_that_accepts_and_never_answers(
         assert all(later <= earlier + 2 for earlier, later in zip(*counts, strict=True)), counts
 
 
-async def test_a_kubelet_that_hangs_is_told_of_and_recovers(path: Path) -> None:
+async def test_a_kubelet_that_hangs_is_reported_of_and_recovers(path: Path) -> None:
     async with (
         holding(path) as kubelet,
         asking(path, interval=Duration(0.1), timeout=Duration(0.2)) as ctx,
@@ -246,7 +246,7 @@ async def test_stopping_does_not_wait_for_an_answer(path: Path) -> None:
         assert time.monotonic() - begun < 0.5
 
 
-async def test_a_single_rejection_is_not_told(path: Path) -> None:
+async def test_a_single_rejection_is_not_reported(path: Path) -> None:
     async with holding(path) as kubelet, asking(path) as ctx:
         await ctx.when(lambda: ctx.advertised() == {})
         kubelet.rejections = 1

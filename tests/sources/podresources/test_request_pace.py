@@ -54,7 +54,7 @@ def test_a_hint_while_it_asks_makes_one_more(pace: RequestSchedule) -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "delays", "told"),
+    ("result", "delays", "given_out"),
     [
         ("unreachable", [0.25, 0.5, 1, 2, 4, 8, 10, 10], [False] + [True] * 7),
         ("rejected", [1, 2, 4, 8, 16, 32, 60, 60], [False] + [True] * 7),
@@ -65,7 +65,7 @@ def test_a_hint_while_it_asks_makes_one_more(pace: RequestSchedule) -> None:
     ],
 )
 def test_after_a_failure(
-    pace: RequestSchedule, result: Result, delays: list[float], told: list[bool]
+    pace: RequestSchedule, result: Result, delays: list[float], given_out: list[bool]
 ) -> None:
     now = 0
     said = []
@@ -76,7 +76,7 @@ def test_after_a_failure(
         waited = (pace.next_ns - now) / S
         assert delay <= waited <= delay * 1.25
         now = pace.next_ns
-    assert said == told
+    assert said == given_out
     assert ask(pace, now) is True
     pace.record_request(now + 10 * S)
     assert pace.record_failure(now + 10 * S, "unreachable") is False
@@ -137,7 +137,7 @@ def test_peeks_take_their_turns() -> None:
 
 
 @pytest.mark.parametrize("count", range(1, 12))
-def test_nobody_waits_for_more_than_a_round_of_peeks(count: int) -> None:
+def test_no_one_waits_for_more_than_a_round_of_peeks(count: int) -> None:
     peeks = PreparationPolls(10 * S)
     peeks.record_list(pods(*[f"{n:02}" for n in range(count)]), 0)
     rounds = -(-count // 4)

@@ -108,7 +108,7 @@ def test_pods_without_gpus_claim_nothing(one: Any) -> None:
     assert read(one) == ListedClaims(())
 
 
-def test_nobody() -> None:
+def test_no_one() -> None:
     assert read() == ListedClaims(())
 
 

@@ -106,7 +106,7 @@ async def test_after_a_restart_when_all_of_before_are_listed_again(path: Path) -
         assert said(ctx)[-1].complete
 
 
-async def test_a_restart_that_loses_nobody_is_over_with_the_first_list(path: Path) -> None:
+async def test_a_restart_that_loses_no_one_is_over_with_the_first_list(path: Path) -> None:
     async with (
         holding(path, "a") as kubelet,
         asking(path, interval=OFTEN, clock=Later(3600)) as ctx,

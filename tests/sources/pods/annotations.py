@@ -57,10 +57,10 @@ def facts(
     return PodFacts("ml", "train-0", "uid-1", annotations, containers, "node-1", every)
 
 
-Told = tuple[str, tuple[str, ...], float | None]
+Reported = tuple[str, tuple[str, ...], float | None]
 
 
-def held(annotations: dict[str, Any], containers: tuple[PodContainer, ...] = ONE) -> list[Told]:
+def held(annotations: dict[str, Any], containers: tuple[PodContainer, ...] = ONE) -> list[Reported]:
     """Return (container, devices as `scheme text`, share) of all claims."""
     claims, complaints = allocations(facts(annotations, containers), (OURS,))
     assert complaints == ()

@@ -87,16 +87,16 @@ def raw_slice(
     basic: bool = False,
     metadata: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    told = []
+    given_out = []
     for device, uuid in ({"gpu-0": "GPU-0"} if devices is None else devices).items():
         attributes = {"attributes": {"uuid": {"string": uuid}, "type": {"string": "gpu"}}}
-        told.append({"name": device, **({"basic": attributes} if basic else attributes)})
+        given_out.append({"name": device, **({"basic": attributes} if basic else attributes)})
     return {
         "metadata": {"name": name, "generation": 1} | (metadata or {}),
         "spec": {
             "driver": driver,
             "nodeName": "node-1",
             "pool": {"name": pool, "generation": generation, "resourceSliceCount": count},
-            "devices": told,
+            "devices": given_out,
         },
     }

@@ -29,7 +29,7 @@ from tests.sources.pods.annotations import (
     A,
     B,
     M,
-    Told,
+    Reported,
     facts,
     gpu,
     held,
@@ -38,7 +38,7 @@ from tests.sources.pods.annotations import (
 
 
 @pytest.mark.parametrize(
-    ("gpus", "told"),
+    ("gpus", "given_out"),
     [
         ([gpu(0, "100", "100", id=A)], [("", (f"uuid {A}",), 1.0)]),
         ([gpu(3, "50", "50")], [("", ("minor 3",), 0.5)]),
@@ -62,14 +62,14 @@ from tests.sources.pods.annotations import (
         ([], []),
     ],
 )
-def test_koordinator(gpus: list[dict[str, Any]], told: list[Told]) -> None:
-    assert held(koordinator(*gpus)) == told
+def test_koordinator(gpus: list[dict[str, Any]], given_out: list[Reported]) -> None:
+    assert held(koordinator(*gpus)) == given_out
     # For the whole pod, whichever of its containers uses them.
-    assert held(koordinator(*gpus), TWO) == told
+    assert held(koordinator(*gpus), TWO) == given_out
 
 
 @pytest.mark.parametrize("amount", ["16Gi", "17179869184", "16000M", "16E", "1e9", 7, None])
-def test_koordinators_memory_in_bytes_tells_no_share(amount: object) -> None:
+def test_koordinators_memory_in_bytes_reports_no_share(amount: object) -> None:
     allocated = {"minor": 1, "resources": {"koordinator.sh/gpu-memory": amount}}
     assert held(koordinator(allocated)) == [("", ("minor 1",), None)]
 
@@ -80,7 +80,7 @@ def test_koordinator_without_gpus(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "containers", "told"),
+    ("value", "containers", "given_out"),
     [
         (f"{A},NVIDIA,3000,50:;", ONE, [("main", (f"uuid {A}",), 0.5)]),
         (f"{A},NVIDIA,3000,0:;", ONE, [("main", (f"uuid {A}",), None)]),
@@ -115,9 +115,9 @@ def test_koordinator_without_gpus(value: str) -> None:
         (f"{B},NVIDIA,1,0:;", WITH_INIT, [("main", (f"uuid {B}",), None)]),
     ],
 )
-def test_hami(value: str, containers: tuple[PodContainer, ...], told: list[Told]) -> None:
-    assert held({HAMI: value, HAMI_PHASE: "success"}, containers) == told
-    assert held({HAMI: value}, containers) == told
+def test_hami(value: str, containers: tuple[PodContainer, ...], given_out: list[Reported]) -> None:
+    assert held({HAMI: value, HAMI_PHASE: "success"}, containers) == given_out
+    assert held({HAMI: value}, containers) == given_out
     assert held({HAMI: value, HAMI_PHASE: "allocating"}, containers) == []
     assert held({HAMI: value, HAMI_PHASE: "failed"}, containers) == []
 
@@ -129,14 +129,14 @@ def instance(container: int, device: int, uuid: str = M) -> dict[str, Any]:
 
 def test_hami_with_mig_instances() -> None:
     value = f"{A},NVIDIA,3000,0:{B},NVIDIA,3000,0:;"
-    told = held({HAMI: value, HAMI_MIG: json.dumps([instance(0, 0)])})
-    assert told == [("main", (f"uuid {M}", f"uuid {B}"), None)]
+    given_out = held({HAMI: value, HAMI_MIG: json.dumps([instance(0, 0)])})
+    assert given_out == [("main", (f"uuid {M}", f"uuid {B}"), None)]
     # Not made yet: what the container is going to hold is not known.
     assert held({HAMI: value, HAMI_MIG: json.dumps([instance(0, 0, "")])}) == []
 
 
 @pytest.mark.parametrize(
-    ("value", "containers", "told"),
+    ("value", "containers", "given_out"),
     [
         (";", TWO, []),
         (f"{A},NVIDIA,3000,50:", ONE, [("main", (f"uuid {A}",), 0.5)]),
@@ -151,26 +151,28 @@ def test_hami_with_mig_instances() -> None:
         (f"{A},NVIDIA,3000,50:", WITH_INIT, [("main", (f"uuid {A}",), 0.5)]),
     ],
 )
-def test_volcano_vgpu(value: str, containers: tuple[PodContainer, ...], told: list[Told]) -> None:
-    assert held({VGPU: value}, containers) == told
-    assert held({VGPU: value, VOLCANO_PHASE: "success"}, containers) == told
+def test_volcano_vgpu(
+    value: str, containers: tuple[PodContainer, ...], given_out: list[Reported]
+) -> None:
+    assert held({VGPU: value}, containers) == given_out
+    assert held({VGPU: value, VOLCANO_PHASE: "success"}, containers) == given_out
     assert held({VGPU: value, VOLCANO_PHASE: "allocating"}, containers) == []
 
 
 @pytest.mark.parametrize(
-    ("annotations", "told"),
+    ("annotations", "given_out"),
     [
         ({INDEX: "0", DECIDED: "1593764466550835304"}, [("", ("index 0",), None)]),
         ({INDEX: "0, 1", DECIDED: "1"}, [("", ("index 0", "index 1"), None)]),
         ({INDEX: "0,1"}, []),
     ],
 )
-def test_volcano_index(annotations: dict[str, str], told: list[Told]) -> None:
-    assert held(annotations, TWO) == told
+def test_volcano_index(annotations: dict[str, str], given_out: list[Reported]) -> None:
+    assert held(annotations, TWO) == given_out
 
 
 @pytest.mark.parametrize(
-    ("annotations", "told"),
+    ("annotations", "given_out"),
     [
         ({ALIYUN: "3"}, [("", ("minor 3",), None)]),
         ({ALIYUN: "3", ALIYUN_ASSIGNED: "true"}, [("", ("minor 3",), None)]),
@@ -191,12 +193,12 @@ def test_volcano_index(annotations: dict[str, str], told: list[Told]) -> None:
         ({ALIYUN2: "{}"}, []),
     ],
 )
-def test_gpushare(annotations: dict[str, str], told: list[Told]) -> None:
-    assert held(annotations, TWO) == told
+def test_gpushare(annotations: dict[str, str], given_out: list[Reported]) -> None:
+    assert held(annotations, TWO) == given_out
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "given_out"),
     [
         ({"nvidia.com/gpu": f"{A},{B}"}, [("nvidia.com/gpu", (A, B))]),
         ({"nvidia.com/gpu": f" {A} , "}, [("nvidia.com/gpu", (A,))]),
@@ -207,11 +209,11 @@ def test_gpushare(annotations: dict[str, str], told: list[Told]) -> None:
     ],
 )
 def test_an_annotation_that_the_configuration_names(
-    value: object, told: list[tuple[str, tuple[str, ...]]]
+    value: object, given_out: list[tuple[str, tuple[str, ...]]]
 ) -> None:
     claims, complaints = allocations(facts({OURS: json.dumps(value)}), (OURS, OURS))
     assert complaints == ()
-    assert [(c.resource, tuple(d.text for d in c.devices)) for c in claims] == told
+    assert [(c.resource, tuple(d.text for d in c.devices)) for c in claims] == given_out
     assert {d.scheme for c in claims for d in c.devices} <= {"uuid"}
     assert allocations(facts({OURS: json.dumps(value)})) == ((), ())
 

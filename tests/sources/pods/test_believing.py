@@ -94,7 +94,7 @@ ALL = {
     "schedulers", [(), ("hami",), ("gpushare", "koordinator"), tuple(EVERY)[:-1]]
 )
 def test_schedulers_that_are_not_named_are_not_read(schedulers: tuple[str, ...]) -> None:
-    every = {key: value for told in EVERY.values() for key, value in told.items()}
+    every = {key: value for given_out in EVERY.values() for key, value in given_out.items()}
     raw = raw_pod(spec=ALL, annotations=every)
     pod = distilled(raw, schedulers=schedulers, device_annotations=(OURS,))
     said = {claim.origin.detail for claim in pod.claims}
@@ -103,7 +103,7 @@ def test_schedulers_that_are_not_named_are_not_read(schedulers: tuple[str, ...])
     # Nor are they complained of.
     broken = raw_pod(spec=raw_asking(), annotations=dict.fromkeys(every, "{"))
     _, left = distilled_with_left(broken, schedulers=schedulers)
-    complaints = {one.annotation for told in left for one in told.complaints}
+    complaints = {one.annotation for given_out in left for one in given_out.complaints}
     assert complaints == {key for name in schedulers for key in EVERY[name]} - {DECIDED}
 
 

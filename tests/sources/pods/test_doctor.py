@@ -106,11 +106,11 @@ VERBS = [
 async def test_each_verb_that_is_missing_is_named_with_its_rule(
     tmp_path: Path, row: tuple[tuple[str, str], str, str, str]
 ) -> None:
-    missing, verdict, saw, mend = row
+    missing, verdict, saw, repair = row
     async with serving() as server:
         server.forbidden = {missing}
         found = await looked(tmp_path, server)
-    is_bad(of(found, "pods.rbac"), verdict, saw, mend)
+    is_bad(of(found, "pods.rbac"), verdict, saw, repair)
     assert of(found, "pods.server").verdict is Verdict.OK
 
 
@@ -157,15 +157,15 @@ async def test_a_node_without_any_pod_is_well_if_it_is_there_and_may_be_read(
 
 
 @pytest.mark.parametrize(("code", "reason"), [(500, "InternalError"), (429, "TooManyRequests")])
-async def test_slices_that_a_server_fails_to_give_are_told(
+async def test_slices_that_a_server_fails_to_give_are_reported(
     tmp_path: Path, code: int, reason: str
 ) -> None:
     async with serving() as server:
         server.refusals[SLICES] = status(code, reason, "away")
         found = await looked(tmp_path, server)
-    told = [each for each in found if each.check == "pods.server"]
-    assert [each.verdict for each in told] == [Verdict.OK, Verdict.WARNING]
-    is_bad(told[1], "warning", str(code), "the log of the API server")
+    given_out = [each for each in found if each.check == "pods.server"]
+    assert [each.verdict for each in given_out] == [Verdict.OK, Verdict.WARNING]
+    is_bad(given_out[1], "warning", str(code), "the log of the API server")
     assert of(found, "pods.rbac").verdict is Verdict.OK
 
 
@@ -189,8 +189,8 @@ async def test_two_exporters_on_the_node(tmp_path: Path) -> None:
         )
         assert of(await looked(tmp_path / "a", server), "twins").verdict is Verdict.OK
         put(raw_pod("dcgm-b", labels=DCGM))
-        told = of(await looked(tmp_path / "b", server), "twins")
-        is_bad(told, "warning", "ml/dcgm-b, ml/podgpu-a", "remove one of them")
+        given_out = of(await looked(tmp_path / "b", server), "twins")
+        is_bad(given_out, "warning", "ml/dcgm-b, ml/podgpu-a", "remove one of them")
         reads = await looked(tmp_path / "c", server, text=READS)
         assert of(reads, "twins").verdict is Verdict.OK
 
@@ -240,11 +240,11 @@ async def test_two_pods_of_one_daemonset_are_its_update_and_no_twins(
         put = server.paths[PODS].put
         put(raw_pod("old", labels=labels, metadata=owners))
         put(raw_pod("new", labels=other_labels, metadata=other_owners))
-        told = of(await looked(tmp_path, server), "twins")
-    assert told.verdict.value == verdict, told
-    assert "ml/new, ml/old" in told.observed
+        given_out = of(await looked(tmp_path, server), "twins")
+    assert given_out.verdict.value == verdict, given_out
+    assert "ml/new, ml/old" in given_out.observed
     under_way = "an update is in progress (ml/new, ml/old): the old pod ends when the new one is"
-    assert (under_way in told.observed) == (verdict == "ok")
+    assert (under_way in given_out.observed) == (verdict == "ok")
 
 
 async def test_an_update_hides_no_second_exporter(tmp_path: Path) -> None:
@@ -252,5 +252,5 @@ async def test_an_update_hides_no_second_exporter(tmp_path: Path) -> None:
         for name in ("a", "b"):
             server.paths[PODS].put(raw_pod(name, labels=EXPORTER, metadata=SAME))
         server.paths[PODS].put(raw_pod("c", labels=DCGM, metadata=OTHER))
-        told = of(await looked(tmp_path, server), "twins")
-    is_bad(told, "warning", "2 GPU exporters run on this node: ml/a, ml/b, ml/c", "remove one")
+        given_out = of(await looked(tmp_path, server), "twins")
+    is_bad(given_out, "warning", "2 GPU exporters run on this node: ml/a, ml/b, ml/c", "remove one")

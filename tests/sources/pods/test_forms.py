@@ -75,8 +75,10 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "value", "spec", "told"), FORMS)
-def test_t18_t19_forms_of_schedulers(annotation: str, value: str, spec: str, told: str) -> None:
+@pytest.mark.parametrize(("annotation", "value", "spec", "given_out"), FORMS)
+def test_t18_t19_forms_of_schedulers(
+    annotation: str, value: str, spec: str, given_out: str
+) -> None:
     raw: dict[str, list[Any]] = {"containers": [], "initContainers": []}
     for written in spec.split():
         kind, _, name = written.rpartition(":")
@@ -96,7 +98,7 @@ def test_t18_t19_forms_of_schedulers(annotation: str, value: str, spec: str, tol
         for c in pod.claims
     ]
     said = [complaint.text for one in left for complaint in one.complaints]
-    assert " ".join(found + said) == told
+    assert " ".join(found + said) == given_out
 
 
 def test_t18_the_scheduler_s_own_resource_counts() -> None:
@@ -118,7 +120,7 @@ RESERVED = "run.ai/reserve_for_gpu_index"
 
 
 @pytest.mark.parametrize(
-    ("labels", "annotations", "told"),
+    ("labels", "annotations", "given_out"),
     [
         ({GROUP: "g"}, {"gpu-fraction": "0.5"}, ("main", ["g"], 0.5)),
         ({GROUP: "g"}, {"gpu-memory": "2000"}, ("main", ["g"], None)),
@@ -142,21 +144,21 @@ RESERVED = "run.ai/reserve_for_gpu_index"
 def test_t21_a_pod_shares_what_its_group_s_reservation_pod_got(
     labels: dict[str, str],
     annotations: dict[str, str],
-    told: tuple[str, list[str], float | None] | None,
+    given_out: tuple[str, list[str], float | None] | None,
 ) -> None:
     spec = {"containers": [raw_container(), raw_container("b")]}
     pod, left = distilled_with_left(raw_pod(labels=labels, annotations=annotations, spec=spec))
     assert pod is not None
     assert pod.reserves == ()
-    if told is None:
+    if given_out is None:
         assert (pod.claims, len(left)) == ((), 1)
         return
     [claim] = pod.claims
-    devices = [RawDeviceId("reserved", group) for group in told[1]]
+    devices = [RawDeviceId("reserved", group) for group in given_out[1]]
     assert (claim.subject.container, list(claim.devices), claim.share) == (
-        told[0],
+        given_out[0],
         devices,
-        told[2],
+        given_out[2],
     )
 
 

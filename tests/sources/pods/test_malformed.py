@@ -123,7 +123,11 @@ def test_hami_for_another_number_of_containers() -> None:
         (ALIYUN2, '{"0": 7}', 'container 0: expected an object, found "7"'),
         (ALIYUN2, '{"0": {"a": 1}}', 'container 0: expected a number, found "a"'),
         (OURS, '{"r": 7}', 'r: expected UUIDs separated by commas, or a list of UUIDs, found "7"'),
-        (OURS, '{"r": [7]}', 'r: expected UUIDs separated by commas, or a list of UUIDs, found "[7]"'),
+        (
+            OURS,
+            '{"r": [7]}',
+            'r: expected UUIDs separated by commas, or a list of UUIDs, found "[7]"',
+        ),
         (OURS, '{"r": "0"}', 'r: expected a uuid of a GPU or MIG instance, found "0"'),
         (OURS, "null", 'expected an object, found "null"'),
         (KOORDINATOR, {"gpu": []}, "is not text"),
@@ -195,7 +199,7 @@ def test_nothing_nests_too_deep(annotation: str, deep: str) -> None:
     """Who may create a pod must not end the daemon by it."""
     for place in PLACES:
         hostile = place.replace("{}", deep, 1)
-        told = {DECIDED: "1", annotation: hostile}
-        claims, complaints = allocations(facts(told), (OURS,))
+        given_out = {DECIDED: "1", annotation: hostile}
+        claims, complaints = allocations(facts(given_out), (OURS,))
         assert not (claims and complaints)
         assert all(complaint.text.isprintable() for complaint in complaints)

@@ -133,7 +133,7 @@ def test_no_mark_hides_what_a_scheduler_said(
 
 
 @pytest.mark.parametrize("said", SAID)
-def test_each_of_these_is_somebody_s_word(said: dict[str, str]) -> None:
+def test_each_of_these_is_someone_s_word(said: dict[str, str]) -> None:
     found, complaints = allocations(facts(said), (OURS,))
     assert len(found) + len(complaints) == 1
 
@@ -150,7 +150,7 @@ def test_the_annotation_of_a_scheduler_that_is_not_read_is_hidden_no_more_than_o
     assert len(found[1]) == 1
 
 
-def test_own_annotations_hide_nobody_else_s() -> None:
+def test_own_annotations_hide_no_one_else_s() -> None:
     annotations = mark(OURS, A) | {HAMI: f"{B},NVIDIA,3000,50:;"}
     found, complaints = allocations(facts(annotations), (OURS,))
     assert [claim.origin.detail for claim in found] == [HAMI]
@@ -180,7 +180,7 @@ class Loop(Bench):
 
 
 @pytest.mark.looptime(start=1000)
-async def test_what_the_sink_wrote_comes_back_only_as_somebody_s_word() -> None:
+async def test_what_the_sink_wrote_comes_back_only_as_someone_s_word() -> None:
     loop = Loop()
     loop.has(pod_of("a", asking(gpu=2)))
     async with loop.keeping():

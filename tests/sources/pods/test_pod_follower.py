@@ -38,7 +38,7 @@ async def test_all_pods_then_what_changes(cluster: FakeCluster) -> None:
         assert list(ctx.pods()) == ["uid-b"]
 
 
-async def test_a_node_without_pods_is_told_as_such(cluster: FakeCluster) -> None:
+async def test_a_node_without_pods_is_reported_as_such(cluster: FakeCluster) -> None:
     cluster.pods.collection.delete("ml", "a")
     async with following(cluster) as ctx:
         [said] = await ctx.wait_for(PodsReplaced)
@@ -57,7 +57,7 @@ async def test_only_this_nodes_pods_are_asked_for(cluster: FakeCluster) -> None:
         assert cluster.pods.requests[1][2]["fieldSelector"] == "spec.nodeName=another"
 
 
-async def test_a_change_of_what_is_not_told_is_no_news(cluster: FakeCluster) -> None:
+async def test_a_change_of_what_is_not_reported_is_no_news(cluster: FakeCluster) -> None:
     async with following(cluster) as ctx:
         await asyncio.sleep(1)
         for number in range(10):
@@ -67,7 +67,7 @@ async def test_a_change_of_what_is_not_told_is_no_news(cluster: FakeCluster) -> 
         assert ctx.kinds() == ["PodsReplaced"]
 
 
-async def test_a_pod_made_anew_under_its_name_is_another(cluster: FakeCluster) -> None:
+async def test_a_pod_made_again_under_its_name_is_another(cluster: FakeCluster) -> None:
     async with following(cluster) as ctx:
         await asyncio.sleep(1)
         cluster.pods.collection.put(raw_pod("a", uid="uid-2"))
@@ -92,7 +92,7 @@ async def test_a_pod_whose_end_was_not_heard_of_ends_when_its_name_is_anothers(
         assert len(ctx.events) == 3
 
 
-async def test_pods_that_went_while_nobody_listened_are_gone(cluster: FakeCluster) -> None:
+async def test_pods_that_went_while_no_one_listened_are_gone(cluster: FakeCluster) -> None:
     async with following(cluster) as ctx:
         await asyncio.sleep(1)
         cluster.pods.collection.put(raw_pod("b"))
@@ -185,7 +185,7 @@ async def test_a_missing_right_is_said_at_once(
         assert caplog.messages[0] == "may not list pods; no pods are known yet"
 
 
-async def test_a_restart_tells_equal_pods(cluster: FakeCluster) -> None:
+async def test_a_restart_reports_equal_pods(cluster: FakeCluster) -> None:
     ctx = Following(cluster)
     async with following(cluster, ctx):
         await ctx.wait_for(PodsReplaced)
@@ -265,7 +265,7 @@ async def test_an_error_in_the_stream_does_not_disturb_what_stands(cluster: Fake
         assert list(ctx.pods()) == ["uid-a"]
 
 
-async def test_a_container_that_starts_anew_is_told(cluster: FakeCluster) -> None:
+async def test_a_container_that_restarts_is_reported(cluster: FakeCluster) -> None:
     async with following(cluster) as ctx:
         await asyncio.sleep(1)
         again = raw_status() | {"containerID": "containerd://second"}

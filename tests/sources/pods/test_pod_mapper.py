@@ -80,8 +80,8 @@ def test_a_pod_that_the_kubelet_has_not_taken_on() -> None:
 def test_when_a_container_started_last(
     state: dict[str, Any], last: dict[str, Any], container_id: str, started: str
 ) -> None:
-    told = raw_status() | {"state": state, "lastState": last}
-    [container] = distilled(raw_pod(status={"containerStatuses": [told]})).containers
+    given_out = raw_status() | {"state": state, "lastState": last}
+    [container] = distilled(raw_pod(status={"containerStatuses": [given_out]})).containers
     assert container.container_id == container_id
     assert container.started == (at(started) if started else None)
 
@@ -99,8 +99,8 @@ def test_when_a_container_started_last(
     ],
 )
 def test_a_containers_id_without_its_runtime(said: object, found: str) -> None:
-    told = raw_status() | {"containerID": said, "state": {}}
-    [container] = distilled(raw_pod(status={"containerStatuses": [told]})).containers
+    given_out = raw_status() | {"containerID": said, "state": {}}
+    [container] = distilled(raw_pod(status={"containerStatuses": [given_out]})).containers
     assert container.container_id == found
 
 
@@ -130,16 +130,16 @@ RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}]
         ("ephemeral", "Always", {}, BROKE, True),
     ],
 )
-def test_when_a_container_has_ended_for_good(
+def test_when_a_container_has_ended_permanently(
     kind: str, policy: str, own: dict[str, Any], state: dict[str, Any], ended: bool
 ) -> None:
-    place, told = {
+    place, given_out = {
         "app": ("containers", "containerStatuses"),
         "ephemeral": ("ephemeralContainers", "ephemeralContainerStatuses"),
     }.get(kind, ("initContainers", "initContainerStatuses"))
     raw = raw_pod(
         spec={"restartPolicy": policy, "containers": [], place: [raw_container("it", **own)]},
-        status={"containerStatuses": [], told: [raw_status("it", **state)]},
+        status={"containerStatuses": [], given_out: [raw_status("it", **state)]},
     )
     [container] = distilled(raw).containers
     assert (container.kind, container.ended) == (kind, ended)
@@ -243,7 +243,7 @@ def test_whether_a_pod_wants_devices(spec: dict[str, Any], wants: bool) -> None:
     assert distilled(raw_pod(spec=spec)).wants_devices is wants
 
 
-def test_nothing_of_labels_and_annotations_is_told_unless_asked_for() -> None:
+def test_nothing_of_labels_and_annotations_is_reported_unless_asked_for() -> None:
     info = distilled(raw_pod(labels={"app": "x"}, annotations={"note": "y"})).info
     assert (info.labels, info.annotations) == ((), ())
 
@@ -287,7 +287,7 @@ def test_too_many_or_too_long_are_cut_by_name_and_counted() -> None:
     assert pod is not None
     assert [name for name, _ in pod.info.labels] == [f"l{number:02}" for number in range(20)]
     assert pod.info.annotations == (("b", "x" * 1024), ("c", ""))
-    assert [(told.pod, told.omitted) for told in left] == [("ml/train-0", 11)]
+    assert [(given_out.pod, given_out.omitted) for given_out in left] == [("ml/train-0", 11)]
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def cluster() -> FakeCluster:
     return cluster
 
 
-def told(ctx: Following) -> list[ResourceClaim]:
+def given_out(ctx: Following) -> list[ResourceClaim]:
     [pod] = ctx.pods().values()
     return list(pod.resource_claims)
 
@@ -99,35 +99,35 @@ async def test_a_pod_comes_with_its_claims(cluster: FakeCluster, version: str) -
     cluster.paths[path(version)] = One(Collection())
     async with following(cluster) as ctx:
         await asyncio.sleep(1)
-        assert [each.admin for each in told(ctx)] == [ADMIN]
+        assert [each.admin for each in given_out(ctx)] == [ADMIN]
         cluster.pods.collection.put(using("c") | {"status": {"phase": "Running"}})
         await asyncio.sleep(1000)
         # Once is enough: what matters doesn't change while a pod uses it.
         assert cluster.asked.count(path(version)) == 1
-        assert [each.admin for each in told(ctx)] == [ADMIN]
+        assert [each.admin for each in given_out(ctx)] == [ADMIN]
 
 
 @pytest.mark.looptime
-async def test_a_missing_right_is_told_once_and_costs_the_claims_alone(
+async def test_a_missing_right_is_reported_once_and_costs_the_claims_alone(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.paths[path()] = ApiError("may not get resourceclaims", status=403)
     async with following(cluster) as ctx:
         await asyncio.sleep(2000)
-        assert told(ctx) == [ResourceClaim("c")]
+        assert given_out(ctx) == [ResourceClaim("c")]
         [message] = caplog.messages
         assert message.startswith("may not get resourceclaims; until the ResourceClaims")
         assert 5 <= cluster.asked.count(path()) <= 20
         cluster.paths[path()] = One(Collection())
         await asyncio.sleep(400)
-        assert [each.admin for each in told(ctx)] == [ADMIN]
+        assert [each.admin for each in given_out(ctx)] == [ADMIN]
 
 
 @pytest.mark.looptime
 async def test_a_claim_that_is_not_there_is_asked_for_ever_less(cluster: FakeCluster) -> None:
     async with following(cluster) as ctx:
         await asyncio.sleep(2000)
-        assert told(ctx) == [ResourceClaim("c")]
+        assert given_out(ctx) == [ResourceClaim("c")]
         assert cluster.asked.count(path()) <= 20
 
 
@@ -135,5 +135,5 @@ async def test_a_claim_that_is_not_there_is_asked_for_ever_less(cluster: FakeClu
 async def test_claims_can_be_left_alone(cluster: FakeCluster) -> None:
     async with following(cluster, resource_claims=False) as ctx:
         await asyncio.sleep(100)
-        assert told(ctx) == [ResourceClaim("c")]
+        assert given_out(ctx) == [ResourceClaim("c")]
         assert set(cluster.asked) == {"/api/v1/pods"}

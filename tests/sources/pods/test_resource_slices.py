@@ -106,10 +106,10 @@ def test_t15_a_slice_says_since_when_it_is_as_it_is(
 def test_t16_an_instance_that_is_made_for_a_claim_has_a_place_and_no_uuid(
     name: str, attributes: dict[str, str], expected: str | None
 ) -> None:
-    told = {"type": "mig", "profile": "3g.40gb", "parentUUID": "GPU-0"} | attributes
+    given_out = {"type": "mig", "profile": "3g.40gb", "parentUUID": "GPU-0"} | attributes
     raw = raw_slice()
     raw["spec"]["devices"] = [
-        {"name": name, "attributes": {key: {"string": value} for key, value in told.items()}}
+        {"name": name, "attributes": {key: {"string": value} for key, value in given_out.items()}}
     ]
     assert [what for _, what in part(raw).aliases] == ([expected] if expected else [])
 
@@ -173,7 +173,7 @@ FIRST = {"gpu.nvidia.com/node-1/gpu-0": "GPU-0"}
 
 
 @pytest.mark.looptime
-async def test_aliases_are_told_when_they_change(cluster: FakeCluster) -> None:
+async def test_aliases_are_reported_when_they_change(cluster: FakeCluster) -> None:
     async with following(cluster, resource_slices=True) as ctx:
         await asyncio.sleep(1)
         assert said(ctx) == [FIRST]
@@ -188,7 +188,9 @@ async def test_aliases_are_told_when_they_change(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.looptime
-async def test_a_cluster_with_slices_but_none_here_is_told_as_such(cluster: FakeCluster) -> None:
+async def test_a_cluster_with_slices_but_none_here_is_reported_as_such(
+    cluster: FakeCluster,
+) -> None:
     cluster.slices.collection.delete("", "s1")
     async with following(cluster, resource_slices=True) as ctx:
         await asyncio.sleep(1)
@@ -244,7 +246,7 @@ async def test_without_slices_pods_are_followed_and_slices_looked_for_again(
 @pytest.mark.looptime
 @pytest.mark.parametrize("status", [403, 404])
 @pytest.mark.parametrize("when", ["at the start", "later"])
-async def test_one_refusal_costs_seconds_and_is_not_told(
+async def test_one_refusal_costs_seconds_and_is_not_reported(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture, status: int, when: str
 ) -> None:
     refusal = ApiError("a server that starts", status=status)
@@ -264,7 +266,7 @@ async def test_one_refusal_costs_seconds_and_is_not_told(
 
 
 @pytest.mark.looptime
-async def test_refusals_in_other_words_are_told_once_and_again_after_a_good_while(
+async def test_refusals_in_other_words_are_reported_once_and_again_after_a_good_while(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def refuse(seconds: int) -> None:
@@ -284,7 +286,7 @@ async def test_refusals_in_other_words_are_told_once_and_again_after_a_good_whil
 
 
 @pytest.mark.looptime
-async def test_a_right_to_list_without_one_to_watch_is_told_and_asked_for_ever_less(
+async def test_a_right_to_list_without_one_to_watch_is_reported_and_asked_for_ever_less(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.slices.answers.extend(

@@ -165,8 +165,8 @@ def named(complaint: str, path: Path) -> bool:
     return complaint.startswith(str(path)) and "\n" not in complaint
 
 
-def test_r4_a_damaged_byte_is_told_in_one_line_or_does_no_harm(path: Path) -> None:
-    sound, told = path.read_bytes(), 0
+def test_r4_a_damaged_byte_is_reported_in_one_line_or_does_no_harm(path: Path) -> None:
+    sound, given_out = path.read_bytes(), 0
     for place in (
         *range(MEMBER + 54),
         *range(64, len(sound), 7),
@@ -181,8 +181,8 @@ def test_r4_a_damaged_byte_is_told_in_one_line_or_does_no_harm(path: Path) -> No
             except RecordingError as found:
                 error = str(found)
             assert not error or named(error, path)
-            told += bool(error)
-    assert told > 100
+            given_out += bool(error)
+    assert given_out > 100
 
 
 def damages(text: bytes, step: int) -> Iterator[bytes]:
@@ -221,9 +221,9 @@ class Shown:
         self._book.add_snapshot(snapshot)
 
 
-def test_r4_what_a_damaged_line_tells_stops_nothing(path: Path, store: Store) -> None:
+def test_r4_what_a_damaged_line_reports_stops_nothing(path: Path, store: Store) -> None:
     """Where the damage leaves a line that can be read, whatever stands in it is put up with."""
-    read = told = 0
+    read = given_out = 0
     for count, text in enumerate(damages(gzip.decompress(path.read_bytes()), STEP)):
         path.write_bytes(gzip.compress(text, 1))
         began = Instant(10**12, START.wall_ns + 10**17)
@@ -236,12 +236,12 @@ def test_r4_what_a_damaged_line_tells_stops_nothing(path: Path, store: Store) ->
                     shown.take(envelope)
                     read += 1
         except RecordingError as error:
-            told += named(str(error), path)
+            given_out += named(str(error), path)
         finally:
             playing.close()
         shown.commit(store)
     assert read > 1000
-    assert told > 50
+    assert given_out > 50
 
 
 # While it is played, and beside what is sound.
@@ -270,7 +270,7 @@ def spoil(path: Path) -> None:
 
 
 @pytest.mark.looptime
-async def test_r4_what_is_damaged_while_it_is_played_is_told_when_it_is_reached(
+async def test_r4_what_is_damaged_while_it_is_played_is_reported_when_it_is_reached(
     tmp_path: Path,
 ) -> None:
     path = long(tmp_path / "long.podgpu.gz")
@@ -278,23 +278,25 @@ async def test_r4_what_is_damaged_while_it_is_played_is_told_when_it_is_reached(
     playing = asyncio.create_task(ReplaySource(Options(path=str(path))).run(ctx))
     await asyncio.sleep(1)
     spoil(path)
-    with pytest.raises(TransientError) as told:
+    with pytest.raises(TransientError) as given_out:
         await playing
-    assert named(str(told.value), path)
-    assert told.value.retry_after == 60
+    assert named(str(given_out.value), path)
+    assert given_out.value.retry_after == 60
     assert len(ctx.relayed) > 1000
 
 
 @pytest.mark.parametrize("what", ["header", "line", "late"])
-async def test_r4_beside_a_damaged_recording_the_others_go_on(
+async def test_r4_beside_a_damaged_recording_the_others_continue(
     what: str, path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = long(tmp_path / "other.podgpu.gz")
     if what == "header":
         put(other, other.read_bytes(), 0, 0)
     elif what == "line":
-        told = gzip.decompress(other.read_bytes()).replace(b'"SamplesTaken"', b'"SamplesTaken\0', 1)
-        other.write_bytes(gzip.compress(told))
+        given_out = gzip.decompress(other.read_bytes()).replace(
+            b'"SamplesTaken"', b'"SamplesTaken\0', 1
+        )
+        other.write_bytes(gzip.compress(given_out))
     else:
         spoil(other)
     (port,) = free_ports(1)

@@ -15,17 +15,17 @@ async def looked(folder: Path, path: str) -> Finding:
 
 
 async def test_the_demo_s_recording_is_well(tmp_path: Path) -> None:
-    told = await looked(tmp_path, DEMO)
-    assert told.verdict is Verdict.OK
-    assert "recorded on node" in told.observed
+    given_out = await looked(tmp_path, DEMO)
+    assert given_out.verdict is Verdict.OK
+    assert "recorded on node" in given_out.observed
 
 
 @pytest.mark.parametrize("text", ["", "no recording", "{}\n"])
 async def test_what_is_no_recording(tmp_path: Path, text: str) -> None:
-    told = await looked(tmp_path, str(write(tmp_path / "a.podgpu.gz", text)))
-    is_bad(told, "failure", "", "podgpu record wrote")
+    given_out = await looked(tmp_path, str(write(tmp_path / "a.podgpu.gz", text)))
+    is_bad(given_out, "failure", "", "podgpu record wrote")
 
 
 async def test_no_file(tmp_path: Path) -> None:
-    told = await looked(tmp_path, str(tmp_path / "none"))
-    is_bad(told, "failure", "no such file", "podgpu record wrote")
+    given_out = await looked(tmp_path, str(tmp_path / "none"))
+    is_bad(given_out, "failure", "no such file", "podgpu record wrote")

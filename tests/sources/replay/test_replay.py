@@ -160,7 +160,7 @@ async def test_original_time_keeps_the_wall_clock(path: Path) -> None:
 
 
 @pytest.mark.looptime
-async def test_it_starts_anew_at_the_end(path: Path) -> None:
+async def test_it_restarts_at_the_end(path: Path) -> None:
     ctx = await play_for(path, 125, loop=True)
     expected = [lap + second for lap in (0, 40, 80, 120) for second in SECONDS]
     heard = [second for second in expected if second < 125]
@@ -178,7 +178,7 @@ async def test_an_empty_recording_does_not_spin(tmp_path: Path) -> None:
 
 
 @pytest.mark.looptime
-async def test_who_falls_behind_goes_on_from_now(path: Path) -> None:
+async def test_who_falls_behind_continues_from_now(path: Path) -> None:
     class Stuck(Listener):
         async def relay(self, envelope: Envelope) -> None:
             if len(self.relayed) == 10:
@@ -258,8 +258,8 @@ async def test_damage_shows_when_it_is_reached(path: Path) -> None:
 
 @pytest.mark.looptime
 async def test_accounts_are_restored_in_the_first_pass_alone(tmp_path: Path) -> None:
-    told = (0.0, "ledger", "ledger", TotalsRestored(()))
-    ctx = await play_for(record(tmp_path / "x", [told, *SAID]), 100, loop=True)
+    given_out = (0.0, "ledger", "ledger", TotalsRestored(()))
+    ctx = await play_for(record(tmp_path / "x", [given_out, *SAID]), 100, loop=True)
     events = [envelope.event for envelope in ctx.relayed]
     assert [isinstance(event, TotalsRestored) for event in events].index(True) == 0
     assert sum(isinstance(event, TotalsRestored) for event in events) == 1
@@ -282,12 +282,12 @@ def test_the_registry_builds_it() -> None:
 async def test_the_file_is_closed_by_whoever_has_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opening, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+    opening, continue_, closed = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(RecordingReader):
         def __init__(self, path: Path) -> None:
             opening.set()
-            go_on.wait(10)
+            continue_.wait(10)
             super().__init__(path)
 
         def close(self) -> None:
@@ -299,5 +299,5 @@ async def test_the_file_is_closed_by_whoever_has_it(
     await asyncio.to_thread(opening.wait, 10)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    go_on.set()
+    continue_.set()
     assert await asyncio.to_thread(closed.wait, 10)

@@ -95,7 +95,7 @@ def test_d5_a_bit_that_flips_while_it_runs_costs_one_record(tmp_path: Path) -> N
     assert state.warnings == (f"3 points in {bench.path} were corrupt or missing and are lost",)
 
 
-def test_d5_what_is_broken_is_told_in_one_line_and_once_a_minute(tmp_path: Path) -> None:
+def test_d5_what_is_broken_is_reported_in_one_line_and_once_a_minute(tmp_path: Path) -> None:
     bench = Bench("disk", tmp_path / "queue")
     queue = bench.open()
     put = fill(queue, 600)
@@ -104,16 +104,16 @@ def test_d5_what_is_broken_is_told_in_one_line_and_once_a_minute(tmp_path: Path)
         for number in range(0, 600, 2):
             file.seek(SEGMENT_SIZE + number * (RECORD_SIZE + 40) + RECORD_SIZE)
             file.write(b"?")
-    told: list[str] = []
+    given_out: list[str] = []
     for _ in range(320):
         taken = queue.take(80)
         queue.settle(len(taken), acked=points(taken))
-        told += checked(queue).warnings
+        given_out += checked(queue).warnings
         bench.clock.pass_(1)
     queue.close()
-    told += queue.state().warnings
-    assert 5 <= len(told) <= 7
-    assert sum(int(line.split()[0]) for line in told) == points(put[::2])
+    given_out += queue.state().warnings
+    assert 5 <= len(given_out) <= 7
+    assert sum(int(line.split()[0]) for line in given_out) == points(put[::2])
     assert queue.state().totals.dropped == {"corrupt": points(put[::2])}
 
 

@@ -39,14 +39,14 @@ def test_r4_a_damaged_position_costs_no_record(tmp_path: Path) -> None:
     bench, queue, sound = kept(tmp_path)
     queue.close()
     segments = {path: path.read_bytes() for path in bench.path.glob("*.seg")}
-    told = 0
+    given_out = 0
     for data in damages(sound):
         for path, content in segments.items():
             path.write_bytes(content)
         (bench.path / "cursor").write_bytes(data)
         inspect(bench.path)
         queue = bench.open()
-        told += bool(checked(queue).faults)
+        given_out += bool(checked(queue).faults)
         assert numbers(drain(queue))[-3:] == [2, 3, 4]
         put = fill(queue, 1, start=9)
         queue.close()
@@ -56,11 +56,11 @@ def test_r4_a_damaged_position_costs_no_record(tmp_path: Path) -> None:
         queue.close()
         for path in set(bench.path.glob("*.seg")) - segments.keys():
             path.unlink()
-    assert told > 100
+    assert given_out > 100
 
 
 @pytest.mark.parametrize("mask", [0xFF, 0x01])
-def test_r4_a_position_that_is_damaged_while_it_runs_is_written_anew(
+def test_r4_a_position_that_is_damaged_while_it_runs_is_written_again(
     mask: int, tmp_path: Path
 ) -> None:
     bench, queue, sound = kept(tmp_path)

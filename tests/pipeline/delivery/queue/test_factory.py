@@ -46,7 +46,7 @@ def test_the_options_are_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     queue.close()
 
 
-def test_d9_a_second_instance_is_told_what_to_do(tmp_path: Path) -> None:
+def test_d9_a_second_instance_is_reported_what_to_do(tmp_path: Path) -> None:
     options = QueueOptions(path=tmp_path / "queue")
     open_queue(options, "lines", NOW).close()
     # In containers the other one may have the number that this one has, too.
@@ -101,7 +101,7 @@ def test_records_of_another_kind_are_refused_and_kept(
 
 
 @pytest.mark.parametrize("how", ["lost", "older"])
-def test_a_folder_that_does_not_tell_its_kind_is_taken(tmp_path: Path, how: str) -> None:
+def test_a_folder_that_does_not_report_its_kind_is_taken(tmp_path: Path, how: str) -> None:
     path = tmp_path / "queue"
     options = QueueOptions(path=path)
     queue = open_queue(options, "otlp", NOW)
@@ -162,7 +162,7 @@ def test_a_folder_is_looked_at_without_a_change(tmp_path: Path) -> None:
         inspect(tmp_path / "none")
 
 
-def test_who_only_looks_whether_it_is_in_use_keeps_nobody_from_opening_it(tmp_path: Path) -> None:
+def test_who_only_looks_whether_it_is_in_use_keeps_no_one_from_opening_it(tmp_path: Path) -> None:
     QueueFolder(tmp_path, flushes=False).close()
     looks = os.open(tmp_path / LOCK, os.O_RDONLY)
     fcntl.flock(looks, fcntl.LOCK_SH)

@@ -148,7 +148,7 @@ def test_d7_a_fault_of_flushing_costs_two_segments_and_not_one_each_time(
     assert drain(queue) == put
 
 
-def test_it_flushes_as_often_as_it_is_told_and_only_what_is_new(
+def test_it_flushes_as_often_as_it_is_reported_and_only_what_is_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench("disk", tmp_path / "queue", fsync=2)

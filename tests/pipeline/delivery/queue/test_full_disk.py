@@ -11,7 +11,7 @@ from tests.pipeline.delivery.queue.failing import failing, safe
 from tests.pipeline.delivery.queue.support import checked, drain, fill, numbers, points, record
 
 
-def test_d6_a_disk_that_stays_full_is_told_once_and_asked_once_a_second(
+def test_d6_a_disk_that_stays_full_is_reported_once_and_asked_once_a_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = safe(tmp_path)

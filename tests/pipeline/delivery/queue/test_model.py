@@ -150,7 +150,7 @@ class Calls(RuleBasedStateMachine):
 
     @precondition(lambda self: self.kind != "memory" and self.disk.on)
     @rule()
-    def mend(self) -> None:
+    def repair(self) -> None:
         self.disk.on = False
 
     @precondition(lambda self: self.kind != "memory" and not self.disk.on)

@@ -69,7 +69,7 @@ def test_d7_what_can_not_be_read_for_a_while_costs_nothing(
     assert faults or span == (0, 10)
 
 
-def test_d7_a_disk_that_can_not_be_read_is_told_of_once_and_when_it_is_well(
+def test_d7_a_disk_that_can_not_be_read_is_reported_of_once_and_when_it_is_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench("disk", tmp_path / "queue")
@@ -173,7 +173,7 @@ def test_d7_a_folder_of_which_nothing_can_be_read_is_waited_for_longer(
     assert len(list(bench.path.glob("*.corrupt-*"))) == (4 if costs else 0)
 
 
-def test_d7_no_minute_passes_while_nobody_reads(
+def test_d7_no_minute_passes_while_no_one_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench("disk", tmp_path / "queue")

@@ -163,9 +163,9 @@ def seen_in(headers: dict[str, str]) -> None:
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["content-type"] == "text/plain; charset=utf-8"
     assert headers["x-frame-options"] == "deny", "what the web config adds"
-    told = " ".join(headers.values()).lower()
-    assert "aiohttp" not in told
-    assert "python" not in told
+    given_out = " ".join(headers.values()).lower()
+    assert "aiohttp" not in given_out
+    assert "python" not in given_out
 
 
 @pytest.mark.parametrize(

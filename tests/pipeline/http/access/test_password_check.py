@@ -106,7 +106,7 @@ async def test_hashes_of_every_program_are_taken(letter: str, web: Web) -> None:
 
 
 @pytest.mark.parametrize("letter", "./Aaz9")
-async def test_a_salt_that_somebody_made_up_is_taken_as_go_takes_it(letter: str, web: Web) -> None:
+async def test_a_salt_that_someone_made_up_is_taken_as_go_takes_it(letter: str, web: Web) -> None:
     """Of its last letter two bits count, and any of those that share them makes the same hash."""
     letters = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
     salt = f"$2b$04${'x' * 21}{letters[letters.index(letter) & 0x30]}"
@@ -152,7 +152,7 @@ async def test_the_same_question_at_once_is_one_check(guarded: Web, checks: Chec
     assert checks.made == 1
 
 
-async def test_guessing_is_bounded_and_harms_nobody_who_is_known(
+async def test_guessing_is_bounded_and_harms_no_one_who_is_known(
     guarded: Web, checks: Checks
 ) -> None:
     async with guarded.serving():
@@ -287,7 +287,7 @@ async def test_what_is_checked_too_late_is_known_when_it_is_asked_again(
     assert checks.made == 1
 
 
-async def test_r3_a_thousand_addresses_that_guess_keep_nobody_from_a_fresh_podgpu(
+async def test_r3_a_thousand_addresses_that_guess_keep_no_one_from_a_fresh_podgpu(
     web: Web, checks: Checks
 ) -> None:
     """More than there may be connections, and all of them come again when they are thrown out."""

@@ -167,7 +167,7 @@ async def test_no_scrape_fails_while_everything_changes(kept: bool, web: Web) ->
     assert scraped >= 12 * 3 * 2
 
 
-async def test_an_authority_that_is_gone_lets_nobody_in(web: Web) -> None:
+async def test_an_authority_that_is_gone_lets_no_one_in(web: Web) -> None:
     friend, stranger = (certificate(ca, "p.example.org") for ca in ("clients", "strangers"))
     web.trust("clients")
     web.secure(REQUIRE, CA)
@@ -179,7 +179,7 @@ async def test_an_authority_that_is_gone_lets_nobody_in(web: Web) -> None:
             await web.scrape(trusting(friend))
 
 
-async def test_tls_comes_and_goes_on_the_same_port(web: Web) -> None:
+async def test_tls_comes_and_continues_the_same_port(web: Web) -> None:
     web.write("{}")
     async with web.serving():
         plain = await web.connect()
@@ -278,7 +278,7 @@ def test_a_look_that_finds_nothing_new_makes_no_new_context(web: Web) -> None:
 
 
 @pytest.mark.parametrize(("left", "key"), [(0, "cert_file"), (1, "key_file"), (2, "client_ca")])
-def test_r7_no_descriptor_for_the_certificate_is_a_fault_with_a_mend(
+def test_r7_no_descriptor_for_the_certificate_is_a_fault_with_a_fix(
     left: int, key: str, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     web.trust("clients")

@@ -17,7 +17,7 @@ REQUIRE = "client_auth_type: RequireAndVerifyClientCert"
 IF_GIVEN = "client_auth_type: VerifyClientCertIfGiven"
 CA = "client_ca_file: ca.crt"
 
-NOBODY = None
+NO_ONE = None
 FRIEND = certificate("clients", "prometheus.example.org")
 STRANGER = certificate("strangers", "prometheus.example.org")
 
@@ -31,7 +31,7 @@ async def answered(web: Web, leaf: trustme.LeafCert | None) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("keys", "nobody", "friend", "stranger"),
+    ("keys", "no_one", "friend", "stranger"),
     [
         ([], True, True, True),
         (["client_auth_type: NoClientCert"], True, True, True),
@@ -41,12 +41,12 @@ async def answered(web: Web, leaf: trustme.LeafCert | None) -> bool:
     ],
 )
 async def test_who_is_served(
-    keys: list[str], nobody: bool, friend: bool, stranger: bool, web: Web
+    keys: list[str], no_one: bool, friend: bool, stranger: bool, web: Web
 ) -> None:
     web.trust("clients")
     web.secure(*keys)
     async with web.serving():
-        assert await answered(web, NOBODY) is nobody
+        assert await answered(web, NO_ONE) is no_one
         assert await answered(web, FRIEND) is friend
         assert await answered(web, STRANGER) is stranger
 
@@ -118,7 +118,7 @@ async def test_everything_inline(web: Web) -> None:
     web.write(*lines)
     async with web.serving():
         assert await answered(web, FRIEND)
-        assert not await answered(web, NOBODY)
+        assert not await answered(web, NO_ONE)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ async def test_plain_http_is_cut_off_at_once(web: Web) -> None:
         start = time.perf_counter()
         assert await client.ended()
         assert time.perf_counter() - start < 1
-        assert await answered(web, NOBODY)
+        assert await answered(web, NO_ONE)
 
 
 async def test_a_handshake_that_never_comes_is_given_up(web: Web, tmp_path: object) -> None:
@@ -286,7 +286,7 @@ async def test_handshakes_are_counted_and_dont_lock_a_scraper_out(web: Web) -> N
         slow = [await few.connect() for _ in range(50)]
         for client in slow[::2]:
             client.send(b"\x16\x03\x01")  # the beginning of a hello
-        assert await answered(few, NOBODY)
+        assert await answered(few, NO_ONE)
         assert len(few.listeners.accounting) <= 10
         assert await slow[0].ended()
 
@@ -294,7 +294,7 @@ async def test_handshakes_are_counted_and_dont_lock_a_scraper_out(web: Web) -> N
 async def test_many_scrapes_at_once(web: Web) -> None:
     web.secure()
     async with web.serving():
-        assert all(await asyncio.gather(*(answered(web, NOBODY) for _ in range(60))))
+        assert all(await asyncio.gather(*(answered(web, NO_ONE) for _ in range(60))))
 
 
 @pytest.mark.parametrize("data", [b"", b"\x16\x03\x01\x00", b"GET / HTTP/1.1\r\n\r\n", b"\0" * 99])
@@ -309,7 +309,7 @@ async def test_whatever_comes_instead_of_a_handshake(data: bytes, web: Web) -> N
                 client.writer.write_eof()
             else:
                 client.writer.transport.abort()
-        assert await answered(web, NOBODY)
+        assert await answered(web, NO_ONE)
 
 
 async def test_the_end_waits_for_no_handshake(web: Web) -> None:

@@ -127,23 +127,23 @@ def test_unknown_is_not_0(busy: tuple[float | None, ...], total: Sum, idle: Sum)
     assert row.partial is (total.partial or idle.partial)
 
 
-def test_energy_that_nobody_knows() -> None:
+def test_energy_that_no_one_knows() -> None:
     [row] = made(spent("GPU-0", whose("a"), 1, 1, None)).rows
     assert row.energy_mj == Sum()
 
 
-def test_what_belongs_to_nobody_is_a_row_of_its_own() -> None:
+def test_what_belongs_to_no_one_is_a_row_of_its_own() -> None:
     found = build_report(day(), EVERY[0], FREE)
     assert found.unattributed.key is None
-    nobody = found.unattributed
-    assert (nobody.held_ns, nobody.free_ns, nobody.unknown_ns) == (0, round(15.25 * HOUR), 0)
+    no_one = found.unattributed
+    assert (no_one.held_ns, no_one.free_ns, no_one.unknown_ns) == (0, round(15.25 * HOUR), 0)
     assert found.unattributed.holdings == 0
     assert found.total.holdings == 8
 
 
-def test_where_everything_is_somebody_s_nobody_has_nothing() -> None:
-    nobody = made(spent("GPU-0", whose("a"), 1, 1, 1)).unattributed
-    assert (nobody.held_ns, nobody.busy_ns, nobody.energy_mj) == (0, Sum(0), Sum(0))
+def test_where_everything_is_someone_s_no_one_has_nothing() -> None:
+    no_one = made(spent("GPU-0", whose("a"), 1, 1, 1)).unattributed
+    assert (no_one.held_ns, no_one.busy_ns, no_one.energy_mj) == (0, Sum(0), Sum(0))
 
 
 def _known(values: list[int | None]) -> int:
@@ -164,13 +164,13 @@ def test_the_rows_add_up(seen, by: GroupBy, prices: Prices) -> None:  # type: ig
     if by.kind == "device":
         assert {row.key.parts[0] for row in found.rows if row.key} == {t.device for t in totals}
     assert sum(row.holdings for row in rows) == total.holdings
-    for name, told in (
+    for name, given_out in (
         ("busy_ns", [one.busy_ns for one in totals]),
         ("energy_mj", [one.energy_mj for one in totals]),
     ):
         sums = [getattr(row, name) for row in rows]
         assert _known([each.known for each in sums]) == (getattr(total, name).known or 0)
-        assert _known(told) == (getattr(total, name).known or 0)
+        assert _known(given_out) == (getattr(total, name).known or 0)
         # The total says that it lacks something as soon as a row does.
         lacks = any(each.partial or each.known is None for each in sums)
         known = getattr(total, name)
@@ -189,7 +189,7 @@ def test_every_group_is_there_once_under_a_name_of_its_own(seen, by: GroupBy) ->
 
 
 @given(windows, st.sampled_from(EVERY), st.randoms(use_true_random=False))
-def test_the_order_in_which_it_is_told_does_not_matter(seen, by, random) -> None:  # type: ignore[no-untyped-def]
+def test_the_order_in_which_it_is_reported_does_not_matter(seen, by, random) -> None:  # type: ignore[no-untyped-def]
     shuffled = list(seen.usage)
     random.shuffle(shuffled)
     other = window(shuffled, names={one.device: one.name for one in seen.totals})
@@ -231,7 +231,7 @@ def test_t25_held_free_and_unknown_are_apart() -> None:
     assert (total.allocated, total.used) == (Fraction(1, 2), Fraction(1, 8))
 
 
-def test_t25_where_no_source_tells_of_owners_nothing_is_known_of_allocation() -> None:
+def test_t25_where_no_source_reports_of_owners_nothing_is_known_of_allocation() -> None:
     seen = window([spent("GPU-0", None, 4, 1, 1)])
     [one] = seen.totals
     seen = replace(seen, totals=(replace(one, unknown_ns=4 * HOUR),))
@@ -251,12 +251,12 @@ def test_t25_each_device_has_its_row() -> None:
         ]
     )
     found = build_report(seen, GroupBy.parse("device"), FREE)
-    told = {row.key.parts[0]: row for row in found.rows if row.key}
-    assert {uuid: (row.held_ns, row.free_ns) for uuid, row in told.items()} == {
+    given_out = {row.key.parts[0]: row for row in found.rows if row.key}
+    assert {uuid: (row.held_ns, row.free_ns) for uuid, row in given_out.items()} == {
         "GPU-0": (3 * HOUR, HOUR),
         "GPU-1": (0, 4 * HOUR),
         "MIG-0": (0, 4 * HOUR),
     }
-    assert [told[uuid].allocated for uuid in ("GPU-0", "GPU-1")] == [Fraction(3, 4), 0]
-    assert told["GPU-1"].used == Fraction(1, 4)
+    assert [given_out[uuid].allocated for uuid in ("GPU-0", "GPU-1")] == [Fraction(3, 4), 0]
+    assert given_out["GPU-1"].used == Fraction(1, 4)
     assert found.unattributed.free_ns == 0

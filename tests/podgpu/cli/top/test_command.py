@@ -74,7 +74,7 @@ async def test_all_of_a_large_node(capsys: pytest.CaptureFixture[str]) -> None:
     assert "ml/notebook-7-6-7c9d5f6b4 (jupyter)" in out
 
 
-def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_one_there(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "--url", "http://127.0.0.1:1")
     assert (code, out) == (1, "")
     assert err == (

@@ -96,7 +96,7 @@ async def test_a_terminal_of_80_by_24(served: Served) -> None:
         assert await asyncio.wait_for(session.process.wait(), 10) == 0
 
 
-async def test_a_daemon_that_goes_away_is_told_and_what_was_known_stays(served: Served) -> None:
+async def test_a_daemon_that_goes_away_is_reported_and_what_was_known_stays(served: Served) -> None:
     url = f"http://127.0.0.1:{await served.port}"
     async with running("top", "--url", url, "--interval", "500ms") as session:
         await drawn(session)

@@ -98,7 +98,7 @@ def test_what_is_unknown_is_a_dash() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told", "known"),
+    ("seconds", "given_out", "known"),
     [
         (59, "59s+", "59s"),
         (7200, "2h+", "2h"),
@@ -106,12 +106,12 @@ def test_what_is_unknown_is_a_dash() -> None:
         (400 * 86_400, "99d+", "400d"),
     ],
 )
-def test_for_how_long_at_least(seconds: int, told: str, known: str) -> None:
+def test_for_how_long_at_least(seconds: int, given_out: str, known: str) -> None:
     document = status("two-gpus")
     assert document.gpus is not None
     card, other = document.gpus
     assert card.holders is not None
-    for since_known, wanted in ((False, told), (True, known)):
+    for since_known, wanted in ((False, given_out), (True, known)):
         holder = msgspec.structs.replace(
             card.holders[0],
             since=document.time - timedelta(seconds=seconds),
@@ -138,7 +138,7 @@ def test_for_how_long_at_least(seconds: int, told: str, known: str) -> None:
         ("nothing-yet", "not ready: waiting for the first report of: gpus, kubelet"),
     ],
 )
-def test_what_needs_somebody_stands_in_the_second_line(name: str, wanted: str) -> None:
+def test_what_needs_someone_stands_in_the_second_line(name: str, wanted: str) -> None:
     assert seen(name).lines[1][0].rstrip() == wanted
 
 
@@ -221,7 +221,7 @@ def test_a_name_that_is_too_long(pod: str, container: str, wanted: str) -> None:
         [f"{'p' * 252}1", f"{'p' * 252}2"],
     ],
 )
-def test_pods_are_told_apart_in_a_narrow_terminal(
+def test_pods_are_reported_apart_in_a_narrow_terminal(
     names: list[str], container: str, columns: int
 ) -> None:
     """Those of one workload differ at their end, those of several at their beginning."""

@@ -45,7 +45,7 @@ def test_holdings_to_the_letter(ledger: Path, capsys: Capsys, form: str) -> None
     golden(f"holdings.{form}", out)
 
 
-def told(ledger: Path, capsys: Capsys, *words: str) -> Any:
+def given_out(ledger: Path, capsys: Capsys, *words: str) -> Any:
     code, out, err = run(capsys, "--ledger", ledger, "--format", "json", *words)
     assert (code, err) == (0, "")
     return json.loads(out, parse_float=Decimal)
@@ -53,7 +53,7 @@ def told(ledger: Path, capsys: Capsys, *words: str) -> Any:
 
 @pytest.mark.parametrize("by", BYS)
 def test_the_rows_of_each_form_add_up(ledger: Path, capsys: Capsys, by: str) -> None:
-    document = told(ledger, capsys, "--by", by, *PRICES)
+    document = given_out(ledger, capsys, "--by", by, *PRICES)
     rows = [*document["rows"], document["unattributed"]]
     for name in FIGURES:
         assert sum(row[name] or 0 for row in rows) == document["total"][name], name
@@ -69,15 +69,15 @@ def test_the_rows_of_each_form_add_up(ledger: Path, capsys: Capsys, by: str) -> 
 
 
 def test_every_way_to_group_comes_to_the_same(ledger: Path, capsys: Capsys) -> None:
-    documents = [told(ledger, capsys, "--by", by) for by in BYS]
+    documents = [given_out(ledger, capsys, "--by", by) for by in BYS]
     for name in ("total", "unattributed", "devices", "gaps"):
         # By device what belongs to nobody is in the row of its device.
         those = [each for each in documents if name != "unattributed" or each["by"] != "device"]
         assert all(each[name] == documents[0][name] for each in those)
 
 
-def test_it_groups_by_namespace_unless_told_otherwise(ledger: Path, capsys: Capsys) -> None:
-    document = told(ledger, capsys)
+def test_it_groups_by_namespace_unless_reported_otherwise(ledger: Path, capsys: Capsys) -> None:
+    document = given_out(ledger, capsys)
     assert document["by"] == "namespace"
     assert [row["namespace"] for row in document["rows"]] == ["ml", "web", "lab"]
     assert (document["currency"], document["total"]["cost"]) == (None, None)
@@ -98,15 +98,15 @@ def test_it_groups_by_namespace_unless_told_otherwise(ledger: Path, capsys: Caps
         ),
     ],
 )
-def test_the_span_that_is_really_told_is_said(
+def test_the_span_that_is_really_reported_is_said(
     ledger: Path, capsys: Capsys, words: tuple[str, ...], since: str, until: str
 ) -> None:
-    document = told(ledger, capsys, *words)
+    document = given_out(ledger, capsys, *words)
     assert (document["since"], document["until"]) == (since, until)
 
 
-def test_gaps_are_told(ledger: Path, capsys: Capsys) -> None:
-    document = told(ledger, capsys)
+def test_gaps_are_reported(ledger: Path, capsys: Capsys) -> None:
+    document = given_out(ledger, capsys)
     assert {gap["reason"] for gap in document["gaps"]} == {"down", "blind"}
     assert sum(one["gap_seconds"] for one in document["devices"]) == 180 + 180 + 600
     _, out, _ = run(capsys, "--ledger", ledger)
@@ -130,8 +130,8 @@ def test_holdings_are_cut_and_that_is_said(ledger: Path, capsys: Capsys) -> None
     assert err == "podgpu: only the latest 2 holdings are shown; raise --limit to see more\n"
 
 
-def test_what_goes_on_has_no_end(ledger: Path, capsys: Capsys) -> None:
-    held = told(ledger, capsys, "--holdings")["holdings"]
+def test_what_continues_has_no_end(ledger: Path, capsys: Capsys) -> None:
+    held = given_out(ledger, capsys, "--holdings")["holdings"]
     assert {each["pod"]: each["end"] for each in held if each["end"] is None} == {
         "serve-5d8c7b9f64-abcde": None,
         "notebook-7c9d5f6b4-x2x4z": None,

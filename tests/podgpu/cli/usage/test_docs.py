@@ -9,7 +9,7 @@ import pytest
 
 from podgpu.cli.usage.arguments import FORMATS
 from tests.podgpu.cli.usage.asked import run
-from tests.podgpu.cli.usage.test_command import told
+from tests.podgpu.cli.usage.test_command import given_out
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "reports.md"
 EXAMPLE = re.compile(r"^```\n\$ podgpu usage ?(.*)\n((?:(?!```).*\n)*)```$", re.MULTILINE)
@@ -41,12 +41,12 @@ def test_an_example_is_what_is_printed(
     assert shown == out
 
 
-def test_each_key_is_told(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_key_is_reported(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = PAGE.read_text(encoding="utf-8")
     documents = [
-        told(ledger, capsys),
-        told(ledger, capsys, "--by", "workload"),
-        told(ledger, capsys, "--holdings"),
+        given_out(ledger, capsys),
+        given_out(ledger, capsys, "--by", "workload"),
+        given_out(ledger, capsys, "--holdings"),
     ]
     keys = {
         key
@@ -58,7 +58,7 @@ def test_each_key_is_told(ledger: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert [key for key in sorted(keys) if f"`{key}`" not in page] == []
 
 
-def test_each_option_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_option_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     page = PAGE.read_text(encoding="utf-8")
     _, out, _ = run(capsys, "--help")
     options = set(re.findall(r"--[a-z-]+", out)) - {"--help", "--config"}

@@ -63,8 +63,8 @@ def test_nothing_that_a_terminal_would_act_on(by: GroupBy) -> None:
     assert all(map(harmless, [*texts, report_csv(found), json_text(document(found))]))
     rows = [held(HOSTILE)]
     texts = ["\n".join(holding_lines(hostile(), rows, width)) for width in (0, 80)]
-    told = json_text(holdings_document(hostile(), rows))
-    assert all(map(harmless, [*texts, holdings_csv(rows), told]))
+    given_out = json_text(holdings_document(hostile(), rows))
+    assert all(map(harmless, [*texts, holdings_csv(rows), given_out]))
 
 
 def test_json_has_every_character_all_the_same() -> None:
@@ -81,7 +81,7 @@ def test_half_a_character_is_none() -> None:
 
 
 @pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r"])
-def test_a_spreadsheet_shows_names_and_does_not_reckon_with_them(first: str) -> None:
+def test_a_spreadsheet_shows_names_and_does_not_count_with_them(first: str) -> None:
     text = csv_text(["name", "n"], [[f"{first}1+1", Decimal("-1.5")], ["a=b", -2]])
     rows = list(csv.reader(io.StringIO(text)))
     assert rows[1][0].startswith("'")
@@ -133,7 +133,7 @@ def test_a_day_fits_80_columns_and_shows_both_ends_of_a_name() -> None:
         assert "HOLDINGS" not in heading
 
 
-def test_names_are_whole_where_nobody_looks() -> None:
+def test_names_are_whole_where_no_one_looks() -> None:
     lines = report_lines(build_report(day(), BYS[2], PRICED), 0)
     assert any("lab/Pod/notebook-7c9d5f6b4-x2x4z " in line for line in lines)
 

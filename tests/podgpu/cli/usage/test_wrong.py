@@ -163,7 +163,7 @@ def test_a_name_that_a_terminal_would_act_on(tmp_path: Path, capsys: Capsys) -> 
     assert "\x1b" not in err
 
 
-def test_a_span_of_which_nothing_is_told(ledger: Path, capsys: Capsys) -> None:
+def test_a_span_of_which_nothing_is_reported(ledger: Path, capsys: Capsys) -> None:
     code, out, err = run(
         capsys, "--ledger", ledger, "--since", "2020-01-01", "--until", "2020-02-01"
     )
@@ -182,7 +182,7 @@ def test_a_ledger_in_which_nothing_stands_yet(tmp_path: Path, capsys: Capsys) ->
         assert "has no usage data yet; check that the nvml source takes usage samples" in err
 
 
-def test_a_time_before_all_that_is_told(ledger: Path, capsys: Capsys) -> None:
+def test_a_time_before_all_that_is_reported(ledger: Path, capsys: Capsys) -> None:
     code, _, err = run(capsys, "--ledger", ledger, "--since", "all", "--until", "2020-02-01")
     assert (code, err.split("; ")[-1]) == (1, "give a later --until\n")
 

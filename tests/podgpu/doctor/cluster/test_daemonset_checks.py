@@ -18,8 +18,8 @@ from tests.podgpu.doctor.support import is_bad, of
 
 
 def test_no_daemonset_at_all() -> None:
-    told = of(daemonset_checks.check_daemonsets(cluster(daemonsets=[])), "cluster.daemonset")
-    is_bad(told, "failure", "none in any namespace", "helm install")
+    given_out = of(daemonset_checks.check_daemonsets(cluster(daemonsets=[])), "cluster.daemonset")
+    is_bad(given_out, "failure", "none in any namespace", "helm install")
     elsewhere = of(daemonset_checks.check_daemonsets(cluster(namespace="gpu")), "cluster.daemonset")
     is_bad(elsewhere, "failure", "none in gpu", "--namespace")
 
@@ -48,55 +48,72 @@ WANTS_NONE: list[tuple[Raw, Raw, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "on", "saw", "mend"), WANTS_NONE)
-def test_zero_pods_desired_and_why(spec: Raw, on: Raw, saw: str, mend: str) -> None:
+@pytest.mark.parametrize(("spec", "on", "saw", "repair"), WANTS_NONE)
+def test_zero_pods_desired_and_why(spec: Raw, on: Raw, saw: str, repair: str) -> None:
     made = cluster(daemonsets=[daemonset(desired=0, spec=spec)], nodes=[on], pods=[])
-    is_bad(of(daemonset_checks.check_daemonsets(made), "cluster.daemonset"), "failure", saw, mend)
+    is_bad(of(daemonset_checks.check_daemonsets(made), "cluster.daemonset"), "failure", saw, repair)
 
 
 def test_zero_pods_and_no_node_to_be_seen() -> None:
     made = cluster(daemonsets=[daemonset(desired=0)], nodes=None)
-    told = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
-    is_bad(told, "failure", "no node is visible", "may list nodes")
+    given_out = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
+    is_bad(given_out, "failure", "no node is visible", "may list nodes")
 
 
-def test_nodes_that_are_left_out_are_told_by_the_reason_and_counted() -> None:
+def test_nodes_that_are_left_out_are_reported_by_the_reason_and_counted() -> None:
     taints = [taint("a")] * 40 + [taint("b")] * 2 + [taint("c"), taint("d"), taint("e")]
     far = [node(f"far-{at}", taints=(each,)) for at, each in enumerate(taints)]
     found = daemonset_checks.check_daemonsets(cluster(nodes=[node(), *far]))
-    told = [each for each in found if each.check == "cluster.daemonset"]
+    given_out = [each for each in found if each.check == "cluster.daemonset"]
     is_bad(
-        told[0],
+        given_out[0],
         "warning",
         "does not run on far-0, far-1, far-2 and 37 more, which have GPUs: the node has the taint a:",
         "key: a, operator: Exists}; the same for all 40 of them",
     )
-    is_bad(told[1], "warning", "does not run on far-40, far-41, which have GPUs", "for all 2 of them")
-    is_bad(told[2], "warning", "does not run on far-42, which has GPUs", "key: c")
-    is_bad(told[3], "warning", "far-43, far-44 with GPUs for 2 further reasons", "run podgpu doctor again")
+    is_bad(
+        given_out[1],
+        "warning",
+        "does not run on far-40, far-41, which have GPUs",
+        "for all 2 of them",
+    )
+    is_bad(given_out[2], "warning", "does not run on far-42, which has GPUs", "key: c")
+    is_bad(
+        given_out[3],
+        "warning",
+        "far-43, far-44 with GPUs for 2 further reasons",
+        "run podgpu doctor again",
+    )
 
 
-def test_no_node_is_named_of_which_nobody_says_that_it_has_gpus() -> None:
+def test_no_node_is_named_of_which_no_one_says_that_it_has_gpus() -> None:
     control = taint("node-role.kubernetes.io/control-plane")
     plain = [node(f"n{at}", None) for at in range(3)] + [node("cp", None, taints=(control,))]
     made = cluster(daemonsets=[daemonset(desired=0, spec=SELECTS)], nodes=plain, pods=[])
-    told = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
-    is_bad(told, "failure", "(4 of 4)", "let node feature discovery or GPU feature discovery")
-    assert "kubectl label node" not in told.fix
-    assert "toleration" not in told.fix
+    given_out = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
+    is_bad(given_out, "failure", "(4 of 4)", "let node feature discovery or GPU feature discovery")
+    assert "kubectl label node" not in given_out.fix
+    assert "toleration" not in given_out.fix
 
 
 def test_a_taint_alone_on_nodes_without_a_word_of_gpus() -> None:
     plain = [node("n0", None, taints=(taint("dedicated"),))]
     made = cluster(daemonsets=[daemonset(desired=0)], nodes=plain, pods=[])
-    told = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
-    is_bad(told, "failure", "taint dedicated", "if those nodes have this taint, add the toleration")
+    given_out = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
+    is_bad(
+        given_out,
+        "failure",
+        "taint dedicated",
+        "if those nodes have this taint, add the toleration",
+    )
 
 
 def test_a_gpu_node_that_is_left_out_is_named() -> None:
     far = node("gpu-2", taints=(taint("dedicated"),))
-    told = of(daemonset_checks.check_daemonsets(cluster(nodes=[node(), far])), "cluster.daemonset")
-    is_bad(told, "warning", "does not run on gpu-2, which has GPUs", "key: dedicated")
+    given_out = of(
+        daemonset_checks.check_daemonsets(cluster(nodes=[node(), far])), "cluster.daemonset"
+    )
+    is_bad(given_out, "warning", "does not run on gpu-2, which has GPUs", "key: dedicated")
 
 
 WAITING = [
@@ -112,20 +129,20 @@ WAITING = [
 def test_pods_that_do_not_become_ready(waiting: Raw, saw: str) -> None:
     ours = daemonset(ready=0)
     made = cluster(daemonsets=[ours], pods=[pod(ours, "gpu-1", waiting)])
-    told = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
+    given_out = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
     saw_first = f"0 of 1 pods are ready: podgpu-gpu-1 on gpu-1 {waiting['reason']}"
-    is_bad(told, "warning", saw_first, "describe")
-    assert saw in told.observed
+    is_bad(given_out, "warning", saw_first, "describe")
+    assert saw in given_out.observed
 
 
 def test_many_pods_that_wait_are_counted() -> None:
     ours = daemonset(desired=9, ready=0)
     pods = [pod(ours, f"n{at}", WAITING[1][0]) for at in range(9)]
-    told = of(
+    given_out = of(
         daemonset_checks.check_daemonsets(cluster(daemonsets=[ours], pods=pods)),
         "cluster.daemonset",
     )
-    is_bad(told, "warning", "podgpu-n2 on n2 CreateContainerError; and 6 more", "describe")
+    is_bad(given_out, "warning", "podgpu-n2 on n2 CreateContainerError; and 6 more", "describe")
 
 
 def test_a_pod_that_waits_for_its_node() -> None:
@@ -140,8 +157,13 @@ def test_a_runtime_class_that_is_not_there() -> None:
     assert well.verdict is Verdict.OK
     others = [raw("RuntimeClass", "gvisor"), raw("RuntimeClass", "crun")]
     made = cluster(daemonsets=[ours], runtimeclasses=others)
-    told = of(daemonset_checks.check_daemonsets(made), "cluster.runtimeclass")
-    is_bad(told, "failure", "which does not exist; existing ones: crun, gvisor", "create a RuntimeClass")
+    given_out = of(daemonset_checks.check_daemonsets(made), "cluster.runtimeclass")
+    is_bad(
+        given_out,
+        "failure",
+        "which does not exist; existing ones: crun, gvisor",
+        "create a RuntimeClass",
+    )
     unknown = of(
         daemonset_checks.check_daemonsets(cluster(daemonsets=[ours], runtimeclasses=None)),
         "cluster.runtimeclass",

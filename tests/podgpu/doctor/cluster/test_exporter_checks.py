@@ -17,9 +17,9 @@ def test_two_exporters_on_the_same_nodes() -> None:
     made = cluster(daemonsets=[ours, theirs], pods=apart)
     assert of(exporter_checks.check_exporters(made), "cluster.exporters").verdict is Verdict.OK
     made = cluster(daemonsets=[ours, theirs], pods=[*apart, pod(theirs, "gpu-1")])
-    told = of(exporter_checks.check_exporters(made), "cluster.exporters")
+    given_out = of(exporter_checks.check_exporters(made), "cluster.exporters")
     is_bad(
-        told,
+        given_out,
         "warning",
         "DaemonSet gpu/nvidia-dcgm-exporter and DaemonSet mon/podgpu both run on gpu-1",
         "dcgmExporter.enabled=false",
@@ -40,18 +40,23 @@ def test_a_pod_that_has_ended_is_no_second_exporter(phase: str) -> None:
 def test_exporters_on_many_nodes_are_counted() -> None:
     ours, theirs = daemonset(), daemonset("nvidia-dcgm-exporter", "gpu", image=DCGM)
     pods = [pod(each, f"n{at}") for at in range(9) for each in (ours, theirs)]
-    told = of(
+    given_out = of(
         exporter_checks.check_exporters(cluster(daemonsets=[ours, theirs], pods=pods)),
         "cluster.exporters",
     )
-    is_bad(told, "warning", "both run on n0, n1, n2 and 6 more", "remove one of them")
+    is_bad(given_out, "warning", "both run on n0, n1, n2 and 6 more", "remove one of them")
 
 
 def test_podgpu_twice_on_the_same_nodes() -> None:
     a, b = daemonset(), daemonset("podgpu", "other")
     made = cluster(daemonsets=[a, b], pods=[pod(a, "gpu-1"), pod(b, "gpu-1")])
-    told = of(exporter_checks.check_exporters(made), "cluster.exporters")
-    is_bad(told, "warning", "DaemonSet mon/podgpu and DaemonSet other/podgpu", "remove one of them")
+    given_out = of(exporter_checks.check_exporters(made), "cluster.exporters")
+    is_bad(
+        given_out,
+        "warning",
+        "DaemonSet mon/podgpu and DaemonSet other/podgpu",
+        "remove one of them",
+    )
 
 
 EXPORTERS: list[tuple[Raw, str | None]] = [

@@ -91,15 +91,15 @@ PODS: list[tuple[Raw, str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("more", "verdict", "saw", "mend"), PODS)
+@pytest.mark.parametrize(("more", "verdict", "saw", "repair"), PODS)
 async def test_pods_that_are_not_ready(
-    tmp_path: Path, more: Raw, verdict: str, saw: str, mend: str
+    tmp_path: Path, more: Raw, verdict: str, saw: str, repair: str
 ) -> None:
     found = of(await looked(tmp_path, server(deployment(**more))), "cluster.extender")
-    is_bad(found, verdict, saw, mend)
+    is_bad(found, verdict, saw, repair)
 
 
-async def test_who_may_not_ask_for_others_is_told_how_to(tmp_path: Path) -> None:
+async def test_who_may_not_ask_for_others_is_reported_how_to(tmp_path: Path) -> None:
     made = server(deployment())
     made.forbidden = {("create", OTHERS)}
     found = of(await looked(tmp_path, made), "cluster.extender")
@@ -124,7 +124,7 @@ async def test_without_an_account_it_has_the_namespace_s(tmp_path: Path) -> None
     assert users == {"system:serviceaccount:gpu-system:default"}
 
 
-async def test_where_there_is_none_or_they_cannot_be_listed_nobody_misses_it(
+async def test_where_there_is_none_or_they_cannot_be_listed_no_one_misses_it(
     tmp_path: Path,
 ) -> None:
     other = deployment("web", container={"image": "nginx"})

@@ -30,12 +30,12 @@ TAKES: list[tuple[Raw, Raw]] = [
 
 @pytest.mark.parametrize(("made", "who"), TAKES)
 def test_a_monitor_that_is_taken(made: Raw, who: Raw) -> None:
-    told = of(
+    given_out = of(
         monitor_checks.check_monitors(cluster(monitors=[made], prometheuses=[who])),
         "cluster.servicemonitor",
     )
-    assert told.verdict is Verdict.OK, told
-    assert told.observed == "selected by Prometheus prom/main"
+    assert given_out.verdict is Verdict.OK, given_out
+    assert given_out.observed == "selected by Prometheus prom/main"
 
 
 REFUSES: list[tuple[Raw, Raw, str, str]] = [
@@ -70,14 +70,14 @@ REFUSES: list[tuple[Raw, Raw, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("made", "who", "saw", "mend"), REFUSES)
-def test_a_monitor_that_no_prometheus_takes(made: Raw, who: Raw, saw: str, mend: str) -> None:
-    told = of(
+@pytest.mark.parametrize(("made", "who", "saw", "repair"), REFUSES)
+def test_a_monitor_that_no_prometheus_takes(made: Raw, who: Raw, saw: str, repair: str) -> None:
+    given_out = of(
         monitor_checks.check_monitors(cluster(monitors=[made], prometheuses=[who])),
         "cluster.servicemonitor",
     )
-    is_bad(told, "warning", saw, mend)
-    assert "Prometheus prom/main" in told.observed
+    is_bad(given_out, "warning", saw, repair)
+    assert "Prometheus prom/main" in given_out.observed
 
 
 NAMED: Raw = {"matchLabels": {"app.kubernetes.io/name": "podgpu"}}
@@ -88,7 +88,12 @@ LEADS: list[tuple[Raw, list[Raw], str, str]] = [
     (monitor(namespace="prom", spec={**PORT, **ELSEWHERE}), [SERVICE], "", ""),
     (monitor(namespace="prom", spec={"namespaceSelector": {"any": True}}), [SERVICE], "", ""),
     (monitor(spec={"endpoints": [{"targetPort": 9400}]}), [SERVICE], "", ""),
-    (monitor(namespace="prom"), [SERVICE], "does not select podgpu's namespace", "matchNames: [mon]"),
+    (
+        monitor(namespace="prom"),
+        [SERVICE],
+        "does not select podgpu's namespace",
+        "matchNames: [mon]",
+    ),
     (
         monitor(spec={"namespaceSelector": {"matchNames": ["a"]}}),
         [SERVICE],
@@ -134,7 +139,7 @@ LEADS: list[tuple[Raw, list[Raw], str, str]] = [
 @pytest.mark.parametrize("row", LEADS, ids=lambda row: row[2])
 @pytest.mark.parametrize("taken", [True, False], ids=["with a Prometheus", "without"])
 def test_a_monitor_has_to_lead_to_podgpu(row: tuple[Raw, list[Raw], str, str], taken: bool) -> None:
-    made, services, saw, mend = row
+    made, services, saw, repair = row
     ours = daemonset(spec={"containers": [{"image": "x/podgpu:1", "ports": [{"name": "web"}]}]})
     found = cluster(
         daemonsets=[ours],
@@ -142,22 +147,22 @@ def test_a_monitor_has_to_lead_to_podgpu(row: tuple[Raw, list[Raw], str, str], t
         services=services,
         prometheuses=[EVERYTHING] if taken else [],
     )
-    told = of(monitor_checks.check_monitors(found), "cluster.servicemonitor")
+    given_out = of(monitor_checks.check_monitors(found), "cluster.servicemonitor")
     if saw:
-        is_bad(told, "warning", saw, mend)
+        is_bad(given_out, "warning", saw, repair)
     else:
-        assert told.verdict is (Verdict.OK if taken else Verdict.SKIPPED), told
+        assert given_out.verdict is (Verdict.OK if taken else Verdict.SKIPPED), given_out
 
 
 def test_monitors_of_others_are_none_of_podgpu_s() -> None:
     other = raw("ServiceMonitor", "etcd", "mon", spec={"selector": {"matchLabels": {"a": "b"}}})
     everything = raw("ServiceMonitor", "all", "mon", spec={"selector": {}})
     for found in ([other], [everything], []):
-        told = of(
+        given_out = of(
             monitor_checks.check_monitors(cluster(monitors=found, prometheuses=[prometheus()])),
             "cluster.servicemonitor",
         )
-        assert told.verdict is Verdict.SKIPPED
+        assert given_out.verdict is Verdict.SKIPPED
     alone = of(
         monitor_checks.check_monitors(cluster(monitors=[monitor()])), "cluster.servicemonitor"
     )

@@ -44,8 +44,8 @@ async def looked(folder: Path, *policies: Raw, one: Raw | None = None) -> Findin
     async with made.serving():
         kubeconfig = made.kubeconfig(folder / "kubeconfig")
         found = await diagnose(Sessions().session, kubeconfig, "")
-    (told,) = [each for each in found if each.check == CHECK]
-    return told
+    (given_out,) = [each for each in found if each.check == CHECK]
+    return given_out
 
 
 KEPT: dict[str, Raw] = {
@@ -61,12 +61,12 @@ KEPT: dict[str, Raw] = {
 
 @pytest.mark.parametrize("case", KEPT)
 async def test_r14_a_policy_that_selects_its_pods_is_well(tmp_path: Path, case: str) -> None:
-    told = await looked(
+    given_out = await looked(
         tmp_path, policy("other", podSelector={"matchLabels": {"a": "b"}}), KEPT[case]
     )
-    assert told.verdict.value == "ok"
-    assert told.observed == "NetworkPolicy extender limits who can connect"
-    assert told.subject == "Deployment gpu-system/podgpu-extender"
+    assert given_out.verdict.value == "ok"
+    assert given_out.observed == "NetworkPolicy extender limits who can connect"
+    assert given_out.subject == "Deployment gpu-system/podgpu-extender"
 
 
 OPEN: dict[str, list[Raw]] = {
@@ -78,33 +78,38 @@ OPEN: dict[str, list[Raw]] = {
 
 @pytest.mark.parametrize("case", OPEN)
 async def test_r14_without_one_that_is_said(tmp_path: Path, case: str) -> None:
-    told = await looked(tmp_path, *OPEN[case])
-    is_bad(told, "warning", "no NetworkPolicy selects its pods", "extender.networkPolicy.from")
+    given_out = await looked(tmp_path, *OPEN[case])
+    is_bad(given_out, "warning", "no NetworkPolicy selects its pods", "extender.networkPolicy.from")
 
 
 @pytest.mark.parametrize("rule", [{}, {"ports": [{"port": 9410}]}, {"from": []}])
 async def test_r14_one_that_lets_everybody_in_is_none(tmp_path: Path, rule: Raw) -> None:
-    told = await looked(tmp_path, policy("first"), policy("wide", ingress=[SCHEDULER, rule]))
-    is_bad(told, "warning", "NetworkPolicy wide allows connections from everywhere", "extender.networkPolicy.from")
+    given_out = await looked(tmp_path, policy("first"), policy("wide", ingress=[SCHEDULER, rule]))
+    is_bad(
+        given_out,
+        "warning",
+        "NetworkPolicy wide allows connections from everywhere",
+        "extender.networkPolicy.from",
+    )
 
 
 @pytest.mark.parametrize("words", [["--web-config", "/w.yml"], ["--web-config=/w.yml"]])
 async def test_r14_with_a_web_config_none_is_needed(tmp_path: Path, words: list[str]) -> None:
     one = deployment(container={"image": "podgpu", "args": ["extender", *words]})
-    told = await looked(tmp_path, one=one)
-    assert (told.verdict.value, "web config" in told.observed) == ("skipped", True)
+    given_out = await looked(tmp_path, one=one)
+    assert (given_out.verdict.value, "web config" in given_out.observed) == ("skipped", True)
 
 
 async def test_r14_without_an_extender_or_the_right_to_list_it_is_skipped(tmp_path: Path) -> None:
-    told = await looked(tmp_path, one=deployment("web", container={"image": "nginx"}))
-    assert told.verdict.value == "skipped"
+    given_out = await looked(tmp_path, one=deployment("web", container={"image": "nginx"}))
+    assert given_out.verdict.value == "skipped"
     made = server(deployment())
     made.refusals = {POLICIES: status(403, "Forbidden", "no")}
     async with made.serving():
         found = await diagnose(Sessions().session, made.kubeconfig(tmp_path / "kubeconfig"), "")
-    (told,) = [each for each in found if each.check == CHECK]
-    assert told.verdict.value == "skipped"
-    assert "cannot be listed" in told.observed
+    (given_out,) = [each for each in found if each.check == CHECK]
+    assert given_out.verdict.value == "skipped"
+    assert "cannot be listed" in given_out.observed
 
 
 class Answers:

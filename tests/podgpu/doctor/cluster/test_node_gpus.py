@@ -37,7 +37,11 @@ def test_a_node_has_gpus_by_labels_or_by_what_it_offers(made: Raw, has: bool) ->
 COUNT = {"nvidia.com/gpu.count": "8"}
 SHARED = {**COUNT, "nvidia.com/gpu.replicas": "2"}
 OFFERS: list[tuple[Raw, str, str]] = [
-    (labelled(None), "has GPUs according to its labels, but offers none", "the pod of the device plugin"),
+    (
+        labelled(None),
+        "has GPUs according to its labels, but offers none",
+        "the pod of the device plugin",
+    ),
     (labelled(0), "offers none", "the pod of the device plugin"),
     (labelled(8, 6), "allocatable are 6 of 8 nvidia.com/gpu", "unhealthy devices"),
     (labelled(7, None, COUNT), "offers 7 of 8 GPUs", "a GPU may be lost"),
@@ -47,34 +51,36 @@ OFFERS: list[tuple[Raw, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("made", "saw", "mend"), OFFERS)
-def test_what_a_node_offers_of_its_gpus(made: Raw, saw: str, mend: str) -> None:
-    told = of(node_gpus.check_nodes(cluster(nodes=[made])), "cluster.gpus")
+@pytest.mark.parametrize(("made", "saw", "repair"), OFFERS)
+def test_what_a_node_offers_of_its_gpus(made: Raw, saw: str, repair: str) -> None:
+    given_out = of(node_gpus.check_nodes(cluster(nodes=[made])), "cluster.gpus")
     if not saw:
-        assert told.verdict is Verdict.OK, told
+        assert given_out.verdict is Verdict.OK, given_out
         return
-    is_bad(told, "warning", saw, mend)
-    assert told.subject == "Node gpu-1"
+    is_bad(given_out, "warning", saw, repair)
+    assert given_out.subject == "Node gpu-1"
 
 
 def test_nodes_with_the_same_fault_are_one_finding() -> None:
     made = [labelled(None) for _ in range(50)] + [labelled(8, 6), labelled(8)]
     for at, each in enumerate(made):
         each["metadata"]["name"] = f"n{at}"
-    told = node_gpus.check_nodes(cluster(nodes=made))
-    assert [each.subject for each in told] == ["Nodes n0, n1, n2 and 47 more", "Node n50"]
-    is_bad(told[0], "warning", "offers none to pods", "the pod of the device plugin")
+    given_out = node_gpus.check_nodes(cluster(nodes=made))
+    assert [each.subject for each in given_out] == ["Nodes n0, n1, n2 and 47 more", "Node n50"]
+    is_bad(given_out[0], "warning", "offers none to pods", "the pod of the device plugin")
     well = of(node_gpus.check_nodes(cluster(nodes=made[-1:] * 9)), "cluster.gpus")
     assert well.observed.endswith("; and 4 more")
 
 
 def test_gpus_that_a_dra_driver_hands_out_are_offered() -> None:
     slices = [raw("ResourceSlice", "s", spec={"nodeName": "gpu-1", "driver": "gpu.nvidia.com"})]
-    told = of(node_gpus.check_nodes(cluster(nodes=[labelled(None)], slices=slices)), "cluster.gpus")
-    assert told.verdict is Verdict.OK
-    assert "gpu-1 by claims" in told.observed
+    given_out = of(
+        node_gpus.check_nodes(cluster(nodes=[labelled(None)], slices=slices)), "cluster.gpus"
+    )
+    assert given_out.verdict is Verdict.OK
+    assert "gpu-1 by claims" in given_out.observed
 
 
 def test_no_node_with_gpus() -> None:
-    told = of(node_gpus.check_nodes(cluster(nodes=[node("cpu-1", None)])), "cluster.gpus")
-    is_bad(told, "warning", "none of 1 reports a GPU", "feature discovery")
+    given_out = of(node_gpus.check_nodes(cluster(nodes=[node("cpu-1", None)])), "cluster.gpus")
+    is_bad(given_out, "warning", "none of 1 reports a GPU", "feature discovery")

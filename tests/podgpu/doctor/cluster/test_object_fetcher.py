@@ -80,17 +80,17 @@ async def test_monitors_come_from_the_operator_s_objects(tmp_path: Path) -> None
         ],
     }
     found = await looked(tmp_path, server(**lists))
-    told = of(found, "cluster.servicemonitor")
-    assert told.subject == "PodMonitor mon/gpu"
-    assert told.observed == "selected by PrometheusAgent mon/main"
+    given_out = of(found, "cluster.servicemonitor")
+    assert given_out.subject == "PodMonitor mon/gpu"
+    assert given_out.observed == "selected by PrometheusAgent mon/main"
 
 
 async def test_a_list_that_is_refused_is_named_and_costs_no_other(tmp_path: Path) -> None:
     made = server()
     made.forbidden = {("list", NODES)}
     found = await looked(tmp_path, made)
-    told = of(found, "cluster.server")
-    is_bad(told, "warning", "may not list nodes", "give the kubeconfig's user a ClusterRole")
+    given_out = of(found, "cluster.server")
+    is_bad(given_out, "warning", "may not list nodes", "give the kubeconfig's user a ClusterRole")
     assert verdicts(found)["cluster.gpus"] == "skipped"
     assert verdicts(found)["cluster.daemonset"] == "ok"
 
@@ -169,13 +169,13 @@ SCRIPTS: list[tuple[list[Any], list[str] | None, str, str]] = [
 async def test_what_was_fetched_is_kept_whatever_comes_then(
     row: tuple[list[Any], list[str] | None, str, str],
 ) -> None:
-    script, names, saw, mend = row
+    script, names, saw, repair = row
     fetcher = Fetcher(Scripted({NODES: script}))  # type: ignore[arg-type]
     found = await fetcher.listed("Node", NODES)
     assert (None if found is None else [each["metadata"]["name"] for each in found]) == names
     assert [each.verdict.value for each in fetcher.findings] == (["warning"] if saw else [])
     for each in fetcher.findings:
-        is_bad(each, "warning", saw, mend)
+        is_bad(each, "warning", saw, repair)
 
 
 @pytest.mark.looptime
@@ -192,7 +192,7 @@ async def test_a_slow_server_costs_the_time_of_three_answers_not_of_all() -> Non
 
 
 @pytest.mark.parametrize("fault", [UNREACHED, ApiError("no", status=401)])
-async def test_a_server_that_knows_nobody_is_asked_for_nothing_else(fault: ApiError) -> None:
+async def test_a_server_that_knows_no_one_is_asked_for_nothing_else(fault: ApiError) -> None:
     made = Scripted({DAEMONSETS: [fault]})
     with pytest.raises(ApiError):
         await Fetcher(made).cluster("")  # type: ignore[arg-type]

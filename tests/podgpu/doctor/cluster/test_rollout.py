@@ -14,7 +14,7 @@ IN_PLACE: Raw = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxU
 ON_DELETE: Raw = {"type": "OnDelete"}
 
 
-def told_of(ours: Raw, strategy: Raw, *pods: Raw) -> Finding:
+def reported_of(ours: Raw, strategy: Raw, *pods: Raw) -> Finding:
     ours["spec"]["updateStrategy"] = strategy
     return of(
         daemonset_checks.check_daemonsets(cluster(daemonsets=[ours], pods=[*pods])),
@@ -23,8 +23,16 @@ def told_of(ours: Raw, strategy: Raw, *pods: Raw) -> Finding:
 
 
 STRATEGIES = [
-    (SURGE, 0, "an update is in progress, 0 of 4 are new: an old pod ends when the new one is ready"),
-    (SURGE, 3, "an update is in progress, 3 of 4 are new: an old pod ends when the new one is ready"),
+    (
+        SURGE,
+        0,
+        "an update is in progress, 0 of 4 are new: an old pod ends when the new one is ready",
+    ),
+    (
+        SURGE,
+        3,
+        "an update is in progress, 3 of 4 are new: an old pod ends when the new one is ready",
+    ),
     (IN_PLACE, 1, "an update is in progress, 1 of 4 are new"),
     ({}, 1, "an update is in progress, 1 of 4 are new"),
     (ON_DELETE, 2, "2 of 4 are new, the others stay until they are deleted manually"),
@@ -32,36 +40,38 @@ STRATEGIES = [
 
 
 @pytest.mark.parametrize(("strategy", "updated", "saw"), STRATEGIES)
-def test_an_update_that_is_under_way_is_told_and_no_fault(
+def test_an_update_that_is_under_way_is_reported_and_no_fault(
     strategy: Raw, updated: int, saw: str
 ) -> None:
-    told = told_of(daemonset(desired=4, updated=updated), strategy)
-    assert (told.verdict, told.observed) == (Verdict.OK, f"4 of 4 pods are ready; {saw}")
+    given_out = reported_of(daemonset(desired=4, updated=updated), strategy)
+    assert (given_out.verdict, given_out.observed) == (Verdict.OK, f"4 of 4 pods are ready; {saw}")
 
 
-def test_after_an_update_nothing_is_told_of_it() -> None:
-    told = told_of(daemonset(desired=4, updated=4), SURGE)
-    assert (told.verdict, told.observed) == (Verdict.OK, "4 of 4 pods are ready")
+def test_after_an_update_nothing_is_reported_of_it() -> None:
+    given_out = reported_of(daemonset(desired=4, updated=4), SURGE)
+    assert (given_out.verdict, given_out.observed) == (Verdict.OK, "4 of 4 pods are ready")
 
 
-@pytest.mark.parametrize(("seen", "is_told"), [(1, True), (2, False), (None, False)])
+@pytest.mark.parametrize(("seen", "is_reported"), [(1, True), (2, False), (None, False)])
 def test_a_change_that_the_controller_has_not_seen_makes_its_counts_old(
-    seen: int | None, is_told: bool
+    seen: int | None, is_reported: bool
 ) -> None:
     ours = daemonset()
     ours["metadata"]["generation"] = 2
     if seen is not None:
         ours["status"]["observedGeneration"] = seen
-    told = told_of(ours, SURGE)
-    assert told.verdict is Verdict.OK
-    assert ("has not processed that yet" in told.observed) == is_told
+    given_out = reported_of(ours, SURGE)
+    assert given_out.verdict is Verdict.OK
+    assert ("has not processed that yet" in given_out.observed) == is_reported
 
 
-def test_pods_that_are_not_ready_amid_an_update_are_told_with_it() -> None:
+def test_pods_that_are_not_ready_amid_an_update_are_reported_with_it() -> None:
     ours = daemonset(desired=2, ready=1, updated=1)
-    told = told_of(ours, IN_PLACE, pod(ours, "a"), pod(ours, "b", phase="Pending"))
-    saw = "1 of 2 pods are ready; an update is in progress, 1 of 2 are new: podgpu-b on b is Pending"
-    is_bad(told, "warning", saw, "describe pod")
+    given_out = reported_of(ours, IN_PLACE, pod(ours, "a"), pod(ours, "b", phase="Pending"))
+    saw = (
+        "1 of 2 pods are ready; an update is in progress, 1 of 2 are new: podgpu-b on b is Pending"
+    )
+    is_bad(given_out, "warning", saw, "describe pod")
 
 
 BEGINNINGS: list[tuple[str, Raw, Verdict]] = [
@@ -87,10 +97,10 @@ def test_an_update_is_stuck_where_a_new_pod_does_not_begin_beside_the_old_one(
     ours = daemonset(updated=0)
     new = pod(ours, "gpu-1")
     new["status"] = {"phase": "Running", kind: [{"name": "x", **container}]}
-    told = told_of(ours, SURGE, pod(ours, "gpu-1"), new)
-    assert told.verdict is verdict, told
-    assert "1 of 1 pods are ready; an update is in progress" in told.observed
-    well = told_of(daemonset(updated=1), SURGE, pod(ours, "gpu-1"), new)
+    given_out = reported_of(ours, SURGE, pod(ours, "gpu-1"), new)
+    assert given_out.verdict is verdict, given_out
+    assert "1 of 1 pods are ready; an update is in progress" in given_out.observed
+    well = reported_of(daemonset(updated=1), SURGE, pod(ours, "gpu-1"), new)
     assert well.verdict is Verdict.OK, "what is ready beside no update is ready"
 
 

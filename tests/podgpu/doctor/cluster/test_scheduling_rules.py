@@ -94,9 +94,9 @@ OBSTACLES: list[tuple[Raw, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "told"), OBSTACLES)
-def test_labels_that_keep_a_pod_off(spec: Raw, told: list[str]) -> None:
-    assert [why for why, _ in scheduling_obstacles(spec, NODE)] == told
+@pytest.mark.parametrize(("spec", "given_out"), OBSTACLES)
+def test_labels_that_keep_a_pod_off(spec: Raw, given_out: list[str]) -> None:
+    assert [why for why, _ in scheduling_obstacles(spec, NODE)] == given_out
 
 
 TAINTS: list[tuple[Raw, list[Raw], bool]] = [
@@ -119,11 +119,11 @@ def test_taints_that_keep_a_pod_off(mark: Raw, tolerations: list[Raw], free: boo
     found = scheduling_obstacles({"tolerations": tolerations}, node(taints=(mark,)))
     assert (found == []) is free
     if not free:
-        (why, mend), *_ = found
+        (why, repair), *_ = found
         assert mark["key"] in why
-        assert f"{{key: {mark['key']}, operator: Exists}}" in mend
+        assert f"{{key: {mark['key']}, operator: Exists}}" in repair
 
 
-def test_a_mend_is_a_command_that_can_be_copied() -> None:
-    (_, mend), *_ = scheduling_obstacles({"nodeSelector": {"x/y": "true"}}, node("gpu-9"))
-    assert "kubectl label node gpu-9 x/y=true" in mend
+def test_a_fix_is_a_command_that_can_be_copied() -> None:
+    (_, repair), *_ = scheduling_obstacles({"nodeSelector": {"x/y": "true"}}, node("gpu-9"))
+    assert "kubectl label node gpu-9 x/y=true" in repair

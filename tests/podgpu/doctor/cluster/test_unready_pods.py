@@ -48,7 +48,7 @@ CONTAINERS: list[tuple[str, Raw, str, str]] = [
 ]
 
 
-def told_of(*pods: Raw, **more: Any) -> Finding:
+def reported_of(*pods: Raw, **more: Any) -> Finding:
     ours = more.pop("ours", None) or daemonset(ready=0)
     seen = cluster(daemonsets=[ours], pods=[*pods], **more)
     return of(daemonset_checks.check_daemonsets(seen), "cluster.daemonset")
@@ -61,18 +61,18 @@ def with_status(**status: Any) -> Raw:
 @pytest.mark.parametrize("row", CONTAINERS, ids=lambda row: row[0])
 @pytest.mark.parametrize("kind", ["containerStatuses", "initContainerStatuses"])
 def test_a_container_that_is_not_ready_says_why(row: tuple[str, Raw, str, str], kind: str) -> None:
-    _, container, saw, mend = row
-    told = told_of(with_status(**{kind: [{"name": "prepare", **container}]}))
+    _, container, saw, repair = row
+    given_out = reported_of(with_status(**{kind: [{"name": "prepare", **container}]}))
     if kind == "initContainerStatuses":
-        assert "podgpu-gpu-1 on gpu-1 init container prepare " in told.observed
+        assert "podgpu-gpu-1 on gpu-1 init container prepare " in given_out.observed
         saw = saw.removeprefix("podgpu-gpu-1 on gpu-1 ").removeprefix("on gpu-1 ")
-    is_bad(told, "warning", saw, mend)
+    is_bad(given_out, "warning", saw, repair)
 
 
 def test_an_init_container_that_is_done_is_no_reason() -> None:
     done = {"name": "prepare", "ready": True, "state": ended("Completed", 0)}
-    told = told_of(with_status(initContainerStatuses=[done], containerStatuses=[RUNS]))
-    assert "prepare" not in told.observed
+    given_out = reported_of(with_status(initContainerStatuses=[done], containerStatuses=[RUNS]))
+    assert "prepare" not in given_out.observed
 
 
 PODS = [
@@ -91,7 +91,7 @@ PODS = [
 
 @pytest.mark.parametrize(("status", "saw"), PODS)
 def test_a_pod_without_containers_says_why(status: Raw, saw: str) -> None:
-    is_bad(told_of(with_status(**status)), "warning", saw, "describe pod")
+    is_bad(reported_of(with_status(**status)), "warning", saw, "describe pod")
 
 
 def event(message: str, at: str, name: str = "podgpu", **more: Any) -> Raw:
@@ -120,23 +120,23 @@ def made(count: int | None, *, of: int) -> Raw:
     return ours
 
 
-@pytest.mark.parametrize(("message", "mend"), REFUSALS)
-def test_pods_that_cannot_be_made_say_why_by_the_newest_event(message: str, mend: str) -> None:
+@pytest.mark.parametrize(("message", "repair"), REFUSALS)
+def test_pods_that_cannot_be_made_say_why_by_the_newest_event(message: str, repair: str) -> None:
     events = [
         event("an old one", "2026-01-01T00:00:00Z", lastTimestamp="2026-01-01T00:00:00Z"),
         event(message, "b", lastTimestamp=None, eventTime="2026-01-03T00:00:00.000000Z"),
         event("another's", "c", "other", lastTimestamp="2026-01-09T00:00:00Z"),
         event("of another kind", "d", reason="Other", lastTimestamp="2026-01-09T00:00:00Z"),
     ]
-    told = told_of(ours=made(0, of=8), events=events)
-    is_bad(told, "warning", f"0 of 8 pods are ready: 8 are not created: {message}", mend)
+    given_out = reported_of(ours=made(0, of=8), events=events)
+    is_bad(given_out, "warning", f"0 of 8 pods are ready: 8 are not created: {message}", repair)
 
 
 @pytest.mark.parametrize("events", [None, []])
 def test_without_a_word_of_the_server_they_are_counted(events: list[Raw] | None) -> None:
     ours = made(1, of=2)
-    told = told_of(pod(ours, "gpu-1"), ours=ours, events=events)
-    is_bad(told, "warning", "0 of 2 pods are ready: 1 are not created", "describe daemonset")
+    given_out = reported_of(pod(ours, "gpu-1"), ours=ours, events=events)
+    is_bad(given_out, "warning", "0 of 2 pods are ready: 1 are not created", "describe daemonset")
 
 
 MADE = [(3, ""), (4, ""), (1, ": 2 are not created"), (None, "")]
@@ -150,8 +150,8 @@ def test_pods_are_missing_by_the_controller_s_count_and_not_by_a_list(
     """Of a list a part alone may have come, or nothing; an unknown count is no count of 0."""
     ours = made(count, of=3)
     pods = None if listed is None else [pod(ours, f"gpu-{at}") for at in range(listed)]
-    (told, *_) = daemonset_checks.check_daemonsets(Cluster(daemonsets=[ours], pods=pods))
-    assert told.observed == f"0 of 3 pods are ready{missing}"
+    (given_out, *_) = daemonset_checks.check_daemonsets(Cluster(daemonsets=[ours], pods=pods))
+    assert given_out.observed == f"0 of 3 pods are ready{missing}"
 
 
 @pytest.mark.parametrize("short", [True, False])
@@ -160,7 +160,7 @@ async def test_events_are_asked_for_where_pods_are_missing(tmp_path: Path, *, sh
     message = "exceeded quota: all"
     serving = server(**{DAEMONSETS: [ours], EVENTS: [event(message, "a")]})
     serving.paths["/api/v1/namespaces/mon/pods"].delete("mon", "podgpu-gpu-1")
-    told = of(await looked(tmp_path, serving), "cluster.daemonset")
+    given_out = of(await looked(tmp_path, serving), "cluster.daemonset")
     asked = [query.get("fieldSelector") for path, query in serving.requests if path == EVENTS]
     assert asked == (["involvedObject.kind=DaemonSet,reason=FailedCreate"] if short else [])
-    assert (message in told.observed) == short
+    assert (message in given_out.observed) == short

@@ -23,13 +23,13 @@ DEVICES = [gpu(0), PARENT, mig(PARENT, 1), gpu(2)]
 class Scene:
     """A node, and an encoder that is shown its accounts."""
 
-    def __init__(self, *devices: Device, told: bool = True, **options: object) -> None:
+    def __init__(self, *devices: Device, given_out: bool = True, **options: object) -> None:
         self.node = Node()
         self.node.has(*(devices or (gpu(0),)))
         plan = FieldPlan(["power_watts"])
         self.encoder = Encoder("node-1", plan, **options)  # type: ignore[arg-type]
         self.usage: Usage | None = None
-        if told:  # podgpu has just started: nobody has looked yet
+        if given_out:  # podgpu has just started: nobody has looked yet
             self.take()
 
     def look(self, *accounts: DeviceUsage) -> list[Point]:

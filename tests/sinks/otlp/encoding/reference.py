@@ -181,12 +181,12 @@ class Reference:
             device = attribution.device
             if row is None:
                 continue
-            told = (
+            given_out = (
                 metric_names.semconv_mapping(row, instance=device.mig is not None)
                 if self.semconv
                 else metric_names.dcgm_mapping(row, self.style)
             )
-            if told is None:
+            if given_out is None:
                 continue
             own = series.attrs
             if self.semconv and series.field == "xid_errors":
@@ -196,14 +196,16 @@ class Reference:
                 )
             yield Candidate(
                 self.resource(attribution),
-                told.instrument,
+                given_out.instrument,
                 merged(
-                    self.device(attribution, told.instrument.typed, told.is_own), told.attrs, own
+                    self.device(attribution, given_out.instrument.typed, given_out.is_own),
+                    given_out.attrs,
+                    own,
                 ),
                 reading.value,
                 reading.at,
                 at in fresh,
-                told.divisor,
+                given_out.divisor,
                 snapshot.starts[at] if at < len(snapshot.starts) else None,
                 reading.window_start,
                 (device.uuid, series.field, series.attrs),
@@ -243,9 +245,9 @@ class Reference:
                 at in fresh,
             )
         inputs = {"gpu_up", "row_remap_failed", "row_remap_pending", "recovery_action"}
-        told = inputs & plain.keys()
-        if self.semconv and told:
-            sound = {name for name in told if 0 <= values[name] < math.inf}
+        given_out = inputs & plain.keys()
+        if self.semconv and given_out:
+            sound = {name for name in given_out if 0 <= values[name] < math.inf}
             values = {name: values[name] for name in sound}
             now = "ok"
             if values.get("row_remap_pending"):
@@ -267,7 +269,7 @@ class Reference:
                     ),
                     int(state == now) if sound else None,
                     snapshot.at,
-                    any(plain[name] in fresh for name in told),
+                    any(plain[name] in fresh for name in given_out),
                 )
         if mine and attribution.holders:
             yield Candidate(

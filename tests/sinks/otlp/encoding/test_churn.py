@@ -52,12 +52,14 @@ def test_r8_final_values_are_sent_once_and_series_end_once() -> None:
             ended[point.identity] += 1
         elif point.name in TOTALS:
             values[point.identity].append(point.value)
-    for identity, told in values.items():
+    for identity, given_out in values.items():
         if dict(identity[0])["k8s.pod.name"] in living:
-            assert len(told) > 300
+            assert len(given_out) > 300
             assert identity not in ended
         else:
-            assert len(told) <= 4, "three looks at most while it was there, and the final value"
+            assert len(given_out) <= 4, (
+                "three looks at most while it was there, and the final value"
+            )
             assert ended[identity] == 1
 
 
@@ -90,15 +92,17 @@ def test_r8_a_receiver_that_is_added_later_gets_each_final_value_once() -> None:
     churn = Churn(2, 1).run(20)
     churn.stop()
     churn.run(1)
-    late, told = Encoder("node-1", PLAN), Counter[Identity]()
+    late, given_out = Encoder("node-1", PLAN), Counter[Identity]()
     for _ in range(5):
         found = points(late.encode(churn.node.snapshot()))
-        told.update(point.identity for point in found if point.name in TOTALS)
+        given_out.update(point.identity for point in found if point.name in TOTALS)
         churn.run(1)
-    pods = {dict(identity[0])["k8s.pod.name"] for identity in told}
+    pods = {dict(identity[0])["k8s.pod.name"] for identity in given_out}
     assert pods == {f"pod-{number}" for number in range(19)}
     gone = [
-        n for key, n in told.items() if dict(key[0])["k8s.pod.name"] not in churn.alive.values()
+        n
+        for key, n in given_out.items()
+        if dict(key[0])["k8s.pod.name"] not in churn.alive.values()
     ]
     assert set(gone) == {1}
 
@@ -110,13 +114,13 @@ def test_r8_a_restart_with_a_ledger_sends_each_final_value_once_more() -> None:
     before.run(5)
     after = before.restarted().run(90)
     last = {point.identity: point for point in before.pushed() if point.name in TOTALS}
-    told: defaultdict[Identity, list[Point]] = defaultdict(list)
+    given_out: defaultdict[Identity, list[Point]] = defaultdict(list)
     for point in after.pushed():
         if point.name in TOTALS:
-            told[point.identity].append(point)
-    assert told.keys() == last.keys()
+            given_out[point.identity].append(point)
+    assert given_out.keys() == last.keys()
     living = set(before.alive.values())
-    for identity, points_ in told.items():
+    for identity, points_ in given_out.items():
         if dict(identity[0])["k8s.pod.name"] in living:
             assert len(points_) == 90
         else:

@@ -75,7 +75,7 @@ def _sorted(point: Point) -> tuple[Identity, int, bool]:
 @pytest.mark.parametrize("temporality", TEMPORALITIES)
 @pytest.mark.parametrize("every", [1, 3, 7])
 @pytest.mark.parametrize("changed", SAME, ids=_named)
-def test_nobody_can_tell_that_an_encoder_was_exchanged(
+def test_no_one_can_report_that_an_encoder_was_exchanged(
     temporality: Temporality, every: int, changed: dict[str, Any]
 ) -> None:
     """Soak: a look at the devices was told again, and 28 points came with another start."""
@@ -85,8 +85,8 @@ def test_nobody_can_tell_that_an_encoder_was_exchanged(
         each.stop()
         each.run(70)
     for second, records in churn.records.items():
-        told, expected = points(reloaded.records[second]), points(records)
-        assert sorted(told, key=_sorted) == sorted(expected, key=_sorted)
+        given_out, expected = points(reloaded.records[second]), points(records)
+        assert sorted(given_out, key=_sorted) == sorted(expected, key=_sorted)
 
 
 @pytest.mark.parametrize("temporality", TEMPORALITIES)
@@ -102,7 +102,7 @@ def test_no_point_has_the_series_and_the_time_of_another(
 
 @pytest.mark.parametrize("temporality", TEMPORALITIES)
 @pytest.mark.parametrize("changed", [*SAME, *OTHERS[:3]], ids=_named)
-def test_nothing_of_what_was_used_is_missing_or_told_twice(
+def test_nothing_of_what_was_used_is_missing_or_reported_twice(
     temporality: Temporality, changed: dict[str, Any]
 ) -> None:
     """In increments, whichever resource they came in; else by the last value."""
@@ -114,9 +114,9 @@ def test_nothing_of_what_was_used_is_missing_or_told_twice(
             had[key] = float(point.value or 0) + (had[key] if temporality == "delta" else 0)
     usage = reloaded.node.snapshot().usage
     assert usage is not None
-    told = [one for device in usage.devices.values() for one in device.containers]
-    assert len(told) > 30
-    for one in told:
+    given_out = [one for device in usage.devices.values() for one in device.containers]
+    assert len(given_out) > 30
+    for one in given_out:
         assert had[one.subject.pod, HELD] == pytest.approx(one.held_ns / 1e9)
         assert had[one.subject.pod, ENERGY] == pytest.approx((one.energy_mj or 0) / 1e3)
 
@@ -132,13 +132,13 @@ def test_another_resource_takes_the_series_along() -> None:
     living = set(reloaded.alive.values())
     old = {p.of("k8s.pod.name"): p for p in named(points(before), HELD) if not p.ended}
     for pod in living:
-        told = [p for p in named(after, HELD) if p.of("k8s.pod.name") == pod]
-        assert [(p.of("k8s.cluster.name"), p.ended) for p in told] == [
+        given_out = [p for p in named(after, HELD) if p.of("k8s.pod.name") == pod]
+        assert [(p.of("k8s.cluster.name"), p.ended) for p in given_out] == [
             (None, True),
             ("lab", False),
             ("lab", False),
         ]
-        assert {p.start for p in told} == {old[pod].start}
+        assert {p.start for p in given_out} == {old[pod].start}
 
 
 @pytest.mark.parametrize(("receiver", "again"), [("first", 0), ("another", 1)])
@@ -202,17 +202,17 @@ def test_a_field_that_the_plan_has_lost_ends() -> None:
 def test_own_increments_count_from_the_last_point() -> None:
     own = Telemetry()
     encoder = Encoder("node-1", PLAN, temporality="delta")
-    told: list[float] = []
+    given_out: list[float] = []
     for second in range(1, 4):
         own.add("podgpu_sink_errors_total", 5, (("sink", "a"),))
         record = encoder.telemetry(at(second), own.collect({}))
         assert record is not None
-        told += [float(p.value or 0) for p in named(points([record]), "podgpu.sink.errors")]
+        given_out += [float(p.value or 0) for p in named(points([record]), "podgpu.sink.errors")]
         encoder = Encoder("node-1", PLAN, temporality="delta", previous=encoder)
-    assert told == [5, 5, 5]
+    assert given_out == [5, 5, 5]
 
 
-async def test_a_sink_goes_on_where_the_one_before_it_was() -> None:
+async def test_a_sink_continues_where_the_one_before_it_was() -> None:
     """Whatever was changed but the receiver; a change that is put back goes on, too."""
     ctx, churn = FakeSinkContext(clock=TurnedClock(), plan=PLAN), Churn(2, 1)
     churn.run(3)

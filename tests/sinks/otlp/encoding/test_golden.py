@@ -163,8 +163,8 @@ SCENES: dict[str, Callable[[], Iterator[Snapshot]]] = {
 @pytest.mark.parametrize("scene", SCENES)
 def test_requests_are_as_they_were(scene: str, names: Names) -> None:
     encoder = Encoder("node-1", PLAN, names=names, resource={"k8s.cluster.name": "lab"})
-    told = [_told(points(encoder.encode(snapshot))) for snapshot in SCENES[scene]()]
-    shown = told if scene in {"readings", "usage"} else told[1:]
+    given_out = [_reported(points(encoder.encode(snapshot))) for snapshot in SCENES[scene]()]
+    shown = given_out if scene in {"readings", "usage"} else given_out[1:]
     text = json.dumps(shown, indent=1, ensure_ascii=False) + "\n"
     path = FOLDER / f"{scene}-{names}.json"
     if os.environ.get("PODGPU_WRITE_GOLDEN"):
@@ -173,7 +173,7 @@ def test_requests_are_as_they_were(scene: str, names: Names) -> None:
     assert text == path.read_text(encoding="utf-8")
 
 
-def _told(found: list[Point]) -> list[object]:
+def _reported(found: list[Point]) -> list[object]:
     """Group points by resource and metric; a point is a line."""
     resources: dict[object, dict[str, list[str]]] = {}
     for point in found:

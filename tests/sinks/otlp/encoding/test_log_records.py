@@ -24,7 +24,7 @@ INSTANCE = mig(gpu(1), 7)
 ONE = holding("a", gpu(0), start=at(1), end=at(61), busy=15 * NS, xids=((13, 1), (79, 2)))
 
 
-def told(
+def given_out(
     scene: Scene,
     holdings: Iterable[Holding] = (),
     errors: Iterable[XidError] = (),
@@ -43,7 +43,7 @@ def told(
 def test_a_holding_that_ended() -> None:
     scene = Scene()
     scene.node.seconds = 65
-    [log] = told(scene, [ONE])
+    [log] = given_out(scene, [ONE])
     assert (log.event, log.severity) == ("podgpu.holding.ended", (9, "INFO"))
     assert (log.time, log.observed) == (at(61).wall_ns, at(65).wall_ns)
     assert log.body == f"ml/a/main held {gpu(0).uuid} for 60.000 s"
@@ -58,7 +58,7 @@ def test_a_holding_that_ended() -> None:
 
 @given(holdings(gpu(0)))
 def test_every_figure_is_an_integer_with_all_its_digits(one: Holding) -> None:
-    [log] = told(Scene(told=False), [one])
+    [log] = given_out(Scene(given_out=False), [one])
     prefix = "podgpu.holding."
     found = {name: log.attributes.get(prefix + name) for name, _ in figures(one)}
     assert {name: int(value or 0) for name, value in found.items()} == dict(figures(one))
@@ -89,9 +89,9 @@ def test_without_an_account_it_is_the_resource_of_a_holder_or_of_what_is_known()
     scene = Scene()
     said = claim("a", gpu(0).uuid)
     held(scene.node, replace(said, subject=replace(said.subject, container_id="c0ffee", uid="u-a")))
-    [held_now] = told(scene, errors=[xid_error(gpu(0), 79, victim("a", gpu(0)))])
+    [held_now] = given_out(scene, errors=[xid_error(gpu(0), 79, victim("a", gpu(0)))])
     assert held_now.resource["container.id"] == "c0ffee"
-    [other] = told(scene, errors=[xid_error(gpu(0), 79, victim("b", gpu(0)))])
+    [other] = given_out(scene, errors=[xid_error(gpu(0), 79, victim("b", gpu(0)))])
     assert other.resource["k8s.pod.uid"] == "u-b"
     assert "container.id" not in other.resource
 
@@ -108,7 +108,7 @@ def test_an_xid_error_has_a_record_for_each_victim(code: int, severity: tuple[in
         pid=4711,
         process="python3",
     )
-    found = told(scene, errors=[error])
+    found = given_out(scene, errors=[error])
     assert [log.resource["k8s.pod.name"] for log in found] == ["a", "b"]
     assert [log.attributes["hw.id"] for log in found] == [INSTANCE.uuid, gpu(1).uuid]
     for log in found:
@@ -125,7 +125,7 @@ def test_an_xid_error_has_a_record_for_each_victim(code: int, severity: tuple[in
 
 
 def test_one_without_victims_is_the_node_s() -> None:
-    [log] = told(Scene(), errors=[xid_error("GPU-gone", 9999)])
+    [log] = given_out(Scene(), errors=[xid_error("GPU-gone", 9999)])
     assert log.resource["service.name"] == "podgpu"
     assert log.attributes["hw.id"] == "GPU-gone"
     assert "podgpu.xid.holds" not in log.attributes
@@ -136,7 +136,7 @@ def test_what_adds_something_says_so() -> None:
     found = [
         log.attributes
         for again in (False, True)
-        for log in told(Scene(), errors=[xid_error(gpu(0), 79)], again=again)
+        for log in given_out(Scene(), errors=[xid_error(gpu(0), 79)], again=again)
     ]
     assert [each.get("podgpu.xid.update") for each in found] == [None, True]
     assert found[0]["podgpu.xid.id"] == found[1]["podgpu.xid.id"]
@@ -159,7 +159,7 @@ def test_records_are_as_they_were(names: Names) -> None:
     error = xid_error(
         gpu(1), 94, victim("a", INSTANCE, caused=True), when=at(3), pid=7, process="python3"
     )
-    found = told(scene, [full, odd], [error, xid_error(gpu(0), 31, serial=2)])
+    found = given_out(scene, [full, odd], [error, xid_error(gpu(0), 31, serial=2)])
     text = json.dumps([_shown(log) for log in found], indent=1, ensure_ascii=False) + "\n"
     path = FOLDER / f"events-{names}.json"
     if os.environ.get("PODGPU_WRITE_GOLDEN"):

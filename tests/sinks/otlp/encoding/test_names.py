@@ -26,7 +26,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "otlp-names.md"
 STYLE = PageNaming(PageOptions(hostname=False), FieldPlan.everything(), "node-1")
 
 
-def told(name: str, *, instance: bool = False) -> FieldMapping | None:
+def given_out(name: str, *, instance: bool = False) -> FieldMapping | None:
     field = by_name(name)
     assert field is not None
     return metric_names.semconv_mapping(Row(field), instance=instance)
@@ -77,7 +77,7 @@ def test_every_unit_has_a_word_in_ucum() -> None:
     assert {field.unit for field in CATALOGUE} <= UCUM.keys()
 
 
-FIELDS_TOLD: list[tuple[Any, ...]] = [
+FIELDS_REPORTED: list[tuple[Any, ...]] = [
     # field, of a MIG instance, name, attributes, unit, divisor
     ("gpu_utilization_percent", False, "hw.gpu.utilization", "general", "1", 100),
     ("gpu_utilization_percent", True, "dcgm.gpu_util", "", "%", 1),
@@ -100,13 +100,13 @@ FIELDS_TOLD: list[tuple[Any, ...]] = [
 
 @pytest.mark.parametrize(
     ("field", "instance", "expected"),
-    [(field, instance, expected) for field, instance, *expected in FIELDS_TOLD],
+    [(field, instance, expected) for field, instance, *expected in FIELDS_REPORTED],
     ids=str,
 )
 def test_names_of_the_conventions_and_of_the_rest(
     field: str, instance: bool, expected: list[str | int]
 ) -> None:
-    found = told(field, instance=instance)
+    found = given_out(field, instance=instance)
     assert found is not None
     attr = "".join(value for _, value in found.attrs)
     assert [found.instrument.name, attr, found.instrument.unit, found.divisor] == expected
@@ -114,7 +114,7 @@ def test_names_of_the_conventions_and_of_the_rest(
 
 @pytest.mark.parametrize("field", ["gpu_up", "row_remap_failed"])
 def test_what_is_a_state_has_no_series_of_its_own(field: str) -> None:
-    assert told(field) is None
+    assert given_out(field) is None
 
 
 def test_prometheus_gives_podgpu_s_names_those_of_the_page() -> None:

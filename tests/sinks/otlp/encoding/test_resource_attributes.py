@@ -16,7 +16,7 @@ from tests.support.nodes import START, Node, at, claim, gpu, reading
 SUBJECT = PartialRef("ml", "train-0", "main", "u-1", "c0ffee")
 POD = PodInfo("u-1", "ml", "train-0")
 HOLDER = Holder(SUBJECT, None, START, "podlist", Evidence.POD_LIST_FILE, POD)
-TOLD = "resource.opentelemetry.io/"
+REPORTED = "resource.opentelemetry.io/"
 APP = "app.kubernetes.io/"
 
 
@@ -82,9 +82,9 @@ def test_a_container_s_resource() -> None:
             with_pod(
                 labels=((f"{APP}instance", "llm-a"),),
                 annotations=(
-                    (f"{TOLD}service.instance.id", "one"),
-                    (f"{TOLD}service.name", "mine"),
-                    (f"{TOLD}service.namespace", "shop"),
+                    (f"{REPORTED}service.instance.id", "one"),
+                    (f"{REPORTED}service.name", "mine"),
+                    (f"{REPORTED}service.namespace", "shop"),
                 ),
             ),
             ("shop", "mine", "one"),
@@ -105,9 +105,9 @@ def test_what_a_service_is_called(holder: Holder, expected: tuple[str | None, st
     assert tuple(found.get(name) for name in names) == expected
 
 
-def test_what_is_configured_tells_no_containers_apart_and_no_pod_takes_another_s_name() -> None:
+def test_what_is_configured_reports_no_containers_apart_and_no_pod_takes_another_s_name() -> None:
     found = container(
-        with_pod(annotations=((f"{TOLD}k8s.pod.uid", "u-2"), (f"{TOLD}team", "nlp"))),
+        with_pod(annotations=((f"{REPORTED}k8s.pod.uid", "u-2"), (f"{REPORTED}team", "nlp"))),
         {"service.instance.id": "one", "k8s.pod.uid": "u-3", "zone": "b"},
     )
     assert found["service.instance.id"] == "ml.train-0.main"

@@ -106,7 +106,7 @@ def test_c1_the_first_error_of_a_rare_code_is_a_step_from_0(temporality: Tempora
         assert moved[0].value == 0
 
 
-def test_c1_of_what_a_new_sink_finds_nobody_knows_what_was_counted_before() -> None:
+def test_c1_of_what_a_new_sink_finds_no_one_knows_what_was_counted_before() -> None:
     scene = Scene("pcie_replays", "xid_errors")
     scene.read(pcie_replays=5_000)
     scene.encoder = Scene("pcie_replays", "xid_errors").encoder
@@ -193,7 +193,7 @@ def test_a_device_that_is_gone_ends_once() -> None:
     assert scene.take() == []
 
 
-def test_a_reading_that_is_too_old_ends_and_begins_anew() -> None:
+def test_a_reading_that_is_too_old_ends_and_restarts() -> None:
     scene = Scene("power_watts", "pcie_replays")
     scene.read(good_for=2, power_watts=70, pcie_replays=5)
     scene.node.seconds = 10
@@ -387,7 +387,7 @@ def test_sets_of_fresh_readings_that_never_come_again_are_not_kept() -> None:
     assert len(scene.encoder._selections) <= 16
 
 
-def test_the_snapshot_tells_the_time_of_a_record() -> None:
+def test_the_snapshot_reports_the_time_of_a_record() -> None:
     node = Node()
     node.has(GPU)
     node.reads(reading(GPU, "power_watts", 5))

@@ -33,7 +33,7 @@ ANY = st.one_of(st.integers(), st.integers(-(1 << 80), 1 << 80))
 
 
 @given(st.lists(st.builds(Instant, ANY, ANY), min_size=1, max_size=5), st.lists(ANY, max_size=5))
-def test_r4_whatever_clocks_tell_a_message_has_room_for_it(
+def test_r4_whatever_clocks_report_a_message_has_room_for_it(
     seen: list[Instant], moments: list[int]
 ) -> None:
     """A damaged recording may tell of any time."""
@@ -54,19 +54,19 @@ def test_c2_no_later_moment_has_an_earlier_time(
 ) -> None:
     timeline = WallTimeline()
     mono, wall = START.mono_ns, START.wall_ns
-    told: list[tuple[int, int]] = []
+    given_out: list[tuple[int, int]] = []
     timeline.update(START)
     for passed, pushed in clocks:
         mono, wall = mono + passed, wall + passed + pushed
         timeline.update(Instant(mono, wall))
         # Readings come late and in any order.
         late = data.draw(st.lists(st.integers(0, 90 * NS), max_size=3))
-        told += [(mono - back, timeline(mono - back)) for back in (*late, 0)]
-    told.sort()
-    for (_, before), (_, after) in pairwise(told):
+        given_out += [(mono - back, timeline(mono - back)) for back in (*late, 0)]
+    given_out.sort()
+    for (_, before), (_, after) in pairwise(given_out):
         assert before <= after
-    for moment, time in told:  # nor does a moment ever get another time
-        assert told[bisect_left(told, (moment, 0))][1] == time
+    for moment, time in given_out:  # nor does a moment ever get another time
+        assert given_out[bisect_left(given_out, (moment, 0))][1] == time
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def test_points_come_with_each_look_and_at_no_other_time() -> None:
     assert {point.of("hw.id") for point in found} == {gpu(1).uuid}
 
 
-def test_two_containers_that_go_by_one_name_are_told_of_once_and_counted() -> None:
+def test_two_containers_that_go_by_one_name_are_reported_of_once_and_counted() -> None:
     scene = Scene()
     same = [used("p" * 1024 + ending, uid="u", memory=1, busy=0, energy=0) for ending in "ab"]
     found = scene.look_at(*same, second=5)
@@ -201,7 +201,7 @@ def test_large_accounts_become_several_records() -> None:
     ("names", "device", "code"),
     [("semconv", "hw.id", ("error.type", "xid_79")), ("dcgm", "UUID", ("xid", "79"))],
 )
-def test_xid_errors_are_told_by_code_as_the_device_s_are(
+def test_xid_errors_are_reported_by_code_as_the_device_s_are(
     names: Names, device: str, code: tuple[str, str]
 ) -> None:
     scene = Scene(names=names)
@@ -229,9 +229,13 @@ def test_what_was_pushed_is_what_the_account_says(
     """
     scene = Scene(*DEVICES, names=names)
     has: dict[Identity, float] = {}
-    for second, (looked, told) in enumerate(steps, 1):
+    for second, (looked, given_out) in enumerate(steps, 1):
         scene.node.seconds = second
-        scene.usage = told if told is None else _moved(told, scene.usage, second, looked=looked)
+        scene.usage = (
+            given_out
+            if given_out is None
+            else _moved(given_out, scene.usage, second, looked=looked)
+        )
         doubled = scene.encoder.duplicates
         found = scene.take()
         doubled = scene.encoder.duplicates - doubled
@@ -258,29 +262,29 @@ def test_what_was_pushed_is_what_the_account_says(
             }
 
 
-def _moved(told: Usage, before: Usage | None, second: int, *, looked: bool) -> Usage:
+def _moved(given_out: Usage, before: Usage | None, second: int, *, looked: bool) -> Usage:
     """The same account after a look in that second, or after no other look than before."""
 
     def until(uuid: str) -> Instant:
         was = before.devices.get(uuid) if before else None
         return at(second) if looked or was is None else was.at
 
-    return usage(*(replace(one, at=until(uuid)) for uuid, one in told.devices.items()))
+    return usage(*(replace(one, at=until(uuid)) for uuid, one in given_out.devices.items()))
 
 
-def _gone(told: Usage | None) -> set[tuple[object, object]]:
+def _gone(given_out: Usage | None) -> set[tuple[object, object]]:
     """Pods of which all containers have ended on a device."""
     found: dict[tuple[object, object], bool] = {}
-    for uuid, one in told.devices.items() if told else ():
+    for uuid, one in given_out.devices.items() if given_out else ():
         for each in one.containers:
             key = (each.subject.pod or None, uuid)
             found[key] = found.get(key, True) and each.ended is not None
     return {key for key, ended in found.items() if ended}
 
 
-def _expected(told: Usage | None, names: Names) -> dict[tuple[str, object], list[float]]:
+def _expected(given_out: Usage | None, names: Names) -> dict[tuple[str, object], list[float]]:
     found: defaultdict[tuple[str, object], list[float]] = defaultdict(list)
-    for uuid, one in told.devices.items() if told else ():
+    for uuid, one in given_out.devices.items() if given_out else ():
         key = uuid if names == "semconv" else None
         for family in CONTAINER:
             name = instrument(family, page=names == "dcgm").name

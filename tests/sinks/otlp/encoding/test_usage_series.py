@@ -39,7 +39,7 @@ def test_counters_start_with_their_accounts() -> None:
     assert named(later, BUSY)[0].start == at(2).wall_ns
 
 
-def test_an_account_that_begins_anew_has_another_start() -> None:
+def test_an_account_that_restarts_has_another_start() -> None:
     scene = Scene()
     scene.look_at(used("a", busy=5 * NS), second=5)
     [point] = named(scene.look_at(used("a", start=at(8), busy=NS), second=10), BUSY)
@@ -50,7 +50,7 @@ def ends(found: Sequence[Point]) -> set[tuple[str, object]]:
     return {(p.name, p.of("k8s.pod.name")) for p in found if p.ended}
 
 
-def test_a_container_that_is_told_of_no_more_ends_once() -> None:
+def test_a_container_that_is_reported_of_no_more_ends_once() -> None:
     scene = Scene()
     scene.look_at(used("a", busy=NS), used("b", busy=NS, memory=1), second=5)
     found = scene.look_at(used("a", busy=NS), second=10)
@@ -62,7 +62,7 @@ def test_a_container_that_is_told_of_no_more_ends_once() -> None:
     assert ends(scene.look_at(used("a", busy=NS), second=15)) == set()
 
 
-def test_a_series_that_goes_on_under_the_same_name_does_not_end() -> None:
+def test_a_series_that_continues_under_the_same_name_does_not_end() -> None:
     scene = Scene()
     first, second = (used("p" * 1024 + ending, uid="u", busy=NS) for ending in "ab")
     scene.look_at(second, second=5)
@@ -71,7 +71,7 @@ def test_a_series_that_goes_on_under_the_same_name_does_not_end() -> None:
     assert [point.value for point in named(found, BUSY)] == [1.0]
 
 
-def test_memory_that_is_not_known_any_more_ends_and_begins_anew() -> None:
+def test_memory_that_is_not_known_any_more_ends_and_restarts() -> None:
     scene = Scene()
     [first] = named(scene.look_at(used("a", memory=3), second=5), MEMORY)
     assert (first.start, first.kind) == (at(5).wall_ns, "updowncounter")
@@ -80,7 +80,7 @@ def test_memory_that_is_not_known_any_more_ends_and_begins_anew() -> None:
     assert again.start == at(15).wall_ns
 
 
-def test_everything_ends_where_nobody_tells_any_more_or_the_device_is_gone() -> None:
+def test_everything_ends_where_no_one_reports_any_more_or_the_device_is_gone() -> None:
     for gone in (False, True):
         scene = Scene()
         there = scene.look_at(used("a", busy=NS), second=5)
@@ -124,10 +124,10 @@ def test_increments_count_from_the_last_point() -> None:
 def test_the_first_error_of_a_container_that_was_there_is_an_increment() -> None:
     scene = Scene(temporality="delta")
     scene.look_at(used("a", busy=NS), second=5)
-    told = (((79, 1),), ((13, 2), (79, 1)), ((13, 2), (79, 4)))
+    given_out = (((79, 1),), ((13, 2), (79, 1)), ((13, 2), (79, 4)))
     found = [
         [(point.of("error.type"), point.value, point.start - at(0).wall_ns) for point in those]
-        for second, xids in enumerate(told, 6)
+        for second, xids in enumerate(given_out, 6)
         if (those := named(scene.look_at(used("a", xids=xids), second=second), ERRORS))
     ]
     assert found == [
@@ -151,7 +151,7 @@ def test_errors_end_with_their_container() -> None:
         (at(4), (0.0, at(10).wall_ns)),  # it was there, and what was told of it is forgotten
     ],
 )
-def test_the_first_increment_has_what_nobody_can_have_been_told(
+def test_the_first_increment_has_what_no_one_can_have_been_reported(
     start: Instant, expected: tuple[float, int]
 ) -> None:
     scene = Scene(temporality="delta")
@@ -160,8 +160,8 @@ def test_the_first_increment_has_what_nobody_can_have_been_told(
     assert (point.value, point.start) == expected
 
 
-def test_of_what_a_new_sink_finds_nobody_knows_what_was_told_before() -> None:
-    scene = Scene(temporality="delta", told=False)
+def test_of_what_a_new_sink_finds_no_one_knows_what_was_reported_before() -> None:
+    scene = Scene(temporality="delta", given_out=False)
     found = scene.look_at(used("a", busy=5 * NS, memory=9), second=5)
     assert [(p.value, p.start) for p in named(found, BUSY)] == [(0.0, at(5).wall_ns)]
     assert [p.value for p in named(found, MEMORY)] == [9], "it is no counter"
@@ -169,7 +169,7 @@ def test_of_what_a_new_sink_finds_nobody_knows_what_was_told_before() -> None:
     assert (point.value, point.start) == (1.0, at(5).wall_ns)
 
 
-def test_an_increment_goes_on_in_another_resource_and_in_an_account_that_began_anew() -> None:
+def test_an_increment_continues_in_another_resource_and_in_an_account_that_restarted() -> None:
     scene = Scene(temporality="delta")
     scene.look_at(used("a", busy=5 * NS), second=5)
     info = PodInfo("u-a", "ml", "a", labels=(("v", "1"),))
@@ -180,7 +180,7 @@ def test_an_increment_goes_on_in_another_resource_and_in_an_account_that_began_a
     assert (point.value, point.start) == (1.0, at(10).wall_ns)
 
 
-def test_what_a_slow_look_found_out_is_not_before_what_was_told() -> None:
+def test_what_a_slow_look_found_out_is_not_before_what_was_reported() -> None:
     """Prometheus refuses a message in which a resource's time goes back."""
     scene = Scene()
     scene.node.seconds = 9
@@ -202,10 +202,10 @@ def test_what_is_kept_goes_with_the_containers() -> None:
         scene.node.seconds = turn
         devices = [gpu(0)] if turn % 3 else [gpu(0), gpu(1)]
         scene.look(*(account(d, used(f"pod-{turn}", memory=turn), until=at(turn)) for d in devices))
-        told = scene.encoder._usage
-        tracks = sum(len(list(one.states)) for one in told._devices.values())
-        series = sum(len(one.series) for one in told._devices.values())
-        sizes.append((len(devices), tracks, series, len(told._templates) <= 4))
+        given_out = scene.encoder._usage
+        tracks = sum(len(list(one.states)) for one in given_out._devices.values())
+        series = sum(len(one.series) for one in given_out._devices.values())
+        sizes.append((len(devices), tracks, series, len(given_out._templates) <= 4))
     assert len(set(sizes[3:])) == 2
     assert len(scene.encoder._cache.resources) < 12
 

@@ -87,7 +87,7 @@ async def test_a_file_that_is_too_large_or_none(tmp_path: Path) -> None:
             await Credentials(None, path, TurnedClock()).get()
 
 
-async def test_what_was_refused_is_read_anew_whatever_its_stamp_says(tmp_path: Path) -> None:
+async def test_what_was_refused_is_read_again_whatever_its_stamp_says(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old")
     held = Credentials(None, token, TurnedClock())
@@ -109,20 +109,20 @@ async def test_secrets_are_not_shown(tmp_path: Path) -> None:
     assert "PRIVATE" not in repr(held)
 
 
-async def test_a_file_that_a_variable_names_is_told_by_the_variable(tmp_path: Path) -> None:
+async def test_a_file_that_a_variable_names_is_reported_by_the_variable(tmp_path: Path) -> None:
     names = {"ca": "the file of CERTIFICATE", "cert": "the file of CERT", "key": "the file of KEY"}
     files = Files(tmp_path)
     held = Credentials(files.options(client=True), None, TurnedClock(), names=names)  # type: ignore[arg-type]
 
-    async def told() -> str:
+    async def given_out() -> str:
         with pytest.raises(CredentialsError) as caught:
             await held.get(reload=True)
         return str(caught.value)
 
-    assert await told() == (
+    assert await given_out() == (
         f"{files.ca}: no such file; check that the file of CERTIFICATE is mounted and readable"
     )
     files.trust("server")
     files.show(certificate("clients", "podgpu"))
     files.key.write_text("nothing")
-    assert (await told()).endswith("; check the file of KEY")
+    assert (await given_out()).endswith("; check the file of KEY")

@@ -129,7 +129,7 @@ async def test_o5_a_receiver_that_never_answers() -> None:
     assert len(set(receiver.peers)) == 2
 
 
-async def test_o5_a_connection_on_which_nobody_says_a_word() -> None:
+async def test_o5_a_connection_on_which_no_one_says_a_word() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -161,7 +161,7 @@ async def test_o5_an_answer_that_is_too_large(options: Any, outcome: type) -> No
             assert await push.send([record()]) == Acked()
 
 
-async def test_o8_nobody_there(unused_tcp_port: int) -> None:
+async def test_o8_no_one_there(unused_tcp_port: int) -> None:
     async with pushing(f"http://127.0.0.1:{unused_tcp_port}") as push:
         found = await push.send([record()])
         assert isinstance(found, Retry)
@@ -182,7 +182,7 @@ async def test_o8_a_name_that_leads_nowhere() -> None:
     assert "nowhere.invalid" in found.message
 
 
-async def test_o8_a_server_that_comes_back_has_its_name_looked_up_anew(
+async def test_o8_a_server_that_comes_back_has_its_name_looked_up_again(
     unused_tcp_port: int,
 ) -> None:
     """localhost has two addresses here; the server moves from one to the other."""

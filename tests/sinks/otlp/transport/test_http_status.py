@@ -147,9 +147,9 @@ LATE = [
 
 @pytest.mark.parametrize("said", LATE)
 @pytest.mark.parametrize("form", [TEXT, PROTOBUF])
-def test_o3_prometheus_is_told_to_take_what_comes_late(said: str, form: str) -> None:
+def test_o3_prometheus_is_reported_to_take_what_comes_late(said: str, form: str) -> None:
     body = said.encode() if form == TEXT else status(3, said)
-    mend = "set out_of_order_time_window in Prometheus"
+    repair = "set out_of_order_time_window in Prometheus"
 
     def at(place: str, code: int = 400) -> str:
         found = http_outcome(place, code, {"content-type": form}, body, now_s=NOW)
@@ -158,9 +158,9 @@ def test_o3_prometheus_is_told_to_take_what_comes_late(said: str, form: str) -> 
         return found.message
 
     for place in ("http://p:9090/api/v1/otlp/v1/metrics", "https://p/x/api/v1/otlp/v1/metrics/"):
-        assert f"{said}; {mend}" in at(place)
-        assert mend not in at(place, 500)
-    assert mend not in at("http://collector:4318/v1/metrics")
+        assert f"{said}; {repair}" in at(place)
+        assert repair not in at(place, 500)
+    assert repair not in at("http://collector:4318/v1/metrics")
 
 
 def test_o3_another_refusal_of_prometheus_is_for_its_log() -> None:
@@ -227,7 +227,7 @@ def test_o4_partial_success_of_log_records() -> None:
     ("signal", "path", "name"),
     [(METRICS, "/v1/metrics", "metrics"), (LOGS, "/v1/logs", "log records")],
 )
-def test_the_mend_is_of_the_signal(signal: Signal, path: str, name: str) -> None:
+def test_the_fix_is_of_the_signal(signal: Signal, path: str, name: str) -> None:
     found = http_outcome(PLACE, 404, {}, b"", now_s=NOW, signal=signal)
     assert found.message.endswith(f"ends with {path}, and that it accepts {name} there")
     found = grpc_outcome(
@@ -379,7 +379,7 @@ CONNECT = "failed to connect to all addresses; last error: "
     ],
 )
 @pytest.mark.parametrize("proxy", ["", "https_proxy"])
-def test_o8_what_the_library_says_is_told_with_a_mend(
+def test_o8_what_the_library_says_is_reported_with_a_fix(
     details: str, secure: bool, reason: str, said: str, proxy: str
 ) -> None:
     found = grpc_outcome(

@@ -150,7 +150,7 @@ async def test_o6_a_connection_that_breaks_before_the_answer() -> None:
     assert first == second
 
 
-async def test_o8_nobody_there(unused_tcp_port: int) -> None:
+async def test_o8_no_one_there(unused_tcp_port: int) -> None:
     async with pushing(f"http://127.0.0.1:{unused_tcp_port}", HTTP) as push:
         found = await push.send([record()])
         assert isinstance(found, Retry)
@@ -169,7 +169,7 @@ async def test_o8_a_name_that_leads_nowhere() -> None:
     assert "nowhere.invalid" in found.message
 
 
-async def test_o8_a_server_that_comes_back_has_its_name_looked_up_anew(
+async def test_o8_a_server_that_comes_back_has_its_name_looked_up_again(
     unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = ""
@@ -195,7 +195,7 @@ async def test_o8_ipv6_alone() -> None:
         assert await push.send([record()]) == Acked()
 
 
-async def test_o8_a_connection_that_the_server_let_go() -> None:
+async def test_o8_a_connection_that_the_server_release() -> None:
     async with (
         HttpReceiver().serving(keepalive=0.1) as receiver,
         pushing(receiver.url, HTTP) as push,

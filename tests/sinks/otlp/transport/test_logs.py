@@ -63,7 +63,7 @@ class Story:
         self.node.has(gpu(0))
         self.ended: list[Holding] = []
 
-    def goes_on(self, *, ends: bool = True, errors: Sequence[Any] = ()) -> Snapshot:
+    def continues(self, *, ends: bool = True, errors: Sequence[Any] = ()) -> Snapshot:
         self.node.seconds += 1
         self.node.reads(*every_field([gpu(0)], at(self.node.seconds)))
         if ends:
@@ -98,7 +98,7 @@ async def test_each_arrives_once_beside_the_metrics(protocol: str) -> None:
     receiver, story = receiver_of(protocol), Story()
     async with receiver.serving(), Running(options(receiver.url, protocol)) as running:
         for number in range(3):
-            running.inbox.offer(story.goes_on(errors=[ERROR] if number else []))
+            running.inbox.offer(story.continues(errors=[ERROR] if number else []))
             await until(lambda: powers(receiver) + running.of("queued") > number)  # noqa: B023
         await until(lambda: len(taken(receiver)) == 5)
         await settled(running)
@@ -118,41 +118,43 @@ async def test_none_are_made_where_none_are_wanted(protocol: str) -> None:
         receiver.serving(),
         Running(options(receiver.url, protocol, logs=False)) as running,
     ):
-        running.inbox.offer(story.goes_on(errors=[ERROR]))
+        running.inbox.offer(story.continues(errors=[ERROR]))
         await settled(running)
     assert (taken(receiver), powers(receiver)) == ([], 1)
     assert running.by("rejected_total") == {}
 
 
-async def test_over_a_reload_each_is_told_once(protocol: str) -> None:
+async def test_over_a_reload_each_is_reported_once(protocol: str) -> None:
     receiver, story = receiver_of(protocol), Story()
     ctx = FakeSinkContext()
     async with receiver.serving():
         for _ in range(3):
             async with Running(options(receiver.url, protocol), ctx) as running:
-                running.inbox.offer(ctx.snapshot or story.goes_on())
-                ctx.snapshot = story.goes_on()
+                running.inbox.offer(ctx.snapshot or story.continues())
+                ctx.snapshot = story.continues()
                 running.inbox.offer(ctx.snapshot)
                 await until(lambda: len(taken(receiver)) == len(story.ended))
     assert [log.resource["k8s.pod.name"] for log in taken(receiver)] == ["p1", "p2", "p3", "p4"]
 
 
-async def test_a_receiver_without_a_use_for_them_costs_no_metrics_and_is_told_of_once(
+async def test_a_receiver_without_a_use_for_them_costs_no_metrics_and_is_reported_of_once(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     receiver, story = receiver_of(protocol, logs=False), Story()
     async with receiver.serving(), Running(options(receiver.url, protocol)) as running:
         for _ in range(4):
-            running.inbox.offer(story.goes_on())
+            running.inbox.offer(story.continues())
             await until(lambda: running.of("rejected_total") == len(story.ended))
         await settled(running)
         running.adds_up()
         assert running.by("rejected_total") == {"no_logs": 4}
         assert running.of("delivering") == 1
     assert powers(receiver) == 4
-    told = [e.getMessage() for e in caplog.records if e.levelno >= logging.WARNING]
-    assert len(told) == 1
-    assert "set logs: false, or enable log records in the receiver; 1 points are lost" in told[0]
+    given_out = [e.getMessage() for e in caplog.records if e.levelno >= logging.WARNING]
+    assert len(given_out) == 1
+    assert (
+        "set logs: false, or enable log records in the receiver; 1 points are lost" in given_out[0]
+    )
 
 
 async def test_they_are_tried_again_later(
@@ -164,10 +166,10 @@ async def test_they_are_tried_again_later(
     caplog.set_level(logging.INFO)
     async with receiver.serving(), Running(options(receiver.url, protocol)) as running:
         for number in (1, 2):
-            running.inbox.offer(story.goes_on())
+            running.inbox.offer(story.continues())
             await until(lambda: running.of("rejected_total") == number)  # noqa: B023
         receiver.answer_logs = fine(protocol)
-        running.inbox.offer(story.goes_on())
+        running.inbox.offer(story.continues())
         await until(lambda: len(taken(receiver)) == 3)
         await settled(running)
     said = [entry.getMessage() for entry in caplog.records]
@@ -181,7 +183,7 @@ async def test_a_dead_receiver_costs_none(protocol: str, on_disk: bool, tmp_path
     queue = QueueOptions(path=tmp_path / "queue" if on_disk else None)
     async with receiver.serving(), Running(options(receiver.url, protocol, queue=queue)) as running:
         for _ in range(5):
-            running.inbox.offer(story.goes_on(errors=[ERROR]))
+            running.inbox.offer(story.continues(errors=[ERROR]))
         await running.until("retries_total", 2)
         before = len(receiver.messages), len(receiver.logs)
         receiver.answer = receiver.answer_logs = fine(protocol)
@@ -206,7 +208,7 @@ async def test_log_records_that_are_not_taken_now_do_not_hold_up_metrics_for_lon
         Running(options(receiver.url, protocol, retry=retry)) as running,
     ):
         for _ in range(3):
-            running.inbox.offer(story.goes_on())
+            running.inbox.offer(story.continues())
         await until(lambda: powers(receiver) == 3)
         await settled(running)
         running.adds_up()
@@ -232,7 +234,7 @@ async def test_log_records_that_are_too_large_together_go_in_halves(protocol: st
     receiver.answer_logs = answer
     crowd = xid_error(gpu(0), 79, *(victim(f"v{number}", gpu(0)) for number in range(20)))
     async with receiver.serving(), Running(options(receiver.url, protocol)) as running:
-        running.inbox.offer(story.goes_on(errors=[crowd]))
+        running.inbox.offer(story.continues(errors=[crowd]))
         await settled(running)
         running.adds_up()
         assert running.of("emitted_total") == running.of("produced_total")
@@ -250,7 +252,7 @@ async def test_some_of_them_refused_are_counted(protocol: str) -> None:
     body = answer.SerializeToString()
     receiver.answer_logs = says(body) if protocol == "grpc" else answers(200, body)
     async with receiver.serving(), Running(options(receiver.url, protocol)) as running:
-        running.inbox.offer(story.goes_on())
+        running.inbox.offer(story.continues())
         await until(lambda: running.by("rejected_total") == {"partial": 1})
         await settled(running)
         running.adds_up()
@@ -265,8 +267,8 @@ async def test_what_waits_on_the_disk_is_sent_by_the_next_life_as_what_it_is(
     async with receiver.serving():
         made = options(receiver.url, protocol, queue=queue)
         async with Running(made) as running:
-            running.inbox.offer(story.goes_on())
-            running.inbox.offer(story.goes_on())
+            running.inbox.offer(story.continues())
+            running.inbox.offer(story.continues())
             await running.until("retries_total", 1)
         produced = running.of("produced_total")
         receiver.messages.clear()
@@ -284,7 +286,7 @@ async def test_what_waits_is_refused_once_they_are_turned_off(tmp_path: Path) ->
     queue = QueueOptions(path=tmp_path / "queue")
     async with receiver.serving():
         async with Running(options(receiver.url, "http/protobuf", queue=queue)) as running:
-            running.inbox.offer(story.goes_on())
+            running.inbox.offer(story.continues())
             await running.until("retries_total", 1)
         receiver.answer = answers(200)
         off = options(receiver.url, "http/protobuf", queue=queue, logs=False)

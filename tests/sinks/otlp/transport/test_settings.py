@@ -22,7 +22,7 @@ def settled(options: Options | None = None, /, **env: str) -> Settings:
     )
 
 
-def test_what_holds_if_nobody_says_anything() -> None:
+def test_what_holds_if_no_one_says_anything() -> None:
     found = settled()
     assert found.protocol == "grpc"
     assert found.endpoint.address == "dns:///localhost:4317"
@@ -35,7 +35,7 @@ def test_what_holds_if_nobody_says_anything() -> None:
     assert found.hints == ()
 
 
-def test_what_holds_over_http_if_nobody_says_more() -> None:
+def test_what_holds_over_http_if_no_one_says_more() -> None:
     assert settled(PROTOCOL="http/protobuf").endpoint.address == "http://localhost:4318/v1/metrics"
 
 
@@ -326,7 +326,7 @@ def test_temporality(text: str) -> None:
         ("METRICS_ENDPOINT", "http://c:4318/v1/metrics", "but gRPC has no paths: remove it"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_named_with_its_mend(
+def test_a_value_that_cannot_be_used_is_named_with_its_fix(
     name: str, value: str, said: str
 ) -> None:
     with pytest.raises(PermanentError) as caught:

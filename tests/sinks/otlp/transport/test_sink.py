@@ -166,9 +166,9 @@ async def test_o3_what_is_refused_is_counted_by_its_code(
         await running.until("rejected_total", running.of("produced_total"))
     assert running.by("rejected_total") == {f"http_{code}": running.of("produced_total")}
     running.adds_up()
-    told = [entry for entry in caplog.records if entry.levelno >= logging.WARNING]
-    assert len(told) == 1
-    assert f"answered {code}" in told[0].getMessage()
+    given_out = [entry for entry in caplog.records if entry.levelno >= logging.WARNING]
+    assert len(given_out) == 1
+    assert f"answered {code}" in given_out[0].getMessage()
 
 
 @pytest.mark.parametrize("limit", [100_000, 200])
@@ -309,5 +309,7 @@ async def test_what_looks_like_a_mistake_is_logged_once(
     for _ in range(2):
         async with sink:
             pass
-    [told] = [entry.getMessage() for entry in caplog.records if entry.levelno >= logging.WARNING]
-    assert told.startswith("http://c:4318/: messages go to the path /, but most receivers use")
+    [given_out] = [
+        entry.getMessage() for entry in caplog.records if entry.levelno >= logging.WARNING
+    ]
+    assert given_out.startswith("http://c:4318/: messages go to the path /, but most receivers use")

@@ -196,7 +196,7 @@ async def test_o7_broken_files_keep_the_records_and_name_the_file(
 
 
 @pytest.mark.parametrize("way", ["rename", "symlink"])
-async def test_a_token_is_read_anew(protocol: str, tmp_path: Path, way: str) -> None:
+async def test_a_token_is_read_again(protocol: str, tmp_path: Path, way: str) -> None:
     clock, token = TurnedClock(), tmp_path / "token"
 
     def put(text: str) -> None:
@@ -235,7 +235,7 @@ def refusing(protocol: str, word: str) -> Any:
 
 
 @pytest.mark.parametrize("word", ["login", "right"])
-async def test_o3_a_refused_login_is_tried_once_more_with_files_read_anew(
+async def test_o3_a_refused_login_is_tried_once_more_with_files_read_again(
     protocol: str, word: str, tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
@@ -327,7 +327,7 @@ async def test_a_receiver_with_tls_that_speaks_no_http2(files: Files) -> None:
         again(await push.send([record()]), "tls", "set protocol: http/protobuf")
 
 
-async def test_o7_a_file_that_a_variable_names_is_told_by_the_variable(
+async def test_o7_a_file_that_a_variable_names_is_reported_by_the_variable(
     protocol: str, tmp_path: Path
 ) -> None:
     lost = tmp_path / "lost.pem"

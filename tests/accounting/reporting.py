@@ -16,7 +16,7 @@ from pipeline.model import (
     RawDeviceId,
     RunningContainer,
 )
-from tests.accounting.told import (
+from tests.accounting.given_out import (
     Who,
 )
 from tests.support.nodes import gpu, mig

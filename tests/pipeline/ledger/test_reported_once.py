@@ -10,7 +10,15 @@ from pipeline.usage.account_ids import Ids
 from pipeline.usage.ended_holdings import EndedHoldings
 from pipeline.usage.restored_accounts import PENDING_NS, PendingRestores
 from tests.pipeline.ledger.keeping import Kept, Shown
-from tests.pipeline.ledger.test_change_tracker import GPU, again, ended, looked, runs, told, totals
+from tests.pipeline.ledger.test_change_tracker import (
+    GPU,
+    again,
+    ended,
+    given_out,
+    looked,
+    runs,
+    totals,
+)
 from tests.support.nodes import at, gpu
 from tests.support.usage import account, holding, used
 
@@ -21,7 +29,7 @@ GONE = Shown.of(gpu(1))
 OTHER = account(gpu(1), until=at(30), unheld=30 * NS)
 
 
-def told_after_restart(kept: Kept, seconds: float) -> tuple[Holding, ...]:
+def reported_after_restart(kept: Kept, seconds: float) -> tuple[Holding, ...]:
     """What the accounts tell of at last, where the device doesn't come back."""
     ends = EndedHoldings()
     waiting = PendingRestores(ends, Ids("again"))
@@ -43,23 +51,23 @@ def test_the_end_of_one_whose_device_has_left_is_in_the_account_too(tmp_path: Pa
     other = used("b", held=0, holding=holding("b", GPU, until=at(5)))
     kept.book.add_snapshot(SHOWN(looked(5, runs(5), other)))
     kept.book.add_snapshot(GONE(OTHER, ended=[ended(5)]))
-    assert told(kept) == [("a", 5, 5), ("b", None, 5)]
+    assert given_out(kept) == [("a", 5, 5), ("b", None, 5)]
     kept = again(kept, 60)
     assert left(kept) == [("a", False, True), ("b", True, False)], "nobody has told of b"
     assert kept.left.accounts[GPU.uuid].containers[0].ended == at(5)
-    assert [one.subject.pod for one in told_after_restart(kept, 60)] == ["b"]
+    assert [one.subject.pod for one in reported_after_restart(kept, 60)] == ["b"]
 
 
-def test_a_device_that_is_missing_after_a_restart_is_told_of_once(tmp_path: Path) -> None:
+def test_a_device_that_is_missing_after_a_restart_is_reported_of_once(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "usage.db")
     kept.book.add_snapshot(SHOWN(looked(5, runs(5))))
     kept = again(kept, 60)
-    ends = told_after_restart(kept, 60)
+    ends = reported_after_restart(kept, 60)
     assert [one.subject.pod for one in ends] == ["a"]
     kept.book.add_snapshot(GONE(OTHER, ended=ends))
     kept = again(kept, 900)
-    assert told_after_restart(kept, 900) == ()
-    assert told(kept) == [("a", 5, 5)]
+    assert reported_after_restart(kept, 900) == ()
+    assert given_out(kept) == [("a", 5, 5)]
 
 
 def test_one_that_had_ended_and_was_not_final_when_its_device_left(tmp_path: Path) -> None:
@@ -109,10 +117,10 @@ def test_a_new_ledger_has_none_that_ended_before_it(
     over = used("a", held=5 * NS, ended=at(end))
     for seconds in (32, 40):
         kept.book.add_snapshot(SHOWN(looked(seconds, over), ended=[ended(end)]))
-    assert told(kept) == expected
+    assert given_out(kept) == expected
 
 
-def test_one_that_goes_on_brings_its_past_into_a_new_ledger(tmp_path: Path) -> None:
+def test_one_that_continues_brings_its_past_into_a_new_ledger(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "usage.db", at(30))
     kept.book.add_snapshot(SHOWN(looked(35, runs(35))))
     kept.commit()
@@ -120,11 +128,11 @@ def test_one_that_goes_on_brings_its_past_into_a_new_ledger(tmp_path: Path) -> N
     assert totals(kept) == (0, 0)
 
 
-def test_a_ledger_that_goes_on_has_those_that_ended_while_it_was_closed(tmp_path: Path) -> None:
+def test_a_ledger_that_continues_has_those_that_ended_while_it_was_closed(tmp_path: Path) -> None:
     """As over a reload of the sink: some began and ended in between."""
     kept = Kept(tmp_path / "usage.db")
     kept.book.add_snapshot(SHOWN(looked(5, runs(5))))
     kept = again(kept, 30)
     over = (used("a", held=5 * NS, ended=at(7)), used("b", held=2 * NS, ended=at(9)))
     kept.book.add_snapshot(SHOWN(looked(35, *over), ended=[ended(7), ended(9, 2, "b")]))
-    assert told(kept) == [("a", 7, 7), ("b", 9, 9)]
+    assert given_out(kept) == [("a", 7, 7), ("b", 9, 9)]

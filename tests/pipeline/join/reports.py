@@ -67,8 +67,8 @@ def closed(tables: Tables, index: DeviceIndex) -> set[str]:
         real = {one.uuid for one in ids if one is not None and not one.is_placeholder}
         closed -= {one.uuid for one in ids if one is not None and one.is_placeholder}
         closed |= real
-    for told in tables.published:
-        found = [index.alias_target(target) for _, target in told.aliases]
+    for given_out in tables.published:
+        found = [index.alias_target(target) for _, target in given_out.aliases]
         closed |= {one.uuid for one in found if one is not None}
     return closed
 
