@@ -3,7 +3,6 @@
 Importing this package imports almost nothing, so that `main` can handle SIGTERM early.
 """
 
-import contextlib
 import os
 import signal
 import sys
@@ -17,6 +16,10 @@ _DAEMONS = frozenset({"run", "demo", "record", "extender", "dcgm-exporter"})
 
 _ENDED = 128 + signal.SIGTERM
 """Exit status of every other command that SIGTERM ends, as a shell reports it."""
+
+
+_UNWRITTEN = 120
+"""Exit status of the interpreter if its output could not be written."""
 
 
 def program() -> int:
@@ -36,8 +39,12 @@ def program() -> int:
 
         logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
+            # None if the process was started without it.
+            if stream is not None and not stream.closed:
+                try:
+                    stream.flush()
+                except OSError:
+                    status = status or _UNWRITTEN
         os._exit(status)
     return status
 
