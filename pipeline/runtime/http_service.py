@@ -16,6 +16,7 @@ from pipeline.base.version import VERSION
 from pipeline.component.contracts import HttpMounts
 from pipeline.http.allowed_hosts import Hosts
 from pipeline.http.builtin_pages import Check, Front, Pages
+from pipeline.http.limits import Limits
 
 if TYPE_CHECKING:
     from pipeline.http.access import Access
@@ -35,6 +36,7 @@ class Serving:
         front: makes the page at `/`.
         web_setting: name of the setting for the web configuration file, for messages.
         hosts_setting: name of the setting for further allowed hosts, for messages.
+        limits: limits for all clients together; None for the defaults.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Serving:
         *,
         web_setting: str = "http.web_config",
         hosts_setting: str = "http.allowed_hosts",
+        limits: Limits | None = None,
     ) -> None:
         self._node = node
         self._health = health
@@ -55,6 +58,7 @@ class Serving:
         self._front = front
         self._web_setting = web_setting
         self._hosts = Hosts(hosts_setting)
+        self._limits = limits
         self._http = Http()
         self._listeners: Listeners | None = None
         self._access: Access | None = None
@@ -87,6 +91,7 @@ class Serving:
                 pages=self._pages,
                 front_page=self._front,
                 hosts=self._hosts,
+                limits=self._limits,
             )
             self._listeners.access = self._access
         return self._listeners.listen(address)

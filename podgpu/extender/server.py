@@ -24,6 +24,7 @@ from pipeline.exposition.own_metrics import tail
 from pipeline.exposition.text_format import Format
 from pipeline.host.memory_footprint import settle
 from pipeline.host.process_metrics import ProcessFigures
+from pipeline.http.limits import Limits
 from pipeline.kube.reflector import Reflector
 from pipeline.kube.sessions import Sessions
 from pipeline.model import NS
@@ -37,6 +38,12 @@ RESOURCE: Final = "nvidia.com/gpu"
 
 BODY_BYTES: Final = 16 << 20
 """Largest body of a request: about a thousand whole nodes, or the names of `NODES` nodes."""
+
+CONNECTIONS: Final = 96
+"""Largest number of open connections of all clients; a scheduler has a few."""
+
+BYTES: Final = 4 << 20
+"""Largest sum of bytes of requests and responses of all clients, without the largest one."""
 
 _ABOUT: Final = b"""podgpu extender: filters and scores nodes for kube-scheduler by their free GPUs
 
@@ -114,6 +121,7 @@ class Extender:
             MappingProxyType(pages),
             web_setting="--web-config",
             hosts_setting="--allowed-host",
+            limits=Limits(connections=CONNECTIONS, bytes=BYTES),
         )
 
     async def run(self, stop: asyncio.Event) -> None:
