@@ -159,7 +159,8 @@ class Kubelet:
                 )
             case _:
                 pass
-        return f"{self._path}: the kubelet responded to {method} with {error.code().name}: {details}"
+        code = error.code().name
+        return f"{self._path}: the kubelet responded to {method} with {code}: {details}"
 
 
 def _result(error: Any) -> Result:
