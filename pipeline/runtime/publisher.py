@@ -205,7 +205,7 @@ class Publisher:
         new = new[: max(_REMEMBERED - len(self._logged_pairs), 0)]
         self._logged_pairs.update((pair.a, pair.b) for pair in new)
         for pair in new[:_MAX_LISTED]:
-            self._log.warning("the driver reports contradictory topology levels: %s", pair.text)
+            self._log.warning("contradictory topology levels: %s", pair.text)
         if len(new) > _MAX_LISTED:
             self._log.warning(
                 "%d more pairs of GPUs have contradictory topology levels; "
