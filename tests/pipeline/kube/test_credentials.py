@@ -324,8 +324,8 @@ def test_a_plugin_that_hangs_is_ended_with_all_that_it_started(
         with pytest.raises(TransientError) as caught:
             config.load(reload=False)
         assert str(caught.value) == (
-            f"{tmp_path}/config: the credential plugin {tmp_path}/plugin did not respond within 0.5 "
-            "s and was killed; check that it runs without user input"
+            f"{tmp_path}/config: the credential plugin {tmp_path}/plugin did not respond within "
+            "0.5 s and was killed; check that it runs without user input"
         )
     deadline = time.monotonic() + 5
     while alive(pids):

@@ -29,7 +29,7 @@ WANTS_NONE: list[tuple[Raw, Raw, str, str]] = [
     (
         SELECTS,
         node(),
-        f"1 nodes with GPUs: nodeSelector wants {PRESENT}=true, but the node has no such label (1 of 1)",
+        f"1 nodes with GPUs: nodeSelector wants {PRESENT}=true, but the node has no such label",
         f"kubectl label node gpu-1 {PRESENT}=true",
     ),
     (
@@ -68,7 +68,7 @@ def test_nodes_that_are_left_out_are_reported_by_the_reason_and_counted() -> Non
     is_bad(
         given_out[0],
         "warning",
-        "does not run on far-0, far-1, far-2 and 37 more, which have GPUs: the node has the taint a:",
+        "far-0, far-1, far-2 and 37 more, which have GPUs: the node has the taint a:",
         "key: a, operator: Exists}; the same for all 40 of them",
     )
     is_bad(
