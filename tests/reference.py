@@ -18,19 +18,18 @@ from pipeline.component.registry import ENTRIES, RegisteredKinds
 _INTRO: Final = """\
 # Every option
 
-All keys of the [configuration file](configuration.md), as `podgpu check` goes by them. This page
-is made from the program; `podgpu schema` gives the same to editors. What values look like is told
-under [values](configuration.md#values), and what an option is for on the page of its kind.
+All keys of the [configuration file](configuration.md). This page is generated from the program;
+`podgpu schema` prints the same as a JSON schema for editors. The page of each source and sink
+explains its options. [Values](configuration.md#values) explains durations, sizes and patterns.
 
-A name with `[]` stands for each entry of a list, one with `.*` for each key of a mapping. `null`
-is no value. Every value may come from an
-[environment variable](configuration.md#environment-variables). Some options also have to agree
-with each other, such as `interval` and `slow_interval`: `podgpu check` says so.
+`name[]` is each entry of a list, and `name.*` each key of a mapping. `null` means no value. Every
+value can come from an [environment variable](configuration.md#environment-variables). Some options
+depend on each other, such as `interval` and `slow_interval`; `podgpu check` reports a contradiction.
 """
 _COMPONENTS: Final = """\
-A mapping from names of your own to {role}s. A name matches `{name}`. Below it, `kind` is one of
+A mapping from a name that you choose to a {role}. A name matches `{name}`. `kind` is one of
 {kinds},
-and the other keys are that kind's."""
+and the other keys are the options of that kind."""
 
 _NOUNS: Final = {Items: ("entry", "entries"), Table: ("key", "keys")}
 

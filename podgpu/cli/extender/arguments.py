@@ -22,7 +22,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     """Add the command to the parser of podgpu."""
     parser = commands.add_parser(
         "extender",
-        help="run a scheduler extender: tell kube-scheduler which nodes have GPUs for a pod",
+        help="run a scheduler extender, which selects nodes with suitable GPUs for kube-scheduler",
         description="Watches the topology that podgpu writes to each Node, and serves /filter and "
         "/prioritize for kube-scheduler until SIGTERM. Run one for a cluster.",
     )
