@@ -1,4 +1,4 @@
-"""A whole number in parts by weights."""
+"""Splitting a whole number by weights."""
 
 from fractions import Fraction
 
@@ -25,14 +25,14 @@ WEIGHTS = st.lists(st.integers(0, 1 << 70), min_size=1, max_size=12).filter(any)
         (100, [1, 1, 998], [0, 0, 100]),
     ],
 )
-def test_the_largest_remainder_gets_more_and_of_equals_the_first(
+def test_the_largest_remainder_gets_one_more_and_the_first_of_equal_ones(
     total: int, weights: list[int], parts: list[int]
 ) -> None:
     assert apportion(total, weights) == parts
 
 
 @given(st.integers(0, 1 << 70), WEIGHTS)
-def test_the_parts_are_the_whole_and_each_is_within_one_of_its_share(
+def test_parts_sum_to_the_total_and_each_differs_from_its_exact_share_by_less_than_1(
     total: int, weights: list[int]
 ) -> None:
     parts = apportion(total, weights)
@@ -42,6 +42,6 @@ def test_the_parts_are_the_whole_and_each_is_within_one_of_its_share(
 
 
 @pytest.mark.parametrize("weights", [[], [0], [0, 0]])
-def test_by_nothing_nothing_can_be_split(weights: list[int]) -> None:
+def test_weights_that_are_all_zero_are_an_error(weights: list[int]) -> None:
     with pytest.raises(ValueError, match="all 0"):
         apportion(3, weights)

@@ -1,4 +1,4 @@
-"""Who held a device when, and what part of it."""
+"""Which containers held a device at which time, and with which share."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from pipeline.usage.holder_timeline import (
     weights,
 )
 from pipeline.usage.interval_split import split_held_time
-from tests.pipeline.usage.looking import S, holder, name
+from tests.pipeline.usage.samples import S, holder, name
 from tests.support.nodes import at
 
 T = at(0).mono_ns
@@ -37,28 +37,28 @@ def parts(*shares: float | None) -> list[float]:
         ((None, None), [0.5, 0.5, 0]),
         ((0.5, None), [0.5, 0.5, 0]),
         ((0.5, None, None), [0.5, 0.25, 0.25, 0]),
-        # Nothing left: as much as the smallest known, and all of it scaled down.
+        # Nothing is left: as much as the smallest known share, and all are scaled down.
         ((0.75, 0.25, None), [0.6, 0.2, 0.2, 0]),
         ((1.0, None), [0.5, 0.5, 0]),
         ((1.0, None, None), [0.333333333, 0.333333333, 0.333333333, 0]),
-        # Too much in all.
+        # More than the whole device.
         ((1.0, 0.5, 0.5), [0.5, 0.25, 0.25, 0]),
-        # Three thirds are a whole, though a float is less than a third.
+        # Three thirds are the whole device, though a float is less than a third.
         ((1 / 3, 1 / 3, 1 / 3), [0.333333333, 0.333333333, 0.333333333, 0]),
         ((1 / 3, 1 / 3, 1 / 3, None), [0.25, 0.25, 0.25, 0.25, 0]),
-        # What is no share isn't known.
+        # Numbers that can't be shares count as unknown.
         ((float("nan"), 0.5), [0.5, 0.5, 0]),
         ((0.0, -1.0, 2.0), [0.333333333, 0.333333333, 0.333333333, 0]),
     ],
 )
-def test_what_each_has_and_at_the_end_what_no_one_has(
+def test_the_part_of_each_holder_and_at_the_end_the_part_without_holder(
     shares: Sequence[float | None], expected: list[float]
 ) -> None:
     assert parts(*shares) == expected
 
 
 @given(st.lists(st.none() | st.floats(0.001, 1), max_size=6))
-def test_a_known_share_is_that_part_while_all_fit(shares: list[float | None]) -> None:
+def test_a_known_share_is_that_part_of_the_device_while_all_fit(shares: list[float | None]) -> None:
     found = weights(shares)
     known = [share for share in shares if share is not None]
     assert all(weight >= 0 for weight in found)
@@ -82,7 +82,7 @@ def timeline(*cuts: tuple[float, Sequence[str]]) -> HolderTimeline:
     return made
 
 
-def given_out(made: HolderTimeline, start: float, end: float) -> list[tuple[int, list[str]]]:
+def pieces_of(made: HolderTimeline, start: float, end: float) -> list[tuple[int, list[str]]]:
     return [
         (piece.time_ns, [one.container[1] for one in piece.change.held] if piece.change else ["?"])
         for piece in made.spans(at(start).mono_ns, at(end).mono_ns)
@@ -96,38 +96,38 @@ def test_holders_are_sorted_and_named_without_the_container_id() -> None:
     assert [one.container for one in found] == [name("a"), name("b")]
 
 
-def test_an_interval_is_cut_where_holders_change() -> None:
+def test_an_interval_is_split_where_holders_change() -> None:
     made = timeline((0, ""), (2, "a"), (3, "ab"), (3, "b"), (5, ""), (9, "c"))
-    assert given_out(made, 1, 6) == [(S, []), (S, ["a"]), (2 * S, ["b"]), (S, [])]
-    assert given_out(made, 2, 3) == [(S, ["a"])]
-    assert given_out(made, 5, 5) == []
-    assert given_out(made, 20, 21) == [(S, ["c"])]
+    assert pieces_of(made, 1, 6) == [(S, []), (S, ["a"]), (2 * S, ["b"]), (S, [])]
+    assert pieces_of(made, 2, 3) == [(S, ["a"])]
+    assert pieces_of(made, 5, 5) == []
+    assert pieces_of(made, 20, 21) == [(S, ["c"])]
 
 
-def test_what_lies_before_all_that_is_known_is_unattributed() -> None:
-    assert given_out(timeline((2, "a")), 0, 3) == [(2 * S, ["?"]), (S, ["a"])]
+def test_time_before_the_first_known_change_is_unattributed() -> None:
+    assert pieces_of(timeline((2, "a")), 0, 3) == [(2 * S, ["?"]), (S, ["a"])]
     assert split_held_time(timeline((2, "a")).spans(T, T + 3 * S)) == ({name("a"): S}, 2 * S, 2 * S)
-    assert given_out(HolderTimeline(), 0, 3) == [(3 * S, ["?"])]
+    assert pieces_of(HolderTimeline(), 0, 3) == [(3 * S, ["?"])]
 
 
-def test_a_change_that_is_heard_of_late_stands_behind_those_before_it() -> None:
+def test_a_change_that_arrives_late_is_placed_at_the_last_known_change() -> None:
     made = timeline((2, "a"), (5, "b"), (3, "c"))
-    assert given_out(made, 0, 9) == [(2 * S, ["?"]), (3 * S, ["a"]), (4 * S, ["c"])]
+    assert pieces_of(made, 0, 9) == [(2 * S, ["?"]), (3 * S, ["a"]), (4 * S, ["c"])]
 
 
-def test_the_same_holders_are_no_change() -> None:
+def test_the_same_holders_again_are_not_a_change() -> None:
     made = timeline((2, "a"), (3, "a"), (4, "a"))
-    assert given_out(made, 2, 9) == [(7 * S, ["a"])]
+    assert pieces_of(made, 2, 9) == [(7 * S, ["a"])]
 
 
-def test_what_was_over_is_release_of_and_what_still_held_is_not() -> None:
+def test_forgetting_removes_past_changes_and_keeps_current_holders() -> None:
     made = timeline((0, "a"), (2, "b"), (4, "c"))
     made.forget(at(3).mono_ns)
-    assert given_out(made, 3, 5) == [(S, ["b"]), (S, ["c"])]
-    assert given_out(made, 1, 5) == [(S, ["?"]), (2 * S, ["b"]), (S, ["c"])]
+    assert pieces_of(made, 3, 5) == [(S, ["b"]), (S, ["c"])]
+    assert pieces_of(made, 1, 5) == [(S, ["?"]), (2 * S, ["b"]), (S, ["c"])]
 
 
-def test_changes_without_end_take_little_memory() -> None:
+def test_the_number_of_kept_changes_is_limited() -> None:
     made = timeline(*[(n, "ab"[n % 2]) for n in range(3 * MAX_CHANGES)])
     pieces = made.spans(T, at(3 * MAX_CHANGES).mono_ns)
     assert len(pieces) == MAX_CHANGES + 1
@@ -136,12 +136,12 @@ def test_changes_without_end_take_little_memory() -> None:
 
 
 @pytest.mark.parametrize(("when", "pods"), [(1, ""), (2, "a"), (2.5, "a"), (3, "b"), (99, "b")])
-def test_who_held_it_at_a_moment(when: float, pods: str) -> None:
+def test_the_holders_at_a_moment(when: float, pods: str) -> None:
     made = timeline((2, "a"), (3, "b"))
     assert [one.container[1] for one in made.at(at(when).mono_ns)] == list(pods)
 
 
-def test_when_a_container_ceased_to_hold_the_device() -> None:
+def test_the_moment_at_which_a_container_released_the_device() -> None:
     line = HolderTimeline()
     a, b = (HolderShare(name(pod), None, None) for pod in "ab")
     for when, held in ((1, (a,)), (2, (a, b)), (3, (b,)), (4, ())):

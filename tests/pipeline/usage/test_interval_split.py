@@ -1,4 +1,4 @@
-"""What an interval brought, split among containers: each rule as a table."""
+"""How the usage of an interval is split among containers: each rule as a table."""
 
 from itertools import permutations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pipeline.usage import ContainerName, ProcessSample
 from pipeline.usage.interval_samples import IntervalUsage
 from pipeline.usage.interval_split import split_busy, split_energy, split_memory
-from tests.pipeline.usage.looking import name, process
+from tests.pipeline.usage.samples import name, process
 
 A, B = name("a"), name("b")
 UNKNOWN = process(known=False, memory=30)
@@ -25,11 +25,11 @@ HOST = process(memory=30)
         (100, 10, [process("a", memory=20), process("a", memory=30)], None, {A: 50}, 40),
         (100, 10, [process("a", memory=20), process("b", memory=30)], None, {A: 20, B: 30}, 40),
         (100, 10, [HOST], A, {}, 90),
-        # Nobody could look whose it is: the one holder's, if there is one.
+        # The owner could not be read: the single holder's, if there is one.
         (100, 10, [UNKNOWN], None, {}, 90),
         (100, 10, [UNKNOWN], A, {A: 30}, 60),
         (100, 10, [UNKNOWN, process("b", memory=5)], A, {A: 30, B: 5}, 55),
-        # One of its processes has who knows how much.
+        # The memory of one of its processes is unknown.
         (100, 10, [process("a", memory=None), process("a", memory=20)], None, {A: None}, 90),
         (100, 10, [process("a", memory=None), process("b", memory=20)], None, {A: None, B: 20}, 70),
         (
@@ -40,17 +40,17 @@ HOST = process(memory=30)
             {A: None, B: 45},
             45,
         ),
-        # Ended: it has none.
+        # Ended: it has no memory.
         (100, 10, [process("a", memory=40, there=False)], None, {}, 90),
-        # More than there is, read a moment apart.
+        # More than the device has, because it was read a moment apart.
         (100, 10, [process("a", memory=100), process("b", memory=80)], None, {A: 50, B: 40}, 0),
         (100, 10, [process("a", memory=60), process(memory=120)], None, {A: 30}, 60),
         (20, 30, [process("a", memory=60)], None, {A: 0}, 0),
-        # The driver doesn't tell its own part apart.
+        # The driver doesn't report its reserved memory.
         (100, None, [process("a", memory=40)], None, {A: 40}, 60),
     ],
 )
-def test_memory(
+def test_memory_is_split_among_containers(
     *,
     used: int,
     reserved: int | None,
@@ -67,7 +67,7 @@ def test_memory(
     assert found.used == used == known + found.reserved + unattributed
 
 
-def test_memory_where_what_is_used_is_not_known() -> None:
+def test_memory_of_containers_is_known_though_the_total_is_not() -> None:
     found = split_memory(None, 10, [process("a", memory=40), process("b", memory=None)], None)
     assert found[:3] == (None, None, None)
     assert found.containers == {A: 40, B: None}
@@ -83,20 +83,20 @@ def test_memory_where_what_is_used_is_not_known() -> None:
         ([], None, False, False),
     ],
 )
-def test_whether_those_without_processes_have_none(
+def test_whether_containers_without_processes_have_no_memory(
     processes: list[ProcessSample], alone: ContainerName | None, listed: bool, whole: bool
 ) -> None:
     assert split_memory(100, 0, processes, alone, listed=listed).no_others is whole
 
 
-def ran(whose: str | None, ns: int | None, *, known: bool = True) -> ProcessSample:
-    return process(whose, busy=ns, known=known)
+def ran(owner: str | None, ns: int | None, *, known: bool = True) -> ProcessSample:
+    return process(owner, busy=ns, known=known)
 
 
 @pytest.mark.parametrize(
     ("total", "processes", "alone", "before", "containers"),
     [
-        # Told by process.
+        # Busy time is reported for each process.
         (90, [ran("a", 30), ran("b", 60)], None, [], {A: 30, B: 60}),
         (90, [ran("a", 30), ran("a", 20), ran(None, 40)], B, [], {A: 50}),
         (90, [ran("a", 30), ran(None, 60, known=False)], None, [], {A: 30}),
@@ -104,7 +104,7 @@ def ran(whose: str | None, ns: int | None, *, known: bool = True) -> ProcessSamp
         (90, [ran("a", 30), ran("b", None)], None, [B], {A: 30}),
         (0, [ran("a", 0)], B, [], {A: 0}),
         (50, [ran("a", 60), ran("b", 40)], None, [], {A: 30, B: 20}),
-        # Told of the device as a whole.
+        # Busy time is reported for the device only.
         (90, [ran("a", None)], B, [], {A: 90}),
         (90, [ran("a", None), ran("a", None)], None, [A], {A: 90}),
         (90, [ran("a", None), ran("b", None)], A, [], {}),
@@ -113,13 +113,13 @@ def ran(whose: str | None, ns: int | None, *, known: bool = True) -> ProcessSamp
         (90, [ran("a", None), ran(None, None, known=False)], A, [], {A: 90}),
         (90, [], A, [], {A: 90}),
         (90, [], None, [], {}),
-        # Another's processes have ended meanwhile: it may have been those.
+        # Another container's processes have ended since: the busy time may be theirs.
         (90, [ran("b", None)], B, [A], {}),
         (90, [], B, [A], {A: 90}),
         (90, [], B, [None], {}),
     ],
 )
-def test_busy_time(
+def test_busy_time_is_split_among_containers(
     total: int,
     processes: list[ProcessSample],
     alone: ContainerName | None,
@@ -143,13 +143,13 @@ def test_busy_time(
         ([], False),
     ],
 )
-def test_whether_those_without_busy_time_had_none(
+def test_whether_containers_without_busy_time_had_none(
     processes: list[ProcessSample], whole: bool
 ) -> None:
     assert split_busy(90, processes, None).no_others is whole
 
 
-def brought(
+def interval_usage(
     held: dict[ContainerName, int],
     unheld: int,
     work: dict[ContainerName, int] | None,
@@ -161,22 +161,22 @@ def brought(
 @pytest.mark.parametrize(
     ("total", "idle", "interval", "containers", "no_one"),
     [
-        # The idle part by held time, the rest by busy time.
-        (100, 20, brought({A: 5}, 5, {B: 8}), {A: 10, B: 80}, 10),
-        (100, 20, brought({A: 5, B: 5}, 0, {B: 3}, 1), {A: 10, B: 70}, 20),
-        (100, 0, brought({A: 5}, 5, {A: 1, B: 3}), {A: 25, B: 75}, 0),
-        (20, 20, brought({A: 5}, 5, {A: 1}), {A: 10}, 10),
-        # Nothing busy, or not known: all of it by held time.
-        (100, 20, brought({A: 5}, 5, {A: 0}), {A: 50}, 50),
-        (100, 20, brought({A: 5}, 5, None), {A: 50}, 50),
-        (100, 20, brought({}, 5, {}), {}, 100),
-        # Ties in the subjects' order, nobody last.
-        (3, 3, brought({B: 1, A: 1}, 0, {}), {A: 2, B: 1}, 0),
-        (1, 1, brought({B: 1}, 1, {}), {B: 1}, 0),
-        (0, 0, brought({A: 5}, 5, {A: 1}), {}, 0),
+        # The idle part is split by held time, the rest by busy time.
+        (100, 20, interval_usage({A: 5}, 5, {B: 8}), {A: 10, B: 80}, 10),
+        (100, 20, interval_usage({A: 5, B: 5}, 0, {B: 3}, 1), {A: 10, B: 70}, 20),
+        (100, 0, interval_usage({A: 5}, 5, {A: 1, B: 3}), {A: 25, B: 75}, 0),
+        (20, 20, interval_usage({A: 5}, 5, {A: 1}), {A: 10}, 10),
+        # No busy time, or it is unknown: split by held time.
+        (100, 20, interval_usage({A: 5}, 5, {A: 0}), {A: 50}, 50),
+        (100, 20, interval_usage({A: 5}, 5, None), {A: 50}, 50),
+        (100, 20, interval_usage({}, 5, {}), {}, 100),
+        # Equal remainders: in the order of containers, unattributed last.
+        (3, 3, interval_usage({B: 1, A: 1}, 0, {}), {A: 2, B: 1}, 0),
+        (1, 1, interval_usage({B: 1}, 1, {}), {B: 1}, 0),
+        (0, 0, interval_usage({A: 5}, 5, {A: 1}), {}, 0),
     ],
 )
-def test_energy(
+def test_energy_is_split_among_containers(
     total: int,
     idle: int,
     interval: IntervalUsage,
@@ -212,7 +212,7 @@ def test_the_order_of_processes_does_not_matter(
 
 
 @given(st.integers(0, 1000), st.integers(0, 300), PROCESSES, ALONE, st.sets(ALONE))
-def test_nothing_is_lost(
+def test_the_parts_of_each_split_sum_to_the_total(
     total: int,
     reserved: int,
     processes: list[ProcessSample],

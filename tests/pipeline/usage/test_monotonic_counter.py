@@ -1,4 +1,4 @@
-"""Which readings of a counter can be true, and by how much it grew."""
+"""Which readings of a counter are plausible, and how much the counter increased."""
 
 from collections.abc import Sequence
 
@@ -17,17 +17,17 @@ from pipeline.usage.monotonic_counter import (
 LIMIT_MW = 700_000
 RATE = energy_rate(LIMIT_MW)
 LIFE = 10**12
-"""Millijoules: what a card has used in some years."""
+"""In millijoules: the energy that a GPU uses in some years."""
 EVERY = 5
 
 
-def grown(readings: Sequence[int], *, rate: int = RATE, every: int = EVERY) -> list[int | None]:
-    """Read a counter each few seconds."""
+def increases(readings: Sequence[int], *, rate: int = RATE, every: int = EVERY) -> list[int | None]:
+    """Return the increase that each reading shows, with readings at equal intervals."""
     one = PlausibleCounter()
     return [one.read(value, at * every * NS, rate) for at, value in enumerate(readings)]
 
 
-def test_the_bound_is_one_and_a_half_times_the_power_limit() -> None:
+def test_the_highest_plausible_rate_is_one_and_a_half_times_the_power_limit() -> None:
     assert energy_rate(LIMIT_MW) == 1_050_000
     assert energy_rate(None) == POWER_LIMIT_MW * 3 // 2
 
@@ -52,18 +52,18 @@ CASES: dict[str, tuple[list[int], list[int | None]]] = {
 
 
 @pytest.mark.parametrize(("readings", "expected"), CASES.values(), ids=CASES.keys())
-def test_t5_what_cannot_be_true_is_unknown_and_the_last_good_reading_stays_the_base(
+def test_t5_an_implausible_reading_is_unknown_and_the_last_good_one_stays_the_base(
     readings: list[int], expected: list[int | None]
 ) -> None:
-    assert grown(readings) == expected
+    assert increases(readings) == expected
 
 
 STEPS = CONFIRMED_NS // NS // EVERY
 
 
-def test_t5_a_counter_that_was_reset_counts_from_its_first_reading_on() -> None:
+def test_t5_a_counter_that_was_reset_counts_from_its_first_reading() -> None:
     after = [7 + 1000 * step for step in range(STEPS + 3)]
-    found = grown([LIFE - 1, LIFE, *after])
+    found = increases([LIFE - 1, LIFE, *after])
     assert found == [None, 1, *[None] * STEPS, 1000 * STEPS, 1000, 1000]
 
 
@@ -84,23 +84,23 @@ FIRST: dict[str, tuple[list[int], list[int | None]]] = {
 
 
 @pytest.mark.parametrize(("readings", "expected"), FIRST.values(), ids=FIRST.keys())
-def test_t5_a_wrong_first_reading_costs_no_more_than_itself(
+def test_t5_a_wrong_first_reading_costs_only_its_own_interval(
     readings: list[int], expected: list[int | None]
 ) -> None:
-    assert grown(readings) == expected
+    assert increases(readings) == expected
 
 
-def test_t5_a_counter_that_stands_still_was_not_reset() -> None:
+def test_t5_a_counter_that_does_not_change_was_not_reset() -> None:
     stuck = [808_334_905] * (3 * STEPS)
-    assert grown([LIFE, *stuck, LIFE + 60]) == [None, *[None] * (3 * STEPS), 60]
+    assert increases([LIFE, *stuck, LIFE + 60]) == [None, *[None] * (3 * STEPS), 60]
 
 
 def test_t5_readings_that_contradict_each_other_are_no_reset() -> None:
     wild = [step % 2 * 808_334_905 + step for step in range(3 * STEPS)]
-    assert grown([LIFE, *wild, LIFE + 60])[1:] == [*[None] * (3 * STEPS), 60]
+    assert increases([LIFE, *wild, LIFE + 60])[1:] == [*[None] * (3 * STEPS), 60]
 
 
-def test_it_restarts_when_it_is_reported_to() -> None:
+def test_reset_makes_the_next_reading_the_base() -> None:
     one = PlausibleCounter()
     assert one.read(LIFE, 0, RATE) is None
     one.reset()
@@ -120,7 +120,7 @@ STORIES = st.lists(
 
 
 @given(STORIES)
-def test_t5_growth_never_exceeds_its_bound_whatever_is_read(
+def test_t5_an_increase_never_exceeds_the_highest_plausible_rate(
     story: list[tuple[int, int, int | None]],
 ) -> None:
     one, at, value, total, good = PlausibleCounter(), 0, LIFE, 0, 0
@@ -134,7 +134,7 @@ def test_t5_growth_never_exceeds_its_bound_whatever_is_read(
 
 
 @given(STORIES)
-def test_t5_readings_that_recover_bring_exactly_the_truth(
+def test_t5_after_wrong_readings_the_sum_of_increases_is_exact(
     story: list[tuple[int, int, int | None]],
 ) -> None:
     one, at, value, total, unknown = PlausibleCounter(), 0, LIFE, 0, 0
@@ -142,7 +142,7 @@ def test_t5_readings_that_recover_bring_exactly_the_truth(
     one.read(value, 0, RATE)
     for seconds, watts, wrong in story:
         at, value = at + seconds, value + 1000 * min(watts, 724) * seconds
-        # Nothing that passes for the truth, and no longer than passes for a reset.
+        # Only readings that are clearly wrong, for a time too short to count as a reset.
         far = None if wrong is None or abs(wrong - value) < RATE * 1000 else wrong
         far = far if (unknown + seconds) * NS < CONFIRMED_NS else None
         unknown = 0 if far is None else unknown + seconds

@@ -1,4 +1,4 @@
-"""Where rates are constant, it doesn't matter when somebody looks; and it comes to the truth."""
+"""At constant rates, totals do not depend on when samples are taken, and they are correct."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.model import DeviceUsage
-from tests.pipeline.usage.looking import MS, Book, S, by_pod, holder, process
+from tests.pipeline.usage.samples import MS, Book, S, by_pod, holder, process
 
 END = 60_000
-"""Of all, in milliseconds."""
+"""End of each test, in milliseconds."""
 
 MOMENTS = st.lists(st.integers(1, END - 1), max_size=8, unique=True).map(
     lambda found: [0, *sorted(found), END]
@@ -25,50 +25,50 @@ RATES = st.dictionaries(st.sampled_from("abcd"), st.integers(0, MS // 4), max_si
 """Nanoseconds of busy time in a millisecond."""
 
 
-def looked(
+def account_of(
     moments: list[int],
     holders: list[tuple[int, dict[str, float | None]]],
     rates: dict[str, int],
     power: int,
 ) -> DeviceUsage:
-    """Account for it all.
+    """Return the account after samples at some moments.
 
     Args:
-        moments: of the looks, in milliseconds.
-        holders: shares of those who hold the device from a moment on.
-        rates: how busy each pod keeps the device; empty where nobody tells.
-        power: in watts, so in millijoules in a millisecond.
+        moments: when samples are taken, in milliseconds.
+        holders: the shares of the holders from a moment on, in milliseconds.
+        rates: how busy each pod keeps the device; empty if busy time is unknown.
+        power: in watts, which is millijoules in a millisecond.
     """
     book = Book()
-    book.take(0, None, energy=0)
+    book.add(0, None, energy=0)
     changes = list(holders)
     for since, when in pairwise(moments):
         while changes and changes[0][0] < when:
             began, shares = changes.pop(0)
             book.hold(began / 1000, *(holder(pod, share) for pod, share in shares.items()))
         work = {pod: rate * (when - since) for pod, rate in rates.items()}
-        book.take(
+        book.add(
             when / 1000,
             since / 1000,
             *(process(pod, busy=ns) for pod, ns in work.items()),
             busy=sum(work.values()) if rates else None,
             energy=power * when,
         )
-    return book.of()
+    return book.account()
 
 
 @given(MOMENTS, MOMENTS, HOLDERS, RATES, st.integers(0, 700))
 @settings(deadline=None)
-def test_totals_do_not_depend_on_when_someone_looks(
+def test_totals_do_not_depend_on_when_samples_are_taken(
     one: list[int],
     other: list[int],
     holders: list[tuple[int, dict[str, float | None]]],
     rates: dict[str, int],
     power: int,
 ) -> None:
-    # Without idle time nothing is learned of it, which would tell the looks apart.
+    # Without idle time no idle draw is measured, which would depend on the sample times.
     rates = {} if not any(rates.values()) else rates
-    found, again = (looked(moments, holders, rates, power) for moments in (one, other))
+    found, again = (account_of(moments, holders, rates, power) for moments in (one, other))
     slack = len(one) + len(other) + 2 * len(holders)
     assert (found.elapsed_ns, found.busy_ns, found.energy_mj) == (
         again.elapsed_ns,
@@ -83,23 +83,23 @@ def test_totals_do_not_depend_on_when_someone_looks(
 
 @given(MOMENTS, HOLDERS)
 @settings(deadline=None)
-def test_held_time_is_what_the_rule_says(
+def test_held_time_follows_the_rule_of_shares(
     moments: list[int], holders: list[tuple[int, dict[str, float | None]]]
 ) -> None:
-    found = by_pod(looked(moments, holders, {}, 0).containers, "held_ns")
+    found = by_pod(account_of(moments, holders, {}, 0).containers, "held_ns")
     ends = [when for when, _ in holders[1:]] + [END]
     truth: dict[str, Fraction] = {}
     for (began, shares), end in zip(holders, ends, strict=False):
         for pod, part in parts(shares).items():
             truth[pod] = truth.get(pod, Fraction(0)) + part * (end - began) * MS
     for pod in truth.keys() | found.keys():
-        # A share is reckoned to 12 digits.
+        # A share is calculated to 12 digits.
         error = abs((found.get(pod) or 0) - truth.get(pod, Fraction(0)))
         assert error <= len(moments) + len(holders) + END * MS // 10**11
 
 
 def parts(shares: dict[str, float | None]) -> dict[str, Fraction]:
-    """The rule, said once more in fractions."""
+    """Return the part of each pod, by the documented rule in exact fractions."""
     known = {
         pod: Fraction(share).limit_denominator(1000)
         for pod, share in shares.items()
@@ -114,7 +114,7 @@ def parts(shares: dict[str, float | None]) -> dict[str, Fraction]:
     return {pod: part / whole for pod, part in known.items()}
 
 
-def test_a_minute_is_a_minute() -> None:
-    found = looked([0, 1, 2, 59_999, END], [(0, {"a": 0.25, "b": None})], {"a": MS // 8}, 100)
+def test_a_minute_of_held_time_is_split_by_share() -> None:
+    found = account_of([0, 1, 2, 59_999, END], [(0, {"a": 0.25, "b": None})], {"a": MS // 8}, 100)
     assert found.elapsed_ns == 60 * S
     assert by_pod(found.containers, "held_ns") == {"a": 15 * S, "b": 45 * S}

@@ -1,4 +1,4 @@
-"""Looks to test with, and what must hold of every account."""
+"""Usage samples, accounts and invariants for the tests of usage."""
 
 from collections.abc import Iterable
 
@@ -28,7 +28,7 @@ def name(pod: str, container: str = "main", uid: str = "") -> ContainerName:
 
 
 def process(
-    whose: ContainerName | str | None = None,
+    owner: ContainerName | str | None = None,
     *,
     memory: int | None = 0,
     busy: int | None = None,
@@ -36,8 +36,8 @@ def process(
     there: bool = True,
     client: bool = False,
 ) -> ProcessSample:
-    """A process of a container; of none, or (not `known`) of one that nobody can tell."""
-    container = name(whose) if isinstance(whose, str) else whose
+    """Return a process of a container or pod, of none, or (not `known`) of unknown owner."""
+    container = name(owner) if isinstance(owner, str) else owner
     return ProcessSample(container, known, None, there, memory, busy, client)
 
 
@@ -68,7 +68,7 @@ def use(
 
 
 class Book:
-    """The accounts of a few devices, with holders and processes as they come out of the join."""
+    """Usage accounts of a few devices, with a method for each input that the join gives them."""
 
     def __init__(self, *devices: Device) -> None:
         self.accounts = UsageAccounts()
@@ -79,13 +79,13 @@ class Book:
         self.attributions[device.uuid] = Attribution(device, True, holders)
         self.accounts.update_holders(self.attributions, at(when))
 
-    def have(self, when: float, *devices: Device) -> None:
-        """These devices there are from now on."""
+    def set_devices(self, when: float, *devices: Device) -> None:
+        """Make these the only devices of the node."""
         known = self.attributions
         self.attributions = {d.uuid: known.get(d.uuid, Attribution(d, True, ())) for d in devices}
         self.accounts.update_holders(self.attributions, at(when))
 
-    def take(
+    def add(
         self,
         when: float,
         since: float | None,
@@ -99,7 +99,7 @@ class Book:
         listed: bool = True,
         mps: bool = False,
     ) -> bool:
-        given_out = use(
+        sample = use(
             device,
             when,
             since,
@@ -110,18 +110,18 @@ class Book:
             listed=listed,
             mps=mps,
         )
-        return self.accounts.add_sample(source, device.uuid, given_out, processes)
+        return self.accounts.add_sample(source, device.uuid, sample, processes)
 
-    def look(  # type: ignore[no-untyped-def]
+    def sample(  # type: ignore[no-untyped-def]
         self,
         when: float,
         since: float | None,
         *processes: ProcessSample,
         device: Device = GPU,
-        **given_out,
+        **sample,
     ) -> DeviceUsage:
-        self.take(when, since, *processes, device=device, **given_out)
-        return self.of(device)
+        self.add(when, since, *processes, device=device, **sample)
+        return self.account(device)
 
     def usage(self) -> Usage:
         usage = self.accounts.usage()
@@ -129,12 +129,12 @@ class Book:
             adds_up(account)
         return usage
 
-    def of(self, device: Device = GPU) -> DeviceUsage:
+    def account(self, device: Device = GPU) -> DeviceUsage:
         return self.usage().devices[device.uuid]
 
     def held(self, device: Device = GPU) -> dict[str, int]:
         """Held time by pod, in nanoseconds."""
-        return {one.subject.pod: one.held_ns for one in self.of(device).containers}
+        return {one.subject.pod: one.held_ns for one in self.account(device).containers}
 
 
 def container(account: DeviceUsage, pod: str) -> ContainerUsage:
@@ -147,13 +147,13 @@ def by_pod(containers: Iterable[ContainerUsage], what: str) -> dict[str, int | N
 
 
 def adds_up(account: DeviceUsage) -> None:
-    """Each quantity is the sum of its parts, to the last digit."""
+    """Check that each total is exactly the sum of its parts."""
     containers = account.containers
     assert [one.subject for one in containers] == sorted(one.subject for one in containers)
     assert not any(one.subject.container_id for one in containers)
-    given_out = (account.memory_used_bytes, account.memory_reserved_bytes)
+    sample = (account.memory_used_bytes, account.memory_reserved_bytes)
     if account.memory_unattributed_bytes is None:
-        assert given_out == (None, None)
+        assert sample == (None, None)
     else:
         memory = sum(one.memory_bytes or 0 for one in containers)
         reserved = account.memory_reserved_bytes
