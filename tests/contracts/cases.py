@@ -36,7 +36,7 @@ from sources.replay.options import Options as ReplayOptions
 from tests.fakes.dcgm import Card, FakeDcgm, Scenario
 from tests.sources.checkpoint.files import checkpoint, entry
 from tests.sources.dcgm.reading import PAGES
-from tests.sources.kernel.logs import talking
+from tests.sources.kernel.logs import busy_log
 from tests.sources.pods.raws import raw_pod
 from tests.support.kube import ApiServer, Collection, Elsewhere
 from tests.support.nodes import gpu
@@ -135,7 +135,7 @@ SOURCES: dict[str, MakeOptions] = {
     "nri": lambda folder: NriOptions(socket=folder / RUNTIME),
     "dcgm": _dcgm,
     "hostengine": _hostengine,
-    "kernel": lambda _: KernelOptions(path=talking()),
+    "kernel": lambda _: KernelOptions(path=busy_log()),
     "replay": _replay,
 }
 SINKS: dict[str, MakeOptions] = {

@@ -148,7 +148,7 @@ def test_the_kernel_s_log_reports_whose_process_it_was(
     pid = _pid(kube, "train-0")
     strike(podgpu, given, 31)
     bus = SCENE.gpus[IDS.index(given)].bus_id
-    log.says(xid(31, f"PCI:{bus.lower()[4:-2]}", f", pid={pid}, name=sh, Ch 00000010"))
+    log.write(xid(31, f"PCI:{bus.lower()[4:-2]}", f", pid={pid}, name=sh, Ch 00000010"))
     (event,) = wait_events(kube, 1)
     assert event["message"].endswith(
         f"the kernel log names a process of this pod: sh (pid {pid} on the node)"

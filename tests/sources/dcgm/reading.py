@@ -1,4 +1,4 @@
-"""Pages as a test writes them, and what is read from them."""
+"""Helpers for the tests of the dcgm source: write lines of a page, and parse pages."""
 
 from pathlib import Path
 
@@ -11,14 +11,14 @@ PAGES = Path(__file__).parent / "pages"
 EVERYTHING = FieldPlan.everything()
 A, B = uuid_of(0), uuid_of(1)
 
-Reported = dict[tuple[str, str, Attrs], Value]
+ReadingsBySeries = dict[tuple[str, str, Attrs], Value]
 
 
 def line(name: str, value: object, gpu: int = 0, /, **labels: str) -> str:
-    """Return a line about a GPU, as dcgm-exporter writes it."""
-    given = {"gpu": str(gpu), "UUID": uuid_of(gpu), **labels}
-    shown = ",".join(f'{label}="{text}"' for label, text in given.items())
-    return f"{name}{{{shown}}} {value}\n"
+    """Return a line about a GPU in dcgm-exporter's format."""
+    all_labels = {"gpu": str(gpu), "UUID": uuid_of(gpu), **labels}
+    rendered = ",".join(f'{label}="{text}"' for label, text in all_labels.items())
+    return f"{name}{{{rendered}}} {value}\n"
 
 
 def read(page: str | bytes, plan: FieldPlan = EVERYTHING) -> Page:
@@ -26,13 +26,13 @@ def read(page: str | bytes, plan: FieldPlan = EVERYTHING) -> Page:
     return parse_page(data, plan, START, 45)
 
 
-def given_out(page: Page) -> Reported:
-    """Return values by device, field and attributes; each is there once."""
+def by_series(page: Page) -> ReadingsBySeries:
+    """Return values by device, field and attributes. Each series occurs once."""
     found = {(r.device, r.field, r.attrs): r.value for r in page.readings}
     assert len(found) == len(page.readings)
     return found
 
 
 def plain(page: Page, device: str = A) -> dict[str, Value]:
-    """Return the values of a device's fields without attributes."""
-    return {field: value for (uuid, field, _), value in given_out(page).items() if uuid == device}
+    """Return the values of one device by field, without attributes."""
+    return {field: value for (uuid, field, _), value in by_series(page).items() if uuid == device}

@@ -1,4 +1,4 @@
-"""A whole podgpu beside a dcgm-exporter: its page with the pods that hold the devices."""
+"""A complete podgpu that reads dcgm-exporter's page and adds the pods that hold the devices."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ async def podgpu(url: str, path: Path, port: int) -> AsyncIterator[None]:
 
 
 async def until(port: int, *words: str) -> Series:
-    """Return the page once all the words are on it."""
+    """Wait until the page contains all the words, and return its series."""
     async with asyncio.timeout(10):
         while True:
             try:
@@ -60,16 +60,18 @@ async def until(port: int, *words: str) -> Series:
 
 
 def pods(page: Series, name: str) -> dict[tuple[str, str], tuple[str, float]]:
-    """Return pod and value of a metric by GPU and instance."""
+    """Return the pod and the value of a metric by GPU and MIG instance."""
     found = {}
     for (metric, labels), value in page.items():
-        known = dict(labels)
+        by_name = dict(labels)
         if metric == name:
-            found[known["UUID"], known.get("GPU_I_ID", "")] = (known["pod"], value)
+            found[by_name["UUID"], by_name.get("GPU_I_ID", "")] = (by_name["pod"], value)
     return found
 
 
-async def test_pods_stand_on_the_exporter_s_readings(tmp_path: Path, unused_tcp_port: int) -> None:
+async def test_the_exporter_s_readings_get_podgpu_s_pod_labels(
+    tmp_path: Path, unused_tcp_port: int
+) -> None:
     path = tmp_path / "podlist.json"
     path.write_text(json.dumps([entry("train", A), entry("infer", f"MIG-{B}/7/0")]))
     async with (
@@ -83,14 +85,16 @@ async def test_pods_stand_on_the_exporter_s_readings(tmp_path: Path, unused_tcp_
             (B, "2"): ("", 0.998001),
         }
         assert pods(page, "DCGM_FI_DEV_FB_USED")[A, ""] == ("train", 512)
-        # The pods that the exporter itself named are not taken over.
+        # The pod labels of the exporter's page are not used.
         assert "infer-7c9" not in {pod for pod, _ in pods(page, "DCGM_FI_DEV_FB_USED").values()}
         server.answer = says("", "503 Service Unavailable")
         page = await until(unused_tcp_port, 'podgpu_source_up{source="page",kind="dcgm"} 0')
         assert pods(page, "DCGM_FI_DEV_FB_USED")[A, ""] == ("train", 512)
 
 
-async def test_an_old_exporter_s_page_gets_pods(tmp_path: Path, unused_tcp_port: int) -> None:
+async def test_the_page_of_an_old_exporter_gets_pod_labels(
+    tmp_path: Path, unused_tcp_port: int
+) -> None:
     path = tmp_path / "podlist.json"
     path.write_text(json.dumps([entry("old", B)]))
     async with (
@@ -105,7 +109,7 @@ async def test_an_old_exporter_s_page_gets_pods(tmp_path: Path, unused_tcp_port:
 
 
 @pytest.mark.parametrize("order", [("page", "second"), ("second", "page")])
-async def test_of_two_exporters_the_one_that_stands_first_is_shown(
+async def test_the_exporter_that_is_configured_first_wins(
     tmp_path: Path, unused_tcp_port: int, order: tuple[str, str]
 ) -> None:
     first = says((PAGES / "2.4.prom").read_bytes())
@@ -122,7 +126,7 @@ async def test_of_two_exporters_the_one_that_stands_first_is_shown(
         config = parse(f"sources:\n{sources}\n{sink}\n", RegisteredKinds(), env={}, origin="test")
         stop = asyncio.Event()
         task = asyncio.create_task(Runtime(config).run(stop))
-        # Each is alone with one of these.
+        # Each of these two metrics is on one of the two pages only.
         page = await until(
             unused_tcp_port, "\nDCGM_FI_DEV_GPU_UTIL{", "\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{"
         )

@@ -1,4 +1,4 @@
-"""What goes together, and what doesn't."""
+"""Which combinations of options the dcgm source accepts."""
 
 import pytest
 
@@ -31,12 +31,12 @@ def load(options: str) -> Options:
         f"{TLS}, insecure: true, bearer_token_file: /t",
     ],
 )
-def test_good(options: str) -> None:
+def test_valid_options_are_accepted(options: str) -> None:
     load(options)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ("interval: 5s", "set url, or path for a file"),
         (f"{URL}, path: /x.prom", "set only one of them"),
@@ -58,8 +58,8 @@ def test_good(options: str) -> None:
         (f"{URL}, interval: 500ms", "interval"),
     ],
 )
-def test_bad(options: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_invalid_options_are_refused_with_a_reason(options: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         load(options)
 
 
@@ -67,5 +67,7 @@ def test_bad(options: str, said: str) -> None:
     ("options", "seconds"),
     [("", 60), (", interval: 10s", 60), (", interval: 1m", 180), (", max_age: 5s", 5)],
 )
-def test_when_a_file_is_too_old(options: str, seconds: float) -> None:
+def test_the_default_max_age_is_three_intervals_and_at_least_a_minute(
+    options: str, seconds: float
+) -> None:
     assert load(f"path: /x.prom{options}").max_age_seconds == seconds

@@ -1,8 +1,8 @@
-"""Pages of all releases of dcgm-exporter, in whole."""
+"""Complete pages of several releases of dcgm-exporter."""
 
 from pipeline.fields import FieldPlan
 from pipeline.model import Device, MigPlace
-from tests.sources.dcgm.reading import PAGES, A, B, given_out, plain, read
+from tests.sources.dcgm.reading import PAGES, A, B, by_series, plain, read
 
 MIB = 1 << 20
 
@@ -11,7 +11,7 @@ def page(release: str) -> bytes:
     return (PAGES / f"{release}.prom").read_bytes()
 
 
-def test_1_7() -> None:
+def test_the_page_of_release_1_7_is_read() -> None:
     found = read(page("1.7"))
     assert found.devices == (Device(A, index=0), Device(B, index=1))
     assert plain(found, B) == {
@@ -33,7 +33,7 @@ def test_1_7() -> None:
     assert found.dropped == {"blank": 2}
 
 
-def test_2_4() -> None:
+def test_the_page_of_release_2_4_is_read() -> None:
     found = read(page("2.4"))
     model = "NVIDIA A100-SXM4-40GB"
     assert found.devices == (Device(A, 0, 0, model=model), Device(B, 1, 1, model=model))
@@ -47,13 +47,13 @@ def test_2_4() -> None:
         "vgpu_license_status": 0,
         "graphics_engine_active_ratio": 0.984211,
         "tensor_active_ratio": 0.412004,
-        # Called a counter by the counters file; what DCGM gives is a rate.
+        # The counters file declares a counter, but DCGM's value is a rate.
         "pcie_transmit_bytes_per_second": 90233471,
     }
     assert not found.dropped
 
 
-def test_3_1_with_mig() -> None:
+def test_the_page_of_release_3_1_with_mig_instances_is_read() -> None:
     found = read(page("3.1"))
     small, large = f"MIG-{B}/7", f"MIG-{B}/2"
     assert [device.uuid for device in found.devices] == [A, B, small, large]
@@ -76,25 +76,25 @@ def test_3_1_with_mig() -> None:
     assert not found.dropped
 
 
-def test_4_2() -> None:
+def test_the_page_of_release_4_2_is_read() -> None:
     found = read(page("4.2"))
     facts = (("driver_version", "570.86.15"), ("serial", "1650123456000"))
     assert found.devices[0] == Device(
         A, 0, 0, "00000000:01:00.0", "NVIDIA H100 80GB HBM3", "570.86.15", facts=facts
     )
     window = ("window_size_in_ms", "300000")
-    values = given_out(found)
+    values = by_series(found)
     assert values[A, "xid_errors_in_window", (window, ("xid", "43"))] == 2
     assert values[B, "xid_errors_in_window", (window,)] == 0
     assert values[A, "clock_events_in_window", (("clock_event", "sw_thermal"), window)] == 3
-    # The GPU's, and not that of one of its links.
+    # The value of the GPU, not of one of its links.
     assert values[A, "nvlink_bandwidth_bytes_per_second", ()] == 812345 * 1000 * 1024
     assert values[A, "violation_power_nanoseconds", ()] == 1500300
     assert values[A, "energy_millijoules", ()] == 99281733882
     assert not found.dropped
 
 
-def test_names_since_dcgm_4_6() -> None:
+def test_the_field_names_since_dcgm_4_6_are_known() -> None:
     found = read(page("4.6"))
     facts = (("driver_version", "610.12"), ("serial", "1650123456000"))
     assert found.devices[0] == Device(
@@ -113,14 +113,14 @@ def test_names_since_dcgm_4_6() -> None:
         "nvlink_17_bandwidth_bytes_per_second": 17 * 1000 * 1024,
         "tensor_active_ratio": 0.412004,
         "nvdec7_active_ratio": 0.25,
-        # Beside the rate, which keeps its name.
+        # A counter in addition to the rate, which keeps its name.
         "pcie_transmitted_bytes": 90233471000,
         "pcie_transmit_bytes_per_second": 80211234,
     }
     assert not found.dropped
 
 
-def test_fields_that_no_one_asked_for_are_passed_over() -> None:
+def test_fields_that_are_not_in_the_plan_are_ignored() -> None:
     found = read(page("4.2"), FieldPlan(["sm_clock_mhz"]))
-    assert {field for _, field, _ in given_out(found)} == {"sm_clock_mhz"}
+    assert {field for _, field, _ in by_series(found)} == {"sm_clock_mhz"}
     assert len(found.devices) == 2

@@ -1,4 +1,4 @@
-"""The source as it runs: over HTTP, from a file, and when either goes away."""
+"""The dcgm source while it runs: over HTTP and from a file, and its failures."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ def dropped(ctx: FakeSourceContext) -> dict[str, float]:
 
 
 class TestOverHttp:
-    async def test_the_page_is_read_again_and_again(self) -> None:
+    async def test_the_page_is_read_at_the_interval(self) -> None:
         async with PageServer(says(PAGE)).serving() as server:
             source = DcgmSource(Options(url=server.url, interval=SECOND))
             async with running(source, FakeSourceContext()) as ctx:
@@ -46,7 +46,7 @@ class TestOverHttp:
         assert 0.9 < span < 2
         assert all("version=0.0.4" in head for head in server.heads)
 
-    async def test_devices_that_change_are_reported_again(self) -> None:
+    async def test_changed_devices_are_reported_again(self) -> None:
         async with PageServer(says(line(CLOCK, 1))).serving() as server:
             source = DcgmSource(Options(url=server.url, interval=SECOND))
             async with running(source, FakeSourceContext()) as ctx:
@@ -54,7 +54,7 @@ class TestOverHttp:
                 server.answer = says(line(CLOCK, 1) + line(CLOCK, 2, 1))
                 await ctx.wait_for(DevicesDiscovered, 2)
 
-    async def test_only_what_was_asked_for_is_read(self) -> None:
+    async def test_only_fields_of_the_plan_are_read(self) -> None:
         async with PageServer(says(PAGE)).serving() as server:
             ctx = FakeSourceContext()
             ctx.plan = FieldPlan(["power_watts"])
@@ -63,21 +63,23 @@ class TestOverHttp:
         assert {reading.field for reading in taken.readings} == {"power_watts"}
 
     @pytest.mark.parametrize(
-        ("page", "said"),
+        ("page", "message"),
         [
             ("", "no metric of dcgm-exporter; check that it is the right page"),
             ("<html>hello</html>", "no metric of dcgm-exporter"),
             ("# TYPE up gauge\nup 1\n", "no metric of dcgm-exporter"),
         ],
     )
-    async def test_another_page_is_none(self, page: str, said: str) -> None:
+    async def test_a_page_without_metrics_of_dcgm_exporter_is_an_error(
+        self, page: str, message: str
+    ) -> None:
         async with PageServer(says(page)).serving() as server:
             ctx = FakeSourceContext()
-            with pytest.raises(TransientError, match=said):
+            with pytest.raises(TransientError, match=message):
                 await DcgmSource(Options(url=server.url)).run(ctx)
         assert ctx.events == []
 
-    async def test_an_exporter_that_hangs_or_is_too_large(self) -> None:
+    async def test_a_hanging_exporter_and_an_oversized_page_are_errors(self) -> None:
         async with PageServer(hangs).serving() as server:
             short = Options(url=server.url, timeout=Duration.parse("100ms"))
             with pytest.raises(TransientError, match=r"no answer within 0\.1 s"):
@@ -87,7 +89,7 @@ class TestOverHttp:
             with pytest.raises(TransientError, match="larger than 1024 bytes"):
                 await DcgmSource(small).run(FakeSourceContext())
 
-    async def test_what_is_left_out_is_counted_and_said_once(
+    async def test_dropped_lines_are_counted_and_logged_once(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         broken = line(CLOCK, "x") + line(CLOCK, 5) + line(CLOCK, "NaN", 1) + f"{CLOCK} 4\n"
@@ -109,14 +111,14 @@ class TestCredentials:
         path.write_text("p\u00e4ss:word\n")
         return path
 
-    async def test_a_password(self, secret: Path) -> None:
+    async def test_a_password_is_sent(self, secret: Path) -> None:
         async with PageServer(says(PAGE)).serving() as server:
             options = Options(url=server.url, username="eve", password_file=secret)
             async with running(DcgmSource(options), FakeSourceContext()) as ctx:
                 await ctx.wait_for(SamplesTaken)
         assert "Authorization: Basic ZXZlOnDDpHNzOndvcmQ=" in server.heads[0]
 
-    async def test_a_token_is_read_again_each_time(self, secret: Path) -> None:
+    async def test_a_token_file_is_read_for_each_request(self, secret: Path) -> None:
         secret.write_text("one")
         async with PageServer(says(PAGE)).serving() as server:
             options = Options(url=server.url, bearer_token_file=secret, interval=SECOND)
@@ -128,21 +130,21 @@ class TestCredentials:
         assert sent == ["one", "two"]
 
     @pytest.mark.parametrize(
-        ("content", "said"),
+        ("content", "message"),
         [(None, "no such file; check that it is mounted"), ("", "one line"), ("a\nb", "one line")],
     )
-    async def test_a_file_without_a_secret(
-        self, tmp_path: Path, content: str | None, said: str
+    async def test_a_secret_file_must_exist_and_hold_one_line(
+        self, tmp_path: Path, content: str | None, message: str
     ) -> None:
         path = tmp_path / "token"
         if content is not None:
             path.write_text(content)
         options = Options(url="http://127.0.0.1:9/metrics", bearer_token_file=path)
-        with pytest.raises(TransientError, match=said) as caught:
+        with pytest.raises(TransientError, match=message) as caught:
             await DcgmSource(options).run(FakeSourceContext())
         assert str(path) in str(caught.value)
 
-    async def test_a_server_with_tls(self, tmp_path: Path) -> None:
+    async def test_a_tls_server_needs_its_ca_file_or_insecure(self, tmp_path: Path) -> None:
         ca_file = tmp_path / "ca.pem"
         authority().cert_pem.write_to_path(ca_file)
         async with PageServer(says(PAGE), secure=True).serving() as server:
@@ -163,7 +165,7 @@ class TestFromAFile:
         path.write_text(PAGE)
         return path
 
-    async def test_it_is_read_when_it_has_changed(self, path: Path) -> None:
+    async def test_a_file_is_read_when_it_has_changed(self, path: Path) -> None:
         source = DcgmSource(Options(path=path, interval=SECOND))
         async with running(source, FakeSourceContext()) as ctx:
             [first] = await ctx.wait_for(SamplesTaken)
@@ -172,10 +174,10 @@ class TestFromAFile:
             path.write_text(line(CLOCK, 7))
             _, second = await ctx.wait_for(SamplesTaken, 2)
         assert len(first.readings) > len(second.readings) == 1
-        # Until it counts as abandoned.
+        # Valid for max_age, after which the file is outdated.
         assert second.readings[0].good_for_ns == 60_000_000_000
 
-    async def test_one_that_no_one_writes_is_not_believed(self, path: Path) -> None:
+    async def test_a_file_older_than_max_age_is_an_error(self, path: Path) -> None:
         old = time.time() - 100
         os.utime(path, (old, old))
         ctx = FakeSourceContext()
@@ -186,7 +188,9 @@ class TestFromAFile:
         async with running(DcgmSource(options), FakeSourceContext()) as ctx:
             await ctx.wait_for(SamplesTaken)
 
-    async def test_one_that_is_abandoned_while_the_source_runs(self, path: Path) -> None:
+    async def test_a_file_that_gets_too_old_while_the_source_runs_is_an_error(
+        self, path: Path
+    ) -> None:
         options = Options(path=path, interval=SECOND)
         ctx = FakeSourceContext()
         task = asyncio.create_task(DcgmSource(options).run(ctx))
@@ -196,22 +200,24 @@ class TestFromAFile:
         with pytest.raises(TransientError, match="check that the exporter runs"):
             await task
 
-    async def test_a_clock_that_was_set_back_makes_no_file_old(self, path: Path) -> None:
+    async def test_a_file_with_a_time_in_the_future_is_not_too_old(self, path: Path) -> None:
         ahead = time.time() + 1000
         os.utime(path, (ahead, ahead))
         async with running(DcgmSource(Options(path=path)), FakeSourceContext()) as ctx:
             await ctx.wait_for(SamplesTaken)
 
-    async def test_one_that_is_not_there_or_too_large(self, path: Path, tmp_path: Path) -> None:
+    async def test_a_missing_or_oversized_file_is_an_error(
+        self, path: Path, tmp_path: Path
+    ) -> None:
         with pytest.raises(TransientError, match="no such file; check that the exporter runs"):
             await DcgmSource(Options(path=tmp_path / "x.prom")).run(FakeSourceContext())
         small = Options(path=path, max_size=ByteSize.parse("1KiB"))
         with pytest.raises(TransientError, match=r"larger than max_size \(1KiB\)"):
             await DcgmSource(small).run(FakeSourceContext())
 
-    @pytest.mark.parametrize(("age", "shown"), [(0, 0), (200, 200), (-100, 0)])
-    async def test_a_reading_is_as_old_as_the_file(
-        self, tmp_path: Path, age: float, shown: float
+    @pytest.mark.parametrize(("age", "expected"), [(0, 0), (200, 200), (-100, 0)])
+    async def test_a_reading_has_the_age_of_the_file(
+        self, tmp_path: Path, age: float, expected: float
     ) -> None:
         path = tmp_path / "dcgm.prom"
         path.write_text(PAGE)
@@ -221,6 +227,6 @@ class TestFromAFile:
             [taken, *_] = await ctx.wait_for(SamplesTaken)
         now = ctx.clock.now()
         for reading in taken.readings:
-            assert reading.good_for_ns == 300 * NS, "from when it was written"
-            assert shown <= (now.mono_ns - reading.at.mono_ns) / NS + 0.01 < shown + 10
-            assert shown <= (now.wall_ns - reading.at.wall_ns) / NS + 0.01 < shown + 10
+            assert reading.good_for_ns == 300 * NS, "counted from the time of the file"
+            assert expected <= (now.mono_ns - reading.at.mono_ns) / NS + 0.01 < expected + 10
+            assert expected <= (now.wall_ns - reading.at.wall_ns) / NS + 0.01 < expected + 10

@@ -1,4 +1,4 @@
-"""A source on the fake library, and what it says."""
+"""Helpers for the tests of the hostengine source: a source on the fake library, its readings."""
 
 from config.value_types import Duration
 from pipeline.fields import FieldPlan, in_group
@@ -13,20 +13,20 @@ STANDARD = {
     "tensor_active_ratio": 0.25,
     "pcie_transmit_bytes_per_second": 1000,
 }
-"""What the fixture's engine gives of the fields that are read when nobody chooses."""
+"""The readings of the default fields from the engine of the fixture."""
 
 
 def source(fake: FakeDcgm, **options: object) -> HostEngineSource:
-    given = {
+    defaults = {
         "library": fake.library,
         "interval": Duration.parse("100ms"),
         "timeout": Duration.parse("300ms"),
     }
-    return HostEngineSource(Options(**{**given, **options}))  # type: ignore[arg-type]
+    return HostEngineSource(Options(**{**defaults, **options}))  # type: ignore[arg-type]
 
 
 def context(*groups: str) -> FakeSourceContext:
-    """Return a context whose plan has the groups too."""
+    """Return a context whose plan has the default fields and those of the groups."""
     ctx = FakeSourceContext("engine")
     chosen = [name for group in groups for name in in_group(group)]
     if chosen:
@@ -35,7 +35,7 @@ def context(*groups: str) -> FakeSourceContext:
 
 
 def values(ctx: FakeSourceContext, device: str) -> dict[str, float]:
-    """Return the newest value of each field of a device."""
+    """Return the latest value of each field of a device."""
     return {
         reading.field: reading.value
         for event in ctx.events
@@ -46,6 +46,6 @@ def values(ctx: FakeSourceContext, device: str) -> dict[str, float]:
 
 
 def names(ctx: FakeSourceContext) -> list[str]:
-    """Return the devices that were told of last."""
+    """Return the uuids of the devices that were reported last."""
     found = [event for event in ctx.events if isinstance(event, DevicesDiscovered)]
     return [device.uuid for device in found[-1].devices]

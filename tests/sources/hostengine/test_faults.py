@@ -1,4 +1,4 @@
-"""An engine that is not there, goes, hangs; a library that is missing, or another."""
+"""Faults: an engine that is unreachable, restarts or hangs, and a missing or wrong library."""
 
 import asyncio
 import threading
@@ -22,15 +22,15 @@ def threads() -> int:
     return sum(thread.name == "podgpu-dcgm" for thread in threading.enumerate())
 
 
-async def settled(count: int) -> None:
-    """Wait until so many threads are left."""
+async def until_threads(count: int) -> None:
+    """Wait until `count` threads of the source are left."""
     async with asyncio.timeout(5):
         while threads() != count:
             await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(
-    ("scenario", "said"),
+    ("scenario", "message"),
     [
         pytest.param(Scenario((CARD,), epoch=0), "check that nv-hostengine runs", id="unreachable"),
         pytest.param(
@@ -50,19 +50,19 @@ async def settled(count: int) -> None:
         pytest.param(Scenario((CARD,), unreadable={(1, 0): -18}), READ, id="nothing readable"),
     ],
 )
-async def test_what_is_wrong_is_said_with_its_fix(
-    fake_dcgm: FakeDcgm, scenario: Scenario, said: str
+async def test_an_error_names_the_fault_and_its_fix(
+    fake_dcgm: FakeDcgm, scenario: Scenario, message: str
 ) -> None:
     fake_dcgm.set(scenario)
-    with pytest.raises(TransientError, match=said) as caught:
+    with pytest.raises(TransientError, match=message) as caught:
         await source(fake_dcgm).run(context())
     assert "localhost:5555" in str(caught.value)
-    await settled(0)
+    await until_threads(0)
     assert fake_dcgm.inits == 0
 
 
 @pytest.mark.parametrize("kind", ["none", "no library", "another library"])
-async def test_a_missing_library_names_the_ways_out(
+async def test_the_error_of_a_missing_library_names_the_alternatives(
     fake_dcgm: FakeDcgm, tmp_path: Path, kind: str
 ) -> None:
     path = tmp_path / "libdcgm.so.4"
@@ -72,24 +72,24 @@ async def test_a_missing_library_names_the_ways_out(
         path = Path("libc.so.6")
     with pytest.raises(TransientError) as caught:
         await source(fake_dcgm, library=path).run(context())
-    for way in ("install libdcgm", "kind dcgm", "Hopper"):
-        assert way in str(caught.value)
+    for alternative in ("install libdcgm", "kind dcgm", "Hopper"):
+        assert alternative in str(caught.value)
     assert caught.value.retry_after == 60
 
 
-async def test_the_address_is_handed_on(fake_dcgm: FakeDcgm) -> None:
+async def test_the_address_is_passed_to_the_library(fake_dcgm: FakeDcgm) -> None:
     for address in ("engine.gpu:5555", "/run/engine.sock", "unix:///run/engine.sock"):
         async with running(source(fake_dcgm, address=address), context()) as ctx:
             await ctx.wait_for(SamplesTaken)
-    asked = [call for call in fake_dcgm.calls() if call.startswith("dcgmConnect_v2 ")]
-    assert asked == [
+    connects = [call for call in fake_dcgm.calls() if call.startswith("dcgmConnect_v2 ")]
+    assert connects == [
         "dcgmConnect_v2 engine.gpu:5555 0 300",
         "dcgmConnect_v2 /run/engine.sock 1 300",
         "dcgmConnect_v2 /run/engine.sock 1 300",
     ]
 
 
-async def test_an_engine_that_was_restarted_is_connected_with_again(fake_dcgm: FakeDcgm) -> None:
+async def test_the_source_reconnects_to_a_restarted_engine(fake_dcgm: FakeDcgm) -> None:
     engine, ctx = source(fake_dcgm), context()
     run = asyncio.create_task(engine.run(ctx))
     await ctx.wait_for(SamplesTaken)
@@ -105,29 +105,31 @@ async def test_an_engine_that_was_restarted_is_connected_with_again(fake_dcgm: F
     assert values(ctx, CARD.name) == STANDARD
 
 
-async def test_a_source_that_stops_gives_everything_back(fake_dcgm: FakeDcgm) -> None:
+async def test_a_stopped_source_disconnects_and_shuts_the_library_down(fake_dcgm: FakeDcgm) -> None:
     async with running(source(fake_dcgm), context()) as ctx:
         await ctx.wait_for(SamplesTaken)
         assert fake_dcgm.inits == 1
-    await settled(0)
+    await until_threads(0)
     assert fake_dcgm.inits == 0
     assert fake_dcgm.calls()[-2:] == ["dcgmDisconnect", "dcgmShutdown"]
 
 
-async def test_the_library_stays_up_while_one_of_two_uses_it(fake_dcgm: FakeDcgm) -> None:
+async def test_the_library_stays_initialised_while_another_source_uses_it(
+    fake_dcgm: FakeDcgm,
+) -> None:
     async with running(source(fake_dcgm), context()) as ctx:
         await ctx.wait_for(SamplesTaken)
         async with running(source(fake_dcgm, address="other:5555"), context()) as other:
             await other.wait_for(SamplesTaken)
-        await settled(1)
+        await until_threads(1)
         assert fake_dcgm.inits == 1
-    await settled(0)
+    await until_threads(0)
     assert fake_dcgm.inits == 0
 
 
 class TestACallThatHangs:
     @pytest.mark.parametrize("call", ["dcgmConnect_v2", "dcgmWatchFields", READ])
-    async def test_it_costs_one_thread_however_often_the_source_starts(
+    async def test_it_holds_one_thread_however_often_the_source_restarts(
         self, fake_dcgm: FakeDcgm, call: str
     ) -> None:
         fake_dcgm.set(Scenario((CARD,), hangs=(call,)))
@@ -139,15 +141,15 @@ class TestACallThatHangs:
                 await engine.run(ctx)
         assert threads() == 1
         fake_dcgm.set(Scenario((CARD,)))
-        await settled(0)
+        await until_threads(0)
         ctx.events.clear()
         async with running(engine, ctx):
             await ctx.wait_for(SamplesTaken)
         assert values(ctx, CARD.name) == STANDARD
-        await settled(0)
+        await until_threads(0)
         assert fake_dcgm.inits == 0
 
-    async def test_a_stop_does_not_wait_for_it(self, fake_dcgm: FakeDcgm) -> None:
+    async def test_stopping_does_not_wait_for_it(self, fake_dcgm: FakeDcgm) -> None:
         engine, ctx = source(fake_dcgm, timeout=Duration.parse("1h")), context()
         task = asyncio.create_task(engine.run(ctx))
         await ctx.wait_for(SamplesTaken)
@@ -155,10 +157,10 @@ class TestACallThatHangs:
         async with asyncio.timeout(5):
             while fake_dcgm.calls()[-1] != READ:
                 await asyncio.sleep(0.01)
-        began = time.monotonic()
+        started = time.monotonic()
         task.cancel()
         await asyncio.wait([task])
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - started < 0.5
         fake_dcgm.set(Scenario((CARD,)))
-        await settled(0)
+        await until_threads(0)
         assert fake_dcgm.inits == 0

@@ -1,4 +1,4 @@
-"""Which addresses a host engine may have."""
+"""Which addresses of a host engine the options accept."""
 
 import pytest
 
@@ -20,7 +20,7 @@ FILE = "sources: {{engine: {{kind: hostengine, address: '{}'}}}}\nsinks: {{lines
         ("unix:///run/he.sock", "/run/he.sock"),
     ],
 )
-def test_good_addresses(address: str, socket: str) -> None:
+def test_valid_addresses_are_accepted(address: str, socket: str) -> None:
     parse(FILE.format(address), RegisteredKinds(), env={}, origin="test")
     assert Options(address=address).socket == socket
 
@@ -29,6 +29,6 @@ def test_good_addresses(address: str, socket: str) -> None:
     "address",
     ["", "localhost", "localhost:0", "localhost:99999", "http://a:5555", "a b:5555", ":1"],
 )
-def test_bad_addresses(address: str) -> None:
+def test_invalid_addresses_are_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="is not valid"):
         parse(FILE.format(address), RegisteredKinds(), env={}, origin="test")

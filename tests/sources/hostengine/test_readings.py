@@ -1,4 +1,4 @@
-"""Which fields of which devices are read, and what of them is passed on."""
+"""Which fields of which devices are read, and which values become readings."""
 
 import ctypes
 import itertools
@@ -13,12 +13,12 @@ from tests.sources.hostengine.running import STANDARD, context, names, source, v
 from tests.support.running import running
 
 A, B = Card(0), Card(1)
-ANSWER = {1001: 0.5}
+VALUES = {1001: 0.5}
 ONE_RATIO = {"graphics_engine_active_ratio": 0.5}
 
 
 @pytest.mark.parametrize(
-    ("name", "ours"),
+    ("name", "structure"),
     [
         ("connect", structs.ConnectParams),
         ("value", structs.FieldValue),
@@ -26,13 +26,13 @@ ONE_RATIO = {"graphics_engine_active_ratio": 0.5}
         ("entity", structs.Entity),
     ],
 )
-def test_structures_are_as_large_as_a_compiler_makes_them(
-    fake_dcgm: FakeDcgm, name: str, ours: type[ctypes.Structure]
+def test_structures_have_the_size_of_the_compiled_ones(
+    fake_dcgm: FakeDcgm, name: str, structure: type[ctypes.Structure]
 ) -> None:
-    assert ctypes.sizeof(ours) == fake_dcgm.size(name)
+    assert ctypes.sizeof(structure) == fake_dcgm.size(name)
 
 
-async def test_what_was_asked_for_is_read(fake_dcgm: FakeDcgm) -> None:
+async def test_the_default_fields_are_read(fake_dcgm: FakeDcgm) -> None:
     async with running(source(fake_dcgm), context()) as ctx:
         await ctx.wait_for(SamplesTaken, 2)
     assert values(ctx, A.name) == STANDARD
@@ -42,7 +42,7 @@ async def test_what_was_asked_for_is_read(fake_dcgm: FakeDcgm) -> None:
     assert (device.pci_bus_id, device.model) == ("00000000:01:00.0", "NVIDIA A100-SXM4-40GB")
 
 
-async def test_the_engine_reads_at_the_interval_and_stays_fast_enough(fake_dcgm: FakeDcgm) -> None:
+async def test_the_engine_is_asked_to_read_at_the_interval(fake_dcgm: FakeDcgm) -> None:
     async with running(source(fake_dcgm), context()) as ctx:
         await ctx.wait_for(SamplesTaken)
     assert "watch every 100000" in fake_dcgm.calls()
@@ -50,7 +50,7 @@ async def test_the_engine_reads_at_the_interval_and_stays_fast_enough(fake_dcgm:
     assert {reading.good_for_ns for reading in first.readings} == {300_000_000}
 
 
-async def test_fields_that_no_one_asked_for_are_not_watched(fake_dcgm: FakeDcgm) -> None:
+async def test_only_fields_of_the_plan_are_watched(fake_dcgm: FakeDcgm) -> None:
     fake_dcgm.set(Scenario((Card(0, values={1001: 0.5, 1002: 0.75}),)))
     async with running(source(fake_dcgm), context()) as ctx:
         await ctx.wait_for(SamplesTaken)
@@ -64,18 +64,20 @@ async def test_fields_that_no_one_asked_for_are_not_watched(fake_dcgm: FakeDcgm)
     ("capability", "fields", "read"),
     [
         pytest.param(AMPERE, "missing", True, id="before Hopper"),
-        pytest.param(8 << 32 | 9, "missing", True, id="before Hopper, as the headers have it"),
+        pytest.param(
+            8 << 32 | 9, "missing", True, id="before Hopper, in the encoding of the headers"
+        ),
         pytest.param(HOPPER, "missing", False, id="Hopper"),
-        pytest.param(9 << 32, "missing", False, id="Hopper, as the headers have it"),
+        pytest.param(9 << 32, "missing", False, id="Hopper, in the encoding of the headers"),
         pytest.param(10 << 16 | 3, "missing", False, id="after Hopper"),
-        pytest.param(HOPPER, "all", True, id="Hopper, asked for"),
+        pytest.param(HOPPER, "all", True, id="Hopper, with fields: all"),
         pytest.param((1 << 63) - 16, "missing", True, id="blank"),
     ],
 )
-async def test_cards_whose_fields_nvml_gives_are_left_to_it(
+async def test_cards_whose_fields_nvml_reads_are_skipped_by_default(
     fake_dcgm: FakeDcgm, capability: int, fields: str, read: bool
 ) -> None:
-    fake_dcgm.set(Scenario((Card(0, capability, values=ANSWER),)))
+    fake_dcgm.set(Scenario((Card(0, capability, values=VALUES),)))
     async with running(source(fake_dcgm, fields=fields), context()) as ctx:
         await ctx.wait_for(SamplesTaken)
     assert values(ctx, A.name) == (ONE_RATIO if read else {})
@@ -93,88 +95,90 @@ async def test_cards_whose_fields_nvml_gives_are_left_to_it(
         "<<<NOT_SUPPORTED>>>",
     ],
 )
-async def test_a_blank_value_is_no_reading(fake_dcgm: FakeDcgm, value: float | str) -> None:
-    fake_dcgm.set(Scenario((Card(0, values={**ANSWER, 1009: value}),)))
+async def test_a_blank_value_is_dropped_and_counted(
+    fake_dcgm: FakeDcgm, value: float | str
+) -> None:
+    fake_dcgm.set(Scenario((Card(0, values={**VALUES, 1009: value}),)))
     async with running(source(fake_dcgm), context()) as ctx:
         await ctx.wait_for(SamplesTaken, 2)
     assert values(ctx, A.name) == ONE_RATIO
     assert dropped(ctx)["blank"] >= 1
 
 
-async def test_a_value_that_cannot_be_true_is_no_reading(fake_dcgm: FakeDcgm) -> None:
-    fake_dcgm.set(Scenario((Card(0, values={**ANSWER, 1004: 17.0, 1009: -1}),)))
+async def test_an_impossible_value_is_dropped_and_counted(fake_dcgm: FakeDcgm) -> None:
+    fake_dcgm.set(Scenario((Card(0, values={**VALUES, 1004: 17.0, 1009: -1}),)))
     async with running(source(fake_dcgm), context()) as ctx:
         await ctx.wait_for(SamplesTaken)
     assert values(ctx, A.name) == ONE_RATIO
     assert dropped(ctx)["out_of_range"] == 2
 
 
-async def test_what_the_engine_has_not_read_again_is_not_said_again(fake_dcgm: FakeDcgm) -> None:
-    fake_dcgm.set(Scenario((Card(0, values=ANSWER),), frozen=1_700_000_000_000_000))
+async def test_a_value_with_an_unchanged_timestamp_is_reported_once(fake_dcgm: FakeDcgm) -> None:
+    fake_dcgm.set(Scenario((Card(0, values=VALUES),), frozen=1_700_000_000_000_000))
     async with running(source(fake_dcgm), context()) as ctx:
         taken = await ctx.wait_for(SamplesTaken, 3)
     assert [len(round_.readings) for round_ in taken[:3]] == [1, 0, 0]
 
 
-@pytest.mark.parametrize(("age", "shown"), [(0.1, 0.1), (0.25, 0.25), (-5, 0), (3600, 0)])
-async def test_a_reading_is_as_old_as_the_engine_says(
-    fake_dcgm: FakeDcgm, age: float, shown: float
+@pytest.mark.parametrize(("age", "expected"), [(0.1, 0.1), (0.25, 0.25), (-5, 0), (3600, 0)])
+async def test_a_reading_has_the_age_that_the_engine_reports(
+    fake_dcgm: FakeDcgm, age: float, expected: float
 ) -> None:
-    """A stamp of another clock than ours tells nothing."""
+    """A timestamp that is in the future or too old is from another clock and not used."""
     ctx = context()
     stamp = ctx.clock.now().wall_ns - round(age * NS)
-    fake_dcgm.set(Scenario((Card(0, values=ANSWER),), frozen=stamp // 1000))
+    fake_dcgm.set(Scenario((Card(0, values=VALUES),), frozen=stamp // 1000))
     async with running(source(fake_dcgm), ctx):
         [taken, *_] = await ctx.wait_for(SamplesTaken)
     [reading] = taken.readings
     now = ctx.clock.now()
     passed = (now.wall_ns - reading.at.wall_ns) / NS
-    assert shown <= passed < shown + 5
-    if shown:
+    assert expected <= passed < expected + 5
+    if expected:
         assert reading.at.wall_ns == pytest.approx(stamp, abs=1000)
     assert now.wall_ns - reading.at.wall_ns == pytest.approx(
         now.mono_ns - reading.at.mono_ns, abs=NS // 10
     )
 
 
-async def test_an_instance_with_the_ids_of_one_before_is_another(fake_dcgm: FakeDcgm) -> None:
+async def test_an_instance_with_reused_ids_is_another_instance(fake_dcgm: FakeDcgm) -> None:
     three, four = (Slice(1, profile=profile) for profile in ("3g.20gb", "4g.20gb"))
     fake_dcgm.set(Scenario((Card(0, slices=(three,)),)))
     async with running(source(fake_dcgm), context()) as ctx:
         await ctx.wait_for(SamplesTaken)
         fake_dcgm.set(Scenario((Card(0, slices=(four,)),)))
         await ctx.wait_for(DevicesDiscovered, 2)
-    given_out = [event.devices for event in ctx.events if isinstance(event, DevicesDiscovered)]
-    assert [device.mig.profile for devices in given_out for device in devices if device.mig] == [
+    reported = [event.devices for event in ctx.events if isinstance(event, DevicesDiscovered)]
+    assert [device.mig.profile for devices in reported for device in devices if device.mig] == [
         "3g.20gb",
         "4g.20gb",
     ]
 
 
-async def test_an_engine_whose_devices_never_hold_still_is_read_all_the_same(
+async def test_values_are_read_even_if_the_devices_change_all_the_time(
     fake_dcgm: FakeDcgm,
 ) -> None:
     async with running(source(fake_dcgm), context()) as ctx:
         await ctx.wait_for(SamplesTaken)
         for turn in range(1, 8):
             one = Slice(turn, values={1001: turn / 10})
-            fake_dcgm.set(Scenario((Card(0, values=ANSWER, slices=(one,)),)))
+            fake_dcgm.set(Scenario((Card(0, values=VALUES, slices=(one,)),)))
             await ctx.wait_for(DevicesDiscovered, turn + 1)
     kinds = [type(event) for event in ctx.events]
     assert kinds[:2] == [DevicesDiscovered, SamplesTaken]
-    doubled = [1 for one, two in itertools.pairwise(kinds) if one is two is DevicesDiscovered]
-    assert not doubled, "never set up without being read"
+    unread = [1 for one, two in itertools.pairwise(kinds) if one is two is DevicesDiscovered]
+    assert not unread, "each discovery is followed by readings"
 
 
 @pytest.mark.parametrize(
     ("cis", "name"),
     [((0,), "3/0"), ((2,), "3/2"), ((0, 1), "3"), ((), "3")],
 )
-async def test_an_instance_is_named_by_its_place(
+async def test_an_instance_is_identified_by_its_mig_placement(
     fake_dcgm: FakeDcgm, cis: tuple[int, ...], name: str
 ) -> None:
     one = Slice(3, cis, "2g.10gb", {1001: 0.125})
-    fake_dcgm.set(Scenario((Card(0, values=ANSWER, slices=(one,)),)))
+    fake_dcgm.set(Scenario((Card(0, values=VALUES, slices=(one,)),)))
     async with running(source(fake_dcgm), context()) as ctx:
         await ctx.wait_for(SamplesTaken)
     place = f"MIG-{A.name}/{name}"
@@ -185,7 +189,7 @@ async def test_an_instance_is_named_by_its_place(
     assert found.devices[1].mig == MigPlace(A.name, 3, ci, "2g.10gb")
 
 
-async def test_instances_that_come_and_go_are_noticed(fake_dcgm: FakeDcgm) -> None:
+async def test_created_and_destroyed_instances_are_noticed(fake_dcgm: FakeDcgm) -> None:
     small, large = Slice(7, values={1001: 0.1}), Slice(1, values={1001: 0.2})
     fake_dcgm.set(Scenario((Card(0, slices=(small,)),)))
     async with running(source(fake_dcgm), context()) as ctx:
@@ -198,10 +202,10 @@ async def test_instances_that_come_and_go_are_noticed(fake_dcgm: FakeDcgm) -> No
 
 
 class TestFaultsOfOneGpu:
-    async def test_one_that_cannot_be_watched_costs_the_others_nothing(
+    async def test_a_gpu_that_cannot_be_watched_does_not_affect_the_others(
         self, fake_dcgm: FakeDcgm, caplog: pytest.LogCaptureFixture
     ) -> None:
-        cards = (Card(0, values=ANSWER), Card(1, values=ANSWER))
+        cards = (Card(0, values=VALUES), Card(1, values=VALUES))
         fake_dcgm.set(Scenario(cards, unwatchable={0: -29}))
         async with running(source(fake_dcgm), context()) as ctx:
             await ctx.wait_for(SamplesTaken)
@@ -209,19 +213,19 @@ class TestFaultsOfOneGpu:
         assert f"cannot read {A.name}" in caplog.text
         assert "run the host engine as root" in caplog.text
 
-    async def test_one_that_cannot_be_read_costs_the_others_nothing(
+    async def test_a_gpu_that_cannot_be_read_does_not_affect_the_others(
         self, fake_dcgm: FakeDcgm, caplog: pytest.LogCaptureFixture
     ) -> None:
-        cards = (Card(0, values=ANSWER), Card(1, values=ANSWER))
+        cards = (Card(0, values=VALUES), Card(1, values=VALUES))
         fake_dcgm.set(Scenario(cards, unreadable={(1, 0): -18}))
         async with running(source(fake_dcgm), context()) as ctx:
             await ctx.wait_for(SamplesTaken, 3)
         assert (values(ctx, A.name), values(ctx, B.name)) == ({}, ONE_RATIO)
         assert caplog.text.count(A.name) == 1
 
-    async def test_one_without_a_uuid_is_left_out(self, fake_dcgm: FakeDcgm) -> None:
-        unknown = Card(0, values={**ANSWER, 54: "<<<NULL>>>"})
-        fake_dcgm.set(Scenario((unknown, Card(1, values=ANSWER))))
+    async def test_a_gpu_without_a_uuid_is_ignored(self, fake_dcgm: FakeDcgm) -> None:
+        unknown = Card(0, values={**VALUES, 54: "<<<NULL>>>"})
+        fake_dcgm.set(Scenario((unknown, Card(1, values=VALUES))))
         async with running(source(fake_dcgm), context()) as ctx:
             await ctx.wait_for(SamplesTaken)
         assert names(ctx) == [B.name]

@@ -1,4 +1,4 @@
-"""A kernel's log for tests: a pipe in packet mode gives one record to each read, as the device."""
+"""A kernel log for tests: a pipe in packet mode returns one record per read, like `/dev/kmsg`."""
 
 import contextlib
 import fcntl
@@ -15,40 +15,40 @@ KERN, USER = 0, 1
 
 
 def record(number: int, stamp_us: int, text: str, *, facility: int = KERN, level: int = 3) -> bytes:
-    """A record as `/dev/kmsg` gives it, with properties behind it."""
+    """Return a record in the format of `/dev/kmsg`, with properties after the message."""
     head = f"{facility * 8 + level},{number},{stamp_us},-"
     return f"{head};{text}\n SUBSYSTEM=pci\n DEVICE=+pci:0000:3b:00.0\n".encode()
 
 
 class Kmsg:
-    """What stands in for the device.
+    """A replacement for the device `/dev/kmsg`.
 
     Args:
-        path: where it is made.
+        path: where the pipe is created.
 
     Attributes:
-        stamp_us: what the next record bears.
+        stamp_us: the timestamp of the next record.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.stamp_us = 1_000_000
         os.mkfifo(path)
-        # To read as well, so that it can be opened, and stays, while nobody else has it open.
+        # Opened for reading too, so that it stays open while no reader has it open.
         self._fd = os.open(path, os.O_RDWR | os.O_NONBLOCK)
         fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, 1 << 20)
         fcntl.fcntl(self._fd, fcntl.F_SETFL, os.O_NONBLOCK | os.O_DIRECT)
         self._numbers = count()
 
-    def says(self, text: str, *, facility: int = KERN, skip: int = 0) -> int:
-        """Write a record behind so many that are lost; return its number."""
+    def write(self, text: str, *, facility: int = KERN, skip: int = 0) -> int:
+        """Write a record after `skip` lost ones, and return its number."""
         for _ in range(skip):
             next(self._numbers)
         number = next(self._numbers)
-        self.raw(record(number, self.stamp_us, text, facility=facility))
+        self.write_raw(record(number, self.stamp_us, text, facility=facility))
         return number
 
-    def raw(self, data: bytes) -> None:
+    def write_raw(self, data: bytes) -> None:
         os.write(self._fd, data)
 
     def close(self) -> None:
@@ -58,21 +58,21 @@ class Kmsg:
 
 
 def xid(code: int = 79, bus: str = "PCI:0000:3b:00", rest: str = ", pid=1234, name=python") -> str:
-    """A line of the driver's."""
+    """Return a line of the driver about an XID error."""
     return f"NVRM: Xid ({bus}): {code}{rest}"
 
 
 @cache
-def talking() -> Path:
-    """A log in which a GPU has an error all the time, kept by a thread of its own."""
+def busy_log() -> Path:
+    """Return the path of a log into which a thread writes XID errors all the time."""
     log = Kmsg(Path(tempfile.mkdtemp()) / "kmsg")
 
-    def talk() -> None:
+    def write_errors() -> None:
         while True:
-            # Nobody may be reading.
+            # Without a reader the pipe gets full.
             with contextlib.suppress(BlockingIOError):
-                log.says(xid())
+                log.write(xid())
             time.sleep(0.02)
 
-    threading.Thread(target=talk, daemon=True).start()
+    threading.Thread(target=write_errors, daemon=True).start()
     return log.path

@@ -1,4 +1,4 @@
-"""Runs the source, and looks things up in what it emitted."""
+"""Helpers for the tests of the kernel source: run it, and find events that it emitted."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ DROPPED = "podgpu_source_dropped_total"
 async def running(
     ctx: FakeSourceContext, path: Path, proc: Path = Path("/nowhere")
 ) -> AsyncIterator["asyncio.Task[None]"]:
-    """Run the source until it has said that it is there, and on."""
+    """Run the source, and return when it has emitted its first event."""
     started = len(ctx.events)
     task = asyncio.create_task(KernelSource(Options(path=path, proc=proc)).run(ctx))
     try:

@@ -1,4 +1,4 @@
-"""What the doctor says of the kernel's log, each fault provoked."""
+"""The findings of `podgpu doctor` about the kernel log, for each fault."""
 
 import os
 from dataclasses import replace
@@ -28,72 +28,72 @@ async def processes(ctx: DoctorContext, proc: Path = Path("/proc")) -> Finding:
     return of(await examine(Options(path=Path("/none"), proc=proc), ctx), "kernel.processes")
 
 
-async def test_a_log_that_can_be_read_is_well(ctx: DoctorContext, kmsg: Kmsg) -> None:
-    kmsg.says(xid(), skip=4711)
-    given_out = await log(ctx, kmsg.path)
-    assert given_out.verdict is Verdict.OK
-    assert given_out.observed == "can be read, from record 4711 on"
+async def test_a_readable_log_is_ok(ctx: DoctorContext, kmsg: Kmsg) -> None:
+    kmsg.write(xid(), skip=4711)
+    finding = await log(ctx, kmsg.path)
+    assert finding.verdict is Verdict.OK
+    assert finding.observed == "can be read, from record 4711 on"
 
 
-async def test_one_in_which_nothing_stands_is_well(ctx: DoctorContext, kmsg: Kmsg) -> None:
-    given_out = await log(ctx, kmsg.path)
-    assert given_out.verdict is Verdict.OK
+async def test_an_empty_log_is_ok(ctx: DoctorContext, kmsg: Kmsg) -> None:
+    finding = await log(ctx, kmsg.path)
+    assert finding.verdict is Verdict.OK
 
 
-async def test_the_usual_place_is_that_of_the_machine_s_devices(
+async def test_the_default_path_is_looked_up_under_the_device_root(
     ctx: DoctorContext, kmsg: Kmsg
 ) -> None:
     there = replace(ctx, roots=replace(ctx.roots, dev=kmsg.path.parent))
-    given_out = await log(there, Path("/dev/kmsg"))
-    assert (given_out.verdict, given_out.subject) == (Verdict.OK, str(kmsg.path))
+    finding = await log(there, Path("/dev/kmsg"))
+    assert (finding.verdict, finding.subject) == (Verdict.OK, str(kmsg.path))
 
 
-async def test_no_such_device(ctx: DoctorContext, tmp_path: Path) -> None:
-    given_out = await log(ctx, tmp_path / "kmsg")
-    is_bad(given_out, "failure", "No such file", "hostPath, type CharDevice")
-    assert not given_out.observed.startswith(str(tmp_path))
+async def test_a_missing_device_is_a_failure(ctx: DoctorContext, tmp_path: Path) -> None:
+    finding = await log(ctx, tmp_path / "kmsg")
+    is_bad(finding, "failure", "No such file", "hostPath, type CharDevice")
+    assert not finding.observed.startswith(str(tmp_path))
 
 
-async def test_one_that_may_not_be_opened(
+async def test_a_device_without_permission_is_a_failure(
     ctx: DoctorContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: Path, flags: int) -> int:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr("sources.kernel.kmsg_device.os.open", refuse)
-    given_out = await log(ctx, tmp_path / "kmsg")
+    finding = await log(ctx, tmp_path / "kmsg")
     monkeypatch.undo()
-    is_bad(given_out, "failure", "Operation not permitted", "CAP_SYSLOG")
+    is_bad(finding, "failure", "Operation not permitted", "CAP_SYSLOG")
 
 
-async def test_a_file(ctx: DoctorContext, tmp_path: Path) -> None:
+async def test_a_regular_file_is_a_failure(ctx: DoctorContext, tmp_path: Path) -> None:
     place = tmp_path / "kern.log"
     place.write_text(xid())
     is_bad(await log(ctx, place), "failure", "is a file", "/dev/kmsg of the host")
 
 
-async def test_another_device(ctx: DoctorContext) -> None:
+async def test_another_device_is_a_failure(ctx: DoctorContext) -> None:
     is_bad(await log(ctx, Path("/dev/zero")), "failure", "not a kernel log", "/dev/kmsg")
 
 
 @pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="no kernel log here")
-async def test_this_machine_s_own(ctx: DoctorContext) -> None:
+async def test_the_kernel_log_of_this_machine_is_ok(ctx: DoctorContext) -> None:
     there = replace(ctx, roots=replace(ctx.roots, dev=Path("/dev")))
     assert (await log(there, Path("/dev/kmsg"))).verdict is Verdict.OK
 
 
-async def test_processes_of_the_host(ctx: DoctorContext) -> None:
+async def test_the_host_s_pid_namespace_is_ok(ctx: DoctorContext) -> None:
     assert (await processes(ctx)).verdict is Verdict.OK
 
 
-async def test_processes_of_a_container(ctx: DoctorContext) -> None:
+async def test_a_container_s_pid_namespace_is_a_warning(ctx: DoctorContext) -> None:
     place = ctx.roots.proc / "self/ns/pid"
     place.unlink()
     place.symlink_to("pid:[4026532201]")
     is_bad(await processes(ctx), "warning", "shows another pid namespace", "hostPID: true")
 
 
-async def test_processes_of_the_host_that_are_mounted_elsewhere(
+async def test_the_host_s_procfs_may_be_mounted_elsewhere(
     ctx: DoctorContext, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "host/proc"

@@ -1,4 +1,4 @@
-"""What may be configured."""
+"""The options of the kernel source."""
 
 from pathlib import Path
 
@@ -17,15 +17,15 @@ def options(more: str = "", other: str = "") -> object:
     return parse(text, RegisteredKinds(), env={}, origin="test").sources["log"].options
 
 
-def test_defaults() -> None:
+def test_the_defaults_are_the_paths_of_the_host() -> None:
     assert options() == Options(path=Path("/dev/kmsg"), proc=Path("/proc"))
 
 
-def test_what_is_given() -> None:
-    given = options(", path: /host/kmsg, proc: /host/proc")
-    assert given == Options(path=Path("/host/kmsg"), proc=Path("/host/proc"))
+def test_configured_paths_are_used() -> None:
+    configured = options(", path: /host/kmsg, proc: /host/proc")
+    assert configured == Options(path=Path("/host/kmsg"), proc=Path("/host/proc"))
 
 
-def test_there_is_one_of_them() -> None:
+def test_a_second_kernel_source_is_refused() -> None:
     with pytest.raises(ConfigError, match="already uses the kernel's log"):
         options(other=", again: {kind: kernel}")

@@ -1,4 +1,4 @@
-"""What is read of the log, from where on, and how much of it at once."""
+"""The kernel source: which records it reports, its limits, and its errors."""
 
 import asyncio
 import contextlib
@@ -20,26 +20,28 @@ from tests.sources.kernel.running import codes, dropped, reports, running, until
 from tests.support.contexts import FakeSourceContext
 
 
-async def test_an_error_is_reported_as_it_is_logged(kmsg: Kmsg) -> None:
+async def test_an_xid_is_reported_when_it_is_logged(kmsg: Kmsg) -> None:
     ctx = FakeSourceContext()
     async with running(ctx, kmsg.path):
-        began = ctx.clock.now()
-        kmsg.says("usb 1-1: new device")
-        kmsg.says(xid(31, rest=", pid=1234, name=python, Ch 00000010"))
+        started = ctx.clock.now()
+        kmsg.write("usb 1-1: new device")
+        kmsg.write(xid(31, rest=", pid=1234, name=python, Ch 00000010"))
         await until(lambda: codes(ctx) == [31])
     (report,) = reports(ctx)
     assert (report.device, report.pci_bus_id) == ("", "0000:3b:00.0")
     assert (report.pid, report.process, report.owner) == (1234, "python", None)
-    assert began.mono_ns <= report.at.mono_ns <= ctx.clock.now().mono_ns
+    assert started.mono_ns <= report.at.mono_ns <= ctx.clock.now().mono_ns
 
 
-async def test_it_says_that_it_is_there_before_anything_has_happened(kmsg: Kmsg) -> None:
+async def test_the_source_emits_an_empty_report_at_start(kmsg: Kmsg) -> None:
     ctx = FakeSourceContext()
     async with running(ctx, kmsg.path):
         assert ctx.events == [XidsReported(())]
 
 
-async def test_and_again_now_and_then(kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_source_repeats_the_empty_report_as_heartbeat(
+    kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sources.kernel.source.HEARTBEAT_SECONDS", 0.01)
     ctx = FakeSourceContext()
     async with running(ctx, kmsg.path):
@@ -47,49 +49,49 @@ async def test_and_again_now_and_then(kmsg: Kmsg, monkeypatch: pytest.MonkeyPatc
     assert set(ctx.events) == {XidsReported(())}
 
 
-async def test_what_a_process_writes_there_is_no_error(kmsg: Kmsg) -> None:
+async def test_records_that_processes_write_are_ignored(kmsg: Kmsg) -> None:
     ctx = FakeSourceContext()
     async with running(ctx, kmsg.path):
-        kmsg.says(xid(79), facility=USER)
-        kmsg.says(xid(31))
+        kmsg.write(xid(79), facility=USER)
+        kmsg.write(xid(31))
         await until(lambda: bool(codes(ctx)))
     assert codes(ctx) == [31]
 
 
-async def test_records_that_were_overwritten_are_counted(kmsg: Kmsg) -> None:
+async def test_overwritten_records_are_counted(kmsg: Kmsg) -> None:
     ctx = FakeSourceContext()
     async with running(ctx, kmsg.path):
-        kmsg.says("first")
-        kmsg.says(xid(31), skip=41)
+        kmsg.write("first")
+        kmsg.write(xid(31), skip=41)
         await until(lambda: codes(ctx) == [31])
         assert dropped(ctx, "overwritten") == 41
 
 
-async def test_what_is_no_record_is_counted(kmsg: Kmsg) -> None:
+async def test_malformed_records_are_counted(kmsg: Kmsg) -> None:
     ctx = FakeSourceContext()
     async with running(ctx, kmsg.path):
-        kmsg.raw(b"hello\n")
-        kmsg.says("NVRM: Xid (of another form)")
-        kmsg.says(xid(31))
+        kmsg.write_raw(b"hello\n")
+        kmsg.write("NVRM: Xid (of another form)")
+        kmsg.write(xid(31))
         await until(lambda: codes(ctx) == [31])
         assert dropped(ctx, "malformed") == 2
 
 
-async def test_what_processes_write_ends_nothing_whatever_facility_they_give_it(
+async def test_records_of_any_facility_of_processes_are_ignored(
     kmsg: Kmsg,
 ) -> None:
-    """It is a number of eight bits; with the level it has up to four digits."""
+    """The facility has eight bits. Together with the level it has up to four digits."""
     ctx = FakeSourceContext()
     async with running(ctx, kmsg.path):
         for number in range(150):
-            kmsg.says(xid(79), facility=255 - number % 155)
-        kmsg.says(xid(31))
+            kmsg.write(xid(79), facility=255 - number % 155)
+        kmsg.write(xid(31))
         await until(lambda: bool(codes(ctx)))
     assert codes(ctx) == [31]
     assert dropped(ctx, "malformed") == dropped(ctx, "overwritten") == 0
 
 
-async def test_a_log_that_is_overwritten_all_the_time_holds_up_nothing(
+async def test_a_log_that_is_overwritten_continuously_is_an_error(
     kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def overwritten(fd: int, _: int) -> bytes:
@@ -102,23 +104,23 @@ async def test_a_log_that_is_overwritten_all_the_time_holds_up_nothing(
         monkeypatch.undo()
 
 
-async def test_of_a_storm_some_are_reported_and_the_rest_counted(kmsg: Kmsg) -> None:
+async def test_a_storm_is_reported_in_part_and_the_rest_is_counted(kmsg: Kmsg) -> None:
     ctx = FakeSourceContext()
     async with running(ctx, kmsg.path):
         for _ in range(50):
-            kmsg.says(xid(31))
-            kmsg.says(xid(31, bus="PCI:0000:af:00"))
-        kmsg.says(xid(79))
+            kmsg.write(xid(31))
+            kmsg.write(xid(31, bus="PCI:0000:af:00"))
+        kmsg.write(xid(79))
         await until(lambda: 79 in codes(ctx))
-        given_out = (
+        reported = (
             len([report for report in reports(ctx) if report.pci_bus_id == "0000:3b:00.0"]) - 1
         )
-        assert 10 <= given_out < 50
+        assert 10 <= reported < 50
         assert len(codes(ctx)) + dropped(ctx, "xids") == 101
 
 
 class SlowContext(FakeSourceContext):
-    """Its inbox is full until it is let go."""
+    """A context whose inbox is full until `open` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,26 +132,26 @@ class SlowContext(FakeSourceContext):
             await self.open.wait()
 
 
-async def test_while_the_inbox_is_full_what_waits_is_bounded(
+async def test_pending_errors_are_bounded_while_the_inbox_is_full(
     kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sources.kernel.log_follower._MAX_PENDING", 20)
     ctx = SlowContext()
     async with running(ctx, kmsg.path):
-        kmsg.says(xid(1))
+        kmsg.write(xid(1))
         await until(lambda: len(ctx.events) == 2)
         for code in range(2, 102):
-            kmsg.says(xid(code))
+            kmsg.write(xid(code))
         await until(lambda: dropped(ctx, "xids") == 81)
         ctx.open.set()
         await until(lambda: len(codes(ctx)) == 20)
-    assert codes(ctx) == list(range(1, 21)), "that one included which is being told"
+    assert codes(ctx) == list(range(1, 21)), "including the one that is being emitted"
 
 
-async def test_a_flood_doesn_t_hold_up_the_event_loop(
+async def test_a_flood_does_not_block_the_event_loop(
     kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many turns of the loop as there are pieces: each is short, whatever the log does."""
+    """The loop gets a turn after each batch of records."""
     monkeypatch.setattr("sources.kernel.log_follower._BATCH", 5)
     ctx = FakeSourceContext()
     turns = 0
@@ -162,8 +164,8 @@ async def test_a_flood_doesn_t_hold_up_the_event_loop(
 
     async with running(ctx, kmsg.path):
         for _ in range(200):
-            kmsg.says("hello " + "x" * 500)
-        kmsg.says(xid(79))
+            kmsg.write("hello " + "x" * 500)
+        kmsg.write(xid(79))
         task = asyncio.create_task(turn())
         await until(lambda: codes(ctx) == [79])
         task.cancel()
@@ -179,7 +181,7 @@ async def failure(path: Path) -> TransientError:
     return raised.value
 
 
-async def test_no_such_device(tmp_path: Path) -> None:
+async def test_a_missing_device_is_an_error_with_a_fix(tmp_path: Path) -> None:
     error = await failure(tmp_path / "kmsg")
     assert f"{tmp_path}/kmsg: No such file" in str(error)
     assert "CharDevice" in str(error)
@@ -187,10 +189,10 @@ async def test_no_such_device(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EACCES])
-async def test_a_device_that_may_not_be_opened(
+async def test_a_device_without_permission_is_an_error_with_a_fix(
     kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """EPERM is the answer of a container's device cgroup, and where dmesg_restrict is 1."""
+    """EPERM comes from a container's device cgroup, or if dmesg_restrict is 1."""
 
     def refuse(path: Path, flags: int) -> int:
         raise OSError(number, os.strerror(number))
@@ -204,7 +206,7 @@ async def test_a_device_that_may_not_be_opened(
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "null", "zero"])
-async def test_what_is_no_log(tmp_path: Path, kind: str) -> None:
+async def test_other_files_and_devices_are_refused(tmp_path: Path, kind: str) -> None:
     place = Path("/dev", kind) if kind in {"null", "zero"} else tmp_path / "kmsg"
     if kind == "file":
         place.write_text(f"3,1,1,-;{xid()}\n")
@@ -213,10 +215,10 @@ async def test_what_is_no_log(tmp_path: Path, kind: str) -> None:
     assert "/dev/kmsg of the host" in str(await failure(place))
 
 
-async def test_a_log_that_ends_is_said_to_after_what_it_gave_last(kmsg: Kmsg) -> None:
+async def test_the_end_of_a_log_is_an_error_after_its_last_records(kmsg: Kmsg) -> None:
     ctx = FakeSourceContext()
     async with running(ctx, kmsg.path) as task:
-        kmsg.says(xid(31))
+        kmsg.write(xid(31))
         kmsg.close()
         with pytest.raises(TransientError, match="ended, as a kernel log never does"):
             await task
@@ -224,23 +226,23 @@ async def test_a_log_that_ends_is_said_to_after_what_it_gave_last(kmsg: Kmsg) ->
 
 
 @pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="no kernel log here")
-async def test_all_that_the_real_device_has_is_understood() -> None:
+async def test_all_records_of_the_real_device_are_parsed() -> None:
     ctx = FakeSourceContext()
-    lost: dict[str, int] = {}
+    dropped_by_reason: dict[str, int] = {}
     with Log(Path("/dev/kmsg")) as log:
         progress = Progress(number=-1, log_clock=LogClock(ctx.clock.now()))
-        with LogReader(log, progress, ctx.clock, lost.__setitem__):
+        with LogReader(log, progress, ctx.clock, dropped_by_reason.__setitem__):
             before: int | None = -2
             while progress.number != before:
                 before = progress.number
                 await asyncio.sleep(0.02)
     assert before is not None
     assert before > 0
-    assert "malformed" not in lost
+    assert "malformed" not in dropped_by_reason
 
 
 @pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="no kernel log here")
-async def test_of_the_real_device_nothing_is_read_that_was_there_before() -> None:
+async def test_reading_the_real_device_starts_at_its_end() -> None:
     ctx = FakeSourceContext()
     with Log(Path("/dev/kmsg")) as log:
         LogReader(log, Progress(), ctx.clock, lambda *_: None)

@@ -9,7 +9,7 @@ from sources.nvml.options import Options
 from tests.fakes.nvml import FakeNvml
 from tests.podgpu.doctor.support import context, of
 from tests.sources.nvml.doctoring import looked
-from tests.sources.nvml.procs import Proc
+from tests.sources.nvml.fake_procfs import Proc
 
 
 def in_a_pod(ctx: DoctorContext) -> None:

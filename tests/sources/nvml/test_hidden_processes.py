@@ -10,8 +10,8 @@ import pytest
 from tests.fakes.nvml import FakeNvml, Gpm, Load, Proc, Scenario, a100, h100, h100s, slices
 from tests.sources.nvml.harness import GPU, errors, mig, running, until
 from tests.sources.nvml.looks import looking, looks, next_looks, uses
-from tests.sources.nvml.procs import OWNER
-from tests.sources.nvml.procs import Proc as Procfs
+from tests.sources.nvml.fake_procfs import OWNER
+from tests.sources.nvml.fake_procfs import Proc as Procfs
 from tests.support.contexts import FakeSourceContext
 
 GIB = 1 << 30

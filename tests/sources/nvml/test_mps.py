@@ -6,7 +6,7 @@ from sources.nvml.process_owners import MPS_SERVER
 from tests.fakes.nvml import FakeNvml, Load, Proc, h100s
 from tests.sources.nvml.harness import GPU, errors, running
 from tests.sources.nvml.looks import looking, next_looks, uses
-from tests.sources.nvml.procs import Proc as Procfs
+from tests.sources.nvml.fake_procfs import Proc as Procfs
 from tests.support.contexts import FakeSourceContext
 
 SERVER, CLIENTS = 50, (51, 52, 53)

@@ -8,7 +8,7 @@ import pytest
 from pipeline.host.procfs import HOST_PID_NAMESPACE, ROOT
 from pipeline.model import NS, Instant, PartialRef
 from sources.nvml.process_owners import UNKNOWN, PidRecord, Process, Procfs, hidden_reason
-from tests.sources.nvml.procs import ID, OWNER, POD, TICKS, UID, UPTIME_S, Proc
+from tests.sources.nvml.fake_procfs import ID, OWNER, POD, TICKS, UID, UPTIME_S, Proc
 
 ELSEWHERE = "pid:[4026532201]"
 

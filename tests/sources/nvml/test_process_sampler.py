@@ -16,8 +16,8 @@ from sources.nvml.process_sampler import VALIDITY_INTERVALS
 from tests.fakes.nvml import ALL_ONES_64, FakeNvml, Load, Proc, Ramp, Sample, h100s
 from tests.sources.nvml.harness import GPU, errors, options, rounds, running, until
 from tests.sources.nvml.looks import looking, looks, next_looks, uses
-from tests.sources.nvml.procs import OWNER, TICKS
-from tests.sources.nvml.procs import Proc as Procfs
+from tests.sources.nvml.fake_procfs import OWNER, TICKS
+from tests.sources.nvml.fake_procfs import Proc as Procfs
 from tests.support.contexts import FakeSourceContext
 
 HERE = os.getpid()
