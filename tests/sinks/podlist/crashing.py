@@ -1,7 +1,7 @@
-"""Writes a pod list and dies at each of the calls that the write is made of, one after the other.
+"""Write a pod list, and exit at each system call of the write in turn.
 
-A program of its own, as it forks: `python -m tests.sinks.podlist.crashing FOLDER rename|inplace`.
-It prints, for each death, what a reader finds then.
+It is a program because it forks: `python -m tests.sinks.podlist.crashing FOLDER rename|inplace`.
+For each exit, it prints the content that a reader finds then.
 """
 
 import json
@@ -18,11 +18,11 @@ from sinks.podlist.file_keeper import PodListFile
 from sinks.podlist.list_entries import entries_of
 from tests.support.nodes import gpu
 
-_DEAD = 77
+_KILLED = 77
 
 
-class Dying:
-    """The module `os`, of which a call is the last; of that, a write gets through by half."""
+class DyingOs:
+    """The module `os`; the process exits at one of its calls, and `pwrite` writes half before."""
 
     def __init__(self, last: int) -> None:
         self._left = last
@@ -37,7 +37,7 @@ class Dying:
                 if name == "pwrite":
                     descriptor, data, offset = args
                     os.pwrite(descriptor, data[: len(data) // 2], offset)
-                os._exit(_DEAD)
+                os._exit(_KILLED)
             self._left -= 1
             return call(*args, **more)
 
@@ -46,7 +46,7 @@ class Dying:
 
 def write(path: Path, pods: list[str], *, in_place: bool, last: int | None = None) -> None:
     if last is not None:
-        vars(target_file)["os"] = vars(atomic_replace)["os"] = Dying(last)
+        vars(target_file)["os"] = vars(atomic_replace)["os"] = DyingOs(last)
     holders = tuple(
         Holder(PartialRef("ml", pod, "main"), None, Instant(0, 0), "k", Evidence.KUBELET_IDS)
         for pod in pods
@@ -61,8 +61,8 @@ def write(path: Path, pods: list[str], *, in_place: bool, last: int | None = Non
 def main(folder: Path, way: str) -> None:
     path, in_place = folder / "podlist.json", way == "inplace"
     for old, new in ((["a"], ["b", "c"]), (["b", "c"], ["a"]), ([], ["a"]), (["a"], [])):
-        last, status = 0, _DEAD
-        while status == _DEAD:
+        last, status = 0, _KILLED
+        while status == _KILLED:
             path.write_text('[{"theirs": 1}]')
             write(path, old, in_place=False)
             child = os.fork()
@@ -77,9 +77,9 @@ def main(folder: Path, way: str) -> None:
                     {
                         "old": old,
                         "new": new,
-                        "dead": status,
+                        "status": status,
                         "found": found,
-                        "mended": path.read_text(),
+                        "repaired": path.read_text(),
                         "files": sorted(file.name for file in folder.iterdir()),
                     }
                 )

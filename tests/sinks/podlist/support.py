@@ -1,4 +1,4 @@
-"""A sink under test, who holds what on its node, and the file that comes of it."""
+"""A sink under test, the holders on its node, and the file that it writes."""
 
 import asyncio
 import json
@@ -18,18 +18,18 @@ from tests.support.sinks import FakeSinkContext
 GPUS = (gpu(0), gpu(1, minor=5), gpu(2))
 SLICE = mig(GPUS[2], 3)
 
-# Others' writers: one that knows more than we do, and one that writes by hand.
-FOREIGN = (
+# Entries of two writers: another program with keys that podgpu does not know, and podgpu.
+OTHER_ENTRY = (
     '{"namespace": "ml", "name": "theirs",  "container": "main",\n   '
     '"gpu_list": ["GPU-1"], "writer": "koordlet", "qos": {"class": "LS"}}'
 )
-OURS_OF_BEFORE = (
+OLD_OWN_ENTRY = (
     '{"name":"gone","namespace":"ml","container":"main","gpu_list":["GPU-9"],"writer":"podgpu"}'
 )
 
 
 class HurryingClock:
-    """Goes on by itself, and further when the test says so."""
+    """The real time, which a test can advance."""
 
     def __init__(self) -> None:
         self.seconds = -time.monotonic()
@@ -43,7 +43,7 @@ class HurryingClock:
 
 
 class Bench:
-    """Three GPUs and a MIG instance, a kubelet that says who has them, a real sink."""
+    """Three GPUs and a MIG instance, a kubelet that reports their holders, and a real sink."""
 
     def __init__(self, path: Path, **options: Any) -> None:
         self.path = path
@@ -55,46 +55,46 @@ class Bench:
         self.inbox: Channel[Snapshot] = Channel(1)
 
     @asynccontextmanager
-    async def keeping(self) -> AsyncIterator["Bench"]:
+    async def running(self) -> AsyncIterator["Bench"]:
         async with self.sink:
-            running = asyncio.create_task(self.sink.run(self.inbox))
+            task = asyncio.create_task(self.sink.run(self.inbox))
             yield self
             self.inbox.close()
             async with asyncio.timeout(10):
-                await running
+                await task
 
-    def waits_for(self, source: str, kind: str) -> None:
+    def add_source(self, source: str, kind: str) -> None:
         self.node.say(SourceAdded(9), source, kind)
 
-    def loses(self, source: str, kind: str) -> None:
+    def lose_source(self, source: str, kind: str) -> None:
         self.node.say(SourceLost("gone"), source, kind)
 
-    def holds(self, *said: Claim) -> None:
-        """Let the kubelet say this, and show it."""
-        self.node.say(claims(*said), "kubelet", "podresources")
+    def set_holders(self, *reported: Claim) -> None:
+        """Let the kubelet report these claims, and send a snapshot."""
+        self.node.say(claims(*reported), "kubelet", "podresources")
         self.show()
 
     def show(self) -> None:
         self.ctx.snapshot = self.node.snapshot()
         self.inbox.offer(self.ctx.snapshot)
 
-    async def reads(self, *expected: str) -> None:
-        """Wait until our entries are `pod=device,device` of these, and the sink rests."""
-        await until(lambda: ours(self.path) == sorted(expected) and self.idle)
+    async def wait_for_entries(self, *expected: str) -> None:
+        """Wait until podgpu's entries are these (`pod=device,device`), and the sink is idle."""
+        await until(lambda: podgpu_entries(self.path) == sorted(expected) and self.idle)
 
     @property
     def idle(self) -> bool:
-        """Whether the sink has nothing to do before its next look."""
+        """Whether the sink has nothing to do before its next check."""
         return self.sink._due_ns > self.clock.now().mono_ns
 
-    async def rests(self) -> None:
-        """Give the sink time to do what it should not."""
+    async def settle(self) -> None:
+        """Wait long enough for a write that should not happen."""
         await asyncio.sleep(0.15)
 
 
-async def until(holds: Callable[[], bool], seconds: float = 5) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 5) -> None:
     async with asyncio.timeout(seconds):
-        while not holds():
+        while not condition():
             await asyncio.sleep(0.002)
 
 
@@ -102,12 +102,12 @@ def held(pod: str, *gpus: int, container: str = "main") -> Claim:
     return kubelet_claim(pod, *(uuid_of(index) for index in gpus), container=container)
 
 
-def short(*gpus: int) -> str:
+def uuids(*gpus: int) -> str:
     return ",".join(uuid_of(index) for index in gpus)
 
 
-def state(path: Path) -> tuple[int, ...]:
-    """All that a writer changes of a file: a reader changes when it was last read."""
+def file_state(path: Path) -> tuple[int, ...]:
+    """Return what a writer changes of a file; without the access time, which readers change."""
     now = path.stat()
     return (now.st_ino, now.st_mode, now.st_uid, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
 
@@ -122,14 +122,14 @@ def entries(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def ours(path: Path) -> list[str] | None:
-    """Our entries; None while there is no list."""
+def podgpu_entries(path: Path) -> list[str] | None:
+    """Return podgpu's entries as `pod=device,device`; None while there is no valid list."""
     try:
         found = entries(path)
     except (FileNotFoundError, ValueError):
         return None
-    mine = [entry for entry in found if entry.get("writer") == "podgpu"]
-    return sorted(f"{entry['name']}={','.join(entry['gpu_list'])}" for entry in mine)
+    own = [entry for entry in found if entry.get("writer") == "podgpu"]
+    return sorted(f"{entry['name']}={','.join(entry['gpu_list'])}" for entry in own)
 
 
 def listing(*entries: str) -> str:

@@ -1,4 +1,4 @@
-"""A podgpu that is killed in the middle of a write, at each of its steps."""
+"""podgpu is killed during a write, at each of its system calls."""
 
 import json
 import subprocess
@@ -26,17 +26,17 @@ def pods(text: str) -> list[str]:
     return [entry["name"] for entry in rest]
 
 
-def test_replaced_the_file_is_the_old_or_the_new_one(tmp_path: Path) -> None:
+def test_a_killed_replacement_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
     found = deaths(tmp_path, "rename")
     assert len(found) > 4 * 10
-    assert {death["dead"] for death in found} == {0, 77}
+    assert {death["status"] for death in found} == {0, 77}
     for death in found:
         assert pods(death["found"]) in (death["old"], death["new"]), death
-        assert pods(death["mended"]) == death["new"]
+        assert pods(death["repaired"]) == death["new"]
         assert death["files"] == ["podlist.json"]
 
 
-def test_written_into_only_a_write_cut_in_two_is_seen_and_the_next_start_fixes_it(
+def test_a_killed_write_in_place_is_incomplete_and_repaired_at_the_next_start(
     tmp_path: Path,
 ) -> None:
     found = deaths(tmp_path, "inplace")
@@ -46,5 +46,5 @@ def test_written_into_only_a_write_cut_in_two_is_seen_and_the_next_start_fixes_i
             halves += pods(death["found"]) not in (death["old"], death["new"])
         except json.JSONDecodeError:
             halves += 1
-        assert pods(death["mended"]) == death["new"]
+        assert pods(death["repaired"]) == death["new"]
     assert 0 < halves <= 4  # the write itself, once in each change

@@ -1,4 +1,4 @@
-"""What the doctor says of the podlist.json that is written, each fault provoked."""
+"""Findings of `podgpu doctor` about the podlist.json that podgpu writes, for each fault."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from sinks.podlist.options import Options
 from tests.podgpu.doctor.support import context, is_bad, of, write
 
 
-async def looked(
+async def examined(
     folder: Path, path: Path, *, mounted: bool = False, how: Any = "rename"
 ) -> Finding:
     ctx = context(folder / "ctx")
@@ -22,35 +22,35 @@ async def looked(
     return of(await examine(Options(path=path, write=how), ctx), "podlist.target")
 
 
-async def test_a_folder_and_a_file_are_well(tmp_path: Path) -> None:
+async def test_a_folder_with_or_without_the_file_is_ok(tmp_path: Path) -> None:
     path = tmp_path / "podlist.json"
-    assert (await looked(tmp_path / "a", path)).verdict is Verdict.OK
+    assert (await examined(tmp_path / "a", path)).verdict is Verdict.OK
     assert not path.exists()
-    assert (await looked(tmp_path / "b", write(path, "[]"))).verdict is Verdict.OK
+    assert (await examined(tmp_path / "b", write(path, "[]"))).verdict is Verdict.OK
 
 
-async def test_no_folder(tmp_path: Path) -> None:
-    given_out = await looked(tmp_path, tmp_path / "none/podlist.json")
-    is_bad(given_out, "failure", "does not exist", "mkdir -p")
+async def test_a_missing_folder_is_a_failure(tmp_path: Path) -> None:
+    finding = await examined(tmp_path, tmp_path / "none/podlist.json")
+    is_bad(finding, "failure", "does not exist", "mkdir -p")
 
 
-async def test_a_link_would_be_replaced(tmp_path: Path) -> None:
+async def test_a_symbolic_link_is_a_failure(tmp_path: Path) -> None:
     link = tmp_path / "podlist.json"
     link.symlink_to(write(tmp_path / "real.json", "[]"))
-    given_out = await looked(tmp_path, link)
-    is_bad(given_out, "failure", "symbolic link", f"set path to {tmp_path}/real.json")
+    finding = await examined(tmp_path, link)
+    is_bad(finding, "failure", "symbolic link", f"set path to {tmp_path}/real.json")
 
 
-async def test_a_file_that_is_mounted_by_itself(tmp_path: Path) -> None:
+async def test_replacing_a_file_that_is_a_mount_point_is_a_warning(tmp_path: Path) -> None:
     path = write(tmp_path / "podlist.json", "[]")
-    given_out = await looked(tmp_path / "a", path, mounted=True)
-    is_bad(given_out, "warning", "is a mount point", "write: inplace")
-    inplace = await looked(tmp_path / "b", path, mounted=True, how="inplace")
+    finding = await examined(tmp_path / "a", path, mounted=True)
+    is_bad(finding, "warning", "is a mount point", "write: inplace")
+    inplace = await examined(tmp_path / "b", path, mounted=True, how="inplace")
     assert inplace.verdict is Verdict.OK
 
 
 @pytest.mark.parametrize("how", ["rename", "inplace"])
-async def test_what_is_no_file(tmp_path: Path, how: str) -> None:
+async def test_a_path_that_is_no_regular_file_is_a_failure(tmp_path: Path, how: str) -> None:
     os.mkfifo(tmp_path / "podlist.json")
-    given_out = await looked(tmp_path, tmp_path / "podlist.json", how=how)
-    is_bad(given_out, "failure", "is not a regular file", "the path of a file")
+    finding = await examined(tmp_path, tmp_path / "podlist.json", how=how)
+    is_bad(finding, "failure", "is not a regular file", "the path of a file")

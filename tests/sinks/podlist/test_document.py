@@ -1,4 +1,4 @@
-"""What is others' stays as it is, letter for letter, whatever it looks like."""
+"""Entries of other writers stay unchanged, byte by byte, regardless of their content."""
 
 import json
 import re
@@ -13,12 +13,12 @@ from sinks.podlist.document import compose, entries_beside, parse_document
 from sinks.podlist.list_entries import Entry
 from sinks.podlist.list_splitter import NoListError
 from sources.podlist.pod_list_file import read_pod_list
-from tests.sinks.podlist.support import FOREIGN, OURS_OF_BEFORE, listing
+from tests.sinks.podlist.support import OLD_OWN_ENTRY, OTHER_ENTRY, listing
 
 VERBATIM = {
-    "unknown keys and white space": FOREIGN,
-    "nothing we know": '{"a":[{"b":[]},"]"],"writer":["podgpu"]}',
-    "no object": "17",
+    "unknown keys and white space": OTHER_ENTRY,
+    "only unknown keys": '{"a":[{"b":[]},"]"],"writer":["podgpu"]}',
+    "not an object": "17",
     "a text with brackets": '"[{\\"writer\\":\\"podgpu\\"},]"',
     "half a surrogate pair": '{"name":"\\ud800","b":"\\\\ud800"}',
     "a whole pair": '{"name":"\\ud83d\\ude00"}',
@@ -28,65 +28,65 @@ VERBATIM = {
 
 
 @pytest.mark.parametrize("theirs", VERBATIM.values(), ids=VERBATIM)
-def test_others_are_kept_letter_for_letter(theirs: str) -> None:
-    text = listing(OURS_OF_BEFORE, theirs, OURS_OF_BEFORE, FOREIGN)
+def test_entries_of_others_are_kept_byte_by_byte(theirs: str) -> None:
+    text = listing(OLD_OWN_ENTRY, theirs, OLD_OWN_ENTRY, OTHER_ENTRY)
     found = parse_document(text.encode())
-    assert found.other_entries == (theirs.encode(), FOREIGN.encode())
-    assert found.own_entries == (OURS_OF_BEFORE.encode(),) * 2
-    again = parse_document(compose(found.other_entries, found.own_entries[:1]))
-    assert (again.other_entries, again.own_entries, again.is_complete) == (
+    assert found.other_entries == (theirs.encode(), OTHER_ENTRY.encode())
+    assert found.own_entries == (OLD_OWN_ENTRY.encode(),) * 2
+    written = parse_document(compose(found.other_entries, found.own_entries[:1]))
+    assert (written.other_entries, written.own_entries, written.is_complete) == (
         found.other_entries,
         found.own_entries[:1],
         True,
     )
 
 
-def test_what_is_no_utf8_is_kept_too() -> None:
+def test_an_entry_of_another_that_is_not_utf8_is_kept() -> None:
     theirs = b'{"name":"\xff\xfe"}'
     found = parse_document(b"[" + theirs + b"]")
     assert (found.other_entries, found.is_complete) == ((theirs,), True)
 
 
 @pytest.mark.parametrize("text", ["[]", " [ ]\n", "null", "\ufeff[]"])
-def test_empty_lists(text: str) -> None:
+def test_an_empty_list_is_complete_and_has_no_entries(text: str) -> None:
     found = parse_document(text.encode())
     assert (found.other_entries, found.own_entries, found.is_complete) == ((), (), True)
 
 
-TORN = {
+INCOMPLETE = {
     "": 0,
     "\n": 0,
     "\0\0\0": 0,
     "[": 0,
     "[\0\0": 0,
-    f"[{FOREIGN}": 1,
-    f"[{FOREIGN},": 1,
-    f"[{FOREIGN},]": 1,
-    f"[{FOREIGN},{FOREIGN[:-9]}": 1,
-    f'[{FOREIGN},{{"name": "x", "gpu_l': 1,
-    f"[{FOREIGN}]\nwriter": 1,
-    f'[{FOREIGN},{{"a": }},{FOREIGN}]': 1,
-    f"[{FOREIGN},{OURS_OF_BEFORE},{FOREIGN}": 2,
+    f"[{OTHER_ENTRY}": 1,
+    f"[{OTHER_ENTRY},": 1,
+    f"[{OTHER_ENTRY},]": 1,
+    f"[{OTHER_ENTRY},{OTHER_ENTRY[:-9]}": 1,
+    f'[{OTHER_ENTRY},{{"name": "x", "gpu_l': 1,
+    f"[{OTHER_ENTRY}]\nwriter": 1,
+    f'[{OTHER_ENTRY},{{"a": }},{OTHER_ENTRY}]': 1,
+    f"[{OTHER_ENTRY},{OLD_OWN_ENTRY},{OTHER_ENTRY}": 2,
 }
 
 
-@pytest.mark.parametrize("text", TORN)
-def test_of_a_torn_list_the_entries_before_the_tear_are_kept(text: str) -> None:
+@pytest.mark.parametrize("text", INCOMPLETE)
+def test_of_an_incomplete_list_the_complete_entries_are_kept(text: str) -> None:
     found = parse_document(text.encode())
     assert not found.is_complete
-    assert found.other_entries == (FOREIGN.encode(),) * TORN[text]
+    assert found.other_entries == (OTHER_ENTRY.encode(),) * INCOMPLETE[text]
 
 
 @pytest.mark.parametrize(
     "text", ["{}", '{"pods":[]}', "apiVersion: v1", "\x7fELF", "[1, 2", '"["', "17", "]", "[x"]
 )
-def test_a_file_of_another_sort_is_not_taken_for_a_pod_list(text: str) -> None:
+def test_a_file_that_is_not_a_pod_list_is_refused(text: str) -> None:
     with pytest.raises(NoListError):
         parse_document(text.encode())
 
 
 @pytest.mark.parametrize("text", ["[" * 5_000, "[{" + '"a":{' * 5_000, '[{"a":' + "[" * 100_000])
-def test_what_is_nested_without_end_ends(text: str) -> None:
+def test_an_extremely_nested_list_is_incomplete_or_refused(text: str) -> None:
     try:
         assert not parse_document(text.encode()).is_complete
     except NoListError:
@@ -98,7 +98,7 @@ def entry(pod: str, *devices: tuple[str, ...]) -> Entry:
     return Entry(("ml", pod, "main"), ids, pod.encode())
 
 
-BESIDE: dict[str, tuple[list[Any], bool]] = {
+LISTED_BY_ANOTHER: dict[str, tuple[list[Any], bool]] = {
     "the same devices": (["GPU-a", "GPU-b"], False),
     "in another order and form": ([1, "GPU-a"], False),
     "as a text, with zeros": (["GPU-b", "00"], False),
@@ -110,15 +110,17 @@ BESIDE: dict[str, tuple[list[Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize(("ids", "written"), BESIDE.values(), ids=BESIDE)
-def test_what_another_says_already_is_not_said_again(ids: list[Any], written: bool) -> None:
+@pytest.mark.parametrize(("ids", "written"), LISTED_BY_ANOTHER.values(), ids=LISTED_BY_ANOTHER)
+def test_a_holder_whose_devices_another_lists_has_no_entry_of_podgpu(
+    ids: list[Any], written: bool
+) -> None:
     theirs = {"namespace": "ml", "name": "a", "container": "main", "gpu_list": ids}
     document = parse_document(json.dumps([theirs]).encode())
     ours = entry("a", ("GPU-a", "0"), ("GPU-b", "1")), entry("b", ("GPU-a", "0"))
     assert entries_beside(document, ours) == ((b"a", b"b") if written else (b"b",))
 
 
-def test_two_entries_of_others_count_together() -> None:
+def test_devices_of_several_entries_of_others_are_combined() -> None:
     theirs = [
         {"namespace": "ml", "name": "a", "container": "main", "gpu_list": [device]}
         for device in ("GPU-a", "GPU-b")
@@ -135,7 +137,7 @@ _VALUES = st.recursive(
 
 
 @given(st.lists(_VALUES), st.sampled_from([None, 1]), st.booleans())
-def test_any_list_is_taken_apart_and_put_together(
+def test_any_list_is_parsed_and_composed_without_a_change(
     values: list[Any], indent: int | None, ascii_only: bool
 ) -> None:
     text = json.dumps(values, indent=indent, ensure_ascii=ascii_only)
@@ -146,13 +148,13 @@ def test_any_list_is_taken_apart_and_put_together(
         assert re.search("[\ud800-\udfff]|NaN|Infinity", text)
         return
     if found.is_complete:
-        again = json.loads(compose(found.other_entries, found.own_entries).decode())
-        assert again == json.loads(text)
+        written = json.loads(compose(found.other_entries, found.own_entries).decode())
+        assert written == json.loads(text)
 
 
 @given(st.binary(), st.integers(0, 200))
-def test_no_bytes_are_too_strange(junk: bytes, cut: int) -> None:
-    for data in (junk, b"[{" + junk, listing(FOREIGN, OURS_OF_BEFORE).encode()[:cut] + junk):
+def test_any_bytes_result_in_a_readable_list_or_are_refused(junk: bytes, cut: int) -> None:
+    for data in (junk, b"[{" + junk, listing(OTHER_ENTRY, OLD_OWN_ENTRY).encode()[:cut] + junk):
         try:
             found = parse_document(data)
         except NoListError:

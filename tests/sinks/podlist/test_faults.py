@@ -1,4 +1,4 @@
-"""What goes wrong is told with its mend, costs no other file anything, and is over when it is."""
+"""Each fault is reported with its fix, changes no other file, and ends when its cause ends."""
 
 import asyncio
 import errno
@@ -20,15 +20,15 @@ from pipeline.base.errors import TransientError
 from pipeline.files import file_thread
 from sinks.podlist import sink as under_test
 from tests.sinks.podlist.support import (
-    FOREIGN,
-    OURS_OF_BEFORE,
+    OLD_OWN_ENTRY,
+    OTHER_ENTRY,
     Bench,
     held,
     listing,
     names,
-    ours,
-    short,
+    podgpu_entries,
     until,
+    uuids,
 )
 from tests.support.sinks import supervised
 
@@ -42,16 +42,16 @@ def path(tmp_path: Path) -> Path:
     return folder / "podlist.json"
 
 
-async def refused(bench: Bench) -> str:
-    """What a sink that should write says instead."""
-    bench.holds(held("a", 0))
+async def failure_message(bench: Bench) -> str:
+    """Return the error of a sink that should write."""
+    bench.set_holders(held("a", 0))
     with pytest.raises(TransientError) as caught:
         async with asyncio.timeout(10), bench.sink:
             await bench.sink.run(bench.inbox)
     return str(caught.value)
 
 
-def folder_gone(path: Path) -> None:
+def missing_folder(path: Path) -> None:
     path.parent.rmdir()
 
 
@@ -60,20 +60,20 @@ def folder_is_a_file(path: Path) -> None:
     path.parent.touch()
 
 
-def a_folder(path: Path) -> None:
+def folder(path: Path) -> None:
     path.mkdir()
 
 
-def a_pipe(path: Path) -> None:
+def pipe(path: Path) -> None:
     os.mkfifo(path)
 
 
-def a_link(path: Path) -> None:
+def symbolic_link(path: Path) -> None:
     (path.parent / "real.json").write_text("[]")
     path.symlink_to("real.json")
 
 
-def something_else(path: Path) -> None:
+def not_a_pod_list(path: Path) -> None:
     path.write_text("apiVersion: v1\n")
 
 
@@ -82,12 +82,13 @@ def too_large(path: Path) -> None:
 
 
 FAULTS: dict[Callable[[Path], None], str] = {
-    folder_gone: "cannot write {path}: the folder {path.parent} does not exist: create or mount it",
+    missing_folder: "cannot write {path}: the folder {path.parent} does not exist: create or mount "
+    "it",
     folder_is_a_file: "cannot write {path}: not a directory",
-    a_folder: "{path}: is not a regular file",
-    a_pipe: "{path}: is not a regular file",
-    a_link: "{path}: is a symbolic link; give the path it leads to",
-    something_else: "{path}: contains something other than a pod list; move it away, or set "
+    folder: "{path}: is not a regular file",
+    pipe: "{path}: is not a regular file",
+    symbolic_link: "{path}: is a symbolic link; give the path it leads to",
+    not_a_pod_list: "{path}: contains something other than a pod list; move it away, or set "
     "another path",
     too_large: "{path}: is larger than 10MiB, so it is not a pod list",
 }
@@ -95,7 +96,9 @@ FAULTS: dict[Callable[[Path], None], str] = {
 
 @WAYS
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-async def test_at_the_start(path: Path, fault: Callable[[Path], None], write: str) -> None:
+async def test_a_fault_at_the_start_is_an_error(
+    path: Path, fault: Callable[[Path], None], write: str
+) -> None:
     fault(path)
     bench = Bench(path, write=write)
     with pytest.raises(TransientError) as caught:
@@ -103,12 +106,12 @@ async def test_at_the_start(path: Path, fault: Callable[[Path], None], write: st
     assert str(caught.value) == FAULTS[fault].format(path=path)
 
 
-@pytest.mark.parametrize("fault", [a_folder, a_link, something_else], ids=lambda f: f.__name__)
-async def test_what_comes_later_is_no_more_touched(
+@pytest.mark.parametrize("fault", [folder, symbolic_link, not_a_pod_list], ids=lambda f: f.__name__)
+async def test_a_fault_while_running_is_an_error_and_leaves_the_path_unchanged(
     path: Path, fault: Callable[[Path], None]
 ) -> None:
     bench = Bench(path)
-    bench.holds(held("a", 0))
+    bench.set_holders(held("a", 0))
     async with bench.sink:
         fault(path)
         before = path.lstat()
@@ -130,10 +133,10 @@ ERRORS = {
 
 @WAYS
 @pytest.mark.parametrize("number", ERRORS, ids=errno.errorcode.get)
-async def test_while_it_is_written(
+async def test_an_error_of_a_write_is_reported_and_leaves_the_file_unchanged(
     path: Path, write: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path.write_text(listing(FOREIGN))
+    path.write_text(listing(OTHER_ENTRY))
     real = os.open
 
     def opened(name: object, flags: int, *rest: int, **more: int) -> int:
@@ -143,10 +146,12 @@ async def test_while_it_is_written(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", opened)
-        said = await refused(Bench(path, write=write))
+        message = await failure_message(Bench(path, write=write))
     place = path if write == "inplace" else path.parent
-    assert said == f"cannot write {path}: " + ERRORS[number].format(uid=os.geteuid(), place=place)
-    assert path.read_text() == listing(FOREIGN)
+    assert message == f"cannot write {path}: " + ERRORS[number].format(
+        uid=os.geteuid(), place=place
+    )
+    assert path.read_text() == listing(OTHER_ENTRY)
     assert names(path.parent) == [path.name]
 
 
@@ -162,21 +167,21 @@ def file_size_limit(size: int) -> Iterator[None]:
 
 
 @WAYS
-async def test_a_write_that_is_cut_short_is_taken_back(path: Path, write: str) -> None:
-    path.write_text(listing(FOREIGN))
-    with file_size_limit(len(listing(FOREIGN)) + 9):
-        said = await refused(Bench(path, write=write))
-    assert said == f"cannot write {path}: file too large"
-    assert path.read_text() == listing(FOREIGN)
+async def test_a_partial_write_is_undone(path: Path, write: str) -> None:
+    path.write_text(listing(OTHER_ENTRY))
+    with file_size_limit(len(listing(OTHER_ENTRY)) + 9):
+        message = await failure_message(Bench(path, write=write))
+    assert message == f"cannot write {path}: file too large"
+    assert path.read_text() == listing(OTHER_ENTRY)
     assert names(path.parent) == [path.name]
 
 
 @WAYS
-async def test_it_is_fixed_by_itself(
+async def test_the_sink_recovers_once_the_folder_exists(
     path: Path, write: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Under its supervisor: down while the folder is gone, up and right once it is there."""
-    folder_gone(path)
+    """With the supervisor: down while the folder is missing, up and correct once it exists."""
+    missing_folder(path)
     bench = Bench(path, write=write)
 
     async def sleep(_: float) -> None:
@@ -184,46 +189,47 @@ async def test_it_is_fixed_by_itself(
 
     monkeypatch.setattr(bench.clock, "sleep", sleep)
     async with supervised(bench.sink, bench.ctx, Channel(1)):
-        bench.holds(held("a", 0))
-        await bench.rests()
+        bench.set_holders(held("a", 0))
+        await bench.settle()
         assert bench.ctx.up == 0
         path.parent.mkdir()
-        await bench.reads(f"a={short(0)}")
+        await bench.wait_for_entries(f"a={uuids(0)}")
         assert bench.ctx.up == 1
     assert "does not exist: create or mount it" in caplog.text
 
 
-# -- lists that somebody is at work on, or was
+# -- lists that another program is writing, or left incomplete
 
 
-async def test_who_writes_in_place_is_given_time(path: Path) -> None:
-    async with Bench(path).keeping() as bench:
-        path.write_text(listing(FOREIGN)[:-20])
-        bench.holds(held("a", 0))
-        await bench.rests()
-        assert path.read_text() == listing(FOREIGN)[:-20]
-        path.write_text(listing(FOREIGN))
-        await until(lambda: ours(path) == [f"a={short(0)}"])
-        assert FOREIGN in path.read_text()
+async def test_podgpu_waits_for_another_writer_to_complete_its_list(path: Path) -> None:
+    async with Bench(path).running() as bench:
+        path.write_text(listing(OTHER_ENTRY)[:-20])
+        bench.set_holders(held("a", 0))
+        await bench.settle()
+        assert path.read_text() == listing(OTHER_ENTRY)[:-20]
+        path.write_text(listing(OTHER_ENTRY))
+        await until(lambda: podgpu_entries(path) == [f"a={uuids(0)}"])
+        assert OTHER_ENTRY in path.read_text()
 
 
 @pytest.mark.parametrize(
-    "torn", ["", "[", f"[{FOREIGN},{FOREIGN[:50]}", f"[{FOREIGN},{OURS_OF_BEFORE}]gone"]
+    "incomplete",
+    ["", "[", f"[{OTHER_ENTRY},{OTHER_ENTRY[:50]}", f"[{OTHER_ENTRY},{OLD_OWN_ENTRY}]gone"],
 )
 @WAYS
-async def test_a_list_that_stays_torn_is_fixed(
-    path: Path, write: str, torn: str, caplog: pytest.LogCaptureFixture
+async def test_a_list_that_stays_incomplete_is_repaired(
+    path: Path, write: str, incomplete: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path.write_text(torn)
-    kept = int(FOREIGN in torn)
-    async with Bench(path, write=write).keeping() as bench:
-        bench.holds(held("a", 0))
-        await bench.rests()
-        assert path.read_text() == torn
+    path.write_text(incomplete)
+    kept = int(OTHER_ENTRY in incomplete)
+    async with Bench(path, write=write).running() as bench:
+        bench.set_holders(held("a", 0))
+        await bench.settle()
+        assert path.read_text() == incomplete
         bench.clock.seconds += under_test._REPAIR_SECONDS
-        await bench.reads(f"a={short(0)}")
-        await bench.rests()
-    assert path.read_text().count(FOREIGN) == kept
+        await bench.wait_for_entries(f"a={uuids(0)}")
+        await bench.settle()
+    assert path.read_text().count(OTHER_ENTRY) == kept
     assert [record.getMessage() for record in caplog.records] == [
         f"{path}: was incomplete; podgpu replaced it, and kept {kept} entries of other writers"
     ]
@@ -233,7 +239,7 @@ async def test_a_change_between_reading_and_writing_is_not_lost(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path.write_text("[]")
-    real, rest = os.fchmod, [FOREIGN, f"{FOREIGN},{FOREIGN}"]
+    real, rest = os.fchmod, [OTHER_ENTRY, f"{OTHER_ENTRY},{OTHER_ENTRY}"]
 
     def fchmod(descriptor: int, mode: int) -> None:
         real(descriptor, mode)
@@ -241,14 +247,14 @@ async def test_a_change_between_reading_and_writing_is_not_lost(
             path.write_text(listing(rest.pop(0)))
 
     monkeypatch.setattr(os, "fchmod", fchmod)
-    async with Bench(path).keeping() as bench:
-        bench.holds(held("a", 0))
-        await bench.reads(f"a={short(0)}")
-    assert path.read_text().count(FOREIGN) == 2
+    async with Bench(path).running() as bench:
+        bench.set_holders(held("a", 0))
+        await bench.wait_for_entries(f"a={uuids(0)}")
+    assert path.read_text().count(OTHER_ENTRY) == 2
     assert names(path.parent) == [path.name]
 
 
-async def test_a_file_that_never_rests_is_left_alone(
+async def test_a_file_that_changes_all_the_time_is_not_written(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path.write_text("[]")
@@ -260,52 +266,52 @@ async def test_a_file_that_never_rests_is_left_alone(
         path.write_text("[" + " " * turn[0] + "]")
 
     monkeypatch.setattr(os, "fchmod", fchmod)
-    said = await refused(Bench(path))
-    assert said == f"{path}: changes faster than it can be read and written"
+    message = await failure_message(Bench(path))
+    assert message == f"{path}: changes faster than it can be read and written"
     assert names(path.parent) == [path.name]
 
 
-# -- a file system that doesn't answer
+# -- a file system that does not respond
 
 
 @pytest.fixture
 def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Every flush to the disk waits for the event."""
-    answer = threading.Event()
+    """Let every flush to the disk wait for the event."""
+    responds = threading.Event()
     real = os.fsync
 
     def fsync(descriptor: int) -> None:
-        assert answer.wait(20)
+        assert responds.wait(20)
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(file_thread, "_TIMEOUT", 0.2)
-    yield answer
-    answer.set()
+    yield responds
+    responds.set()
 
 
-async def test_it_is_reported_of_and_takes_no_second_thread(
+async def test_a_file_system_that_does_not_respond_is_reported_and_uses_one_thread(
     path: Path, stuck: threading.Event
 ) -> None:
     bench = Bench(path)
     threads = threading.active_count()
-    said = f"{path}: the file system has not responded for 0.2 s"
-    assert await refused(bench) == said
+    message = f"{path}: the file system has not responded for 0.2 s"
+    assert await failure_message(bench) == message
     for _ in range(3):
-        with pytest.raises(TransientError, match=said):
+        with pytest.raises(TransientError, match=message):
             await bench.sink.__aenter__()
     assert threading.active_count() <= threads + 1
     stuck.set()
     call = bench.sink._thread._call
     assert call is not None
     await until(call.done)
-    assert ours(path) == [f"a={short(0)}"]
-    async with bench.keeping():
-        bench.holds(held("b", 0))
-        await bench.reads(f"b={short(0)}")
+    assert podgpu_entries(path) == [f"a={uuids(0)}"]
+    async with bench.running():
+        bench.set_holders(held("b", 0))
+        await bench.wait_for_entries(f"b={uuids(0)}")
 
 
-async def test_leaving_does_not_wait_for_it(
+async def test_a_stop_does_not_wait_for_a_file_system_that_does_not_respond(
     path: Path, stuck: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(path)
@@ -315,18 +321,18 @@ async def test_leaving_does_not_wait_for_it(
             await bench.sink.run(bench.inbox)
 
     task = asyncio.create_task(work())
-    bench.holds(held("a", 0))
+    bench.set_holders(held("a", 0))
     await asyncio.sleep(0.1)
-    began = time.monotonic()
+    start = time.monotonic()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - start < 1
     assert caplog.messages == [f"gave up on {path}: the last file operation does not return"]
 
 
-async def test_a_short_wait_is_waited_for(path: Path, stuck: threading.Event) -> None:
-    """What has begun when podgpu stops gets to its end, if that comes soon."""
+async def test_a_stop_waits_for_a_write_that_ends_soon(path: Path, stuck: threading.Event) -> None:
+    """A write that was started before podgpu stops is completed, if that takes a short time."""
     bench = Bench(path)
 
     async def work() -> None:
@@ -334,16 +340,16 @@ async def test_a_short_wait_is_waited_for(path: Path, stuck: threading.Event) ->
             await bench.sink.run(bench.inbox)
 
     task = asyncio.create_task(work())
-    bench.holds(held("a", 0))
+    bench.set_holders(held("a", 0))
     await asyncio.sleep(0.1)
     task.cancel()
     asyncio.get_running_loop().call_later(0.1, stuck.set)
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert ours(path) == [f"a={short(0)}"]
+    assert podgpu_entries(path) == [f"a={uuids(0)}"]
 
 
-def test_podgpu_ends_all_the_same(path: Path) -> None:
+def test_the_process_ends_although_the_file_system_does_not_respond(path: Path) -> None:
     program = textwrap.dedent(f"""
         import asyncio, os, pathlib, time
         os.fsync = lambda _: time.sleep(600)
@@ -352,7 +358,7 @@ def test_podgpu_ends_all_the_same(path: Path) -> None:
         async def main():
             bench = Bench(pathlib.Path({str(path)!r}))
             async with bench.sink:
-                bench.holds(held("a", 0))
+                bench.set_holders(held("a", 0))
                 task = asyncio.create_task(bench.sink.run(bench.inbox))
                 await asyncio.sleep(0.3)
                 task.cancel()

@@ -1,4 +1,4 @@
-"""The file mounted alone, as koordinator's exporter has it; in a mount namespace of its own."""
+"""A mount of only the file, as koordinator's exporter has it, in a separate mount namespace."""
 
 import asyncio
 from asyncio.subprocess import Process
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sinks.podlist.support import FOREIGN, Bench, held, listing, ours, short
+from tests.sinks.podlist.support import OTHER_ENTRY, Bench, held, listing, podgpu_entries, uuids
 from tests.support.mounts import MAY_MOUNT, beside
 
 pytestmark = MAY_MOUNT
@@ -23,10 +23,10 @@ from tests.sinks.podlist.support import Bench, held
 
 async def main():
     path = pathlib.Path(sys.argv[1])
-    async with Bench(path).keeping() as bench:
+    async with Bench(path).running() as bench:
         for pod in "ab":
-            bench.holds(held(pod, 0))
-            await bench.reads(f"{pod}={held(pod, 0).devices[0].text}")
+            bench.set_holders(held(pod, 0))
+            await bench.wait_for_entries(f"{pod}={held(pod, 0).devices[0].text}")
     print(*(file.name for file in path.parent.iterdir()), flush=True)
 
 logging.basicConfig(format="%(message)s")
@@ -39,7 +39,7 @@ def places(tmp_path: Path) -> tuple[Path, Path]:
     outside, inside = tmp_path / "host" / "podlist.json", tmp_path / "pod" / "podlist.json"
     for place in (outside, inside):
         place.parent.mkdir()
-        place.write_text(listing(FOREIGN) if place == outside else "")
+        place.write_text(listing(OTHER_ENTRY) if place == outside else "")
     return outside, inside
 
 
@@ -52,21 +52,23 @@ async def read(process: Process) -> str:
 
 
 @pytest.mark.parametrize("write", ["inplace", "rename"])
-async def test_one_who_has_only_the_file_sees_what_is_written_in_place(
+async def test_a_reader_with_only_the_file_mounted_sees_only_writes_in_place(
     places: tuple[Path, Path], write: str
 ) -> None:
     outside, inside = places
     async with beside('mount --bind "$2" "$3"', READ, outside, inside) as process:
         assert "theirs" in await read(process)
-        async with Bench(outside, write=write).keeping() as bench:
+        async with Bench(outside, write=write).running() as bench:
             for holders in ([held("a", 0), held("b", 1)], [held("a", 0)]):
-                bench.holds(*holders)
-                await bench.reads(*(f"{c.subject.pod}={c.devices[0].text}" for c in holders))
-                seen = await read(process)
+                bench.set_holders(*holders)
+                await bench.wait_for_entries(
+                    *(f"{c.subject.pod}={c.devices[0].text}" for c in holders)
+                )
+                content = await read(process)
                 if write == "inplace":
-                    assert seen == outside.read_text().replace("\n", " ") + "\n"
+                    assert content == outside.read_text().replace("\n", " ") + "\n"
                 else:
-                    assert "podgpu" not in seen  # it keeps the file that was replaced
+                    assert "podgpu" not in content  # it keeps the file that was replaced
 
 
 MOUNTS = {
@@ -77,29 +79,29 @@ MOUNTS = {
 
 
 @pytest.mark.parametrize("mounts", MOUNTS.values(), ids=MOUNTS)
-async def test_a_file_that_cannot_be_replaced_is_written_into(
+async def test_a_file_that_cannot_be_replaced_is_written_in_place(
     places: tuple[Path, Path], mounts: str
 ) -> None:
     outside, inside = places
     before = outside.stat()
     async with beside(mounts, WRITE, outside, inside) as process:
         async with asyncio.timeout(10):
-            said, complaints = await process.communicate()
-        assert process.returncode == 0, complaints.decode()
-    assert said.decode() == "podlist.json\n"
-    assert complaints.decode() == (
+            output, errors = await process.communicate()
+        assert process.returncode == 0, errors.decode()
+    assert output.decode() == "podlist.json\n"
+    assert errors.decode() == (
         f"{inside}: is a mount point and cannot be replaced; podgpu writes into it instead\n"
     )
-    assert ours(outside) == [f"b={short(0)}"]
-    assert FOREIGN in outside.read_text()
+    assert podgpu_entries(outside) == [f"b={uuids(0)}"]
+    assert OTHER_ENTRY in outside.read_text()
     assert outside.stat().st_ino == before.st_ino
     assert inside.read_text() == ""
 
 
-async def test_a_mount_of_a_file_that_was_replaced_outside_is_found_out(
+async def test_a_mount_of_a_file_that_was_replaced_outside_is_an_error(
     places: tuple[Path, Path],
 ) -> None:
-    """What is written there, nobody would read."""
+    """No reader outside of the mount would see what podgpu writes there."""
     outside, inside = places
     program = WRITE.replace("asyncio.run", 'input("?")\nasyncio.run')
     async with beside('mount --bind "$2" "$3"', program, outside, inside) as process:
@@ -110,8 +112,8 @@ async def test_a_mount_of_a_file_that_was_replaced_outside_is_found_out(
         outside.with_suffix(".new").replace(outside)
         process.stdin.write(b"\n")
         async with asyncio.timeout(10):
-            _, complaints = await process.communicate()
+            _, errors = await process.communicate()
     assert process.returncode == 1
-    assert f"{inside}: the file was replaced, but this mount of it" in complaints.decode()
+    assert f"{inside}: the file was replaced, but this mount of it" in errors.decode()
     assert outside.read_text() == "[]"
     assert inside.read_text() == ""

@@ -1,4 +1,4 @@
-"""What the check of a configuration says of this sink's options."""
+"""Problems that the check of a configuration reports for this sink's options."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from sinks.podlist.options import Options
 
 
 @pytest.mark.parametrize("path", ["/", "/data/..", ""])
-def test_a_path_names_a_file(path: str) -> None:
+def test_a_path_of_a_folder_is_refused(path: str) -> None:
     [(key, text)] = Options(path=Path(path)).problems()
     assert (key, text) == ("path", f"{Path(path)} is a folder: give the path of a file")
 
 
-def test_a_file_is_kept_by_one() -> None:
+def test_two_sinks_may_not_use_the_same_file() -> None:
     text = (
         "sources: {g: {kind: nvml}}\n"
         "sinks:\n"
@@ -33,6 +33,6 @@ def test_a_file_is_kept_by_one() -> None:
     )
 
 
-def test_source_and_sink_may_have_the_same_file() -> None:
+def test_a_source_and_a_sink_may_use_the_same_file() -> None:
     text = "sources: {g: {kind: nvml}, p: {kind: podlist}}\nsinks: {p: {kind: podlist}}\n"
     parse(text, RegisteredKinds(), env={}, origin="f")

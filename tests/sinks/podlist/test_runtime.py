@@ -1,4 +1,4 @@
-"""A whole podgpu that reads the file which it writes: no word of its own comes back to it."""
+"""A podgpu that reads the file that it writes: it does not read its own entries as claims."""
 
 import asyncio
 import json
@@ -22,7 +22,15 @@ from sinks.podlist.options import Options as SinkOptions
 from sinks.prometheus.options import Options as PageOptions
 from sources.podlist.options import Options as SourceOptions
 from tests.e2e.processes import free_ports
-from tests.sinks.podlist.support import GPUS, entries, held, ours, short, state, until
+from tests.sinks.podlist.support import (
+    GPUS,
+    entries,
+    file_state,
+    held,
+    podgpu_entries,
+    until,
+    uuids,
+)
 from tests.support.components import Options, ScriptedSource
 from tests.support.http import Client
 from tests.support.nodes import claims, uuid_of
@@ -31,22 +39,22 @@ THEIRS = {"name": "theirs", "namespace": "ml", "container": "main", "gpu_list": 
 
 
 class Kubelet:
-    """A source that has the GPUs and says what the test lets it say."""
+    """A source that has the GPUs and emits the claims that the test sets."""
 
     def __init__(self) -> None:
-        self.said: asyncio.Queue[tuple[Claim, ...]] = asyncio.Queue()
+        self._claims: asyncio.Queue[tuple[Claim, ...]] = asyncio.Queue()
 
-    def says(self, *what: Claim) -> None:
-        self.said.put_nowait(what)
+    def reports(self, *held: Claim) -> None:
+        self._claims.put_nowait(held)
 
     async def run(self, ctx: SourceContext) -> None:
         await ctx.emit(DevicesDiscovered(GPUS))
         while True:
-            await ctx.emit(claims(*await self.said.get()))
+            await ctx.emit(claims(*await self._claims.get()))
 
 
-class Whole:
-    """A runtime, its page and its file."""
+class RunningPodgpu:
+    """A runtime, its metrics page and its file."""
 
     def __init__(self, path: Path, port: int) -> None:
         self.path = path
@@ -61,8 +69,8 @@ class Whole:
             writer.close()
             await writer.wait_closed()
 
-    async def shows(self, *expected: str) -> None:
-        """Wait until the page has these as `pod source`."""
+    async def wait_for_holders(self, *expected: str) -> None:
+        """Wait until the page has these holders as `pod source`."""
         async with asyncio.timeout(5):
             while await self.holders() != sorted(expected):
                 await asyncio.sleep(0.005)
@@ -78,13 +86,15 @@ class Whole:
 @asynccontextmanager
 async def podgpu(
     path: Path, monkeypatch: pytest.MonkeyPatch, write: str = "rename"
-) -> AsyncIterator[Whole]:
+) -> AsyncIterator[RunningPodgpu]:
     [port] = free_ports(1)
-    whole = Whole(path, port)
+    daemon = RunningPodgpu(path, port)
 
     def build(kind: str, options: msgspec.Struct) -> Source:
         return (
-            ScriptedSource(whole.kubelet.run) if kind == "scripted" else build_source(kind, options)
+            ScriptedSource(daemon.kubelet.run)
+            if kind == "scripted"
+            else build_source(kind, options)
         )
 
     monkeypatch.setattr(source_set, "build_source", build)
@@ -107,7 +117,7 @@ async def podgpu(
     stop = asyncio.Event()
     running = asyncio.create_task(Runtime(config).run(stop))
     try:
-        yield whole
+        yield daemon
     finally:
         stop.set()
         async with asyncio.timeout(10):
@@ -120,77 +130,80 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("write", ["rename", "inplace"])
-async def test_a_container_that_stopped_does_not_stay(
+async def test_a_container_that_stopped_is_no_longer_listed(
     path: Path, monkeypatch: pytest.MonkeyPatch, write: str
 ) -> None:
     path.write_text(json.dumps([THEIRS]))
-    async with podgpu(path, monkeypatch, write) as whole:
-        whole.kubelet.says(held("a", 0), held("b", 1))
-        await until(lambda: ours(path) == [f"a={short(0)}", f"b={short(1)}"])
-        await whole.shows("a kubelet", "b kubelet", "theirs lists")
-        whole.kubelet.says(held("b", 1))
-        await until(lambda: ours(path) == [f"b={short(1)}"])
-        await whole.shows("b kubelet", "theirs lists")
-        whole.kubelet.says()
-        await until(lambda: ours(path) == [])
-        await whole.shows("theirs lists")
+    async with podgpu(path, monkeypatch, write) as daemon:
+        daemon.kubelet.reports(held("a", 0), held("b", 1))
+        await until(lambda: podgpu_entries(path) == [f"a={uuids(0)}", f"b={uuids(1)}"])
+        await daemon.wait_for_holders("a kubelet", "b kubelet", "theirs lists")
+        daemon.kubelet.reports(held("b", 1))
+        await until(lambda: podgpu_entries(path) == [f"b={uuids(1)}"])
+        await daemon.wait_for_holders("b kubelet", "theirs lists")
+        daemon.kubelet.reports()
+        await until(lambda: podgpu_entries(path) == [])
+        await daemon.wait_for_holders("theirs lists")
         assert entries(path) == [THEIRS]
 
 
-async def test_reader_and_writer_come_to_rest(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with podgpu(path, monkeypatch) as whole:
-        whole.kubelet.says(held("a", 0))
-        await until(lambda: ours(path) == [f"a={short(0)}"])
-        before, began = state(path), await events(whole)
+async def test_the_reader_and_the_writer_do_not_trigger_each_other(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with podgpu(path, monkeypatch) as daemon:
+        daemon.kubelet.reports(held("a", 0))
+        await until(lambda: podgpu_entries(path) == [f"a={uuids(0)}"])
+        before, start = file_state(path), await events(daemon)
         await asyncio.sleep(1.5)
-        assert state(path) == before
-        # The reader stands by its empty list each second.
-        assert await events(whole) - began <= 3
+        assert file_state(path) == before
+        # The reader confirms its empty list each second.
+        assert await events(daemon) - start <= 3
 
 
-async def events(whole: Whole) -> float:
+async def events(daemon: RunningPodgpu) -> float:
     [count] = re.findall(
         r'^podgpu_source_events_total\{.*source="lists".*\} (\S+)$',
-        await whole.page(),
+        await daemon.page(),
         re.MULTILINE,
     )
     return float(count)
 
 
-async def test_another_s_word_is_followed_and_not_repeated(
+async def test_a_claim_of_another_writer_is_valid_and_not_written_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with podgpu(path, monkeypatch) as whole:
-        whole.kubelet.says(held("a", 0))
-        await until(lambda: ours(path) == [f"a={short(0)}"])
+    async with podgpu(path, monkeypatch) as daemon:
+        daemon.kubelet.reports(held("a", 0))
+        await until(lambda: podgpu_entries(path) == [f"a={uuids(0)}"])
         path.write_text(json.dumps([*entries(path), THEIRS]))
-        await whole.shows("a kubelet", "theirs lists")
-        await until(lambda: ours(path) == [f"a={short(0)}"])
-        # The kubelet's word on a whole device goes before the file's.
-        whole.kubelet.says(held("theirs", 2), held("a", 0))
-        await whole.shows("a kubelet", "theirs kubelet")
+        await daemon.wait_for_holders("a kubelet", "theirs lists")
+        await until(lambda: podgpu_entries(path) == [f"a={uuids(0)}"])
+        # The kubelet's claim on a daemon device takes precedence over the file's.
+        daemon.kubelet.reports(held("theirs", 2), held("a", 0))
+        await daemon.wait_for_holders("a kubelet", "theirs kubelet")
 
 
 async def test_a_stop_leaves_the_file_and_the_next_start_takes_it_over(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with podgpu(path, monkeypatch) as whole:
-        whole.kubelet.says(held("a", 0), held("b", 1))
-        await until(lambda: ours(path) == [f"a={short(0)}", f"b={short(1)}"])
-    assert ours(path) == [f"a={short(0)}", f"b={short(1)}"]
-    async with podgpu(path, monkeypatch) as whole:
-        whole.kubelet.says(held("b", 1))
-        await until(lambda: ours(path) == [f"b={short(1)}"])
+    async with podgpu(path, monkeypatch) as daemon:
+        daemon.kubelet.reports(held("a", 0), held("b", 1))
+        await until(lambda: podgpu_entries(path) == [f"a={uuids(0)}", f"b={uuids(1)}"])
+    assert podgpu_entries(path) == [f"a={uuids(0)}", f"b={uuids(1)}"]
+    async with podgpu(path, monkeypatch) as daemon:
+        daemon.kubelet.reports(held("b", 1))
+        await until(lambda: podgpu_entries(path) == [f"b={uuids(1)}"])
 
 
-async def test_a_change_is_in_the_file_within_milliseconds(
+async def test_a_change_is_written_within_milliseconds(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    took = []
-    async with podgpu(path, monkeypatch) as whole:
+    seconds = []
+    async with podgpu(path, monkeypatch) as daemon:
         for turn in range(50):
-            began = time.monotonic()
-            whole.kubelet.says(held(f"pod-{turn}", 0))
-            await until(lambda turn=turn: ours(path) == [f"pod-{turn}={short(0)}"])  # type: ignore[misc]
-            took.append(time.monotonic() - began)
-    assert sorted(took)[len(took) // 2] < 0.1
+            start = time.monotonic()
+            daemon.kubelet.reports(held(f"pod-{turn}", 0))
+            expected = [f"pod-{turn}={uuids(0)}"]
+            await until(lambda expected=expected: podgpu_entries(path) == expected)  # type: ignore[misc]
+            seconds.append(time.monotonic() - start)
+    assert sorted(seconds)[len(seconds) // 2] < 0.1

@@ -1,4 +1,4 @@
-"""When the file is written, and how it looks then."""
+"""When the sink writes the file, and the file's properties."""
 
 import asyncio
 import os
@@ -9,17 +9,17 @@ import pytest
 
 from sinks.podlist import sink as under_test
 from tests.sinks.podlist.support import (
-    FOREIGN,
-    OURS_OF_BEFORE,
+    OLD_OWN_ENTRY,
+    OTHER_ENTRY,
     Bench,
     entries,
+    file_state,
     held,
     listing,
     names,
-    ours,
-    short,
-    state,
+    podgpu_entries,
     until,
+    uuids,
 )
 from tests.support.nodes import claim, uuid_of
 
@@ -36,190 +36,192 @@ def path(tmp_path: Path) -> Path:
 
 @WAYS
 async def test_every_change_of_holders_is_written(path: Path, write: str) -> None:
-    async with Bench(path, write=write).keeping() as bench:
-        bench.holds()
+    async with Bench(path, write=write).running() as bench:
+        bench.set_holders()
         await until(lambda: path.exists() and path.read_text() == "[]\n")
-        bench.holds(held("a", 0, 1), held("b", 2))
-        await bench.reads(f"a={short(0, 1)}", f"b={short(2)}")
-        bench.holds(held("b", 2))
-        await bench.reads(f"b={short(2)}")
-        bench.holds()
+        bench.set_holders(held("a", 0, 1), held("b", 2))
+        await bench.wait_for_entries(f"a={uuids(0, 1)}", f"b={uuids(2)}")
+        bench.set_holders(held("b", 2))
+        await bench.wait_for_entries(f"b={uuids(2)}")
+        bench.set_holders()
         await until(lambda: path.read_text() == "[]\n")
     assert names(path.parent) == [path.name]
 
 
-async def test_numbers_where_they_are_asked_for(path: Path) -> None:
-    async with Bench(path, ids="minor").keeping() as bench:
-        bench.holds(held("a", 0, 1))
-        await bench.reads("a=0,5")
+async def test_gpus_are_listed_by_minor_number_if_configured(path: Path) -> None:
+    async with Bench(path, ids="minor").running() as bench:
+        bench.set_holders(held("a", 0, 1))
+        await bench.wait_for_entries("a=0,5")
 
 
 @WAYS
-async def test_entries_of_others_stay_as_they_are(path: Path, write: str) -> None:
-    path.write_text(listing(OURS_OF_BEFORE, FOREIGN, OURS_OF_BEFORE, '{"a": "\\ud800"}'))
-    async with Bench(path, write=write).keeping() as bench:
-        bench.holds(held("a", 0))
+async def test_entries_of_others_stay_unchanged(path: Path, write: str) -> None:
+    path.write_text(listing(OLD_OWN_ENTRY, OTHER_ENTRY, OLD_OWN_ENTRY, '{"a": "\\ud800"}'))
+    async with Bench(path, write=write).running() as bench:
+        bench.set_holders(held("a", 0))
         await until(lambda: uuid_of(0) in path.read_text())
         text = path.read_text()
-        assert text.startswith(f'[\n{FOREIGN},\n{{"a": "\\ud800"}},\n{{"name":"a"')
+        assert text.startswith(f'[\n{OTHER_ENTRY},\n{{"a": "\\ud800"}},\n{{"name":"a"')
         assert text.count("podgpu") == 1
 
 
-async def test_a_word_of_a_pod_list_is_not_said_again(path: Path) -> None:
-    async with Bench(path).keeping() as bench:
+async def test_a_claim_from_a_pod_list_is_not_written(path: Path) -> None:
+    async with Bench(path).running() as bench:
         bench.node.podlist(claim("theirs", uuid_of(1)))
-        bench.holds(held("a", 0))
-        await bench.reads(f"a={short(0)}")
+        bench.set_holders(held("a", 0))
+        await bench.wait_for_entries(f"a={uuids(0)}")
 
 
-async def test_an_entry_of_ours_that_another_says_too_goes(path: Path) -> None:
-    async with Bench(path).keeping() as bench:
-        bench.holds(held("a", 0), held("b", 1))
-        await bench.reads(f"a={short(0)}", f"b={short(1)}")
+async def test_an_entry_of_podgpu_is_removed_once_another_writer_lists_the_same(path: Path) -> None:
+    async with Bench(path).running() as bench:
+        bench.set_holders(held("a", 0), held("b", 1))
+        await bench.wait_for_entries(f"a={uuids(0)}", f"b={uuids(1)}")
         theirs = '{"name": "a", "namespace": "ml", "container": "main", "gpu_list": [0]}'
         path.write_text(listing(theirs))
         bench.clock.seconds += 5
-        bench.holds(held("a", 0), held("b", 1))
-        await bench.reads(f"b={short(1)}")
+        bench.set_holders(held("a", 0), held("b", 1))
+        await bench.wait_for_entries(f"b={uuids(1)}")
         assert theirs in path.read_text()
 
 
 # -- when
 
 
-@pytest.mark.parametrize("text", ["null", " []", listing(FOREIGN)])
-async def test_a_file_that_is_right_is_not_touched(path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["null", " []", listing(OTHER_ENTRY)])
+async def test_a_file_that_is_correct_already_is_not_written(path: Path, text: str) -> None:
     path.write_text(text)
-    before = state(path)
-    async with Bench(path).keeping() as bench:
-        bench.holds()
-        await bench.rests()
-    assert state(path) == before
+    before = file_state(path)
+    async with Bench(path).running() as bench:
+        bench.set_holders()
+        await bench.settle()
+    assert file_state(path) == before
 
 
 @WAYS
-async def test_what_does_not_concern_the_file_does_not_touch_it(path: Path, write: str) -> None:
-    async with Bench(path, write=write).keeping() as bench:
-        bench.holds(held("a", 0))
-        await bench.reads(f"a={short(0)}")
-        before = state(path)
+async def test_a_snapshot_without_changes_for_the_file_causes_no_write(
+    path: Path, write: str
+) -> None:
+    async with Bench(path, write=write).running() as bench:
+        bench.set_holders(held("a", 0))
+        await bench.wait_for_entries(f"a={uuids(0)}")
+        before = file_state(path)
         bench.node.podlist(claim("theirs", uuid_of(1)))
         bench.clock.seconds += 60
         bench.show()
-        await bench.rests()
-    assert state(path) == before
+        await bench.settle()
+    assert file_state(path) == before
 
 
-async def test_a_restart_writes_nothing_where_nothing_changed(path: Path) -> None:
-    async with Bench(path).keeping() as bench:
-        bench.holds(held("a", 0))
-        await bench.reads(f"a={short(0)}")
-    before = state(path)
-    async with Bench(path).keeping() as bench:
-        bench.holds(held("a", 0))
-        await bench.rests()
-    assert state(path) == before
+async def test_a_restart_without_changes_writes_nothing(path: Path) -> None:
+    async with Bench(path).running() as bench:
+        bench.set_holders(held("a", 0))
+        await bench.wait_for_entries(f"a={uuids(0)}")
+    before = file_state(path)
+    async with Bench(path).running() as bench:
+        bench.set_holders(held("a", 0))
+        await bench.settle()
+    assert file_state(path) == before
 
 
-async def test_what_others_destroy_comes_back(path: Path) -> None:
-    async with Bench(path).keeping() as bench:
-        bench.holds(held("a", 0))
-        await bench.reads(f"a={short(0)}")
-        for spoil in (path.unlink, lambda: path.write_text(listing(FOREIGN))):
-            spoil()
-            await bench.rests()
-            assert not ours(path)
+async def test_entries_that_others_remove_are_restored(path: Path) -> None:
+    async with Bench(path).running() as bench:
+        bench.set_holders(held("a", 0))
+        await bench.wait_for_entries(f"a={uuids(0)}")
+        for damage in (path.unlink, lambda: path.write_text(listing(OTHER_ENTRY))):
+            damage()
+            await bench.settle()
+            assert not podgpu_entries(path)
             bench.clock.seconds += under_test._CHECK_SECONDS
             bench.show()
-            await bench.reads(f"a={short(0)}")
+            await bench.wait_for_entries(f"a={uuids(0)}")
     assert len(entries(path)) == 2
 
 
-async def test_others_are_looked_after_without_a_snapshot(
+async def test_the_file_is_checked_without_a_snapshot(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(under_test, "_CHECK_SECONDS", 0.05)
     bench = Bench(path)
-    async with bench.keeping():
-        bench.holds(held("a", 0))
-        await bench.reads(f"a={short(0)}")
+    async with bench.running():
+        bench.set_holders(held("a", 0))
+        await bench.wait_for_entries(f"a={uuids(0)}")
         path.unlink()
-        await bench.reads(f"a={short(0)}")
+        await bench.wait_for_entries(f"a={uuids(0)}")
 
 
 # -- at the start
 
 
-async def test_an_earlier_run_s_entries_stand_until_the_sources_have_spoken(path: Path) -> None:
-    path.write_text(listing(OURS_OF_BEFORE))
+async def test_entries_of_an_earlier_run_stay_until_the_sources_have_reported(path: Path) -> None:
+    path.write_text(listing(OLD_OWN_ENTRY))
     bench = Bench(path)
-    bench.waits_for("kubelet", "podresources")
-    bench.waits_for("lists", "podlist")
-    async with bench.keeping():
+    bench.add_source("kubelet", "podresources")
+    bench.add_source("lists", "podlist")
+    async with bench.running():
         bench.show()
-        await bench.rests()
-        assert path.read_text() == listing(OURS_OF_BEFORE)
-        bench.loses("kubelet", "podresources")
+        await bench.settle()
+        assert path.read_text() == listing(OLD_OWN_ENTRY)
+        bench.lose_source("kubelet", "podresources")
         bench.show()
-        await bench.rests()
-        assert path.read_text() == listing(OURS_OF_BEFORE)
-        # Nobody waits for a source that reads pod lists: the file may not be there before this.
-        bench.holds(held("a", 0))
-        await bench.reads(f"a={short(0)}")
+        await bench.settle()
+        assert path.read_text() == listing(OLD_OWN_ENTRY)
+        # The sink does not wait for a source that reads pod lists: it may have no file until now.
+        bench.set_holders(held("a", 0))
+        await bench.wait_for_entries(f"a={uuids(0)}")
 
 
-async def test_without_a_list_none_is_begun_before_that(path: Path) -> None:
+async def test_no_file_is_created_before_the_sources_have_reported(path: Path) -> None:
     bench = Bench(path)
-    bench.waits_for("kubelet", "podresources")
-    async with bench.keeping():
+    bench.add_source("kubelet", "podresources")
+    async with bench.running():
         bench.show()
-        await bench.rests()
+        await bench.settle()
         assert not path.exists()
     assert not path.exists()
 
 
-async def test_a_source_that_says_nothing_is_not_waited_for_for_ever(
+async def test_the_wait_for_a_silent_source_is_limited(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline.component.readiness._MAX_WAIT", 0.3)
-    path.write_text(listing(OURS_OF_BEFORE, FOREIGN))
+    path.write_text(listing(OLD_OWN_ENTRY, OTHER_ENTRY))
     bench = Bench(path)
-    bench.waits_for("kubelet", "podresources")
-    began = asyncio.get_running_loop().time()
-    async with bench.keeping():
+    bench.add_source("kubelet", "podresources")
+    start = asyncio.get_running_loop().time()
+    async with bench.running():
         bench.show()
-        await bench.reads()
-    assert asyncio.get_running_loop().time() - began >= 0.3
-    assert FOREIGN in path.read_text()
+        await bench.wait_for_entries()
+    assert asyncio.get_running_loop().time() - start >= 0.3
+    assert OTHER_ENTRY in path.read_text()
 
 
-async def test_a_source_that_is_lost_later_withdraws_nothing(path: Path) -> None:
-    async with Bench(path).keeping() as bench:
-        bench.holds(held("a", 0))
-        await bench.reads(f"a={short(0)}")
-        bench.loses("kubelet", "podresources")
+async def test_a_source_that_is_lost_later_removes_no_entry(path: Path) -> None:
+    async with Bench(path).running() as bench:
+        bench.set_holders(held("a", 0))
+        await bench.wait_for_entries(f"a={uuids(0)}")
+        bench.lose_source("kubelet", "podresources")
         bench.show()
-        await bench.rests()
-        assert ours(path) == [f"a={short(0)}"]
+        await bench.settle()
+        assert podgpu_entries(path) == [f"a={uuids(0)}"]
 
 
-async def test_a_sink_that_comes_later_begins_with_the_newest_snapshot(path: Path) -> None:
+async def test_a_sink_that_starts_later_uses_the_newest_snapshot(path: Path) -> None:
     bench = Bench(path)
-    bench.holds(held("a", 0))
+    bench.set_holders(held("a", 0))
     assert bench.inbox.take_nowait() is not None
-    async with bench.keeping():
-        await bench.reads(f"a={short(0)}")
+    async with bench.running():
+        await bench.wait_for_entries(f"a={uuids(0)}")
 
 
 # -- at the end
 
 
-async def test_the_last_snapshot_is_written_and_stays(path: Path) -> None:
-    async with Bench(path).keeping() as bench:
-        bench.holds(held("a", 0))
-        await bench.reads(f"a={short(0)}")
-        bench.holds(held("b", 0))
-    assert ours(path) == [f"b={short(0)}"]
+async def test_the_last_snapshot_is_written_at_the_stop(path: Path) -> None:
+    async with Bench(path).running() as bench:
+        bench.set_holders(held("a", 0))
+        await bench.wait_for_entries(f"a={uuids(0)}")
+        bench.set_holders(held("b", 0))
+    assert podgpu_entries(path) == [f"b={uuids(0)}"]
 
 
 # -- the file itself
@@ -227,26 +229,26 @@ async def test_the_last_snapshot_is_written_and_stays(path: Path) -> None:
 
 @WAYS
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
-async def test_everybody_may_read_it(path: Path, write: str, umask: int) -> None:
+async def test_all_users_may_read_the_file(path: Path, write: str, umask: int) -> None:
     before = os.umask(umask)
     try:
-        async with Bench(path, write=write).keeping() as bench:
+        async with Bench(path, write=write).running() as bench:
             for pod in ("a", "b"):
-                bench.holds(held(pod, 0))
-                await bench.reads(f"{pod}={short(0)}")
+                bench.set_holders(held(pod, 0))
+                await bench.wait_for_entries(f"{pod}={uuids(0)}")
                 assert stat.S_IMODE(path.stat().st_mode) == 0o644
     finally:
         os.umask(before)
 
 
 @WAYS
-async def test_its_inode_reports_how_it_was_written(path: Path, write: str) -> None:
+async def test_only_a_write_in_place_keeps_the_inode(path: Path, write: str) -> None:
     path.write_text("[]")
     path.chmod(0o600)
     before = path.stat()
-    async with Bench(path, write=write).keeping() as bench:
-        bench.holds(held("a", 0))
-        await bench.reads(f"a={short(0)}")
+    async with Bench(path, write=write).running() as bench:
+        bench.set_holders(held("a", 0))
+        await bench.wait_for_entries(f"a={uuids(0)}")
     now = path.stat()
     assert (now.st_ino == before.st_ino) is (write == "inplace")
     assert (now.st_uid, now.st_gid) == (before.st_uid, before.st_gid)
@@ -254,41 +256,45 @@ async def test_its_inode_reports_how_it_was_written(path: Path, write: str) -> N
 
 
 @WAYS
-async def test_it_keeps_its_owner(path: Path, write: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As root; as anybody else the call is refused, and the file is the writer's own."""
+async def test_a_replaced_file_keeps_its_owner(
+    path: Path, write: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For root. For other users the call is refused, and the file belongs to the writer."""
     path.write_text("[]")
-    given: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
     real, owner = os.fchown, path.stat()
 
     def fchown(descriptor: int, uid: int, gid: int) -> None:
-        given.append((uid, gid))
+        calls.append((uid, gid))
         if uid == 0:
             raise PermissionError
         real(descriptor, uid, gid)
 
     monkeypatch.setattr(os, "fchown", fchown)
-    async with Bench(path, write=write).keeping() as bench:
-        bench.holds(held("a", 0))
-        await bench.reads(f"a={short(0)}")
-    assert given == ([(owner.st_uid, owner.st_gid)] if write == "rename" else [])
+    async with Bench(path, write=write).running() as bench:
+        bench.set_holders(held("a", 0))
+        await bench.wait_for_entries(f"a={uuids(0)}")
+    assert calls == ([(owner.st_uid, owner.st_gid)] if write == "rename" else [])
 
 
-async def test_a_reader_who_keeps_it_open_sees_what_is_written_in_place(path: Path) -> None:
+async def test_a_reader_that_keeps_the_file_open_sees_writes_in_place(path: Path) -> None:
     path.write_text("[]")
     with path.open() as reader:
-        async with Bench(path, write="inplace").keeping() as bench:
+        async with Bench(path, write="inplace").running() as bench:
             for holders in ([held("a", 0), held("b", 1)], [held("a", 0)], []):
-                bench.holds(*holders)
-                await bench.reads(*(f"{c.subject.pod}={c.devices[0].text}" for c in holders))
+                bench.set_holders(*holders)
+                await bench.wait_for_entries(
+                    *(f"{c.subject.pod}={c.devices[0].text}" for c in holders)
+                )
                 reader.seek(0)
                 assert reader.read() == path.read_text()
 
 
-async def test_what_a_killed_podgpu_left_is_removed_and_nothing_else(path: Path) -> None:
+async def test_only_temporary_files_of_a_killed_podgpu_are_removed(path: Path) -> None:
     left = [f".podlist.json.podgpu-{number:016x}" for number in range(3)]
     others = [".podlist.json.podgpu-mine", ".other.json.podgpu-0000000000000000", "podlist.json.1"]
     for name in (*left, *others):
         (path.parent / name).touch()
-    async with Bench(path).keeping():
+    async with Bench(path).running():
         pass
     assert names(path.parent) == sorted(others)

@@ -1,4 +1,4 @@
-"""Runs the source on a real file, with the real inotify."""
+"""Run the source on a real file, with the real inotify."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,8 +13,8 @@ from sources.podlist.source import PodListSource
 from tests.support.contexts import FakeSourceContext
 from tests.support.running import running
 
-# Long enough that nothing in a test is owed to the poll unless the test asks for it.
-SELDOM = Duration.parse("1h")
+# So long that no test sees a poll, unless it sets an interval.
+RARELY = Duration.parse("1h")
 
 
 def entry(pod: str, *devices: str) -> str:
@@ -27,32 +27,34 @@ def listing(*pods: str) -> str:
 
 
 def replace(path: Path, text: str) -> None:
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text)
-    fresh.replace(path)
+    new = path.with_name(path.name + ".new")
+    new.write_text(text)
+    new.replace(path)
 
 
 class Following(FakeSourceContext):
+    """A context that shows the source's last claims and the reasons of its losses."""
+
     def pods(self) -> list[str] | None:
-        said = [event for event in self.events if isinstance(event, ClaimsReplaced)]
-        return [claim.subject.pod for claim in said[-1].claims] if said else None
+        claims = [event for event in self.events if isinstance(event, ClaimsReplaced)]
+        return [claim.subject.pod for claim in claims[-1].claims] if claims else None
 
     def reasons(self) -> list[str]:
         return [event.reason for event in self.events if isinstance(event, SourceLost)]
 
-    async def until(self, *pods: str, timeout: float = 5) -> None:
+    async def wait_for_pods(self, *pods: str, timeout: float = 5) -> None:
         async with asyncio.timeout(timeout), self._changed:
             while self.pods() != list(pods):
                 await self._changed.wait()
 
-    async def lost(self, count: int = 1) -> str:
+    async def wait_for_loss(self, count: int = 1) -> str:
         await self.wait_for(SourceLost, count)
         return self.reasons()[-1]
 
 
 @asynccontextmanager
 async def following(
-    path: Path, interval: Duration = SELDOM, **options: Any
+    path: Path, interval: Duration = RARELY, **options: Any
 ) -> AsyncIterator[Following]:
     ctx = Following("pods")
     source = PodListSource(Options(path=path, interval=interval, **options))

@@ -1,4 +1,4 @@
-"""What the source says while its file changes; real files, real inotify."""
+"""Events of the source while its file changes; real files, real inotify."""
 
 import asyncio
 import itertools
@@ -39,83 +39,85 @@ WRITERS = pytest.mark.parametrize("write", [replace, in_place])
 
 
 @WRITERS
-async def test_a_change_is_reported_at_once(path: Path, write: Callable[[Path, str], None]) -> None:
+async def test_a_change_is_reported_within_milliseconds(
+    path: Path, write: Callable[[Path, str], None]
+) -> None:
     write(path, listing("first"))
-    took: list[float] = []
+    milliseconds: list[float] = []
     async with following(path) as ctx:
-        await ctx.until("first")
+        await ctx.wait_for_pods("first")
         for number in range(40):
-            begun = time.monotonic_ns()
+            start = time.monotonic_ns()
             write(path, listing(f"p{number}"))
-            await ctx.until(f"p{number}")
-            took.append((ctx.emitted_at[-1].mono_ns - begun) / 1e6)
+            await ctx.wait_for_pods(f"p{number}")
+            milliseconds.append((ctx.emitted_at[-1].mono_ns - start) / 1e6)
         assert ctx.reasons() == []
         assert len(ctx.events) == 41
-    assert statistics.median(took) < 50
+    assert statistics.median(milliseconds) < 50
 
 
 @WRITERS
-async def test_a_thousand_changes_in_a_row_end_at_the_last(
+async def test_after_a_thousand_changes_in_a_row_the_last_is_reported(
     path: Path, write: Callable[[Path, str], None]
 ) -> None:
     write(path, listing("first"))
     async with following(path) as ctx:
-        await ctx.until("first")
+        await ctx.wait_for_pods("first")
 
         def burst() -> None:
             for number in range(1000):
                 write(path, listing(f"p{number}"))
 
         await asyncio.to_thread(burst)
-        await ctx.until("p999")
-        # Who writes in place may be held up between emptying the file and writing it.
+        await ctx.wait_for_pods("p999")
+        # A writer in place may be interrupted between emptying the file and writing it.
         assert [reason for reason in ctx.reasons() if "is empty" not in reason] == []
 
 
-async def test_claims_carry_how_long_they_stand(path: Path) -> None:
+async def test_claims_carry_max_age(path: Path) -> None:
     path.write_text(listing("a"))
     async with following(path, max_age=Duration.parse("90s")) as ctx:
-        [said] = await ctx.wait_for(ClaimsReplaced)
-        assert said.good_for_ns == 90_000_000_000
+        [event] = await ctx.wait_for(ClaimsReplaced)
+        assert event.good_for_ns == 90_000_000_000
 
 
-async def test_an_empty_list_clears(path: Path) -> None:
+async def test_an_empty_list_removes_all_claims(path: Path) -> None:
     path.write_text(listing("a", "b"))
     async with following(path) as ctx:
-        await ctx.until("a", "b")
+        await ctx.wait_for_pods("a", "b")
         replace(path, "[]")
-        await ctx.until()
+        await ctx.wait_for_pods()
         assert ctx.reasons() == []
 
 
-async def test_the_same_list_again_is_no_news(path: Path) -> None:
+async def test_the_same_list_written_again_is_not_reported(path: Path) -> None:
     path.write_text(listing("a"))
     async with following(path) as ctx:
-        await ctx.until("a")
+        await ctx.wait_for_pods("a")
         replace(path, listing("a"))
         path.touch()
         await asyncio.sleep(GRACE)
         assert len(ctx.events) == 1
 
 
-async def test_confirms_with_the_same_object(path: Path) -> None:
+async def test_claims_are_confirmed_at_each_interval_with_the_same_object(path: Path) -> None:
     path.write_text(listing("a"))
     async with following(path, interval=Duration.parse("50ms")) as ctx:
-        said = await ctx.wait_for(ClaimsReplaced, 4)
-        assert all(one is said[0] for one in said)
+        events = await ctx.wait_for(ClaimsReplaced, 4)
+        assert all(event is events[0] for event in events)
         times = [at.mono_ns / 1e6 for at in ctx.emitted_at]
         assert min(b - a for a, b in itertools.pairwise(times)) > 45
 
 
-async def test_a_broken_file_is_reported_once_and_not_confirmed(
+async def test_an_invalid_file_is_reported_once_and_claims_are_not_confirmed(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     path.write_text(listing("a"))
     async with following(path, interval=Duration.parse("50ms")) as ctx:
-        await ctx.until("a")
+        await ctx.wait_for_pods("a")
         replace(path, '[{"name":')
-        assert await ctx.lost() == f"{path}:1:10: ends too early"
+        assert await ctx.wait_for_loss() == f"{path}:1:10: ends too early"
         confirmed = len(ctx.events)
         await asyncio.sleep(0.3)
         assert len(ctx.events) == confirmed
@@ -127,48 +129,48 @@ async def test_a_broken_file_is_reported_once_and_not_confirmed(
     assert caplog.messages[1] == f"{path}: can be read again"
 
 
-async def test_a_moment_of_emptiness_is_not_reported(path: Path) -> None:
+async def test_a_file_that_is_empty_for_a_moment_is_not_reported(path: Path) -> None:
     path.write_text(listing("a"))
     async with following(path) as ctx:
-        await ctx.until("a")
+        await ctx.wait_for_pods("a")
         with path.open("w") as file:
             await asyncio.sleep(0.03)
             file.write(listing("b")[:20])
             file.flush()
             await asyncio.sleep(0.03)
             file.write(listing("b")[20:])
-        await ctx.until("b")
+        await ctx.wait_for_pods("b")
         await asyncio.sleep(GRACE)
         assert ctx.reasons() == []
 
 
-async def test_a_writer_need_not_close(path: Path) -> None:
+async def test_a_change_is_reported_before_the_writer_closes_the_file(path: Path) -> None:
     path.write_text(listing("a"))
     async with following(path) as ctx:
-        await ctx.until("a")
+        await ctx.wait_for_pods("a")
         with path.open("r+") as file:
             file.write(listing("b"))
             file.flush()
-            await ctx.until("b")
+            await ctx.wait_for_pods("b")
 
 
-async def test_two_faults_are_reported_one_by_one(path: Path) -> None:
+async def test_successive_faults_are_each_reported(path: Path) -> None:
     path.write_text("{}")
     async with following(path) as ctx:
-        assert await ctx.lost() == f"{path}:1:1: expected a list, found an object"
+        assert await ctx.wait_for_loss() == f"{path}:1:1: expected a list, found an object"
         replace(path, "")
-        assert await ctx.lost(2) == f"{path}: is empty; an empty list is written []"
+        assert await ctx.wait_for_loss(2) == f"{path}: is empty; an empty list is written []"
         path.unlink()
         assert (
-            await ctx.lost(3)
+            await ctx.wait_for_loss(3)
             == f"{path}: no such file; check that its writer runs and that the folder is mounted"
         )
         assert ctx.pods() is None
         replace(path, listing("a"))
-        await ctx.until("a")
+        await ctx.wait_for_pods("a")
 
 
-async def test_a_bad_entry_is_logged_once_and_the_source_stays_up(
+async def test_an_invalid_entry_is_logged_once_and_the_source_stays_up(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -178,7 +180,7 @@ async def test_a_bad_entry_is_logged_once_and_the_source_stays_up(
         await ctx.wait_for(ClaimsReplaced, 3)
         assert ctx.pods() == ["a"]
         replace(path, listing("a", "b"))
-        await ctx.until("a", "b")
+        await ctx.wait_for_pods("a", "b")
         assert ctx.reasons() == []
     assert caplog.messages == [
         f"{path}:2:68: [1].gpu_list[0]: {DEVICE}, found true; the entry is skipped",
@@ -186,71 +188,71 @@ async def test_a_bad_entry_is_logged_once_and_the_source_stays_up(
     ]
 
 
-async def test_the_file_deleted_and_made_again(path: Path) -> None:
+async def test_a_file_that_is_deleted_and_created_again_is_followed(path: Path) -> None:
     path.write_text(listing("a"))
     async with following(path) as ctx:
-        await ctx.until("a")
+        await ctx.wait_for_pods("a")
         path.unlink()
         assert (
-            await ctx.lost()
+            await ctx.wait_for_loss()
             == f"{path}: no such file; check that its writer runs and that the folder is mounted"
         )
         assert ctx.pods() == ["a"]
         path.write_text(listing("b"))
-        await ctx.until("b", timeout=1)
+        await ctx.wait_for_pods("b", timeout=1)
 
 
-async def test_the_folder_deleted_and_made_again(path: Path) -> None:
+async def test_a_folder_that_is_deleted_and_created_again_is_followed(path: Path) -> None:
     path.write_text(listing("a"))
     async with following(path) as ctx:
-        await ctx.until("a")
+        await ctx.wait_for_pods("a")
         for pod in ("b", "c"):
             losses = len(ctx.reasons())
             shutil.rmtree(path.parent)
-            await ctx.lost(losses + 1)
+            await ctx.wait_for_loss(losses + 1)
             path.parent.mkdir()
             await asyncio.sleep(0.05)
             path.write_text(listing(pod))
-            await ctx.until(pod, timeout=1)
+            await ctx.wait_for_pods(pod, timeout=1)
 
 
-async def test_folders_that_are_made_later(tmp_path: Path) -> None:
+async def test_folders_that_are_created_later_are_followed(tmp_path: Path) -> None:
     path = tmp_path / "var" / "lib" / "kubelet" / "podlist.json"
     async with following(path) as ctx:
         assert (
-            await ctx.lost()
+            await ctx.wait_for_loss()
             == f"{path}: no such file; check that its writer runs and that the folder is mounted"
         )
         path.parent.mkdir(parents=True)
         path.write_text(listing("a"))
-        await ctx.until("a", timeout=1)
+        await ctx.wait_for_pods("a", timeout=1)
         (tmp_path / "var").rename(tmp_path / "old")
-        await ctx.lost(2)
+        await ctx.wait_for_loss(2)
         path.parent.mkdir(parents=True)
         replace(path, listing("b"))
-        await ctx.until("b", timeout=1)
+        await ctx.wait_for_pods("b", timeout=1)
         (tmp_path / "old" / "lib" / "kubelet" / "podlist.json").write_text(listing("c"))
         replace(path, listing("d"))
-        await ctx.until("d", timeout=1)
+        await ctx.wait_for_pods("d", timeout=1)
 
 
-async def test_a_link_that_leads_elsewhere(path: Path, tmp_path: Path) -> None:
+async def test_a_symbolic_link_and_its_changes_are_followed(path: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_text(listing(name))
     path.symlink_to("../a")
     async with following(path) as ctx:
-        await ctx.until("a")
+        await ctx.wait_for_pods("a")
         fresh = path.with_name("fresh")
         fresh.symlink_to(tmp_path / "b")
         fresh.replace(path)
-        await ctx.until("b", timeout=1)
+        await ctx.wait_for_pods("b", timeout=1)
         replace(tmp_path / "b", listing("c"))
-        await ctx.until("c", timeout=1)
+        await ctx.wait_for_pods("c", timeout=1)
         (tmp_path / "b").write_text(listing("d"))
-        await ctx.until("d", timeout=1)
+        await ctx.wait_for_pods("d", timeout=1)
 
 
-async def test_a_mounted_config_map(path: Path) -> None:
+async def test_a_mounted_config_map_is_followed(path: Path) -> None:
     folder = path.parent
 
     def publish(pod: str) -> None:
@@ -262,49 +264,51 @@ async def test_a_mounted_config_map(path: Path) -> None:
     publish("a")
     path.symlink_to("..data/podlist.json")
     async with following(path) as ctx:
-        await ctx.until("a")
+        await ctx.wait_for_pods("a")
         publish("b")
         shutil.rmtree(folder / "..a")
-        await ctx.until("b", timeout=1)
+        await ctx.wait_for_pods("b", timeout=1)
         publish("c")
-        await ctx.until("c", timeout=1)
+        await ctx.wait_for_pods("c", timeout=1)
         assert ctx.reasons() == []
 
 
-async def test_a_relative_path(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_relative_path_is_followed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
     path.write_text(listing("a"))
     async with following(Path("../pod-resources/podlist.json")) as ctx:
-        await ctx.until("a")
+        await ctx.wait_for_pods("a")
         replace(path, listing("b"))
-        await ctx.until("b", timeout=1)
+        await ctx.wait_for_pods("b", timeout=1)
 
 
-async def test_a_file_that_is_too_large(path: Path) -> None:
+async def test_a_file_that_is_too_large_is_not_read(path: Path) -> None:
     path.write_text(listing("a"))
     async with following(path, max_size=ByteSize(100)) as ctx:
-        await ctx.until("a")
+        await ctx.wait_for_pods("a")
         replace(path, listing("a") + " " * 100)
-        assert await ctx.lost() == f"{path}: is larger than max_size (100B)"
+        assert await ctx.wait_for_loss() == f"{path}: is larger than max_size (100B)"
         replace(path, listing("a").ljust(100))
         await ctx.wait_for(ClaimsReplaced, 2)
 
 
-async def test_no_permission(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_without_read_permission_is_reported_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path.write_text(listing("a"))
-    honest = os.open
+    real = os.open
 
     def refuse(name: str | Path, flags: int, *rest: int) -> int:
         if Path(name) == path:
             raise PermissionError(13, "Permission denied")
-        return honest(name, flags, *rest)
+        return real(name, flags, *rest)
 
     monkeypatch.setattr("pipeline.files.bounded_read.os.open", refuse)
     async with following(path, interval=Duration.parse("100ms")) as ctx:
-        assert await ctx.lost() == f"{path}: permission denied to uid {os.geteuid()}"
+        assert await ctx.wait_for_loss() == f"{path}: permission denied to uid {os.geteuid()}"
         await asyncio.sleep(0.3)
-        monkeypatch.setattr("pipeline.files.bounded_read.os.open", honest)
-        await ctx.until("a")
+        monkeypatch.setattr("pipeline.files.bounded_read.os.open", real)
+        await ctx.wait_for_pods("a")
         assert len(ctx.reasons()) == 1
 
 
@@ -317,48 +321,48 @@ async def test_no_permission(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ],
     ids=["folder", "pipe", "link to itself"],
 )
-async def test_something_else_of_that_name(
+async def test_a_path_that_is_no_regular_file_is_reported(
     path: Path, make: Callable[[Path], None], text: str
 ) -> None:
     make(path)
     async with following(path) as ctx:
-        assert await ctx.lost() == f"{path}: {text}"
+        assert await ctx.wait_for_loss() == f"{path}: {text}"
 
 
-async def test_a_file_without_a_name_left_is_stale(path: Path) -> None:
-    # As a mount of the file alone shows it, once the file was replaced outside of the mount.
+async def test_a_removed_file_behind_a_mount_is_reported_as_replaced(path: Path) -> None:
+    # A mount of only the file shows it so, once the file was replaced outside of the mount.
     with path.with_name("gone").open("w+") as file:
         file.write(listing("old"))
         file.flush()
         Path(file.name).unlink()
         path.symlink_to(f"/proc/self/fd/{file.fileno()}")
         async with following(path, interval=Duration.parse("50ms")) as ctx:
-            reason = await ctx.lost()
+            reason = await ctx.wait_for_loss()
             assert "mount the folder instead of the file, or let the writer write in" in reason
             await asyncio.sleep(0.2)
             assert ctx.events == [SourceLost(reason)]
             replace(path, listing("a"))
-            await ctx.until("a", timeout=1)
+            await ctx.wait_for_pods("a", timeout=1)
 
 
-async def test_other_files_of_the_folder_cost_nothing(
+async def test_changes_of_other_files_in_the_folder_cause_no_read(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path.write_text(listing("a"))
     async with following(path) as ctx:
-        await ctx.until("a")
+        await ctx.wait_for_pods("a")
         await asyncio.sleep(0.05)
-        looks: list[Path] = []
+        reads: list[Path] = []
         monkeypatch.setattr(
-            "pipeline.component.claim_file_reader.read_file", lambda path, *_: looks.append(path)
+            "pipeline.component.claim_file_reader.read_file", lambda path, *_: reads.append(path)
         )
         for number in range(50):
             replace(path.with_name(f"other{number}"), "x")
         await asyncio.sleep(0.05)
-        assert looks == []
+        assert reads == []
 
 
-async def test_a_list_is_parsed_away_from_the_loop(
+async def test_a_list_is_parsed_outside_of_the_event_loop_s_thread(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
@@ -370,20 +374,20 @@ async def test_a_list_is_parsed_away_from_the_loop(
     monkeypatch.setattr("sources.podlist.source.read_pod_list", read)
     path.write_text(listing(*(f"p{number}" for number in range(10_000))))
     async with following(path) as ctx:
-        [said] = await ctx.wait_for(ClaimsReplaced)
-        assert len(said.claims) == 10_000
+        [event] = await ctx.wait_for(ClaimsReplaced)
+        assert len(event.claims) == 10_000
     assert threads
     assert threading.main_thread() not in threads
 
 
-async def test_a_file_that_never_gets_whole_is_reported_of(path: Path) -> None:
+async def test_a_file_that_is_always_incomplete_is_reported(path: Path) -> None:
     path.write_text(listing("a"))
     async with following(path) as ctx:
-        await ctx.until("a")
-        begun = time.monotonic()
+        await ctx.wait_for_pods("a")
+        start = time.monotonic()
         with path.open("w") as file:
-            while not ctx.reasons() and time.monotonic() - begun < 5:
+            while not ctx.reasons() and time.monotonic() - start < 5:
                 file.write("[")
                 file.flush()
                 await asyncio.sleep(0.02)
-    assert 0.9 < time.monotonic() - begun < 3
+    assert 0.9 < time.monotonic() - start < 3

@@ -1,4 +1,4 @@
-"""Whatever stands in the file, it yields claims or a complaint."""
+"""Any content of the file results in claims or in an error message."""
 
 import json
 from pathlib import Path
@@ -62,10 +62,10 @@ def read(data: bytes) -> FileClaims | None:
     try:
         listed = read_pod_list(data, PATH, "minor")
     except BadDocumentError as error:
-        complaint = str(error)
+        message = str(error)
     else:
         return checked(listed)
-    assert complaint.startswith("podlist.json:")
+    assert message.startswith("podlist.json:")
     return None
 
 
@@ -83,33 +83,33 @@ def checked(listed: FileClaims) -> FileClaims:
 
 
 @given(st.binary())
-def test_any_bytes(data: bytes) -> None:
+def test_any_bytes_result_in_claims_or_an_error(data: bytes) -> None:
     read(data)
 
 
 @given(mutated())
-def test_damaged_lists(data: bytes) -> None:
+def test_damaged_lists_result_in_claims_or_an_error(data: bytes) -> None:
     read(data)
 
 
 @given(texts)
-def test_any_list(data: bytes) -> None:
+def test_each_problem_of_any_list_shows_its_place(data: bytes) -> None:
     listed: list[Any] = json.loads(data)
     found = read(data)
     assert found is not None
-    for complaint in found.problems:
-        place, _, rest = complaint.removeprefix("podlist.json:").partition(": ")
+    for message in found.problems:
+        place, _, rest = message.removeprefix("podlist.json:").partition(": ")
         if "more problems of this kind" in rest or "more problems of this kind" in place:
             continue
         line, column = (int(part) for part in place.split(":"))
         after = data.decode("utf-8", "replace").split("\n", line - 1)[-1][column - 1 :]
         shown = rest.rpartition("found ")[2]
         first = {"a list": "[", "an object": "{", "nothing": "{"}.get(shown, shown[0])
-        assert after.startswith(first) or shown[0].isdigit(), (complaint, listed)
+        assert after.startswith(first) or shown[0].isdigit(), (message, listed)
 
 
 @given(st.lists(good, max_size=4), values, st.integers(0, 4), st.booleans())
-def test_no_entry_costs_another(
+def test_an_invalid_entry_does_not_affect_other_entries(
     listed: list[dict[str, Any]], bad: object, at: int, escaped: bool
 ) -> None:
     def claimed(entries: list[Any]) -> list[tuple[object, object]]:
@@ -122,7 +122,7 @@ def test_no_entry_costs_another(
 
 
 @given(st.lists(good, max_size=6))
-def test_good_lists_draw_no_complaint(listed: list[dict[str, Any]]) -> None:
+def test_valid_lists_have_no_problems(listed: list[dict[str, Any]]) -> None:
     found = read(json.dumps(listed).encode())
     assert found is not None
     assert found.problems == ()

@@ -1,4 +1,4 @@
-"""When inotify fails: the file is looked at each second."""
+"""If inotify fails, the source checks the file each second."""
 
 import errno
 import logging
@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.ENOMEM])
-async def test_no_more_watches(
+async def test_without_inotify_watches_the_file_is_polled(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: int
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -32,21 +32,21 @@ async def test_no_more_watches(
     with monkeypatch.context() as patch:
         patch.setattr(asyncinotify.Inotify, "add_watch", refuse)
         async with following(path) as ctx:
-            await ctx.until("a")
+            await ctx.wait_for_pods("a")
             replace(path, listing("b"))
-            await ctx.until("b", timeout=3)
+            await ctx.wait_for_pods("b", timeout=3)
             assert len(caplog.records) == 1
             assert caplog.messages[0].startswith(f"{path}: cannot watch for changes: ")
             patch.undo()
             replace(path, listing("c"))
-            await ctx.until("c", timeout=3)
+            await ctx.wait_for_pods("c", timeout=3)
             replace(path, listing("d"))
-            await ctx.until("d", timeout=0.5)
+            await ctx.wait_for_pods("d", timeout=0.5)
             assert ctx.reasons() == []
     assert caplog.messages[1:] == [f"{path}: watching for changes again"]
 
 
-async def test_no_more_instances(
+async def test_without_inotify_instances_the_file_is_polled(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -57,31 +57,31 @@ async def test_no_more_instances(
     with monkeypatch.context() as patch:
         patch.setattr("pipeline.files.file_watch.Inotify", refuse)
         async with following(path) as ctx:
-            await ctx.until("a")
-            # Same size, and maybe the same tick of the filesystem's clock.
+            await ctx.wait_for_pods("a")
+            # Same size, and possibly the same timestamp.
             path.write_text(listing("b"))
-            await ctx.until("b", timeout=3)
+            await ctx.wait_for_pods("b", timeout=3)
             patch.undo()
             path.write_text(listing("c"))
-            await ctx.until("c", timeout=3)
+            await ctx.wait_for_pods("c", timeout=3)
             path.write_text(listing("d"))
-            await ctx.until("d", timeout=0.5)
+            await ctx.wait_for_pods("d", timeout=0.5)
     assert "fs.inotify.max_user_instances" in caplog.messages[0]
     assert caplog.messages[1:] == [f"{path}: watching for changes again"]
 
 
-async def test_more_events_than_the_kernel_keeps(path: Path) -> None:
+async def test_a_change_is_seen_although_the_inotify_queue_overflowed(path: Path) -> None:
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     if limit > 50_000:
         pytest.skip(f"the kernel here keeps {limit} events")
     async with following(path) as ctx:
-        await ctx.until("a")
-        # Nothing awaits here, so that the queue fills up and what comes last is not in it.
+        await ctx.wait_for_pods("a")
+        # No await here: so the kernel's queue overflows, and the last change is not in it.
         other = path.with_name("other")
         for _ in range(limit // 2 + 1):
             other.touch()
             other.unlink()
         path.write_text(listing("b"))
-        begun = time.monotonic()
-        await ctx.until("b")
-        assert time.monotonic() - begun < 2
+        start = time.monotonic()
+        await ctx.wait_for_pods("b")
+        assert time.monotonic() - start < 2

@@ -1,4 +1,4 @@
-"""The file mounted alone, as koordinator's exporter has it; in a mount namespace of its own."""
+"""A mount of only the file, as koordinator's exporter has it, in a separate mount namespace."""
 
 import asyncio
 from asyncio.subprocess import Process
@@ -27,7 +27,7 @@ asyncio.run(PodListSource(Options(path=pathlib.Path(sys.argv[1]))).run(Printing(
 """
 
 
-async def said(process: Process) -> str:
+async def printed(process: Process) -> str:
     assert process.stdout is not None
     async with asyncio.timeout(5):
         line = (await process.stdout.readline()).decode().strip()
@@ -49,27 +49,29 @@ def places(tmp_path: Path) -> tuple[Path, Path]:
     return outside, inside
 
 
-async def test_writing_in_place_is_seen_and_replacing_is_found_out(
+async def test_a_mounted_file_shows_writes_in_place_and_its_replacement_is_reported(
     places: tuple[Path, Path],
 ) -> None:
     outside, inside = places
     async with mounted(outside, inside) as process:
-        assert await said(process) == "['a']"
+        assert await printed(process) == "['a']"
         outside.write_text(listing("b"))
-        assert await said(process) == "['b']"
+        assert await printed(process) == "['b']"
         replace(outside, listing("c"))
-        assert await said(process) == (
+        assert await printed(process) == (
             f"{inside}: the file was replaced, but this mount of it still shows the old file; "
             "mount the folder instead of the file, or let the writer write in place"
         )
 
 
-async def test_the_folder_mounted_sees_both(places: tuple[Path, Path]) -> None:
+async def test_a_mounted_folder_shows_writes_in_place_and_replacements(
+    places: tuple[Path, Path],
+) -> None:
     outside, inside = places
     folders = 'mount --bind "$(dirname "$2")" "$(dirname "$3")"'
     async with beside(folders, FOLLOW, outside, inside) as process:
-        assert await said(process) == "['a']"
+        assert await printed(process) == "['a']"
         outside.write_text(listing("b"))
-        assert await said(process) == "['b']"
+        assert await printed(process) == "['b']"
         replace(outside, listing("c"))
-        assert await said(process) == "['c']"
+        assert await printed(process) == "['c']"

@@ -6,7 +6,7 @@ from pipeline.component.registry import ENTRIES, build_source, load
 from sources.podlist.options import Options
 
 
-def test_what_holds_if_nothing_is_set() -> None:
+def test_default_options() -> None:
     assert Options() == Options(
         path=Path("/var/lib/kubelet/pod-resources/podlist.json"),
         integers="minor",
@@ -16,7 +16,7 @@ def test_what_holds_if_nothing_is_set() -> None:
     )
 
 
-def test_the_registry_knows_it() -> None:
+def test_the_source_is_registered() -> None:
     assert load(ENTRIES["source", "podlist"].options) is Options
     source: Source = build_source("podlist", Options())
     assert callable(source.run)

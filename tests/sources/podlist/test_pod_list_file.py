@@ -31,8 +31,8 @@ def listed(*pods: str) -> str:
 
 
 GOOD: dict[str, tuple[str | bytes, dict[str, list[str]]]] = {
-    "nobody": ("[]", {}),
-    "nobody, with space around": (" \r\n[ ]\n", {}),
+    "empty list": ("[]", {}),
+    "empty list, with space around": (" \r\n[ ]\n", {}),
     "gpu": (listed(pod('["GPU-0a1b"]')), {"n/p/c": ["uuid:GPU-0a1b"]}),
     "mig": (listed(pod('["MIG-0a1b"]')), {"n/p/c": ["uuid:MIG-0a1b"]}),
     "mig as old drivers wrote it": (
@@ -56,11 +56,11 @@ GOOD: dict[str, tuple[str | bytes, dict[str, list[str]]]] = {
     "null for no devices": (listed(pod("null")), {}),
     "null for no list": (" null\n", {}),
     "unknown keys": (listed(pod("[1]", more=',"zone":{"a":[1]}')), {"n/p/c": ["minor:1"]}),
-    "what podgpu wrote itself": (
+    "entry of podgpu": (
         listed(pod("[1]", more=',"writer":"podgpu"'), pod("[2]", "q", ',"writer":"other"')),
         {"n/q/c": ["minor:2"]},
     ),
-    "what podgpu wrote itself, whatever else is in it": (
+    "entry of podgpu with invalid devices": (
         listed('{"writer":"podgpu","gpu_list":[true]}'),
         {},
     ),
@@ -72,17 +72,17 @@ GOOD: dict[str, tuple[str | bytes, dict[str, list[str]]]] = {
 
 
 @pytest.mark.parametrize(("text", "expected"), GOOD.values(), ids=GOOD)
-def test_reads(text: str | bytes, expected: dict[str, list[str]]) -> None:
+def test_a_valid_list_is_read(text: str | bytes, expected: dict[str, list[str]]) -> None:
     assert read(text) == expected
     listed = read_pod_list(text.encode() if isinstance(text, str) else text, PATH, "minor")
     assert listed.problems == ()
 
 
-def test_numbers_are_what_the_option_says() -> None:
+def test_numbers_are_interpreted_as_the_option_integers_sets() -> None:
     assert read(listed(pod("[2]")), "index") == {"n/p/c": ["index:2"]}
 
 
-def test_a_claim_says_where_it_was_read_and_no_more_than_the_file() -> None:
+def test_a_claim_has_the_file_as_its_origin_and_no_share_or_start() -> None:
     [claim] = read_pod_list(listed(pod("[]", "q"), pod("[1]")).encode(), PATH, "minor").claims
     assert claim.subject == PartialRef(namespace="n", pod="p", container="c")
     assert claim.origin == Origin(Evidence.POD_LIST_FILE, "podlist.json [1]")
@@ -93,7 +93,7 @@ def test_a_claim_says_where_it_was_read_and_no_more_than_the_file() -> None:
 REJECTED: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "podlist.json: is empty; an empty list is written []"),
     "blank": (b" \n", "podlist.json: is empty; an empty list is written []"),
-    "byte order mark alone": (
+    "only a byte order mark": (
         b"\xef\xbb\xbf",
         "podlist.json: is empty; an empty list is written []",
     ),
@@ -108,7 +108,7 @@ REJECTED: dict[str, tuple[bytes, str]] = {
     "no JSON": (b"pods:\n- p", "podlist.json:1:1: JSON is malformed: invalid character"),
     "NaN": (b"[NaN]", "podlist.json:1:2: JSON is malformed: invalid character"),
     "NUL": (b"[]\x00", "podlist.json:1:3: JSON is malformed: trailing characters"),
-    "NUL alone": (b"\x00" * 9, "podlist.json:1:1: JSON is malformed: invalid character"),
+    "only NUL": (b"\x00" * 9, "podlist.json:1:1: JSON is malformed: invalid character"),
     "UTF-16": ("[]".encode("utf-16"), "podlist.json:1:1: JSON is malformed: invalid character"),
     "bad UTF-8 outside of a text": (
         b"[1,\xff]",
@@ -118,7 +118,7 @@ REJECTED: dict[str, tuple[bytes, str]] = {
         b'["a\nb"]',
         "podlist.json:1:4: JSON is malformed: invalid character",
     ),
-    "broken beside half a surrogate pair": (
+    "malformed after half a surrogate pair": (
         b'["\\ud800","\\x"]',
         "podlist.json:1:13: JSON is malformed: invalid escaped character",
     ),
@@ -135,13 +135,13 @@ REJECTED: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize(("data", "text"), REJECTED.values(), ids=REJECTED)
-def test_rejects_as_a_whole(data: bytes, text: str) -> None:
+def test_an_invalid_list_is_rejected(data: bytes, text: str) -> None:
     with pytest.raises(BadDocumentError) as caught:
         read_pod_list(data, PATH, "minor")
     assert str(caught.value) == text
 
 
-LEFT_OUT: dict[str, tuple[str, str]] = {
+IGNORED: dict[str, tuple[str, str]] = {
     "true": ("[true]", f".gpu_list[0]: {DEVICE}, found true"),
     "null": ("[null]", f".gpu_list[0]: {DEVICE}, found null"),
     "negative": ("[-1]", f".gpu_list[0]: {DEVICE}, found -1"),
@@ -150,12 +150,12 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     "fraction": ("[1.5]", f".gpu_list[0]: {DEVICE}, found 1.5"),
     "whole float": ("[1.0]", f".gpu_list[0]: {DEVICE}, found 1.0"),
     "empty text": ('[""]', f'.gpu_list[0]: {DEVICE}, found ""'),
-    "prefix alone": ('["GPU-"]', f'.gpu_list[0]: {DEVICE}, found "GPU-"'),
+    "only a prefix": ('["GPU-"]', f'.gpu_list[0]: {DEVICE}, found "GPU-"'),
     "device file": ('["/dev/nvidia0"]', f'.gpu_list[0]: {DEVICE}, found "/dev/nvidia0"'),
     "space": ('["GPU-a "]', f'.gpu_list[0]: {DEVICE}, found "GPU-a "'),
     "other digits": ('["\u0663"]', f'.gpu_list[0]: {DEVICE}, found "\u0663"'),
     "long": (f'["{"x" * 70}::y"]', f'.gpu_list[0]: {DEVICE}, found "{"x" * 32}...{"x" * 29}::y"'),
-    # T24: a message shows the part that is wrong.
+    # T24: the message shows the part that is wrong.
     "replica": (
         '["GPU-8c25ea37-2909-6e62-b7bf-e2fcadebea8d::five"]',
         f'.gpu_list[0]: {DEVICE}, found "GPU-8c25ea37-2909-6e62-b7bf-e2fcadebea8d::five"',
@@ -172,17 +172,17 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("gpu_list", "text"), LEFT_OUT.values(), ids=LEFT_OUT)
-def test_leaves_out_what_is_no_device(gpu_list: str, text: str) -> None:
+@pytest.mark.parametrize(("gpu_list", "text"), IGNORED.values(), ids=IGNORED)
+def test_an_invalid_device_is_ignored_and_reported(gpu_list: str, text: str) -> None:
     data = f"[{pod('[1]', 'q')},\n  {pod(gpu_list)}]"
     column = len('  {"name":"p","namespace":"n","container":"c","gpu_list":') + 1
     column += "[" in text.partition(":")[0]
     assert read(data) == {"n/q/c": ["minor:1"]}
-    [complaint] = read_pod_list(data.encode(), PATH, "minor").problems
-    assert complaint == f"podlist.json:2:{column}: [1]{text}"
+    [problem] = read_pod_list(data.encode(), PATH, "minor").problems
+    assert problem == f"podlist.json:2:{column}: [1]{text}"
 
 
-def test_a_bad_device_costs_no_other() -> None:
+def test_an_invalid_device_does_not_affect_other_devices() -> None:
     assert read(listed(pod('["GPU-a", true, "GPU-b"]'))) == {"n/p/c": ["uuid:GPU-a", "uuid:GPU-b"]}
 
 
@@ -222,14 +222,14 @@ BAD_ENTRIES: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("bad", "text"), BAD_ENTRIES.values(), ids=BAD_ENTRIES)
-def test_a_bad_entry_costs_no_other(bad: str, text: str) -> None:
+def test_an_invalid_entry_does_not_affect_other_entries(bad: str, text: str) -> None:
     data = f"[{pod('[1]', 'q')},\n{bad},{pod('[3]', 'r')}]"
     assert read(data) == {"n/q/c": ["minor:1"], "n/r/c": ["minor:3"]}
     assert read_pod_list(data.encode(), PATH, "minor").problems == (f"podlist.json:{text}",)
 
 
-# What strict JSON in UTF-8 has no place for, by how it is written.
-JUNK: dict[str, tuple[bytes, str]] = {
+# Strings and numbers that strict JSON in UTF-8 does not allow.
+INVALID: dict[str, tuple[bytes, str]] = {
     "first half of a pair": (b'"p\\ud800"', '"p\\ud800"'),
     "second half of a pair": (b'"\\uDC00p"', '"\\udc00p"'),
     "halves the wrong way round": (b'"\\udc00\\ud800"', '"\\udc00\\ud800"'),
@@ -245,51 +245,53 @@ JUNK: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize(("junk", "shown"), JUNK.values(), ids=JUNK)
+@pytest.mark.parametrize(("invalid", "shown"), INVALID.values(), ids=INVALID)
 @pytest.mark.parametrize("key", ["name", "namespace", "container"])
-def test_junk_in_a_name_costs_its_entry(junk: bytes, shown: str, key: str) -> None:
+def test_an_entry_with_invalid_text_in_a_name_is_skipped(
+    invalid: bytes, shown: str, key: str
+) -> None:
     entry = pod("[2]").encode()
     value = {"name": b'"p"', "namespace": b'"n"', "container": b'"c"'}[key]
-    bad = entry.replace(b'"%b":%b' % (key.encode(), value), b'"%b":%b' % (key.encode(), junk))
-    column = bad.index(junk) + 1
+    bad = entry.replace(b'"%b":%b' % (key.encode(), value), b'"%b":%b' % (key.encode(), invalid))
+    column = bad.index(invalid) + 1
     data = b"[%b,\n%b,%b]" % (pod("[1]", "q").encode(), bad, pod("[3]", "r").encode())
     assert read(data) == {"n/q/c": ["minor:1"], "n/r/c": ["minor:3"]}
-    [complaint] = read_pod_list(data, PATH, "minor").problems
-    assert complaint == f"podlist.json:2:{column}: [1].{key}: expected a name, found {shown}"
+    [problem] = read_pod_list(data, PATH, "minor").problems
+    assert problem == f"podlist.json:2:{column}: [1].{key}: expected a name, found {shown}"
 
 
-@pytest.mark.parametrize(("junk", "shown"), JUNK.values(), ids=JUNK)
-def test_junk_among_devices_costs_its_device(junk: bytes, shown: str) -> None:
-    data = b'[{"name":"p","namespace":"n","container":"c","gpu_list":[1,%b,2]}]' % junk
+@pytest.mark.parametrize(("invalid", "shown"), INVALID.values(), ids=INVALID)
+def test_a_device_with_invalid_text_is_skipped(invalid: bytes, shown: str) -> None:
+    data = b'[{"name":"p","namespace":"n","container":"c","gpu_list":[1,%b,2]}]' % invalid
     assert read(data) == {"n/p/c": ["minor:1", "minor:2"]}
-    [complaint] = read_pod_list(data, PATH, "minor").problems
-    assert complaint.endswith(f"[0].gpu_list[1]: {DEVICE}, found {shown}")
+    [problem] = read_pod_list(data, PATH, "minor").problems
+    assert problem.endswith(f"[0].gpu_list[1]: {DEVICE}, found {shown}")
 
 
-@pytest.mark.parametrize("junk", [junk for junk, _ in JUNK.values()], ids=JUNK)
-def test_junk_that_is_no_matter_costs_nothing(junk: bytes) -> None:
-    more = b'"note":{"x":[%b]}' % junk
-    if junk.startswith(b'"'):
-        more += b",%b:1" % junk
+@pytest.mark.parametrize("invalid", [invalid for invalid, _ in INVALID.values()], ids=INVALID)
+def test_invalid_text_in_unknown_keys_is_ignored(invalid: bytes) -> None:
+    more = b'"note":{"x":[%b]}' % invalid
+    if invalid.startswith(b'"'):
+        more += b",%b:1" % invalid
     data = b'[{%b,"name":"p","namespace":"n","container":"c","gpu_list":[1, true]}]' % more
     assert read(data) == {"n/p/c": ["minor:1"]}
-    [complaint] = read_pod_list(data, PATH, "minor").problems
-    assert complaint.startswith(f"podlist.json:1:{len(data[:-7].decode('utf-8', 'replace')) + 1}: ")
+    [problem] = read_pod_list(data, PATH, "minor").problems
+    assert problem.startswith(f"podlist.json:1:{len(data[:-7].decode('utf-8', 'replace')) + 1}: ")
 
 
-def test_an_entry_that_no_parser_takes_costs_itself() -> None:
+def test_an_entry_that_no_parser_accepts_is_skipped() -> None:
     data = b'[{"note":"\xff","big":%b},%b]' % (b"9" * 5000, pod("[1]").encode())
     assert read(data) == {"n/p/c": ["minor:1"]}
-    [complaint] = read_pod_list(data, PATH, "minor").problems
-    assert complaint.startswith("podlist.json:1:2: [0]: can't be read: ")
+    [problem] = read_pod_list(data, PATH, "minor").problems
+    assert problem.startswith("podlist.json:1:2: [0]: can't be read: ")
 
 
-def test_a_backslash_before_an_escape_is_no_half_of_a_pair() -> None:
+def test_an_escaped_backslash_is_not_read_as_half_a_surrogate_pair() -> None:
     data = rb'[{"name":"p\\ud800","namespace":"n","container":"c","gpu_list":[1]},"\ud800"]'
     assert read(data) == {"n/p\\ud800/c": ["minor:1"]}
 
 
-def test_reports_of_the_first_few_faults() -> None:
+def test_only_the_first_problems_are_reported_in_full() -> None:
     data = f"[{pod('[true, true]')}, 1, {pod('[2, -2]', 'q')}, 3]"
     listed = read_pod_list(data.encode(), PATH, "minor")
     assert [text.split(": ")[1] for text in listed.problems] == [
@@ -305,7 +307,7 @@ def many(count: int, gpu_list: str = '["GPU-{n:032x}"]') -> bytes:
     return ("[" + ",".join(pods) + "]").encode()
 
 
-def test_reads_ten_megabytes() -> None:
+def test_a_list_of_ten_megabytes_is_read() -> None:
     data = many(95_000, "[]")[:-1] + b"," + many(10_000)[1:]
     assert len(data) > 10_000_000
     listed = read_pod_list(data, PATH, "minor")
@@ -324,7 +326,7 @@ TOO_MANY: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("data", TOO_MANY.values(), ids=TOO_MANY)
-def test_more_than_a_node_can_hold_is_a_fault_of_the_whole(data: bytes) -> None:
+def test_a_list_with_more_devices_than_a_node_can_have_is_rejected(data: bytes) -> None:
     with pytest.raises(BadDocumentError) as caught:
         read_pod_list(data, PATH, "minor")
     assert str(caught.value) == (
@@ -333,6 +335,6 @@ def test_more_than_a_node_can_hold_is_a_fault_of_the_whole(data: bytes) -> None:
     )
 
 
-def test_what_is_said_twice_is_held_once() -> None:
+def test_a_device_that_is_listed_twice_is_claimed_once() -> None:
     same = ",".join([pod(str(list(range(1000))))] * 20)
     assert len(read(f"[{same}]")["n/p/c"]) == 1000
