@@ -1,4 +1,4 @@
-"""Scenes to render, and pages read back by prometheus_client's two parsers."""
+"""Snapshots to render, and functions that parse a page with prometheus_client's two parsers."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -46,7 +46,7 @@ Series: TypeAlias = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def context(snapshot: Snapshot | None = None) -> FakeSinkContext:
-    """Make a context with some telemetry of its own."""
+    """Return a sink context with some of podgpu's own metrics."""
     ctx = FakeSinkContext("page")
     ctx.snapshot = snapshot
     ctx.own.add("podgpu_source_events_total", 12, (("source", "gpus"),))
@@ -68,7 +68,7 @@ def rendered(
     ctx: FakeSinkContext | None = None,
     **options: Any,
 ) -> bytes:
-    """Return a whole page."""
+    """Return the whole page of a snapshot."""
     ctx = ctx or context()
     made = renderer(ctx, **options)
     made.show(snapshot)
@@ -81,27 +81,27 @@ def families(shown: bytes, form: Format) -> list[Metric]:
 
 
 def parsed(shown: bytes, form: Format = Format.TEXT) -> Series:
-    """Read a page back; no family and no series may be there twice."""
+    """Parse a page; fail if a family or a series is there twice."""
     found: Series = {}
     names: set[str] = set()
     for family in families(shown, form):
         assert family.name not in names, family.name
         names.add(family.name)
         for sample in family.samples:
-            # This parser of the text format gives every counter a `_total`.
+            # The parser of the text format appends `_total` to the name of every counter.
             dcgm = sample.name.startswith(("DCGM_", "dcgm_"))
             name = sample.name.removesuffix("_total") if dcgm else sample.name
             key = name, frozenset(sample.labels.items())
             assert key not in found, key
             assert math.isfinite(sample.value)
             assert sample.timestamp is None
-            # The parser of OpenMetrics keeps integers.
+            # The OpenMetrics parser returns integers as int.
             found[key] = float(sample.value)
     return found
 
 
 def of(series: Series, name: str) -> list[tuple[dict[str, str], float]]:
-    """Return the labels and values of one metric."""
+    """Return labels and value of each series of a metric."""
     return [(dict(labels), value) for (found, labels), value in series.items() if found == name]
 
 
@@ -126,24 +126,24 @@ def _readings(devices: Iterable[Device], node: Node) -> None:
 
 
 def plain_gpus() -> Snapshot:
-    """One GPU held by one container, one by two, one by nobody."""
+    """One GPU that one container holds, one that two share, and a free one."""
     node = Node()
-    alone, shared, free = gpu(0, minor=2), gpu(1, minor=0), gpu(2, minor=1)
-    node.has(alone, shared, free)
+    single, shared, free = gpu(0, minor=2), gpu(1, minor=0), gpu(2, minor=1)
+    node.has(single, shared, free)
     uid = PartialRef("ml", "train-0", "main", uid="6f1c8a52-7d0e-4f2b-9a40-b7a2f0f6a001")
     node.podlist(
-        Claim(uid, (RawDeviceId("uuid", alone.uuid),), None, None, Origin(Evidence.POD_LIST_FILE)),
+        Claim(uid, (RawDeviceId("uuid", single.uuid),), None, None, Origin(Evidence.POD_LIST_FILE)),
         claim("serve-a", shared.uuid, share=0.5),
         claim("serve-b", shared.uuid, share=0.25, namespace="web", container="server"),
     )
-    _readings((alone, shared, free), node)
+    _readings((single, shared, free), node)
     processes = GpuProcess(4242, "compute", 3 << 20), GpuProcess(4243, "graphics", None)
-    node.reads(processes=[ProcessList(alone.uuid, processes, START, 10**10)])
+    node.reads(processes=[ProcessList(single.uuid, processes, START, 10**10)])
     return node.snapshot()
 
 
 def mig_instances() -> Snapshot:
-    """A GPU with one instance of its own and a GPU instance that two compute instances divide."""
+    """A GPU with two GPU instances; one of them has two compute instances."""
     node = Node()
     parent = gpu(0)
     whole_instance = mig(parent, gi=1, profile="3g.40gb")
@@ -155,18 +155,18 @@ def mig_instances() -> Snapshot:
 
 
 def lost_gpu() -> Snapshot:
-    """A GPU that was there before and is gone; the other never told its index or minor."""
+    """A GPU that has disappeared, and one whose index and minor number are unknown."""
     node = Node()
-    lost, odd = gpu(0), Device(uuid="GPU-00000001-5eed-4a5e-9c0d-000000000000")
-    node.has(lost, odd)
+    lost, unnumbered = gpu(0), Device(uuid="GPU-00000001-5eed-4a5e-9c0d-000000000000")
+    node.has(lost, unnumbered)
     node.podlist(claim("train-0", lost.uuid))
-    node.has(odd)
-    node.reads(reading(lost, "gpu_up", 0), reading(odd, "gpu_up", 1))
+    node.has(unnumbered)
+    node.reads(reading(lost, "gpu_up", 0), reading(unnumbered, "gpu_up", 1))
     return node.snapshot()
 
 
 def hostile_labels() -> Snapshot:
-    """Names that try to break out of their quotes."""
+    """Pods and containers with names that need escaping."""
     node = Node()
     first, second = gpu(0), gpu(1)
     node.has(first, second)
@@ -203,12 +203,12 @@ def pods_and_resources() -> Snapshot:
     )
     pod = Pod(info, at(-60), containers=(PodContainer("main", "app", "c-1", at(-50)),))
     node.say(PodsReplaced((pod,), 300 * NS), "pods", "pods")
-    said = [
+    kubelet_claims = [
         kubelet_claim("train-0", devices[0].uuid, devices[1].uuid),
         kubelet_claim("old", devices[2].uuid),
         kubelet_claim("new", devices[2].uuid),
     ]
-    node.say(claims(*said), "kubelet", "podresources")
+    node.say(claims(*kubelet_claims), "kubelet", "podresources")
     offer = AdvertisedResource(
         "nvidia.com/gpu", tuple(RawDeviceId("plugin", device.uuid) for device in devices[:3])
     )
@@ -218,27 +218,27 @@ def pods_and_resources() -> Snapshot:
 
 
 def replicas() -> Snapshot:
-    """Boards that tell their facts: one that a device plugin shares out, one held as a whole."""
+    """Two boards with known facts: one with replicas of a device plugin, one held as a whole."""
     node = Node()
     known = ("brand", "NVIDIA"), ("driver_version", "580.159.04"), ("serial", "1650123000042")
     devices = [replace(gpu(at), facts=(*known, ("vbios_version", "96.00"))) for at in range(2)]
     node.has(*devices)
     shared, whole = (device.uuid for device in devices)
-    said = [
+    kubelet_claims = [
         kubelet_claim("serve-a", f"{shared}::0", f"{shared}::2"),
         kubelet_claim("serve-b", f"{shared}::1"),
         kubelet_claim("train-0", whole),
     ]
-    node.say(claims(*said), "kubelet", "podresources")
+    node.say(claims(*kubelet_claims), "kubelet", "podresources")
     _readings(devices, node)
     node.reads(reading(devices[0], "xid_last", 79), reading(devices[1], "xid_last", 0))
     return node.snapshot()
 
 
 def topology() -> Snapshot:
-    """Two sockets of two GPUs on switches of their own; one GPU is held, one cut into instances.
+    """Two sockets with two GPUs each; one GPU is held, one is divided into MIG instances.
 
-    The last two are on one board, how many links they have is unknown, and the last has no index.
+    The last two are on one board with an unknown number of links. The last has no index.
     """
     node = Node()
     devices = [gpu(0), gpu(1), gpu(2), replace(gpu(3), index=None)]
@@ -263,14 +263,14 @@ def topology() -> Snapshot:
 
 
 def usage() -> Snapshot:
-    """A shared GPU, one that is used without being held, and instances of a third.
+    """A shared GPU, one that is used but not held, and a third with MIG instances.
 
-    One container has ended; of another the driver doesn't say how much memory it has.
+    One container has ended; the memory of another is unknown.
     """
     node = Node()
-    shared, taken, parted = gpu(0), gpu(1), gpu(2)
+    shared, unheld_gpu, parted = gpu(0), gpu(1), gpu(2)
     instances = [mig(parted, gi) for gi in (1, 2)]
-    node.has(shared, taken, parted, *instances)
+    node.has(shared, unheld_gpu, parted, *instances)
     node.podlist(
         claim("serve-a", shared.uuid, share=0.5),
         claim("serve-b", shared.uuid, share=0.25),
@@ -293,7 +293,7 @@ def usage() -> Snapshot:
             forgotten=(NS, 0, 7),
         ),
         account(
-            taken,
+            unheld_gpu,
             used("", namespace="", container="", uid="u-rogue", memory=1, busy=60 * NS),
             until=now,
             unheld=60 * NS,

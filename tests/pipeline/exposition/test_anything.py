@@ -1,4 +1,4 @@
-"""Whatever pods, boards and readings are called, in every form: a page that can be read."""
+"""A page can be parsed for any names of pods, boards and readings, and any page options."""
 
 import re
 from dataclasses import replace
@@ -41,9 +41,9 @@ def snapshot(
     facts: dict[str, str],
     annotations: tuple[tuple[str, str], ...],
 ) -> Snapshot:
-    given_out = tuple(sorted(facts.items()))
-    first = replace(gpu(0), facts=given_out, model=names[1])
-    devices = [first, replace(mig(first, 1), facts=given_out), gpu(1)]
+    known_facts = tuple(sorted(facts.items()))
+    first = replace(gpu(0), facts=known_facts, model=names[1])
+    devices = [first, replace(mig(first, 1), facts=known_facts), gpu(1)]
     node = Node()
     node.has(*devices)
     infos = [
@@ -51,12 +51,12 @@ def snapshot(
         for name in ("a", "b")
     ]
     node.say(PodsReplaced(tuple(Pod(i, at(-60)) for i in infos), 300 * NS), "pods", "pods")
-    said = [
+    kubelet_claims = [
         kubelet_claim("a", f"{uuid_of(0)}::1", f"{uuid_of(0)}::2", container=names[2]),
         kubelet_claim("b", f"{uuid_of(0)}::3"),
         kubelet_claim("b", uuid_of(1), container=names[2]),
     ]
-    node.say(claims(*said), "kubelet", "podresources")
+    node.say(claims(*kubelet_claims), "kubelet", "podresources")
     node.reads(*(found for found in every_field(devices) if found.field in FIELDS))
     return node.snapshot()
 
@@ -66,16 +66,13 @@ SNAPSHOTS = st.builds(snapshot, st.tuples(TEXTS, TEXTS, TEXTS), PAIRS, FACTS, PA
 
 @given(SNAPSHOTS, ROWS, OPTIONS)
 @settings(deadline=None)
-def test_every_line_is_a_sample_and_no_label_is_there_twice(
+def test_every_line_is_a_sample_without_duplicate_labels(
     shown: Snapshot, rows: list[LabelRow], options: PageOptions
 ) -> None:
     ctx = context()
     ctx.plan = FieldPlan((f.name for f in FieldPlan.everything().fields), labels=rows)
     chosen = {name: getattr(options, name) for name in PageOptions.__struct_fields__}
-    series = [
-        parsed(rendered(shown, form, ctx=ctx, **chosen), form)  # nor is a series
-        for form in Format
-    ]
+    series = [parsed(rendered(shown, form, ctx=ctx, **chosen), form) for form in Format]
     assert series[0] == series[1]
     for line in rendered(shown, ctx=ctx, **chosen).decode().split("\n")[:-1]:
         if not line.startswith("#") and "{" in line:

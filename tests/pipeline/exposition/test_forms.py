@@ -1,4 +1,4 @@
-"""Whose names a page is in, and what a counters file changes about it."""
+"""Names of metrics and labels in each label form, and with a counters file."""
 
 from dataclasses import replace
 
@@ -28,14 +28,14 @@ HELD = (("namespace", "ml"), ("pod", "train-0"), ("container", "main"))
 OLD = (("pod_namespace", "ml"), ("pod_name", "train-0"), ("container_name", "main"))
 
 
-def row(name: str, **wish: str) -> Row:
+def row(name: str, **columns: str) -> Row:
     field = by_name(name)
     assert field is not None
-    return Row(field, **wish)  # type: ignore[arg-type]
+    return Row(field, **columns)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("form", "named"),
+    ("form", "expected"),
     [
         ("dcgm", (("UUID", gpu(0).uuid), ("Hostname", "node-1"), *HELD)),
         ("dcgm-hostname", (("UUID", gpu(0).uuid), ("hostname", "node-1"), *HELD)),
@@ -43,27 +43,29 @@ def row(name: str, **wish: str) -> Row:
         ("dcgm-1x", (("uuid", gpu(0).uuid), ("Hostname", "node-1"), *OLD)),
     ],
 )
-def test_the_names_of_labels(form: LabelForm, named: tuple[tuple[str, str], ...]) -> None:
+def test_label_names_are_those_of_the_label_form(
+    form: LabelForm, expected: tuple[tuple[str, str], ...]
+) -> None:
     series = parsed(rendered(plain_gpus(), labels=form))
     same = {("gpu", "0"), ("device", "nvidia2")}
     dcgm_s = {("pci_bus_id", "00000000:01:00.0"), ("modelName", "NVIDIA H100 80GB HBM3")}
     util = "dcgm_gpu_utilization" if form == "dcgm-1x" else "DCGM_FI_DEV_GPU_UTIL"
     for metric, more in ((util, dcgm_s), ("podgpu_gpu_up", set())):
         [held] = [labels for labels, _ in of(series, metric) if labels["gpu"] == "0"]
-        assert set(held.items()) == same | more | set(named)
+        assert set(held.items()) == same | more | set(expected)
 
 
 @EVERY_FORM
 @pytest.mark.parametrize("scene", SCENES)
-def test_a_page_has_one_name_for_a_thing(scene: str, form: LabelForm) -> None:
-    """So that its families can be joined."""
+def test_a_page_uses_one_name_for_each_label(scene: str, form: LabelForm) -> None:
+    """Otherwise its families could not be joined."""
     others = {name for names in FORMS.values() for name in (names.uuid, names.hostname)}
     others |= {name for names in FORMS.values() for name in names.holder}
-    mine = {FORMS[form].uuid, FORMS[form].hostname, *FORMS[form].holder}
+    own = {FORMS[form].uuid, FORMS[form].hostname, *FORMS[form].holder}
     shown = {
         name for _, labels in parsed(rendered(SCENES[scene](), labels=form)) for name, _ in labels
     }
-    assert not shown & (others - mine)
+    assert not shown & (others - own)
 
 
 @EVERY_FORM
@@ -77,14 +79,14 @@ def test_no_two_families_share_a_name(form: LabelForm) -> None:
 
 
 @EVERY_FORM
-def test_no_attribute_is_named_as_a_label_of_the_device(form: LabelForm) -> None:
+def test_no_attribute_has_the_name_of_a_device_label(form: LabelForm) -> None:
     attrs = {name for field in CATALOGUE for name in field.attrs}
     assert not attrs & PageNaming(PageOptions(labels=form), FieldPlan(), "node-1").fixed
 
 
 @EVERY_FORM
 @pytest.mark.parametrize("exposition", Format)
-def test_all_there_is_can_be_read_back(form: LabelForm, exposition: Format) -> None:
+def test_every_field_can_be_parsed_again(form: LabelForm, exposition: Format) -> None:
     node = Node()
     devices = [gpu(0), mig(gpu(0), 1), gpu(1)]
     node.has(*devices)
@@ -97,16 +99,16 @@ def test_all_there_is_can_be_read_back(form: LabelForm, exposition: Format) -> N
     assert sum(name in names for name, _ in series) == len(snapshot.readings)
 
 
-def test_metrics_of_the_first_releases() -> None:
+def test_dcgm_1x_metric_names() -> None:
     series = parsed(rendered(plain_gpus(), labels="dcgm-1x"))
     assert len(of(series, "dcgm_fb_used")) == 3
     assert [value for _, value in of(series, "dcgm_fb_used")] == [1.5, 2.5, 3.5]
     assert not of(series, "DCGM_FI_DEV_FB_USED")
-    assert len(of(series, "DCGM_FI_DEV_FB_TOTAL")) == 3  # 1.x had no name for it
+    assert len(of(series, "DCGM_FI_DEV_FB_TOTAL")) == 3  # dcgm-exporter 1.x has no name for it
 
 
 @EVERY_FORM
-def test_a_name_from_the_counters_file_wins(form: LabelForm) -> None:
+def test_a_name_in_the_counters_file_overrides_the_default(form: LabelForm) -> None:
     ctx = context()
     ctx.plan = FieldPlan(
         rows=[
@@ -126,7 +128,7 @@ def test_a_name_from_the_counters_file_wins(form: LabelForm) -> None:
         assert shown["DCGM_FI_DEV_POWER_USAGE"] == (counter, "Power.")
 
 
-def test_a_field_asked_for_by_our_own_name_is_in_our_unit() -> None:
+def test_a_field_listed_under_podgpus_own_name_has_podgpus_unit() -> None:
     ctx = context()
     ctx.plan = FieldPlan(rows=[row("memory_used_bytes", metric="podgpu_memory_used_bytes")])
     page = rendered(plain_gpus(), ctx=ctx)
@@ -137,21 +139,21 @@ def test_a_field_asked_for_by_our_own_name_is_in_our_unit() -> None:
 
 
 class TestFacts:
-    """Texts about a board that never change."""
+    """Constant texts about a board, such as its serial number."""
 
     ROWS = (LabelRow("DCGM_FI_DRIVER_VERSION", "driver_version"), LabelRow("serial_no", "serial"))
 
     def node(self) -> Node:
         known = ("brand", "NVIDIA"), ("driver_version", "580.1"), ("serial", 'a"b')
         node = Node()
-        given_out = [replace(device, facts=known) for device in (gpu(0), mig(gpu(0), 1))]
-        node.has(*given_out, gpu(1))
+        known_devices = [replace(device, facts=known) for device in (gpu(0), mig(gpu(0), 1))]
+        node.has(*known_devices, gpu(1))
         node.reads(
             *(reading(gpu(at), name, 1) for at in range(2) for name in ("power_watts", "gpu_up"))
         )
         return node
 
-    def test_a_label_row_stands_on_all_series_in_dcgm_s_names(self) -> None:
+    def test_a_label_row_adds_a_label_to_all_series_with_dcgm_names(self) -> None:
         ctx = context()
         ctx.plan = FieldPlan(labels=self.ROWS)
         series = parsed(rendered(self.node().snapshot(), ctx=ctx))
@@ -162,7 +164,7 @@ class TestFacts:
         assert shown == {"0": ("580.1", 'a"b'), "1": (gpu(1).driver, "")}
         assert not any("serial_no" in labels for labels, _ in of(series, "podgpu_gpu_up"))
 
-    def test_rows_that_can_t_be_labels_are_left_out(self) -> None:
+    def test_label_rows_with_unusable_names_are_left_out(self) -> None:
         ctx = context()
         bad = ("gpu", "pod", "xid", "vgpu", "a b", "0", "")
         ctx.plan = FieldPlan(labels=[LabelRow(name, "serial") for name in (*bad, "ok", "ok")])
@@ -172,7 +174,7 @@ class TestFacts:
         assert labels["ok"] == 'a"b'
         assert (labels["gpu"], labels["pod"]) == ("0", "")
 
-    def test_boards_report_all_they_know(self) -> None:
+    def test_board_info_has_all_known_facts(self) -> None:
         board = of(parsed(rendered(self.node().snapshot())), "podgpu_device_board_info")
         assert [labels.get("GPU_I_ID") for labels, _ in board] == [None, "1"]
         for labels, value in board:
@@ -188,8 +190,10 @@ class TestFacts:
 )
 @pytest.mark.parametrize("kind", [int, float])
 @pytest.mark.parametrize("form", ["dcgm", "dcgm-hostname", "dcgm-old"])
-def test_what_the_last_xid_means(form: LabelForm, code: int, text: str, kind: type[float]) -> None:
-    """A whole number is the same code however a page that was read had it."""
+def test_the_last_xid_has_labels_with_code_and_message(
+    form: LabelForm, code: int, text: str, kind: type[float]
+) -> None:
+    """An integer and a float with the same value are the same code."""
     node = Node()
     node.has(gpu(0), gpu(1))
     node.reads(reading(gpu(0), "xid_last", kind(code)), reading(gpu(1), "xid_last", float("nan")))
@@ -202,7 +206,7 @@ def test_what_the_last_xid_means(form: LabelForm, code: int, text: str, kind: ty
     assert "err_code" not in labels
 
 
-def test_the_last_xid_is_reported_under_its_newer_name_too() -> None:
+def test_the_last_xid_has_its_labels_under_its_newer_name_too() -> None:
     node, ctx = Node(), context()
     node.has(gpu(0))
     node.reads(reading(gpu(0), "xid_last", 79))
@@ -212,9 +216,9 @@ def test_the_last_xid_is_reported_under_its_newer_name_too() -> None:
 
 
 class TestWithout:
-    """What can be left away."""
+    """Parts of the page that options leave out."""
 
-    def test_without_containers_no_reading_says_who_holds_its_device(self) -> None:
+    def test_without_containers_no_reading_names_a_holder(self) -> None:
         series = parsed(rendered(plain_gpus(), containers=False, inline=("pod_uid",)))
         holders = "podgpu_device_holder", "podgpu_pod_info"
         for name, labels in series:
@@ -223,12 +227,12 @@ class TestWithout:
         assert len(of(series, "podgpu_device_holder_info")) == 3
 
     @EVERY_FORM
-    def test_without_the_node_s_name(self, form: LabelForm) -> None:
+    def test_without_hostname_the_page_does_not_contain_it(self, form: LabelForm) -> None:
         page = rendered(SCENES["pods-and-resources"](), labels=form, hostname=False)
         assert b"node-1" not in page
         assert parsed(page)
 
-    def test_dashes_for_the_blanks_in_the_model(self) -> None:
+    def test_blanks_in_the_model_name_can_be_replaced_by_dashes(self) -> None:
         page = rendered(plain_gpus(), replace_model_blanks=True)
         assert b'modelName="NVIDIA-H100-80GB-HBM3"' in page
         assert b'model="NVIDIA H100 80GB HBM3"' in page

@@ -1,6 +1,6 @@
-"""The page, letter for letter: dashboards and rules depend on names and labels.
+"""Compare pages with golden files: dashboards and rules depend on names and labels.
 
-`PODGPU_WRITE_GOLDEN=1` writes the files anew; look at the difference before you keep it.
+`PODGPU_WRITE_GOLDEN=1` writes the files again; read the difference before you commit it.
 """
 
 import os
@@ -19,37 +19,37 @@ INLINE = ("pod_uid", "labels", "annotations")
 SUFFIX = {Format.TEXT: "txt", Format.OPENMETRICS: "om"}
 
 
-NAMED = (
+LISTED_FIELDS = (
     ("memory_used_bytes", "gauge", "Framebuffer memory used (in MiB)."),
     ("energy_millijoules", "counter", "Total energy consumption since boot (in mJ)."),
     ("power_watts", "gauge", "Power draw (in W)."),
     ("xid_last", "gauge", "Value of the last XID error encountered."),
 )
-LISTED = FieldPlan(
+COUNTERS_FILE = FieldPlan(
     rows=[
         Row(field, field.dcgm_1x, kind, about)  # type: ignore[arg-type]
-        for name, kind, about in NAMED
+        for name, kind, about in LISTED_FIELDS
         if (field := by_name(name)) is not None
     ]
 )
-FACTS = FieldPlan(
+LABEL_ROWS = FieldPlan(
     labels=[
         LabelRow("DCGM_FI_DRIVER_VERSION", "driver_version"),
         LabelRow("DCGM_FI_DEV_SERIAL", "serial"),
         LabelRow("DCGM_FI_DEV_BRAND", "brand"),
     ]
 )
-FORMED = ("plain-gpus", "mig-instances", "pods-and-resources", "usage")
+FORM_SCENES = ("plain-gpus", "mig-instances", "pods-and-resources", "usage")
 CASES: dict[str, tuple[tuple[str, ...], dict[str, Any], FieldPlan | None]] = {
     "": (tuple(SCENES), {}, None),
-    "dcgm-hostname": (FORMED, {"labels": "dcgm-hostname"}, None),
-    "dcgm-old": (FORMED, {"labels": "dcgm-old"}, None),
-    "dcgm-1x": (FORMED, {"labels": "dcgm-1x"}, None),
-    "dcgm-1x-listed": (("plain-gpus", "replicas"), {"labels": "dcgm-1x"}, LISTED),
+    "dcgm-hostname": (FORM_SCENES, {"labels": "dcgm-hostname"}, None),
+    "dcgm-old": (FORM_SCENES, {"labels": "dcgm-old"}, None),
+    "dcgm-1x": (FORM_SCENES, {"labels": "dcgm-1x"}, None),
+    "dcgm-1x-listed": (("plain-gpus", "replicas"), {"labels": "dcgm-1x"}, COUNTERS_FILE),
     "without-containers": (("plain-gpus", "mig-instances", "usage"), {"containers": False}, None),
     "copies": (("plain-gpus", "replicas"), {"sharing": "copies"}, None),
     "copies-dcgm-old": (("replicas",), {"sharing": "copies", "labels": "dcgm-old"}, None),
-    "label-rows": (("plain-gpus", "replicas"), {}, FACTS),
+    "label-rows": (("plain-gpus", "replicas"), {}, LABEL_ROWS),
     "inline": (("pods-and-resources",), {"inline": INLINE, "pod_label_prefix": ""}, None),
 }
 
@@ -58,7 +58,7 @@ CASES: dict[str, tuple[tuple[str, ...], dict[str, Any], FieldPlan | None]] = {
 @pytest.mark.parametrize(
     ("case", "scene"), [(case, scene) for case, (scenes, *_) in CASES.items() for scene in scenes]
 )
-def test_page(case: str, scene: str, form: Format) -> None:
+def test_the_page_equals_its_golden_file(case: str, scene: str, form: Format) -> None:
     _, options, plan = CASES[case]
     ctx = context()
     ctx.plan = plan or ctx.plan
@@ -72,7 +72,7 @@ def test_page(case: str, scene: str, form: Format) -> None:
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_both_formats_say_the_same(scene: str) -> None:
+def test_both_formats_have_the_same_series(scene: str) -> None:
     text, openmetrics = (rendered(SCENES[scene](), form) for form in Format)
     assert openmetrics.endswith(b"\n# EOF\n")
     assert b"EOF" not in text.splitlines()[-1]
@@ -96,7 +96,7 @@ def test_every_reading_is_on_the_page(scene: str) -> None:
     assert sum(not name.startswith(own) for name, _ in series) == expected
 
 
-def test_values_come_back() -> None:
+def test_values_are_exact() -> None:
     series = parsed(rendered(SCENES["plain-gpus"]()))
     used = {labels["gpu"]: value for labels, value in of(series, "DCGM_FI_DEV_FB_USED")}
     assert used == {"0": 1.5, "1": 2.5, "2": 3.5}  # MiB, as with DCGM

@@ -1,4 +1,4 @@
-"""Which labels a series has, and that a device is counted once."""
+"""Labels of series; and each device is counted once."""
 
 import gc
 import weakref
@@ -36,7 +36,7 @@ BASE_LABELS = (
     "Hostname",
 )
 CONTAINER_LABELS = STYLE.names.holder
-TRIO = set(CONTAINER_LABELS)
+HOLDER_NAMES = set(CONTAINER_LABELS)
 
 
 def test_summing_over_a_shared_device_counts_it_once() -> None:
@@ -44,7 +44,7 @@ def test_summing_over_a_shared_device_counts_it_once() -> None:
     util = of(series, "DCGM_FI_DEV_GPU_UTIL")
     assert sum(value for _, value in util) == 20 + 40 + 60
     (shared,) = [labels for labels, _ in util if labels["gpu"] == "1"]
-    assert {shared[name] for name in TRIO} == {""}
+    assert {shared[name] for name in HOLDER_NAMES} == {""}
     holders = [
         labels for labels, _ in of(series, "podgpu_device_holder_info") if labels["gpu"] == "1"
     ]
@@ -56,20 +56,20 @@ def test_summing_over_a_shared_device_counts_it_once() -> None:
     assert shares == {"serve-a": 0.5, "serve-b": 0.25}
 
 
-def test_a_device_that_no_one_holds_is_there() -> None:
+def test_a_free_device_has_series_with_empty_container_labels() -> None:
     series = parsed(rendered(plain_gpus()))
     (free,) = [labels for labels, _ in of(series, "DCGM_FI_DEV_GPU_UTIL") if labels["gpu"] == "2"]
-    assert {free[name] for name in TRIO} == {""}
+    assert {free[name] for name in HOLDER_NAMES} == {""}
 
 
-def test_a_device_that_one_container_holds_has_its_labels() -> None:
+def test_a_device_of_one_container_has_the_labels_of_that_container() -> None:
     series = parsed(rendered(plain_gpus()))
     (held,) = [labels for labels, _ in of(series, "DCGM_FI_DEV_GPU_UTIL") if labels["gpu"] == "0"]
     assert [held[name] for name in CONTAINER_LABELS] == ["ml", "train-0", "main"]
     assert held["device"] == "nvidia2"  # the minor number, which is not the index
 
 
-def test_every_reading_ends_with_the_container() -> None:
+def test_the_last_labels_of_every_reading_name_the_container() -> None:
     node = Node()
     parent = gpu(0)
     devices = [parent, mig(parent, 1), gpu(1)]
@@ -83,7 +83,7 @@ def test_every_reading_ends_with_the_container() -> None:
     for line in lines:
         shown = [part.partition("=")[0] for part in line[line.index("{") + 1 :].split('",')]
         if line.startswith("DCGM_FI_DEV_XID_ERRORS"):
-            shown = shown[:-2]  # what the code means
+            shown = shown[:-2]  # without err_code and err_msg
         assert shown[-3:] == list(CONTAINER_LABELS)
         expected = [n for n in BASE_LABELS if not n.startswith("GPU_") or "GPU_I_ID" in line]
         if not line.startswith("DCGM_"):
@@ -91,7 +91,7 @@ def test_every_reading_ends_with_the_container() -> None:
         assert shown[: len(expected)] == expected
 
 
-def test_compute_instances_of_one_gpu_instance_are_reported_apart() -> None:
+def test_compute_instances_of_one_gpu_instance_are_separate_series() -> None:
     series = parsed(rendered(mig_instances()))
     used = [labels for labels, _ in of(series, "DCGM_FI_DEV_FB_USED")]
     assert {(u.get("GPU_I_ID"), u.get("GPU_CI_ID"), u["pod"]) for u in used} == {
@@ -100,10 +100,10 @@ def test_compute_instances_of_one_gpu_instance_are_reported_apart() -> None:
         ("2", "0", "first"),
         ("2", "1", "second"),
     }
-    assert len({u["UUID"] for u in used}) == 1  # the parent's, as dcgm-exporter has it
+    assert len({u["UUID"] for u in used}) == 1  # the parent's, as in dcgm-exporter
 
 
-def test_a_container_that_was_restarted_is_one_holder() -> None:
+def test_a_restarted_container_is_one_holder() -> None:
     node = Node()
     node.has(gpu(0))
     node.podlist(
@@ -124,7 +124,7 @@ def test_a_container_that_was_restarted_is_one_holder() -> None:
     assert len(of(series, "podgpu_device_holder_info")) == 1
 
 
-def test_fields_outside_the_plan_are_not_shown() -> None:
+def test_fields_outside_the_plan_are_left_out() -> None:
     ctx = context()
     ctx.plan = FieldPlan(["gpu_utilization_percent", "memory_used_bytes", "xid_errors"])
     series = parsed(rendered(plain_gpus(), ctx=ctx))
@@ -141,7 +141,7 @@ def attributions() -> list[Attribution]:
     return list(plain_gpus().layout.attributions.values())
 
 
-def test_only_the_device_that_changed_hands_is_rendered_again(
+def test_only_a_device_with_a_new_holder_is_rendered_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[str] = []
@@ -163,7 +163,7 @@ def test_only_the_device_that_changed_hands_is_rendered_again(
     assert made == [moved.device.uuid]
 
 
-def test_labels_are_forgotten_with_their_attribution() -> None:
+def test_cached_labels_are_freed_with_their_attribution() -> None:
     cache = LabelCache(STYLE)
     known = attributions()
     gone = weakref.ref(known[0])
@@ -175,8 +175,8 @@ def test_labels_are_forgotten_with_their_attribution() -> None:
     assert not cache._rendered
 
 
-def test_of_several_containers_of_one_pod_the_pod_is_named() -> None:
-    """An init container, and the one that goes on with its device."""
+def test_a_device_of_several_containers_of_one_pod_names_the_pod() -> None:
+    """For example an init container, and the main container that keeps its device."""
     node = Node()
     node.has(gpu(0))
     node.podlist(*(claim("train-0", gpu(0).uuid, container=name) for name in ("prepare", "main")))
@@ -188,12 +188,12 @@ def test_of_several_containers_of_one_pod_the_pod_is_named() -> None:
     assert holders == ["main", "prepare"]
 
 
-def test_t02_access_is_shown_beside_the_holders() -> None:
+def test_t02_access_is_shown_in_addition_to_holders() -> None:
     known = attributions()[0]
     access = Access(PartialRef("ml", "monitor", "main", "u1", "c1"), "nri", Evidence.RUNTIME_ENV)
     text = LabelCache(STYLE)[replace(known, access=(access,))].access
     ((labels, value),) = of(parsed(b"".join(text)), "podgpu_device_access_info")
     assert [labels[name] for name in CONTAINER_LABELS] == ["ml", "monitor", "main"]
-    given_out = [labels[name] for name in ("UUID", "pod_uid", "source", "evidence")]
-    assert given_out == [known.device.uuid, "u1", "nri", "runtime_env"]
+    found = [labels[name] for name in ("UUID", "pod_uid", "source", "evidence")]
+    assert found == [known.device.uuid, "u1", "nri", "runtime_env"]
     assert value == 1

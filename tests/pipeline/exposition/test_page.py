@@ -1,4 +1,4 @@
-"""That a page is always a page: hostile names, values that are no numbers."""
+"""A page is always valid: with hostile names, and values that are not numbers."""
 
 import pytest
 from hypothesis import example, given
@@ -27,13 +27,15 @@ NAMES = st.one_of(
 
 
 def shown(name: str) -> str:
-    """Return a name as the page shows it."""
+    """Return a name as it is on the page."""
     return without_control_characters(name)
 
 
 @pytest.mark.parametrize("form", Format)
 @given(names=st.tuples(NAMES, NAMES, NAMES), other=NAMES)
-def test_any_name_comes_back(form: Format, names: tuple[str, str, str], other: str) -> None:
+def test_any_name_can_be_parsed_again(
+    form: Format, names: tuple[str, str, str], other: str
+) -> None:
     namespace, pod, container = names
     node = Node()
     node.has(gpu(0), gpu(1))
@@ -103,7 +105,7 @@ def test_a_dropped_series_is_counted_once_per_snapshot() -> None:
     ]
 
 
-def test_attributes_that_would_break_the_labels_are_left_out() -> None:
+def test_attributes_with_invalid_or_used_label_names_are_left_out() -> None:
     node = Node()
     node.has(gpu(0))
     bad = ("pod", "gpu"), ("a b", "x"), ("0", "x"), ("", "x"), ("é", "x")
@@ -116,12 +118,12 @@ def test_attributes_that_would_break_the_labels_are_left_out() -> None:
     assert (labels["xid"], value) == ('a"\n', 3)
 
 
-def test_before_the_first_snapshot_there_are_podgpus_own_metrics() -> None:
+def test_before_the_first_snapshot_the_page_has_podgpus_own_metrics() -> None:
     series = parsed(rendered(None))
     assert of(series, "podgpu_source_events_total") == [({"source": "gpus"}, 12)]
 
 
-def test_help_and_types() -> None:
+def test_help_texts_and_types_in_both_formats() -> None:
     text, om = (
         {f.name: f for f in families(rendered(plain_gpus(), form), form)} for form in Format
     )
@@ -138,19 +140,19 @@ def test_any_help_text_is_one_line(about: str) -> None:
     for form in Format:
         page = header(form, "podgpu_x_total", "counter", about) + b"podgpu_x_total 1\n" + form.end
         assert page.count(b"\n") == 3 + bool(form.end)
-        # Prometheus' scanner takes it for the end of the page.
+        # Prometheus' scanner reads a NUL as the end of the page.
         assert b"\0" not in page
         (family,) = families(page, form)
         assert family.type == "counter"
 
 
-def test_own_metrics_that_are_no_numbers_are_left_out() -> None:
+def test_own_metrics_that_are_not_finite_are_left_out() -> None:
     ctx = context()
     ctx.computed["podgpu_inbox_depth"] = [Point((), float("nan"))]
     assert b"inbox" not in tail(Format.TEXT, ctx.telemetry())
 
 
-def test_a_later_snapshot_takes_the_place_of_the_page() -> None:
+def test_a_later_snapshot_replaces_the_page() -> None:
     made = renderer()
     made.show(plain_gpus())
     assert b"train-0" in made.body(Format.TEXT)

@@ -1,4 +1,4 @@
-"""What the page says of pods, of conflicts, and of the kubelet's resources."""
+"""Series about pods, conflicts and the kubelet's resources."""
 
 from collections.abc import Collection
 from typing import get_args
@@ -29,7 +29,7 @@ TAKEN = {
 } | {"xid", "__name__", "label_gpu", "pu"}
 
 
-def test_a_pod_that_holds_two_gpus_is_reported_of_once() -> None:
+def test_a_pod_that_holds_two_gpus_has_one_pod_info_series() -> None:
     series = parsed(rendered(pods_and_resources()))
     ((labels, value),) = of(series, "podgpu_pod_info")
     assert value == 1
@@ -39,12 +39,12 @@ def test_a_pod_that_holds_two_gpus_is_reported_of_once() -> None:
     assert labels["annotation_example_com_cost_centre"] == "42"
 
 
-def test_names_that_come_to_the_same_are_reported_apart() -> None:
+def test_labels_whose_sanitized_names_are_equal_stay_separate() -> None:
     series = parsed(rendered(pods_and_resources()))
     ((labels, _),) = of(series, "podgpu_pod_info")
-    alike = {name: text for name, text in labels.items() if name.startswith("label_team_x")}
-    assert sorted(alike.values()) == ["a", "b"]
-    assert "label_team_x" not in alike
+    colliding = {name: text for name, text in labels.items() if name.startswith("label_team_x")}
+    assert sorted(colliding.values()) == ["a", "b"]
+    assert "label_team_x" not in colliding
 
 
 PREFIXES = st.sampled_from(["label_", "", "annotation_", "g"])
@@ -52,8 +52,8 @@ PAIRS = st.dictionaries(st.one_of(NAMES, st.sampled_from(sorted(TAKEN))), st.tex
 
 
 @given(PAIRS, PAIRS, PREFIXES, st.sampled_from(get_args(LabelForm)))
-def test_no_two_labels_have_one_name(
-    theirs: dict[str, str], annotations: dict[str, str], prefix: str, form: LabelForm
+def test_no_two_labels_have_the_same_name(
+    own_labels: dict[str, str], annotations: dict[str, str], prefix: str, form: LabelForm
 ) -> None:
     options = PageOptions(inline=("labels", "annotations"), labels=form, pod_label_prefix=prefix)
     style = PageNaming(options, FieldPlan.everything(), "node-1")
@@ -61,16 +61,18 @@ def test_no_two_labels_have_one_name(
         "u",
         "n",
         "p",
-        labels=tuple(sorted(theirs.items())),
+        labels=tuple(sorted(own_labels.items())),
         annotations=tuple(sorted(annotations.items())),
     )
     shown = list(pod_labels("u", pod, style))
     names = [name for name, _ in shown]
-    assert len(set(names)) == len(names) == len(theirs) + len(annotations)
+    assert len(set(names)) == len(names) == len(own_labels) + len(annotations)
     assert all(name.isascii() and name.isidentifier() for name in names)
     assert not style.fixed.intersection(names)
     assert not any(name.startswith("__") for name in names)
-    assert sorted(text for _, text in shown) == sorted([*theirs.values(), *annotations.values()])
+    assert sorted(text for _, text in shown) == sorted(
+        [*own_labels.values(), *annotations.values()]
+    )
     assert parsed(pod_info_line(pod, style))
 
 
@@ -91,7 +93,7 @@ def test_no_two_labels_have_one_name(
         ("", "hostname", "hostname"),
     ],
 )
-def test_how_a_pod_s_label_is_called(prefix: str, name: str, shown: str) -> None:
+def test_names_of_pod_labels_on_the_page(prefix: str, name: str, shown: str) -> None:
     style = PageNaming(
         PageOptions(inline=("labels",), pod_label_prefix=prefix), FieldPlan.everything(), "n"
     )
@@ -100,7 +102,7 @@ def test_how_a_pod_s_label_is_called(prefix: str, name: str, shown: str) -> None
     assert f'{shown}="x"'.encode() in pod_info_line(pod, style)
 
 
-def test_a_pod_s_label_can_t_hide_a_label_row() -> None:
+def test_a_pod_label_does_not_replace_a_label_row() -> None:
     plan = FieldPlan(labels=[LabelRow("DCGM_FI_DEV_SERIAL", "serial")])
     style = PageNaming(PageOptions(inline=("labels",), pod_label_prefix=""), plan, "n")
     pod = PodInfo("u", "n", "p", labels=(("DCGM_FI_DEV_SERIAL", "x"),))
@@ -108,7 +110,7 @@ def test_a_pod_s_label_can_t_hide_a_label_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "there"),
+    ("inline", "expected"),
     [
         pytest.param((), set(), id="by default"),
         pytest.param(("pod_uid",), {"pod_uid"}, id="the uid"),
@@ -117,25 +119,25 @@ def test_a_pod_s_label_can_t_hide_a_label_row() -> None:
         pytest.param(("pod_uid", "labels"), {"pod_uid", "label_team"}, id="both"),
     ],
 )
-def test_readings_carry_what_was_asked_for_and_no_more(
-    wanted: Collection[Inline], there: set[str]
+def test_readings_have_only_the_inline_labels_that_are_configured(
+    inline: Collection[Inline], expected: set[str]
 ) -> None:
-    series = parsed(rendered(pods_and_resources(), inline=tuple(wanted)))
+    series = parsed(rendered(pods_and_resources(), inline=tuple(inline)))
     held = [
         labels for labels, _ in of(series, "DCGM_FI_DEV_GPU_UTIL") if labels["pod"] == "train-0"
     ]
     assert len(held) == 2
     for labels in held:
         extra = {n for n in labels if n == "pod_uid" or n.startswith(("label_", "annotation_"))}
-        assert there <= extra
-        assert bool(extra) == bool(wanted)
+        assert expected <= extra
+        assert bool(extra) == bool(inline)
         assert labels.get("pod_uid", UID) == UID
 
 
 @pytest.mark.parametrize("sharing", ["info", "copies"])
 @pytest.mark.parametrize("suffix", ["", "::0"], ids=["whole", "replica"])
 @pytest.mark.parametrize("device", [gpu(0), mig(gpu(0), 1)], ids=["GPU", "MIG instance"])
-def test_labels_come_by_whatever_way_the_pod_holds_its_device(
+def test_inline_labels_are_added_for_every_kind_of_held_device(
     device: Device, suffix: str, sharing: str
 ) -> None:
     node = Node()
@@ -149,7 +151,7 @@ def test_labels_come_by_whatever_way_the_pod_holds_its_device(
     assert (labels["pod"], labels["pod_uid"], labels["label_team"]) == ("train-0", "u-1", "a")
 
 
-def test_a_conflict_is_counted_on_its_device() -> None:
+def test_conflicts_are_counted_per_device() -> None:
     series = parsed(rendered(pods_and_resources()))
     counted = {labels["gpu"]: value for labels, value in of(series, "podgpu_attribution_conflicts")}
     assert counted == {"0": 0, "1": 0, "2": 2, "3": 0}
@@ -157,7 +159,7 @@ def test_a_conflict_is_counted_on_its_device() -> None:
     assert shared["pod"] == ""
 
 
-def test_a_gpu_that_the_device_plugin_withdrew_is_visible() -> None:
+def test_resource_devices_show_a_gpu_that_is_not_advertised() -> None:
     series = parsed(rendered(pods_and_resources()))
     counted = {labels["state"]: value for labels, value in of(series, "podgpu_resource_devices")}
     assert counted == {"present": 4, "advertised": 3, "allocated": 3}

@@ -1,4 +1,4 @@
-"""The families of the topology."""
+"""The `podgpu_topology_*` families."""
 
 import pytest
 
@@ -24,11 +24,11 @@ def largest(page: bytes) -> dict[str, float]:
 
 @pytest.mark.parametrize("scene", [name for name in SCENES if name != "topology"])
 @pytest.mark.parametrize("form", Format)
-def test_nothing_where_no_topology_is_known(scene: str, form: Format) -> None:
+def test_without_a_known_topology_there_are_no_topology_series(scene: str, form: Format) -> None:
     assert b"podgpu_topology" not in rendered(SCENES[scene](), form)
 
 
-def test_each_pair_once_with_uuids_to_join_by() -> None:
+def test_each_pair_of_gpus_is_one_series_with_both_uuids() -> None:
     found = of(parsed(rendered(busy_node(4, nvlinks=12).snapshot())), LINKS)
     assert len(found) == 6
     for labels, value in found:
@@ -39,7 +39,7 @@ def test_each_pair_once_with_uuids_to_join_by() -> None:
         assert (labels["level"], labels["nvlinks"], labels["Hostname"]) == ("node", "12", "node-1")
 
 
-def test_groups_of_several_gpus_and_what_is_free_of_them() -> None:
+def test_group_sizes_and_free_gpus_per_group() -> None:
     page = rendered(busy_node().snapshot())
     assert groups(page, SIZES) == {
         ("node", "0-3"): 4,
@@ -61,7 +61,7 @@ def test_nvlink_domains_are_groups_too() -> None:
     assert largest(page)["nvlink"] == 6
 
 
-def test_where_no_one_reports_of_holders_nothing_is_said_to_be_free() -> None:
+def test_without_a_source_of_holders_there_are_no_free_gpu_series() -> None:
     node = Node()
     devices = [gpu(at) for at in range(4)]
     node.has(*devices)
@@ -72,7 +72,7 @@ def test_where_no_one_reports_of_holders_nothing_is_said_to_be_free() -> None:
     assert not of(series, LARGEST)
 
 
-def test_the_page_follows_holders_and_gpus() -> None:
+def test_the_page_follows_changes_of_holders_and_gpus() -> None:
     node, page = busy_node(), renderer()
 
     def shown(snapshot: Snapshot) -> bytes:
@@ -82,14 +82,14 @@ def test_the_page_follows_holders_and_gpus() -> None:
     assert groups(shown(node.snapshot()), FREE)["system", "0-7"] == 6
     node.podlist()
     assert groups(shown(node.snapshot()), FREE)["system", "0-7"] == 8
-    left = [gpu(at) for at in range(1, 8)]
-    node.has(*left)
-    node.say(joints(*left))
+    remaining = [gpu(at) for at in range(1, 8)]
+    node.has(*remaining)
+    node.say(joints(*remaining))
     body = shown(node.snapshot())
     assert groups(body, SIZES)["system", "1-7"] == 7
     assert groups(body, FREE)["system", "1-7"] == 7
 
 
-def test_without_the_node_s_name() -> None:
+def test_without_hostname_no_series_has_the_label() -> None:
     found = of(parsed(rendered(busy_node().snapshot(), hostname=False)), FREE)
     assert all("Hostname" not in labels for labels, _ in found)

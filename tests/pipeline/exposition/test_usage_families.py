@@ -1,4 +1,4 @@
-"""The families that say who used how much."""
+"""The families of usage accounts."""
 
 import re
 from collections import defaultdict
@@ -41,7 +41,7 @@ def snapshot() -> Snapshot:
 
 
 def exact(page: bytes, metric: str) -> list[tuple[str, Decimal]]:
-    """Labels and values of a family as they are written."""
+    """Return labels and values of a family exactly as written."""
     found = []
     for line in page.decode().splitlines():
         name, _, rest = line.partition("{")
@@ -52,7 +52,7 @@ def exact(page: bytes, metric: str) -> list[tuple[str, Decimal]]:
 
 
 def on(page: bytes, metric: str) -> dict[str, Decimal]:
-    """Sums of a family by device: of a MIG instance by its number."""
+    """Return the sums of a family by device UUID (plus GPU instance id for a MIG instance)."""
     found: defaultdict[str, Decimal] = defaultdict(Decimal)
     for labels, value in exact(page, metric):
         uuid = labels.split('UUID="')[1].split('"')[0]
@@ -63,12 +63,12 @@ def on(page: bytes, metric: str) -> dict[str, Decimal]:
 
 @pytest.mark.parametrize("scene", [name for name in SCENES if name != "usage"])
 @pytest.mark.parametrize("form", Format)
-def test_nothing_where_no_one_reports(scene: str, form: Format) -> None:
+def test_without_usage_there_are_no_usage_series(scene: str, form: Format) -> None:
     page = rendered(SCENES[scene](), form)
     assert not any(family.metric.encode() in page for family in USAGE_FAMILIES)
 
 
-def test_a_container_s_series_have_its_names_its_pod_s_uid_and_the_device_s_labels() -> None:
+def test_container_series_have_the_labels_of_device_container_and_pod_uid() -> None:
     made = account(gpu(0), used("a", memory=1, busy=2 * NS, held=3 * NS, energy=4_000))
     series = parsed(rendered(with_usage(snapshot(), made)))
     expected = {MEMORY: 1, BUSY: 2, HELD: 3, ENERGY: 4}
@@ -90,7 +90,7 @@ def test_a_container_s_series_have_its_names_its_pod_s_uid_and_the_device_s_labe
         ]
 
 
-def test_an_instance_s_series_say_which_it_is() -> None:
+def test_series_of_a_mig_instance_name_the_instance() -> None:
     page = rendered(with_usage(snapshot(), account(mig(PARENT, 2), used("a", held=NS))))
     [(labels, _)] = of(parsed(page), HELD)
     assert (labels["UUID"], labels["GPU_I_ID"], labels["GPU_I_PROFILE"]) == (
@@ -107,21 +107,21 @@ def test_an_instance_s_series_say_which_it_is() -> None:
         ("dcgm-old", ("uuid", "pod_namespace", "pod_name", "container_name")),
     ],
 )
-def test_names_are_those_of_the_label_form(form: LabelForm, names: tuple[str, ...]) -> None:
+def test_label_names_are_those_of_the_label_form(form: LabelForm, names: tuple[str, ...]) -> None:
     page = rendered(with_usage(snapshot(), account(gpu(0), used("a"))), labels=form)
     [(labels, _)] = of(parsed(page), HELD)
     assert [labels[name] for name in names] == [uuid_of(0), "ml", "a", "main"]
 
 
-@pytest.mark.parametrize(("containers", "wanted"), [(True, ""), (False, None)])
-def test_what_is_the_device_s_names_no_container_and_says_so(
-    containers: bool, wanted: str | None
+@pytest.mark.parametrize(("containers", "expected_label"), [(True, ""), (False, None)])
+def test_device_series_have_empty_container_labels(
+    containers: bool, expected_label: str | None
 ) -> None:
     shown = with_usage(snapshot(), account(gpu(0), unheld=5 * NS))
     series = parsed(rendered(shown, containers=containers))
     for family in DEVICE:
         [(labels, _)] = of(series, family.metric)
-        assert {labels.get(name) for name in ("namespace", "pod", "container")} == {wanted}
+        assert {labels.get(name) for name in ("namespace", "pod", "container")} == {expected_label}
         assert "pod_uid" not in labels
 
 
@@ -137,28 +137,28 @@ UNKNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("metric", "given_out"), UNKNOWN, ids=[metric for metric, _ in UNKNOWN])
-def test_what_is_unknown_has_no_sample(metric: str, given_out: DeviceUsage) -> None:
-    page = rendered(with_usage(snapshot(), given_out))
-    assert metric.encode() not in page, "nor a header"
+@pytest.mark.parametrize(("metric", "unknown"), UNKNOWN, ids=[metric for metric, _ in UNKNOWN])
+def test_an_unknown_amount_has_no_sample(metric: str, unknown: DeviceUsage) -> None:
+    page = rendered(with_usage(snapshot(), unknown))
+    assert metric.encode() not in page, "no header either"
     assert b"podgpu_device_accounted_seconds_total" in page
 
 
-def test_one_that_has_ended_is_shown_without_memory_as_long_as_it_is_reported_of() -> None:
+def test_an_ended_container_keeps_its_totals_and_has_no_memory_series() -> None:
     gone = used("a", ended=at(5), busy=NS, held=2 * NS, energy=3_000)
     series = parsed(rendered(with_usage(snapshot(), account(gpu(0), gone))))
     assert [len(of(series, family.metric)) for family in CONTAINER] == [0, 1, 1, 1]
 
 
-def test_the_time_of_a_gpu_that_carries_instances_says_nothing() -> None:
+def test_a_gpu_with_mig_instances_has_no_time_series() -> None:
     made = account(PARENT, memory=None, busy=None, unheld=9 * NS, energy=7_000)
     series = parsed(rendered(with_usage(snapshot(), made)))
     assert {name for name, _ in series if name.startswith("podgpu_device_") and "info" not in name}
-    given_out = {name for name, _ in series if name in {family.metric for family in DEVICE}}
-    assert given_out == {"podgpu_device_unattributed_energy_joules_total"}
+    found = {name for name, _ in series if name in {family.metric for family in DEVICE}}
+    assert found == {"podgpu_device_unattributed_energy_joules_total"}
 
 
-def test_a_device_that_is_not_known_is_left_out() -> None:
+def test_usage_of_an_unknown_device_is_left_out() -> None:
     page = rendered(with_usage(snapshot(), account("GPU-gone", used("a", held=NS))))
     assert b"podgpu_container" not in page
 
@@ -173,62 +173,62 @@ def test_a_device_that_is_not_known_is_left_out() -> None:
         ((1 << 62) + 1, "4611686018.427387905"),
     ],
 )
-def test_values_are_written_to_the_last_digit(busy: int, written: str) -> None:
+def test_values_are_written_with_all_digits(busy: int, written: str) -> None:
     page = rendered(with_usage(snapshot(), account(gpu(0), used("a", busy=busy))))
     assert f"}} {written}\n".encode() in page[page.index(f"\n{BUSY}{{".encode()) :]
     assert parsed(page)
 
 
-def test_xid_errors_by_code_begin_with_the_first() -> None:
+def test_xid_errors_have_one_series_per_code_that_occurred() -> None:
     one = used("a", xids=((13, 1), (79, 40)))
     page = rendered(with_usage(snapshot(), account(gpu(0), one, used("b"))))
-    given_out = exact(page, ERRORS)
-    assert [(labels.split(",")[-1], int(value)) for labels, value in given_out] == [
+    found = exact(page, ERRORS)
+    assert [(labels.split(",")[-1], int(value)) for labels, value in found] == [
         ('xid="13"', 1),
         ('xid="79"', 40),
     ]
-    assert all('pod="a"' in labels and 'pod_uid="u-a"' in labels for labels, _ in given_out)
+    assert all('pod="a"' in labels and 'pod_uid="u-a"' in labels for labels, _ in found)
     without = rendered(with_usage(snapshot(), account(gpu(0), used("b"))))
-    assert ERRORS.encode() not in without, "nor a header"
+    assert ERRORS.encode() not in without, "no header either"
 
 
-def test_errors_of_containers_that_go_by_one_name_are_added_up() -> None:
+def test_errors_of_containers_with_the_same_shown_name_are_summed() -> None:
     same = [
         used("\ud800", uid="u", xids=((13, 1), (31, 2))),
         used("\ud801", uid="u", xids=((31, 3),)),
     ]
     page = rendered(with_usage(snapshot(), account(gpu(0), *same)))
-    given_out = [(labels.split(",")[-1], int(value)) for labels, value in exact(page, ERRORS)]
-    assert given_out == [('xid="13"', 1), ('xid="31"', 5)]
+    found = [(labels.split(",")[-1], int(value)) for labels, value in exact(page, ERRORS)]
+    assert found == [('xid="13"', 1), ('xid="31"', 5)]
 
 
-def test_types_and_what_they_say_of_themselves() -> None:
+def test_types_and_help_texts_of_usage_families() -> None:
     page = rendered(SCENES["usage"](), Format.OPENMETRICS)
-    given_out = {family.name: family for family in families(page, Format.OPENMETRICS)}
+    shown = {family.name: family for family in families(page, Format.OPENMETRICS)}
     for family in USAGE_FAMILIES:
-        found = given_out[family.metric.removesuffix("_total")]
+        found = shown[family.metric.removesuffix("_total")]
         assert (found.type, found.documentation) == (family.kind, family.about)
         assert (family.kind == "counter") == family.metric.endswith("_total")
         if "energy" in family.metric:
             assert "estimated" in family.about
 
 
-def test_the_documentation_names_them_all() -> None:
+def test_docs_usage_lists_all_usage_families() -> None:
     page = (Path(__file__).parents[3] / "docs" / "usage.md").read_text(encoding="utf-8")
     table = page[page.index("## The families") : page.index("## The rules")]
-    given_out = re.findall(r"^\| `(podgpu_\w+)` \| (\w+) \|", table, re.MULTILINE)
-    assert given_out == [(family.metric, family.kind) for family in USAGE_FAMILIES]
+    found = re.findall(r"^\| `(podgpu_\w+)` \| (\w+) \|", table, re.MULTILINE)
+    assert found == [(family.metric, family.kind) for family in USAGE_FAMILIES]
     named = set(re.findall(r"podgpu_(?:container|device)_\w+", page))
     assert {name for name in named if name.endswith(("_total", "_bytes"))} <= {
         family.metric for family in USAGE_FAMILIES
     }
 
 
-def test_the_page_follows_the_account_and_the_devices() -> None:
+def test_the_page_follows_changes_of_accounts_and_devices() -> None:
     page = renderer()
 
-    def shown(those: Snapshot) -> list[float]:
-        page.show(those)
+    def shown(snapshot: Snapshot) -> list[float]:
+        page.show(snapshot)
         return [value for _, value in of(parsed(page.body(Format.TEXT)), HELD)]
 
     node = Node()
@@ -245,7 +245,7 @@ def test_the_page_follows_the_account_and_the_devices() -> None:
     assert shown(replace(node.snapshot(), usage=both)) == [2, 0, 3]
 
 
-def test_a_device_that_is_better_known_has_its_new_labels() -> None:
+def test_labels_follow_a_changed_minor_number() -> None:
     node, page = Node(), renderer()
     found = []
     for minor in (3, 4):
@@ -256,8 +256,8 @@ def test_a_device_that_is_better_known_has_its_new_labels() -> None:
     assert found == ["nvidia3", "nvidia4"]
 
 
-def test_what_is_rendered_of_an_account_is_rendered_once() -> None:
-    """A scrape between two looks costs nothing, and labels are made once for each container."""
+def test_an_unchanged_account_is_rendered_once() -> None:
+    """A scrape between two usage samples renders nothing; labels are made once per container."""
     page = renderer()
     node = Node()
     node.has(gpu(0))
@@ -273,16 +273,18 @@ def test_what_is_rendered_of_an_account_is_rendered_once() -> None:
     page.show(with_usage(first, later))
     page.body(Format.TEXT)
     kept = page._usage._known[uuid_of(0)]._known
-    assert {subject.pod for subject in kept} == {"b", "c"}, "what is gone is not kept"
+    assert {subject.pod for subject in kept} == {"b", "c"}, (
+        "labels of the removed container are freed"
+    )
     again = [subject for subject in kept if subject in labels]
     assert [kept[subject] is labels[subject] for subject in again] == [True]
 
 
 @given(usages(DEVICES))
 @settings(deadline=None)
-def test_the_page_says_what_the_account_says(given_out: Usage) -> None:
-    """To the last digit, whatever containers are called: so the parts add up on the page."""
-    shown = replace(snapshot(), usage=given_out)
+def test_the_page_has_the_exact_totals_of_the_accounts(accounts: Usage) -> None:
+    """With all digits and for any container names, so that parts sum to the total."""
+    shown = replace(snapshot(), usage=accounts)
     pages = [rendered(shown, form) for form in Format]
     assert parsed(pages[0]) == parsed(pages[1], Format.OPENMETRICS)
     page = pages[0]
@@ -293,45 +295,45 @@ def test_the_page_says_what_the_account_says(given_out: Usage) -> None:
     for family in CONTAINER:
         sums = {
             names[uuid]: Decimal(sum(known)).scaleb(-_digits(family.divisor))
-            for uuid, one in given_out.devices.items()
+            for uuid, one in accounts.devices.items()
             if (known := [v for each in one.containers if (v := family.value(each)) is not None])
         }
         assert on(page, family.metric) == sums
     for of_device in DEVICE:
         values = {
             names[uuid]: Decimal(value).scaleb(-_digits(of_device.divisor))
-            for uuid, one in given_out.devices.items()
+            for uuid, one in accounts.devices.items()
             if (value := of_device.value(one)) is not None
             and not (of_device.of_time and uuid == PARENT.uuid)
         }
         assert on(page, of_device.metric) == values
 
 
-@given(usages([gpu(0)]).filter(lambda given_out: bool(given_out.devices)))
+@given(usages([gpu(0)]).filter(lambda accounts: bool(accounts.devices)))
 @settings(deadline=None)
-def test_on_the_page_the_parts_come_to_the_whole(given_out: Usage) -> None:
-    """But for containers that ended so long ago that they left it."""
-    [one] = given_out.devices.values()
-    page = rendered(replace(snapshot(), usage=given_out))
+def test_the_parts_on_the_page_sum_to_the_total(accounts: Usage) -> None:
+    """Except for the amounts of forgotten containers."""
+    [one] = accounts.devices.values()
+    page = rendered(replace(snapshot(), usage=accounts))
     key = gpu(0).uuid
 
     def at_(metric: str) -> Decimal:
         return on(page, metric).get(key, Decimal(0))
 
     held = at_(HELD) + at_("podgpu_device_unattributed_held_seconds_total")
-    whole = at_("podgpu_device_accounted_seconds_total")
-    assert whole - held == Decimal(one.forgotten_held_ns).scaleb(-9)
+    total = at_("podgpu_device_accounted_seconds_total")
+    assert total - held == Decimal(one.forgotten_held_ns).scaleb(-9)
     if one.busy_ns is not None:
         busy = at_(BUSY) + at_("podgpu_device_unattributed_busy_seconds_total")
-        whole = at_("podgpu_device_busy_seconds_total")
-        assert whole - busy == Decimal(one.forgotten_busy_ns).scaleb(-9)
+        total = at_("podgpu_device_busy_seconds_total")
+        assert total - busy == Decimal(one.forgotten_busy_ns).scaleb(-9)
 
 
 def _digits(divisor: int) -> int:
     return len(str(divisor)) - 1
 
 
-def test_readings_are_as_they_were() -> None:
+def test_usage_does_not_change_the_series_of_readings() -> None:
     plain = plain_gpus()
     before = rendered(plain)
     after = rendered(with_usage(plain, account(gpu(0), used("a"))))
@@ -340,8 +342,8 @@ def test_readings_are_as_they_were() -> None:
     assert set(before.splitlines()) <= set(after.splitlines())
 
 
-def test_a_claim_s_labels_and_the_account_s_can_be_joined() -> None:
-    """By pod uid and device: a holder's share stands beside what it used."""
+def test_series_of_holders_and_of_usage_can_be_joined() -> None:
+    """By pod UID and device: for example a holder's share and its held time."""
     node = Node()
     node.has(gpu(0))
     node.podlist(claim("a", gpu(0).uuid, share=0.5))
@@ -352,8 +354,8 @@ def test_a_claim_s_labels_and_the_account_s_can_be_joined() -> None:
 
 
 @pytest.mark.parametrize("step", [3600, -3600, 12 * 366 * 86_400])
-def test_t8_since_moves_with_the_wall_clock_that_is_set(step: int) -> None:
-    """T8: `podgpu_device_holder_since_timestamp_seconds` is as long ago as it was."""
+def test_t8_holder_since_moves_with_the_wall_clock(step: int) -> None:
+    """T8: the age that `podgpu_device_holder_since_timestamp_seconds` shows stays the same."""
     node = Node()
     node.has(gpu(0))
     node.podlist(claim("a", gpu(0).uuid))
