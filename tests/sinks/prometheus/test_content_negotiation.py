@@ -1,4 +1,4 @@
-"""What a scraper gets for what it asked."""
+"""The format and compression of a response for the `Accept` headers of a request."""
 
 import pytest
 from hypothesis import given
@@ -48,11 +48,11 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;
         ("application/openmetrics-text;q=.9,text/plain;q=0.8", "openmetrics"),
     ],
 )
-def test_format(accept: str | None, form: str) -> None:
+def test_the_accept_header_selects_the_format(accept: str | None, form: str) -> None:
     assert choose(accept).format is Format(form)
 
 
-def test_the_escaping_in_use_is_named_where_one_was_asked_for() -> None:
+def test_the_content_type_names_the_escaping_if_it_was_requested() -> None:
     assert choose(PROMETHEUS_3).content_type == (
         "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=underscores"
     )
@@ -83,7 +83,7 @@ def test_the_escaping_in_use_is_named_where_one_was_asked_for() -> None:
         ("gzip;q=bogus", False),
     ],
 )
-def test_gzip(header: str | None, gzip: bool) -> None:
+def test_the_accept_encoding_header_selects_gzip(header: str | None, gzip: bool) -> None:
     assert takes_gzip(header) is gzip
 
 
@@ -97,10 +97,10 @@ HEADERS = st.one_of(st.text(max_size=200), st.lists(TOKENS, max_size=60).map("".
 
 
 @given(HEADERS)
-def test_no_header_is_an_error(header: str) -> None:
+def test_any_header_is_accepted_without_an_error(header: str) -> None:
     assert choose(header).content_type.startswith(("text/plain", "application/openmetrics-text"))
     assert takes_gzip(header) in {True, False}
 
 
-def test_a_huge_header_costs_little() -> None:
+def test_a_huge_header_is_parsed() -> None:
     assert choose("text/plain;q=0.1," * 100_000).format is Format.TEXT

@@ -1,4 +1,4 @@
-"""What can be asked of the page, and what the file is told when it can't be had."""
+"""Configuration errors of the sink `prometheus`."""
 
 import pytest
 
@@ -24,18 +24,18 @@ def problems(*sinks: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", sorted(OWN_PATHS - {"/"}))
-def test_podgpus_own_paths_are_refused(path: str) -> None:
+def test_podgpus_own_paths_are_rejected(path: str) -> None:
     [problem] = problems(f'm: {{kind: prometheus, path: "{path}"}}')
     assert f"{path} is used by podgpu itself" in problem
 
 
-def test_one_path_has_one_page() -> None:
+def test_a_path_can_be_used_by_one_sink_only() -> None:
     [problem] = problems("a: {kind: prometheus}", "b: {kind: prometheus}")
     assert problem.startswith("f:5:")
     assert "sinks.b: a already uses /metrics on :9400" in problem
 
 
-def test_other_paths_and_other_addresses_are_free() -> None:
+def test_other_paths_and_other_addresses_are_accepted() -> None:
     assert not problems(
         "a: {kind: prometheus}",
         "b: {kind: prometheus, path: /other}",

@@ -1,4 +1,4 @@
-"""The sink on a real listener."""
+"""The sink `prometheus` with a real HTTP listener."""
 
 import asyncio
 import contextlib
@@ -36,12 +36,12 @@ async def client(ctx: FakeSinkContext) -> AsyncIterator[aiohttp.ClientSession]:
             yield session
 
 
-def test_the_registry_finds_it() -> None:
+def test_the_registry_builds_the_sink() -> None:
     assert load(ENTRIES["sink", "prometheus"].options) is Options
     assert isinstance(build_sink("prometheus", OPTIONS, context()), PrometheusSink)
 
 
-async def test_it_serves_the_newest_snapshot() -> None:
+async def test_the_sink_serves_the_newest_snapshot() -> None:
     ctx = context()
     inbox: Channel[Snapshot] = Channel(1)
     async with PrometheusSink(OPTIONS, ctx) as sink, client(ctx) as http:
@@ -56,22 +56,22 @@ async def test_it_serves_the_newest_snapshot() -> None:
         await running
 
 
-async def test_a_reloaded_sink_answers_at_once() -> None:
+async def test_a_reloaded_sink_serves_the_current_snapshot_immediately() -> None:
     ctx = context(plain_gpus())
     async with PrometheusSink(OPTIONS, ctx), client(ctx) as http:
         assert len(of(parsed(await (await http.get("/metrics")).read()), "podgpu_gpu_up")) == 3
 
 
 @pytest.mark.parametrize("form", Format)
-async def test_what_stands_on_the_wire(form: Format) -> None:
+async def test_headers_and_body_of_responses(form: Format) -> None:
     ctx = context(plain_gpus())
     async with PrometheusSink(OPTIONS, ctx), client(ctx) as http:
         headers = {"Accept": ACCEPT[form], "Accept-Encoding": "gzip"}
-        got = await http.get("/metrics?name=ignored", headers=headers)
-        assert got.headers["Content-Type"] == form.content_type
-        assert got.headers["Content-Encoding"] == "gzip"
-        assert got.headers["Vary"] == "Accept, Accept-Encoding"
-        assert parsed(await got.read(), form)
+        response = await http.get("/metrics?name=ignored", headers=headers)
+        assert response.headers["Content-Type"] == form.content_type
+        assert response.headers["Content-Encoding"] == "gzip"
+        assert response.headers["Vary"] == "Accept, Accept-Encoding"
+        assert parsed(await response.read(), form)
         head = await http.head("/metrics", headers=headers)
         assert head.headers["Content-Type"] == form.content_type
         assert await head.read() == b""
@@ -79,7 +79,7 @@ async def test_what_stands_on_the_wire(form: Format) -> None:
         assert "Content-Encoding" not in plain.headers
 
 
-async def test_path_and_title() -> None:
+async def test_the_path_can_be_configured() -> None:
     ctx = context()
     async with PrometheusSink(Options(listen=LOCAL, path="/gpu"), ctx), client(ctx) as http:
         assert (await http.get("/gpu")).status == 200
@@ -87,7 +87,7 @@ async def test_path_and_title() -> None:
         assert "metrics for Prometheus" in await (await http.get("/")).text()
 
 
-async def test_a_path_that_is_taken_is_refused_and_nothing_is_kept() -> None:
+async def test_a_path_in_use_is_rejected_and_no_listener_stays_open() -> None:
     ctx = context()
     async with PrometheusSink(OPTIONS, ctx):
         with pytest.raises(PermanentError, match="another component uses this path"):
@@ -97,16 +97,16 @@ async def test_a_path_that_is_taken_is_refused_and_nothing_is_kept() -> None:
     assert not ctx.listeners._listeners
 
 
-async def test_a_reload_leaves_no_gap() -> None:
+async def test_scrapes_succeed_during_a_reload() -> None:
     ctx = context(plain_gpus())
     async with client(ctx) as http:
         statuses: set[int] = set()
 
         async def scrape() -> None:
             while True:
-                async with http.get("/metrics") as got:
-                    statuses.add(got.status)
-                    await got.read()
+                async with http.get("/metrics") as response:
+                    statuses.add(response.status)
+                    await response.read()
 
         old = PrometheusSink(OPTIONS, ctx)
         await old.__aenter__()
@@ -125,8 +125,8 @@ async def test_a_reload_leaves_no_gap() -> None:
         assert statuses == {200}
 
 
-async def test_every_page_is_of_one_snapshot() -> None:
-    """Scrapers while snapshots and holders change: all values of a page are of one round."""
+async def test_every_page_shows_one_snapshot() -> None:
+    """Snapshots and holders change while clients scrape; each page is of one snapshot."""
     node = Node()
     devices = [gpu(at) for at in range(16)]
     node.has(*devices)
@@ -136,8 +136,8 @@ async def test_every_page_is_of_one_snapshot() -> None:
 
     async def scrape(http: aiohttp.ClientSession, form: Format) -> None:
         while not inbox.closed:
-            async with http.get("/metrics", headers={"Accept": ACCEPT[form]}) as got:
-                series = parsed(await got.read(), form)
+            async with http.get("/metrics", headers={"Accept": ACCEPT[form]}) as response:
+                series = parsed(await response.read(), form)
             util = of(series, "DCGM_FI_DEV_GPU_UTIL")
             values = {value for _, value in util}
             assert len(values) <= 1
