@@ -1,4 +1,4 @@
-"""What goes wrong is told with its mend, and is over when it is."""
+"""Faults of the sink `textfile`: errors name the cause and the fix."""
 
 import asyncio
 import errno
@@ -33,17 +33,17 @@ def sink(path: Path) -> TextfileSink:
     return TextfileSink(Options(path=path), context(plain_gpus()))
 
 
-async def once(under_test: TextfileSink) -> None:
+async def run_until_it_fails(under_test: TextfileSink) -> None:
     """Run a sink until it fails."""
     async with under_test:
         await under_test.run(Channel[Snapshot](1))
 
 
-def folder_gone(path: Path) -> None:
+def remove_the_folder(path: Path) -> None:
     path.parent.rmdir()
 
 
-def folder_is_a_file(path: Path) -> None:
+def replace_the_folder_by_a_file(path: Path) -> None:
     path.parent.rmdir()
     path.parent.touch()
 
@@ -52,35 +52,37 @@ def folder_is_a_file(path: Path) -> None:
     ("fault", "text"),
     [
         (
-            folder_gone,
+            remove_the_folder,
             "cannot write {path}: the folder {path.parent} does not exist: create or mount it",
         ),
-        (folder_is_a_file, "cannot write {path}: not a directory"),
+        (replace_the_folder_by_a_file, "cannot write {path}: not a directory"),
     ],
 )
-async def test_at_the_start(path: Path, fault: Callable[[Path], None], text: str) -> None:
+async def test_an_unusable_folder_at_the_start_is_a_transient_error(
+    path: Path, fault: Callable[[Path], None], text: str
+) -> None:
     fault(path)
     with pytest.raises(TransientError) as caught:
         await sink(path).__aenter__()
     assert str(caught.value) == text.format(path=path)
 
 
-def a_folder(path: Path) -> None:
+def make_a_folder(path: Path) -> None:
     path.mkdir()
 
 
-def a_link(path: Path) -> None:
+def make_a_link(path: Path) -> None:
     path.symlink_to("elsewhere.prom")
 
 
 @pytest.mark.parametrize(
-    ("nonsense", "text"),
-    [(a_folder, "is a folder"), (a_link, "is not a regular file")],
+    ("obstacle", "text"),
+    [(make_a_folder, "is a folder"), (make_a_link, "is not a regular file")],
 )
-async def test_what_can_never_be_is_said_at_the_start(
-    path: Path, nonsense: Callable[[Path], None], text: str
+async def test_a_path_that_is_not_a_file_is_a_permanent_error(
+    path: Path, obstacle: Callable[[Path], None], text: str
 ) -> None:
-    nonsense(path)
+    obstacle(path)
     with pytest.raises(PermanentError) as caught:
         await sink(path).__aenter__()
     assert str(caught.value) == f"{path}: {text}; set the path of a file"
@@ -97,7 +99,7 @@ ERRORS = {
 
 @pytest.mark.parametrize("call", ["pwrite", "rename"])
 @pytest.mark.parametrize("number", ERRORS, ids=errno.errorcode.get)
-async def test_while_it_is_written(
+async def test_a_failed_write_leaves_the_file_unchanged_and_names_the_cause(
     path: Path, call: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path.write_text("before 1\n")
@@ -108,17 +110,17 @@ async def test_while_it_is_written(
     with monkeypatch.context() as patch:
         patch.setattr(os, call, fails)
         with pytest.raises(TransientError) as caught:
-            await once(sink(path))
+            await run_until_it_fails(sink(path))
     text = ERRORS[number].format(path=path, place=path.parent, uid=os.geteuid())
     assert str(caught.value) == text
     assert path.read_text() == "before 1\n"
     assert names(path.parent) == [path.name]
 
 
-async def test_a_page_that_can_no_longer_be_renewed_is_taken_away(
+async def test_a_page_that_cannot_be_updated_is_removed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its values would be taken for present ones."""
+    """Its old values would look like current ones."""
     real = os.pwrite
     written: list[bytes] = []
 
@@ -132,12 +134,12 @@ async def test_a_page_that_can_no_longer_be_renewed_is_taken_away(
     under_test = TextfileSink(Options(path=path, interval=Duration(0)), context(plain_gpus()))
     async with asyncio.timeout(5):
         with pytest.raises(TransientError, match="the disk is full"):
-            await once(under_test)
+            await run_until_it_fails(under_test)
     assert written
     assert names(path.parent) == []
 
 
-async def test_a_file_that_can_t_be_removed_is_reported_of(
+async def test_a_file_that_cannot_be_removed_is_logged(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def unlink(*_: object, **__: object) -> None:
@@ -153,7 +155,7 @@ async def test_a_file_that_can_t_be_removed_is_reported_of(
 
 
 @pytest.mark.parametrize("path", ["/data/podgpu.txt", "/data/.prom", "/data/podgpu", "/"])
-def test_a_name_that_the_collector_passes_over_is_refused(path: str) -> None:
+def test_a_file_name_that_node_exporter_ignores_is_rejected(path: str) -> None:
     [(key, text)] = Options(path=Path(path)).problems()
     assert (key, text) == (
         "path",
@@ -161,7 +163,7 @@ def test_a_name_that_the_collector_passes_over_is_refused(path: str) -> None:
     )
 
 
-def test_a_file_is_written_by_one() -> None:
+def test_two_sinks_cannot_write_the_same_file() -> None:
     text = (
         "sources: {g: {kind: nvml}}\n"
         "sinks:\n"
@@ -174,7 +176,7 @@ def test_a_file_is_written_by_one() -> None:
     assert [problem.path for problem in caught.value.problems] == ["sinks.b"]
 
 
-def test_the_path_is_to_be_given() -> None:
+def test_the_option_path_is_required() -> None:
     with pytest.raises(ConfigError, match="path"):
         parse(
             "sources: {g: {kind: nvml}}\nsinks: {a: {kind: textfile}}\n",
@@ -187,10 +189,10 @@ def test_the_path_is_to_be_given() -> None:
 WRITE = """
 import asyncio, pathlib, sys
 from pipeline.base.errors import TransientError
-from tests.sinks.textfile.test_faults import once, sink
+from tests.sinks.textfile.test_faults import run_until_it_fails, sink
 
 try:
-    asyncio.run(once(sink(pathlib.Path(sys.argv[1]))))
+    asyncio.run(run_until_it_fails(sink(pathlib.Path(sys.argv[1]))))
 except TransientError as error:
     print(error)
 """
@@ -203,13 +205,15 @@ MOUNTS = {
 
 
 @MAY_MOUNT
-@pytest.mark.parametrize("mounts", MOUNTS, ids=["the file alone", "read-only"])
-async def test_where_the_file_is_mounted(tmp_path: Path, mounts: str) -> None:
+@pytest.mark.parametrize("mounts", MOUNTS, ids=["only the file", "read-only"])
+async def test_a_mounted_file_and_a_read_only_folder_are_reported(
+    tmp_path: Path, mounts: str
+) -> None:
     outside, inside = tmp_path / "host" / "gpu.prom", tmp_path / "pod" / "gpu.prom"
     for place in (outside, inside):
         place.parent.mkdir()
         place.touch()
     async with beside(mounts, WRITE, outside, inside) as process, asyncio.timeout(10):
-        said, complaints = await process.communicate()
-    assert MOUNTS[mounts].format(folder=inside.parent) in said.decode(), complaints.decode()
+        output, errors = await process.communicate()
+    assert MOUNTS[mounts].format(folder=inside.parent) in output.decode(), errors.decode()
     assert names(inside.parent) == ["gpu.prom"]

@@ -1,4 +1,4 @@
-"""The file, as the collector that reads it finds it."""
+"""The file of the sink `textfile`, as node_exporter's textfile collector reads it."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 
 
 class Bench:
-    """A sink that runs, a clock that the test moves on, and the file."""
+    """A running sink, a clock that the test advances, and the file."""
 
     def __init__(self, path: Path, **options: Any) -> None:
         self.path = path
@@ -54,13 +54,13 @@ class Bench:
             async with asyncio.timeout(10):
                 await running
 
-    async def passes(self, seconds: float) -> None:
-        """Let time pass, and wake the sink as a snapshot does."""
+    async def advance(self, seconds: float) -> None:
+        """Advance the clock, and wake the sink with a snapshot."""
         self.clock.seconds += seconds
         assert self.ctx.snapshot is not None
         self.inbox.offer(self.ctx.snapshot)
 
-    def shows(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         self.ctx.snapshot = snapshot
         self.inbox.offer(snapshot)
 
@@ -70,7 +70,7 @@ class Bench:
 
 
 @pytest.mark.parametrize("scene", SCENES)
-async def test_the_file_is_the_page(path: Path, scene: str) -> None:
+async def test_the_file_contains_the_page(path: Path, scene: str) -> None:
     bench = Bench(path)
     bench.ctx.snapshot = SCENES[scene]()
     async with bench.writing():
@@ -78,7 +78,7 @@ async def test_the_file_is_the_page(path: Path, scene: str) -> None:
         assert bench.text == rendered(bench.ctx.snapshot, ctx=bench.ctx)
 
 
-async def test_options_of_the_page_are_the_page_s(path: Path) -> None:
+async def test_page_options_apply_to_the_file(path: Path) -> None:
     bench = Bench(path, labels="dcgm-1x", hostname=False)
     bench.ctx.snapshot = plain_gpus()
     async with bench.writing():
@@ -89,8 +89,10 @@ async def test_options_of_the_page_are_the_page_s(path: Path) -> None:
 
 @pytest.mark.parametrize("scene", SCENES)
 @pytest.mark.parametrize("form", ["dcgm", "dcgm-1x"])
-async def test_it_is_what_the_collector_asks_for(path: Path, scene: str, form: str) -> None:
-    """Whole lines, no timestamps, each family once, with one help and one type."""
+async def test_the_file_meets_the_rules_of_the_textfile_collector(
+    path: Path, scene: str, form: str
+) -> None:
+    """Complete lines, no timestamps, and each family once with one HELP and one TYPE."""
     bench = Bench(path, labels=form)
     bench.ctx.snapshot = SCENES[scene]()
     async with bench.writing():
@@ -99,9 +101,9 @@ async def test_it_is_what_the_collector_asks_for(path: Path, scene: str, form: s
     assert text.endswith(b"\n")
     assert b"\n# EOF" not in text
     lines = text.decode().splitlines()
-    for word in ("# HELP ", "# TYPE "):
-        given_out = [line.split(" ")[2] for line in lines if line.startswith(word)]
-        assert len(set(given_out)) == len(given_out)
+    for keyword in ("# HELP ", "# TYPE "):
+        metrics = [line.split(" ")[2] for line in lines if line.startswith(keyword)]
+        assert len(set(metrics)) == len(metrics)
     for line in lines:
         if not line.startswith("#"):
             float(line.rpartition(" ")[2])
@@ -112,7 +114,7 @@ async def test_it_is_what_the_collector_asks_for(path: Path, scene: str, form: s
     )
 
 
-async def test_name_and_mode(path: Path) -> None:
+async def test_name_and_mode_of_the_file(path: Path) -> None:
     before = os.umask(0o077)
     try:
         async with Bench(path).writing():
@@ -123,8 +125,10 @@ async def test_name_and_mode(path: Path) -> None:
         os.umask(before)
 
 
-async def test_no_reader_ever_sees_a_part(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor a name that the collector would take for a file of its own."""
+async def test_readers_never_see_a_partial_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor a temporary name that the collector would read."""
     real, seen = os.rename, list[tuple[list[str], bytes]]()
 
     def rename(source: str, target: str, **folders: int) -> None:
@@ -137,7 +141,7 @@ async def test_no_reader_ever_sees_a_part(path: Path, monkeypatch: pytest.Monkey
     async with bench.writing():
         await until(lambda: len(seen) == 1)
         await until(path.exists)
-        await bench.passes(10)
+        await bench.advance(10)
         await until(lambda: len(seen) == 2)
     assert [text[:6] for _, text in seen] == [b"", b"# HELP"]
     for found, _ in seen:
@@ -145,23 +149,23 @@ async def test_no_reader_ever_sees_a_part(path: Path, monkeypatch: pytest.Monkey
         assert len(found) <= 2
 
 
-async def test_there_is_one_write_in_an_interval_and_the_newest_is_written(path: Path) -> None:
+async def test_the_newest_snapshot_is_written_once_per_interval(path: Path) -> None:
     bench = Bench(path, interval=Duration.parse("30s"))
     async with bench.writing():
         await until(path.exists)
         first = path.stat().st_ino
-        bench.shows(plain_gpus())
+        bench.show(plain_gpus())
         await asyncio.sleep(0.05)
-        await bench.passes(29)
+        await bench.advance(29)
         await asyncio.sleep(0.05)
         assert path.stat().st_ino == first
         assert b"train-0" not in bench.text
-        await bench.passes(1)
+        await bench.advance(1)
         await until(lambda: b"train-0" in bench.text)
 
 
-async def test_without_any_snapshot_ages_grow(path: Path) -> None:
-    """Else a dead source would look as fresh as it was when it died."""
+async def test_without_new_snapshots_the_ages_still_grow(path: Path) -> None:
+    """Otherwise a stopped source would look as fresh as at its last event."""
     bench = Bench(path, interval=Duration.parse("1s"))
     bench.ctx.computed["podgpu_source_age_seconds"] = [Point((("source", "gpus"),), 1.0)]
     async with bench.writing():
@@ -170,7 +174,7 @@ async def test_without_any_snapshot_ages_grow(path: Path) -> None:
         await until(lambda: of(parsed(bench.text), "podgpu_source_age_seconds")[0][1] == 2.0)
 
 
-async def test_when_podgpu_stops_the_file_goes(path: Path) -> None:
+async def test_the_file_is_removed_when_podgpu_stops(path: Path) -> None:
     bench = Bench(path)
     bench.ctx.snapshot = plain_gpus()
     async with bench.writing():
@@ -178,25 +182,25 @@ async def test_when_podgpu_stops_the_file_goes(path: Path) -> None:
     assert names(path.parent) == []
 
 
-async def test_a_file_that_is_to_stay_is_the_newest_page(path: Path) -> None:
+async def test_with_keep_the_file_stays_with_the_newest_page(path: Path) -> None:
     bench = Bench(path, keep=True, interval=Duration.parse("1h"))
     async with bench.writing():
         await until(path.exists)
         assert b"train-0" not in bench.text
-        bench.shows(plain_gpus())
+        bench.show(plain_gpus())
         await asyncio.sleep(0.02)
     assert b"train-0" in bench.text
     assert names(path.parent) == ["podgpu.prom"]
 
 
-async def test_a_file_that_was_never_written_is_not_ours_to_remove(path: Path) -> None:
+async def test_a_file_that_podgpu_did_not_write_is_not_removed(path: Path) -> None:
     path.write_text("theirs 1\n")
     async with Bench(path).sink:
         pass
     assert path.read_text() == "theirs 1\n"
 
 
-async def test_what_a_killed_podgpu_left_is_cleared_away(path: Path) -> None:
+async def test_temporary_files_of_a_killed_podgpu_are_removed(path: Path) -> None:
     left = path.with_name(f".podgpu.prom.podgpu-{'0' * 16}")
     left.touch()
     other = path.with_name(".other.prom.podgpu-0000000000000000")
@@ -206,8 +210,8 @@ async def test_what_a_killed_podgpu_left_is_cleared_away(path: Path) -> None:
     assert names(path.parent) == [other.name, "podgpu.prom"]
 
 
-async def test_after_a_fault_it_continues(path: Path) -> None:
-    """It is left and entered again, as its supervisor does."""
+async def test_the_sink_can_be_entered_again_after_a_fault(path: Path) -> None:
+    """As the supervisor does it."""
     bench = Bench(path)
     bench.ctx.snapshot = plain_gpus()
     for _ in range(2):
