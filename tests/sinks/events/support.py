@@ -1,4 +1,4 @@
-"""A sink under test, XID errors for it, and an API server that takes Events; on virtual time."""
+"""An events sink, XID errors for it, and a fake API server that accepts Events; on virtual time."""
 
 import asyncio
 import json
@@ -27,46 +27,46 @@ ERRORS, REQUESTS = "podgpu_sink_errors_total", "podgpu_sink_requests_total"
 
 
 class FakeEvents(FakeObjects):
-    """Takes Events too, by their names.
+    """A fake API server that also accepts Events.
 
     Attributes:
-        losing: so many of the next Events are made, and their answers lost.
-        faults: how Events on pods are answered, by name of the pod.
-        takes: seconds until a new Event on a pod is answered, by name of the pod.
+        losing: how many of the next Events are created but their responses lost.
+        faults: the error for Events on a pod, by pod name.
+        delays: seconds until the response to a new Event on a pod, by pod name.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.losing = 0
         self.faults: dict[str, ApiError] = {}
-        self.takes: dict[str, float] = {}
+        self.delays: dict[str, float] = {}
 
     async def create(self, path: str, body: Mapping[str, object]) -> bytes:
-        made: Raw = json.loads(json.dumps(body))
-        await self._asked("POST", path, made)
-        place = f"{path}/{made['metadata']['name']}"
-        pod = made["involvedObject"]["name"]
-        await asyncio.sleep(self.takes.get(pod, 0))
+        created: Raw = json.loads(json.dumps(body))
+        await self._asked("POST", path, created)
+        place = f"{path}/{created['metadata']['name']}"
+        pod = created["involvedObject"]["name"]
+        await asyncio.sleep(self.delays.get(pod, 0))
         if fault := self.faults.get(pod):
             raise fault
         if place in self.objects:
             raise ApiError(f"{place}: 409 AlreadyExists", status=409, reason="AlreadyExists")
-        self.put(place, made)
+        self.put(place, created)
         if self.losing:
             self.losing -= 1
             raise ApiError("connection lost")
-        return json.dumps(made).encode()
+        return json.dumps(created).encode()
 
 
 def refused(status: int, message: str = "no", reason: str = "Refused") -> ApiError:
-    """What a server answers when it refuses an Event."""
+    """Return the error of a server that refuses an Event."""
     body = json.dumps({"kind": "Status", "reason": reason, "message": message}).encode()
     request = Request("POST", "/api/v1/namespaces/ml/events", changes={})
     return response_error("api", request, status=status, headers={}, body=body, credentials="")
 
 
 class Bench:
-    """A node on which XID errors happen."""
+    """A node with XID errors, an events sink and its API server."""
 
     def __init__(self, **options: Any) -> None:
         self.api = FakeEvents()
@@ -74,10 +74,10 @@ class Bench:
         self.ctx.api = self.api
         self.inbox: Channel[Snapshot] = Channel(1)
         self.errors: list[XidError] = []
-        self.sink = self.made(**options)
+        self.sink = self.new_sink(**options)
 
-    def made(self, **options: Any) -> EventsSink:
-        """Make a sink of these options, as a reload does."""
+    def new_sink(self, **options: Any) -> EventsSink:
+        """Return a sink with these options, as after a reload."""
         for name in ("repeat", "wait"):
             if name in options:
                 options[name] = Duration.parse(options[name])
@@ -85,15 +85,15 @@ class Bench:
 
     @asynccontextmanager
     async def running(self, sink: EventsSink | None = None) -> AsyncIterator["Bench"]:
-        """Run the sink under the daemon's own supervision, from now until it has stopped."""
+        """Run the sink under the daemon's supervisor until it has stopped."""
         self.inbox = Channel(1)
         async with supervised(sink or self.sink, self.ctx, self.inbox):
             yield self
 
-    # -- what happens
+    # -- inputs
 
-    def strikes(self, *victims: XidVictim, code: int = 31, **more: Any) -> XidError:
-        """Let an error happen now; without victims it strikes the pod `a`."""
+    def add_error(self, *victims: XidVictim, code: int = 31, **more: Any) -> XidError:
+        """Add an error that happens now; without victims it affects pod `a`."""
         error = xid_error(
             GPU,
             code,
@@ -106,8 +106,8 @@ class Bench:
         self.show()
         return error
 
-    def learns(self, error: XidError, **more: Any) -> None:
-        """Let more become known of an error."""
+    def update_error(self, error: XidError, **more: Any) -> None:
+        """Add what becomes known about an error later."""
         place = self.errors.index(error)
         self.errors[place] = replace(error, revision=error.revision + 1, **more)
         self.show()
@@ -117,7 +117,7 @@ class Bench:
         self.ctx.snapshot = Snapshot(at, Layout((), {}), (), (), xids=tuple(self.errors))
         self.inbox.offer(self.ctx.snapshot)
 
-    # -- what came of it
+    # -- results
 
     def events(self) -> list[Raw]:
         return list(self.api.objects.values())
@@ -126,15 +126,15 @@ class Bench:
         [found] = self.events()
         return found
 
-    def asked(self) -> list[tuple[float, str]]:
+    def requests(self) -> list[tuple[float, str]]:
         return [(round(at, 3), method) for at, method, _, _ in self.api.requests]
 
     def lost(self, reason: str) -> float:
         return self.ctx.counted(ERRORS)[f"event {reason}"]
 
 
-async def passes(seconds: float) -> None:
+async def sleep(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-__all__ = ["GPU", "Bench", "passes", "refused", "victim", "xid_error"]
+__all__ = ["GPU", "Bench", "refused", "sleep", "victim", "xid_error"]

@@ -1,4 +1,4 @@
-"""What the doctor says of the events sink's rights, each one taken away."""
+"""The doctor's check `events.rbac`, with each permission missing in turn."""
 
 from pathlib import Path
 
@@ -11,47 +11,47 @@ from tests.podgpu.doctor.support import context, free_port, is_bad, of
 from tests.support.kube import ApiServer
 
 
-async def looked(folder: Path, server: ApiServer, *namespaces: str) -> list[Finding]:
-    made = Options(
+async def findings(folder: Path, server: ApiServer, *namespaces: str) -> list[Finding]:
+    options = Options(
         kubeconfig=server.kubeconfig(folder / "kubeconfig"), namespaces=namespaces or ("*",)
     )
-    return await examine(made, context(folder / "ctx"))
+    return await examine(options, context(folder / "ctx"))
 
 
-async def test_rights_that_are_all_there_are_well_and_no_event_is_made(tmp_path: Path) -> None:
+async def test_complete_permissions_are_ok_and_no_event_is_created(tmp_path: Path) -> None:
     server = ApiServer({})
     async with server.serving():
-        given_out = of(await looked(tmp_path, server), "events.rbac")
-    assert given_out.verdict is Verdict.OK
-    assert given_out.observed == "create events, patch events"
+        finding = of(await findings(tmp_path, server), "events.rbac")
+    assert finding.verdict is Verdict.OK
+    assert finding.observed == "create events, patch events"
     assert server.requests == []
 
 
-async def test_of_namespaces_that_are_named_those_alone_are_asked_for(tmp_path: Path) -> None:
+async def test_permissions_are_checked_in_the_configured_namespaces_only(tmp_path: Path) -> None:
     server = ApiServer({})
     async with server.serving():
-        given_out = of(await looked(tmp_path, server, "ml", "team-a"), "events.rbac")
+        finding = of(await findings(tmp_path, server, "ml", "team-a"), "events.rbac")
         again = tmp_path / "again"
         again.mkdir()
-        whole = of(await looked(again, server, "ml", "team-*"), "events.rbac")
-    assert given_out.observed == (
+        all_namespaces = of(await findings(again, server, "ml", "team-*"), "events.rbac")
+    assert finding.observed == (
         "create events in ml, patch events in ml, create events in team-a, patch events in team-a"
     )
-    assert whole.observed == "create events, patch events"
+    assert all_namespaces.observed == "create events, patch events"
 
 
 @pytest.mark.parametrize("verb", ["create", "patch"])
-async def test_each_verb_that_is_missing_is_named(tmp_path: Path, verb: str) -> None:
+async def test_a_missing_verb_is_named_in_the_finding(tmp_path: Path, verb: str) -> None:
     server = ApiServer({})
     server.unallowed = {(verb, "events")}
     async with server.serving():
-        given_out = of(await looked(tmp_path, server), "events.rbac")
+        finding = of(await findings(tmp_path, server), "events.rbac")
     rule = f'resources ["events"], verbs [{verb}]'
-    is_bad(given_out, "failure", f"may not {verb} events", rule)
+    is_bad(finding, "failure", f"may not {verb} events", rule)
 
 
-async def test_a_server_that_cannot_be_reached(tmp_path: Path) -> None:
+async def test_an_unreachable_server_is_a_failure(tmp_path: Path) -> None:
     server = ApiServer({})
     server.port = await free_port()
-    given_out = of(await looked(tmp_path, server), "events.rbac")
-    is_bad(given_out, "failure", "Connect call failed", "the address is correct")
+    finding = of(await findings(tmp_path, server), "events.rbac")
+    is_bad(finding, "failure", "Connect call failed", "the address is correct")

@@ -1,4 +1,4 @@
-"""From what sources say to the Events on the pods, through the real join."""
+"""From the events of sources to Kubernetes Events on pods, through the real join."""
 
 from typing import Any
 
@@ -18,15 +18,15 @@ from pipeline.model import (
     XidsReported,
 )
 from sources.kernel.log_records import xid as parsed
-from tests.sinks.events.support import Bench, passes
+from tests.sinks.events.support import Bench, sleep
 from tests.sources.kernel.logs import xid
 from tests.support.nodes import START, Node, at, claims, gpu, kubelet_claim, mig
 
 pytestmark = pytest.mark.looptime
 
 GPU = gpu(0)
-CUT = gpu(1)
-PARTS = [mig(CUT, gi) for gi in (7, 8)]
+DIVIDED_GPU = gpu(1)
+INSTANCES = [mig(DIVIDED_GPU, gi) for gi in (7, 8)]
 
 
 def pod(name: str, uid: str = "") -> Pod:
@@ -35,42 +35,44 @@ def pod(name: str, uid: str = "") -> Pod:
     return Pod(info, at(-1060), containers=(container,), wants_devices=True)
 
 
-def seen(device: Device) -> DeviceUse:
-    """A look at a device on which nobody computes."""
+def unused_sample(device: Device) -> DeviceUse:
+    """Return a usage sample of a device without processes."""
     return DeviceUse(device.uuid, at(-1000), None, (), 0, 0, None, 0, 10**15)
 
 
 class Joined(Bench):
-    """Two pods on one GPU, and one on each of the two instances of another."""
+    """Two pods on one GPU, and one pod on each of two instances of another."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.node = Node()
-        # The loop's clock begins at 0.
-        self.node.seconds = self.began = -START.mono_ns / NS
-        self.node.has(GPU, CUT, *PARTS)
+        # The clock of the event loop starts at 0.
+        self.node.seconds = self.start_seconds = -START.mono_ns / NS
+        self.node.has(GPU, DIVIDED_GPU, *INSTANCES)
         self.node.say(PodsReplaced(tuple(map(pod, "abcd")), 10**15), "pods", "pods")
-        on = {"a": GPU, "b": GPU, "c": PARTS[0], "d": PARTS[1]}
-        said = [kubelet_claim(name, device.uuid) for name, device in on.items()]
-        self.node.say(claims(*said, good_for=1e6), "kubelet", "podresources")
-        self.node.say(ProcessesSampled(tuple(map(seen, (GPU, *PARTS, CUT)))))
+        devices = {"a": GPU, "b": GPU, "c": INSTANCES[0], "d": INSTANCES[1]}
+        kubelet_claims = [kubelet_claim(name, device.uuid) for name, device in devices.items()]
+        self.node.say(claims(*kubelet_claims, good_for=1e6), "kubelet", "podresources")
+        self.node.say(ProcessesSampled(tuple(map(unused_sample, (GPU, *INSTANCES, DIVIDED_GPU)))))
 
-    def nvml_says(self, device: Device, code: int = 31) -> None:
-        self.given_out("gpus", "nvml", XidReport(device.uuid, "", code, self.ctx.clock.now()))
+    def report_by_nvml(self, device: Device, code: int = 31) -> None:
+        self.emit("gpus", "nvml", XidReport(device.uuid, "", code, self.ctx.clock.now()))
 
-    def log_says(self, device: Device, code: int = 31, pid: int = 77, whose: str = "") -> None:
+    def report_by_kernel_log(
+        self, device: Device, code: int = 31, pid: int = 77, owner: str = ""
+    ) -> None:
         line = parsed(xid(code, f"PCI:{device.pci_bus_id[4:-2]}", f", pid={pid}, name=sh").encode())
         assert line is not None
         now = self.ctx.clock.now()
-        owner = self.owner(whose) if whose else None
-        report = XidReport("", line.pci_bus_id, code, now, line.pid, line.process, owner)
-        self.given_out("log", "kernel", report)
+        found = self.owner(owner) if owner else None
+        report = XidReport("", line.pci_bus_id, code, now, line.pid, line.process, found)
+        self.emit("log", "kernel", report)
 
     def owner(self, name: str) -> PartialRef:
         return PartialRef(uid=f"uid-{name}", container_id=(name * 64)[:64])
 
-    def given_out(self, source: str, kind: str, report: XidReport) -> None:
-        self.node.seconds = self.began + report.at.mono_ns / NS
+    def emit(self, source: str, kind: str, report: XidReport) -> None:
+        self.node.seconds = self.start_seconds + report.at.mono_ns / NS
         self.node.say(XidsReported((report,)), source, kind)
         self.ctx.snapshot = self.node.snapshot()
         self.inbox.offer(self.ctx.snapshot)
@@ -81,47 +83,47 @@ class Joined(Bench):
         return {name: each["message"] for name, each in sorted(found.items())}
 
 
-async def test_all_who_share_a_gpu_are_struck() -> None:
+async def test_all_pods_that_share_a_gpu_get_an_event() -> None:
     async with Joined().running() as bench:
         assert isinstance(bench, Joined)
-        bench.nvml_says(GPU)
-        await passes(7)
+        bench.report_by_nvml(GPU)
+        await sleep(7)
         assert list(bench.messages()) == ["a", "b"]
 
 
-async def test_the_kernel_s_log_reports_whose_process_it_was() -> None:
+async def test_the_kernel_log_names_the_pod_of_the_process() -> None:
     async with Joined().running() as bench:
         assert isinstance(bench, Joined)
-        bench.nvml_says(GPU)
-        await passes(1)
-        bench.log_says(GPU, whose="b")
-        await passes(7)
-        given_out = bench.messages()
-        assert given_out["a"].endswith("names a process that is not known to be this pod's")
-        assert given_out["b"].endswith("names a process of this pod: sh (pid 77 on the node)")
+        bench.report_by_nvml(GPU)
+        await sleep(1)
+        bench.report_by_kernel_log(GPU, owner="b")
+        await sleep(7)
+        messages = bench.messages()
+        assert messages["a"].endswith("names a process that is not known to be this pod's")
+        assert messages["b"].endswith("names a process of this pod: sh (pid 77 on the node)")
         assert [each["count"] for each in bench.events()] == [1, 1]
 
 
-async def test_of_an_instance_its_own_pods_are_struck() -> None:
+async def test_an_error_of_a_mig_instance_affects_its_own_pods_only() -> None:
     async with Joined().running() as bench:
         assert isinstance(bench, Joined)
-        bench.nvml_says(PARTS[1])
-        await passes(7)
+        bench.report_by_nvml(INSTANCES[1])
+        await sleep(7)
         assert list(bench.messages()) == ["d"]
-        assert PARTS[1].uuid in bench.messages()["d"]
+        assert INSTANCES[1].uuid in bench.messages()["d"]
 
 
-async def test_of_a_gpu_with_instances_the_pods_of_all_are() -> None:
+async def test_an_error_of_a_gpu_affects_the_pods_of_all_its_instances() -> None:
     async with Joined().running() as bench:
         assert isinstance(bench, Joined)
-        bench.log_says(CUT, code=79)
-        await passes(7)
+        bench.report_by_kernel_log(DIVIDED_GPU, code=79)
+        await sleep(7)
         assert list(bench.messages()) == ["c", "d"]
 
 
-async def test_of_a_gpu_that_no_one_knows_no_one_is() -> None:
+async def test_an_error_of_an_unknown_gpu_results_in_no_event() -> None:
     async with Joined().running() as bench:
         assert isinstance(bench, Joined)
-        bench.nvml_says(gpu(5))
-        await passes(60)
+        bench.report_by_nvml(gpu(5))
+        await sleep(60)
         assert bench.events() == []

@@ -1,4 +1,4 @@
-"""What may be configured."""
+"""Options of the sink `events`."""
 
 from pathlib import Path
 
@@ -10,29 +10,29 @@ from config.value_types import Duration
 from pipeline.component.registry import RegisteredKinds
 from sinks.events.options import Options
 
-TEXT = "sources: {{gpus: {{kind: nvml}}}}\nsinks: {{told: {{kind: events{more}}}{other}}}\n"
+TEXT = "sources: {{gpus: {{kind: nvml}}}}\nsinks: {{notify: {{kind: events{more}}}{other}}}\n"
 
 
 def options(more: str = "", other: str = "") -> object:
     text = TEXT.format(more=more, other=other)
     config = parse(text, RegisteredKinds(), env={}, origin="test")
-    return config.sinks["told"].options
+    return config.sinks["notify"].options
 
 
-def test_defaults() -> None:
-    made = options()
-    assert made == Options()
-    assert isinstance(made, Options)
-    assert (made.codes, made.namespaces, made.per_minute) == ((), ("*",), 30)
-    assert (made.repeat, made.wait) == (Duration.parse("10m"), Duration.parse("6s"))
+def test_defaults_of_all_options() -> None:
+    defaults = options()
+    assert defaults == Options()
+    assert isinstance(defaults, Options)
+    assert (defaults.codes, defaults.namespaces, defaults.per_minute) == ((), ("*",), 30)
+    assert (defaults.repeat, defaults.wait) == (Duration.parse("10m"), Duration.parse("6s"))
 
 
-def test_what_is_given() -> None:
-    given = options(
+def test_all_options_can_be_set() -> None:
+    parsed = options(
         ", kubeconfig: /etc/k, codes: [48, 79], namespaces: [ml], repeat: 1m, wait: 0s, "
         "per_minute: 5"
     )
-    assert given == Options(
+    assert parsed == Options(
         kubeconfig=Path("/etc/k"),
         codes=(48, 79),
         namespaces=("ml",),
@@ -43,7 +43,7 @@ def test_what_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "given_out"),
+    ("more", "message"),
     [
         (", codes: [0]", ""),
         (", codes: [70000]", ""),
@@ -58,12 +58,12 @@ def test_what_is_given() -> None:
         (", pods: x", ""),
     ],
 )
-def test_what_may_not_be(more: str, given_out: str) -> None:
+def test_invalid_values_are_rejected(more: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         options(more)
-    assert given_out in str(raised.value)
+    assert message in str(raised.value)
 
 
-def test_there_is_one_of_them() -> None:
+def test_only_one_events_sink_is_allowed() -> None:
     with pytest.raises(ConfigError, match="already uses Events on this node's pods"):
         options(other=", again: {kind: events}")

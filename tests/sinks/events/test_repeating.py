@@ -1,175 +1,175 @@
-"""Errors that come again are added up, and storms write little."""
+"""Repeated errors are added to one Event, and many errors result in few requests."""
 
 from typing import Any
 
 import pytest
 
 from sinks.events import work_queue
-from tests.sinks.events.support import ERRORS, GPU, Bench, passes, victim
+from tests.sinks.events.support import ERRORS, GPU, Bench, sleep, victim
 
 pytestmark = pytest.mark.looptime
 
 
-async def test_the_same_again_is_added_to_the_same_event() -> None:
+async def test_a_repeated_error_is_added_to_the_same_event() -> None:
     async with Bench().running() as bench:
-        bench.strikes()
-        await passes(60)
+        bench.add_error()
+        await sleep(60)
         for _ in range(3):
-            bench.strikes()
-            await passes(30)
-        assert bench.asked() == [(6, "POST")]
+            bench.add_error()
+            await sleep(30)
+        assert bench.requests() == [(6, "POST")]
         assert bench.event()["count"] == 1
-        await passes(600)
-        assert bench.asked() == [(6, "POST"), (606, "PATCH")]
+        await sleep(600)
+        assert bench.requests() == [(6, "POST"), (606, "PATCH")]
     event = bench.event()
     assert event["count"] == 4
     assert event["firstTimestamp"] == "2027-01-15T08:00:00Z"
     assert event["lastTimestamp"] == "2027-01-15T08:02:00Z"
 
 
-async def test_after_a_long_time_it_is_added_at_once() -> None:
+async def test_a_repetition_after_a_long_time_is_added_without_delay() -> None:
     async with Bench().running() as bench:
-        bench.strikes()
-        await passes(2000)
-        bench.strikes()
-        await passes(7)
-        assert bench.asked() == [(6, "POST"), (2006, "PATCH")]
+        bench.add_error()
+        await sleep(2000)
+        bench.add_error()
+        await sleep(7)
+        assert bench.requests() == [(6, "POST"), (2006, "PATCH")]
     assert bench.event()["count"] == 2
 
 
-async def test_an_event_that_the_server_has_release_is_made_again() -> None:
+async def test_an_event_that_the_server_has_expired_is_created_again() -> None:
     async with Bench().running() as bench:
-        bench.strikes()
-        await passes(2000)
+        bench.add_error()
+        await sleep(2000)
         bench.api.objects.clear()
         for _ in range(3):
-            bench.strikes()
-        await passes(7)
+            bench.add_error()
+        await sleep(7)
     assert bench.event()["count"] == 3
     assert bench.event()["firstTimestamp"] == "2027-01-15T08:33:20Z"
-    assert [method for _, method in bench.asked()] == ["POST", "PATCH", "POST"]
+    assert [method for _, method in bench.requests()] == ["POST", "PATCH", "POST"]
 
 
-async def test_another_pod_device_or_code_has_its_own() -> None:
+async def test_another_pod_device_or_code_has_its_own_event() -> None:
     async with Bench().running() as bench:
-        bench.strikes()
-        bench.strikes(code=79)
-        bench.strikes(victim("b", GPU, uid="uid-b"))
-        bench.strikes(victim("a", GPU, uid="uid-a-again"))
-        bench.strikes(victim("a", "GPU-other", uid="uid-a"))
-        await passes(7)
+        bench.add_error()
+        bench.add_error(code=79)
+        bench.add_error(victim("b", GPU, uid="uid-b"))
+        bench.add_error(victim("a", GPU, uid="uid-a-again"))
+        bench.add_error(victim("a", "GPU-other", uid="uid-a"))
+        await sleep(7)
     assert [event["count"] for event in bench.events()] == [1] * 5
     assert len({event["metadata"]["name"] for event in bench.events()}) == 5
 
 
-async def test_a_storm_over_many_pods_is_written_bit_by_bit() -> None:
+async def test_errors_of_many_pods_are_written_at_the_rate_limit() -> None:
     async with Bench(per_minute=5).running() as bench:
-        bench.strikes(*(victim(f"p{n}", GPU, uid=f"uid-{n}") for n in range(12)))
-        await passes(7)
+        bench.add_error(*(victim(f"p{n}", GPU, uid=f"uid-{n}") for n in range(12)))
+        await sleep(7)
         assert len(bench.events()) == 5
-        await passes(60)
+        await sleep(60)
         assert len(bench.events()) == 10
-        await passes(60)
+        await sleep(60)
         assert len(bench.events()) == 12
-        times = [at for at, _ in bench.asked()]
+        times = [at for at, _ in bench.requests()]
     assert all(later - earlier >= 60 for earlier, later in zip(times, times[5:], strict=False))
 
 
-async def test_thousands_of_errors_are_one_event_and_all_are_in_it() -> None:
+async def test_thousands_of_errors_are_counted_in_one_event() -> None:
     async with Bench(repeat="1m").running() as bench:
         for _ in range(100):
             for _ in range(30):
-                bench.strikes()
-            await passes(1)
-        await passes(120)
+                bench.add_error()
+            await sleep(1)
+        await sleep(120)
     assert bench.event()["count"] == 3000
-    assert 3 <= len(bench.asked()) <= 4
+    assert 3 <= len(bench.requests()) <= 4
 
 
-async def test_what_waits_is_bounded_and_what_has_no_room_is_counted(
+async def test_the_queue_is_bounded_and_errors_without_room_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(work_queue, "MAX_ENTRIES", 4)
     async with Bench(per_minute=1).running() as bench:
         for pod in "abcdefg":
-            bench.strikes(victim(pod, GPU, uid=f"uid-{pod}"))
-        await passes(7)
+            bench.add_error(victim(pod, GPU, uid=f"uid-{pod}"))
+        await sleep(7)
         assert bench.lost("crowded") == 3
-        await passes(600)
+        await sleep(600)
         assert len(bench.events()) == 4
-        bench.strikes(victim("h", GPU, uid="uid-h"))
-        await passes(61)
-        assert bench.lost("crowded") == 3, "there is room where all is told"
+        bench.add_error(victim("h", GPU, uid="uid-h"))
+        await sleep(61)
+        assert bench.lost("crowded") == 3, "a written entry makes room"
     assert len(bench.events()) == 5
 
 
-async def test_errors_that_are_shown_no_more_are_counted() -> None:
+async def test_errors_that_left_the_snapshot_unseen_are_counted() -> None:
     async with Bench().running() as bench:
-        bench.strikes()
-        await passes(7)
+        bench.add_error()
+        await sleep(7)
         for _ in range(5):
-            bench.strikes(code=48)
+            bench.add_error(code=48)
         bench.errors = bench.errors[4:]
         bench.show()
-        await passes(7)
+        await sleep(7)
         assert bench.lost("missed") == 3
     assert [event["count"] for event in bench.events()] == [1, 2]
 
 
-async def test_in_a_storm_those_that_would_pass_by_are_not_waited_for() -> None:
+async def test_many_errors_are_read_before_they_leave_the_snapshot() -> None:
     async with Bench().running() as bench:
         for _ in range(1000):
-            bench.strikes()
+            bench.add_error()
             bench.errors = bench.errors[-256:]
-            await passes(0.01)
-        await passes(1000)
+            await sleep(0.01)
+        await sleep(1000)
         assert bench.lost("missed") == 0
     assert bench.event()["count"] == 1000
 
 
-async def test_a_sink_that_comes_late_misses_nothing_that_it_could_have_reported() -> None:
+async def test_a_sink_that_starts_late_reports_all_errors_in_the_snapshot() -> None:
     bench = Bench()
     for _ in range(9):
-        bench.strikes()
+        bench.add_error()
     bench.errors = bench.errors[5:]
     bench.show()
     async with bench.running():
-        await passes(7)
+        await sleep(7)
         assert bench.lost("missed") == 0
     assert bench.event()["count"] == 4
 
 
-async def test_what_happens_while_an_event_is_written_is_reported_next() -> None:
+async def test_errors_during_a_request_are_added_by_the_next_one() -> None:
     async with Bench(wait="0s", repeat="1m").running() as bench:
-        bench.api.takes["a"] = 3
-        bench.strikes()
+        bench.api.delays["a"] = 3
+        bench.add_error()
         for _ in range(2):
-            await passes(1)
-            bench.strikes()
-        await passes(3)
+            await sleep(1)
+            bench.add_error()
+        await sleep(3)
         assert bench.event()["count"] == 1
         assert bench.event()["lastTimestamp"] == "2027-01-15T08:00:00Z"
-        await passes(100)
+        await sleep(100)
     assert bench.event()["count"] == 3
     assert bench.event()["lastTimestamp"] == "2027-01-15T08:00:02Z"
 
 
-# -- over reloads
+# -- reloads
 
 
-async def test_a_reload_reports_nothing_twice_and_leaves_out_nothing() -> None:
+async def test_a_reload_neither_repeats_nor_loses_errors() -> None:
     bench = Bench()
     async with bench.running():
-        bench.strikes()
-        await passes(7)
-        bench.strikes()
-        bench.strikes(code=79)
-        await passes(1)
-    async with bench.running(bench.made(repeat="1m")):
-        await passes(120)
+        bench.add_error()
+        await sleep(7)
+        bench.add_error()
+        bench.add_error(code=79)
+        await sleep(1)
+    async with bench.running(bench.new_sink(repeat="1m")):
+        await sleep(120)
     counts = {event["message"][:6]: event["count"] for event in bench.events()}
     assert counts == {"XID 31": 2, "XID 79": 1}
-    assert [method for _, method in bench.asked()] == ["POST", "POST", "PATCH"]
+    assert [method for _, method in bench.requests()] == ["POST", "POST", "PATCH"]
 
 
 NARROWER = {
@@ -179,37 +179,37 @@ NARROWER = {
 }
 
 
-@pytest.mark.parametrize(("options", "given_out"), NARROWER.values(), ids=NARROWER)
-async def test_what_waits_is_reported_as_the_options_of_a_reload_have_it(
-    options: dict[str, Any], given_out: list[str]
+@pytest.mark.parametrize(("options", "expected"), NARROWER.values(), ids=NARROWER)
+async def test_waiting_errors_follow_the_options_of_a_reload(
+    options: dict[str, Any], expected: list[str]
 ) -> None:
     bench = Bench(per_minute=1)
     async with bench.running():
-        bench.strikes(code=48)
+        bench.add_error(code=48)
         for code in (31, 79):
             for namespace in ("ml", "kube-system"):
-                bench.strikes(victim("a", GPU, uid="uid-a", namespace=namespace), code=code)
-        await passes(10)
+                bench.add_error(victim("a", GPU, uid="uid-a", namespace=namespace), code=code)
+        await sleep(10)
         [first] = bench.api.objects
-    async with bench.running(bench.made(**options)):
-        await passes(100)
+    async with bench.running(bench.new_sink(**options)):
+        await sleep(100)
         assert sum(bench.ctx.counted(ERRORS).values()) == 0
     del bench.api.objects[first]
     found = [f"{e['metadata']['namespace']} {e['message'][4:6]}" for e in bench.events()]
-    assert sorted(found) == given_out
+    assert sorted(found) == expected
 
 
-async def test_an_event_is_added_to_where_its_code_is_wanted_again() -> None:
+async def test_an_event_continues_when_its_code_is_configured_again() -> None:
     bench = Bench()
     async with bench.running():
-        bench.strikes()
-        await passes(7)
-        bench.strikes()
-        await passes(7)
-    async with bench.running(bench.made(codes=(79,))):
-        await passes(100)
-    async with bench.running(bench.made()):
-        bench.strikes()
-        await passes(700)
+        bench.add_error()
+        await sleep(7)
+        bench.add_error()
+        await sleep(7)
+    async with bench.running(bench.new_sink(codes=(79,))):
+        await sleep(100)
+    async with bench.running(bench.new_sink()):
+        bench.add_error()
+        await sleep(700)
     assert bench.event()["count"] == 2
-    assert [method for _, method in bench.asked()] == ["POST", "PATCH"]
+    assert [method for _, method in bench.requests()] == ["POST", "PATCH"]

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, each error is told once, waits or was counted as dropped."""
+"""For any order of steps, each error is written once, waits, or is counted as dropped."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ from sinks.events.xid_errors import EventSubject, PodError
 REPEAT, PER_MINUTE = 600.0, 30
 
 
-def struck(pod: int, code: int = 31) -> EventSubject:
+def subject(pod: int, code: int = 31) -> EventSubject:
     return EventSubject("ml", f"pod-{pod}", f"uid-{pod}", "GPU-0", code)
 
 
@@ -18,7 +18,7 @@ def at(seconds: float) -> Instant:
     return Instant(round(seconds * NS), 1_700_000_000 * NS + round(seconds * NS))
 
 
-def stroke(seconds: float) -> PodError:
+def error_at(seconds: float) -> PodError:
     return PodError(at(seconds), "main", True, True, False, False, None, "")
 
 
@@ -36,8 +36,8 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_no_error_is_reported_twice_or_forgotten(steps: list[tuple[str, int]]) -> None:
-    agenda, now, happened, dropped, written = EventQueue(), 0.0, 0, 0, 0
+def test_each_error_is_written_once_waits_or_is_counted(steps: list[tuple[str, int]]) -> None:
+    queue, now, happened, dropped, written = EventQueue(), 0.0, 0, 0, 0
     last: dict[EventSubject, float] = {}
     times: list[float] = []
     for step, number in steps:
@@ -45,111 +45,111 @@ def test_no_error_is_reported_twice_or_forgotten(steps: list[tuple[str, int]]) -
             now += number / 10
         elif step == "strikes":
             happened += 1
-            assert agenda.add(struck(number), stroke(now))
+            assert queue.add(subject(number), error_at(now))
         elif step == "forgets":
-            dropped += agenda.expire(at(now), REPEAT)
-        elif (work := agenda.next(at(now), REPEAT, PER_MINUTE)) is not None:
-            whom, entry = work
+            dropped += queue.expire(at(now), REPEAT)
+        elif (work := queue.next(at(now), REPEAT, PER_MINUTE)) is not None:
+            found, entry = work
             assert entry.count > 0
             if step == "fails":
-                agenda.record_failed(entry, at(now))
+                queue.record_failed(entry, at(now))
                 continue
             times.append(now)
-            assert now - last.get(whom, -REPEAT) >= REPEAT
-            last[whom] = now
+            assert now - last.get(found, -REPEAT) >= REPEAT
+            last[found] = now
             if step == "refused":
-                dropped += agenda.record_refused(entry, at(now))
+                dropped += queue.record_refused(entry, at(now))
                 continue
             before = 0 if entry.written is None else entry.written.count
             written += entry.count
-            agenda.record_written(
+            queue.record_written(
                 entry, WrittenEvent("a", before + entry.count), entry.count, at(now)
             )
-        assert happened == written + dropped + agenda.waiting
-    for begun in times:
-        assert len([other for other in times if begun <= other < begun + 60]) <= PER_MINUTE
+        assert happened == written + dropped + queue.waiting
+    for start in times:
+        assert len([other for other in times if start <= other < start + 60]) <= PER_MINUTE
 
 
 @given(STEPS)
-def test_what_is_due_is_there_when_it_is_said_to_be(steps: list[tuple[str, int]]) -> None:
-    agenda, now = EventQueue(), 0.0
+def test_an_entry_is_due_exactly_when_seconds_left_is_zero(steps: list[tuple[str, int]]) -> None:
+    queue, now = EventQueue(), 0.0
     for step, number in steps:
         if step == "passes":
             now += number / 10
         elif step == "strikes":
-            agenda.add(struck(number), stroke(now))
+            queue.add(subject(number), error_at(now))
         elif step == "forgets":
-            agenda.expire(at(now), REPEAT)
-        elif (work := agenda.next(at(now), REPEAT, 2)) is not None:
+            queue.expire(at(now), REPEAT)
+        elif (work := queue.next(at(now), REPEAT, 2)) is not None:
             if step == "fails":
-                agenda.record_failed(work[1], at(now))
+                queue.record_failed(work[1], at(now))
             else:
-                agenda.record_written(work[1], WrittenEvent("a", 1), work[1].count, at(now))
-        left = agenda.seconds_left(at(now), REPEAT, 2)
-        assert (left is None) is (agenda.waiting == 0)
-        if left is not None:
-            assert (agenda.next(at(now), REPEAT, 2) is not None) is (left == 0)
-            assert agenda.next(at(now + left + 0.001), REPEAT, 2) is not None
+                queue.record_written(work[1], WrittenEvent("a", 1), work[1].count, at(now))
+        remaining = queue.seconds_left(at(now), REPEAT, 2)
+        assert (remaining is None) is (queue.waiting == 0)
+        if remaining is not None:
+            assert (queue.next(at(now), REPEAT, 2) is not None) is (remaining == 0)
+            assert queue.next(at(now + remaining + 0.001), REPEAT, 2) is not None
 
 
-def test_what_is_old_is_forgotten_reported_or_not() -> None:
-    agenda = EventQueue()
+def test_old_entries_expire_written_or_not() -> None:
+    queue = EventQueue()
     for pod in range(4):
-        agenda.add(struck(pod), stroke(0))
+        queue.add(subject(pod), error_at(0))
     for pod in (0, 1):
-        agenda.record_written(agenda._entries[struck(pod)], WrittenEvent("a", 1), 1, at(10))
-    agenda.add(struck(1), stroke(20))
-    agenda.add(struck(2), stroke(30))
-    assert agenda.expire(at(REMEMBERED), REPEAT) == 0
-    assert agenda.expire(at(REMEMBERED + 1), REPEAT) == 1
-    assert list(agenda._entries) == [struck(0), struck(1), struck(2)]
-    assert agenda.expire(at(REMEMBERED + 31), REPEAT) == 2
-    # These were written at 10, so that no other may be written before 610.
-    assert agenda.expire(at(REMEMBERED + REPEAT + 10), REPEAT) == 0
-    assert agenda.expire(at(REMEMBERED + REPEAT + 11), REPEAT) == 1
-    assert agenda._entries == {}
+        queue.record_written(queue._entries[subject(pod)], WrittenEvent("a", 1), 1, at(10))
+    queue.add(subject(1), error_at(20))
+    queue.add(subject(2), error_at(30))
+    assert queue.expire(at(REMEMBERED), REPEAT) == 0
+    assert queue.expire(at(REMEMBERED + 1), REPEAT) == 1
+    assert list(queue._entries) == [subject(0), subject(1), subject(2)]
+    assert queue.expire(at(REMEMBERED + 31), REPEAT) == 2
+    # These were written at 10, so the next may be written at 610 at the earliest.
+    assert queue.expire(at(REMEMBERED + REPEAT + 10), REPEAT) == 0
+    assert queue.expire(at(REMEMBERED + REPEAT + 11), REPEAT) == 1
+    assert queue._entries == {}
 
 
-def test_what_no_one_wants_reported_is_reported_no_more_and_what_was_reported_stays_known() -> None:
-    agenda = EventQueue()
+def test_retain_drops_unwanted_errors_and_keeps_written_entries() -> None:
+    queue = EventQueue()
     for pod in range(3):
-        agenda.add(struck(pod), stroke(0))
-    agenda.record_written(agenda._entries[struck(0)], WrittenEvent("a", 1), 1, at(10))
-    agenda.add(struck(0), stroke(20))
-    agenda.retain(lambda whom: whom == struck(2))
-    assert list(agenda._entries) == [struck(2), struck(0)]
-    assert agenda.waiting == 1
-    agenda.add(struck(0), stroke(30))
-    again = agenda._entries[struck(0)]
+        queue.add(subject(pod), error_at(0))
+    queue.record_written(queue._entries[subject(0)], WrittenEvent("a", 1), 1, at(10))
+    queue.add(subject(0), error_at(20))
+    queue.retain(lambda one: one == subject(2))
+    assert list(queue._entries) == [subject(2), subject(0)]
+    assert queue.waiting == 1
+    queue.add(subject(0), error_at(30))
+    again = queue._entries[subject(0)]
     assert (again.count, again.first, again.written) == (1, at(30), WrittenEvent("a", 1))
-    assert agenda._due_ns(again, REPEAT) == at(10 + REPEAT).mono_ns
+    assert queue._due_ns(again, REPEAT) == at(10 + REPEAT).mono_ns
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    agenda = EventQueue()
+def test_the_number_of_entries_is_bounded() -> None:
+    queue = EventQueue()
     for pod in range(MAX_ENTRIES):
-        assert agenda.add(struck(pod), stroke(0))
-    assert not agenda.add(struck(MAX_ENTRIES), stroke(0))
-    agenda.record_written(agenda._entries[struck(7)], WrittenEvent("a", 1), 1, at(0))
-    assert agenda.add(struck(MAX_ENTRIES), stroke(0))
-    assert len(agenda._entries) == MAX_ENTRIES
+        assert queue.add(subject(pod), error_at(0))
+    assert not queue.add(subject(MAX_ENTRIES), error_at(0))
+    queue.record_written(queue._entries[subject(7)], WrittenEvent("a", 1), 1, at(0))
+    assert queue.add(subject(MAX_ENTRIES), error_at(0))
+    assert len(queue._entries) == MAX_ENTRIES
 
 
-def test_one_that_fails_again_and_again_comes_behind_all_others() -> None:
-    """Its fault may be its own: a webhook that is dead may look at one namespace alone."""
-    agenda = EventQueue()
+def test_an_entry_that_keeps_failing_comes_after_all_others() -> None:
+    """The fault may concern only this entry: a failing webhook may apply to one namespace."""
+    queue = EventQueue()
     for pod in range(4):
-        agenda.add(struck(pod), stroke(0))
-    agenda.record_written(agenda._entries[struck(3)], WrittenEvent("a", 1), 1, at(0))
-    agenda.add(struck(3), stroke(1))
+        queue.add(subject(pod), error_at(0))
+    queue.record_written(queue._entries[subject(3)], WrittenEvent("a", 1), 1, at(0))
+    queue.add(subject(3), error_at(1))
     written = []
     for now in range(1000):
-        if (work := agenda.next(at(now), REPEAT, PER_MINUTE)) is None:
+        if (work := queue.next(at(now), REPEAT, PER_MINUTE)) is None:
             continue
-        if work[0] == struck(0):
-            agenda.record_failed(work[1], at(now))
+        if work[0] == subject(0):
+            queue.record_failed(work[1], at(now))
         else:
             written.append(work[0])
-            agenda.record_written(work[1], WrittenEvent("a", 1), work[1].count, at(now))
-    assert written == [struck(1), struck(2), struck(3)]
-    assert agenda.waiting == 1
+            queue.record_written(work[1], WrittenEvent("a", 1), work[1].count, at(now))
+    assert written == [subject(1), subject(2), subject(3)]
+    assert queue.waiting == 1
