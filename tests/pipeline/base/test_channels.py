@@ -1,4 +1,4 @@
-"""Channels: bounded, closable, counted."""
+"""Tests of `Channel`: its limit, its end and the items that it drops."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ async def test_put_waits_while_the_channel_is_full() -> None:
     assert await channel.take() == 2
 
 
-async def test_offer_drops_the_oldest_and_reports() -> None:
+async def test_offer_to_a_full_channel_drops_the_oldest_item_and_reports_it() -> None:
     dropped: list[int] = []
     channel: Channel[int] = Channel(2, on_drop=dropped.append)
     for item in range(5):
@@ -29,7 +29,7 @@ async def test_offer_drops_the_oldest_and_reports() -> None:
     assert [channel.take_nowait(), channel.take_nowait(), channel.take_nowait()] == [3, 4, None]
 
 
-async def test_a_closed_channel_delivers_what_waits_and_then_ends() -> None:
+async def test_a_closed_channel_delivers_its_waiting_items_and_then_ends() -> None:
     channel: Channel[int] = Channel(4)
     for item in range(3):
         channel.offer(item)
@@ -52,7 +52,7 @@ async def test_closing_wakes_a_producer_and_a_consumer() -> None:
     assert await consumer is None
 
 
-async def test_nothing_goes_into_a_closed_channel() -> None:
+async def test_a_closed_channel_refuses_items() -> None:
     channel: Channel[int] = Channel(1)
     channel.close()
     with pytest.raises(ChannelClosedError):
@@ -61,7 +61,7 @@ async def test_nothing_goes_into_a_closed_channel() -> None:
         await channel.put(1)
 
 
-async def test_several_waiting_producers_all_get_in() -> None:
+async def test_all_waiting_producers_can_put_their_item() -> None:
     channel: Channel[int] = Channel(1)
     producers = [asyncio.create_task(channel.put(item)) for item in range(10)]
     taken = [await channel.take() for _ in range(10)]
@@ -69,14 +69,16 @@ async def test_several_waiting_producers_all_get_in() -> None:
     assert sorted(item for item in taken if item is not None) == list(range(10))
 
 
-def test_a_channel_without_room_is_refused() -> None:
+def test_a_capacity_of_zero_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least one"):
         Channel(0)
 
 
 @given(st.lists(st.one_of(st.integers(), st.none())), st.integers(1, 5))
-def test_what_goes_in_comes_out_or_is_counted(steps: list[int | None], capacity: int) -> None:
-    """None takes one item; a number offers it. In = out + dropped + waiting, in order."""
+def test_each_offered_item_is_taken_waiting_or_reported_as_dropped(
+    steps: list[int | None], capacity: int
+) -> None:
+    """A step of None takes one item; a step of a number offers it."""
 
     dropped: list[int] = []
     channel: Channel[int] = Channel(capacity, on_drop=dropped.append)

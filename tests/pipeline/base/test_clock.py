@@ -1,4 +1,4 @@
-"""The machine's clocks: moments of one process fit each other to the nanosecond."""
+"""Tests of the clocks: instants of one process agree to the nanosecond."""
 
 import time
 
@@ -9,7 +9,7 @@ from pipeline.model import NS, Instant
 
 
 class Clocks:
-    """Both clocks of a machine; each reading takes a while, the first perhaps a long one."""
+    """Fake monotonic and wall clocks. Reading one takes `reading_ns`, once plus `stall_ns`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.mono_ns, self.ahead_ns, self.reading_ns, self.stall_ns = 10 * NS, 1_800 * NS, 70, 0
@@ -28,47 +28,49 @@ class Clocks:
         return self._pass() + self.ahead_ns
 
 
-def apart(one: Instant, other: Instant) -> tuple[int, int]:
+def difference(one: Instant, other: Instant) -> tuple[int, int]:
     return other.mono_ns - one.mono_ns, other.wall_ns - one.wall_ns
 
 
-def test_two_moments_are_as_far_apart_on_both_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_instants_differ_by_the_same_time_on_both_clocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clocks, offset = Clocks(monkeypatch), Offset()
     first = offset.now()
     for reading_ns, stall_ns in ((40, 0), (900, 0), (60, 30_000), (60, 5_000_000)):
         clocks.reading_ns, clocks.stall_ns = reading_ns, stall_ns
-        mono, wall = apart(first, offset.now())
+        mono, wall = difference(first, offset.now())
         assert mono == wall > 0
 
 
 @pytest.mark.parametrize("step_ns", [NS, -NS, 2_000_000, 12 * 366 * 86_400 * NS])
-def test_a_step_of_the_wall_clock_is_seen_at_once(
+def test_a_step_of_the_wall_clock_is_in_the_next_instant(
     monkeypatch: pytest.MonkeyPatch, step_ns: int
 ) -> None:
     clocks, offset = Clocks(monkeypatch), Offset()
     first = offset.now()
     clocks.ahead_ns += step_ns
-    mono, wall = apart(first, offset.now())
+    mono, wall = difference(first, offset.now())
     assert abs(wall - mono - step_ns) < 1_000
 
 
-def test_all_clocks_of_a_process_fit_each_other() -> None:
+def test_all_clocks_of_a_process_agree() -> None:
     one, other = SystemClock(), SystemClock()
-    mono, wall = apart(one.now(), other.now())
+    mono, wall = difference(one.now(), other.now())
     assert mono == wall
     assert len(boot_id()) == 36
 
 
-def test_a_wall_time_that_is_heard_again_is_the_same_moment() -> None:
-    moments = iter([Instant(5, 105), Instant(10, 1010)])
-    given_out = WallTimes(lambda: next(moments))
-    assert given_out(104) == Instant(4, 104)
-    assert given_out(104) == Instant(4, 104)
-    assert given_out(1009) == Instant(9, 1009)
+def test_the_same_wall_time_results_in_the_same_instant() -> None:
+    instants = iter([Instant(5, 105), Instant(10, 1010)])
+    wall_times = WallTimes(lambda: next(instants))
+    assert wall_times(104) == Instant(4, 104)
+    assert wall_times(104) == Instant(4, 104)
+    assert wall_times(1009) == Instant(9, 1009)
 
 
-def test_t8_a_moment_is_shown_by_the_clock_as_it_is_now() -> None:
-    """T8: the wall clock was an hour ahead when it began."""
+def test_t8_an_instant_is_shown_by_the_present_wall_clock() -> None:
+    """T8: the wall clock was an hour ahead when the interval began."""
     began, now = Instant(10 * NS, 4000 * NS), Instant(30 * NS, 420 * NS)
     assert now.wall_of(began) == 400 * NS
     assert now.wall_of(Instant(-(1 << 64), 0)) == -(1 << 63)

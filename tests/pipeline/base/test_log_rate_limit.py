@@ -1,4 +1,4 @@
-"""Nothing floods: how many lines of a fault there are, whoever logs it."""
+"""Tests of the limit on log lines of one kind, from podgpu, libraries and Python."""
 
 import io
 import logging
@@ -22,7 +22,7 @@ LEFT_OUT = re.compile(r"^(\d+) more lines like the following.* were left out in 
 
 
 class Log:
-    """A handler, and records for it whose time is a test's."""
+    """A handler with a limit, and records for it whose time the test sets."""
 
     def __init__(self, formatter: logging.Formatter | None = None) -> None:
         self.stream = io.StringIO()
@@ -30,7 +30,7 @@ class Log:
         self.handler.setFormatter(formatter or logging.Formatter("%(message)s"))
         self.second = 1_800_000_000.0
 
-    def say(
+    def write(
         self,
         text: str,
         *args: object,
@@ -39,8 +39,8 @@ class Log:
         level: int = logging.ERROR,
         error: Exception | None = None,
     ) -> None:
-        found = None if error is None else (type(error), error, error.__traceback__)
-        record = logging.LogRecord(name, level, "code.py", line, text, args, found)
+        info = None if error is None else (type(error), error, error.__traceback__)
+        record = logging.LogRecord(name, level, "code.py", line, text, args, info)
         record.created = self.second
         self.handler.handle(record)
 
@@ -49,30 +49,30 @@ class Log:
         return self.stream.getvalue().splitlines()
 
     def left_out(self) -> int:
-        """How many were left out, by its own word, when the minute is over."""
+        """Close the handler and return how many lines it reports as left out."""
         self.handler.close()
         return sum(int(found[1]) for found in map(LEFT_OUT.match, self.lines) if found)
 
 
 @pytest.fixture
 def log() -> Iterator[Log]:
-    made = Log()
-    yield made
-    made.handler.close()
+    log = Log()
+    yield log
+    log.handler.close()
 
 
-def raised(depth: int = 0, text: str = "out of descriptors") -> OSError:
+def an_error(depth: int = 0, text: str = "out of descriptors") -> OSError:
     try:
         if depth:
-            raise raised(depth - 1, text)
-        raise OSError(24, text)  # noqa: TRY301 - it is given back
+            raise an_error(depth - 1, text)
+        raise OSError(24, text)  # noqa: TRY301 - the function returns it
     except OSError as error:
         return error
 
 
-def test_r7_a_hundred_thousand_of_one_kind_are_ten_lines_and_a_count(log: Log) -> None:
+def test_r7_a_hundred_thousand_lines_of_one_kind_become_ten_lines_and_a_count(log: Log) -> None:
     for number in range(100_000):
-        log.say("socket.accept() out of system resource: fd %d at 0x%x", number % 9, number * 8)
+        log.write("socket.accept() out of system resource: fd %d at 0x%x", number % 9, number * 8)
     assert len(log.lines) == EACH
     assert log.left_out() == 100_000 - EACH
     assert len(log.lines) == EACH + 1
@@ -80,81 +80,83 @@ def test_r7_a_hundred_thousand_of_one_kind_are_ten_lines_and_a_count(log: Log) -
 
 
 @pytest.mark.parametrize("where", [{}, {"line": 2}, {"name": "grpc"}])
-def test_no_fault_hides_another(log: Log, where: dict[str, Any]) -> None:
-    """Logged by the same line of code, by another one, or by another library."""
+def test_the_limit_of_one_kind_of_line_hides_no_other_kind(log: Log, where: dict[str, Any]) -> None:
+    """The other is logged by the same line of code, another line, or another library."""
     for _ in range(1000):
-        log.say("%s", "the disk is full")
-    log.say("%s", "the receiver is away", **where)
+        log.write("%s", "the disk is full")
+    log.write("%s", "the receiver is away", **where)
     assert log.lines[-1] == "the receiver is away"
     assert len(log.lines) == EACH + 1
 
 
-def test_kinds_of_exceptions_are_kinds(log: Log) -> None:
+def test_lines_with_different_exception_types_are_different_kinds(log: Log) -> None:
     for _ in range(1000):
-        log.say("Exception in callback", error=raised())
-    log.say("Exception in callback", error=ValueError("another"))
+        log.write("Exception in callback", error=an_error())
+    log.write("Exception in callback", error=ValueError("another"))
     assert sum("ValueError" in each for each in log.lines) == 1
 
 
-def test_whatever_varies_in_a_text_makes_a_bounded_number_of_lines(log: Log) -> None:
+def test_a_text_that_varies_makes_a_bounded_number_of_lines(log: Log) -> None:
     for number in range(10_000):
         word = "".join(chr(ord("g") + int(digit)) for digit in str(number))
-        log.say("pod %s is not known", word)
+        log.write("pod %s is not known", word)
     assert len(log.lines) == KINDS
     assert log.left_out() == 10_000 - KINDS
     assert "other lines of that place" in log.lines[-1]
 
 
-def test_r7_of_one_kind_there_is_one_traceback_in_a_minute(log: Log) -> None:
+def test_r7_one_kind_has_one_traceback_per_minute(log: Log) -> None:
     for minute in range(3):
         log.second = 1_800_000_000 + minute * 61
         for _ in range(1000):
-            log.say("socket.accept() out of system resource", error=raised())
+            log.write("socket.accept() out of system resource", error=an_error())
     text = log.stream.getvalue()
     assert text.count("Traceback (most recent call last)") == 3
     assert text.count("(with a traceback as above)") == 3 * (EACH - 1)
 
 
 @pytest.mark.parametrize("formatter", [TextFormatter("%(message)s"), JsonFormatter()])
-def test_a_traceback_and_a_message_are_bounded(formatter: logging.Formatter) -> None:
+def test_the_length_of_a_traceback_and_of_a_message_is_bounded(
+    formatter: logging.Formatter,
+) -> None:
     log = Log(formatter)
-    log.say("x" * 1_000_000, error=raised(200, "y" * 100_000))
+    log.write("x" * 1_000_000, error=an_error(200, "y" * 100_000))
     assert len(log.stream.getvalue()) < 3 * LONGEST
     assert "characters left out" in log.stream.getvalue()
     log.handler.close()
 
 
-def test_after_a_minute_it_is_reported_again_with_the_count_first(log: Log) -> None:
+def test_after_a_minute_lines_appear_again_after_the_count_of_those_left_out(log: Log) -> None:
     for _ in range(25):
-        log.say("the disk is full")
+        log.write("the disk is full")
     log.second += 59
-    log.say("the disk is full")
+    log.write("the disk is full")
     assert len(log.lines) == EACH
     log.second += 1
-    log.say("something else", line=7)
+    log.write("something else", line=7)
     assert log.lines[EACH:] == [
         "16 more lines like the following were left out in the last minute: the disk is full",
         "something else",
     ]
-    log.say("the disk is full")
+    log.write("the disk is full")
     assert log.lines[-1] == "the disk is full"
 
 
-def test_a_clock_that_is_set_back_silences_nothing_for_long(log: Log) -> None:
+def test_lines_are_logged_after_the_clock_is_set_back(log: Log) -> None:
     for _ in range(25):
-        log.say("the disk is full")
+        log.write("the disk is full")
     log.second -= 86_400
-    log.say("the disk is full")
+    log.write("the disk is full")
     assert log.lines[-1] == "the disk is full"
     assert log.left_out() == 15
 
 
-def test_the_count_comes_though_nothing_else_is_logged(
+def test_the_count_is_logged_although_no_other_line_is(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_rate_limit, "SECONDS", 0.05)
     for _ in range(25):
-        log.say("the disk is full")
+        log.write("the disk is full")
     deadline = time.perf_counter() + 5
     while len(log.lines) == EACH and time.perf_counter() < deadline:
         time.sleep(0.01)
@@ -166,36 +168,36 @@ def test_the_count_comes_though_nothing_else_is_logged(
 def test_logging_never_raises(
     log: Log, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where no thread can be had, with values that can't be shown, and after the end."""
+    """Without threads, with values that have no text, and after the handler is closed."""
 
     class Bad:
         def __str__(self) -> str:
             raise KeyError
 
-    def cannot(_: object) -> None:
+    def fail(_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", cannot)
+    monkeypatch.setattr(threading.Thread, "start", fail)
     for _ in range(100):
-        log.say("the disk is full")
-        log.say("%s", Bad(), line=2)
-        log.say("%d", "no number", line=3)
+        log.write("the disk is full")
+        log.write("%s", Bad(), line=2)
+        log.write("%d", "no number", line=3)
     assert len(log.lines) == EACH
     assert capsys.readouterr().err.count("Logging error") == 2 * EACH
     log.handler.close()
-    log.say("after the end")
+    log.write("after the end")
     assert log.lines[-1] == "after the end"
 
 
-def test_what_serves_to_find_errors_is_written_whole(log: Log) -> None:
+def test_debug_lines_are_not_limited(log: Log) -> None:
     for _ in range(1000):
-        log.say("sent", level=logging.DEBUG)
+        log.write("sent", level=logging.DEBUG)
     assert len(log.lines) == 1000
 
 
-def test_nothing_that_was_logged_is_kept_alive(log: Log) -> None:
+def test_the_handler_keeps_no_arguments_and_exceptions_alive(log: Log) -> None:
     for number in range(100):
-        log.say("pod %s", object(), error=raised(), line=number)
+        log.write("pod %s", object(), error=an_error(), line=number)
     for span in log.handler._limit._spans.values():
         for kind in span.kinds.values():
             assert (kind.first.args, kind.first.exc_info) == (None, None)
@@ -210,14 +212,14 @@ def test_nothing_that_was_logged_is_kept_alive(log: Log) -> None:
     )
 )
 @settings(deadline=None, max_examples=50)
-def test_every_record_is_a_line_or_counted(records: list[tuple[int, str, str, int]]) -> None:
+def test_each_record_is_a_line_or_is_counted(records: list[tuple[int, str, str, int]]) -> None:
     log = Log()
     for number, name, text, seconds in records:
         log.second += seconds
-        log.say("said %s", text, line=number, name=name)
+        log.write("text %s", text, line=number, name=name)
     log.handler.close()
-    given_out = [text for text in log.lines if not LEFT_OUT.match(text)]
-    assert len(given_out) + log.left_out() == len(records)
+    written = [text for text in log.lines if not LEFT_OUT.match(text)]
+    assert len(written) + log.left_out() == len(records)
 
 
 PROGRAM = """
@@ -228,7 +230,7 @@ set_up("info", "{form}")
 """
 
 
-def accepting() -> str:
+def asyncio_errors() -> str:
     return (
         "loop = asyncio.new_event_loop()\n"
         "for n in range(20_000):\n"
@@ -237,7 +239,7 @@ def accepting() -> str:
     )
 
 
-def threads() -> str:
+def failing_threads() -> str:
     return (
         "for n in range(300):\n"
         "    t = threading.Thread(target=lambda: 1 / 0)\n"
@@ -245,7 +247,7 @@ def threads() -> str:
     )
 
 
-def unraisables() -> str:
+def failing_finalizers() -> str:
     return (
         "class Bad:\n"
         "    def __del__(self): raise ValueError('gone')\n"
@@ -258,16 +260,16 @@ def unraisables() -> str:
 @pytest.mark.parametrize(
     ("body", "word", "count"),
     [
-        (accepting, "Too many open files", 20_000),
-        (threads, "ZeroDivisionError", 300),
-        (unraisables, "gone", 20_000),
+        (asyncio_errors, "Too many open files", 20_000),
+        (failing_threads, "ZeroDivisionError", 300),
+        (failing_finalizers, "gone", 20_000),
     ],
     ids=["asyncio", "threads", "unraisable"],
 )
-def test_r7_what_libraries_and_python_report_is_bounded(
+def test_r7_the_log_lines_of_libraries_and_python_are_bounded(
     body: Callable[[], str], word: str, count: int, form: str
 ) -> None:
-    """20,000 of asyncio's were 20,000 tracebacks."""
+    """R7: 20,000 errors in asyncio wrote 20,000 tracebacks."""
     text = PROGRAM.format(form=form, body=body())
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=25, check=True

@@ -1,4 +1,4 @@
-"""Log lines, whatever stands in them."""
+"""Tests of the formatters of log lines."""
 
 import json
 import logging
@@ -9,8 +9,8 @@ from pipeline.base.logs import JsonFormatter, TextFormatter
 
 
 @pytest.mark.parametrize("text", ["a\x1b[2Jb", "a\x07b", "a\u202eb", "a\ud800b", "a\x00b"])
-def test_r11_log_lines_do_not_act_on_a_terminal(text: str) -> None:
-    """R11: names of others stand in log lines, as text and as JSON."""
+def test_r11_control_characters_in_log_lines_are_replaced(text: str) -> None:
+    """R11: log lines contain names that users chose. They must not control a terminal."""
     record = logging.LogRecord("podgpu.x", logging.WARNING, "", 0, "%s: gone", (text,), None)
     shown = "a\ufffd[2Jb" if "[" in text else "a\ufffdb"
     assert TextFormatter("%(levelname)s %(message)s").format(record) == f"WARNING {shown}: gone"

@@ -1,4 +1,4 @@
-"""What strangers wrote, in messages of ours."""
+"""Tests of how text from other programs is made safe for messages."""
 
 import unicodedata
 
@@ -20,12 +20,12 @@ from pipeline.base.safe_text import line, redact, shortened, without_control_cha
         ("\udcff", " "),
     ],
 )
-def test_foreign_texts_are_made_fit_for_a_log(text: str, shown: str) -> None:
+def test_other_programs_text_is_made_safe_for_a_log_line(text: str, shown: str) -> None:
     assert line(text, 10) == shown
 
 
 @given(st.text(), st.integers(0, 20))
-def test_none_has_more_than_a_line(text: str, longest: int) -> None:
+def test_the_text_is_one_printable_line_of_bounded_length(text: str, longest: int) -> None:
     shown = line(text, longest)
     assert shown.isprintable()
     assert len(shown) <= longest + len("...")
@@ -35,16 +35,16 @@ SECRETS = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=
 
 
 @given(st.text("#/", max_size=60), SECRETS, st.text("#/", max_size=60), st.integers(0, 160))
-def test_a_secret_is_concealed_wherever_it_is_cut(
-    before: str, secret: str, behind: str, longest: int
+def test_a_secret_is_concealed_even_if_the_text_is_cut_within_it(
+    before: str, secret: str, after: str, longest: int
 ) -> None:
-    """Of what `line` has left of it three characters may stay, which tell nothing."""
-    given_out = redact(line(f"{before}{secret}{behind}{secret}", longest), [secret, ""])
-    assert secret[:4] not in given_out.replace("(concealed)", "")
+    """Three characters of a secret that `line` cut may remain: they reveal nothing."""
+    output = redact(line(f"{before}{secret}{after}{secret}", longest), [secret, ""])
+    assert secret[:4] not in output.replace("(concealed)", "")
 
 
 @given(st.text(), st.text(max_size=3))
-def test_what_is_too_short_to_report_stays(text: str, short: str) -> None:
+def test_a_secret_too_short_to_be_one_is_not_concealed(text: str, short: str) -> None:
     assert redact(text, [short]) == text
 
 
@@ -71,20 +71,20 @@ def test_t24_a_message_keeps_the_part_that_is_wrong(text: str, at: int | None, s
         ("gpu\u202egnp", "gpu\ufffdgnp"),
         ("\u2066\u200f\u061c\u2028\ufeff\u200b", "\ufffd" * 6),
         ("\ud800", "\ufffd"),
-        # What is written in any script stays, as do tab and line feed.
+        # Letters of any script stay, as do tab and line feed.
         ("a\tb\nc", "a\tb\nc"),
         ("e\u0301 \u65e5\u672c \U0001f680\u00a0.", "e\u0301 \u65e5\u672c \U0001f680\u00a0."),
         ("\u0645\u06cc\u200c\u062e", "\u0645\u06cc\u200c\u062e"),
     ],
 )
-def test_r11_characters_that_act_on_the_reader_are_replaced(text: str, shown: str) -> None:
-    """R11: a name with ESC, BEL or U+202E must not act on the terminal that shows it."""
+def test_r11_characters_that_control_a_terminal_are_replaced(text: str, shown: str) -> None:
+    """R11: a name with ESC, BEL or U+202E must not control the terminal that shows it."""
     assert without_control_characters(text) == shown
 
 
 @given(st.text(st.characters()))
 def test_r11_no_control_character_is_left(text: str) -> None:
-    """R11: but tab and line feed; the text keeps its length, and a second pass changes nothing."""
+    """R11: except tab and line feed. The length stays; a second call changes nothing."""
     shown = without_control_characters(text)
     assert len(shown) == len(text)
     assert without_control_characters(shown) == shown
