@@ -1,4 +1,4 @@
-"""A lock that is taken, signed and looked at, whoever holds it."""
+"""Tests of lock files: take one, write the process id into it, find who holds it."""
 
 import fcntl
 import os
@@ -23,7 +23,7 @@ def held(path: Path) -> Iterator[int]:
     os.close(descriptor)
 
 
-def test_one_holds_it_and_no_other(path: Path, held: int) -> None:
+def test_a_held_lock_cannot_be_taken_until_it_is_released(path: Path, held: int) -> None:
     other = os.open(path, lock_file.FLAGS)
     try:
         with pytest.raises(BlockingIOError):
@@ -44,7 +44,7 @@ def test_one_holds_it_and_no_other(path: Path, held: int) -> None:
         (b"1" * 30, f"process {'1' * 20}"),
     ],
 )
-def test_who_holds_it_is_what_stands_in_it(
+def test_the_owner_of_a_lock_is_read_from_its_content(
     path: Path, held: int, written: bytes, owner: str
 ) -> None:
     os.pwrite(held, written, 0)
@@ -52,19 +52,19 @@ def test_who_holds_it_is_what_stands_in_it(
     assert lock_file.locked_by(path) == (f"{owner} in its own container" if owner else "")
 
 
-def test_a_signature_takes_the_place_of_the_one_before(held: int) -> None:
+def test_a_new_process_id_replaces_the_previous_one(held: int) -> None:
     os.pwrite(held, b"123456789012\n", 0)
     lock_file.sign(held)
     assert lock_file.signed(held) == f"process {os.getpid()}"
 
 
-def test_no_one_holds_one_that_was_given_back(path: Path, held: int) -> None:
+def test_a_released_lock_has_no_owner(path: Path, held: int) -> None:
     fcntl.flock(held, fcntl.LOCK_UN)
     assert lock_file.locked_by(path) is None
     lock_file.take(held)
     assert lock_file.locked_by(path) == ""
 
 
-def test_a_lock_that_is_not_there(path: Path) -> None:
+def test_a_missing_lock_file_is_an_error(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         lock_file.locked_by(path)

@@ -1,3 +1,5 @@
+"""Tests of the links that a path goes through, and of positions in a JSON text."""
+
 from pathlib import Path
 
 import pytest
@@ -20,19 +22,19 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def test_every_step_of_a_path(root: Path) -> None:
+def test_all_steps_of_a_path_are_returned(root: Path) -> None:
     assert list(links_of("/"))[:1] == []
     assert next(links_of(str(root)))[0] == "/"
     assert below(root, "real/./deep//file") == ["real", "real/deep", "real/deep/file"]
 
 
-def test_ends_where_nothing_is(root: Path) -> None:
+def test_the_steps_end_at_the_first_name_that_does_not_exist(root: Path) -> None:
     assert below(root, "real/no/file") == ["real", "real/no"]
     assert below(root, "real/deep/file/file") == ["real", "real/deep", "real/deep/file"]
 
 
 @pytest.mark.parametrize("target", ["real", "{root}/real", "real/deep/.."])
-def test_goes_through_links(root: Path, target: str) -> None:
+def test_the_steps_go_through_symbolic_links(root: Path, target: str) -> None:
     (root / "link").symlink_to(target.format(root=root))
     steps = below(root, "link/deep/file")
     assert steps[0] == "link"
@@ -43,12 +45,12 @@ def test_goes_through_links(root: Path, target: str) -> None:
     )
 
 
-def test_a_parent_is_the_real_folders(root: Path) -> None:
+def test_two_dots_after_a_link_lead_to_the_parent_of_its_target(root: Path) -> None:
     (root / "link").symlink_to("real/deep")
     assert below(root, "link/../deep/file")[-2:] == ["real/deep", "real/deep/file"]
 
 
-def test_a_circle_of_links_ends(root: Path) -> None:
+def test_a_loop_of_links_ends(root: Path) -> None:
     (root / "a").symlink_to("b")
     (root / "b").symlink_to("a")
     assert len(below(root, "a/file")) == 41
@@ -58,7 +60,7 @@ def test_a_circle_of_links_ends(root: Path) -> None:
     ("offset", "place"),
     [(0, (1, 1)), (3, (1, 3)), (5, (2, 1)), (7, (3, 2)), (99, (3, 3))],
 )
-def test_columns_count_characters(offset: int, place: tuple[int, int]) -> None:
+def test_line_and_column_count_characters_not_bytes(offset: int, place: tuple[int, int]) -> None:
     assert line_and_column("aä\r\n\nxy".encode(), offset) == place
 
 
@@ -79,5 +81,5 @@ def test_columns_count_characters(offset: int, place: tuple[int, int]) -> None:
         ('{"a": 1}', None, "{"),
     ],
 )
-def test_finds_a_value(text: str, item: int | None, rest: str) -> None:
+def test_the_offset_of_a_value_is_found(text: str, item: int | None, rest: str) -> None:
     assert text[value_offset(text.encode(), "k", item) :].startswith(rest)
