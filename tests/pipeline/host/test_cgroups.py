@@ -1,4 +1,4 @@
-"""Whose a process is, by its cgroup: every form that kubelets and runtimes write."""
+"""Tests of the pod and container of a process, read from each form of cgroup path."""
 
 import uuid
 
@@ -36,7 +36,7 @@ BOTH = {
         f"0::/kubepods.slice/kubepods\\x2dpod{UID.replace('-', chr(92) + 'x2d')}.slice/{ID}"
     ),
     # other roots
-    "a root of the kubelet's own": f"0::/kubelet/kubepods/burstable/pod{UID}/{ID}",
+    "a kubelet with another root": f"0::/kubelet/kubepods/burstable/pod{UID}/{ID}",
     "kind": (
         "0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"
         f"kubelet-kubepods-burstable-pod{LOW}.slice/cri-containerd-{ID}.scope"
@@ -48,15 +48,17 @@ BOTH = {
         f"0::/system.slice/containerd.service/kubepods-burstable-pod{LOW}.slice:cri-containerd:{ID}"
     ),
     "separated by colons, CRI-O": f"0::/kubepods-pod{LOW}.slice:crio:{ID}",
-    "below a cgroup of the runtime's": (
+    "below another cgroup of the runtime": (
         f"4:memory:/process_api/{OTHER[:32]}/kubepods-besteffort-pod{LOW}.slice:cri-containerd:{ID}"
     ),
-    # what stands below the container
-    "systemd in it": f"0::{SLICES}/cri-containerd-{ID}.scope/init.scope",
-    "a service in it": f"0::/kubepods/pod{UID}/{ID}/system.slice/cron.service",
-    "CRI-O's own below it": f"0::{SLICES}/crio-{ID}.scope/container",
-    "docker in it": f"0::/kubepods/pod{UID}/{ID}/docker/{OTHER}",
-    "a kubelet in it": f"0::/kubepods/pod{UID}/{ID}/kubepods/pod{uuid.UUID(int=7)}/{OTHER}",
+    # cgroups below the container's
+    "systemd in the container": f"0::{SLICES}/cri-containerd-{ID}.scope/init.scope",
+    "a service in the container": f"0::/kubepods/pod{UID}/{ID}/system.slice/cron.service",
+    "a cgroup of CRI-O below the container": f"0::{SLICES}/crio-{ID}.scope/container",
+    "docker in the container": f"0::/kubepods/pod{UID}/{ID}/docker/{OTHER}",
+    "a kubelet in the container": (
+        f"0::/kubepods/pod{UID}/{ID}/kubepods/pod{uuid.UUID(int=7)}/{OTHER}"
+    ),
     # seen from a cgroup namespace
     "another class": f"0::/../../../burstable/pod{UID}/{ID}",
     "another class, by systemd": (
@@ -70,7 +72,7 @@ BOTH = {
     # removed under the process
     "deleted": f"0::/kubepods/pod{UID}/{ID} (deleted)",
     # several lines
-    "hybrid, the second version knows nothing": (
+    "hybrid, version 2 has only the root": (
         f"9:name=systemd:/kubepods/pod{UID}/{ID}\n4:memory:/kubepods/pod{UID}/{ID}\n0::/\n"
     ),
     "hybrid, all the same": (
@@ -81,7 +83,7 @@ BOTH = {
     ),
     "a controller that isn't used": f"9:rdma:/\n4:memory:/kubepods/pod{UID}/{ID}\n",
 }
-ELSE = {
+PARTIAL = {
     "a static pod": (f"0::/kubepods/pod{STATIC}/{ID}", PartialRef(uid=STATIC, container_id=ID)),
     "a static pod, by systemd": (
         f"0::/kubepods.slice/kubepods-pod{STATIC}.slice/cri-containerd-{ID}.scope",
@@ -94,7 +96,7 @@ ELSE = {
     "a sibling, by cgroupfs": (f"0::/../{ID}", PartialRef(container_id=ID)),
     "below a sibling": (f"0::/../crio-{ID}.scope/container", PartialRef(container_id=ID)),
     "the root": ("0::/", PartialRef()),
-    "the reader's own": ("0::/init.scope", PartialRef()),
+    "init.scope": ("0::/init.scope", PartialRef()),
     "a service": ("0::/system.slice/nvidia-persistenced.service", PartialRef()),
     "a user": ("0::/user.slice/user-1000.slice/session-3.scope", PartialRef()),
     "a service, seen from a namespace": ("0::/../../../../system.slice/sshd.service", PartialRef()),
@@ -110,14 +112,16 @@ ELSE = {
 
 
 @pytest.mark.parametrize("text", BOTH.values(), ids=BOTH.keys())
-def test_uid_and_container_id_are_read(text: str) -> None:
+def test_pod_uid_and_container_id_are_read(text: str) -> None:
     assert cgroups.container_of(text) == PartialRef(uid=UID, container_id=ID)
     assert cgroups.container_of(text + "\n") == PartialRef(uid=UID, container_id=ID)
     assert cgroups.names_container(text)
 
 
-@pytest.mark.parametrize(("text", "expected"), ELSE.values(), ids=ELSE.keys())
-def test_what_is_there_is_read_and_no_more(text: str, expected: PartialRef | None) -> None:
+@pytest.mark.parametrize(("text", "expected"), PARTIAL.values(), ids=PARTIAL.keys())
+def test_a_path_with_less_information_gives_only_that(
+    text: str, expected: PartialRef | None
+) -> None:
     assert cgroups.container_of(text) == expected
 
 
@@ -132,7 +136,9 @@ def test_what_is_there_is_read_and_no_more(text: str, expected: PartialRef | Non
         ("", False),
     ],
 )
-def test_the_root_is_the_root_on_every_line(text: str, expected: bool) -> None:
+def test_a_process_is_in_the_root_cgroup_if_all_lines_name_the_root(
+    text: str, expected: bool
+) -> None:
     assert cgroups.is_root(text) is expected
 
 
@@ -145,12 +151,12 @@ def test_the_root_is_the_root_on_every_line(text: str, expected: bool) -> None:
         ("0::/", False),
     ],
 )
-def test_a_container_without_a_pod_is_one_too(text: str, expected: bool) -> None:
+def test_a_container_without_a_pod_is_recognized(text: str, expected: bool) -> None:
     assert cgroups.names_container(text) is expected
 
 
 @given(st.text())
-def test_no_text_is_an_error(text: str) -> None:
+def test_no_text_raises_an_error(text: str) -> None:
     cgroups.container_of(text)
     cgroups.container_of(f"0::/{text}")
     cgroups.names_container(text)
@@ -158,7 +164,7 @@ def test_no_text_is_an_error(text: str) -> None:
 
 @st.composite
 def written(draw: st.DrawFn) -> tuple[str, PartialRef]:
-    """A path as some kubelet and some runtime write it, and whose it is."""
+    """Draw a cgroup path as a kubelet and a runtime write it, and its pod and container."""
     uid = str(draw(st.uuids()))
     cid = draw(st.from_regex(r"[0-9a-f]{64}", fullmatch=True))
     root = draw(st.sampled_from(["", "/kubelet", f"/docker/{OTHER}", "/../..", "/../../.."]))
@@ -182,7 +188,7 @@ def written(draw: st.DrawFn) -> tuple[str, PartialRef]:
 @given(
     made=written(), others=st.lists(st.sampled_from(["9:cpuset:/", "8:pids:/user.slice", "0::/"]))
 )
-def test_what_was_written_is_found_again_on_whichever_line(
+def test_the_container_is_found_on_any_line(
     made: tuple[str, PartialRef], others: list[str]
 ) -> None:
     path, expected = made

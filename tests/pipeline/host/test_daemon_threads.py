@@ -1,4 +1,4 @@
-"""Threads for calls that block: what they keep of a call, and for how long."""
+"""Tests of `DaemonExecutor`: it keeps no arguments of calls that ended or were cancelled."""
 
 import asyncio
 import gc
@@ -13,68 +13,70 @@ from pipeline.host.daemon_threads import DaemonExecutor
 SOON = 10.0
 
 
-class Given:
-    """An argument whose end can be seen."""
+class Argument:
+    """An argument that a weak reference can observe."""
 
 
-def wait_gone(seen: "weakref.ref[Given]") -> None:
+def wait_until_collected(reference: "weakref.ref[Argument]") -> None:
     end = threading.Event()
     for _ in range(1000):
-        if seen() is None:
+        if reference() is None:
             return
         end.wait(0.01)
-    raise AssertionError("somebody still has it")
+    raise AssertionError("the argument is still referenced")
 
 
-def fine(_: Given) -> None:
-    """Take it."""
+def fine(_: Argument) -> None:
+    """Return without an error."""
 
 
-def fails(_: Given) -> None:
+def fails(_: Argument) -> None:
     raise ValueError("no")
 
 
 @pytest.mark.parametrize("work", [fine, fails])
-def test_what_a_call_was_given_is_release_once_it_was_made(work: Callable[[Given], None]) -> None:
-    threads, given = DaemonExecutor("test"), Given()
-    seen = weakref.ref(given)
+def test_the_arguments_of_a_call_are_released_when_it_returns(
+    work: Callable[[Argument], None],
+) -> None:
+    threads, argument = DaemonExecutor("test"), Argument()
+    reference = weakref.ref(argument)
     gc.disable()
     try:
-        made = threads.submit(work, given)
-        del given
-        assert (made.exception(SOON) is None) == (work is fine)
-        del made
-        wait_gone(seen)
+        future = threads.submit(work, argument)
+        del argument
+        assert (future.exception(SOON) is None) == (work is fine)
+        del future
+        wait_until_collected(reference)
     finally:
         gc.enable()
         threads.shutdown()
 
 
-def test_a_call_that_is_cancelled_keeps_nothing_while_it_waits() -> None:
+def test_a_cancelled_call_releases_its_arguments_immediately() -> None:
     threads, go = DaemonExecutor("test"), threading.Event()
     blocking = threads.submit(go.wait, SOON)
-    given = Given()
-    seen = weakref.ref(given)
-    waiting = threads.submit(fine, given)
-    del given
+    argument = Argument()
+    reference = weakref.ref(argument)
+    waiting = threads.submit(fine, argument)
+    del argument
     assert waiting.cancel()
-    assert seen() is None
+    assert reference() is None
     go.set()
     assert blocking.result(SOON)
-    assert threads.submit(int, "7").result(SOON) == 7, "the next one is made"
+    assert threads.submit(int, "7").result(SOON) == 7, "the next call runs"
     threads.shutdown()
 
 
-async def test_so_does_one_that_no_one_awaits_any_more() -> None:
+async def test_a_call_whose_awaiter_timed_out_releases_its_arguments() -> None:
     threads, go = DaemonExecutor("test"), threading.Event()
     blocking = threads.submit(go.wait, SOON)
-    given = Given()
-    seen = weakref.ref(given)
+    argument = Argument()
+    reference = weakref.ref(argument)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await asyncio.wrap_future(threads.submit(fine, given))
-    del given
-    assert seen() is None
+            await asyncio.wrap_future(threads.submit(fine, argument))
+    del argument
+    assert reference() is None
     go.set()
     assert blocking.result(SOON)
     threads.shutdown()

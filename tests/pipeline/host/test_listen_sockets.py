@@ -1,4 +1,4 @@
-"""Which families an address is served on."""
+"""Tests of the address families on which a listen address is served."""
 
 import errno
 import socket
@@ -38,7 +38,7 @@ def _answers(host: str, port: int) -> bool:
         ("", {IPV4, IPV6}),
         ("::", {IPV4, IPV6}),
         ("0:0:0:0:0:0:0:0", {IPV4, IPV6}),
-        ("0.0.0.0", {IPV4}),  # noqa: S104 - what is tested
+        ("0.0.0.0", {IPV4}),  # noqa: S104 - it is tested
         (IPV4, {IPV4}),
         (IPV6, {IPV6}),
     ],
@@ -46,7 +46,7 @@ def _answers(host: str, port: int) -> bool:
 async def test_r17_the_unspecified_ipv6_address_serves_both_families(
     host: str, served: set[str]
 ) -> None:
-    """R17: `[::]:9400` serves IPv4 too, as in programs in Go; `0.0.0.0` serves IPv4 alone."""
+    """R17: `[::]:9400` serves IPv4 too, as in programs in Go; `0.0.0.0` serves only IPv4."""
     with closing(await bind(ListenAddress(host, 0))) as listening:
         port = listening.getsockname()[1]
         assert {each for each in (IPV4, IPV6) if _answers(each, port)} == served
@@ -54,19 +54,19 @@ async def test_r17_the_unspecified_ipv6_address_serves_both_families(
 
 @pytest.mark.parametrize("host", ["", "::"])
 @pytest.mark.parametrize("code", [errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT])
-async def test_r17_without_ipv6_all_addresses_of_ipv4_are_served(
+async def test_r17_without_ipv6_all_ipv4_addresses_are_served(
     host: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R17: a machine without IPv6 refuses the socket; IPv4 is served all the same."""
+    """R17: a machine without IPv6 refuses the IPv6 socket. IPv4 is served nevertheless."""
     create = socket.create_server
 
-    def without(where: tuple[str, int], **named: int) -> socket.socket:
-        if named.get("family") == socket.AF_INET6:
+    def create_without_ipv6(address: tuple[str, int], **options: int) -> socket.socket:
+        if options.get("family") == socket.AF_INET6:
             raise OSError(code, "no IPv6")
-        return create(where, backlog=named["backlog"])
+        return create(address, backlog=options["backlog"])
 
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: True)
-    monkeypatch.setattr(socket, "create_server", without)
+    monkeypatch.setattr(socket, "create_server", create_without_ipv6)
     with closing(await bind(ListenAddress(host, 0))) as listening:
         assert listening.family == socket.AF_INET
         assert _answers(IPV4, listening.getsockname()[1])

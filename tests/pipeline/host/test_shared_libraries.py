@@ -1,4 +1,4 @@
-"""Shared objects are read before they are loaded, so that what hangs is one thread."""
+"""Tests that a shared library is checked before it is loaded, so that a pipe blocks nothing."""
 
 import os
 import struct
@@ -19,7 +19,7 @@ OF_32_BITS = OWN[:4] + b"\x01" + OWN[5:]
 
 
 def cache(folder: Path, *entries: tuple[str, str], before: bytes = b"") -> Path:
-    """Write a cache as ldconfig(8) does."""
+    """Write the linker's cache as ldconfig(8) does."""
     texts, rows, begin = b"", b"", 48 + 24 * len(entries)
     for entry in entries:
         places = []
@@ -42,7 +42,7 @@ NO_FILES: dict[str, Callable[[Path], None]] = {"a pipe": fifo, "a folder": Path.
 
 @pytest.mark.parametrize("what", NO_FILES)
 @pytest.mark.parametrize("way", ["path", "variable", "cache"])
-def test_what_is_no_file_is_refused_however_it_is_found(
+def test_a_library_that_is_not_a_regular_file_is_refused(
     tmp_path: Path, what: str, way: str
 ) -> None:
     path = tmp_path / NAME
@@ -53,12 +53,12 @@ def test_what_is_no_file_is_refused_however_it_is_found(
         ready(str(path) if way == "path" else NAME, environ, cached)
 
 
-def test_one_that_no_one_finds_is_for_the_linker_to_say(tmp_path: Path) -> None:
+def test_a_missing_library_is_left_for_the_linker_to_report(tmp_path: Path) -> None:
     ready(NAME, {"LD_LIBRARY_PATH": str(tmp_path)}, tmp_path / "no-cache")
     ready(str(tmp_path / NAME), {}, tmp_path / "no-cache")
 
 
-def test_those_of_another_machine_are_passed_over_as_the_linker_does(tmp_path: Path) -> None:
+def test_libraries_of_another_architecture_are_skipped(tmp_path: Path) -> None:
     first, second = tmp_path / "32", tmp_path / "64"
     first.write_bytes(OF_32_BITS)
     fifo(second)
@@ -77,7 +77,7 @@ def test_a_cache_may_have_the_old_form_before_the_new_one(tmp_path: Path, before
 
 
 @pytest.mark.parametrize("cut", [0, 20, 30, 48, 60, 75])
-def test_a_cache_that_is_cut_off_is_none(tmp_path: Path, cut: int) -> None:
+def test_a_cache_that_is_cut_off_is_ignored(tmp_path: Path, cut: int) -> None:
     path = cache(tmp_path, (NAME, str(tmp_path / "it")))
     path.write_bytes(path.read_bytes()[:cut])
     ready(NAME, {}, path)
@@ -106,11 +106,11 @@ LIBRARIES = [
 
 
 @pytest.mark.parametrize(("which", "name", "named"), LIBRARIES)
-def test_a_source_s_library_that_is_a_pipe_is_said_and_not_waited_for(
+def test_a_source_reports_a_library_that_is_a_pipe_without_a_wait(
     tmp_path: Path, which: str, name: str, named: bool
 ) -> None:
     fifo(tmp_path / name)
-    begun = time.monotonic()
+    started = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", SOURCE, which, str(tmp_path / name) if named else ""],
         cwd=ROOT,
@@ -120,5 +120,5 @@ def test_a_source_s_library_that_is_a_pipe_is_said_and_not_waited_for(
         timeout=25,
         check=False,
     )
-    assert time.monotonic() - begun < 25
+    assert time.monotonic() - started < 25
     assert "is not a regular file" in done.stdout, done
