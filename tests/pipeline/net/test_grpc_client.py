@@ -1,35 +1,35 @@
-"""The one place that loads gRPC."""
+"""Tests of the module that loads gRPC."""
 
 import subprocess
 import sys
 
 
-def says(code: str) -> str:
-    """Run code in a process that has loaded nothing yet."""
+def output_of(code: str) -> str:
+    """Run code in a new process and return what it prints."""
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
     )
     return done.stdout.strip()
 
 
-def test_the_library_is_reported_not_to_take_part_in_forks_nor_to_write_to_stderr() -> None:
-    found = says(
+def test_grpc_is_set_to_ignore_forks_and_to_write_nothing_to_stderr() -> None:
+    found = output_of(
         "import os, pipeline.net.grpc_client; "
         "print(os.environ['GRPC_ENABLE_FORK_SUPPORT'], os.environ['GRPC_VERBOSITY'])"
     )
     assert found == "0 NONE"
 
 
-def test_whoever_looks_for_a_fault_can_let_it_write() -> None:
-    found = says(
+def test_a_set_verbosity_of_grpc_stays() -> None:
+    found = output_of(
         "import os; os.environ['GRPC_VERBOSITY'] = 'DEBUG'; import pipeline.net.grpc_client; "
         "print(os.environ['GRPC_VERBOSITY'])"
     )
     assert found == "DEBUG"
 
 
-def test_it_is_not_loaded_with_the_registry() -> None:
-    assert says(
+def test_the_component_registry_does_not_load_grpc() -> None:
+    assert output_of(
         "import sys, pipeline.component.registry, pipeline.runtime.runtime; "
         "print('grpc' in sys.modules)"
     ) == ("False")
@@ -64,7 +64,7 @@ print(worked == list(range(worked[0], free)), worked[0])
 """
 
 
-def test_descriptors_are_looked_for_and_given_back() -> None:
-    enough, least = says(SPARE).split()
+def test_free_descriptors_are_checked_and_released() -> None:
+    enough, least = output_of(SPARE).split()
     assert enough == "True"
     assert 8 <= int(least) <= 32

@@ -1,4 +1,4 @@
-"""One page over HTTP: what is got, what is refused, and what is said then."""
+"""Tests of GET requests: pages, errors and their messages, TLS, secrets and proxies."""
 
 import asyncio
 import base64
@@ -12,10 +12,10 @@ from pipeline.net.http_get import fetch, tls
 from tests.support.pages import Answer, PageServer, authority, hangs, says, streams
 
 
-async def test_a_page() -> None:
+async def test_a_page_is_fetched_with_the_expected_request_headers() -> None:
     async with PageServer(says("a 1\n")).serving() as server:
-        got = await fetch(server.url, timeout=5, most=100, headers={"Accept": "text/plain"})
-    assert got == b"a 1\n"
+        page = await fetch(server.url, timeout=5, most=100, headers={"Accept": "text/plain"})
+    assert page == b"a 1\n"
     [head] = server.heads
     assert head.startswith("GET /metrics HTTP/1.1\r\n")
     assert "Accept-Encoding: identity\r\n" in head
@@ -24,7 +24,7 @@ async def test_a_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         pytest.param(says("", "404 Not Found"), "answered 404 Not Found; check the path", id="404"),
         pytest.param(says("", "401 No"), "401 No; check the user name, password", id="401"),
@@ -39,13 +39,15 @@ async def test_a_page() -> None:
             says(gzip.compress(b"a"), "200 OK", "Content-Encoding: gzip"), "compressed", id="packed"
         ),
         pytest.param(hangs, "no answer within 0.2 s; check that the address", id="silent"),
-        pytest.param(says("abc", length=50), "no answer within", id="stops in the middle"),
+        pytest.param(says("abc", length=50), "no answer within", id="incomplete"),
         pytest.param(says("", "200 OK", "x" * 70_000), "check|400", id="head too long"),
     ],
 )
-async def test_what_is_wrong_is_said_with_its_fix(answer: Answer, said: str) -> None:
+async def test_an_unusable_response_is_an_error_that_names_the_fix(
+    answer: Answer, message: str
+) -> None:
     async with PageServer(answer).serving() as server:
-        with pytest.raises(TransientError, match=said) as caught:
+        with pytest.raises(TransientError, match=message) as caught:
             await fetch(server.url, timeout=0.2, most=100)
         assert str(caught.value).startswith(f"{server.url}: ")
         assert "\n" not in str(caught.value)
@@ -64,29 +66,29 @@ async def not_http(writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("answer", [cut_off, not_http])
-async def test_a_broken_connection(answer: Answer) -> None:
+async def test_a_broken_connection_is_an_error_that_names_the_url(answer: Answer) -> None:
     async with PageServer(answer).serving() as server:
         with pytest.raises(TransientError, match=server.url):
             await fetch(server.url, timeout=5, most=100)
 
 
-async def test_no_one_there(unused_tcp_port: int) -> None:
+async def test_an_unreachable_server_is_a_transient_error(unused_tcp_port: int) -> None:
     url = f"http://127.0.0.1:{unused_tcp_port}/metrics"
     with pytest.raises(TransientError, match="check that the server runs"):
         await fetch(url, timeout=5, most=100)
 
 
-async def test_the_same_fault_is_reported_in_the_same_words(unused_tcp_port: int) -> None:
-    """What is told once and not again is known by its text."""
+async def test_the_same_error_has_the_same_text(unused_tcp_port: int) -> None:
+    """Callers log an error once: they recognize it by its text."""
     url = f"https://127.0.0.1:{unused_tcp_port}/metrics"
     contexts = [await asyncio.to_thread(tls) for _ in range(2)]
-    given_out = []
+    messages = []
     for context in contexts:
         with pytest.raises(TransientError) as caught:
             await fetch(url, timeout=5, most=100, context=context)
-        given_out.append(str(caught.value))
-    assert given_out[0] == given_out[1]
-    assert "object at" not in given_out[0]
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+    assert "object at" not in messages[0]
 
 
 class TestTls:
@@ -96,19 +98,19 @@ class TestTls:
         authority().cert_pem.write_to_path(path)
         return path
 
-    async def test_a_certificate_is_checked_with_those_given(self, ca_file: Path) -> None:
+    async def test_the_server_certificate_is_checked_with_ca_file(self, ca_file: Path) -> None:
         async with PageServer(says("a 1\n"), secure=True).serving() as server:
             context = await asyncio.to_thread(tls, ca_file)
             assert await fetch(server.url, timeout=5, most=9, context=context) == b"a 1\n"
             with pytest.raises(TransientError, match="TLS failed"):
                 await fetch(server.url, timeout=5, most=9)
 
-    async def test_any_will_do_if_so_wished(self) -> None:
+    async def test_an_insecure_context_accepts_any_certificate(self) -> None:
         async with PageServer(says("a 1\n"), secure=True).serving() as server:
             context = await asyncio.to_thread(lambda: tls(insecure=True))
             assert await fetch(server.url, timeout=5, most=9, context=context) == b"a 1\n"
 
-    async def test_a_server_without_tls(self) -> None:
+    async def test_a_server_without_tls_is_an_error(self) -> None:
         async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             writer.close()
@@ -120,24 +122,24 @@ class TestTls:
                 await fetch(url, timeout=5, most=9)
 
     @pytest.mark.parametrize(
-        ("content", "said"),
+        ("content", "message"),
         [(None, "no such file; check that ca_file is mounted"), ("nothing", "PEM format")],
     )
-    def test_certificates_that_are_none(
-        self, tmp_path: Path, content: str | None, said: str
+    def test_a_ca_file_without_certificates_is_an_error(
+        self, tmp_path: Path, content: str | None, message: str
     ) -> None:
         path = tmp_path / "none.pem"
         if content is not None:
             path.write_text(content)
-        with pytest.raises(TransientError, match=said):
+        with pytest.raises(TransientError, match=message):
             tls(path)
 
-    def test_a_folder_is_no_certificate(self, tmp_path: Path) -> None:
+    def test_a_folder_as_ca_file_is_an_error(self, tmp_path: Path) -> None:
         with pytest.raises(TransientError, match=str(tmp_path)):
             tls(tmp_path)
 
 
-SECRET = "hunter2-and-more"  # noqa: S105 - of the test
+SECRET = "hunter2-and-more"  # noqa: S105 - only for this test
 BASIC = base64.b64encode(f"u:{SECRET}".encode()).decode()
 REQUESTS = [
     pytest.param("?token=" + SECRET, {}, [SECRET], id="query"),
@@ -147,12 +149,12 @@ REQUESTS = [
 ]
 
 
-def repeats(said: str) -> list[Answer]:
-    """Return the ways in which a server may bring a message about, with what it heard in it."""
+def responses_with(secret: str) -> list[Answer]:
+    """Return responses that cause an error and repeat a secret of the request."""
     return [
-        says("", f"401 No {said}"),
-        says("", "302 Found", f"Location: /{said}"),
-        says("", "302 Found", f"Location: /x?token={said}"),
+        says("", f"401 No {secret}"),
+        says("", "302 Found", f"Location: /{secret}"),
+        says("", "302 Found", f"Location: /x?token={secret}"),
         says("x" * 101),
         says("a", "200 OK", "Content-Encoding: gzip"),
         cut_off,
@@ -171,10 +173,8 @@ QUERIES = [
 
 
 @pytest.mark.parametrize(("query", "decoded"), QUERIES)
-async def test_no_form_of_a_value_of_the_query_is_in_a_message(
-    query: str, decoded: list[str]
-) -> None:
-    """As it was written, as it was sent, which is otherwise, and as it is read."""
+async def test_no_encoding_of_a_query_value_is_in_a_message(query: str, decoded: list[str]) -> None:
+    """The value as configured, as sent (other escapes), and as decoded."""
     async with PageServer(says("a 1\n")).serving() as server:
         await fetch(server.url + query, timeout=5, most=100)
         sent = server.heads[0].split(" ")[1].partition("?")[2]
@@ -187,36 +187,36 @@ async def test_no_form_of_a_value_of_the_query_is_in_a_message(
         assert "401 No (concealed)!" in str(caught.value)
 
 
-@pytest.mark.parametrize(("behind", "headers", "secrets"), REQUESTS)
-async def test_what_may_be_a_secret_is_in_no_message(
-    behind: str, headers: dict[str, str], secrets: list[str]
+@pytest.mark.parametrize(("suffix", "headers", "secrets"), REQUESTS)
+async def test_possible_secrets_of_a_request_are_in_no_message(
+    suffix: str, headers: dict[str, str], secrets: list[str]
 ) -> None:
-    """Neither by ourselves, nor by a server that repeats it: as it was sent, or as it means."""
-    for answer in [each for said in secrets or ["nothing"] for each in repeats(said)]:
+    """Even if a server repeats them, as they were sent or decoded."""
+    for answer in [each for secret in secrets or ["nothing"] for each in responses_with(secret)]:
         async with PageServer(answer).serving() as server:
             with pytest.raises(TransientError, match=server.url) as caught:
-                await fetch(server.url + behind, timeout=0.5, most=100, headers=headers)
-        given_out = str(caught.value)
-        assert "?" not in given_out
-        assert "#" not in given_out
-        assert [each for each in [SECRET, *secrets] if each in given_out] == []
+                await fetch(server.url + suffix, timeout=0.5, most=100, headers=headers)
+        message = str(caught.value)
+        assert "?" not in message
+        assert "#" not in message
+        assert [each for each in [SECRET, *secrets] if each in message] == []
 
 
-@pytest.mark.parametrize(("without", "direct"), [("", False), ("0.0.0.0/8", True)])
-async def test_r16_a_page_is_got_through_the_proxy_that_the_variables_name(
-    without: str, direct: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("no_proxy", "direct"), [("", False), ("0.0.0.0/8", True)])
+async def test_r16_a_page_is_fetched_through_the_proxy_of_the_variables(
+    no_proxy: str, direct: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R16: the exporter's page is asked for as everything else is."""
+    """R16: requests to an exporter use the proxy variables, as all other requests do."""
     async with (
         PageServer(says("page")).serving() as server,
         PageServer(says("proxy")).serving() as p,
     ):
         monkeypatch.setenv("http_proxy", p.url.replace("//", "//u:p@"))
-        monkeypatch.setenv("no_proxy", without)
-        # An address that isn't loopback and yet reaches this machine.
+        monkeypatch.setenv("no_proxy", no_proxy)
+        # This address reaches this machine, but is not a loopback address.
         url = server.url.replace("127.0.0.1", "0.0.0.0")  # noqa: S104
         assert await fetch(url, timeout=5, most=100) == (b"page" if direct else b"proxy")
-        # Loopback goes without.
+        # A loopback address is reached without a proxy.
         assert await fetch(server.url, timeout=5, most=100) == b"page"
     assert all("Proxy-Authorization: Basic dTpw\r\n" in head for head in p.heads)
     assert len(p.heads) == (0 if direct else 1)

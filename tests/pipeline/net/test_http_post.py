@@ -1,4 +1,4 @@
-"""Posting to real servers: what is answered, what isn't, and within which bounds."""
+"""Tests of POST requests to real servers: responses, limits, errors, TLS and proxies."""
 
 import asyncio
 import gzip
@@ -29,12 +29,12 @@ def packed(form: str, data: bytes) -> Answer:
     return says(data, "200 OK", f"Content-Encoding: {form}")
 
 
-async def test_what_is_posted_and_what_is_answered() -> None:
+async def test_a_request_is_sent_and_its_response_returned() -> None:
     answer = says("hello", "202 Accepted", "X-A: 1", "X-a: 2")
     async with PageServer(answer).serving() as server, posting(server.url) as poster:
-        found = await poster.post(b"body", {"User-Agent": "me/1", "Content-Type": "a/b"})
-    assert (found.status, found.body, found.fault) == (202, b"hello", "")
-    assert found.headers["x-a"] == "1"
+        response = await poster.post(b"body", {"User-Agent": "me/1", "Content-Type": "a/b"})
+    assert (response.status, response.body, response.fault) == (202, b"hello", "")
+    assert response.headers["x-a"] == "1"
     [head] = server.heads
     assert head.startswith("POST /metrics HTTP/1.1\r\n")
     for line in (
@@ -47,7 +47,7 @@ async def test_what_is_posted_and_what_is_answered() -> None:
 
 
 @pytest.mark.parametrize("code", ["204 No Content", "400 Bad Request", "503 Busy", "302 Found"])
-async def test_any_status_is_an_answer(code: str) -> None:
+async def test_any_status_is_returned_as_a_response(code: str) -> None:
     server = PageServer(says("", code, "Location: http://127.0.0.1:1/"))
     async with server.serving(), posting(server.url) as poster:
         assert (await poster.post(b"", {})).status == int(code[:3])
@@ -64,7 +64,9 @@ async def test_any_status_is_an_answer(code: str) -> None:
     ],
     ids=["gzip", "deflate", "identity", "capitals"],
 )
-async def test_what_is_packed_though_no_one_asked_is_unpacked(form: str, data: bytes) -> None:
+async def test_a_compressed_body_is_decompressed_although_not_requested(
+    form: str, data: bytes
+) -> None:
     async with PageServer(packed(form, data)).serving() as server, posting(server.url) as poster:
         assert (await poster.post(b"", {})).body == b"hello"
 
@@ -76,21 +78,23 @@ async def test_what_is_packed_though_no_one_asked_is_unpacked(form: str, data: b
         pytest.param(streams(b"x" * 600), "more than 1000 bytes", id="endless"),
         pytest.param(packed("gzip", gzip.compress(bytes(10**7))), "more than 1000", id="bomb"),
         pytest.param(
-            packed("gzip", gzip.compress(gzip.compress(bytes(10**7)))), "", id="bomb in a box"
+            packed("gzip", gzip.compress(gzip.compress(bytes(10**7)))), "", id="bomb packed twice"
         ),
         pytest.param(packed("gzip", b"nothing"), "can't be decompressed", id="no gzip"),
         pytest.param(packed("br", b"x"), "encoding br, which podgpu did not request", id="br"),
     ],
 )
-async def test_o5_a_body_that_is_not_taken_leaves_the_status(answer: Answer, fault: str) -> None:
+async def test_o5_a_response_with_an_unusable_body_still_has_its_status(
+    answer: Answer, fault: str
+) -> None:
     async with (
         PageServer(answer).serving() as server,
         posting(server.url, most=MOST if fault else 12_000) as poster,
     ):
-        found = await poster.post(b"", {})
-        assert found.status == 200
-        assert (fault in found.fault) if fault else found.fault == ""
-        assert len(found.body) <= 12_000
+        response = await poster.post(b"", {})
+        assert response.status == 200
+        assert (fault in response.fault) if fault else response.fault == ""
+        assert len(response.body) <= 12_000
         server.answer = says("fine")
         assert (await poster.post(b"", {})).body == b"fine"
 
@@ -117,7 +121,7 @@ async def not_http(writer: asyncio.StreamWriter) -> None:
         (says("", "200 OK", "x" * 70_000), "broken"),
     ],
 )
-async def test_no_answer(answer: Answer, reason: str) -> None:
+async def test_a_missing_response_is_an_error_with_its_reason(answer: Answer, reason: str) -> None:
     async with (
         PageServer(answer).serving() as server,
         posting(f"{server.url}?key=secret", timeout=0.3) as poster,
@@ -132,32 +136,32 @@ async def test_no_answer(answer: Answer, reason: str) -> None:
         assert (await poster.post(b"", {})).body == b"fine"
 
 
-async def test_no_one_there(unused_tcp_port: int) -> None:
+async def test_an_unreachable_server_is_an_error(unused_tcp_port: int) -> None:
     async with posting(f"http://127.0.0.1:{unused_tcp_port}/") as poster:
         with pytest.raises(PostError, match="check that the server runs") as caught:
             await poster.post(b"", {})
     assert caught.value.reason == "unreachable"
 
 
-async def test_one_connection_for_many_messages() -> None:
-    made = 0
+async def test_several_requests_use_one_connection() -> None:
+    connections = 0
 
     class Counting(PageServer):
         async def _serve(self, *args: Any) -> None:
-            nonlocal made
-            made += 1
+            nonlocal connections
+            connections += 1
             await super()._serve(*args)
 
-    async def take(writer: asyncio.StreamWriter) -> None:
+    async def accept(writer: asyncio.StreamWriter) -> None:
         await says("fine")(writer)
 
-    async with Counting(take).serving() as server, posting(server.url) as poster:
+    async with Counting(accept).serving() as server, posting(server.url) as poster:
         for _ in range(5):
             await poster.post(b"", {})
-    assert made == 1
+    assert connections == 1
 
 
-async def test_the_name_in_the_certificate_may_be_another() -> None:
+async def test_server_name_sets_the_name_expected_in_the_certificate() -> None:
     context = await asyncio.to_thread(client_context, authority().cert_pem.bytes(), None, None)
     async with PageServer(says("fine"), secure=True).serving() as server:
         async with posting(server.url, context=context) as poster:
@@ -173,7 +177,7 @@ async def test_the_name_in_the_certificate_may_be_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ("http://[bad", "the variable all_proxy is not a proxy address: write for example"),
         ("socks5://127.0.0.1:1", "the variable all_proxy sets a proxy of the kind socks5"),
@@ -182,19 +186,21 @@ async def test_the_name_in_the_certificate_may_be_another() -> None:
     ],
 )
 @pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_a_proxy_that_is_of_no_use(
-    scheme: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch
+async def test_an_unusable_proxy_is_an_error_that_names_the_variable(
+    scheme: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("all_proxy", value)
     async with posting(f"{scheme}://collector.test/a?key=secret") as poster:
         with pytest.raises(PostError) as caught:
             await poster.post(b"", {})
     assert caught.value.reason == "proxy"
-    assert str(caught.value).startswith(f"{scheme}://collector.test/a: {said}")
+    assert str(caught.value).startswith(f"{scheme}://collector.test/a: {message}")
     assert "all_proxy" in str(caught.value)
 
 
-async def test_a_proxy_that_is_silent_is_reported_of(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_that_does_not_answer_is_an_error_that_names_the_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with PageServer(hangs).serving() as server:
         monkeypatch.setenv("http_proxy", server.url)
         async with posting("http://collector.test/", timeout=0.3) as poster:
@@ -209,7 +215,7 @@ async def http2(writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
-async def test_a_server_that_speaks_http2_alone() -> None:
+async def test_a_server_that_speaks_only_http2_is_reported_as_a_grpc_port() -> None:
     async with PageServer(http2).serving() as server, posting(server.url) as poster:
         with pytest.raises(PostError, match="as a gRPC port does; set protocol: grpc") as caught:
             await poster.post(b"", {})

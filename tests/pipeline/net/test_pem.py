@@ -1,4 +1,4 @@
-"""Certificates and keys that a client is given, good and bad."""
+"""Tests of the certificates and keys of a TLS client."""
 
 import errno
 import os
@@ -24,7 +24,9 @@ def encrypted(key: bytes) -> bytes:
 
 @pytest.mark.parametrize("ca", [None, CA])
 @pytest.mark.parametrize(("cert", "key"), [(None, None), (CHAIN, KEY)])
-def test_what_is_good(ca: bytes | None, cert: bytes | None, key: bytes | None) -> None:
+def test_valid_certificates_and_keys_make_a_context(
+    ca: bytes | None, cert: bytes | None, key: bytes | None
+) -> None:
     context = client_context(ca, cert, key)
     assert context.check_hostname
     if ca is not None:
@@ -32,7 +34,7 @@ def test_what_is_good(ca: bytes | None, cert: bytes | None, key: bytes | None) -
 
 
 @pytest.mark.parametrize(
-    ("ca", "cert", "key", "part", "said"),
+    ("ca", "cert", "key", "part", "message"),
     [
         (b"nothing", None, None, "ca", "has no usable certificate in PEM format"),
         (b"", None, None, "ca", "has no usable certificate in PEM format"),
@@ -44,19 +46,19 @@ def test_what_is_good(ca: bytes | None, cert: bytes | None, key: bytes | None) -
         (CA, CHAIN, encrypted(KEY), "key", "is encrypted, and podgpu has no passphrase"),
     ],
 )
-def test_what_is_not_says_which_and_why(
-    ca: bytes, cert: bytes | None, key: bytes | None, part: Part, said: str
+def test_an_error_says_which_part_is_invalid_and_why(
+    ca: bytes, cert: bytes | None, key: bytes | None, part: Part, message: str
 ) -> None:
-    with pytest.raises(PemError, match=said) as caught:
+    with pytest.raises(PemError, match=message) as caught:
         client_context(ca, cert, key)
     assert caught.value.part == part
 
 
 @pytest.mark.parametrize(("ca", "part"), [(CA, "ca"), (None, "cert")])
-def test_r7_without_a_descriptor_it_is_a_fault_of_the_moment_and_of_a_part(
+def test_r7_without_free_descriptors_the_error_is_temporary_and_names_a_part(
     ca: bytes | None, part: Part, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none_left(*_given: object) -> int:
+    def none_left(*_: object) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
 
     with monkeypatch.context() as patched:

@@ -1,4 +1,4 @@
-"""Messages made from compiled schemas."""
+"""Tests of messages that are made from compiled schemas."""
 
 from pathlib import Path
 
@@ -25,12 +25,12 @@ def make(tmp_path: Path) -> Schema:
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_what_is_checked_in_is_what_the_schema_compiles_to(schema: Path) -> None:
-    """Else: make protos."""
+def test_each_checked_in_binary_schema_is_up_to_date(schema: Path) -> None:
+    """If this fails, run `make protos`."""
     assert schema.with_suffix(".binpb").read_bytes() == compiled(schema)
 
 
-def test_a_message_survives_the_way_there_and_back(make: Schema) -> None:
+def test_a_message_is_decoded_as_it_was_encoded(make: Schema) -> None:
     letter = make.message("post.v1.Letter")
     sent = letter(text="hello", stamps=[{"value": 2**64 - 1}], marks={"a": "b"})
     read = letter.FromString(sent.SerializeToString())
@@ -41,7 +41,7 @@ def test_a_message_survives_the_way_there_and_back(make: Schema) -> None:
     )
 
 
-def test_fields_that_the_schema_lacks_are_no_error(make: Schema) -> None:
+def test_unknown_fields_are_ignored(make: Schema) -> None:
     stamp = make.message("post.v1.Stamp")
     assert stamp.FromString(b"\x08\x05\x52\x03new").value == 5
 
@@ -49,22 +49,22 @@ def test_fields_that_the_schema_lacks_are_no_error(make: Schema) -> None:
 @pytest.mark.parametrize(
     "data", [b"\x0a\x05ab", b"\xff", b"\x0a\x01\xff", b"\x1a\x05\x0a\x01\xff\x12\x00"]
 )
-def test_what_is_no_message_raises(make: Schema, data: bytes) -> None:
+def test_invalid_bytes_are_a_decode_error(make: Schema, data: bytes) -> None:
     with pytest.raises(DecodeError):
         make.message("post.v1.Letter").FromString(data)
 
 
-def test_a_message_that_is_not_there(make: Schema) -> None:
+def test_an_unknown_message_name_is_an_error(make: Schema) -> None:
     with pytest.raises(KeyError):
         make.message("post.v1.Parcel")
 
 
-def test_a_schema_that_lies_in_a_package() -> None:
+def test_a_schema_is_loaded_from_a_package() -> None:
     schema = Schema.load_from_package("sources.podresources", "podresources.binpb")
     assert schema.message("v1.PodResources")(name="a").name == "a"
 
 
-def test_schemas_are_apart_from_each_other_and_from_the_process() -> None:
+def test_schemas_share_no_descriptors_with_each_other_or_the_process() -> None:
     ours = Schema.load_from_package("sources.podresources", "podresources.binpb")
     again = Schema.load_from_package("sources.podresources", "podresources.binpb")
     assert ours.message("v1.PodResources") is not again.message("v1.PodResources")
@@ -72,7 +72,7 @@ def test_schemas_are_apart_from_each_other_and_from_the_process() -> None:
         descriptor_pool.Default().FindMessageTypeByName("v1.PodResources")
 
 
-def test_files_that_import_others(tmp_path: Path) -> None:
+def test_a_schema_can_import_another_file(tmp_path: Path) -> None:
     (tmp_path / "a.proto").write_text('syntax = "proto3"; package x; message A { int32 n = 1; }')
     (tmp_path / "b.proto").write_text(
         'syntax = "proto3"; package x; import "a.proto"; message B { A a = 1; }'

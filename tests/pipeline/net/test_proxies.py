@@ -1,4 +1,4 @@
-"""Which proxy the variables name for a URL, and which variables can't be used."""
+"""Tests of the proxy that the environment variables set for a URL."""
 
 import pytest
 
@@ -18,7 +18,7 @@ HERE = "http://proxy:3128"
         ("https://c/", {"ALL_PROXY": HERE}, "ALL_PROXY"),
         ("https://c/", {"all_proxy": HERE, "ALL_PROXY": "http://x"}, "all_proxy"),
         ("https://c/", {"HTTPS_PROXY": HERE, "all_proxy": "http://x"}, "HTTPS_PROXY"),
-        # A blank one is none.
+        # A blank variable is ignored.
         ("http://c/", {"http_proxy": ""}, None),
         ("http://c/", {"http_proxy": "  "}, None),
         ("http://c/", {"http_proxy": "", "HTTP_PROXY": HERE}, None),
@@ -27,7 +27,9 @@ HERE = "http://proxy:3128"
         ("http://c/", {"http_proxy": HERE, "no_proxy": " "}, "http_proxy"),
     ],
 )
-def test_which_variable_holds(url: str, env: dict[str, str], variable: str | None) -> None:
+def test_the_variable_that_applies_to_a_url(
+    url: str, env: dict[str, str], variable: str | None
+) -> None:
     found = proxy_for(url, env)
     assert found == (Proxy(HERE, variable) if variable else None)
 
@@ -43,7 +45,7 @@ def test_which_variable_holds(url: str, env: dict[str, str], variable: str | Non
         ("user@proxy:1", "http://proxy:1", "Basic dXNlcjo="),
     ],
 )
-def test_where_it_is_and_who_asks(value: str, url: str, login: str | None) -> None:
+def test_the_address_and_the_login_of_a_proxy(value: str, url: str, login: str | None) -> None:
     found = proxy_for("http://c/", {"http_proxy": value})
     assert found is not None
     assert found.url == url
@@ -91,15 +93,17 @@ def test_where_it_is_and_who_asks(value: str, url: str, login: str | None) -> No
         ("fd00::/8", "http://[fd00::1]:4318/", True),
         ("fd00::/8", "http://[fe80::1]:4318/", False),
         ("10.0.0.0/8", "http://[fd00::1]/", False),
-        # Nobody looks a name up for this.
+        # Host names are not resolved for this check.
         ("10.0.0.0/8", "http://c/", False),
-        # What is none of these fits nothing.
+        # Invalid entries match no host.
         ("10.0.0.0/99,[bad,:,[],.,*.", "http://10.0.0.1/", False),
         ("10.0.0.0/99,[bad,:,[],.,*.", "http://c/", False),
     ],
 )
 @pytest.mark.parametrize("name", ["no_proxy", "NO_PROXY"])
-def test_what_goes_without(name: str, entries: str, url: str, direct: bool) -> None:
+def test_no_proxy_selects_the_urls_without_a_proxy(
+    name: str, entries: str, url: str, direct: bool
+) -> None:
     found = proxy_for(url, {"all_proxy": HERE, name: entries})
     assert (found is None) == direct
 
@@ -116,13 +120,13 @@ def test_what_goes_without(name: str, entries: str, url: str, direct: bool) -> N
         ("https://128.0.0.1/", False),
     ],
 )
-def test_r16_loopback_is_always_asked_directly(url: str, direct: bool) -> None:
-    """R16: no proxy reaches this machine's loopback; Go's clients never ask one for it."""
+def test_r16_loopback_addresses_are_reached_without_a_proxy(url: str, direct: bool) -> None:
+    """R16: a proxy can't reach the loopback of this machine. Go's clients do the same."""
     assert (proxy_for(url, {"all_proxy": HERE}) is None) == direct
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ("http://[bad", "is not a proxy address: write for example http://proxy:3128"),
         ("http://", "is not a proxy address"),
@@ -141,16 +145,16 @@ def test_r16_loopback_is_always_asked_directly(url: str, direct: bool) -> None:
         ("sec\nret://h:1", "sets a proxy, which is not supported"),
     ],
 )
-def test_what_cannot_be_used_is_named_and_not_repeated(value: str, said: str) -> None:
+def test_an_unusable_variable_is_named_but_its_value_is_not_shown(value: str, message: str) -> None:
     with pytest.raises(ProxyError) as caught:
         proxy_for("https://c/", {"HTTPS_PROXY": value})
     text = str(caught.value)
-    assert text.startswith(f"the variable HTTPS_PROXY {said}")
+    assert text.startswith(f"the variable HTTPS_PROXY {message}")
     assert "secret" not in text
     assert "ret@" not in text
     assert text.isprintable()
 
 
-def test_what_is_not_asked_through_it_may_be_of_any_kind() -> None:
+def test_an_unusable_proxy_is_no_error_for_a_host_in_no_proxy() -> None:
     env = {"all_proxy": "socks5://h:1", "no_proxy": "c"}
     assert proxy_for("http://c/", env) is None
