@@ -1,4 +1,4 @@
-"""A runtime with the test's own components."""
+"""Fixtures: a runtime with test components."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""What a changed configuration changes, and how the change is noticed."""
+"""Tests of what a new configuration changes, and of the watch on its file."""
 
 import asyncio
 import errno
@@ -42,7 +42,7 @@ SINKS = {"m": ("prometheus", 0), "l": ("jsonl", 0)}
         ),
     ],
 )
-def test_changes(
+def test_the_changed_components_are_found(
     sources: dict[str, tuple[str, int]],
     sinks: dict[str, tuple[str, int]],
     node: str,
@@ -51,8 +51,8 @@ def test_changes(
     assert changes(configured(SOURCES, SINKS, "n"), configured(sources, sinks, node)) == expected
 
 
-class Noticed:
-    """Counts what a watch reports."""
+class Reports:
+    """Counts the reports of a watch."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -66,18 +66,18 @@ class Noticed:
 
 
 @asynccontextmanager
-async def watching(path: Path) -> AsyncIterator[tuple[FileWatch, Noticed]]:
-    watch, noticed = FileWatch(path, LOG), Noticed()
+async def watching(path: Path) -> AsyncIterator[tuple[FileWatch, Reports]]:
+    watch, reports = FileWatch(path, LOG), Reports()
 
     async def follow() -> None:
         async for _ in watch.changed():
-            noticed.count += 1
+            reports.count += 1
 
     task = asyncio.create_task(follow())
-    await noticed.reaches(1)  # the file as it was found
-    noticed.count = 0
+    await reports.reaches(1)  # the first report is the file as it is
+    reports.count = 0
     try:
-        yield watch, noticed
+        yield watch, reports
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -90,72 +90,72 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-async def test_written_in_place(path: Path) -> None:
-    async with watching(path) as (_, noticed):
+async def test_a_file_written_in_place_is_reported(path: Path) -> None:
+    async with watching(path) as (_, reports):
         path.write_text("two")
-        await noticed.reaches(1)
+        await reports.reaches(1)
 
 
-async def test_renamed_into_place(path: Path) -> None:
-    async with watching(path) as (_, noticed):
+async def test_a_file_renamed_into_place_is_reported(path: Path) -> None:
+    async with watching(path) as (_, reports):
         new = path.with_suffix(".new")
         new.write_text("two")
         new.replace(path)
-        await noticed.reaches(1)
+        await reports.reaches(1)
 
 
-async def test_a_mounted_config_map_swaps_the_link_beside_it(tmp_path: Path) -> None:
+async def test_an_update_of_a_mounted_config_map_is_reported(tmp_path: Path) -> None:
     for name, text in (("..one", "one"), ("..two", "two")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "podgpu.yaml").write_text(text)
     (tmp_path / "..data").symlink_to("..one")
     path = tmp_path / "podgpu.yaml"
     path.symlink_to("..data/podgpu.yaml")
-    async with watching(path) as (_, noticed):
+    async with watching(path) as (_, reports):
         (tmp_path / "..data_tmp").symlink_to("..two")
         (tmp_path / "..data_tmp").replace(tmp_path / "..data")
-        await noticed.reaches(1)
+        await reports.reaches(1)
 
 
-async def test_deleted_and_made_again_counts_once(path: Path) -> None:
-    async with watching(path) as (_, noticed):
+async def test_a_file_deleted_and_created_again_is_reported_once(path: Path) -> None:
+    async with watching(path) as (_, reports):
         path.unlink()
         await asyncio.sleep(0.3)
         path.write_text("two")
-        await noticed.reaches(1)
+        await reports.reaches(1)
 
 
-async def test_the_same_content_again_is_no_change(path: Path) -> None:
-    async with watching(path) as (_, noticed):
+async def test_the_same_content_is_not_reported(path: Path) -> None:
+    async with watching(path) as (_, reports):
         path.write_text("one")
         (path.parent / "other").write_text("two")
-        await noticed.reaches(0)
+        await reports.reaches(0)
 
 
-async def test_a_burst_of_writes_is_few_changes(path: Path) -> None:
-    async with watching(path) as (_, noticed):
+async def test_many_writes_in_a_short_time_are_few_reports(path: Path) -> None:
+    async with watching(path) as (_, reports):
         for turn in range(300):
             path.write_text(f"turn {turn}")
         async with asyncio.timeout(5):
-            while not noticed.count:
+            while not reports.count:
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.3)
-        assert noticed.count <= 3
+        assert reports.count <= 3
 
 
-async def test_asking_reports_the_file_as_it_is(path: Path) -> None:
-    async with watching(path) as (watch, noticed):
+async def test_a_requested_report_comes_although_the_file_is_unchanged(path: Path) -> None:
+    async with watching(path) as (watch, reports):
         watch.ask()
-        await noticed.reaches(1)
+        await reports.reaches(1)
         watch.ask()
-        await noticed.reaches(2)
+        await reports.reaches(2)
 
 
 @pytest.mark.parametrize("fails", ["instance", "watch"])
-async def test_where_nothing_can_be_watched_the_file_is_looked_at(
+async def test_without_inotify_the_file_is_read_periodically(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: str
 ) -> None:
-    """As on a node where all of a user's inotify instances or watches are in use."""
+    """As on a node where all inotify instances or watches of the user are in use."""
 
     def refuse(*_: object) -> None:
         raise OSError(errno.EMFILE if fails == "instance" else errno.ENOSPC, "none left")
@@ -165,10 +165,10 @@ async def test_where_nothing_can_be_watched_the_file_is_looked_at(
     else:
         monkeypatch.setattr(Inotify, "add_watch", refuse)
     monkeypatch.setattr(config_reload, "_POLL", 0.1)
-    async with watching(path) as (_, noticed):
-        # In one step: one who looks may come between the emptying of a file and its filling.
+    async with watching(path) as (_, reports):
+        # Replaced in one step: the file could be read between its truncation and the write.
         new = path.with_suffix(".new")
         new.write_text("two")
         new.replace(path)
-        await noticed.reaches(1)
+        await reports.reaches(1)
     assert caplog.text.count("cannot watch") == 1

@@ -1,4 +1,4 @@
-"""Delays of the event loop, which are no reason to call a reading old."""
+"""Tests of delays of the event loop: they must not make readings expire."""
 
 import asyncio
 import time
@@ -13,8 +13,8 @@ from pipeline.runtime.contexts import Inlet
 from pipeline.runtime.loop_lag import LoopDelay
 
 
-class Turned:
-    """A clock that is turned by hand: each wait takes as long as the loop lets it."""
+class ManualClock:
+    """A clock that only `sleep` moves: by its seconds plus the seconds that the loop is busy."""
 
     def __init__(self) -> None:
         self.at = 1000.0
@@ -31,7 +31,7 @@ class Turned:
     ("busy", "least", "most"), [(0.0, 0, 0), (0.05, 0, 0), (0.2, 0.2, 1), (30.0, 30, 31)]
 )
 async def test_a_delay_counts_for_ten_seconds(busy: float, least: float, most: float) -> None:
-    clock = Turned()
+    clock = ManualClock()
     lateness = LoopDelay(clock)
     await lateness.measure()
     clock.busy = busy
@@ -46,14 +46,14 @@ async def test_a_delay_counts_for_ten_seconds(busy: float, least: float, most: f
     assert lateness.delay_ns(clock.now()) == 0
 
 
-async def test_a_delay_counts_before_the_timer_that_it_delays() -> None:
-    """Whichever task is first after it may emit something."""
+async def test_a_delay_is_known_before_the_delayed_timer_runs() -> None:
+    """Any task can run first after the delay, and emit an event."""
     clock = SystemClock()
     inbox: Channel[Envelope] = Channel(8)
     inlet = Inlet(inbox, clock)
     pulse = asyncio.create_task(inlet.lateness.measure())
     await asyncio.sleep(0)
-    time.sleep(0.8)  # noqa: ASYNC251 - that is the fault
+    time.sleep(0.8)  # noqa: ASYNC251 - this is the delay
     await inlet.put("", "clock", ClockTicked())
     async for envelope in inbox:
         assert envelope.loop_delay_ns >= 0.8 * NS
@@ -62,7 +62,7 @@ async def test_a_delay_counts_before_the_timer_that_it_delays() -> None:
 
 
 @pytest.mark.parametrize("late", [0.0, 2.0, 7.0])
-def test_r9_a_reading_is_not_called_old_because_the_loop_was_busy(late: float) -> None:
+def test_r9_a_reading_does_not_expire_because_the_loop_was_busy(late: float) -> None:
     join = Join(run="r")
     read = Instant(100 * NS, 10**18)
 

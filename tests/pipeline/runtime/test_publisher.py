@@ -1,4 +1,4 @@
-"""From the inbox to the outlets: what is published when."""
+"""Tests of which snapshots the publisher makes from the events in its inbox."""
 
 import asyncio
 import logging
@@ -32,14 +32,14 @@ from pipeline.model import (
     XidsReported,
 )
 from pipeline.runtime.publisher import Publisher
-from tests.pipeline.usage.looking import use
+from tests.pipeline.usage.samples import use
 from tests.support.nodes import START, at, claim, claims, gpu, mig, reading, uuid_of
 
 GPUS = (gpu(0), gpu(1))
 
 
 async def published(*events: tuple[str, Event]) -> list[Snapshot]:
-    """Let a publisher work off events that all wait in its inbox; return what it published."""
+    """Return the snapshots that a publisher makes of events that all wait in its inbox."""
     inbox: Channel[Envelope] = Channel(100)
     publisher = Publisher(inbox, HintBoard(), logging.getLogger("podgpu.test"))
     outlet: Channel[Snapshot] = Channel(100)
@@ -60,7 +60,7 @@ def pods(snapshot: Snapshot) -> list[str]:
 SAMPLE = SamplesTaken(tuple(reading(device, "power_watts", 1) for device in GPUS))
 
 
-async def test_dimensions_that_wait_together_make_one_snapshot() -> None:
+async def test_changes_that_wait_together_make_one_snapshot() -> None:
     snapshots = await published(
         ("gpus", DevicesDiscovered(GPUS)),
         ("podlist", claims(claim("a", uuid_of(0)))),
@@ -69,7 +69,7 @@ async def test_dimensions_that_wait_together_make_one_snapshot() -> None:
     assert [pods(snapshot) for snapshot in snapshots] == [["b"]]
 
 
-async def test_a_sample_is_a_barrier_on_both_sides() -> None:
+async def test_changes_before_and_after_readings_are_published_separately() -> None:
     snapshots = await published(
         ("gpus", DevicesDiscovered(GPUS)),
         ("podlist", claims(claim("a", uuid_of(0)))),
@@ -85,21 +85,21 @@ async def test_a_sample_is_a_barrier_on_both_sides() -> None:
     ]
 
 
-def look(second: float, since: float | None) -> ProcessesSampled:
+def usage_sample(second: float, since: float | None) -> ProcessesSampled:
     return ProcessesSampled(tuple(use(device, second, since) for device in GPUS))
 
 
-async def test_each_look_at_who_uses_the_devices_makes_a_snapshot_with_nothing_fresh() -> None:
+async def test_each_usage_sample_makes_a_snapshot_without_fresh_readings() -> None:
     snapshots = await published(
         ("gpus", DevicesDiscovered(GPUS)),
-        ("gpus", look(0, None)),
+        ("gpus", usage_sample(0, None)),
         ("gpus", SAMPLE),
         ("podlist", claims(claim("a", uuid_of(0)))),
-        ("gpus", look(5, 0)),
-        ("gpus", look(10, 5)),
+        ("gpus", usage_sample(5, 0)),
+        ("gpus", usage_sample(10, 5)),
         ("podlist", claims(claim("b", uuid_of(0)))),
     )
-    given_out = [s.usage.devices[uuid_of(0)] if s.usage else None for s in snapshots]
+    accounts = [s.usage.devices[uuid_of(0)] if s.usage else None for s in snapshots]
     assert [(pods(s), len(s.fresh)) for s in snapshots] == [
         ([], 0),
         ([], 2),
@@ -107,23 +107,23 @@ async def test_each_look_at_who_uses_the_devices_makes_a_snapshot_with_nothing_f
         (["a"], 0),
         (["b"], 0),
     ]
-    assert [account and account.elapsed_ns // NS for account in given_out] == [0, 0, 5, 10, 10]
+    assert [account and account.elapsed_ns // NS for account in accounts] == [0, 0, 5, 10, 10]
 
 
-async def test_what_changes_nothing_publishes_nothing() -> None:
-    said = claims(claim("a", uuid_of(0)))
+async def test_an_event_that_changes_nothing_publishes_nothing() -> None:
+    same = claims(claim("a", uuid_of(0)))
     snapshots = await published(
         ("gpus", DevicesDiscovered(GPUS)),
-        ("podlist", said),
+        ("podlist", same),
         ("gpus", SAMPLE),
-        ("podlist", said),
+        ("podlist", same),
         ("gpus", DevicesDiscovered(GPUS)),
         ("", ClockTicked()),
     )
     assert len(snapshots) == 2
 
 
-async def test_a_change_of_holders_alone_is_published_with_nothing_fresh() -> None:
+async def test_a_change_of_holders_is_published_without_fresh_readings() -> None:
     snapshots = await published(
         ("gpus", DevicesDiscovered(GPUS)),
         ("gpus", SAMPLE),
@@ -139,50 +139,60 @@ OFFERED = ResourcesAdvertised(
 )
 
 
-def given(evidence: Evidence, *, share: float | None = None) -> Event:
+def one_claim(evidence: Evidence, *, share: float | None = None) -> Event:
     return claims(claim("victim", uuid_of(0), evidence=evidence, share=share))
 
 
 @pytest.mark.parametrize(
-    ("said", "closed", "alone"),
+    ("reported", "plugin_managed", "exclusive_pods"),
     [
-        pytest.param([], False, set(), id="nobody's"),
-        pytest.param([OFFERED], True, set(), id="a device plugin's"),
-        pytest.param([given(Evidence.KUBELET_IDS)], True, {"ml/victim"}, id="given out"),
-        pytest.param([given(Evidence.RUNTIME_NODES)], False, {"ml/victim"}, id="in a container"),
+        pytest.param([], False, set(), id="nothing reported"),
+        pytest.param([OFFERED], True, set(), id="a device plugin offers it"),
         pytest.param(
-            [given(Evidence.RUNTIME_NODES, share=0.5)], False, set(), id="a part, in a container"
+            [one_claim(Evidence.KUBELET_IDS)], True, {"ml/victim"}, id="the kubelet allocated it"
         ),
-        pytest.param([given(Evidence.SCHEDULER_ANNOTATION)], False, set(), id="annotated"),
+        pytest.param(
+            [one_claim(Evidence.RUNTIME_NODES)], False, {"ml/victim"}, id="in a container"
+        ),
+        pytest.param(
+            [one_claim(Evidence.RUNTIME_NODES, share=0.5)],
+            False,
+            set(),
+            id="a share of it in a container",
+        ),
+        pytest.param([one_claim(Evidence.SCHEDULER_ANNOTATION)], False, set(), id="annotated"),
         pytest.param(
             [claims(claim("victim", SLICE.uuid, evidence=Evidence.KUBELET_IDS))],
             True,
             {"ml/victim"},
-            id="an instance of it is given out",
+            id="the kubelet allocated a MIG instance of it",
         ),
     ],
 )
-async def test_t03_injection_is_reported_which_gpus_are_a_scheduler_s(
-    said: list[Event], closed: bool, alone: set[str]
+async def test_t03_pod_injection_gets_the_gpus_that_a_scheduler_may_not_allocate(
+    reported: list[Event], plugin_managed: bool, exclusive_pods: set[str]
 ) -> None:
     inbox: Channel[Envelope] = Channel(100)
     publisher = Publisher(inbox, HintBoard(), logging.getLogger("podgpu.test"))
-    events = [("gpus", DevicesDiscovered((*GPUS, SLICE))), *(("kubelet", event) for event in said)]
+    events = [
+        ("gpus", DevicesDiscovered((*GPUS, SLICE))),
+        *(("kubelet", event) for event in reported),
+    ]
     for seq, (source, event) in enumerate([*events, ("gpus", SAMPLE)], 1):
         await inbox.put(Envelope(source, source, seq, START, event))
-    # What the kubelet offers is no list of what it gave out.
-    untold = bool(said) and isinstance(said[-1], ResourcesAdvertised)
-    if untold:
+    # The offered resources do not say what the kubelet allocated: that takes a report of claims.
+    without_claims = bool(reported) and isinstance(reported[-1], ResourcesAdvertised)
+    if without_claims:
         await inbox.put(Envelope("kubelet", "kubelet", 9, START, claims()))
     inbox.close()
     await publisher.run()
     assert publisher.accepted.gpus == {
-        0: Gpu(uuid_of(0), closed, frozenset(alone)),
+        0: Gpu(uuid_of(0), plugin_managed, frozenset(exclusive_pods)),
         1: Gpu(uuid_of(1), False, frozenset()),
     }
 
 
-async def test_t03_no_gpu_is_known_to_be_a_scheduler_s_before_all_sources_have_reported() -> None:
+async def test_t03_the_accepted_gpus_are_unknown_before_all_sources_have_reported() -> None:
     inbox: Channel[Envelope] = Channel(100)
     publisher = Publisher(inbox, HintBoard(), logging.getLogger("podgpu.test"))
     for event in (SourceAdded(1), OFFERED):
@@ -193,7 +203,7 @@ async def test_t03_no_gpu_is_known_to_be_a_scheduler_s_before_all_sources_have_r
     assert publisher.accepted.gpus is None
 
 
-async def test_hints_merge_until_they_are_taken() -> None:
+async def test_hints_are_merged_until_they_are_taken() -> None:
     board = HintBoard()
     hints = board.subscribe()
     first = asyncio.ensure_future(anext(hints))
@@ -205,35 +215,37 @@ async def test_hints_merge_until_they_are_taken() -> None:
     assert await anext(hints) == Hint(frozenset({"c"}))
 
 
-async def test_no_one_listening_to_hints_costs_nothing() -> None:
+async def test_a_hint_without_subscribers_is_no_error() -> None:
     HintBoard().post(Hint(frozenset({"a"})))
 
 
 class TestUnresolvedIds:
-    """Each is told once, and never many at a time."""
+    """Each unresolved id is logged once, and many ids are summarized."""
 
     @staticmethod
-    def strangers(*numbers: int) -> ClaimsReplaced:
+    def claims_on_unknown_gpus(*numbers: int) -> ClaimsReplaced:
         return claims(*(claim(f"p-{n}", f"GPU-{n:06}") for n in numbers))
 
     @staticmethod
-    async def given_out(caplog: pytest.LogCaptureFixture, *said: tuple[str, Event]) -> list[str]:
-        """What is told of these, with a snapshot after each."""
+    async def logged(caplog: pytest.LogCaptureFixture, *reports: tuple[str, Event]) -> list[str]:
+        """Return the messages that these events cause, with a snapshot after each event."""
         caplog.clear()
         events: list[tuple[str, Event]] = [("gpus", DevicesDiscovered(GPUS))]
-        for one in said:
+        for one in reports:
             events += [one, ("gpus", SAMPLE)]
         await published(*events)
         return caplog.messages
 
-    async def test_each_once(self, caplog: pytest.LogCaptureFixture) -> None:
-        messages = await self.given_out(
+    async def test_each_id_of_a_source_is_logged_once(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        messages = await self.logged(
             caplog,
-            ("pods", self.strangers(1)),
-            ("pods", self.strangers(1, 2)),
-            ("pods", self.strangers()),
-            ("pods", self.strangers(1, 2)),
-            ("other", self.strangers(1)),
+            ("pods", self.claims_on_unknown_gpus(1)),
+            ("pods", self.claims_on_unknown_gpus(1, 2)),
+            ("pods", self.claims_on_unknown_gpus()),
+            ("pods", self.claims_on_unknown_gpus(1, 2)),
+            ("other", self.claims_on_unknown_gpus(1)),
         )
         assert messages == [
             f"source {source} reports device id uuid 'GPU-{n:06}', "
@@ -242,42 +254,44 @@ class TestUnresolvedIds:
         ]
 
     @pytest.mark.parametrize("count", [10, 11, 999, 1000, 1001, 5000])
-    async def test_ten_by_name_and_the_others_by_number(
+    async def test_ten_ids_are_named_and_the_others_counted(
         self, caplog: pytest.LogCaptureFixture, count: int
     ) -> None:
-        messages = await self.given_out(caplog, ("pods", self.strangers(*range(count))))
+        messages = await self.logged(caplog, ("pods", self.claims_on_unknown_gpus(*range(count))))
         more = [
             f"source pods reports {count - 10} more device ids that match no device of this node"
         ]
         assert len(messages) == 10 + (count > 10)
         assert messages[10:] == (more if count > 10 else [])
 
-    async def test_ever_new_ones_are_reported_of_up_to_a_limit(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        said = [("pods", self.strangers(*range(n, n + 900))) for n in range(0, 18_000, 900)]
-        messages = await self.given_out(caplog, *said)
+    async def test_new_ids_are_logged_up_to_a_limit(self, caplog: pytest.LogCaptureFixture) -> None:
+        reports = [
+            ("pods", self.claims_on_unknown_gpus(*range(n, n + 900))) for n in range(0, 18_000, 900)
+        ]
+        messages = await self.logged(caplog, *reports)
         assert len(messages) == 12 * 11 + 1
         assert messages[-1].startswith("further unmatched device ids are not logged")
 
-    async def test_a_snapshot_without_news_looks_at_no_id(
+    async def test_unchanged_claims_are_not_searched_for_unresolved_ids_again(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        looked: list[int] = []
-        whole = Publisher._log_unresolved
+        searched: list[int] = []
+        original = Publisher._log_unresolved
 
-        def tell(publisher: Publisher, source: str, ids: tuple[RawDeviceId, ...], new: int) -> None:
-            looked.append(len(ids))
-            whole(publisher, source, ids, new)
+        def search(
+            publisher: Publisher, source: str, ids: tuple[RawDeviceId, ...], new: int
+        ) -> None:
+            searched.append(len(ids))
+            original(publisher, source, ids, new)
 
-        monkeypatch.setattr(Publisher, "_log_unresolved", tell)
-        said = self.strangers(*range(5))
-        await self.given_out(caplog, *[("pods", said)] * 20)
-        assert looked == [5]
+        monkeypatch.setattr(Publisher, "_log_unresolved", search)
+        unchanged = self.claims_on_unknown_gpus(*range(5))
+        await self.logged(caplog, *[("pods", unchanged)] * 20)
+        assert searched == [5]
 
 
-def odd(*levels: Level) -> TopologyRead:
-    """Three GPUs whose pairs 0-1, 0-2 and 1-2 are so close."""
+def topology(*levels: Level) -> TopologyRead:
+    """Return three GPUs, with the levels of the pairs 0-1, 0-2 and 1-2."""
     cards = tuple(TopologyCard(uuid_of(at), at, "", None, (), None) for at in range(3))
     places = ((0, 1), (0, 2), (1, 2))
     return TopologyRead(
@@ -289,33 +303,33 @@ def odd(*levels: Level) -> TopologyRead:
     )
 
 
-async def test_answers_that_contradict_each_other_are_reported_once(
+async def test_contradictory_topology_levels_are_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    contradictory = odd(Level.SINGLE, Level.SINGLE, Level.SYSTEM)
+    contradictory = topology(Level.SINGLE, Level.SINGLE, Level.SYSTEM)
     snapshots = await published(
         ("gpus", contradictory),
         ("gpus", SAMPLE),
-        ("gpus", odd(Level.SINGLE, Level.SINGLE, Level.SINGLE)),
+        ("gpus", topology(Level.SINGLE, Level.SINGLE, Level.SINGLE)),
         ("gpus", SAMPLE),
         ("gpus", contradictory),
         ("gpus", SAMPLE),
-        ("gpus", odd(Level.SINGLE, Level.SYSTEM, Level.SINGLE)),
+        ("gpus", topology(Level.SINGLE, Level.SYSTEM, Level.SINGLE)),
     )
     counts = [len(s.topology.contradictions) for s in snapshots if s.topology is not None]
     assert counts[-1] == 1
     assert 0 in counts
-    given_out = [record.getMessage() for record in caplog.records]
-    assert len(given_out) == 2
-    assert given_out[0].startswith(
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 2
+    assert messages[0].startswith(
         "contradictory topology levels: the driver reports GPU1 and GPU2 "
     )
-    assert given_out[1].startswith(
+    assert messages[1].startswith(
         "contradictory topology levels: the driver reports GPU0 and GPU2 "
     )
 
 
-async def test_of_many_contradictions_some_are_named_and_the_others_counted(
+async def test_ten_contradictory_pairs_are_named_and_the_others_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cards = tuple(TopologyCard(uuid_of(at), at, "", None, (), None) for at in range(8))
@@ -326,39 +340,39 @@ async def test_of_many_contradictions_some_are_named_and_the_others_counted(
         for a in range(1, b)
     ]
     await published(("gpus", TopologyRead(cards, (*near, *far))))
-    given_out = [record.getMessage() for record in caplog.records]
-    assert len(given_out) == 11
-    assert given_out[-1].startswith("11 more pairs of GPUs have contradictory topology levels")
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 11
+    assert messages[-1].startswith("11 more pairs of GPUs have contradictory topology levels")
 
 
-async def test_xid_errors_are_published_at_once_and_none_is_missed() -> None:
-    given_out = [XidsReported((XidReport(uuid_of(0), "", code, START),)) for code in range(3)]
+async def test_xid_errors_are_published_immediately_and_none_is_missed() -> None:
+    errors = [XidsReported((XidReport(uuid_of(0), "", code, START),)) for code in range(3)]
     snapshots = await published(
         ("gpus", DevicesDiscovered(GPUS)),
-        ("gpus", given_out[0]),
+        ("gpus", errors[0]),
         ("gpus", SAMPLE),
         ("gpus", XidsReported(())),
-        ("gpus", given_out[1]),
-        ("kernel", given_out[2]),
+        ("gpus", errors[1]),
+        ("kernel", errors[2]),
     )
     codes = [[error.code for error in snapshot.xids] for snapshot in snapshots]
     assert codes == [[0], [0], [0, 1, 2]]
 
 
-async def test_a_holding_that_has_ended_is_published_when_time_continues() -> None:
+async def test_a_holding_that_ended_is_published_after_a_clock_tick() -> None:
     inbox: Channel[Envelope] = Channel(100)
     publisher = Publisher(inbox, HintBoard(), logging.getLogger("podgpu.test"))
     outlet: Channel[Snapshot] = Channel(100)
     publisher.outlets["all"] = outlet
-    story: list[tuple[float, str, Event]] = [
+    events: list[tuple[float, str, Event]] = [
         (0, "gpus", DevicesDiscovered(GPUS)),
         (0, "podlist", claims(claim("a", uuid_of(0)))),
-        (0, "gpus", look(0, None)),
+        (0, "gpus", usage_sample(0, None)),
         (3, "podlist", claims()),
         (3, "gpus", SAMPLE),
         (19, "", ClockTicked()),
     ]
-    for seq, (second, source, event) in enumerate(story, 1):
+    for seq, (second, source, event) in enumerate(events, 1):
         await inbox.put(Envelope(source, source, seq, at(second), event))
     inbox.close()
     await publisher.run()
@@ -367,12 +381,12 @@ async def test_a_holding_that_has_ended_is_published_when_time_continues() -> No
     assert [[one.gap_ns for one in each] for each in ended[-2:]] == [[], [3 * NS]]
 
 
-async def test_xid_errors_on_devices_that_no_one_knows_are_reported_once(
+async def test_xid_errors_on_unknown_devices_are_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    strange = XidsReported((XidReport("", "0009:01:00", 79, START),))
+    unknown = XidsReported((XidReport("", "0009:01:00", 79, START),))
     snapshots = await published(
-        ("gpus", DevicesDiscovered(GPUS)), ("kernel", strange), ("kernel", strange)
+        ("gpus", DevicesDiscovered(GPUS)), ("kernel", unknown), ("kernel", unknown)
     )
     assert len(snapshots) == 1
     [record] = [r for r in caplog.records if "XID" in r.getMessage()]

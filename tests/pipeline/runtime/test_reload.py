@@ -1,4 +1,4 @@
-"""A changed configuration, taken over by a running podgpu."""
+"""Tests of a running podgpu that gets a new configuration."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.looptime
 
 
 class TestReload:
-    async def test_unchanged_components_are_left_alone(self, registered: Registered) -> None:
+    async def test_unchanged_components_are_not_restarted(self, registered: Registered) -> None:
         runs: list[str] = []
 
         async def counted(ctx: SourceContext) -> None:
@@ -36,7 +36,7 @@ class TestReload:
             assert runs == ["g", "h"]
             assert keeper(registered).entered == 1
 
-    async def test_a_changed_source_is_restarted_and_its_word_stands_meanwhile(
+    async def test_a_changed_source_restarts_and_its_claims_stay_valid_meanwhile(
         self, registered: Registered
     ) -> None:
         registered.sources = {"gpus": gpus, "podlist": holding("a")}
@@ -51,7 +51,7 @@ class TestReload:
                 [["a"], ["b"]],
             )
 
-    async def test_a_removed_source_takes_its_claims_along(self, registered: Registered) -> None:
+    async def test_the_claims_of_a_removed_source_are_removed(self, registered: Registered) -> None:
         registered.sources = {"gpus": gpus, "podlist": holding("a")}
         both = configured({"g": ("gpus", 0), "p": ("podlist", 0)}, {"k": ("keep", 0)})
         async with running(both) as runtime:
@@ -61,7 +61,7 @@ class TestReload:
             assert pods(snapshot) == []
             assert list(snapshot.sources) == ["g"]
 
-    async def test_a_renamed_source_leaves_once_its_successor_speaks(
+    async def test_a_replaced_source_is_removed_once_its_successor_reports(
         self, registered: Registered
     ) -> None:
         async def late(ctx: SourceContext) -> None:
@@ -81,7 +81,7 @@ class TestReload:
             assert found[-1] == ["b"]
             assert list(keeper(registered).snapshots[-1].sources) == ["g", "q"]
 
-    async def test_a_source_that_comes_back_while_it_was_leaving_stays(
+    async def test_a_source_that_returns_before_its_removal_stays(
         self, registered: Registered
     ) -> None:
         async def silent(ctx: SourceContext) -> None:
@@ -97,7 +97,7 @@ class TestReload:
             await asyncio.sleep(30)
             assert pods(keeper(registered).snapshots[-1]) == ["a"]
 
-    async def test_what_a_source_keeps_survives_a_change_of_its_options(
+    async def test_the_restart_state_of_a_source_survives_a_change_of_its_options(
         self, registered: Registered
     ) -> None:
         found: list[object] = []
@@ -118,36 +118,38 @@ class TestReload:
             await asyncio.sleep(1)
         assert found == [None, 1, None]
 
-    async def test_what_a_sink_keeps_does_too(self, registered: Registered) -> None:
+    async def test_the_restart_state_of_a_sink_survives_a_change_of_its_options(
+        self, registered: Registered
+    ) -> None:
         registered.sources = {"gpus": gpus}
 
-        def kept(runtime: Runtime) -> dict[str, object]:
+        def state(runtime: Runtime) -> dict[str, object]:
             return runtime._sinks._running["k"].runner._ctx.restart_state
 
         def with_sinks(**sinks: tuple[str, int]) -> Config:
             return configured({"g": ("gpus", 0)}, {"z": ("keep", 0), **sinks})
 
         async with running(with_sinks(k=("other", 0))) as runtime:
-            kept(runtime)["at"] = 1
+            state(runtime)["at"] = 1
             await runtime.reload(with_sinks(k=("other", 1)))
-            assert kept(runtime) == {"at": 1}
+            assert state(runtime) == {"at": 1}
             await runtime.reload(with_sinks(k=("keep", 1)))
-            assert kept(runtime) == {}
-            kept(runtime)["at"] = 2
+            assert state(runtime) == {}
+            state(runtime)["at"] = 2
             await runtime.reload(with_sinks(k=("other", 0)))
-            assert kept(runtime) == {}
-            kept(runtime)["at"] = 3
+            assert state(runtime) == {}
+            state(runtime)["at"] = 3
             keeper(registered, "other").failures = [None, PermanentError("no")]
             assert not await runtime.reload(with_sinks(k=("other", 1)))
-            assert kept(runtime) == {"at": 3}
+            assert state(runtime) == {"at": 3}
             await runtime.reload(with_sinks())
             await runtime.reload(with_sinks(k=("other", 0)))
-            assert kept(runtime) == {}
+            assert state(runtime) == {}
 
-    async def test_all_that_change_stop_before_the_first_of_the_new_is_entered(
+    async def test_all_changed_sinks_stop_before_the_first_new_one_is_entered(
         self, registered: Registered
     ) -> None:
-        """So that two sinks can swap what only one of them may have."""
+        """So that two sinks can swap a resource that only one of them can have."""
         registered.sources = {"gpus": gpus}
         both = (keeper(registered), keeper(registered, "other"))
 
@@ -173,7 +175,7 @@ class TestReload:
         one = configured({"g": ("gpus", 0)}, {"k": ("keep", 0)})
         two = configured({"g": ("gpus", 0)}, {"k": ("keep", 1), "o": ("other", 0)})
         async with running(one) as runtime:
-            # The new one is entered, another is not, and then the old one finds its place gone.
+            # The new sink is entered, the other one fails, and then the old sink fails too.
             keeper(registered).failures = [PermanentError("gone"), None]
             keeper(registered, "other").failures = [PermanentError("taken")]
             assert await runtime.reload(two) is False
@@ -191,7 +193,7 @@ class TestReload:
             }
             assert sinks == {"k", "o"}
 
-    async def test_a_sink_that_was_refused_leaves_no_metrics_behind(
+    async def test_a_sink_that_could_not_be_entered_leaves_no_metrics(
         self, registered: Registered
     ) -> None:
         registered.sources = {"gpus": gpus}
@@ -216,7 +218,7 @@ class TestReload:
         assert loop.time() - started < 3
         assert hanging.cancelled()
 
-    async def test_a_new_sink_that_cannot_be_had_leaves_everything_as_it_was(
+    async def test_a_new_sink_that_cannot_be_entered_leaves_the_configuration_unchanged(
         self, registered: Registered
     ) -> None:
         registered.sources = {"gpus": gpus}
@@ -240,19 +242,19 @@ class TestReload:
             assert keeper(registered).left == 0
 
 
-class TestWhatASinkHasCounted:
+class TestCountersOfASink:
     @pytest.mark.parametrize(
-        ("kind", "queue", "stays"),
+        ("kind", "queue", "kept"),
         [
             ("keep", None, True),
             ("other", None, False),
             ("keep", QueueOptions(), False),
         ],
     )
-    async def test_it_stays_unless_a_sink_of_its_name_counts_otherwise(
-        self, registered: Registered, kind: str, queue: QueueOptions | None, stays: bool
+    async def test_they_are_kept_unless_the_new_sink_of_that_name_counts_differently(
+        self, registered: Registered, kind: str, queue: QueueOptions | None, kept: bool
     ) -> None:
-        """Else points that one sink had sent would be weighed against those another has made."""
+        """Otherwise points that one sink sent are compared with those that another produced."""
 
         def of(kind: str, value: int, queue: QueueOptions | None) -> Config:
             config = configured({"g": ("gpus", 0)}, {"k": (kind, value)})
@@ -266,5 +268,5 @@ class TestWhatASinkHasCounted:
             emitted = "podgpu_sink_emitted_total"
             runtime._shared.telemetry.add(emitted, 5, (("sink", "k"),))
             assert await runtime.reload(of(kind, 2, queue))
-            given_out = {family.name for family, _ in runtime._shared.telemetry.collect({})}
-            assert (emitted in given_out) == stays
+            families = {family.name for family, _ in runtime._shared.telemetry.collect({})}
+            assert (emitted in families) == kept

@@ -1,4 +1,4 @@
-"""Whether the configuration is in force as it was changed last, by podgpu's own gauge."""
+"""Tests of podgpu's gauge of whether the last reload succeeded."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -47,8 +47,10 @@ ATTEMPTS: list[tuple[list[Step], float | None]] = [
 
 
 @pytest.mark.parametrize(("steps", "value"), ATTEMPTS)
-def test_it_is_1_once_both_are_in_force(steps: list[Step], value: float | None) -> None:
-    """One that was taken over hides no refusal of the other."""
+def test_the_gauge_is_1_once_configuration_and_counters_are_in_force(
+    steps: list[Step], value: float | None
+) -> None:
+    """A success of one does not hide a failure of the other."""
     telemetry = Telemetry()
     attempts = ReloadAttempts(telemetry)
     for what, result in steps:
@@ -59,8 +61,8 @@ def test_it_is_1_once_both_are_in_force(steps: list[Step], value: float | None) 
     assert gauge(telemetry.collect({})) == value
 
 
-class Reloaded:
-    """Reads a file whose content is a configuration of the test's."""
+class FakeFile:
+    """Reloads from a configuration file whose content the test sets."""
 
     def __init__(self, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
         self._runtime = runtime
@@ -79,42 +81,44 @@ class Reloaded:
 
 
 @pytest.mark.looptime
-async def test_a_file_as_it_changes(
+async def test_the_gauge_follows_changes_of_the_configuration_file(
     registered: Registered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registered.sources = {"gpus": gpus}
     one, two, three = (configured({"g": ("gpus", 0)}, {"k": ("keep", at)}) for at in range(3))
     async with running(one) as runtime:
-        reloaded = Reloaded(runtime, monkeypatch)
-        assert await reloaded(one) is None, "nothing was changed yet"
-        assert await reloaded(two) == 1
-        assert await reloaded(None) == 0
-        assert await reloaded(two) == 1, "put back: what is in force is what stands there"
+        reload_with = FakeFile(runtime, monkeypatch)
+        assert await reload_with(one) is None, "nothing has changed yet"
+        assert await reload_with(two) == 1
+        assert await reload_with(None) == 0
+        assert await reload_with(two) == 1, "the file has the configuration in force again"
         keeper(registered).failures = [None, PermanentError("taken")]
-        assert await reloaded(three) == 0
-        assert await reloaded(three) == 1
+        assert await reload_with(three) == 0
+        assert await reload_with(three) == 1
 
 
-async def test_a_list_of_counters_as_it_changes(registered: Registered, tmp_path: Path) -> None:
+async def test_the_gauge_follows_changes_of_the_counters_file(
+    registered: Registered, tmp_path: Path
+) -> None:
     registered.sources = {"gpus": gpus}
     path = tmp_path / "counters.csv"
     path.write_text(ONE)
     plain = configured({"g": ("gpus", 0)}, {"k": ("keep", 0)})
     config = msgspec.structs.replace(plain, counters=Counters(file=path, own=False))
 
-    def given_out(runtime: Runtime, value: float) -> Callable[[], bool]:
+    def gauge_is(runtime: Runtime, value: float) -> Callable[[], bool]:
         return lambda: gauge(runtime.telemetry()) == value
 
     async with running(config) as runtime:
         for text, value in ((TWO, 1), (BAD, 0), (TWO, 1), (BAD, 0), (ONE, 1), (BAD, 0)):
             path.write_text(text)
-            await until(given_out(runtime, value))
+            await until(gauge_is(runtime, value))
         assert await runtime.reload(plain)
-        assert gauge(runtime.telemetry()) == 1, "nobody looks at that list any more"
+        assert gauge(runtime.telemetry()) == 1, "the counters file is no longer used"
 
 
 @pytest.mark.looptime
-async def test_a_list_that_comes_with_a_file_and_is_none(
+async def test_a_new_configuration_with_an_invalid_counters_file_sets_the_gauge_to_0(
     registered: Registered, tmp_path: Path
 ) -> None:
     registered.sources = {"gpus": gpus}

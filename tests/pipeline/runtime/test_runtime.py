@@ -1,4 +1,4 @@
-"""Start, stop and failure of the whole, with the test's own components."""
+"""Tests of the start, stop and failures of a runtime with test components."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.looptime
 
 
 class TestStartAndStop:
-    async def test_events_reach_the_sink_and_all_is_given_back(
+    async def test_events_reach_the_sink_and_the_sink_is_closed_at_the_end(
         self, registered: Registered
     ) -> None:
         registered.sources = {"gpus": gpus, "podlist": holding("a")}
@@ -29,7 +29,7 @@ class TestStartAndStop:
             assert pods(keeper(registered).snapshots[-1]) == ["a"]
         assert (keeper(registered).entered, keeper(registered).left) == (1, 1)
 
-    async def test_what_was_emitted_before_the_stop_is_delivered(
+    async def test_events_emitted_while_a_source_stops_are_delivered(
         self, registered: Registered
     ) -> None:
         async def busy(ctx: SourceContext) -> None:
@@ -37,7 +37,7 @@ class TestStartAndStop:
             try:
                 await never()
             finally:
-                # The last word of a source that is being stopped.
+                # The last report of a source that is being stopped.
                 await ctx.emit(claims(claim("last", uuid_of(0))))
 
         registered.sources = {"gpus": busy}
@@ -45,7 +45,7 @@ class TestStartAndStop:
             pass
         assert pods(keeper(registered).snapshots[-1]) == ["last"]
 
-    async def test_a_sink_that_cannot_be_had_ends_the_start_and_frees_the_others(
+    async def test_a_sink_that_cannot_be_entered_ends_the_start_and_closes_the_others(
         self, registered: Registered
     ) -> None:
         registered.sources = {"gpus": gpus}
@@ -55,7 +55,7 @@ class TestStartAndStop:
             await Runtime(config, clock=LoopClock()).run(asyncio.Event())
         assert keeper(registered).left == 1
 
-    async def test_a_source_that_cannot_be_had_ends_the_first_start(
+    async def test_a_permanent_error_of_a_source_at_its_start_ends_podgpu(
         self, registered: Registered
     ) -> None:
         async def impossible(ctx: SourceContext) -> None:
@@ -82,7 +82,7 @@ class TestStartAndStop:
         assert caught.group_contains(ZeroDivisionError)
         assert keeper(registered).left == 1
 
-    async def test_a_sink_that_hangs_cannot_hold_the_exit(
+    async def test_a_sink_that_hangs_does_not_prevent_the_exit(
         self, registered: Registered, caplog: pytest.LogCaptureFixture
     ) -> None:
         registered.sources = {"gpus": gpus}
@@ -96,7 +96,7 @@ class TestStartAndStop:
         assert "sink k did not stop" in caplog.text
         assert keeper(registered).left == 1
 
-    async def test_a_stop_while_a_sink_is_being_entered_is_heard(
+    async def test_a_stop_while_a_sink_is_being_entered_is_obeyed(
         self, registered: Registered
     ) -> None:
         registered.sources = {"gpus": gpus}
@@ -110,7 +110,9 @@ class TestStartAndStop:
             await task
         assert keeper(registered).entered == 0
 
-    async def test_what_a_late_sink_never_took_is_counted(self, registered: Registered) -> None:
+    async def test_points_that_a_slow_sink_never_took_are_counted_as_dropped(
+        self, registered: Registered
+    ) -> None:
         async def many(ctx: SourceContext) -> None:
             await ctx.emit(DevicesDiscovered(GPUS))
             while True:
@@ -131,10 +133,10 @@ class TestStartAndStop:
         emitted = sum(len(s.fresh) for s in keeper(registered, "other").snapshots)
         [(labels, lost)] = dropped
         assert dict(labels) == {"sink": "k", "reason": "stopped"}
-        # One more was in the sink's own hands.
+        # The sink had taken one more.
         assert emitted - lost <= 1
 
-    async def test_a_source_that_returns_leaves_the_rest_running(
+    async def test_a_source_that_returns_leaves_the_other_components_running(
         self, registered: Registered
     ) -> None:
         registered.sources = {"gpus": gpus, "once": holding("a", forever=False)}
@@ -145,7 +147,7 @@ class TestStartAndStop:
 
 
 class TestFailure:
-    async def test_a_transient_failure_is_reported_and_tried_again_with_growing_delays(
+    async def test_a_transient_error_is_reported_and_retried_with_growing_delays(
         self, registered: Registered
     ) -> None:
         tries: list[Instant] = []
@@ -166,7 +168,9 @@ class TestFailure:
         gaps = [a.seconds_until(b) for a, b in pairwise(tries)]
         assert all(base <= gap <= base * 1.26 for gap, base in zip(gaps, (1, 2, 4, 8), strict=True))
 
-    async def test_what_cannot_be_had_later_on_ends_nothing(self, registered: Registered) -> None:
+    async def test_a_permanent_error_after_the_start_only_takes_the_source_down(
+        self, registered: Registered
+    ) -> None:
         async def damaged(ctx: SourceContext) -> None:
             await ctx.emit(DevicesDiscovered(GPUS))
             raise PermanentError("line 1000 is damaged")
@@ -177,7 +181,7 @@ class TestFailure:
             state = keeper(registered).snapshots[-1].sources["d"]
             assert (state.up, state.reason) == (False, "line 1000 is damaged")
 
-    async def test_a_relayed_source_never_takes_the_name_of_one_that_runs(
+    async def test_a_relayed_source_does_not_replace_a_running_source_of_its_name(
         self, registered: Registered
     ) -> None:
         async def relaying(ctx: SourceContext) -> None:
@@ -195,7 +199,7 @@ class TestFailure:
             await asyncio.sleep(1)
             assert pods(keeper(registered).snapshots[-1]) == ["live"]
 
-    async def test_retry_after_is_a_floor(self, registered: Registered) -> None:
+    async def test_retry_after_is_the_minimum_delay(self, registered: Registered) -> None:
         tries: list[Instant] = []
 
         async def limited(ctx: SourceContext) -> None:
@@ -222,7 +226,7 @@ class TestFailure:
         assert keeper(registered, "other").entered == 2
         assert keeper(registered, "other").left == 2
 
-    async def test_a_sink_that_stays_away_is_reported_of_once(
+    async def test_each_reason_why_a_sink_is_down_is_logged_once(
         self, registered: Registered, caplog: pytest.LogCaptureFixture
     ) -> None:
         full, gone = TransientError("the disk is full"), TransientError("the folder is gone")
@@ -231,8 +235,8 @@ class TestFailure:
         async with running(configured({"g": ("gpus", 0)}, {"k": ("keep", 0)})):
             await asyncio.sleep(60)
         assert keeper(registered).entered == 1
-        given_out = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-        assert [text.partition(";")[0] for text in given_out] == [str(full), str(gone)]
+        warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+        assert [text.partition(";")[0] for text in warnings] == [str(full), str(gone)]
 
     async def test_a_slow_sink_does_not_slow_a_fast_one(self, registered: Registered) -> None:
         async def many(ctx: SourceContext) -> None:
@@ -249,12 +253,12 @@ class TestFailure:
             assert len(keeper(registered).snapshots) >= 200
             keeper(registered, "other").gate.set()
             await asyncio.sleep(1)
-            # One in its hands, 64 in its queue; the oldest of the rest are gone.
+            # The sink has one, 64 are in its queue, and the oldest of the others were dropped.
             assert len(keeper(registered, "other").snapshots) == 65
             assert pods(keeper(registered, "other").snapshots[-1]) == ["p199"]
 
 
-async def test_a_state_sink_gets_the_newest_and_nothing_counts_as_lost(
+async def test_a_sink_of_the_latest_state_gets_the_newest_snapshot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     registered = Registered()

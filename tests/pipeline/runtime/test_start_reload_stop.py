@@ -1,6 +1,7 @@
-"""R5, R6, R18: start, reload, stop and a component's error in every order, on virtual time.
+"""R5, R6, R18: start, reload, stop and an error of a component in every order, in virtual time.
 
-Of each pair the second comes before each turn of the event loop in which the first is under way.
+For each pair of events, the second one is tried before each turn of the event loop in which the
+first one is in progress.
 """
 
 import asyncio
@@ -35,11 +36,11 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 
 class SteppingLoop(asyncio.SelectorEventLoop):
-    """Jumps to the next timer when there is nothing to do, and counts its turns.
+    """An event loop that jumps to its next timer when it is idle, and counts its turns.
 
     Attributes:
         now: seconds since the loop began.
-        turns: how many there have been.
+        turns: number of turns until now.
         before: called before each turn with its number.
     """
 
@@ -60,14 +61,14 @@ class SteppingLoop(asyncio.SelectorEventLoop):
             heapq.heappop(loop._scheduled)._scheduled = False
             loop._timer_cancelled_count -= 1
         if not loop._ready:
-            assert loop._scheduled, "nothing will ever happen any more"
+            assert loop._scheduled, "no event and no timer are left"
             self.now = max(self.now, loop._scheduled[0]._when)
         assert self.now < 300, "podgpu hangs"
         super()._run_once()  # type: ignore[misc]
 
 
 class InlineExecutor(ThreadPoolExecutor):
-    """Has no threads: each call ends in the event loop, after so many turns."""
+    """An executor without threads: each call runs in the event loop, after `turns` timers."""
 
     turns = 0
 
@@ -89,7 +90,7 @@ class InlineExecutor(ThreadPoolExecutor):
 
 
 class SlowSink(KeepingSink):
-    """Takes some time for everything."""
+    """A sink that takes some time to start and to stop."""
 
     async def __aenter__(self) -> "SlowSink":
         await asyncio.sleep(0.1)
@@ -102,17 +103,17 @@ class SlowSink(KeepingSink):
 
 
 @dataclass
-class Played:
-    """What came of a run.
+class Outcome:
+    """The outcome of a run.
 
     Attributes:
         status: the exit status.
-        config: in force at the end.
+        config: the configuration in force at the end.
         stopped: seconds from the first SIGTERM to the end; None without one.
-        turns: of the loop.
-        unhandled: what the loop was told of.
-        tasks: names of tasks left.
-        held: sinks that were entered and not left.
+        turns: number of turns of the loop.
+        unhandled: errors that the loop's exception handler received.
+        tasks: names of the tasks that still exist.
+        held: sinks that were entered and not closed.
     """
 
     status: int
@@ -126,7 +127,7 @@ class Played:
 
 @dataclass
 class Machine:
-    """One podgpu, and what can happen to it."""
+    """A podgpu process, and the events that can happen to it."""
 
     registered: Registered
     path: Path
@@ -154,7 +155,7 @@ class Machine:
         self.reload(THREE)
 
     def reload_source(self) -> None:
-        """Only a source changes: nothing is waited for before it starts."""
+        """Only a source changes: it starts without waiting for anything."""
         self.reload(SOURCE)
 
     def error(self) -> None:
@@ -166,20 +167,20 @@ class Machine:
         assert isinstance(sink, KeepingSink)
         return sink
 
-    def play(self, *events: tuple[int, Callable[["Machine"], None]]) -> Played:
-        """Run; each event comes before the turn of its number, at the earliest once it can."""
+    def play(self, *events: tuple[int, Callable[["Machine"], None]]) -> Outcome:
+        """Run podgpu; each event comes before the turn of its number, once podgpu can handle it."""
         self.wake = asyncio.Event()
-        coming = sorted(events, key=lambda event: event[0])
+        pending = sorted(events, key=lambda event: event[0])
         unhandled: list[str] = []
 
         def before(turn: int) -> None:
-            while signal.SIGHUP in self.handlers and coming and coming[0][0] <= turn:
-                coming.pop(0)[1](self)
+            while signal.SIGHUP in self.handlers and pending and pending[0][0] <= turn:
+                pending.pop(0)[1](self)
 
         async def erring(_: SourceContext) -> None:
             while not self.broken:
                 await self.wake.wait()
-            raise PermanentError("it can't be had")
+            raise PermanentError("the component can't start")
 
         async def gpus(ctx: SourceContext) -> None:
             while True:
@@ -191,7 +192,7 @@ class Machine:
         loop = self.loop
         loop.before = before
         loop.add_signal_handler = self._handle  # type: ignore[method-assign, assignment]
-        loop.set_exception_handler(lambda _, found: unhandled.append(str(found)))
+        loop.set_exception_handler(lambda _, context: unhandled.append(str(context)))
         runtimes: list[Runtime] = []
 
         async def main() -> int:
@@ -210,7 +211,7 @@ class Machine:
         held = [
             kind for kind in ("keep", "other") if self._sink(kind).entered != self._sink(kind).left
         ]
-        return Played(status, config, stopped, loop.turns, unhandled, tasks, held)
+        return Outcome(status, config, stopped, loop.turns, unhandled, tasks, held)
 
     def _handle(self, signum: int, call: Callable[..., object], *args: Any) -> None:
         self.handlers[signum] = lambda: (call(*args), None)[1]
@@ -223,31 +224,31 @@ Machines = Callable[..., Machine]
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Machines]:
     registered = Registered()
     registered.sinks |= {"keep": SlowSink(), "other": KeepingSink()}
-    made: list[Machine] = []
+    machines: list[Machine] = []
 
     def make(stuck: str = "") -> Machine:
-        made.append(Machine(registered, tmp_path / "podgpu.yaml", stuck))
-        return made[-1]
+        machines.append(Machine(registered, tmp_path / "podgpu.yaml", stuck))
+        return machines[-1]
 
     monkeypatch.setattr(daemon, "DaemonExecutor", InlineExecutor)
-    monkeypatch.setattr(daemon, "load", lambda *_, **__: made[-1].file)
+    monkeypatch.setattr(daemon, "load", lambda *_, **__: machines[-1].file)
     with registered.installed(monkeypatch):
         yield make
 
 
 Event = Callable[[Machine], None]
 READY = 60
-"""A turn of the loop in which all runs that has started."""
+"""The number of a turn at which all components run."""
 
 SPAN = 40
-"""Turns within which a start, a reload or a stop is done."""
+"""Number of turns within which a start, a reload or a stop ends."""
 
 
-def sound(played: Played, caplog: pytest.LogCaptureFixture, *, grace: float = GRACE) -> None:
-    assert played.unhandled == []
-    assert played.tasks == []
-    assert played.held == []
-    assert played.stopped is None or played.stopped <= grace
+def check(outcome: Outcome, caplog: pytest.LogCaptureFixture, *, grace: float = GRACE) -> None:
+    assert outcome.unhandled == []
+    assert outcome.tasks == []
+    assert outcome.held == []
+    assert outcome.stopped is None or outcome.stopped <= grace
     assert not [
         r
         for r in caplog.records
@@ -270,7 +271,7 @@ PAIRS = [
 
 @pytest.mark.parametrize("reading", [0, 5])
 @pytest.mark.parametrize(("first", "second", "status", "config"), PAIRS)
-def test_r5_r6_every_pair_at_every_turn_of_the_loop(
+def test_r5_r6_two_events_at_every_turn_of_the_loop_end_well(
     *,
     machine: Machines,
     caplog: pytest.LogCaptureFixture,
@@ -281,50 +282,50 @@ def test_r5_r6_every_pair_at_every_turn_of_the_loop(
     reading: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """To read the file takes no time, or some turns."""
+    """Reading the file takes no time, or some turns."""
     monkeypatch.setattr(InlineExecutor, "turns", reading)
     caplog.set_level(logging.INFO)
     begin = READY if first is not None else 0
     for turn in range(begin, begin + SPAN):
         events = [(turn, second), (2 * READY + SPAN, Machine.sigterm)]
-        played = machine().play(*([(begin, first)] if first is not None else []), *events)
-        sound(played, caplog)
-        assert played.status == status, turn
-        assert config is None or played.config == config, turn
+        outcome = machine().play(*([(begin, first)] if first is not None else []), *events)
+        check(outcome, caplog)
+        assert outcome.status == status, turn
+        assert config is None or outcome.config == config, turn
 
 
-def test_r5_an_error_within_the_stop_ends_it_too(
+def test_r5_an_error_during_a_stop_does_not_prevent_the_end(
     machine: Machines, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The status is that of the signal, or of the error where that came before its source ended."""
+    """The exit status is that of the signal, or of the error if its source had not yet ended."""
     found = set()
     for turn in range(READY, READY + SPAN):
-        played = machine().play((READY, Machine.sigterm), (turn, Machine.error))
-        sound(played, caplog)
-        found.add(played.status)
+        outcome = machine().play((READY, Machine.sigterm), (turn, Machine.error))
+        check(outcome, caplog)
+        found.add(outcome.status)
     assert found <= {0, 2}
 
 
 @pytest.mark.parametrize("stuck", ["entering", "stopping"])
-def test_r5_sigterm_within_a_reload_that_never_ends(
+def test_r5_sigterm_ends_podgpu_during_a_reload_that_hangs(
     machine: Machines, caplog: pytest.LogCaptureFixture, stuck: str
 ) -> None:
     """The new sink can't be entered, or the old one doesn't stop."""
     for turn in range(READY, READY + SPAN):
-        played = machine(stuck).play((READY, Machine.reload), (turn, Machine.sigterm))
-        sound(played, caplog, grace=GRACE + 1)
-        assert played.status == 0, turn
+        outcome = machine(stuck).play((READY, Machine.reload), (turn, Machine.sigterm))
+        check(outcome, caplog, grace=GRACE + 1)
+        assert outcome.status == 0, turn
 
 
 @pytest.mark.parametrize("stop", [Machine.sigterm, Machine.error])
-def test_r5_two_reloads_and_an_end(
+def test_r5_podgpu_ends_during_two_reloads(
     machine: Machines, caplog: pytest.LogCaptureFixture, stop: Event
 ) -> None:
-    """The second reload waits behind the first, or is just being read."""
+    """The second reload waits for the first one, or its file is being read."""
     for turn in range(READY, READY + SPAN, 4):
         for last in range(turn, READY + SPAN, 6):
-            played = machine().play(
+            outcome = machine().play(
                 (READY, Machine.reload), (turn, Machine.reload_again), (last, stop)
             )
-            sound(played, caplog)
-            assert played.status == (0 if stop is Machine.sigterm else 2), (turn, last)
+            check(outcome, caplog)
+            assert outcome.status == (0 if stop is Machine.sigterm else 2), (turn, last)
