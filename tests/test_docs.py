@@ -1,4 +1,4 @@
-"""The documentation is true: its YAML loads, its tables are the code's, its links exist."""
+"""The documentation is correct: its YAML is valid, its tables equal the code, its links exist."""
 
 import os
 import re
@@ -22,20 +22,20 @@ LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
 def blocks() -> list[tuple[str, str]]:
-    ours = tuple(f"{name}:" for name in Config.__struct_fields__)
+    keys = tuple(f"{name}:" for name in Config.__struct_fields__)
     return [
         (f"{page.relative_to(ROOT)}:{text[: block.start()].count(chr(10)) + 1}", block.group(1))
         for page in PAGES
         for text in [page.read_text(encoding="utf-8")]
         for block in YAML.finditer(text)
-        # What has none of our keys is a manifest of Kubernetes'.
-        if any(line.startswith(ours) for line in block.group(1).splitlines())
+        # A block without any key of podgpu is a manifest of Kubernetes.
+        if any(line.startswith(keys) for line in block.group(1).splitlines())
     ]
 
 
 @pytest.mark.parametrize(("place", "block"), blocks(), ids=[place for place, _ in blocks()])
-def test_every_yaml_block_is_a_good_configuration(place: str, block: str) -> None:
-    """A block that shows sources or sinks alone is completed with the other half."""
+def test_every_yaml_block_is_a_valid_configuration(place: str, block: str) -> None:
+    """A block with only sources or only sinks is completed with the other part."""
     text = block
     if "sources:" not in text:
         text += "\nsources:\n  gpus: {kind: nvml}\n"
@@ -52,7 +52,7 @@ def test_every_kind_has_a_page_that_names_all_its_options(entry: tuple[str, str]
         assert f"`{option.name}`" in page, option.name
 
 
-def test_the_page_of_fields_names_them_all() -> None:
+def test_the_page_of_fields_names_all_fields() -> None:
     page = (ROOT / "docs" / "fields.md").read_text(encoding="utf-8")
     for field in CATALOGUE:
         assert f"`{field.name}`" in page, field.name
@@ -62,8 +62,8 @@ def test_the_page_of_fields_names_them_all() -> None:
 TABLE = re.compile(r"^\| name \| group \|.*?(?=^[^|])", re.MULTILINE | re.DOTALL)
 
 
-def test_the_table_of_fields_is_the_command_s() -> None:
-    """`PODGPU_WRITE_GOLDEN=1` writes it anew."""
+def test_the_table_of_fields_equals_the_output_of_the_command() -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes the table again."""
     path = ROOT / "docs" / "fields.md"
     page = path.read_text(encoding="utf-8")
     table = "\n".join(markdown()) + "\n"
@@ -73,26 +73,26 @@ def test_the_table_of_fields_is_the_command_s() -> None:
     assert TABLE.findall(page) == [table]
 
 
-def test_the_page_of_fields_names_those_that_cannot_be_given() -> None:
+def test_the_page_of_fields_names_the_unavailable_fields() -> None:
     page = (ROOT / "docs" / "fields.md").read_text(encoding="utf-8")
     for name, (reason, instead) in ABSENT.items():
         assert f"| `{name}` | {reason} | {instead} |" in page
 
 
-def test_the_page_of_our_own_metrics_is_the_code_s() -> None:
+def test_the_page_of_podgpu_s_own_metrics_lists_them_all() -> None:
     page = (ROOT / "docs" / "own-metrics.md").read_text(encoding="utf-8")
     for family in FAMILIES:
         assert f"| `{family.name}` | {family.type} | {family.help} |" in page
 
 
 @pytest.mark.parametrize("name", ["default.yaml", "demo.yaml", "kubernetes.yaml", "node.yaml"])
-def test_the_shipped_configurations_are_good(name: str) -> None:
+def test_the_shipped_configurations_are_valid(name: str) -> None:
     text = (ROOT / "config" / name).read_text(encoding="utf-8")
     parse(text, RegisteredKinds(), env={}, origin=name)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_to_existing_files(page: Path) -> None:
     for target in LINK.findall(page.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), target

@@ -1,4 +1,4 @@
-"""The four everyday package names are ours alone, and imports stay light."""
+"""No other distribution uses podgpu's package names, imports load little, and modules are short."""
 
 import importlib
 import subprocess
@@ -14,7 +14,7 @@ from pipeline.component.registry import ENTRIES, load
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("config", "pipeline", "podgpu", "sources", "sinks")
 PARTS = 16
-"""Tests over which the modules are spread: each imports the whole again for every module."""
+"""Number of tests that share the modules: each test imports every module of its part again."""
 
 MODULES = sorted(
     str(path.relative_to(ROOT).with_suffix("")).replace("/", ".").removesuffix(".__init__")
@@ -25,19 +25,19 @@ MODULES = sorted(
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_no_other_distribution_has_a_package_of_our_name(package: str) -> None:
+def test_no_other_distribution_has_a_package_of_the_same_name(package: str) -> None:
     assert set(packages_distributions().get(package, [])) <= {"podgpu"}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_the_package_that_is_imported_is_this_one(package: str) -> None:
+def test_the_imported_package_is_that_of_this_repository(package: str) -> None:
     found = importlib.import_module(package).__file__
     assert found is not None
     assert Path(found).is_relative_to(ROOT)
 
 
 def python(code: str) -> str:
-    """Run code in a fresh interpreter, warnings being errors; return what it printed."""
+    """Run code in a new interpreter with warnings as errors; return its output."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         capture_output=True,
@@ -51,7 +51,7 @@ def python(code: str) -> str:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_module_can_be_imported_first(part: int) -> None:
-    """No module works only because another was imported before it."""
+    """No module depends on an import of another module before it."""
     code = f"""
 import importlib, sys
 for name in {MODULES[part::PARTS]!r}:
@@ -74,13 +74,13 @@ for name in {MODULES[part::PARTS]!r}:
         ("pipeline.model", ["asyncio", "msgspec", "orjson", "yaml"]),
     ],
 )
-def test_a_module_does_not_load_what_it_may_not_need(module: str, heavy: list[str]) -> None:
+def test_a_module_does_not_load_optional_libraries(module: str, heavy: list[str]) -> None:
     loaded = python(f"import sys, {module}; print(*sys.modules)").split()
     assert [name for name in loaded if name.split(".")[0] in heavy] == []
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
-def test_options_load_no_heavy_library(entry: tuple[str, str]) -> None:
+def test_options_load_no_large_library(entry: tuple[str, str]) -> None:
     module = ENTRIES[entry].options.partition(":")[0]  # type: ignore[index]
     loaded = python(f"import sys, {module}; print(*sys.modules)").split()
     heavy = {"aiohttp", "pynvml", "asyncinotify", "aiofiles", "grpc", "kubernetes_asyncio"}
@@ -94,7 +94,7 @@ def test_every_registered_path_can_be_loaded(entry: tuple[str, str]) -> None:
     assert load(ENTRIES[entry].factory) is not None  # type: ignore[index]
 
 
-def test_modules_stay_small() -> None:
+def test_modules_have_at_most_400_lines() -> None:
     sizes = sorted(
         (len(path.read_text(encoding="utf-8").splitlines()), str(path.relative_to(ROOT)))
         for package in PACKAGES
@@ -104,7 +104,7 @@ def test_modules_stay_small() -> None:
     assert sizes[len(sizes) // 2][0] <= 150
 
 
-def test_modules_of_tests_stay_small() -> None:
+def test_modules_of_tests_have_at_most_400_lines() -> None:
     sizes = {
         str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
         for path in (ROOT / "tests").rglob("*.py")
@@ -112,7 +112,7 @@ def test_modules_of_tests_stay_small() -> None:
     assert {path: lines for path, lines in sizes.items() if lines > 400} == {}
 
 
-def test_the_wheel_holds_everything_that_runs_and_nothing_else(tmp_path: Path) -> None:
+def test_the_wheel_contains_all_files_of_the_packages_and_nothing_else(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
         capture_output=True,

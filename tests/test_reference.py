@@ -1,4 +1,4 @@
-"""`docs/reference.md` is the program's own word on its options, and every page leads there."""
+"""`docs/reference.md` equals what the program generates, and all pages link to it."""
 
 import os
 import re
@@ -20,8 +20,8 @@ ROW = re.compile(
 )
 
 
-def test_the_page_is_what_the_program_says() -> None:
-    """`PODGPU_WRITE_GOLDEN=1` writes it anew."""
+def test_the_page_equals_what_the_program_generates() -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes the page again."""
     if os.environ.get("PODGPU_WRITE_GOLDEN"):
         REFERENCE.write_text(page(), encoding="utf-8")
     assert REFERENCE.read_text(encoding="utf-8") == page()
@@ -46,7 +46,7 @@ def keys(schema: dict[str, Any], prefix: str = "") -> set[str]:
     return found
 
 
-def test_the_sections_have_each_key_of_the_schema_and_no_other() -> None:
+def test_the_sections_have_exactly_the_keys_of_the_schema() -> None:
     schema: Any = json_schema(RegisteredKinds())
     expected = {"The file": keys(schema)}
     for role, kind in ENTRIES:
@@ -85,7 +85,7 @@ def test_the_sections_have_each_key_of_the_schema_and_no_other() -> None:
         ("sink prometheus", "sharing", r"info \| copies", "`info`"),
     ],
 )
-def test_a_row_reports_type_bounds_and_default(
+def test_a_row_shows_type_bounds_and_default(
     section: str, option: str, kind: str, default: str
 ) -> None:
     found = [
@@ -97,17 +97,17 @@ def test_a_row_reports_type_bounds_and_default(
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
-def test_each_kind_s_page_leads_to_its_options(entry: tuple[str, str]) -> None:
+def test_the_page_of_each_kind_links_to_its_options(entry: tuple[str, str]) -> None:
     role, kind = entry
     text = (ROOT / "docs" / f"{role}s" / f"{kind}.md").read_text(encoding="utf-8")
     assert f"(../reference.md#{anchor(role, kind)})" in text
     assert f"### {role} {kind}\n" in page()
 
 
-def test_the_page_of_the_configuration_leads_there() -> None:
+def test_the_page_of_the_configuration_links_to_the_reference() -> None:
     assert "(reference.md)" in (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 
-def test_every_option_says_what_it_does() -> None:
-    silent = [row["name"] for row in ROW.finditer(page()) if not row["doc"]]
-    assert silent == []
+def test_every_option_is_documented() -> None:
+    undocumented = [row["name"] for row in ROW.finditer(page()) if not row["doc"]]
+    assert undocumented == []

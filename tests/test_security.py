@@ -1,4 +1,4 @@
-"""`docs/security.md` names every kind, command and right, and what it says of them is so."""
+"""`docs/security.md` names every kind, command and permission, and is correct."""
 
 import argparse
 import re
@@ -18,14 +18,14 @@ PAGE = (DOCS / "security.md").read_text(encoding="utf-8")
 
 
 def table(heading: str) -> list[list[str]]:
-    """Return the rows of the table below a heading, without its head."""
+    """Return the rows of the table below a heading, without its head row."""
     part = PAGE.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     rows = [line for line in part.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
 
 
 def kinds(role: str) -> dict[str, list[str]]:
-    """Return the rows of a role's kinds, whose first cell leads to the page of the kind."""
+    """Return the rows of a role's kinds; the first cell of each links to the page of the kind."""
     found = {}
     for first, *cells in table(f"{role.capitalize()}s"):
         match = re.fullmatch(rf"\[(\w+)\]\({role}s/(\w+)\.md\)", first)
@@ -39,19 +39,21 @@ ROWS = {(role, kind): cells for role in ("source", "sink") for kind, cells in ki
 WHAT, _USER, API, NETWORK, TAKEN_OVER, TAKEN_AWAY = range(6)
 
 
-def test_each_kind_has_a_row_and_nothing_else_has() -> None:
+def test_there_is_one_row_for_each_kind() -> None:
     assert sorted(ROWS) == sorted(ENTRIES)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
-def test_a_row_is_full(entry: tuple[str, str]) -> None:
+def test_all_cells_of_a_row_are_filled(entry: tuple[str, str]) -> None:
     cells = ROWS[entry]
     assert len(cells) == 6
     assert all(cells)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
-def test_who_can_have_a_kubeconfig_asks_the_api_server(entry: tuple[str, str]) -> None:
+def test_a_kind_with_a_kubeconfig_is_documented_to_use_the_api_server(
+    entry: tuple[str, str],
+) -> None:
     names = {option.name for option in describe(RegisteredKinds().options(*entry))}
     assert (ROWS[entry][API] != "none") is ("kubeconfig" in names)
     assert ("API server" in ROWS[entry][NETWORK]) is ("kubeconfig" in names)
@@ -59,7 +61,7 @@ def test_who_can_have_a_kubeconfig_asks_the_api_server(entry: tuple[str, str]) -
 
 
 def places(options: type[msgspec.Struct]) -> set[str]:
-    """Return the folders of the host that are there by default."""
+    """Return the folders of the host that options name by default."""
     found = set()
     for field in msgspec.structs.fields(options):
         values = field.default if isinstance(field.default, tuple) else (field.default,)
@@ -72,13 +74,13 @@ def places(options: type[msgspec.Struct]) -> set[str]:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
-def test_a_folder_of_the_host_is_named(entry: tuple[str, str]) -> None:
+def test_folders_of_the_host_are_documented(entry: tuple[str, str]) -> None:
     for place in places(RegisteredKinds().options(*entry)):
         assert f"`{place}`" in ROWS[entry][WHAT], place
 
 
 def commands() -> list[str]:
-    # Here, since the name `main` in the package is a function to those who import it so.
+    # Imported here, because another import can replace the name `main` in the package.
     from podgpu.cli.commands import _parser
 
     (found,) = (
@@ -90,13 +92,13 @@ def commands() -> list[str]:
 
 
 def test_each_command_has_a_row() -> None:
-    given_out = [first.strip("`").removeprefix("podgpu ") for first, _ in table("Commands")]
-    assert sorted(given_out) == sorted(commands())
+    names = [first.strip("`").removeprefix("podgpu ") for first, _ in table("Commands")]
+    assert sorted(names) == sorted(commands())
 
 
 def rule(group: str, resources: str, verbs: str, names: str = "") -> dict[str, Any]:
-    made: dict[str, Any] = {"apiGroups": [group], "resources": [resources]}
-    return {**made, "verbs": verbs.split(", "), **({"resourceNames": names} if names else {})}
+    rendered: dict[str, Any] = {"apiGroups": [group], "resources": [resources]}
+    return {**rendered, "verbs": verbs.split(", "), **({"resourceNames": names} if names else {})}
 
 
 RIGHTS = table("Rights of the API server")
@@ -108,71 +110,71 @@ OF_PAGES = {
 }
 
 
-@pytest.mark.parametrize("who", OF_PAGES)
-def test_rights_are_those_of_the_page(who: str) -> None:
-    given_out = [rule(*cells[:3]) for first, *cells in RIGHTS if first.startswith(who)]
-    assert ordered(given_out) == documented(DOCS / OF_PAGES[who])
+@pytest.mark.parametrize("owner", OF_PAGES)
+def test_permissions_equal_those_of_the_page(owner: str) -> None:
+    documented_rules = [rule(*cells[:3]) for first, *cells in RIGHTS if first.startswith(owner)]
+    assert ordered(documented_rules) == documented(DOCS / OF_PAGES[owner])
 
 
-def test_the_right_on_the_list_of_metrics_is_that_of_the_page() -> None:
+def test_the_permission_for_the_counters_config_map_equals_that_of_the_page() -> None:
     (shown,) = documented(DOCS / "configuration.md")
     (cells,) = [cells for first, *cells in RIGHTS if first == "`counters.configmap`"]
-    assert shown.pop("resourceNames"), "one alone"
+    assert shown.pop("resourceNames"), "limited to one name"
     assert cells[3]
     assert ordered([rule(*cells[:3])]) == [shown]
 
 
-def test_the_extender_s_rights_are_those_of_its_page() -> None:
+def test_the_permissions_of_the_extender_equal_those_of_its_page() -> None:
     (role,) = objects("extender.md", "ClusterRole")
     (cells,) = [cells for first, *cells in RIGHTS if first == "`podgpu extender`"]
     assert ordered([rule(*cells[:3])]) == ordered(role["rules"])
 
 
-def test_each_right_has_its_owner_here() -> None:
-    """A row of somebody whom no other test looks at would be of no use."""
+def test_each_permission_has_an_owner_that_is_tested() -> None:
+    """A row without an owner would not be checked by any other test."""
     owners = {*OF_PAGES, "`counters.configmap`", "`podgpu extender`"}
     for first, *_ in RIGHTS:
         assert any(first.startswith(owner) for owner in owners), first
 
 
-def test_what_the_chart_does_is_so() -> None:
-    made = Manifests(PLAIN.read_text(encoding="utf-8"))
-    context = made.container["securityContext"]
+def test_the_chart_has_the_documented_security_settings() -> None:
+    rendered = Manifests(PLAIN.read_text(encoding="utf-8"))
+    context = rendered.container["securityContext"]
     assert context["capabilities"] == {"drop": ["ALL"]}
     assert context["allowPrivilegeEscalation"] is False
     assert context["readOnlyRootFilesystem"] is True
     assert context["seccompProfile"] == {"type": "RuntimeDefault"}
     assert "privileged" not in context
-    assert context["runAsUser"] == 0, "the preset asks the kubelet"
-    assert all(read_only for _, read_only in made.mounts.values())
-    assert [port["containerPort"] for port in made.container["ports"]] == [9400]
-    assert made.env["NVIDIA_VISIBLE_DEVICES"] == "all"
-    assert made.env["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
-    of_the_preset = [rule(*cells[:3]) for first, *cells in RIGHTS if first.startswith("source")]
-    assert made.rules == ordered(of_the_preset)
-    assert "hostPID" not in made.pod
-    assert "hostNetwork" not in made.pod
+    assert context["runAsUser"] == 0, "the preset reads the kubelet's socket"
+    assert all(read_only for _, read_only in rendered.mounts.values())
+    assert [port["containerPort"] for port in rendered.container["ports"]] == [9400]
+    assert rendered.env["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert rendered.env["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
+    preset_rules = [rule(*cells[:3]) for first, *cells in RIGHTS if first.startswith("source")]
+    assert rendered.rules == ordered(preset_rules)
+    assert "hostPID" not in rendered.pod
+    assert "hostNetwork" not in rendered.pod
 
 
 SECRET = re.compile(r"(token|password|key)_file$|kubeconfig$|headers$")
 
 
-def test_each_option_that_leads_to_a_secret_is_reported() -> None:
-    given_out = " ".join(cells[0] for cells in table("Secrets"))
+def test_each_option_that_names_a_secret_is_documented() -> None:
+    documented_options = " ".join(cells[0] for cells in table("Secrets"))
     for role, kind in ENTRIES:
         for option in describe(RegisteredKinds().options(role, kind)):
             if SECRET.search(option.name):
-                assert f"`{option.name}`" in given_out, (role, kind, option.name)
+                assert f"`{option.name}`" in documented_options, (role, kind, option.name)
 
 
-def test_the_image_is_installed_with_hashes() -> None:
+def test_the_image_installs_packages_by_hash() -> None:
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     parts = re.split(r"\n| && ", text.replace("\\\n", " "))
     installs = [part for part in parts if " -m pip " in part]
     assert installs
     for each in installs:
         hashed = "--require-hashes" in each and "--only-binary=:all:" in each
-        # podgpu's own wheel has none: it is made there.
+        # podgpu's own wheel has no hash, because the image builds it.
         assert hashed or "--no-index --no-deps /dist/" in " ".join(each.split()), each
     for name in ("requirements.txt", "image/build-requirements.txt"):
         lines = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ").splitlines()

@@ -1,4 +1,4 @@
-"""`docs/sizing.md` agrees with itself, with the script that measures, and with the chart."""
+"""`docs/sizing.md` is consistent with itself, with the script that measures, and with the chart."""
 
 import re
 from typing import Any
@@ -14,7 +14,7 @@ VALUES: Any = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8")
 
 
 def tables() -> list[dict[str, list[str]]]:
-    """Return the tables of the page: the cells of each row by its first one."""
+    """Return the tables of the page: the other cells of each row, by its first cell."""
     found = []
     for block in re.findall(r"^(?:\|.*\n)+", PAGE, re.MULTILINE):
         _, _, *rows = (
@@ -28,12 +28,12 @@ BY_SIZE, PARTS, ALL_FIELDS, *_ = tables()
 SERIES, OF_ALL = 0, 1
 
 
-def test_each_size_that_is_measured_is_reported() -> None:
+def test_each_measured_size_is_on_the_page() -> None:
     assert list(BY_SIZE) == [size.name for size in SIZES]
 
 
 def counted(size: Size, column: int) -> int:
-    """Return the series that the page lets one reckon, with one holder on each device."""
+    """Return the number of series by the page's formula, with one holder for each device."""
     parts = {name: int(cells[column].split(";")[0]) for name, cells in PARTS.items()}
     total = parts["podgpu itself"]
     for count, name in (
@@ -47,16 +47,16 @@ def counted(size: Size, column: int) -> int:
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: size.name)
-def test_what_is_counted_from_the_parts_is_what_was_measured(size: Size) -> None:
+def test_the_formula_of_the_page_results_in_the_measured_numbers(size: Size) -> None:
     measured = int(BY_SIZE[size.name][SERIES])
     assert counted(size, SERIES) == pytest.approx(measured, rel=0.02)
-    # The single card has no NVLinks, whose fields are many.
+    # A single GPU has no NVLinks, which have many fields.
     assert counted(size, OF_ALL) == pytest.approx(
         int(ALL_FIELDS[size.name][0]), rel=0.05 if size.gpus > 1 else 0.2
     )
 
 
-def test_the_chart_s_values_are_those_of_the_page() -> None:
+def test_the_values_of_the_chart_equal_those_of_the_page() -> None:
     resources = VALUES["resources"]
     assert resources["requests"] == {"cpu": "50m", "memory": "128Mi"}
     assert resources["limits"] == {"memory": "256Mi"}

@@ -1,4 +1,4 @@
-"""`docs/threat-model.md`: each threat has an attacker who is told of, and tests that are there."""
+"""`docs/threat-model.md` describes the attacker of each threat, and names tests that exist."""
 
 import ast
 import re
@@ -22,24 +22,24 @@ TRUST = {row[0]: row for row in table("Who is trusted with what")}
 THREATS = table("Threats")
 NAMED = sorted({found for row in THREATS for found in TEST.findall(row[-1])})
 OUTSIDE = {"who has taken podgpu over", "who may publish packages"}
-"""They are trusted with nothing, and are attackers by what they have done already."""
+"""Attackers that are trusted with nothing; what they already did makes them attackers."""
 BEYOND = {"administrator of the cluster or node"}
-"""Trusted with everything: there is nothing to keep from him."""
+"""Trusted with everything: nothing is protected against them."""
 
 
-def test_the_tables_are_full() -> None:
+def test_all_cells_are_filled() -> None:
     assert all(len(row) == 3 and row[1] for row in TRUST.values())
     assert all(len(row) == 6 and all(row) for row in THREATS)
 
 
-def test_each_attacker_is_reported_of_and_each_who_is_reported_of_is_one() -> None:
+def test_attackers_of_threats_are_the_described_ones() -> None:
     attackers = {row[1] for row in THREATS}
     assert attackers - OUTSIDE == set(TRUST) - BEYOND
     assert attackers >= OUTSIDE
 
 
 @pytest.mark.parametrize("row", THREATS, ids=lambda row: f"{row[0]}: {row[1]}"[:60])
-def test_each_threat_names_tests_and_nothing_else(row: list[str]) -> None:
+def test_the_last_cell_of_each_threat_lists_only_tests(row: list[str]) -> None:
     named = [f"`{path}::{name}`" for path, name in TEST.findall(row[-1])]
     assert named
     assert ", ".join(named) == row[-1]
@@ -57,11 +57,11 @@ def names_in(path: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("path", "name"), NAMED, ids=[name for _, name in NAMED])
-def test_each_named_test_is_there(path: str, name: str) -> None:
+def test_each_named_test_exists(path: str, name: str) -> None:
     assert name in names_in(path)
 
 
-def test_the_policy_for_reports_leads_here_and_names_no_address() -> None:
+def test_the_security_policy_links_to_the_page_and_contains_no_address() -> None:
     text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     assert "(docs/threat-model.md)" in text
     assert "private vulnerability reporting" in text

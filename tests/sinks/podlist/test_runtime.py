@@ -178,7 +178,7 @@ async def test_a_claim_of_another_writer_is_valid_and_not_written_again(
         path.write_text(json.dumps([*entries(path), THEIRS]))
         await daemon.wait_for_holders("a kubelet", "theirs lists")
         await until(lambda: podgpu_entries(path) == [f"a={uuids(0)}"])
-        # The kubelet's claim on a daemon device takes precedence over the file's.
+        # The kubelet's claim on a whole device takes precedence over the file's.
         daemon.kubelet.reports(held("theirs", 2), held("a", 0))
         await daemon.wait_for_holders("a kubelet", "theirs kubelet")
 
