@@ -1,4 +1,4 @@
-"""A sink under test and what it wrote."""
+"""A jsonl sink for tests, and functions that read what it wrote."""
 
 import asyncio
 import json
@@ -21,8 +21,8 @@ from tests.support.sinks import FakeSinkContext
 NO_TELEMETRY = Duration(0)
 
 
-class HandClock:
-    """Goes on when the test says so."""
+class ManualClock:
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -60,7 +60,7 @@ def options(
 
 
 class Bench:
-    """One GPU, held by a pod, its readings written by a real sink."""
+    """One GPU that a pod holds, and a real sink that writes its readings."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class Bench:
         """Make the sink.
 
         Args:
-            options: of it.
-            kept: what an earlier one has left.
-            latest: the newest snapshot before it was made.
+            options: of the sink.
+            kept: the restart state that an earlier sink left.
+            latest: the newest snapshot before the sink was made.
         """
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.ctx = FakeSinkContext(clock=self.clock)
         self.ctx.restart_state.update(kept or {})
         self.ctx.snapshot = latest
@@ -100,7 +100,7 @@ class Bench:
                 await self.running
 
     def send(self, *readings: Reading) -> None:
-        """Hand a snapshot over: of these readings, or of one with the next value."""
+        """Send a snapshot of these readings, or of one reading with the next value."""
         self.number += 1
         self.clock.seconds += 1
         self.node.seconds = self.clock.seconds
@@ -112,13 +112,13 @@ class Bench:
         self.inbox.offer(snapshot)
 
     async def write(self, count: int = 1) -> None:
-        """Send snapshots of one reading, one after the other, each until it was dealt with."""
+        """Send snapshots of one reading each, and wait until each is written or dropped."""
         for _ in range(count):
             self.send()
             await self.settled()
 
     async def settled(self) -> None:
-        """Wait until all that was sent was written or dropped."""
+        """Wait until all readings that were sent are written or dropped."""
         async with asyncio.timeout(10):
             while self.emitted + sum(self.dropped.values()) < self.sent:
                 assert self.running is not None
@@ -132,12 +132,12 @@ class Bench:
     @property
     def imbalance(self) -> float:
         """produced + recovered - emitted - rejected - dropped - queued."""
-        came = self.value("produced_total") + self.value("recovered_total")
-        went = ("emitted_total", "rejected_total", "dropped_total", "queued")
-        return came - sum(map(self.value, went))
+        inputs = self.value("produced_total") + self.value("recovered_total")
+        outputs = ("emitted_total", "rejected_total", "dropped_total", "queued")
+        return inputs - sum(map(self.value, outputs))
 
-    async def becomes(self, family: str, value: float) -> None:
-        """Wait until a sum has a value."""
+    async def wait_for(self, family: str, value: float) -> None:
+        """Wait until the sum of a family has this value."""
         async with asyncio.timeout(10):
             while self.value(family) != value:
                 assert self.running is not None
@@ -159,7 +159,7 @@ class Bench:
 
     @property
     def errors(self) -> dict[tuple[str, str], float]:
-        """What else failed, by operation and reason."""
+        """Return `podgpu_sink_errors_total` by operation and reason."""
         return {
             (dict(point.labels)["operation"], dict(point.labels)["reason"]): point.value
             for point in self.points("podgpu_sink_errors_total")
@@ -178,13 +178,13 @@ def refuse(constant: str) -> float:
 
 
 def parsed(text: bytes) -> list[dict[str, Any]]:
-    """Each line as JSON, strictly; the text ends with a line's end."""
+    """Parse each line as strict JSON; the text must end with a newline."""
     assert text == b"" or text.endswith(b"\n")
     return [json.loads(line, parse_constant=refuse) for line in text.split(b"\n")[:-1]]
 
 
 def watts(*files: Path) -> list[float]:
-    """The values that `Bench.write` wrote, from files in this order."""
+    """Return the values that `Bench.write` wrote, from files in this order."""
     return [
         line["readings"]["power_watts"]
         for file in files
@@ -194,14 +194,14 @@ def watts(*files: Path) -> list[float]:
 
 
 def shape(value: object) -> object:
-    """What keys a piece of JSON has, and how they nest."""
+    """Return the structure of a JSON value: its keys, and type names in place of values."""
     if isinstance(value, dict):
         return {key: shape(item) for key, item in value.items()}
     return [shape(value[0])] if isinstance(value, list) and value else type(value).__name__
 
 
-def on_the_page() -> dict[str, Any]:
-    """Return the lines that the documentation shows, by their kind."""
+def documented_lines() -> dict[str, Any]:
+    """Return the example lines of `docs/sinks/jsonl.md`, by `record`."""
     page = (Path(__file__).parents[3] / "docs/sinks/jsonl.md").read_text(encoding="utf-8")
     found = [json.loads(text) for text in re.findall(r"^```json\n(.*?)^```", page, re.M | re.S)]
     return {line["record"]: line for line in found}

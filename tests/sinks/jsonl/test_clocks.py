@@ -1,4 +1,4 @@
-"""Times in lines, on the page and in log records, where the wall clock was set meanwhile; T8."""
+"""Times in lines after the wall clock was set (T8)."""
 
 import json
 from dataclasses import replace
@@ -16,8 +16,8 @@ from tests.support.usage import holding
 STEPS = [3600, -3600, 12 * 366 * 86_400]
 
 
-def seen(step: float) -> Snapshot:
-    """A container holds the device since second 2; the wall clock is set; now it is second 12."""
+def snapshot_after_step(step: float) -> Snapshot:
+    """Return a snapshot at second 12 with a holder since second 2, after the wall clock was set."""
     node = Node()
     node.has(gpu(0))
     node.seconds = 2
@@ -29,9 +29,9 @@ def seen(step: float) -> Snapshot:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_t8_a_holding_s_line_has_its_length(step: float) -> None:
-    """T8: from start to end it is the counted time and the gaps, by the clock as it is now."""
-    snapshot = seen(step)
+def test_t8_start_and_end_of_a_holding_use_the_current_wall_clock(step: float) -> None:
+    """T8: start and end use the current wall clock; their distance is counted time plus gaps."""
+    snapshot = snapshot_after_step(step)
     one = holding("a", gpu(0), start=at(2), end=at(11), gap=NS)
     line = json.loads(EventLines("node-1").holding(one, snapshot))
     wall = snapshot.at.wall_ns
@@ -41,11 +41,11 @@ def test_t8_a_holding_s_line_has_its_length(step: float) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_t8_since_moves_with_the_clock(step: float) -> None:
-    """T8: `since` of a holder isn't in the future for the time that the clock was ahead."""
-    snapshot = seen(step)
+def test_t8_since_of_a_holder_moves_with_the_wall_clock(step: float) -> None:
+    """T8: `since` of a holder is not in the future when the clock was set back."""
+    snapshot = snapshot_after_step(step)
     wall = snapshot.at.wall_ns
     [line] = LineEncoder("node-1", FieldPlan.everything()).devices(snapshot).lines
     [holder] = json.loads(line)["holders"]
     assert holder["since"] == rfc3339(wall - 10 * NS)
-    assert json.loads(line)["time"] == rfc3339(wall - 12 * NS), "when it was read"
+    assert json.loads(line)["time"] == rfc3339(wall - 12 * NS), "the time of the reading"

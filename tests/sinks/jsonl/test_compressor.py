@@ -1,4 +1,4 @@
-"""Full files are compressed beside the writing, and nothing of them is lost or there twice."""
+"""Rotated files are compressed in the background; no line is lost or written twice."""
 
 import asyncio
 import errno
@@ -30,8 +30,8 @@ def names(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.iterdir())
 
 
-def plain(path: Path) -> list[str]:
-    """The full files that aren't compressed, or not altogether."""
+def plain_files(path: Path) -> list[str]:
+    """Return the rotated files that are not compressed, and temporary files."""
     return [name for name in names(path.parent) if name != path.name and name[-3:] != ".gz"]
 
 
@@ -40,42 +40,42 @@ def values(file: Path) -> list[float]:
     return [line["readings"]["power_watts"] for line in parsed(text)]
 
 
-async def until(true: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not true():
+        while not condition():
             await asyncio.sleep(0.002)
 
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Compressing goes on for as long as this isn't set."""
-    open_ = threading.Event()
+    """Block compression until this event is set."""
+    released = threading.Event()
     fill = compressing.Compressor._fill
 
     def slowly(*args: object) -> None:
-        open_.wait(20)
+        released.wait(20)
         fill(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(compressing.Compressor, "_fill", slowly)
-    yield open_
-    open_.set()
+    yield released
+    released.set()
 
 
-async def test_full_files_are_compressed(tmp_path: Path) -> None:
+async def test_rotated_files_are_compressed(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     bench = bench_of(path)
     async with bench.writing():
         for number in range(1, 4):
             await bench.write()
             await until(lambda number=number: len(list(tmp_path.glob("*.gz"))) == number - 1)  # type: ignore[misc]
-            await until(lambda: not plain(path))
+            await until(lambda: not plain_files(path))
     assert names(tmp_path) == ["gpu.jsonl", "gpu.jsonl.1.gz", "gpu.jsonl.2.gz"]
     assert [values(tmp_path / f"gpu.jsonl.{n}.gz") for n in (2, 1)] == [[1], [2]]
     assert watts(path) == [3]
     assert bench.errors == {}
 
 
-async def test_a_compressed_file_is_as_the_plain_one_was(tmp_path: Path) -> None:
+async def test_a_compressed_file_keeps_mode_and_time(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     (tmp_path / "gpu.jsonl.2").write_bytes(b"{}\n")
     os.utime(tmp_path / "gpu.jsonl.2", (1000, 1000))
@@ -91,12 +91,12 @@ async def test_keep_counts_compressed_files_too(tmp_path: Path) -> None:
     async with bench_of(path).writing() as bench:
         for _ in range(9):
             await bench.write()
-            await until(lambda: not plain(path))
+            await until(lambda: not plain_files(path))
     assert names(tmp_path) == ["gpu.jsonl"] + [f"gpu.jsonl.{n}.gz" for n in range(1, KEEP + 1)]
     assert [values(tmp_path / f"gpu.jsonl.{n}.gz") for n in range(KEEP, 0, -1)] == [
         [n] for n in range(5, 9)
     ]
-    # Without the option they are rotated all the same.
+    # Without the option compressed files are still rotated.
     async with Bench(options(path, max_size="1B", keep=KEEP)).writing() as bench:
         await bench.write(2)
     assert names(tmp_path) == ["gpu.jsonl", "gpu.jsonl.1", "gpu.jsonl.2"] + [
@@ -104,43 +104,45 @@ async def test_keep_counts_compressed_files_too(tmp_path: Path) -> None:
     ]
 
 
-async def test_slow_compressing_holds_up_no_line_and_piles_nothing_up(
+async def test_slow_compression_does_not_delay_lines_or_accumulate(
     tmp_path: Path, gate: threading.Event
 ) -> None:
     path = tmp_path / "gpu.jsonl"
     async with bench_of(path).writing() as bench:
-        began = time.perf_counter()
+        start = time.perf_counter()
         await bench.write(50)
-        assert time.perf_counter() - began < 5
+        assert time.perf_counter() - start < 5
         full = [f"gpu.jsonl.{n}" for n in range(1, KEEP + 1)]
-        # One is in work, of a file that has long been rotated away.
+        # One is in work: of a file that was already rotated away.
         assert [name for name in names(tmp_path) if name[0] != "."] == ["gpu.jsonl", *full]
         assert len(names(tmp_path)) == len(full) + 2
         assert sum(t.name == "podgpu-jsonl-gzip" for t in threading.enumerate()) == 1
         gate.set()
-        await until(lambda: not plain(path))
+        await until(lambda: not plain_files(path))
         found = [values(tmp_path / f"gpu.jsonl.{n}.gz") for n in range(KEEP, 0, -1)]
         assert found == [[n] for n in range(46, 50)]
     assert (bench.emitted, bench.dropped, bench.errors) == (50, {}, {})
 
 
-async def test_the_oldest_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_oldest_file_is_compressed_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, order = tmp_path / "gpu.jsonl", []
     exchange = Rotated.replace_by_compressed
 
-    def noted(self: Rotated, found: os.stat_result, compressed: Path) -> bool:
+    def recorded(self: Rotated, found: os.stat_result, compressed: Path) -> bool:
         order.append(found.st_size)
         return exchange(self, found, compressed)
 
-    monkeypatch.setattr(Rotated, "replace_by_compressed", noted)
+    monkeypatch.setattr(Rotated, "replace_by_compressed", recorded)
     for number in range(1, KEEP + 1):
         path.with_name(f"gpu.jsonl.{number}").write_bytes(b"\n" * number)
     async with bench_of(path).writing():
-        await until(lambda: not plain(path))
+        await until(lambda: not plain_files(path))
     assert order == [4, 3, 2, 1]
 
 
-async def test_a_file_that_moves_on_meanwhile_is_found_again(
+async def test_a_file_rotated_during_compression_is_replaced_at_its_new_name(
     tmp_path: Path, gate: threading.Event
 ) -> None:
     path = tmp_path / "gpu.jsonl"
@@ -149,22 +151,22 @@ async def test_a_file_that_moves_on_meanwhile_is_found_again(
         await until(lambda: len(names(tmp_path)) == 3)
         await bench.write(2)
         gate.set()
-        await until(lambda: not plain(path))
+        await until(lambda: not plain_files(path))
     assert [values(tmp_path / f"gpu.jsonl.{n}.gz") for n in (3, 2, 1)] == [[1], [2], [3]]
 
 
-async def test_stopping_gives_it_up(tmp_path: Path) -> None:
+async def test_a_stop_aborts_compression(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     path.with_name("gpu.jsonl.1").write_bytes(os.urandom(64 << 20))
     async with bench_of(path).writing():
         await until(lambda: len(names(tmp_path)) == 3)
-        began = time.perf_counter()
-    assert time.perf_counter() - began < 1
+        start = time.perf_counter()
+    assert time.perf_counter() - start < 1
     assert names(tmp_path) == ["gpu.jsonl", "gpu.jsonl.1"]
 
 
 def idle(bench: Bench) -> bool:
-    """Whether the compressor has done, or given up, what it was woken for."""
+    """Return whether the compressor has finished or given up."""
     assert isinstance(bench.sink, JsonLinesSink)
     target = bench.sink._target_thread._target
     assert isinstance(target, FileTarget)
@@ -172,26 +174,26 @@ def idle(bench: Bench) -> bool:
     return not target._compressor._busy
 
 
-async def test_the_end_of_a_pass_says_nothing_about_the_next_one(
+async def test_a_wake_at_the_end_of_a_pass_starts_another_pass(
     tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "gpu.jsonl"
     (tmp_path / "gpu.jsonl.1").write_bytes(b"{}\n")
-    found, over = compressing.Compressor._next, threading.Event()
+    found, woken = compressing.Compressor._next, threading.Event()
 
     def rotated_meanwhile(compressor: compressing.Compressor) -> int | None:
         descriptor = found(compressor)
-        if descriptor is None and not over.is_set():
+        if descriptor is None and not woken.is_set():
             (tmp_path / "gpu.jsonl.2").write_bytes(b"{}\n")
             gate.clear()
             compressor.wake()
-            over.set()
+            woken.set()
         return descriptor
 
     monkeypatch.setattr(compressing.Compressor, "_next", rotated_meanwhile)
     gate.set()
     async with bench_of(path).writing() as bench:
-        await until(lambda: (tmp_path / "gpu.jsonl.1.gz").exists() and over.is_set())
+        await until(lambda: (tmp_path / "gpu.jsonl.1.gz").exists() and woken.is_set())
         await until(lambda: any(name.startswith(".gpu") for name in names(tmp_path)))
         assert not idle(bench)
         gate.set()
@@ -199,8 +201,8 @@ async def test_the_end_of_a_pass_says_nothing_about_the_next_one(
         assert names(tmp_path) == ["gpu.jsonl", "gpu.jsonl.1.gz", "gpu.jsonl.2.gz"]
 
 
-def broken_at(where: str, cause: OSError, patch: pytest.MonkeyPatch) -> None:
-    def refuses(*_: object) -> None:
+def break_at(step: str, cause: OSError, patch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
         raise cause
 
     places: dict[str, tuple[object, str]] = {
@@ -209,22 +211,22 @@ def broken_at(where: str, cause: OSError, patch: pytest.MonkeyPatch) -> None:
         "rename": (Rotated, "replace_by_compressed"),
         "folder": (compressing, "flush_folder"),
     }
-    patch.setattr(*places[where], refuses)
+    patch.setattr(*places[step], fail)
 
 
 @pytest.mark.parametrize(
     ("code", "reason"),
     [(errno.ENOSPC, "no_space"), (errno.EIO, "io_error"), (errno.EROFS, "read_only")],
 )
-@pytest.mark.parametrize("where", ["open", "fill", "rename", "folder"])
-async def test_a_disk_that_refuses_leaves_the_plain_file(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, where: str, code: int, reason: str
+@pytest.mark.parametrize("step", ["open", "fill", "rename", "folder"])
+async def test_a_failed_compression_keeps_the_plain_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, step: str, code: int, reason: str
 ) -> None:
     caplog.set_level(logging.INFO)
     path = tmp_path / "gpu.jsonl"
     async with bench_of(path).writing() as bench:
         with pytest.MonkeyPatch.context() as broken:
-            broken_at(where, OSError(code, os.strerror(code)), broken)
+            break_at(step, OSError(code, os.strerror(code)), broken)
             for count in (2, 1, 1):
                 await bench.write(count)
                 await until(lambda: idle(bench))
@@ -233,12 +235,12 @@ async def test_a_disk_that_refuses_leaves_the_plain_file(
             assert bench.errors["compress", reason] >= 2
             assert caplog.text.count("cannot compress") == 1
         await bench.write()
-        await until(lambda: not plain(path))
+        await until(lambda: not plain_files(path))
     assert caplog.text.count("are compressed again") == 1
     assert [values(tmp_path / f"gpu.jsonl.{n}.gz") for n in (4, 3, 2, 1)] == [[1], [2], [3], [4]]
 
 
-async def test_no_room_in_the_middle_of_compressing(tmp_path: Path) -> None:
+async def test_a_full_disk_during_compression_keeps_the_plain_file(tmp_path: Path) -> None:
     path, full = tmp_path / "gpu.jsonl", tmp_path / "gpu.jsonl.1"
     full.write_bytes(os.urandom(1 << 20))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -254,7 +256,7 @@ async def test_no_room_in_the_middle_of_compressing(tmp_path: Path) -> None:
     assert full.stat().st_size == 1 << 20
 
 
-async def test_a_file_that_cannot_be_read_keeps_no_other_waiting(tmp_path: Path) -> None:
+async def test_an_unreadable_file_does_not_stop_compression_of_others(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     (tmp_path / "gpu.jsonl.4").mkdir()
     (tmp_path / "gpu.jsonl.3").symlink_to("nowhere")
@@ -264,7 +266,7 @@ async def test_a_file_that_cannot_be_read_keeps_no_other_waiting(tmp_path: Path)
     assert (tmp_path / "gpu.jsonl.4").is_dir()
 
 
-async def test_almost_no_room_is_left_to_new_lines(
+async def test_with_little_free_space_files_are_not_compressed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Room:
@@ -283,7 +285,7 @@ async def test_almost_no_room_is_left_to_new_lines(
     ("other", "stays"),
     [("same", False), ("longer", True), ("newer", True), ("half", True), ("no gzip", True)],
 )
-async def test_what_a_kill_left_is_cleared_up_at_the_start(
+async def test_remains_of_a_killed_compression_are_removed_at_the_start(
     tmp_path: Path, other: str, stays: bool
 ) -> None:
     path, plain = tmp_path / "gpu.jsonl", tmp_path / "gpu.jsonl.2"
@@ -303,7 +305,7 @@ async def test_what_a_kill_left_is_cleared_up_at_the_start(
     assert names(tmp_path) == sorted(expected + ["gpu.jsonl.2"] * stays)
 
 
-async def test_files_that_logrotate_numbers_are_left_alone(tmp_path: Path) -> None:
+async def test_files_rotated_by_logrotate_are_not_compressed(tmp_path: Path) -> None:
     (tmp_path / "gpu.jsonl.1").write_bytes(b"{}\n")
     bench = Bench(options(tmp_path / "gpu.jsonl", max_size="0B", compress="gzip"))
     async with bench.writing():

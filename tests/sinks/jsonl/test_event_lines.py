@@ -1,4 +1,4 @@
-"""Lines of what has happened: holdings that ended, XID errors."""
+"""Lines of events: ended holdings and XID errors."""
 
 import json
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from pipeline.model import NS, Holding, PodInfo, Snapshot, XidError
 from sinks.jsonl.event_lines import EventLines
 from sinks.jsonl.options import Line, Options
 from sinks.jsonl.snapshot_encoder import SnapshotEncoder
-from tests.sinks.jsonl.support import Bench, on_the_page, options, parsed, shape
+from tests.sinks.jsonl.support import Bench, documented_lines, options, parsed, shape
 from tests.support.nodes import Node, at, every_field, gpu, mig
 from tests.support.sinks import FakeSinkContext
 from tests.support.usage import holding, holdings, usage, victim, xid_error
@@ -29,30 +29,30 @@ PLAIN = NODE.snapshot()
 ONE = holding("a", gpu(0), start=at(1), end=at(61))
 
 
-def line(made: bytes) -> dict[str, Any]:
-    [found] = parsed(made)
+def line(encoded: bytes) -> dict[str, Any]:
+    [found] = parsed(encoded)
     return found
 
 
-def of(one: Holding) -> dict[str, Any]:
+def line_of(one: Holding) -> dict[str, Any]:
     return line(EventLines("node-1").holding(one, PLAIN))
 
 
-def of_error(error: XidError, *, again: bool = False) -> dict[str, Any]:
+def error_line(error: XidError, *, again: bool = False) -> dict[str, Any]:
     return line(EventLines("node-1").error(XidChange(error, again, error_id(error)), PLAIN))
 
 
-def happened(
+def snapshot_with(
     holdings: Iterable[Holding] = (), errors: Iterable[XidError] = (), base: Snapshot = PLAIN
 ) -> Snapshot:
     return replace(base, usage=usage(ended=holdings), xids=tuple(errors))
 
 
-def test_a_holding_that_ended() -> None:
+def test_the_line_of_an_ended_holding() -> None:
     info = PodInfo(
         "u-a", "ml", "a", "Succeeded", "Job", "fit", qos="Guaranteed", labels=(("team", "x"),)
     )
-    made = of(
+    encoded = line_of(
         holding(
             "a",
             gpu(0),
@@ -70,7 +70,7 @@ def test_a_holding_that_ended() -> None:
             own_id="run-7",
         )
     )
-    assert made == {
+    assert encoded == {
         "record": "holding",
         "time": "2027-01-15T09:00:01.500000Z",
         "node": "node-1",
@@ -108,28 +108,32 @@ def test_a_holding_that_ended() -> None:
     }
 
 
-def test_what_is_unknown_of_it_is_left_out() -> None:
-    made = of(holding("", "GPU-gone", namespace="", container="", uid="u", source="", end=at(1)))
-    assert made["device"] == {"uuid": "GPU-gone"}
-    assert made.keys() == {
+def test_unknown_values_of_a_holding_are_left_out() -> None:
+    encoded = line_of(
+        holding("", "GPU-gone", namespace="", container="", uid="u", source="", end=at(1))
+    )
+    assert encoded["device"] == {"uuid": "GPU-gone"}
+    assert encoded.keys() == {
         *("record", "time", "node", "id", "device", "pod_uid", "start", "end"),
         *("counted_nanoseconds", "gap_nanoseconds", "held_nanoseconds"),
     }
 
 
 @given(holdings(gpu(0)))
-def test_every_figure_has_all_its_digits(one: Holding) -> None:
-    made = of(one)
-    assert made["counted_nanoseconds"] + made["gap_nanoseconds"] == one.counted_ns + one.gap_ns
-    assert made["held_nanoseconds"] == one.held_ns
-    assert made.get("busy_nanoseconds") == one.busy_ns
-    assert made.get("energy_millijoules") == one.energy_mj
-    assert made.get("memory_peak_bytes") == one.memory_peak_bytes
-    assert made.get("memory_mean_bytes") == one.memory_mean_bytes
-    assert {each["xid"]: each["count"] for each in made.get("xids", [])} == dict(one.xids)
+def test_values_of_a_holding_have_all_their_digits(one: Holding) -> None:
+    encoded = line_of(one)
+    assert (
+        encoded["counted_nanoseconds"] + encoded["gap_nanoseconds"] == one.counted_ns + one.gap_ns
+    )
+    assert encoded["held_nanoseconds"] == one.held_ns
+    assert encoded.get("busy_nanoseconds") == one.busy_ns
+    assert encoded.get("energy_millijoules") == one.energy_mj
+    assert encoded.get("memory_peak_bytes") == one.memory_peak_bytes
+    assert encoded.get("memory_mean_bytes") == one.memory_mean_bytes
+    assert {each["xid"]: each["count"] for each in encoded.get("xids", [])} == dict(one.xids)
 
 
-def test_an_xid_error_and_whom_it_struck() -> None:
+def test_the_line_of_an_xid_error_lists_the_affected_containers() -> None:
     instance = mig(gpu(0), 7)
     error = xid_error(
         gpu(0),
@@ -140,10 +144,10 @@ def test_an_xid_error_and_whom_it_struck() -> None:
         pid=4711,
         process="python3",
     )
-    made = of_error(error)
-    assert made.pop("device")["uuid"] == gpu(0).uuid
-    named = {"namespace": "ml", "container": "main"}
-    assert made == {
+    encoded = error_line(error)
+    assert encoded.pop("device")["uuid"] == gpu(0).uuid
+    common = {"namespace": "ml", "container": "main"}
+    assert encoded == {
         "record": "xid_error",
         "time": "2027-01-15T08:00:02.000000Z",
         "node": "node-1",
@@ -153,47 +157,50 @@ def test_an_xid_error_and_whom_it_struck() -> None:
         "pid": 4711,
         "process": "python3",
         "victims": [
-            {**named, "pod": "a", "pod_uid": "u-a", "device": gpu(0).uuid, "holds": True,
+            {**common, "pod": "a", "pod_uid": "u-a", "device": gpu(0).uuid, "holds": True,
              "uses": True, "caused": True},
-            {**named, "pod": "b", "pod_uid": "u-b", "owner": {"kind": "Job", "name": ""},
+            {**common, "pod": "b", "pod_uid": "u-b", "owner": {"kind": "Job", "name": ""},
              "device": instance.uuid, "holds": True, "uses": False, "caused": False},
         ],
     }  # fmt: skip
 
 
-def test_what_is_unknown_of_an_error_is_left_out() -> None:
-    made = of_error(xid_error("GPU-gone", 9999))
-    assert made.keys() == {"record", "time", "node", "id", "device", "xid", "victims"}
-    assert made["victims"] == []
+def test_unknown_values_of_an_error_are_left_out() -> None:
+    encoded = error_line(xid_error("GPU-gone", 9999))
+    assert encoded.keys() == {"record", "time", "node", "id", "device", "xid", "victims"}
+    assert encoded["victims"] == []
 
 
-def test_a_line_that_adds_something_has_the_id_of_the_first_and_says_so() -> None:
+def test_an_update_line_has_the_id_of_the_first_line() -> None:
     first, second = xid_error(gpu(0), 79), xid_error(gpu(0), 79, pid=7, revision=1)
     ctx = FakeSinkContext()
     encoder = SnapshotEncoder(Options(telemetry_interval=NEVER), ctx)
-    given_out = [
-        line(made)
+    sent = [
+        line(encoded)
         for error in (first, first, second)
-        for made in encoder.encode(happened(errors=[error])).lines
+        for encoded in encoder.encode(snapshot_with(errors=[error])).lines
     ]
-    assert [each.get("update") for each in given_out] == [None, True]
-    assert given_out[0]["id"] == given_out[1]["id"]
-    assert given_out[1]["pid"] == 7
+    assert [each.get("update") for each in sent] == [None, True]
+    assert sent[0]["id"] == sent[1]["id"]
+    assert sent[1]["pid"] == 7
 
 
-def test_the_page_shows_lines_as_they_are() -> None:
-    given_out, info = on_the_page(), PodInfo("u-a", "ml", "a", owner_kind="Job", owner_name="fit")
+def test_example_lines_in_the_docs_have_the_real_structure() -> None:
+    examples, info = (
+        documented_lines(),
+        PodInfo("u-a", "ml", "a", owner_kind="Job", owner_name="fit"),
+    )
     full = holding(
         "a", gpu(0), info=info, end=at(9), busy=1, busy_peak=1, energy=1, mean=1, xids=((31, 1),)
     )
     error = xid_error(gpu(0), 31, victim("a", gpu(0), caused=True), pid=1, process="p")
-    for shown, made in (
-        (given_out["holding"], of(full)),
-        (given_out["xid_error"], of_error(error)),
+    for shown, encoded in (
+        (examples["holding"], line_of(full)),
+        (examples["xid_error"], error_line(error)),
     ):
-        assert shown.pop("device").keys() <= made.pop("device").keys()
-        assert shape(shown) == shape(made)
-        assert list(shown) == list(made), "in the same order"
+        assert shown.pop("device").keys() <= encoded.pop("device").keys()
+        assert shape(shown) == shape(encoded)
+        assert list(shown) == list(encoded), "in the same order"
 
 
 @pytest.mark.parametrize(
@@ -206,39 +213,41 @@ def test_the_page_shows_lines_as_they_are() -> None:
         (("xids", "holdings"), ["holding", "xid_error"]),
     ],
 )
-def test_which_lines_there_are(lines: tuple[Line, ...], kinds: list[str]) -> None:
+def test_the_option_lines_selects_the_kinds_of_lines(
+    lines: tuple[Line, ...], kinds: list[str]
+) -> None:
     node = Node()
     node.has(gpu(0))
     node.reads(*every_field([gpu(0)], at(0)))
-    made = Options(telemetry_interval=NEVER, lines=lines)
-    encoder = SnapshotEncoder(made, FakeSinkContext())
-    batch = encoder.encode(happened([ONE], [xid_error(gpu(0), 79)], node.snapshot()))
+    options = Options(telemetry_interval=NEVER, lines=lines)
+    encoder = SnapshotEncoder(options, FakeSinkContext())
+    batch = encoder.encode(snapshot_with([ONE], [xid_error(gpu(0), 79)], node.snapshot()))
     assert [line(each)["record"] for each in batch.lines] == kinds
     counted = dict(zip(kinds, batch.readings, strict=True))
     assert counted.pop("device", 2) > 1
     assert set(counted.values()) <= {1}
 
 
-def test_nothing_at_all_is_refused() -> None:
-    made = Options(telemetry_interval=NEVER, lines=())
-    assert [place for place, _ in made.problems()] == ["lines"]
-    assert list(Options(lines=()).problems()) == [], "podgpu's own metrics are something"
+def test_options_that_write_nothing_are_rejected() -> None:
+    options = Options(telemetry_interval=NEVER, lines=())
+    assert [place for place, _ in options.problems()] == ["lines"]
+    assert list(Options(lines=()).problems()) == [], "podgpu's own metrics are still written"
 
 
-def test_what_no_one_could_report_of_is_counted() -> None:
+def test_events_that_were_missed_are_counted() -> None:
     ctx = FakeSinkContext()
     encoder = SnapshotEncoder(Options(telemetry_interval=NEVER), ctx)
     late = replace(ONE, serial=4)
-    encoder.encode(happened([late], [xid_error(gpu(0), 79, serial=3)]))
+    encoder.encode(snapshot_with([late], [xid_error(gpu(0), 79, serial=3)]))
     assert ctx.counted("podgpu_sink_dropped_total") == {"missed": 5}
     without = FakeSinkContext()
     encoder = SnapshotEncoder(Options(telemetry_interval=NEVER, lines=("readings",)), without)
-    encoder.encode(happened([late]))
+    encoder.encode(snapshot_with([late]))
     assert without.counted("podgpu_sink_dropped_total") == {}
 
 
-@pytest.mark.parametrize("queue", [None, QueueOptions()], ids=["at once", "by a queue"])
-async def test_each_is_written_once_over_a_reload_and_counted(
+@pytest.mark.parametrize("queue", [None, QueueOptions()], ids=["directly", "by a queue"])
+async def test_each_event_is_written_once_across_reloads_and_counted(
     tmp_path: Path, queue: QueueOptions | None
 ) -> None:
     path = tmp_path / "gpu.jsonl"
@@ -246,14 +255,14 @@ async def test_each_is_written_once_over_a_reload_and_counted(
     ended: list[Holding] = []
     counted = 0.0
     for number in range(3):
-        # What was there before the sink was made anew.
-        latest = happened(ended) if number else None
+        # The snapshot before the sink was made again.
+        latest = snapshot_with(ended) if number else None
         bench = Bench(options(path, queue=queue), kept=kept, latest=latest)
         async with bench.writing():
             ended.append(replace(ONE, serial=number + 1, start=at(number), id=f"run-{number}"))
-            bench.inbox.offer(happened(ended))
-            bench.inbox.offer(happened(ended, [xid_error(gpu(0), 79)]))
-            await bench.becomes("emitted_total", 1 + (number == 0))
+            bench.inbox.offer(snapshot_with(ended))
+            bench.inbox.offer(snapshot_with(ended, [xid_error(gpu(0), 79)]))
+            await bench.wait_for("emitted_total", 1 + (number == 0))
             counted += bench.emitted
             if queue is not None:
                 assert bench.imbalance == 0

@@ -1,4 +1,4 @@
-"""What fails though lines are written is there for people who look at the sink."""
+"""Failures that lose no lines are shown as the sink's last problem."""
 
 import errno
 import logging
@@ -12,22 +12,24 @@ from tests.support.nodes import at
 
 
 @pytest.mark.parametrize(
-    ("operation", "begins"),
+    ("operation", "prefix"),
     [
         ("compress", "cannot compress a rotated file of a.jsonl: "),
         ("fsync", "cannot flush a.jsonl to the disk: "),
     ],
 )
-def test_each_failure_is_the_last_one(operation: Operation, begins: str) -> None:
-    telemetry, troubles = Telemetry(), FailureLog()
+def test_each_failure_becomes_the_last_problem_of_the_sink(
+    operation: Operation, prefix: str
+) -> None:
+    telemetry, failures = Telemetry(), FailureLog()
     meter, log = Meter(telemetry, "sink", "lines"), logging.getLogger("test")
     cause = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     for seconds in (1, 2):
-        troubles.record_failure(operation, cause)
-        troubles.log_new("a.jsonl", log, meter, at(seconds))
-        given_out = telemetry.problems["sink", "lines"]
-        assert given_out.text.startswith(begins + os.strerror(errno.ENOSPC))
-        assert given_out.at == at(seconds)
-    troubles.record_success(operation)
-    troubles.log_new("a.jsonl", log, meter, at(3))
+        failures.record_failure(operation, cause)
+        failures.log_new("a.jsonl", log, meter, at(seconds))
+        problem = telemetry.problems["sink", "lines"]
+        assert problem.text.startswith(prefix + os.strerror(errno.ENOSPC))
+        assert problem.at == at(seconds)
+    failures.record_success(operation)
+    failures.log_new("a.jsonl", log, meter, at(3))
     assert telemetry.problems["sink", "lines"].at == at(2)

@@ -1,4 +1,4 @@
-"""Lines are flushed to the disk as often as asked for, and a file that wasn't is left."""
+"""Lines are flushed at the interval `fsync`; a file that cannot be flushed is rotated."""
 
 import asyncio
 import errno
@@ -14,7 +14,7 @@ from tests.sinks.jsonl.support import Bench, options, watts
 
 
 class Disk:
-    """What was flushed, and whether flushing works."""
+    """A fake `os.fsync` that records flushes, and fails if `broken`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.files: list[int] = []
@@ -39,13 +39,15 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch)
 
 
-async def test_never_without_the_option(tmp_path: Path, disk: Disk) -> None:
+async def test_without_the_option_nothing_is_flushed(tmp_path: Path, disk: Disk) -> None:
     async with Bench(options(tmp_path / "gpu.jsonl", max_size="1B")).writing() as bench:
         await bench.write(3)
     assert (disk.files, disk.folders) == ([], 0)
 
 
-async def test_lines_are_flushed_soon_and_not_each_by_itself(tmp_path: Path, disk: Disk) -> None:
+async def test_several_lines_are_flushed_together_at_the_interval(
+    tmp_path: Path, disk: Disk
+) -> None:
     path = tmp_path / "gpu.jsonl"
     async with Bench(options(path, fsync="100ms")).writing() as bench:
         await bench.write(50)
@@ -62,7 +64,7 @@ async def test_lines_are_flushed_soon_and_not_each_by_itself(tmp_path: Path, dis
     assert disk.threads == {"podgpu-sink-under-test"}
 
 
-async def test_full_files_are_flushed_at_any_interval(tmp_path: Path, disk: Disk) -> None:
+async def test_full_files_are_flushed_when_they_are_rotated(tmp_path: Path, disk: Disk) -> None:
     path = tmp_path / "gpu.jsonl"
     async with Bench(options(path, max_size="1B", fsync="1d")).writing() as bench:
         await bench.write(3)
@@ -72,16 +74,16 @@ async def test_full_files_are_flushed_at_any_interval(tmp_path: Path, disk: Disk
 
 
 @pytest.mark.parametrize(
-    ("settings", "left"),
+    ("settings", "rotated"),
     [({}, "gpu.jsonl.1"), ({"max_size": "0B"}, "gpu.jsonl.unsynced")],
     ids=["rotated here", "rotated by others"],
 )
-async def test_a_file_that_cannot_be_flushed_is_left(
+async def test_a_file_that_cannot_be_flushed_is_rotated_once(
     tmp_path: Path,
     disk: Disk,
     caplog: pytest.LogCaptureFixture,
     settings: dict[str, str],
-    left: str,
+    rotated: str,
 ) -> None:
     caplog.set_level(logging.INFO)
     path = tmp_path / "gpu.jsonl"
@@ -90,9 +92,9 @@ async def test_a_file_that_cannot_be_flushed_is_left(
         disk.broken = True
         await bench.write(2)
         await asyncio.sleep(0.15)
-        assert watts(tmp_path / left) == [1, 2]
+        assert watts(tmp_path / rotated) == [1, 2]
         assert path.read_bytes() == b""
-        # As long as it lasts there is no third file: they would push out all that is kept.
+        # While the fault lasts there is no third file: it would push out the kept files.
         for _ in range(3):
             await bench.write(1)
             await asyncio.sleep(0.12)
@@ -100,7 +102,7 @@ async def test_a_file_that_cannot_be_flushed_is_left(
         assert bench.errors[("fsync", "io_error")] >= 3
         disk.broken = False
         await asyncio.sleep(0.15)
-        assert watts(tmp_path / left) == [3, 4, 5]
+        assert watts(tmp_path / rotated) == [3, 4, 5]
         await bench.write(1)
         await asyncio.sleep(0.15)
     assert watts(path) == [6]
@@ -109,9 +111,7 @@ async def test_a_file_that_cannot_be_flushed_is_left(
     assert caplog.text.count("is flushed to the disk again") == 1
 
 
-async def test_a_full_file_that_cannot_be_flushed_is_reported_of(
-    tmp_path: Path, disk: Disk
-) -> None:
+async def test_a_failed_flush_of_a_full_file_is_counted(tmp_path: Path, disk: Disk) -> None:
     path = tmp_path / "gpu.jsonl"
     async with Bench(options(path, max_size="1B", fsync="1d")).writing() as bench:
         disk.broken = True
@@ -121,11 +121,11 @@ async def test_a_full_file_that_cannot_be_flushed_is_reported_of(
     assert watts(tmp_path / "gpu.jsonl.2", tmp_path / "gpu.jsonl.1", path) == [1, 2, 3]
 
 
-async def test_a_slow_disk_holds_up_no_one_else(
+async def test_a_slow_flush_does_not_block_the_event_loop(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hangs = threading.Event()
-    monkeypatch.setattr(os, "fsync", lambda _: hangs.wait(10))
+    released = threading.Event()
+    monkeypatch.setattr(os, "fsync", lambda _: released.wait(10))
     loop = asyncio.get_running_loop()
     async with Bench(options(tmp_path / "gpu.jsonl", fsync="100ms")).writing() as bench:
         await bench.write(1)
@@ -136,6 +136,6 @@ async def test_a_slow_disk_holds_up_no_one_else(
         bench.send()
         assert longest < 0.2
         assert bench.emitted == 1
-        hangs.set()
+        released.set()
         await bench.settled()
     assert bench.emitted == 2

@@ -1,4 +1,4 @@
-"""podgpu killed at random instants, as a real process, again and again."""
+"""podgpu is killed at random times, as a real process, many times."""
 
 import gzip
 import os
@@ -24,7 +24,7 @@ from tests.support.nodes import START
 
 KILLS = 40
 
-# Imports once, and then begins a process for each number that it is told.
+# Imports once, and then forks a process for each number that it reads from standard input.
 FORKS = """
 import asyncio, os, sys, time
 from pathlib import Path
@@ -40,10 +40,10 @@ path = Path(sys.argv[1])
 
 {work}
 
-for told in sys.stdin:
+for number in sys.stdin:
     child = os.fork()
     if not child:
-        work(int(told))
+        work(int(number))
         os._exit(1)
     os.write(1, b"%d\\n" % child)
     os.waitpid(child, 0)
@@ -51,21 +51,21 @@ for told in sys.stdin:
 """
 
 LINES = """
-whole = os.write
-def piecewise(fd, data):
+real_write = os.write
+def write_in_pieces(fd, data):
     time.sleep(0.0001)
-    return whole(fd, bytes(data[:7]))
+    return real_write(fd, bytes(data[:7]))
 
 def work(first):
     async def main():
         bench = Bench(options(path))
         async with bench.writing():
-            os.write = piecewise
+            os.write = write_in_pieces
             await bench.write(1_000_000)
     asyncio.run(main())
 """
 
-# Texts that don't shrink much, so that compressing takes its time.
+# Texts that gzip cannot shrink much, so that compression takes long.
 GZIP = """
 def work(first):
     setting = Options(path=str(path), max_size=ByteSize.parse("600KiB"), keep=1000, compress="gzip")
@@ -82,7 +82,7 @@ Kill = Callable[[int, float], None]
 
 @contextmanager
 def killing(path: Path, work: str) -> Iterator[Kill]:
-    """Give a function that begins a process, kills it after some seconds and waits for its end."""
+    """Yield a function that starts a process, kills it after some seconds and waits for its end."""
     program = textwrap.dedent(FORKS).format(work=work)
     command = [sys.executable, "-c", program, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as forks:
@@ -104,39 +104,39 @@ def killing(path: Path, work: str) -> Iterator[Kill]:
 
 
 @pytest.mark.slow
-def test_j1_killed_in_the_middle_of_a_line(tmp_path: Path) -> None:
+def test_j1_after_a_kill_in_the_middle_of_a_line_all_lines_are_valid(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
-    torn, whole = 0, b""
+    torn, complete = 0, b""
     with killing(path, LINES) as kill:
         for _ in range(KILLS):
             kill(0, random.uniform(0.02, 0.12))
             content = path.read_bytes() if path.exists() else b""
-            # What was whole has stayed, and what came after it began on a line of its own.
-            assert content.startswith(whole)
+            # Complete lines have stayed, and what followed started on a new line.
+            assert content.startswith(complete)
             torn += not content.endswith(b"\n")
-            whole = content[: content.rfind(b"\n") + 1]
-            parsed(whole)
+            complete = content[: content.rfind(b"\n") + 1]
+            parsed(complete)
     assert torn > KILLS // 4
-    assert len(parsed(whole)) > KILLS // 4
+    assert len(parsed(complete)) > KILLS // 4
 
 
 def numbered(folder: Path) -> list[Path]:
-    """The full files, the oldest first."""
+    """Return the rotated files, the oldest first."""
     found = [(re.search(r"\.(\d+)(\.gz)?$", file.name), file) for file in folder.iterdir()]
     return [file for _, file in sorted((-int(name[1]), file) for name, file in found if name)]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(90)
-def test_killed_while_it_compresses(tmp_path: Path) -> None:
+def test_after_kills_during_compression_no_line_is_lost_or_repeated(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
-    seen = halves = kills = 0
+    seen = partial = kills = 0
     known: dict[tuple[int, int, int], list[int]] = {}
 
     def content_of(file: Path) -> list[int]:
-        """The numbers in a file; it has to be whole."""
+        """Return the numbers in a file; all its lines must be valid."""
         found = file.stat()
-        # Inodes are used again, and full files are of much the same size.
+        # Inodes are reused, and full files have similar sizes.
         key = found.st_ino, found.st_size, found.st_mtime_ns
         if key not in known:
             data = file.read_bytes()
@@ -145,30 +145,30 @@ def test_killed_while_it_compresses(tmp_path: Path) -> None:
         return known[key]
 
     with killing(path, GZIP) as kill:
-        # On a busy machine, more of them come before there is anything to compress.
-        while kills < KILLS or (halves < 2 and kills < 5 * KILLS):
+        # On a busy machine, more kills happen before there is a file to compress.
+        while kills < KILLS or (partial < 2 and kills < 5 * KILLS):
             kills += 1
             kill(seen, random.uniform(0.01, 0.12))
-            halves += any(file.name.startswith(".") for file in tmp_path.iterdir())
-            given_out: dict[str, list[int]] = {}
+            partial += any(file.name.startswith(".") for file in tmp_path.iterdir())
+            by_file: dict[str, list[int]] = {}
             for file in numbered(tmp_path):
-                name, said = file.name.removesuffix(".gz"), content_of(file)
-                assert given_out.setdefault(name, said) == said
+                name, numbers = file.name.removesuffix(".gz"), content_of(file)
+                assert by_file.setdefault(name, numbers) == numbers
             last = path.read_bytes() if path.exists() else b""
-            said = [line["n"] for line in parsed(last[: last.rfind(b"\n") + 1])]
-            count = sum(map(len, given_out.values())) + len(said)
-            assert [n for part in (*given_out.values(), said) for n in part] == list(range(count))
+            current = [line["n"] for line in parsed(last[: last.rfind(b"\n") + 1])]
+            count = sum(map(len, by_file.values())) + len(current)
+            assert [n for part in (*by_file.values(), current) for n in part] == list(range(count))
             assert count >= seen
             seen = count
-    assert halves > 1
-    # The next start clears up, and compresses what there is.
+    assert partial > 1
+    # The next start removes temporary files, and compresses the rotated files.
     setting = Options(path=str(path), keep=1000, compress="gzip")
     target = FileTarget(path, setting, START, FailureLog())
     rotated = Rotated(path, 1000)
     while list(rotated.plain()):
         time.sleep(0.01)
     target.close()
-    # A kill between two renames leaves a number free; nothing else is left of it.
+    # A kill between two renames leaves a number unused, and nothing else.
     names = [file.name for file in tmp_path.iterdir()]
     assert [n for n in names if not re.fullmatch(r"gpu\.jsonl(\.[0-9]+\.gz)?", n)] == []
     assert len(names) > 2

@@ -1,4 +1,4 @@
-"""What stands in a line."""
+"""The content of `device` and `telemetry` lines."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ from pipeline.model import (
 )
 from sinks.jsonl.json_text import rfc3339
 from sinks.jsonl.line_encoder import LineEncoder
-from tests.sinks.jsonl.support import on_the_page, parsed, shape
+from tests.sinks.jsonl.support import documented_lines, parsed, shape
 from tests.support.nodes import START, Node, at, claim, every_field, gpu, mig, reading
 
 
@@ -37,7 +37,7 @@ def lines(snapshot: Snapshot, plan: FieldPlan | None = None) -> list[dict[str, A
     )
 
 
-def test_a_line() -> None:
+def test_a_device_line() -> None:
     node = Node()
     node.has(gpu(0, minor=3))
     node.podlist(claim("trainer", gpu(0).uuid, share=0.5))
@@ -83,20 +83,20 @@ def test_a_line() -> None:
     ]
 
 
-def test_every_field_has_one_shape() -> None:
+def test_every_field_always_has_the_same_structure() -> None:
     node = Node()
     node.has(gpu(0))
     node.reads(*every_field([gpu(0)]))
     (line,) = lines(node.snapshot())
     assert set(line["readings"]) == {field.name for field in CATALOGUE}
     for field in CATALOGUE:
-        given_out = line["readings"][field.name]
-        assert isinstance(given_out, list) is bool(field.attrs), field.name
+        found = line["readings"][field.name]
+        assert isinstance(found, list) is bool(field.attrs), field.name
         if field.attrs:
-            assert {*field.attrs, "value"} == set(given_out[0])
+            assert {*field.attrs, "value"} == set(found[0])
 
 
-def test_a_mig_instance_names_its_place() -> None:
+def test_a_mig_instance_has_its_placement() -> None:
     node, slice_ = Node(), mig(gpu(1), 7, 2)
     node.has(gpu(1), slice_)
     node.reads(reading(slice_, "memory_used_bytes", 1))
@@ -110,7 +110,7 @@ def test_a_mig_instance_names_its_place() -> None:
     }
 
 
-def test_an_unknown_compute_instance_is_left_out() -> None:
+def test_an_unknown_compute_instance_id_is_left_out() -> None:
     node, place = Node(), MigPlace(gpu(1).uuid, 7, None, "1g.10gb")
     node.has(Device(place.name, mig=place))
     node.reads(reading(place.name, "memory_used_bytes", 1))
@@ -122,7 +122,7 @@ def test_an_unknown_compute_instance_is_left_out() -> None:
     }
 
 
-def test_what_is_unknown_is_left_out() -> None:
+def test_unknown_values_are_left_out() -> None:
     node = Node()
     node.has(Device("GPU-x"))
     node.reads(reading("GPU-x", "power_watts", 1))
@@ -130,7 +130,7 @@ def test_what_is_unknown_is_left_out() -> None:
     assert line["device"] == {"uuid": "GPU-x"}
     assert line["holders"] == []
     holder = Holder(PartialRef(uid="u-1"), None, START, "gone", Evidence.PLUGIN_ANSWER)
-    (line,) = lines(shown(reading("GPU-x", "power_watts", 1), holders=(holder,)))
+    (line,) = lines(make_snapshot(reading("GPU-x", "power_watts", 1), holders=(holder,)))
     assert line["holders"] == [
         {
             "pod_uid": "u-1",
@@ -142,26 +142,28 @@ def test_what_is_unknown_is_left_out() -> None:
     ]
 
 
-def test_what_is_known_of_a_pod_stands_with_its_holder() -> None:
+def test_a_holder_has_the_known_metadata_of_its_pod() -> None:
     pod = PodInfo(
         "u-1", "ml", "train", "Running", "Job", "train", "", (("team", "vision"),), (("a/b", "c"),)
     )
     holder = Holder(
         PartialRef("ml", "train", "main", "u-1"), None, START, "k", Evidence.KUBELET_IDS, pod
     )
-    (line,) = lines(shown(reading("GPU-x", "power_watts", 1), holders=(holder,), conflicts=2))
-    (given_out,) = line["holders"]
-    assert {name: given_out.get(name) for name in ("phase", "owner", "labels", "annotations")} == {
+    (line,) = lines(
+        make_snapshot(reading("GPU-x", "power_watts", 1), holders=(holder,), conflicts=2)
+    )
+    (written,) = line["holders"]
+    assert {name: written.get(name) for name in ("phase", "owner", "labels", "annotations")} == {
         "phase": "Running",
         "owner": {"kind": "Job", "name": "train"},
         "labels": {"team": "vision"},
         "annotations": {"a/b": "c"},
     }
-    assert "qos_class" not in given_out
+    assert "qos_class" not in written
     assert line["conflicts"] == 2
 
 
-def test_only_devices_that_were_read_have_a_line() -> None:
+def test_only_devices_with_fresh_readings_have_a_line() -> None:
     node = Node()
     node.has(gpu(0), gpu(1))
     node.reads(reading(gpu(0), "power_watts", 1), reading(gpu(1), "power_watts", 1))
@@ -182,7 +184,7 @@ def test_only_fields_of_the_plan_are_written() -> None:
     assert lines(node.snapshot(), FieldPlan(["power_watts"])) == []
 
 
-def test_a_changed_holder_is_seen_and_an_age_continues() -> None:
+def test_a_new_holder_starts_at_age_0_and_the_age_of_a_holder_grows() -> None:
     node, encoder = Node(), LineEncoder("node-1", FieldPlan.everything())
     node.has(gpu(0))
     found = []
@@ -197,7 +199,7 @@ def test_a_changed_holder_is_seen_and_an_age_continues() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "given_out"),
+    ("value", "expected"),
     [
         (float("nan"), None),
         (float("inf"), None),
@@ -210,20 +212,20 @@ def test_a_changed_holder_is_seen_and_an_age_continues() -> None:
         (1.7976931348623157e308, b"1.7976931348623157e+308"),
     ],
 )
-def test_j4_numbers(value: float, given_out: bytes | None) -> None:
+def test_j4_numbers_are_exact_and_finite(value: float, expected: bytes | None) -> None:
     node, encoder = Node(), LineEncoder("node-1", FieldPlan.everything())
     node.has(gpu(0))
     node.reads(reading(gpu(0), "power_watts", value))
     batch = encoder.devices(node.snapshot())
-    if given_out is None:
+    if expected is None:
         assert (batch.lines, batch.not_finite) == ([], 1)
     else:
         (line,) = batch.lines
-        assert b'{"power_watts":' + given_out + b"}" in line
+        assert b'{"power_watts":' + expected + b"}" in line
         parsed(line)
 
 
-def test_readings_are_counted() -> None:
+def test_written_and_not_finite_readings_are_counted() -> None:
     node = Node()
     node.has(gpu(0), gpu(1))
     node.reads(
@@ -236,7 +238,7 @@ def test_readings_are_counted() -> None:
     assert (batch.readings, batch.not_finite) == ([5], 3)
 
 
-def test_own_telemetry() -> None:
+def test_a_telemetry_line() -> None:
     own = Telemetry()
     Meter(own, "sink", "out").add("podgpu_sink_emitted_total", 3)
     Meter(own, "source", "gpus").observe("podgpu_sample_duration_seconds", 0.5)
@@ -268,35 +270,35 @@ HOSTILE = ['"', "\\", "a\nb", "\r\n", "\0", "🦙", "\ud83e", "x\udcffy", "\u202
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_j4_hostile_names(text: str) -> None:
+def test_j4_hostile_names_are_escaped(text: str) -> None:
     holder = Holder(
         PartialRef(text, text, text, text), None, START, text, Evidence.SCHEDULER_ANNOTATION
     )
     device = replace(gpu(0), model=text, driver=text)
     sample = reading(gpu(0), "processes", 1, attrs=(("kind", text),))
     encoder = LineEncoder(text, FieldPlan.everything())
-    batch = encoder.devices(shown(sample, device=device, holders=(holder,)))
+    batch = encoder.devices(make_snapshot(sample, device=device, holders=(holder,)))
     (line,) = parsed(b"".join(batch.lines))
-    as_reported = text.replace("\ud83e", "\ufffd").replace("\udcff", "\ufffd")
-    assert line["node"] == as_reported
-    assert line["device"]["model"] == as_reported
-    assert line["readings"]["processes"] == [{"kind": as_reported, "value": 1}]
+    expected = text.replace("\ud83e", "\ufffd").replace("\udcff", "\ufffd")
+    assert line["node"] == expected
+    assert line["device"]["model"] == expected
+    assert line["readings"]["processes"] == [{"kind": expected, "value": 1}]
     assert {line["holders"][0][key] for key in ("namespace", "pod", "container", "pod_uid")} == {
-        as_reported
+        expected
     }
     assert parsed(encoder.telemetry(START, [])) == [
-        {"record": "telemetry", "time": rfc3339(START.wall_ns), "node": as_reported, "metrics": []}
+        {"record": "telemetry", "time": rfc3339(START.wall_ns), "node": expected, "metrics": []}
     ]
 
 
-def shown(
+def make_snapshot(
     *readings: Reading,
     device: Device | None = None,
     holders: tuple[Holder, ...] = (),
     conflicts: int = 0,
     when: Instant = START,
 ) -> Snapshot:
-    """A snapshot that no join made: nothing about it needs to be sensible."""
+    """Return a snapshot without a join; its values can be inconsistent."""
     attribution = Attribution(device or Device(readings[0].device), True, holders, conflicts)
     series = tuple(Series(one.field, one.attrs, attribution) for one in readings)
     return Snapshot(
@@ -330,18 +332,20 @@ values = st.integers() | st.floats() | st.sampled_from([1 << 64, -(1 << 70), 10*
         max_size=2,
     ).map(tuple),
 )
-def test_j4_any_reading_makes_strict_json(
-    said: list[tuple[str, Any, int | float]],
+def test_j4_any_reading_results_in_strict_json(
+    samples: list[tuple[str, Any, int | float]],
     when: Instant,
     text: str,
     holders: tuple[Holder, ...],
 ) -> None:
-    readings = [Reading("GPU-0", name, attrs, value, None, when, NS) for name, attrs, value in said]
+    readings = [
+        Reading("GPU-0", name, attrs, value, None, when, NS) for name, attrs, value in samples
+    ]
     device = Device("GPU-0", 0, 0, text, text, text)
     encoder = LineEncoder(text, FieldPlan.everything())
-    batch = encoder.devices(shown(*readings, device=device, holders=holders, when=when))
+    batch = encoder.devices(make_snapshot(*readings, device=device, holders=holders, when=when))
     found = parsed(b"".join(batch.lines))
-    assert sum(batch.readings) + batch.not_finite == len(said)
+    assert sum(batch.readings) + batch.not_finite == len(samples)
     for line in found:
         assert line["time"].endswith("Z")
         assert len(line["holders"]) == len(holders)
@@ -356,20 +360,20 @@ def test_j4_any_reading_makes_strict_json(
         (10**30, "9999-12-31T23:59:59.000000Z"),
     ],
 )
-def test_times(wall_ns: int, text: str) -> None:
+def test_times_are_rfc_3339(wall_ns: int, text: str) -> None:
     assert rfc3339(wall_ns) == text
 
 
-def test_the_page_shows_a_line_as_it_is() -> None:
-    given_out = on_the_page()
-    assert given_out.keys() == {"device", "telemetry", "holding", "xid_error"}
-    device, telemetry = given_out["device"], given_out["telemetry"]
+def test_example_lines_in_the_docs_have_the_real_structure() -> None:
+    examples = documented_lines()
+    assert examples.keys() == {"device", "telemetry", "holding", "xid_error"}
+    device, telemetry = examples["device"], examples["telemetry"]
     node, slice_ = Node(), mig(gpu(0), 7)
     node.has(gpu(0), slice_)
-    said = replace(
+    trainer_claim = replace(
         claim("trainer", slice_.uuid, share=0.5), subject=PartialRef("ml", "p", "c", "uid")
     )
-    node.podlist(said)
+    node.podlist(trainer_claim)
     node.seconds = 1.5
     node.reads(
         reading(slice_, "memory_used_bytes", 1),

@@ -1,4 +1,4 @@
-"""A symbolic link that others may have put there is not followed."""
+"""A symbolic link that another user may have created is not followed."""
 
 import os
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 from pipeline.base.errors import PermanentError
 from tests.podgpu.doctor.support import is_bad
 from tests.sinks.jsonl.support import Bench, options, watts
-from tests.sinks.jsonl.test_doctor import looked
-from tests.sinks.jsonl.test_rotating_file import written
+from tests.sinks.jsonl.test_doctor import check_file
+from tests.sinks.jsonl.test_rotating_file import write_lines
 
 NO_ONE = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
@@ -28,10 +28,10 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another u
 )
 @pytest.mark.parametrize("what", ["file", "folder"])
 @as_root
-async def test_r10_a_link_that_others_may_have_put_there_is_refused(
+async def test_r10_a_link_that_another_user_may_have_created_is_rejected(
     tmp_path: Path, mode: int, owner: int, link_owner: int, what: str, *, refused: bool
 ) -> None:
-    """R10: else podgpu appends to whichever file the one who may write the folder chooses."""
+    """R10: otherwise a user with access to the folder could choose which file podgpu appends to."""
     shared, target = tmp_path / "shared", tmp_path / "other"
     shared.mkdir()
     target.mkdir()
@@ -43,20 +43,20 @@ async def test_r10_a_link_that_others_may_have_put_there_is_refused(
     os.chown(shared, owner, owner)
     os.lchown(link, link_owner, link_owner)
     if not refused:
-        await written(path)
+        await write_lines(path)
         assert (target / "gpu.jsonl").read_text().startswith("theirs\n{")
         return
     with pytest.raises(
         PermanentError, match="is a symbolic link that another user may have created"
     ):
-        await written(path)
+        await write_lines(path)
     assert (target / "gpu.jsonl").read_text() == "theirs\n"
-    given_out = await looked(tmp_path / "ctx", options(path))
-    is_bad(given_out, "failure", f"{link} is a symbolic link", "set the path that it points to")
+    finding = await check_file(tmp_path / "ctx", options(path))
+    is_bad(finding, "failure", f"{link} is a symbolic link", "set the path that it points to")
 
 
-async def test_r10_a_link_that_takes_the_file_s_place_is_not_followed(tmp_path: Path) -> None:
-    """R10: lines are dropped and counted until the link is gone."""
+async def test_r10_a_link_that_replaces_the_file_is_not_followed(tmp_path: Path) -> None:
+    """R10: lines are dropped and counted until the link is removed."""
     path, other = tmp_path / "gpu.jsonl", tmp_path / "other"
     other.write_text("theirs\n")
     bench = Bench(options(path))

@@ -1,4 +1,4 @@
-"""What the check of a configuration says of this sink's options."""
+"""Configuration errors of the sink `jsonl`."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from sinks.jsonl.options import Options
         "/proc/4242/fd/1",
     ],
 )
-def test_standard_output_has_one_name(path: str) -> None:
+def test_standard_output_can_only_be_named_by_a_dash(path: str) -> None:
     [(key, text)] = Options(path=path).problems()
     assert (key, text) == ("path", f'{path} is standard output: use "-"')
 
@@ -29,11 +29,11 @@ def test_standard_output_has_one_name(path: str) -> None:
     "path",
     ["-", "/dev/null", "/dev/full", "gpu.jsonl", "dev/stdout", "/data/dev/stdout", "/dev/fd/10"],
 )
-def test_everything_else_is_left_to_the_start(path: str) -> None:
+def test_other_paths_are_checked_at_the_start_only(path: str) -> None:
     assert list(Options(path=path).problems()) == []
 
 
-def test_it_is_reported_at_its_place_before_anything_starts() -> None:
+def test_the_error_names_file_line_and_column() -> None:
     text = (
         "sources:\n  gpus: {kind: nvml}\nsinks:\n  lines:\n    kind: jsonl\n    path: /dev/stdout\n"
     )
@@ -55,7 +55,7 @@ def test_it_is_reported_at_its_place_before_anything_starts() -> None:
         ("path: /a, fsync: rotate", "fsync", "is not a duration"),
     ],
 )
-def test_what_cannot_be_done_is_refused(settings: str, key: str, text: str) -> None:
+def test_invalid_combinations_of_options_are_rejected(settings: str, key: str, text: str) -> None:
     sinks = f"sources: {{g: {{kind: nvml}}}}\nsinks: {{s: {{kind: jsonl, {settings}}}}}\n"
     with pytest.raises(ConfigError) as caught:
         parse(sinks, RegisteredKinds(), env={}, origin="f")
@@ -71,12 +71,12 @@ def test_what_cannot_be_done_is_refused(settings: str, key: str, text: str) -> N
         "path: '-', compress: none, fsync: 0s",
     ],
 )
-def test_what_can_be_done_is_not(settings: str) -> None:
+def test_valid_combinations_of_options_are_accepted(settings: str) -> None:
     text = f"sources: {{g: {{kind: nvml}}}}\nsinks: {{s: {{kind: jsonl, {settings}}}}}\n"
     assert parse(text, RegisteredKinds(), env={}, origin="f").sinks
 
 
-def test_a_file_has_one_writer() -> None:
+def test_two_sinks_cannot_write_the_same_file() -> None:
     text = (
         "sources: {g: {kind: nvml}}\n"
         "sinks:\n"

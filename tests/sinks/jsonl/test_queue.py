@@ -1,4 +1,4 @@
-"""Lines that can't be written wait in a queue, and are written later: oldest first, whole, once."""
+"""Lines that cannot be written wait in a queue; later each is written once, the oldest first."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ def on_disk(folder: Path) -> QueueOptions:
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     retry = RetryOptions(initial=Duration.parse("10ms"), max=Duration.parse("20ms"))
     monkeypatch.setattr(factory, "_RETRY", retry)
     monkeypatch.setattr(queued_lines, "_SLOW_WRITE_S", 0.05)
@@ -43,17 +43,17 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
-    """A small pipe in place of standard output."""
-    reads, writes = os.pipe()
-    fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)
-    monkeypatch.setattr(target_factory, "_STDOUT_FD", writes)
-    yield reads, writes
-    for fd in (reads, writes):
+    """Replace standard output by a small pipe."""
+    read_end, write_end = os.pipe()
+    fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)
+    monkeypatch.setattr(target_factory, "_STDOUT_FD", write_end)
+    yield read_end, write_end
+    for fd in (read_end, write_end):
         with contextlib.suppress(OSError):
             os.close(fd)
 
 
-async def test_while_all_is_well_lines_are_written_at_once(tmp_path: Path) -> None:
+async def test_without_faults_lines_are_written_immediately(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     bench = Bench(options(path, queue=on_disk(tmp_path)))
     async with bench.writing():
@@ -63,7 +63,7 @@ async def test_while_all_is_well_lines_are_written_at_once(tmp_path: Path) -> No
     assert (bench.value("queued"), bench.imbalance) == (0, 0)
 
 
-async def test_d6_a_full_disk_costs_no_line(
+async def test_d6_a_full_disk_loses_no_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "podgpu")
@@ -74,15 +74,15 @@ async def test_d6_a_full_disk_costs_no_line(
         with file_size_limit(path.stat().st_size + 100):
             for _ in range(50):
                 bench.send()
-            await bench.becomes("queued", 50)
+            await bench.wait_for("queued", 50)
             assert bench.value("delivering") == 0
             await asyncio.sleep(0.1)
-            # A line of which only a part found room is cut off again at once.
+            # A partly written line is cut off immediately.
             while not (text := path.read_bytes()).endswith(b"\n"):
                 await asyncio.sleep(0.001)
             assert [line["readings"]["power_watts"] for line in parsed(text)] == [1, 2]
             assert bench.imbalance == 0
-        await bench.becomes("emitted_total", 52)
+        await bench.wait_for("emitted_total", 52)
         assert bench.value("delivering") == 1
     assert watts(path) == list(range(1, 53))
     assert bench.imbalance == bench.value("dropped_total") == 0
@@ -91,8 +91,8 @@ async def test_d6_a_full_disk_costs_no_line(
     assert bench.value("retries_total") > 1
 
 
-async def test_d6_room_for_some_lines_takes_those(tmp_path: Path) -> None:
-    """What was written before the disk was full is not written again."""
+async def test_d6_lines_that_fit_on_the_disk_are_written_once(tmp_path: Path) -> None:
+    """Lines that were written before the disk was full are not repeated."""
     path = tmp_path / "gpu.jsonl"
     bench = Bench(options(path, queue=MEMORY))
     async with bench.writing():
@@ -101,15 +101,15 @@ async def test_d6_room_for_some_lines_takes_those(tmp_path: Path) -> None:
         with file_size_limit(0):
             for _ in range(20):
                 bench.send()
-            await bench.becomes("queued", 20)
+            await bench.wait_for("queued", 20)
         for room in (3, 3, 7, 8, 15):
             with file_size_limit(line * room + line // 2):
                 await asyncio.sleep(0.06)
-        await bench.becomes("emitted_total", 21)
+        await bench.wait_for("emitted_total", 21)
     assert watts(path) == list(range(1, 22))
 
 
-async def test_what_waits_on_the_disk_is_written_by_the_next_process(tmp_path: Path) -> None:
+async def test_lines_in_a_queue_on_disk_are_written_by_the_next_process(tmp_path: Path) -> None:
     folder = tmp_path / "lines"
     folder.mkdir()
     path = folder / "gpu.jsonl"
@@ -122,48 +122,48 @@ async def test_what_waits_on_the_disk_is_written_by_the_next_process(tmp_path: P
         folder.write_text("in its place")
         for _ in range(10):
             bench.send()
-        await bench.becomes("queued", 10)
+        await bench.wait_for("queued", 10)
     assert (bench.value("queued"), bench.imbalance) == (10, 0)
     folder.unlink()
     folder.mkdir()
     after = Bench(setting)
     async with after.writing():
-        await after.becomes("emitted_total", 10)
+        await after.wait_for("emitted_total", 10)
     assert watts(path) == list(range(3, 13))
     assert (after.value("recovered_total"), after.imbalance) == (10, 0)
 
 
-async def test_a_file_that_can_not_be_opened_at_the_start_lets_lines_wait(
+async def test_lines_wait_while_the_file_cannot_be_opened_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "gpu.jsonl"
     path.touch()
-    opened, tries = target_factory.open_target, 0
+    open_target, tries = target_factory.open_target, 0
 
-    def refused(*args: object) -> object:
+    def fail_three_times(*args: object) -> object:
         nonlocal tries
         tries += 1
         if tries < 4:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return opened(*args)  # type: ignore[arg-type]
+        return open_target(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(target_thread, "open_target", refused)
+    monkeypatch.setattr(target_thread, "open_target", fail_three_times)
     bench = Bench(options(path, queue=MEMORY))
     async with bench.writing():
         for _ in range(5):
             bench.send()
-        await bench.becomes("emitted_total", 5)
+        await bench.wait_for("emitted_total", 5)
     assert watts(path) == [1, 2, 3, 4, 5]
 
 
-def drain(reads: int, lines: int) -> bytes:
+def drain(read_end: int, lines: int) -> bytes:
     text = b""
     while text.count(b"\n") < lines:
-        text += os.read(reads, 65536)
+        text += os.read(read_end, 65536)
     return text
 
 
-async def test_j3_a_stuck_reader_lets_lines_wait_and_gets_each_of_them_once(
+async def test_j3_a_stuck_reader_gets_each_line_once_when_it_reads_again(
     pipe: Pipe, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(options(queue=MEMORY))
@@ -171,20 +171,20 @@ async def test_j3_a_stuck_reader_lets_lines_wait_and_gets_each_of_them_once(
         for _ in range(200):
             bench.send()
         async with asyncio.timeout(10):
-            # The pipe keeps none of them from being queued.
+            # Wait until all lines are in the queue.
             while bench.value("retries_total") < 3 or len(bench.inbox):
                 await asyncio.sleep(0.001)
         assert bench.value("delivering") == bench.imbalance == 0
         assert bench.value("queued") + bench.emitted == 200
         text = await asyncio.to_thread(drain, pipe[0], 200)
-        await bench.becomes("emitted_total", 200)
+        await bench.wait_for("emitted_total", 200)
         assert bench.value("delivering") == 1
     assert [line["readings"]["power_watts"] for line in parsed(text)] == list(range(1, 201))
     assert caplog.text.count("standard output has accepted no data for 0.05 s") == 1
     assert bench.imbalance == bench.value("dropped_total") == 0
 
 
-async def test_j3_a_reader_that_is_stuck_for_ever_ends_with_a_count(
+async def test_j3_lines_for_a_reader_that_stays_stuck_are_counted(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(target_thread, "_CLOSE_TIMEOUT_S", 0.05)
@@ -192,45 +192,45 @@ async def test_j3_a_reader_that_is_stuck_for_ever_ends_with_a_count(
     async with bench.writing():
         for _ in range(200):
             bench.send()
-        await bench.becomes("produced_total", 200)
+        await bench.wait_for("produced_total", 200)
     assert bench.emitted + bench.value("dropped_total") == 200
     assert bench.imbalance == 0
-    # The thread still ends its piece: no line is left half.
+    # The thread still completes its write: no line is partial.
     text = await asyncio.to_thread(drain, pipe[0], int(bench.emitted) + 1)
     parsed(text[: text.rfind(b"\n") + 1])
 
 
-async def test_j3_a_reader_that_went_costs_what_memory_holds(pipe: Pipe) -> None:
+async def test_j3_without_a_reader_the_lines_in_memory_are_dropped(pipe: Pipe) -> None:
     bench = Bench(options(queue=MEMORY))
     async with bench.writing():
         await bench.write(1)
         os.close(pipe[0])
         bench.send()
         bench.send()
-        await bench.becomes("queued", 2)
+        await bench.wait_for("queued", 2)
     assert (bench.emitted, bench.value("dropped_total")) == (1, 2)
     assert bench.imbalance == 0
 
 
-async def test_own_metrics_wait_too_and_count_as_one(tmp_path: Path) -> None:
+async def test_telemetry_lines_wait_too_and_count_as_one(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     bench = Bench(options(path, telemetry="1ms", queue=MEMORY))
     async with bench.writing():
         bench.send()
-        await bench.becomes("emitted_total", 2)
+        await bench.wait_for("emitted_total", 2)
     lines = parsed(path.read_bytes())
     assert [line["record"] for line in lines] == ["device", "telemetry"]
 
 
-async def test_a_file_is_no_larger_than_it_may_be_when_much_has_waited(tmp_path: Path) -> None:
+async def test_files_stay_within_max_size_when_many_lines_have_waited(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     bench = Bench(options(path, max_size="4KiB", keep=1000, queue=MEMORY))
     async with bench.writing():
         with file_size_limit(0):
             for _ in range(100):
                 bench.send()
-            await bench.becomes("queued", 100)
-        await bench.becomes("emitted_total", 100)
+            await bench.wait_for("queued", 100)
+        await bench.wait_for("emitted_total", 100)
     files = [*numbered(tmp_path), path]
     assert len(files) > 5
     assert max(file.stat().st_size for file in files) <= 4096
@@ -244,11 +244,11 @@ async def test_lines_are_flushed_with_a_queue_too(
     flushed: list[int] = []
     fsync = os.fsync
 
-    def noted(fd: int) -> None:
+    def record_flush(fd: int) -> None:
         flushed.append(fd)
         fsync(fd)
 
-    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "fsync", record_flush)
     bench = Bench(options(path, fsync="100ms", queue=MEMORY))
     async with bench.writing():
         await bench.write(1)
@@ -257,20 +257,20 @@ async def test_lines_are_flushed_with_a_queue_too(
                 await asyncio.sleep(0.001)
 
 
-class Rough:
-    """A target that takes as many lines as it likes, as late as it likes."""
+class UnreliableTarget:
+    """A target that writes a random number of lines after a random delay, then fails."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.lines: list[bytes] = []
-        self.smooth = threading.Event()
+        self.reliable = threading.Event()
 
     def write(self, batch: Batch, now: Instant) -> None:
-        if self.smooth.is_set():
+        if self.reliable.is_set():
             self.lines += batch.lines
             return
         if self.rng.random() < 0.3:
-            self.smooth.wait(self.rng.uniform(0, 0.02))
+            self.reliable.wait(self.rng.uniform(0, 0.02))
         taken = self.rng.randint(0, len(batch.lines))
         self.lines += batch.lines[:taken]
         if taken < len(batch.lines):
@@ -285,23 +285,23 @@ class Rough:
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_each_line_is_written_once_however_rough_the_disk(
+async def test_each_line_is_written_once_on_an_unreliable_target(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rough = Rough(seed)
-    monkeypatch.setattr(target_thread, "open_target", lambda *_: rough)
+    target = UnreliableTarget(seed)
+    monkeypatch.setattr(target_thread, "open_target", lambda *_: target)
     monkeypatch.setattr(queued_lines, "_SLOW_WRITE_S", 0.005)
     monkeypatch.setattr(queued_lines, "_CHUNK", 2000)
-    bench = Bench(options("rough", queue=MEMORY))
+    bench = Bench(options("target", queue=MEMORY))
     async with bench.writing():
         for number in range(300):
             bench.send()
             if number % 10 == 0:
                 await asyncio.sleep(0.002)
-        rough.smooth.set()
-        await bench.becomes("emitted_total", 300)
-    given_out = [line["readings"]["power_watts"] for line in parsed(b"".join(rough.lines))]
-    assert given_out == list(range(1, 301))
+        target.reliable.set()
+        await bench.wait_for("emitted_total", 300)
+    values = [line["readings"]["power_watts"] for line in parsed(b"".join(target.lines))]
+    assert values == list(range(1, 301))
     assert bench.imbalance == 0
 
 
@@ -314,21 +314,21 @@ def records(text: str) -> list[Record]:
     [
         ("abc", "abc", 3),
         ("abc", "abcd", 3),
-        ("abc", "ab", 0),  # what was given back was longer; it can't be
-        ("abc", "cde", 1),  # a and b were let go while it hung
+        ("abc", "ab", 0),  # the queue cannot be shorter than the records given back
+        ("abc", "cde", 1),  # a and b were dropped during the slow write
         ("abc", "de", 0),
         ("", "ab", 0),
         ("abc", "", 0),
         ("aaa", "aaab", 3),
     ],
 )
-def test_what_a_write_that_hung_has_written_is_known(
+def test_the_overlap_of_a_slow_write_with_the_queue_is_found(
     written: str, waiting: str, count: int
 ) -> None:
     assert queued_lines._overlap_count(records(written), records(waiting)) == count
 
 
-def test_a_queue_has_one_sink() -> None:
+def test_two_sinks_cannot_use_the_same_queue_folder() -> None:
     text = (
         "sources: {g: {kind: nvml}}\n"
         "sinks:\n"
@@ -343,21 +343,21 @@ def test_a_queue_has_one_sink() -> None:
     assert "a already uses the folder /tmp/queue" in str(caught.value)
 
 
-# Values that tell which life wrote them; the first pieces of each line come one by one.
-LIVES = """
+# Values show which process wrote them; lines are written in small pieces.
+PROCESSES = """
 from pipeline.delivery.options import QueueOptions
 
-whole = os.write
-def piecewise(fd, data):
+real_write = os.write
+def write_in_pieces(fd, data):
     time.sleep(0.0001)
-    return whole(fd, bytes(data[:7]))
+    return real_write(fd, bytes(data[:7]))
 
-def work(life):
+def work(process):
     async def main():
         bench = Bench(options(path, queue=QueueOptions(path=path.parent / "queue")))
-        bench.number = life * 1_000_000
+        bench.number = process * 1_000_000
         async with bench.writing():
-            os.write = piecewise
+            os.write = write_in_pieces
             while True:
                 bench.send()
                 await asyncio.sleep(0.0005)
@@ -367,34 +367,34 @@ def work(life):
 
 @pytest.mark.slow
 @pytest.mark.timeout(90)
-async def test_j1_d3_killed_again_and_again_no_line_that_was_queued_is_lost(
+async def test_j1_d3_after_many_kills_no_queued_line_is_lost(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "lines"
     folder.mkdir()
     path = folder / "gpu.jsonl"
 
-    def lives() -> None:
-        with killing(path, LIVES) as kill:
-            for life in range(1, 26):
-                kill(life, random.uniform(0.1, 0.3))
+    def run_and_kill() -> None:
+        with killing(path, PROCESSES) as kill:
+            for process in range(1, 26):
+                kill(process, random.uniform(0.1, 0.3))
 
-    await asyncio.to_thread(lives)
+    await asyncio.to_thread(run_and_kill)
     last = Bench(options(path, queue=QueueOptions(path=folder / "queue")))
     async with last.writing():
-        await last.becomes("queued", 0)
+        await last.wait_for("queued", 0)
     assert last.value("recovered_total") > 0
-    given_out = [int(value) for value in watts(path)]
+    values = [int(value) for value in watts(path)]
     seen: dict[int, list[int]] = {}
-    for value in given_out:
-        life, number = divmod(value, 1_000_000)
-        numbers = seen.setdefault(life, [])
-        # A line may come twice; none comes before one that is older.
+    for value in values:
+        process, number = divmod(value, 1_000_000)
+        numbers = seen.setdefault(process, [])
+        # A line may be repeated; but never before an older one.
         if not numbers or number > numbers[-1]:
             numbers.append(number)
     assert list(seen) == sorted(seen)
     assert len(seen) > 3
     for numbers in seen.values():
-        # The last ones of a life were never queued; between others nothing is missing.
+        # The last lines of a process were never queued; no other is missing.
         assert numbers == list(range(1, len(numbers) + 1))
     assert last.imbalance == 0

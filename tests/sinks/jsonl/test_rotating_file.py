@@ -1,4 +1,4 @@
-"""The file stays readable line by line, whatever happens to it."""
+"""The file stays valid line by line when it is rotated, replaced, truncated or the disk is full."""
 
 import asyncio
 import errno
@@ -17,7 +17,7 @@ from sinks.jsonl import rotating_file
 from tests.sinks.jsonl.support import Bench, options, parsed, watts
 
 
-async def written(path: Path, count: int = 1, **settings: str) -> Bench:
+async def write_lines(path: Path, count: int = 1, **settings: str) -> Bench:
     bench = Bench(options(path, **settings))  # type: ignore[arg-type]
     async with bench.writing():
         await bench.write(count)
@@ -26,7 +26,7 @@ async def written(path: Path, count: int = 1, **settings: str) -> Bench:
 
 @contextmanager
 def file_size_limit(size: int) -> Iterator[None]:
-    """Let writes beyond a size fail in the kernel, after a part of them."""
+    """Limit the size of files: the kernel writes up to the limit, then writes fail."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -35,27 +35,27 @@ def file_size_limit(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-# -- the ordinary
+# -- writing
 
 
 async def test_lines_are_appended(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
-    bench = await written(path, 3)
+    bench = await write_lines(path, 3)
     assert (bench.emitted, bench.dropped) == (3, {})
-    await written(path, 2)
+    await write_lines(path, 2)
     assert watts(path) == [1, 2, 3, 1, 2]
     assert path.stat().st_mode & 0o133 == 0
 
 
-async def test_own_telemetry_comes_now_and_then(tmp_path: Path) -> None:
+async def test_telemetry_lines_are_written_at_their_interval(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
-    await written(path, 25, telemetry="10s")
+    await write_lines(path, 25, telemetry="10s")
     kinds = [line["record"] for line in parsed(path.read_bytes())]
     assert [place for place, kind in enumerate(kinds) if kind == "telemetry"] == [1, 12, 23]
     assert len(kinds) == 28
 
 
-async def test_what_is_queued_is_written_at_the_end(tmp_path: Path) -> None:
+async def test_waiting_snapshots_are_written_at_a_stop(tmp_path: Path) -> None:
     bench = Bench(options(tmp_path / "gpu.jsonl"))
     async with bench.writing():
         for _ in range(50):
@@ -66,9 +66,9 @@ async def test_what_is_queued_is_written_at_the_end(tmp_path: Path) -> None:
 # -- rotation
 
 
-async def test_rotation_by_size(tmp_path: Path) -> None:
+async def test_rotation_by_size_keeps_the_newest_files(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
-    await written(path)
+    await write_lines(path)
     size = path.stat().st_size
     path.unlink()
     bench = Bench(options(path, max_size=f"{3 * size + 9}B", keep=2))
@@ -86,28 +86,28 @@ async def test_rotation_by_size(tmp_path: Path) -> None:
     assert bench.emitted == 12
 
 
-async def test_rotation_moves_no_more_than_it_must(tmp_path: Path) -> None:
+async def test_rotation_renames_only_files_that_block_the_name(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     (tmp_path / "gpu.jsonl.2").write_text("kept")
-    await written(path, 2, max_size="1B", keep=5)  # type: ignore[arg-type]
+    await write_lines(path, 2, max_size="1B", keep=5)  # type: ignore[arg-type]
     assert (tmp_path / "gpu.jsonl.2").read_text() == "kept"
     assert watts(tmp_path / "gpu.jsonl.1", path) == [1, 2]
 
 
-async def test_rotation_that_keeps_nothing(tmp_path: Path) -> None:
+async def test_rotation_with_keep_0_removes_the_full_file(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
-    await written(path, 3, max_size="1B", keep=0)  # type: ignore[arg-type]
+    await write_lines(path, 3, max_size="1B", keep=0)  # type: ignore[arg-type]
     assert [file.name for file in tmp_path.iterdir()] == ["gpu.jsonl"]
     assert watts(path) == [3]
 
 
 async def test_rotation_by_age_continues_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
-    await written(path, 4, max_age="10s")
+    await write_lines(path, 4, max_age="10s")
     bench = Bench(options(path, max_age="10s"))
     bench.clock.seconds = 7
     async with bench.writing():
-        await bench.write(3)  # at 8, 9 and 10 s; the first line is of 1 s
+        await bench.write(3)  # at 8, 9 and 10 s; the first line is from 1 s
         assert watts(path) == [1, 2, 3, 4, 1, 2, 3]
         await bench.write(1)
     assert watts(tmp_path / "gpu.jsonl.1") == [1, 2, 3, 4, 1, 2, 3]
@@ -116,7 +116,7 @@ async def test_rotation_by_age_continues_after_a_restart(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("step", [-1e9, -3600, -5, 5, 3600, 1e9])
 @pytest.mark.parametrize("when", [0, 1, 4])
-async def test_rotation_by_age_knows_nothing_of_a_clock_that_steps(
+async def test_rotation_by_age_ignores_steps_of_the_wall_clock(
     tmp_path: Path, step: float, when: int
 ) -> None:
     path = tmp_path / "gpu.jsonl"
@@ -134,7 +134,7 @@ async def test_rotation_by_age_knows_nothing_of_a_clock_that_steps(
     assert watts(tmp_path / "gpu.jsonl.1", path) == list(range(11, 22))
 
 
-async def test_a_file_from_the_future_is_as_old_as_this_run(tmp_path: Path) -> None:
+async def test_the_age_of_a_file_from_the_future_starts_with_this_run(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     path.write_text('{"record":"device","time":"9999-01-01T00:00:00.000000Z"}\n')
     bench = Bench(options(path, max_age="10s"))
@@ -145,7 +145,7 @@ async def test_a_file_from_the_future_is_as_old_as_this_run(tmp_path: Path) -> N
     assert watts(path) == [10]
 
 
-async def test_a_file_that_came_into_its_place_is_new(tmp_path: Path) -> None:
+async def test_the_age_of_a_replaced_file_starts_at_zero(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     bench = Bench(options(path, max_age="10s"))
     async with bench.writing():
@@ -157,31 +157,31 @@ async def test_a_file_that_came_into_its_place_is_new(tmp_path: Path) -> None:
     assert watts(tmp_path / "gpu.jsonl.1", path) == list(range(9, 20))
 
 
-async def test_rotation_beside_a_link_s_target(tmp_path: Path) -> None:
+async def test_rotation_takes_place_in_the_folder_of_a_link_target(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "disk" / "gpu.jsonl")
-    await written(tmp_path / "link.jsonl", 2, max_size="1B")
+    await write_lines(tmp_path / "link.jsonl", 2, max_size="1B")
     assert (tmp_path / "link.jsonl").is_symlink()
     assert watts(tmp_path / "disk" / "gpu.jsonl.1", tmp_path / "disk" / "gpu.jsonl") == [1, 2]
 
 
-async def test_a_file_that_cannot_be_renamed_stays_within_its_size(
+async def test_a_file_that_cannot_be_renamed_stays_within_max_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def busy(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
 
-    monkeypatch.setattr(Path, "replace", busy)
-    bench = await written(tmp_path / "gpu.jsonl", 5, max_size="1B")
+    monkeypatch.setattr(Path, "replace", fail)
+    bench = await write_lines(tmp_path / "gpu.jsonl", 5, max_size="1B")
     assert watts(tmp_path / "gpu.jsonl") == [1]
     assert bench.dropped == {"write_error": 4}
     assert "set max_size to 0B" in caplog.text
 
 
-# -- what others do to the file
+# -- changes by other programs
 
 
-async def test_j2_renamed_as_logrotate_does(tmp_path: Path) -> None:
+async def test_j2_a_file_renamed_by_logrotate_loses_no_line(tmp_path: Path) -> None:
     path, old = tmp_path / "gpu.jsonl", tmp_path / "gpu.jsonl-20270115"
     bench = Bench(options(path))
     async with bench.writing():
@@ -195,7 +195,7 @@ async def test_j2_renamed_as_logrotate_does(tmp_path: Path) -> None:
     assert watts(old, path) == [3, 4, 5]
 
 
-async def test_j2_copied_and_truncated(tmp_path: Path) -> None:
+async def test_j2_a_copied_and_truncated_file_loses_no_line(tmp_path: Path) -> None:
     path, copy = tmp_path / "gpu.jsonl", tmp_path / "gpu.jsonl.copy"
     bench = Bench(options(path))
     async with bench.writing():
@@ -207,14 +207,14 @@ async def test_j2_copied_and_truncated(tmp_path: Path) -> None:
     assert b"\0" not in path.read_bytes()
 
 
-async def test_j2_renamed_again_and_again_while_lines_come(tmp_path: Path) -> None:
+async def test_j2_many_renames_during_writes_lose_no_line(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     bench, old = Bench(options(path)), []
     async with bench.writing():
         for number in range(20):
             for _ in range(20):
                 bench.send()
-            await asyncio.sleep(0.002)  # in the middle of writing them
+            await asyncio.sleep(0.002)  # during the writes
             old.append(path.with_name(f"old-{number}"))
             path.rename(old[-1])
             await bench.settled()
@@ -224,7 +224,7 @@ async def test_j2_renamed_again_and_again_while_lines_come(tmp_path: Path) -> No
     assert (bench.emitted, bench.dropped) == (420, {})
 
 
-async def test_j2_truncated_again_and_again_while_lines_come(tmp_path: Path) -> None:
+async def test_j2_after_many_truncations_during_writes_lines_are_valid(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     bench, found = Bench(options(path)), []
     async with bench.writing():
@@ -242,7 +242,7 @@ async def test_j2_truncated_again_and_again_while_lines_come(tmp_path: Path) -> 
     assert 0 < len(found) <= 400
 
 
-async def test_j2_deleted_with_its_folder(tmp_path: Path) -> None:
+async def test_j2_a_deleted_file_and_folder_are_created_again(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "gpu.jsonl"
     path.parent.mkdir(parents=True)
     bench = Bench(options(path))
@@ -257,7 +257,7 @@ async def test_j2_deleted_with_its_folder(tmp_path: Path) -> None:
     assert bench.dropped == {}
 
 
-# -- the last line of a file that was left
+# -- the last line of an existing file
 
 
 @pytest.mark.parametrize(
@@ -275,27 +275,29 @@ async def test_j2_deleted_with_its_folder(tmp_path: Path) -> None:
         (b"", b""),
     ],
 )
-async def test_the_last_line_is_whole_before_another_follows(
+async def test_a_partial_last_line_is_removed_or_completed_first(
     tmp_path: Path, before: bytes, after: bytes
 ) -> None:
     path = tmp_path / "gpu.jsonl"
     path.write_bytes(before)
-    await written(path)
+    await write_lines(path)
     content = path.read_bytes()
     assert content.startswith(after)
     assert [line["readings"] for line in parsed(content[len(after) :])] == [{"power_watts": 1}]
 
 
-# -- trouble
+# -- faults
 
 
-async def test_a_full_device(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    bench = await written(Path("/dev/full"), 3)
+async def test_lines_for_a_full_device_are_dropped_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = await write_lines(Path("/dev/full"), 3)
     assert (bench.emitted, bench.dropped) == (0, {"no_space": 3})
     assert caplog.text.count("No space left") == 1
 
 
-async def test_no_room_in_the_middle_of_a_line(
+async def test_a_partly_written_line_is_cut_off_when_the_disk_is_full(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -313,10 +315,10 @@ async def test_no_room_in_the_middle_of_a_line(
     assert "3 readings were dropped" in caplog.text
 
 
-async def test_a_torn_line_that_cannot_be_cut_yet(
+async def test_a_partial_line_that_cannot_be_cut_off_is_cut_off_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     path = tmp_path / "gpu.jsonl"
@@ -324,7 +326,7 @@ async def test_a_torn_line_that_cannot_be_cut_yet(
     async with bench.writing():
         await bench.write(1)
         with monkeypatch.context() as broken:
-            broken.setattr(rotating_file, "repair_tail", refused)
+            broken.setattr(rotating_file, "repair_tail", fail)
             with file_size_limit(path.stat().st_size + 100):
                 await bench.write(1)
             assert not path.read_bytes().endswith(b"\n")
@@ -334,7 +336,7 @@ async def test_a_torn_line_that_cannot_be_cut_yet(
     assert bench.dropped == {"no_space": 1, "io_error": 1}
 
 
-async def test_a_folder_that_became_a_file(tmp_path: Path) -> None:
+async def test_lines_are_dropped_while_a_file_replaces_the_folder(tmp_path: Path) -> None:
     path = tmp_path / "log" / "gpu.jsonl"
     path.parent.mkdir()
     bench = Bench(options(path))
@@ -349,7 +351,7 @@ async def test_a_folder_that_became_a_file(tmp_path: Path) -> None:
     assert bench.dropped == {"write_error": 2}
 
 
-async def test_what_the_start_refuses(tmp_path: Path) -> None:
+async def test_unusable_paths_are_permanent_errors_at_the_start(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, text in [
         (tmp_path / "none" / "gpu.jsonl", r"the folder .*/none of .*mkdir -p"),
@@ -357,26 +359,26 @@ async def test_what_the_start_refuses(tmp_path: Path) -> None:
         (tmp_path / "pipe", "not a regular file"),
     ]:
         with pytest.raises(PermanentError, match=text):
-            await written(path)
+            await write_lines(path)
     assert not (tmp_path / "none").exists()
 
 
-async def test_the_descriptor_of_a_pipe_is_refused_at_the_start() -> None:
-    reads, writes = os.pipe()
+async def test_the_descriptor_of_a_pipe_is_a_permanent_error() -> None:
+    read_end, write_end = os.pipe()
     try:
         with pytest.raises(PermanentError, match="not a regular file"):
-            await written(Path(f"/dev/fd/{writes}"))
+            await write_lines(Path(f"/dev/fd/{write_end}"))
     finally:
-        os.close(reads)
-        os.close(writes)
+        os.close(read_end)
+        os.close(write_end)
 
 
-async def test_what_the_start_may_find_better_later(
+async def test_a_permission_error_at_the_start_is_a_transient_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr(rotating_file, "repair_tail", refused)
+    monkeypatch.setattr(rotating_file, "repair_tail", fail)
     with pytest.raises(TransientError, match="Permission denied"):
-        await written(tmp_path / "gpu.jsonl")
+        await write_lines(tmp_path / "gpu.jsonl")

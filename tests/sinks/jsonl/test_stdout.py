@@ -1,4 +1,4 @@
-"""Standard output, whose reader may be slow, stuck or gone."""
+"""Lines on standard output, with a reader that is slow, stuck or has ended."""
 
 import asyncio
 import contextlib
@@ -30,34 +30,34 @@ Pipe = tuple[int, int]
 
 @pytest.fixture
 def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
-    """A small pipe in place of standard output."""
-    reads, writes = os.pipe()
-    fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)
-    monkeypatch.setattr(target_factory, "_STDOUT_FD", writes)
-    yield reads, writes
-    for fd in (reads, writes):
+    """Replace standard output by a small pipe."""
+    read_end, write_end = os.pipe()
+    fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)
+    monkeypatch.setattr(target_factory, "_STDOUT_FD", write_end)
+    yield read_end, write_end
+    for fd in (read_end, write_end):
         with contextlib.suppress(OSError):
             os.close(fd)
 
 
-def take(reads: int, count: int) -> bytes:
-    """Read until so many lines have come."""
+def read_lines(read_end: int, count: int) -> bytes:
+    """Read until this number of lines was received."""
     text = b""
     while text.count(b"\n") < count:
-        text += os.read(reads, 65536)
+        text += os.read(read_end, 65536)
     return text
 
 
-async def test_lines_go_there(pipe: Pipe) -> None:
+async def test_lines_are_written_to_standard_output(pipe: Pipe) -> None:
     bench = Bench(options())
     async with bench.writing():
         await bench.write(2)
-    lines = parsed(take(pipe[0], 2))
+    lines = parsed(read_lines(pipe[0], 2))
     assert [line["readings"] for line in lines] == [{"power_watts": 1}, {"power_watts": 2}]
     assert bench.emitted == 2
 
 
-async def test_j3_a_reader_that_went(pipe: Pipe) -> None:
+async def test_j3_an_ended_reader_is_a_transient_error(pipe: Pipe) -> None:
     bench = Bench(options())
 
     async def write() -> None:
@@ -73,7 +73,7 @@ async def test_j3_a_reader_that_went(pipe: Pipe) -> None:
         await bench.sink.__aenter__()
 
 
-async def test_j3_a_reader_that_is_stuck_holds_up_no_one_else(
+async def test_j3_a_stuck_reader_does_not_block_the_event_loop(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sink_module, "_SLOW_WRITE_S", 0.2)
@@ -83,25 +83,25 @@ async def test_j3_a_reader_that_is_stuck_holds_up_no_one_else(
         running = asyncio.create_task(bench.sink.run(bench.inbox))
         for _ in range(50):
             bench.send()
-        slept, began = 0, time.perf_counter()
-        while time.perf_counter() - began < 0.5:
+        slept, start = 0, time.perf_counter()
+        while time.perf_counter() - start < 0.5:
             await asyncio.sleep(0.01)
             slept += 1
         assert slept > 20
         assert not running.done()
-        # One is in the thread's hands; the others wait in the queue, where they can be dropped.
+        # The thread is writing one; the others wait in the inbox, where they can be dropped.
         assert len(bench.inbox) + bench.emitted + 1 == 50
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-    assert time.perf_counter() - began < 3
+    assert time.perf_counter() - start < 3
     assert bench.dropped == {"stopped": 1}
     assert caplog.text.count("has accepted no data") == 1
     assert "gave up on standard output" in caplog.text
-    # The thread is still there and ends its batch: no line is left half.
-    parsed(await asyncio.to_thread(take, pipe[0], int(bench.emitted) + 1))
+    # The thread still completes its batch: no line is partial.
+    parsed(await asyncio.to_thread(read_lines, pipe[0], int(bench.emitted) + 1))
 
 
-async def test_j3_what_a_stuck_reader_leaves_is_bounded_and_counted(
+async def test_j3_lines_for_a_stuck_reader_are_bounded_and_drops_counted(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(target_thread, "_CLOSE_TIMEOUT_S", 0.1)
@@ -113,14 +113,14 @@ async def test_j3_what_a_stuck_reader_leaves_is_bounded_and_counted(
             bench.send()
             await asyncio.sleep(0.002 if number < 50 else 0)  # until the pipe is full
         assert len(bench.inbox) == 8
-        # One more is in the thread's hands.
+        # The thread is writing one more.
         assert bench.sent == bench.emitted + 1 + 8 + sum(lost)
-        left = bench.sent - sum(lost)
-        lines = parsed(await asyncio.to_thread(take, pipe[0], left))
-    # The oldest are let go: what is left ends with the newest.
-    given_out = [line["readings"]["power_watts"] for line in lines]
-    assert given_out[-8:] == list(range(193, 201))
-    assert bench.emitted == left
+        remaining = bench.sent - sum(lost)
+        lines = parsed(await asyncio.to_thread(read_lines, pipe[0], remaining))
+    # The oldest are dropped, so the newest are the last lines.
+    values = [line["readings"]["power_watts"] for line in lines]
+    assert values[-8:] == list(range(193, 201))
+    assert bench.emitted == remaining
 
 
 @pytest.mark.parametrize(
@@ -132,20 +132,20 @@ async def test_j3_what_a_stuck_reader_leaves_is_bounded_and_counted(
         (ZeroDivisionError("a bug"), 0, {"stopped": 3}),
         (..., 0, {"stopped": 3}),
     ],
-    ids=["written", "no space", "nobody reads", "a bug", "hangs"],
+    ids=["written", "no space", "no reader", "a bug", "hangs"],
 )
-async def test_what_was_in_hand_when_it_stopped_is_counted_as_what_became_of_it(
+async def test_a_write_in_flight_at_a_stop_is_counted_by_its_result(
     pipe: Pipe,
     monkeypatch: pytest.MonkeyPatch,
     result: object,
     emitted: int,
     dropped: dict[str, int],
 ) -> None:
-    began, ends = threading.Event(), threading.Event()
+    started, finish = threading.Event(), threading.Event()
 
     def write(*_: object) -> None:
-        began.set()
-        ends.wait(10)
+        started.set()
+        finish.wait(10)
         if isinstance(result, BaseException):
             raise result
 
@@ -155,50 +155,52 @@ async def test_what_was_in_hand_when_it_stopped_is_counted_as_what_became_of_it(
     async with bench.sink:
         running = asyncio.create_task(bench.sink.run(bench.inbox))
         bench.send(*(reading(gpu(0), name, 1) for name in ("power_watts", "xid_last", "gpu_up")))
-        while not began.is_set():
+        while not started.is_set():
             await asyncio.sleep(0.001)
         if result is not ...:
-            # The write ends, and before anybody here hears of it the sink is stopped.
-            ends.set()
-            time.sleep(0.1)  # noqa: ASYNC251 - the loop is not to hear of it
+            # The write completes, and the sink is stopped before the event loop runs again.
+            finish.set()
+            time.sleep(0.1)  # noqa: ASYNC251 - the event loop must not run
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-    ends.set()
+    finish.set()
     assert (bench.emitted, bench.dropped) == (emitted, dropped)
 
 
-async def test_a_reader_that_comes_back(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_that_reads_again_gets_all_lines(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sink_module, "_SLOW_WRITE_S", 0.05)
     bench = Bench(options())
     async with bench.writing():
         for _ in range(50):
             bench.send()
         await asyncio.sleep(0.2)
-        lines = parsed(await asyncio.to_thread(take, pipe[0], 50))
+        lines = parsed(await asyncio.to_thread(read_lines, pipe[0], 50))
     assert [line["readings"]["power_watts"] for line in lines] == list(range(1, 51))
 
 
-async def test_a_stream_that_someone_made_non_blocking(pipe: Pipe) -> None:
+async def test_a_non_blocking_stream_gets_all_lines(pipe: Pipe) -> None:
     os.set_blocking(pipe[1], False)
     bench = Bench(options())
     async with bench.writing():
         for _ in range(50):
             bench.send()
-        assert len(parsed(await asyncio.to_thread(take, pipe[0], 50))) == 50
+        assert len(parsed(await asyncio.to_thread(read_lines, pipe[0], 50))) == 50
 
 
-async def test_two_sinks_never_mix_their_lines(pipe: Pipe) -> None:
+async def test_lines_of_two_sinks_are_not_mixed(pipe: Pipe) -> None:
     first, second = Bench(options()), Bench(options())
     async with first.writing(), second.writing():
         for _ in range(40):
             first.send()
             second.send()
-        assert len(parsed(await asyncio.to_thread(take, pipe[0], 80))) == 80
+        assert len(parsed(await asyncio.to_thread(read_lines, pipe[0], 80))) == 80
 
 
 @pytest.mark.slow
-def test_the_process_ends_though_no_one_reads() -> None:
+def test_the_process_ends_while_no_one_reads() -> None:
     program = textwrap.dedent("""
         import asyncio, sys
         from tests.sinks.jsonl.support import Bench, options
@@ -212,7 +214,7 @@ def test_the_process_ends_though_no_one_reads() -> None:
                 await asyncio.sleep(0.2)
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
-            print("ends", file=sys.stderr, flush=True)
+            print("ended", file=sys.stderr, flush=True)
         asyncio.run(main())
     """)
     with subprocess.Popen(
@@ -227,16 +229,16 @@ NOW = Instant(START.mono_ns, START.wall_ns)
 
 
 @pytest.mark.parametrize(
-    ("room", "lines"), [(0, 0), (3, 1), (5, 1), (6, 2), (9, 2), (10, 2), (11, 3), (14, 3)]
+    ("capacity", "lines"), [(0, 0), (3, 1), (5, 1), (6, 2), (9, 2), (10, 2), (11, 3), (14, 3)]
 )
-def test_a_line_that_was_begun_is_completed(
-    monkeypatch: pytest.MonkeyPatch, room: int, lines: int
+def test_a_partly_written_line_is_completed_by_the_next_write(
+    monkeypatch: pytest.MonkeyPatch, capacity: int, lines: int
 ) -> None:
     out = b""
 
-    def until_full(fd: int, data: bytes) -> int:
+    def write_until_full(fd: int, data: bytes) -> int:
         nonlocal out
-        taken = bytes(data[: room - len(out)])
+        taken = bytes(data[: capacity - len(out)])
         if not taken:
             raise OSError(28, "No space left on device")
         out += taken
@@ -244,20 +246,20 @@ def test_a_line_that_was_begun_is_completed(
 
     target = StreamTarget(99, owned=False)
     batch = Batch([b"aaaa\n", b"bbbb\n", b"cccc\n"], [1, 1, 1])
-    monkeypatch.setattr(os, "write", until_full)
+    monkeypatch.setattr(os, "write", write_until_full)
     with pytest.raises(UnwrittenError) as failed:
         target.write(batch, NOW)
     assert failed.value.lines == lines
     with pytest.raises(UnwrittenError) as again:
         target.write(batch, NOW)
     assert again.value.lines == 0
-    room = 100
+    capacity = 100
     target.write(Batch([b"dddd\n"], [1]), NOW)
     assert out == b"".join([*batch.lines[:lines], b"dddd\n"])
 
 
 @pytest.mark.slow
-def test_j3_a_closed_pipe_takes_out_one_sink_and_no_other(tmp_path: Path) -> None:
+def test_j3_a_closed_pipe_stops_only_one_sink(tmp_path: Path) -> None:
     path, config = tmp_path / "gpu.jsonl", tmp_path / "c.yaml"
     config.write_text(
         "sources: {node: {kind: replay, path: 'builtin:demo', loop: true}}\n"
@@ -268,7 +270,7 @@ def test_j3_a_closed_pipe_takes_out_one_sink_and_no_other(tmp_path: Path) -> Non
     command = [sys.executable, "-m", "podgpu", "run", "-c", str(config)]
 
     def up() -> float | None:
-        """Whether the sink `out` is up by the last line about that."""
+        """Return `podgpu_sink_up` of the sink `out` in the last line that has it."""
         found = None
         text = path.read_bytes() if path.exists() else b""
         for line in parsed(text[: text.rfind(b"\n") + 1]):
@@ -292,8 +294,8 @@ def test_j3_a_closed_pipe_takes_out_one_sink_and_no_other(tmp_path: Path) -> Non
             time.sleep(0.05)
         podgpu.terminate()
         assert podgpu.wait(15) == 0
-        said = podgpu.stderr.read()
-    # Tried again less and less often, and not with each snapshot.
-    assert 1 <= said.count(b"; retrying") <= 6, said
-    assert b"no process reads standard output any more" in said
-    assert b"Traceback" not in said
+        log = podgpu.stderr.read()
+    # Retried at growing intervals, and not with each snapshot.
+    assert 1 <= log.count(b"; retrying") <= 6, log
+    assert b"no process reads standard output any more" in log
+    assert b"Traceback" not in log
