@@ -18,7 +18,7 @@ from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.queries import read_window
 from pipeline.ledger.schema import HOUR_NS
 from pipeline.model import NS
-from tests.pipeline.ledger.keeping import Kept, Shown, assert_adds_up
+from tests.pipeline.ledger.open_ledger import OpenLedger, Snapshots, assert_adds_up
 from tests.support.nodes import START, at, gpu, mig
 from tests.support.usage import account, holding, used
 
@@ -30,7 +30,7 @@ END = START.wall_ns // HOUR_NS + YEAR
 
 def year(path: Path, lines: Path) -> None:
     """Make a ledger of a year, and a file of JSON lines that tells the same hours."""
-    Kept(path).close()
+    OpenLedger(path).close()
     chance, first = random.Random(7), START.wall_ns // HOUR_NS
     hours: dict[tuple[int, int, int], int] = {}
     holdings = []
@@ -116,7 +116,7 @@ def test_a_year_is_asked_quicker_than_it_is_scanned(tmp_path: Path) -> None:
 def test_a_commit_of_a_node_with_instances(tmp_path: Path) -> None:
     """Against one that says nothing but that it was made."""
     instances = [mig(gpu(index), gi) for index in range(8) for gi in range(1, 8)]
-    kept, shown = Kept(tmp_path / "usage.db"), Shown.of(*instances)
+    kept, shown = OpenLedger(tmp_path / "usage.db"), Snapshots.of(*instances)
     taking, writing, empty = [], [], []
     for turn in range(1, 31):
         until = at(5 * turn)
@@ -135,7 +135,7 @@ def test_a_commit_of_a_node_with_instances(tmp_path: Path) -> None:
             rest = (5 * turn - len(had) * turn) * NS
             devices.append(account(device, *had, until=until, unheld=rest))
         snapshot = shown(*devices)
-        taking.append(best(lambda snapshot=snapshot: kept.book.add_snapshot(snapshot), 1))  # type: ignore[misc]
+        taking.append(best(lambda snapshot=snapshot: kept.accumulator.add_snapshot(snapshot), 1))  # type: ignore[misc]
         writing.append(best(kept.commit, 1))
         empty.append(best(kept.commit, 1))
     took, wrote, nothing = (sorted(each)[15] for each in (taking, writing, empty))

@@ -10,7 +10,7 @@ from typing import Final
 
 from pipeline.model import NS
 from tests.e2e.kept import kept
-from tests.pipeline.ledger.keeping import assert_adds_up, window_of
+from tests.pipeline.ledger.open_ledger import assert_adds_up, window_of
 from tests.soak.checker import Checker, Figures, Page
 from tests.soak.world import BUSY, GPUS, PODS, WATTS, World
 

@@ -1,6 +1,6 @@
-"""A machine whose wall clock is set, with a podgpu that is killed and started again on it.
+"""A machine whose wall clock is set, with a podgpu that is killed and restarted on it.
 
-The real join and a real ledger, on virtual time. What isn't committed is lost at a kill.
+It uses the real join and a real ledger, in virtual time. A kill loses what isn't committed.
 """
 
 import sqlite3
@@ -40,12 +40,12 @@ FOREVER_NS = 3600 * NS * 24 * 365 * 50
 
 @dataclass
 class Machine:
-    """The two clocks, and what is true of the device.
+    """The two clocks, and the real holder of the device.
 
     Attributes:
         mono_ns: the monotonic clock.
         ahead_ns: how far the wall clock is ahead of the true time.
-        noise_ns: how far two processes are apart in what they measure of the clocks' offset.
+        noise_ns: by how much two processes differ in their measured offset of the clocks.
         boot: identifies the boot.
     """
 
@@ -56,7 +56,7 @@ class Machine:
     boot: str = "boot-0"
     boots: int = 0
     booted_ns: int = 0
-    """What the monotonic clock of the first boot would show at the start of this one's."""
+    """What the monotonic clock of the first boot would show at the start of this boot."""
     holder: str = "a"
     runs: int = 0
 
@@ -79,19 +79,19 @@ class Machine:
 
 
 @dataclass
-class Known:
-    """What must be in the ledger: nanoseconds."""
+class Expected:
+    """What the ledger must contain, in nanoseconds."""
 
     accounted: int = 0
     gap: int = 0
     held: Counter[str] = field(default_factory=Counter)
 
-    def copy(self) -> "Known":
-        return Known(self.accounted, self.gap, Counter(self.held))
+    def copy(self) -> "Expected":
+        return Expected(self.accounted, self.gap, Counter(self.held))
 
 
 class Run:
-    """One podgpu, from its start to its kill."""
+    """One run of podgpu, from its start to its kill."""
 
     def __init__(self, machine: Machine, token: str) -> None:
         self.machine = machine
@@ -101,14 +101,16 @@ class Run:
         born = machine.now()
         self._connection = open_readwrite(machine.path, "normal")
         self._store = Store(self._connection, machine.boot)
-        left = read_stored_state(self._connection, str(machine.path))
-        given_out = to_current_clock(left.accounts.values(), born, left.boots, machine.boot, born)
-        states = {one.device: one for one in given_out.devices}
-        self.book = LedgerAccumulator(
-            born, states, left.open_holdings, shifted=left.shifted_devices(states, machine.boot)
+        stored = read_stored_state(self._connection, str(machine.path))
+        accounts = to_current_clock(
+            stored.accounts.values(), born, stored.boots, machine.boot, born
         )
-        if given_out.devices:
-            self._put("usage", "ledger", given_out)
+        states = {one.device: one for one in accounts.devices}
+        self.accumulator = LedgerAccumulator(
+            born, states, stored.open_holdings, shifted=stored.shifted_devices(states, machine.boot)
+        )
+        if accounts.devices:
+            self._put("usage", "ledger", accounts)
         for order, source in enumerate(("nvml", "runtime")):
             self._put(source, source, SourceAdded(order))
         self._put("nvml", "nvml", DevicesDiscovered((DEVICE,)))
@@ -119,25 +121,25 @@ class Run:
         self.join.apply(Envelope(source, kind, self._seq, self.machine.now(), event))
 
     def hold(self, pod: str) -> None:
-        """From now on a pod holds the device; nobody where its name is empty."""
+        """Let a pod hold the device from now on; no container if its name is empty."""
         self.machine.holder = pod
         ids = (RawDeviceId("uuid", DEVICE.uuid),)
         origin = Origin(Evidence.RUNTIME_CDI)
         claim = Claim(PartialRef("ml", pod, "main", f"u-{pod}"), ids, None, None, origin)
         self._put("runtime", "runtime", ClaimsReplaced((claim,) if pod else (), FOREVER_NS))
 
-    def look(self) -> Snapshot:
-        """Look at the device; the ledger takes the snapshot."""
+    def sample(self) -> Snapshot:
+        """Add a usage sample of the device, and give the snapshot to the ledger."""
         now = self.machine.now()
         use = DeviceUse(DEVICE.uuid, now, self._before, (), 0, 0, None, None, 3600 * NS)
         self._before = now
         self._put("nvml", "nvml", ProcessesSampled((use,)))
         snapshot = self.join.snapshot(now)
-        self.book.add_snapshot(snapshot)
+        self.accumulator.add_snapshot(snapshot)
         return snapshot
 
     def commit(self) -> None:
-        self._store.write_batch(self.book.take_batch())
+        self._store.write_batch(self.accumulator.take_batch())
 
     def kill(self) -> None:
         self._connection.close()

@@ -1,4 +1,4 @@
-"""Accounts in the file come back as they were, or not at all."""
+"""Accounts that are stored in the file are loaded unchanged, or refused."""
 
 import json
 import re
@@ -18,14 +18,14 @@ GPU = gpu(0)
 
 
 @given(usages([GPU]))
-def test_an_account_comes_back_as_it_was(usage: Usage) -> None:
+def test_a_loaded_account_equals_the_stored_one(usage: Usage) -> None:
     for uuid, one in usage.devices.items():
-        # Beyond that it is no total: 2**62 ns are 146 years.
+        # Larger numbers are no totals: 2**62 ns are 146 years.
         if all(int(number) < 1 << 62 for number in re.findall(r":([0-9]+)", dump(one))):
             assert load(uuid, dump(one)) == one
 
 
-def full() -> DeviceUsage:
+def account_with_holding() -> DeviceUsage:
     info = PodInfo("u-a", "ml", "a", "Running", "Job", "train", "Burstable", (("team", "x"),))
     runs = holding(
         "a", GPU, info=info, until=at(60), evidence=Evidence.KUBELET_IDS, xids=((79, 1),)
@@ -34,37 +34,35 @@ def full() -> DeviceUsage:
     return account(GPU, one, until=at(60), unheld=60 * NS)
 
 
-def test_a_holding_and_a_pod_come_back_too() -> None:
-    assert load(GPU.uuid, dump(full())) == full()
+def test_a_loaded_holding_and_pod_equal_the_stored_ones() -> None:
+    assert load(GPU.uuid, dump(account_with_holding())) == account_with_holding()
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "damage",
     [
         pytest.param(
-            lambda given_out: given_out.update(elapsed_ns=1), id="parts that don't come to it"
+            lambda document: document.update(elapsed_ns=1), id="parts do not sum to the total"
         ),
-        pytest.param(lambda given_out: given_out.update(unheld_ns=-1), id="less than none"),
-        pytest.param(lambda given_out: given_out.pop("start"), id="without a beginning"),
+        pytest.param(lambda document: document.update(unheld_ns=-1), id="negative"),
+        pytest.param(lambda document: document.pop("start"), id="without start"),
+        pytest.param(lambda document: document.update(device="GPU-another"), id="another device's"),
+        pytest.param(lambda document: document.update(containers=7), id="another type"),
         pytest.param(
-            lambda given_out: given_out.update(device="GPU-another"), id="another device's"
-        ),
-        pytest.param(lambda given_out: given_out.update(containers=7), id="another type"),
-        pytest.param(
-            lambda given_out: given_out.update(containers=given_out["containers"] * 2),
+            lambda document: document.update(containers=document["containers"] * 2),
             id="a container twice",
         ),
         pytest.param(
-            lambda given_out: given_out["containers"][0]["holding"].update(device="GPU-another"),
+            lambda document: document["containers"][0]["holding"].update(device="GPU-another"),
             id="another device's holding",
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(spoil: Callable[[dict[str, Any]], object]) -> None:
-    given_out = json.loads(dump(full()))
-    spoil(given_out)
+def test_an_inconsistent_account_is_refused(damage: Callable[[dict[str, Any]], object]) -> None:
+    document = json.loads(dump(account_with_holding()))
+    damage(document)
     with pytest.raises(ValueError, match=r"\w"):
-        load(GPU.uuid, json.dumps(given_out))
+        load(GPU.uuid, json.dumps(document))
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", "[" * 100_000, "\udcff", "1e400"])
@@ -73,38 +71,38 @@ def test_garbage_is_refused(text: str) -> None:
         load(GPU.uuid, text)
 
 
-def test_a_key_that_a_newer_podgpu_has_added_is_passed_over() -> None:
-    given_out = json.loads(dump(full())) | {"brand_new": 1}
-    assert load(GPU.uuid, json.dumps(given_out)) == full()
+def test_an_unknown_key_of_a_newer_podgpu_is_ignored() -> None:
+    document = json.loads(dump(account_with_holding())) | {"brand_new": 1}
+    assert load(GPU.uuid, json.dumps(document)) == account_with_holding()
 
 
-def test_moments_are_those_of_this_machine_s_clock() -> None:
+def test_loaded_times_are_converted_to_the_current_monotonic_clock() -> None:
     now = Instant(5 * NS, START.wall_ns + 100 * NS)
-    (device,) = to_current_clock([full()], now).devices
+    (device,) = to_current_clock([account_with_holding()], now).devices
     assert device.start == Instant(-95 * NS, START.wall_ns)
     assert device.at == Instant(-35 * NS, at(60).wall_ns)
     runs = device.containers[0].holding
     assert runs is not None
     assert runs.start == device.start
-    assert replace(device, start=START, at=at(60)).elapsed_ns == full().elapsed_ns
+    assert replace(device, start=START, at=at(60)).elapsed_ns == account_with_holding().elapsed_ns
 
 
-def test_a_wall_clock_that_was_set_back_puts_no_moment_after_now() -> None:
+def test_no_loaded_time_is_after_now_if_the_wall_clock_was_set_back() -> None:
     now = Instant(5 * NS, START.wall_ns - 3600 * NS)
-    (device,) = to_current_clock([full()], now).devices
+    (device,) = to_current_clock([account_with_holding()], now).devices
     assert device.at == now
     assert device.start == Instant(now.mono_ns - 60 * NS, now.wall_ns - 60 * NS)
 
 
-def test_t8_what_was_heard_after_the_last_look_keeps_its_length_over_a_boot() -> None:
-    """Though the wall clock was set back, so that it tells of no time that has passed."""
-    given_out = full()
-    (one,) = given_out.containers
+def test_t8_a_holding_that_ended_after_the_last_sample_keeps_its_length_over_a_boot() -> None:
+    """The wall clock was set back, so it does not show how much time has passed."""
+    document = account_with_holding()
+    (one,) = document.containers
     assert one.holding is not None
     ended = replace(one.holding, end=at(63))
     one = replace(one, holding=None, ended=at(63), closing=(ended,))
     now = Instant(5 * NS, START.wall_ns - 3600 * NS)
-    (device,) = to_current_clock([replace(given_out, containers=(one,))], now).devices
+    (device,) = to_current_clock([replace(document, containers=(one,))], now).devices
     (found,) = device.containers
     assert found.ended == now
     assert device.at.mono_ns == now.mono_ns - 3 * NS

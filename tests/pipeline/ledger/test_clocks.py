@@ -1,4 +1,4 @@
-"""Whatever is done to the wall clock: nothing counts twice, nothing is lost, and lengths fit."""
+"""However the wall clock is set: nothing is counted twice or lost, and lengths are right."""
 
 import tempfile
 from pathlib import Path
@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.model import NS, Holding
-from tests.pipeline.ledger.keeping import window_of
-from tests.pipeline.ledger.machine import DEVICE, Known, Machine, Run, rows
+from tests.pipeline.ledger.machine import DEVICE, Expected, Machine, Run, rows
+from tests.pipeline.ledger.open_ledger import window_of
 
 HOUR = 3600
 TO_2039 = 12 * 366 * 24 * HOUR
-"""Seconds from the time of the tests into the year 2039."""
+"""Seconds from the start time of the tests into the year 2039."""
 
 _STEPS = st.sampled_from([HOUR, -HOUR, 7 * 24 * HOUR, -2.5, 0.0, TO_2039, -TO_2039])
 _ACTIONS = st.one_of(
-    st.tuples(st.just("look"), st.integers(1, 250)),
-    st.tuples(st.just("look"), st.integers(1, 250)),
+    st.tuples(st.just("sample"), st.integers(1, 250)),
+    st.tuples(st.just("sample"), st.integers(1, 250)),
     st.tuples(st.just("commit"), st.just(0)),
     st.tuples(st.just("hold"), st.sampled_from("ab ")),
     st.tuples(st.just("set"), _STEPS),
@@ -27,66 +27,66 @@ _ACTIONS = st.one_of(
 
 
 class Story:
-    """Runs a story, and knows what must come of it."""
+    """Perform actions, and calculate what the ledger must contain."""
 
     def __init__(self, path: Path, ahead: float) -> None:
         self.machine = Machine(path, ahead_ns=round(ahead * NS))
         self.run: Run = self.machine.start()
-        self.known, self.committed = Known(), Known()
-        self.looked_ns: int | None = None
-        """The last look that is committed, or of this run; by the monotonic clock."""
+        self.expected, self.committed = Expected(), Expected()
+        self.sampled_ns: int | None = None
+        """The last sample that is committed, or of this run, by the monotonic clock."""
         self.counted_ns: int | None = None
         self.held_since_ns = self.machine.mono_ns
         self.pending: list[tuple[int, str]] = []
-        self.given_out: dict[str, Holding] = {}
-        self._look(first=True)
+        self.holdings: dict[str, Holding] = {}
+        self._sample(first=True)
 
     def do(self, what: str, much: float) -> None:
         machine = self.machine
         match what:
-            case "look":
+            case "sample":
                 machine.wait(much)
-                self._look()
+                self._sample()
             case "commit":
                 self.run.commit()
-                self.committed, self.counted_ns = self.known.copy(), self.looked_ns
+                self.committed, self.counted_ns = self.expected.copy(), self.sampled_ns
             case "hold":
                 machine.wait(0.25)
-                self._held()
+                self._add_held_time()
                 self.run.hold(str(much).strip())
             case "set":
                 machine.ahead_ns += round(much * NS)
             case _:
                 assert what == "kill"
                 self.run.kill()
-                self.known, self.looked_ns = self.committed.copy(), self.counted_ns
+                self.expected, self.sampled_ns = self.committed.copy(), self.counted_ns
                 machine.wait(much)
                 machine.noise_ns = round(much) * 7 % 1000
                 self.pending.clear()
                 self.held_since_ns = machine.mono_ns
                 self.run = machine.start()
-                self._look(first=True)
+                self._sample(first=True)
 
-    def _held(self) -> None:
+    def _add_held_time(self) -> None:
         now_ns = self.machine.mono_ns
         self.pending.append((now_ns - self.held_since_ns, self.machine.holder))
         self.held_since_ns = now_ns
 
-    def _look(self, *, first: bool = False) -> None:
+    def _sample(self, *, first: bool = False) -> None:
         now_ns = self.machine.mono_ns
-        self._held()
+        self._add_held_time()
         if first:
             self.pending.clear()
-            if self.looked_ns is not None:
-                self.known.gap += now_ns - self.looked_ns
+            if self.sampled_ns is not None:
+                self.expected.gap += now_ns - self.sampled_ns
         for time_ns, pod in self.pending:
-            self.known.accounted += time_ns
-            self.known.held[pod] += time_ns
+            self.expected.accounted += time_ns
+            self.expected.held[pod] += time_ns
         self.pending.clear()
-        self.looked_ns = now_ns
-        snapshot = self.run.look()
+        self.sampled_ns = now_ns
+        snapshot = self.run.sample()
         assert snapshot.usage is not None
-        self.given_out |= {one.id: one for one in snapshot.usage.ended}
+        self.holdings |= {one.id: one for one in snapshot.usage.ended}
         for one in snapshot.usage.ended:
             assert one.end is not None
             length = snapshot.at.wall_of(one.end) - snapshot.at.wall_of(one.start)
@@ -97,19 +97,19 @@ class Story:
 
 @settings(max_examples=150, deadline=None)
 @given(ahead=_STEPS, actions=st.lists(_ACTIONS, max_size=25))
-def test_whatever_is_done_to_the_clock_the_ledger_has_what_is_true(
+def test_the_ledger_is_right_however_the_clock_is_set(
     ahead: float, actions: list[tuple[str, float]]
 ) -> None:
-    """T7, T8: steps before the first start, while podgpu runs and while it doesn't; lost tails."""
+    """T7, T8: steps before the first start, during a run and between runs; lost commits."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "usage.db"
         story = Story(path, ahead)
-        for what, much in [*actions, ("look", 5), ("commit", 0)]:
+        for what, much in [*actions, ("sample", 5), ("commit", 0)]:
             story.do(what, much)
         story.run.kill()
-        known = story.committed
+        expected = story.committed
         [total] = rows(path, "SELECT sum(accounted_ns), sum(gap_ns) FROM device_hours")
-        assert total == (known.accounted, known.gap)
+        assert total == (expected.accounted, expected.gap)
         by_pod: dict[str, int] = dict(
             rows(
                 path,
@@ -117,15 +117,17 @@ def test_whatever_is_done_to_the_clock_the_ledger_has_what_is_true(
                 "LEFT JOIN containers AS c ON c.id = h.container GROUP BY 1 HAVING sum(held_ns)",
             )
         )
-        assert by_pod == {pod: time for pod, time in known.held.items() if time}
-        assert rows(path, "SELECT sum(end_ns - start_ns) FROM gaps")[0][0] in {known.gap, None}
+        assert by_pod == {pod: time for pod, time in expected.held.items() if time}
+        assert rows(path, "SELECT sum(end_ns - start_ns) FROM gaps")[0][0] in {expected.gap, None}
         holdings = rows(
             path,
             "SELECT until_ns - start_ns, counted_ns + gap_ns, ifnull(end_ns, until_ns) - until_ns, "
             "held_ns FROM holdings",
         )
-        assert all(length == counted >= 0 == apart for length, counted, apart, _ in holdings)
-        assert sum(held for *_, held in holdings) == sum(known.held[pod] for pod in "ab")
+        assert all(
+            length == counted >= 0 == difference for length, counted, difference, _ in holdings
+        )
+        assert sum(held for *_, held in holdings) == sum(expected.held[pod] for pod in "ab")
         open_now = rows(
             path,
             "SELECT c.pod, count(*) FROM holdings AS h JOIN containers AS c ON c.id = h.container "
@@ -133,7 +135,7 @@ def test_whatever_is_done_to_the_clock_the_ledger_has_what_is_true(
         )
         holder = story.machine.holder
         counts: dict[str, int] = dict(open_now)
-        # A row whose end was lost with a kill stays open for ten minutes more, as before.
+        # A row whose end was lost with a kill stays open for ten more minutes, as before.
         assert not holder or counts[holder] >= 1
 
 
@@ -143,8 +145,8 @@ def test_t7_nothing_counts_twice_when_the_clock_was_ahead_at_the_first_start(
     """T7: the clock was ahead by an hour, was set right, and podgpu restarts: 130 s, not 240 s."""
     story = Story(tmp_path / "usage.db", HOUR)
     for what, much in (
-        *(("look", 10), ("set", -HOUR), ("look", 100), ("commit", 0)),
-        *(("kill", 5), ("look", 20), ("commit", 0)),
+        *(("sample", 10), ("set", -HOUR), ("sample", 100), ("commit", 0)),
+        *(("kill", 5), ("sample", 20), ("commit", 0)),
     ):
         story.do(what, much)
     story.run.kill()
@@ -153,32 +155,34 @@ def test_t7_nothing_counts_twice_when_the_clock_was_ahead_at_the_first_start(
 
 
 @pytest.mark.parametrize("step", [HOUR, -2 * HOUR, TO_2039])
-def test_t8_a_holding_has_its_length_when_the_clock_is_set_meanwhile(
+def test_t8_a_holding_keeps_its_length_when_the_clock_is_set_meanwhile(
     tmp_path: Path, step: float
 ) -> None:
-    """T8: its row in the ledger ends after it began, and is found by who asks for now."""
+    """T8: its row in the ledger ends after its start, and a query for now finds it."""
     path = tmp_path / "usage.db"
     story = Story(path, 0)
-    for what, much in (("look", 6), ("set", step), ("look", 7), ("commit", 0)):
+    for what, much in (("sample", 6), ("set", step), ("sample", 7), ("commit", 0)):
         story.do(what, much)
     [(start, until)] = rows(path, "SELECT start_ns, until_ns FROM holdings")
     assert until - start == 13 * NS
     assert until == story.machine.now().wall_ns
     story.do("hold", " ")  # type: ignore[arg-type]
-    story.do("look", 1)
+    story.do("sample", 1)
     story.do("commit", 0)
     [(start, end)] = rows(path, "SELECT start_ns, end_ns FROM holdings")
     assert end - start == 13 * NS + NS // 4
     assert end == story.machine.now().wall_ns - NS
 
 
-def test_t8_the_time_that_podgpu_was_down_is_that_of_the_monotonic_clock(tmp_path: Path) -> None:
+def test_t8_the_time_that_podgpu_was_down_is_measured_by_the_monotonic_clock(
+    tmp_path: Path,
+) -> None:
     """T8: the clock is set while podgpu doesn't run."""
     path = tmp_path / "usage.db"
     story = Story(path, 0)
     for what, much in (
-        *(("look", 6), ("commit", 0), ("set", -HOUR), ("kill", 30)),
-        *(("look", 4), ("commit", 0)),
+        *(("sample", 6), ("commit", 0), ("set", -HOUR), ("kill", 30)),
+        *(("sample", 4), ("commit", 0)),
     ):
         story.do(what, much)
     [(length, gap)] = rows(path, "SELECT until_ns - start_ns, gap_ns FROM holdings")
@@ -186,13 +190,13 @@ def test_t8_the_time_that_podgpu_was_down_is_that_of_the_monotonic_clock(tmp_pat
     story.run.kill()
 
 
-def rebooted(path: Path) -> Machine:
-    """Return a machine on which podgpu was killed after 10 s, and that was away for 60 s then."""
+def rebooted_machine(path: Path) -> Machine:
+    """Return a machine that rebooted 60 s after podgpu was killed, which had run for 10 s."""
     machine = Machine(path)
     run = machine.start()
-    run.look()
+    run.sample()
     machine.wait(10)
-    run.look()
+    run.sample()
     run.commit()
     run.kill()
     machine.wait(60)
@@ -200,13 +204,13 @@ def rebooted(path: Path) -> Machine:
     return machine
 
 
-def test_t8_after_a_reboot_the_time_between_is_that_of_the_wall_clock(tmp_path: Path) -> None:
+def test_t8_the_gap_of_a_reboot_is_measured_by_the_wall_clock(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
-    machine = rebooted(path)
+    machine = rebooted_machine(path)
     run = machine.start()
-    run.look()
+    run.sample()
     machine.wait(5)
-    run.look()
+    run.sample()
     run.commit()
     run.kill()
     [(length, counted, gap)] = rows(
@@ -216,12 +220,10 @@ def test_t8_after_a_reboot_the_time_between_is_that_of_the_wall_clock(tmp_path: 
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR, 0])
-def test_t8_how_long_a_reboot_took_the_wall_clock_reports_once_in_a_boot(
-    tmp_path: Path, step: int
-) -> None:
-    """T8: podgpu is killed before it looks, and the clock is set before it starts again."""
+def test_t8_the_gap_of_a_reboot_is_measured_once_per_boot(tmp_path: Path, step: int) -> None:
+    """T8: podgpu is killed before the first sample, and the clock is set before it restarts."""
     path = tmp_path / "usage.db"
-    machine = rebooted(path)
+    machine = rebooted_machine(path)
     run = machine.start()
     run.commit()
     run.kill()
@@ -229,7 +231,7 @@ def test_t8_how_long_a_reboot_took_the_wall_clock_reports_once_in_a_boot(
     machine.wait(3)
     machine.ahead_ns += step * NS
     run = machine.start()
-    run.look()
+    run.sample()
     run.commit()
     run.kill()
     [(length, counted, gap)] = rows(

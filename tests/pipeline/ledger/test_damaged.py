@@ -1,4 +1,4 @@
-"""R4: damaged bytes in a ledger are the file's fault, and never end what opens it."""
+"""R4: damaged bytes in a ledger are reported as damage, and never end the program that opens it."""
 
 import contextlib
 import shutil
@@ -18,16 +18,16 @@ from pipeline.ledger.queries import read_holdings, read_window
 from pipeline.ledger.write_batch import Batch
 from sinks.ledger.ledger_file import LedgerFile
 from sinks.ledger.options import Options
-from tests.pipeline.ledger.keeping import FOREVER, Shown
-from tests.pipeline.ledger.test_account_state import full
+from tests.pipeline.ledger.open_ledger import FOREVER, Snapshots
+from tests.pipeline.ledger.test_account_state import account_with_holding
 from tests.pipeline.ledger.test_migrations import OLD
 
-SHOWN = Shown()
+SNAPSHOT = Snapshots()
 HEADER = 100
-"""Bytes that SQLite's header has."""
-DEVICE = full().device
+"""Bytes of SQLite's header."""
+DEVICE = account_with_holding().device
 VERSION_AT = 63
-"""Where the last byte of `user_version` stands in it."""
+"""Offset of the last byte of `user_version` in the header."""
 
 
 def file_at(path: Path) -> LedgerFile:
@@ -35,20 +35,20 @@ def file_at(path: Path) -> LedgerFile:
     return LedgerFile(options, "node-1", SystemClock().now)
 
 
-def written(path: Path) -> bytes:
+def write_ledger(path: Path) -> bytes:
     """Return the bytes of a ledger with accounts and holdings."""
     file = file_at(path)
     file.open()
-    file.put(a_batch())
+    file.put(example_batch())
     file.close()
     return path.read_bytes()
 
 
-def a_batch() -> Batch:
-    usage = full()
-    book = LedgerAccumulator(usage.at, {})
-    book.add_snapshot(SHOWN(usage))
-    return book.take_batch()
+def example_batch() -> Batch:
+    usage = account_with_holding()
+    accumulator = LedgerAccumulator(usage.at, {})
+    accumulator.add_snapshot(SNAPSHOT(usage))
+    return accumulator.take_batch()
 
 
 @pytest.fixture
@@ -57,30 +57,30 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger" / "usage.db"
 
 
-def damages(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield places and values: each byte of the header, and some of the rest."""
-    for place in range(HEADER):
+def damaged_bytes(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield offsets and values: each byte of the header, and some of the rest."""
+    for offset in range(HEADER):
         for mask in (0xFF, 0x80, 0x10, 0x01):
-            yield place, data[place] ^ mask
-    for place in range(100, len(data), 397):
-        yield place, data[place] ^ 0x80
+            yield offset, data[offset] ^ mask
+    for offset in range(100, len(data), 397):
+        yield offset, data[offset] ^ 0x80
     for word in (b"holdings", b"device_hours", b"CREATE", b"ml", b"usage"):
-        if (place := data.find(word)) >= 0:
-            yield place, 0xFF
+        if (offset := data.find(word)) >= 0:
+            yield offset, 0xFF
 
 
-def clean(path: Path) -> None:
+def remove_files(path: Path) -> None:
     for each in path.parent.iterdir():
         each.unlink()
 
 
-def test_r4_a_damaged_byte_is_set_aside_or_does_no_harm(path: Path) -> None:
-    sound = written(path)
+def test_r4_a_ledger_with_a_damaged_byte_is_set_aside_or_read_correctly(path: Path) -> None:
+    intact = write_ledger(path)
     aside = 0
-    for place, value in damages(sound):
-        clean(path)
-        path.write_bytes(sound[:place] + bytes([value]) + sound[place + 1 :])
-        # Whoever reads catches these alone.
+    for offset, value in damaged_bytes(intact):
+        remove_files(path)
+        path.write_bytes(intact[:offset] + bytes([value]) + intact[offset + 1 :])
+        # Readers catch only these errors.
         with (
             contextlib.suppress(*READ_ERRORS, LedgerError),
             closing(open_readonly(path)) as connection,
@@ -89,39 +89,39 @@ def test_r4_a_damaged_byte_is_set_aside_or_does_no_harm(path: Path) -> None:
             read_holdings(connection, 0, FOREVER)
         file = file_at(path)
         try:
-            left, report = file.open()
+            stored, report = file.open()
         finally:
             file.close()
-        # Set aside, or read right.
-        assert report.quarantined or set(left.accounts) == {DEVICE}, (place, value)
+        # Set aside, or read correctly.
+        assert report.quarantined or set(stored.accounts) == {DEVICE}, (offset, value)
         aside += bool(report.quarantined)
     assert aside > 40
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["present", "0.1.0"])
-def test_r4_a_damaged_version_is_neither_an_older_nor_a_newer_podgpus(
+def test_r4_a_damaged_version_is_not_taken_for_an_older_or_newer_podgpu(
     path: Path, *, old: bool
 ) -> None:
-    """One byte of the header has it, and no checksum: whatever it becomes, the file is the same."""
-    written(path)
+    """The byte has no checksum: whatever its value is, the file is the same."""
+    write_ledger(path)
     if old:
         shutil.copy(OLD / "ledger-0.1.0-day.db", path)
-    sound = path.read_bytes()
-    for value in {*range(34), 64, 127, 128, 255} - {sound[VERSION_AT]}:
-        clean(path)
-        path.write_bytes(sound[:VERSION_AT] + bytes([value]) + sound[VERSION_AT + 1 :])
+    intact = path.read_bytes()
+    for value in {*range(34), 64, 127, 128, 255} - {intact[VERSION_AT]}:
+        remove_files(path)
+        path.write_bytes(intact[:VERSION_AT] + bytes([value]) + intact[VERSION_AT + 1 :])
         with pytest.raises(CorruptError, match=r"damaged|has no column"):
             open_readonly(path)
         file = file_at(path)
-        left, report = file.open()
+        stored, report = file.open()
         file.close()
         assert len(report.quarantined) == 1, value
-        assert not left.accounts
+        assert not stored.accounts
 
 
-def test_r4_a_newer_ledger_is_left_as_it_is(path: Path) -> None:
-    """It says so twice: in its header, and in its table `meta`."""
-    written(path)
+def test_r4_a_ledger_of_a_newer_podgpu_is_left_unchanged(path: Path) -> None:
+    """Its version is in the header and in the table `meta`."""
+    write_ledger(path)
     with closing(sqlite3.connect(path)) as other, other:
         other.execute("PRAGMA user_version = 3")
         other.execute("UPDATE meta SET value = '3' WHERE key = 'tables'")
@@ -136,39 +136,39 @@ def test_r4_a_newer_ledger_is_left_as_it_is(path: Path) -> None:
 
 
 @pytest.mark.parametrize("logged", [False, True], ids=["in the file", "in the log"])
-def test_r4_a_header_that_is_damaged_while_it_runs_costs_nothing(
+def test_r4_a_header_that_is_damaged_while_podgpu_runs_loses_nothing(
     path: Path, *, logged: bool
 ) -> None:
-    """The next commit writes the page anew; who reads before that is told, or reads on."""
-    sound = written(path)
-    for place in range(HEADER):
-        clean(path)
-        path.write_bytes(sound)
+    """The next commit writes the page again; a reader before that gets an error, or the data."""
+    intact = write_ledger(path)
+    for offset in range(HEADER):
+        remove_files(path)
+        path.write_bytes(intact)
         file = file_at(path)
         file.open()
-        file.put(a_batch())
+        file.put(example_batch())
         if not logged:
             assert file._connection is not None
             file._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        with path.open("r+b") as spoilt:
-            spoilt.seek(place)
-            (byte,) = spoilt.read(1)
-            spoilt.seek(place)
-            spoilt.write(bytes([byte ^ 0xFF]))
+        with path.open("r+b") as damaged:
+            damaged.seek(offset)
+            (byte,) = damaged.read(1)
+            damaged.seek(offset)
+            damaged.write(bytes([byte ^ 0xFF]))
         with contextlib.suppress(CorruptError), closing(open_readonly(path)) as connection:
             read_window(connection, 0, FOREVER)
-        report = file.put(a_batch())
+        report = file.put(example_batch())
         file.close()
         again = file_at(path)
-        left, later = again.open()
+        stored, later = again.open()
         again.close()
         assert not report.quarantined
         assert not later.quarantined
-        assert set(left.accounts) == {DEVICE}, place
+        assert set(stored.accounts) == {DEVICE}, offset
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "damage",
     [
         "UPDATE state SET device = CAST(x'ff' AS TEXT)",
         "UPDATE meta SET value = CAST(x'ff' AS TEXT) WHERE key = 'last'",
@@ -176,25 +176,25 @@ def test_r4_a_header_that_is_damaged_while_it_runs_costs_nothing(
     ],
 )
 @pytest.mark.parametrize("when", ["at the start", "while it runs"])
-def test_r4_a_row_that_is_not_utf8_stops_accounting_for_no_longer_than_a_commit(
-    path: Path, spoil: str, when: str
+def test_r4_a_row_that_is_not_utf8_stops_accounting_for_at_most_one_commit(
+    path: Path, damage: str, when: str
 ) -> None:
-    written(path)
+    write_ledger(path)
     file = file_at(path)
     if when == "while it runs":
         file.open()
     with closing(sqlite3.connect(path)) as other, other:
-        other.execute(spoil)
+        other.execute(damage)
     if when == "at the start":
         file.open()
-    batch = a_batch()
+    batch = example_batch()
     file.put(batch)
     file.close()
     again = file_at(path)
-    left, report = again.open()
+    stored, report = again.open()
     again.put(batch)
     again.close()
-    assert set(left.accounts) == {DEVICE} or len(report.quarantined) == 1
+    assert set(stored.accounts) == {DEVICE} or len(report.quarantined) == 1
     last = file_at(path)
     assert set(last.open()[0].accounts) == {DEVICE}
     last.close()
@@ -215,12 +215,12 @@ def test_r4_a_row_that_is_not_utf8_stops_accounting_for_no_longer_than_a_commit(
 def test_r4_a_value_of_another_type_is_reported_as_damage(
     path: Path, table: str, column: str, garbage: str
 ) -> None:
-    written(path)
+    write_ledger(path)
     with closing(sqlite3.connect(path)) as other, other:
         other.execute(f"UPDATE {table} SET {column} = {garbage}")  # noqa: S608
     with closing(open_readonly(path)) as connection:
         if garbage in {"'text'", "1.5"} and column in {"source", "namespace", "model"}:
-            read_holdings(connection, 0, FOREVER)  # a column of text makes text of it
+            read_holdings(connection, 0, FOREVER)  # a text column converts it to text
             return
         read = read_window if table == "devices" else read_holdings
         with pytest.raises(READ_ERRORS) as found:

@@ -1,4 +1,4 @@
-"""Who reads a ledger never writes, whatever the writer does; what is no ledger is named."""
+"""Readers never write to a ledger, and files that are no ledger are refused with a reason."""
 
 import errno
 import os
@@ -18,38 +18,40 @@ from pipeline.ledger.file_creation import open_readwrite
 from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.schema import VERSION, WRITE_VERSION
 from pipeline.model import NS
-from tests.pipeline.ledger.keeping import Kept, Shown, window_of
+from tests.pipeline.ledger.open_ledger import OpenLedger, Snapshots, window_of
 from tests.support.nodes import at, gpu
 from tests.support.usage import account
 
-SHOWN = Shown()
+SNAPSHOT = Snapshots()
 KILLED = """
 import os, sys
 from pathlib import Path
-from tests.pipeline.ledger.keeping import Kept
+from tests.pipeline.ledger.open_ledger import OpenLedger
 from tests.pipeline.ledger.test_file_open import filled
 kept = filled(Path(sys.argv[1]), int(sys.argv[2]))
 os.kill(os.getpid(), 9)
 """
 
 
-def filled(path: Path, seconds: int) -> Kept:
-    """A ledger that is open and has an account of so long."""
-    kept = Kept(path)
-    add(kept, seconds)
-    return kept
+def filled(path: Path, seconds: int) -> OpenLedger:
+    """Return an open ledger with an account of some seconds."""
+    ledger = OpenLedger(path)
+    add(ledger, seconds)
+    return ledger
 
 
-def killed(path: Path, seconds: int) -> None:
-    """Let another process write it, and be killed."""
+def write_and_be_killed(path: Path, seconds: int) -> None:
+    """Write a ledger in another process, and kill that process."""
     command = [sys.executable, "-c", KILLED, str(path), str(seconds)]
     done = subprocess.run(command, cwd=Path(__file__).parents[3], check=False)
     assert done.returncode == -9
 
 
-def add(kept: Kept, seconds: int) -> None:
-    kept.book.add_snapshot(SHOWN(account(gpu(0), until=at(seconds), unheld=seconds * NS)))
-    kept.commit()
+def add(ledger: OpenLedger, seconds: int) -> None:
+    ledger.accumulator.add_snapshot(
+        SNAPSHOT(account(gpu(0), until=at(seconds), unheld=seconds * NS))
+    )
+    ledger.commit()
 
 
 def seconds_of(path: Path) -> float:
@@ -61,18 +63,18 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {each.name: each.read_bytes() for each in folder.iterdir() if "shm" not in each.name}
 
 
-def test_it_is_read_while_it_is_written(tmp_path: Path) -> None:
+def test_a_ledger_can_be_read_while_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
-    kept = filled(path, 30)
+    ledger = filled(path, 30)
     with closing(open_readonly(path)) as connection:
-        add(kept, 40)
+        add(ledger, 40)
         assert seconds_of(path) == 40
         (found,) = connection.execute("SELECT sum(accounted_ns) FROM device_hours").fetchone()
         assert found == 40 * NS
-    kept.close()
+    ledger.close()
 
 
-def test_it_is_read_after_its_writer_has_ended_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_closed_ledger_can_be_read_and_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
     filled(path, 30).close()
     before = contents(tmp_path)
@@ -81,28 +83,28 @@ def test_it_is_read_after_its_writer_has_ended_and_nothing_is_written(tmp_path: 
     assert contents(tmp_path) == before
 
 
-def test_it_is_read_after_its_writer_was_killed_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_ledger_whose_writer_was_killed_can_be_read_and_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
-    killed(path, 30)
+    write_and_be_killed(path, 30)
     before = contents(tmp_path)
     assert before.keys() == {"usage.db", "usage.db-wal"}
     assert seconds_of(path) == 30
     assert contents(tmp_path) == before
     with closing(open_readonly(path)) as connection:
         connection.execute("SELECT * FROM hours").fetchall()
-        killed(path, 40)
+        write_and_be_killed(path, 40)
         assert seconds_of(path) == 40
 
 
-def test_a_copy_of_the_file_alone_is_a_ledger_too(tmp_path: Path) -> None:
+def test_a_copy_of_the_file_without_its_log_is_a_ledger(tmp_path: Path) -> None:
     filled(tmp_path / "usage.db", 30).close()
     shutil.copy(tmp_path / "usage.db", tmp_path / "a?copy#1%20.db")
     assert seconds_of(tmp_path / "a?copy#1%20.db") == 30
 
 
-def test_a_copy_with_its_log_says_what_it_lacks(tmp_path: Path) -> None:
+def test_the_error_for_a_copy_with_its_log_names_the_missing_file(tmp_path: Path) -> None:
     path, shared = tmp_path / "usage.db", tmp_path / "usage.db-shm"
-    killed(path, 30)
+    write_and_be_killed(path, 30)
     shared.unlink()
     with pytest.raises(
         LedgerError, match=f"without usage.db-shm; create the missing file.* touch {shared}"
@@ -114,49 +116,49 @@ def test_a_copy_with_its_log_says_what_it_lacks(tmp_path: Path) -> None:
     assert (contents(tmp_path), shared.read_bytes()) == (before, b"")
 
 
-def test_a_copy_with_an_empty_log_is_as_one_without(tmp_path: Path) -> None:
+def test_a_copy_with_an_empty_log_can_be_read(tmp_path: Path) -> None:
     filled(tmp_path / "usage.db", 30).close()
     (tmp_path / "usage.db-wal").touch()
     assert seconds_of(tmp_path / "usage.db") == 30
 
 
 def test_a_reader_cannot_write(tmp_path: Path) -> None:
-    kept = filled(tmp_path / "usage.db", 30)
+    ledger = filled(tmp_path / "usage.db", 30)
     with (
-        closing(open_readonly(kept.path)) as connection,
+        closing(open_readonly(ledger.path)) as connection,
         pytest.raises(sqlite3.OperationalError, match="readonly"),
     ):
         connection.execute("DELETE FROM hours")
-    kept.close()
+    ledger.close()
 
 
-def test_a_ledger_is_for_its_owner_and_group(tmp_path: Path) -> None:
-    kept = filled(tmp_path / "usage.db", 30)
+def test_owner_and_group_can_read_a_ledger(tmp_path: Path) -> None:
+    ledger = filled(tmp_path / "usage.db", 30)
     modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir()}
     assert modes == {"usage.db": 0o640, "usage.db-wal": 0o640, "usage.db-shm": 0o640}
-    kept.close()
+    ledger.close()
 
 
-def test_nothing_goes_into_files_beside_it(tmp_path: Path) -> None:
-    """With a root file system that is read-only there is no place for them."""
+def test_no_temporary_files_are_written(tmp_path: Path) -> None:
+    """With a read-only root file system there is no place for temporary files."""
     path = tmp_path / "usage.db"
-    for opens in (_writer(path), lambda: open_readonly(path)):
-        with closing(opens()) as connection:
+    for opener in (_writer(path), lambda: open_readonly(path)):
+        with closing(opener()) as connection:
             assert connection.execute("PRAGMA temp_store").fetchone() == (2,), "MEMORY"
 
 
 class Refusing(sqlite3.Connection):
-    """Fails at the reader's own settings: the disk answers no more."""
+    """Fail when the reader changes its settings: the disk no longer responds."""
 
-    def execute(self, text: str, *given: Any) -> sqlite3.Cursor:
+    def execute(self, text: str, *arguments: Any) -> sqlite3.Cursor:
         if "cache_size" in text:
             error = sqlite3.OperationalError("disk I/O error")
             error.sqlite_errorcode = sqlite3.SQLITE_IOERR
             raise error
-        return super().execute(text, *given)
+        return super().execute(text, *arguments)
 
 
-def test_a_disk_that_fails_while_it_is_opened_is_named(
+def test_the_error_for_a_disk_that_fails_while_opening_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "usage.db"
@@ -167,7 +169,7 @@ def test_a_disk_that_fails_while_it_is_opened_is_named(
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES])
-def test_a_log_that_cannot_be_looked_at_is_named(
+def test_the_error_for_a_log_that_can_not_be_examined_contains_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     path = tmp_path / "usage.db"
@@ -184,8 +186,8 @@ def test_a_log_that_cannot_be_looked_at_is_named(
         open_readonly(path)
 
 
-def spoilt(folder: Path, how: str) -> Path:
-    """Make a file that is no ledger any more."""
+def invalid_ledger(folder: Path, how: str) -> Path:
+    """Make a file that isn't a valid ledger."""
     path = folder / "usage.db"
     if how == "missing":
         return path
@@ -229,17 +231,17 @@ def spoilt(folder: Path, how: str) -> Path:
         ("application", ForeignError, ForeignError),
     ],
 )
-def test_what_is_no_ledger_is_named(
+def test_the_error_for_a_file_that_is_no_ledger_names_it_and_a_fix(
     tmp_path: Path, how: str, reads: type[LedgerError] | None, writes: type[LedgerError] | None
 ) -> None:
-    path = spoilt(tmp_path, how)
-    for opens, expected in ((lambda: open_readonly(path), reads), (_writer(path), writes)):
+    path = invalid_ledger(tmp_path, how)
+    for opener, expected in ((lambda: open_readonly(path), reads), (_writer(path), writes)):
         before = contents(tmp_path)
         if expected is None:
-            opens().close()
+            opener().close()
             continue
         with pytest.raises(expected) as caught:
-            opens().close()
+            opener().close()
         assert type(caught.value) is expected
         assert str(path) in str(caught.value)
         assert caught.value.fix
@@ -251,7 +253,9 @@ def _writer(path: Path):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("mode", ["WAL", "DELETE"])
-def test_one_whose_maker_was_killed_before_it_had_tables_is_made(tmp_path: Path, mode: str) -> None:
+def test_a_file_whose_writer_was_killed_before_it_created_tables_is_completed(
+    tmp_path: Path, mode: str
+) -> None:
     path = tmp_path / "usage.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA journal_mode = {mode}")
@@ -260,7 +264,7 @@ def test_one_whose_maker_was_killed_before_it_had_tables_is_made(tmp_path: Path,
 
 
 @pytest.mark.parametrize("name", ["usage.db", "usage.db-wal"])
-def test_a_link_is_not_followed(tmp_path: Path, name: str) -> None:
+def test_a_symbolic_link_is_not_followed(tmp_path: Path, name: str) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"")
     (tmp_path / name).symlink_to(victim)

@@ -1,4 +1,4 @@
-"""Garbage in a file that was sound is refused or does no harm: nothing hangs, nothing escapes."""
+"""Garbage in a valid file is refused or does no harm: nothing hangs, no other error is raised."""
 
 import contextlib
 import json
@@ -18,8 +18,8 @@ from pipeline.ledger.file_creation import open_readwrite
 from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.queries import read_holdings, read_window
 from pipeline.model import NS, DeviceUsage
-from tests.pipeline.ledger.keeping import FOREVER, Kept, Shown
-from tests.pipeline.ledger.test_account_state import GPU, full
+from tests.pipeline.ledger.open_ledger import FOREVER, OpenLedger, Snapshots
+from tests.pipeline.ledger.test_account_state import GPU, account_with_holding
 from tests.support.nodes import at
 from tests.support.usage import account, holding, used
 
@@ -27,63 +27,63 @@ GARBAGE: tuple[object, ...] = (
     *(10**30, -(10**30), 1 << 70, 1 << 63, (1 << 62) + 5, -1, 0, 1.5, float("nan"), float("inf")),
     *("x", "\udc80", "\x1b[2J", None, True, [], {}),
 )
-SHOWN = Shown()
+SNAPSHOT = Snapshots()
 Place = tuple[str | int, ...]
 
 
-def places(value: Any, place: Place = ()) -> Iterator[Place]:
-    """Yield where something stands in a document."""
+def paths_in(value: Any, place: Place = ()) -> Iterator[Place]:
+    """Yield the path of each value in a document."""
     inside = value.items() if isinstance(value, dict) else enumerate(value)
     for key, each in inside:
         yield (*place, key)
         if isinstance(each, dict | list):
-            yield from places(each, (*place, key))
+            yield from paths_in(each, (*place, key))
 
 
 def with_garbage(place: Place, garbage: object) -> str:
-    given_out = inner = json.loads(dump(full()))
+    document = inner = json.loads(dump(account_with_holding()))
     for key in place[:-1]:
         inner = inner[key]
     inner[place[-1]] = garbage
-    return json.dumps(given_out)
+    return json.dumps(document)
 
 
-def loaded(text: str) -> DeviceUsage | None:
+def load_or_none(text: str) -> DeviceUsage | None:
     try:
         return load(GPU.uuid, text)
     except ValueError:
         return None
 
 
-def test_an_account_with_garbage_anywhere_is_refused_or_can_be_gone_on_from(tmp_path: Path) -> None:
-    refused = taken = 0
+def test_an_account_with_garbage_is_refused_or_can_be_continued(tmp_path: Path) -> None:
+    refused = accepted = 0
     with closing(open_readwrite(tmp_path / "usage.db", "normal")) as connection:
         store = Store(connection)
-        for place in places(json.loads(dump(full()))):
+        for place in paths_in(json.loads(dump(account_with_holding()))):
             for garbage in GARBAGE:
-                given_out = loaded(with_garbage(place, garbage))
-                if given_out is None:
+                document = load_or_none(with_garbage(place, garbage))
+                if document is None:
                     refused += 1
                     continue
-                taken += 1
-                (continues,) = to_current_clock([given_out], at(100)).devices
+                accepted += 1
+                (restored,) = to_current_clock([document], at(100)).devices
                 later = replace(
-                    continues,
+                    restored,
                     at=at(200),
-                    elapsed_ns=continues.elapsed_ns + NS,
-                    unheld_ns=continues.unheld_ns + NS,
+                    elapsed_ns=restored.elapsed_ns + NS,
+                    unheld_ns=restored.unheld_ns + NS,
                 )
                 for now in (later, account(GPU, until=at(200), unheld=NS)):
-                    book = LedgerAccumulator(at(100), {GPU.uuid: continues})
-                    book.add_snapshot(SHOWN(now))
-                    batch = book.take_batch()
+                    accumulator = LedgerAccumulator(at(100), {GPU.uuid: restored})
+                    accumulator.add_snapshot(SNAPSHOT(now))
+                    batch = accumulator.take_batch()
                     assert len(batch.gap_hours) < 10_000, (place, garbage)
                     store.write_batch(batch)
-    assert refused > 5 * taken > 0
+    assert refused > 5 * accepted > 0
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "damage",
     [
         "UPDATE containers SET labels = '{'",
         "UPDATE containers SET labels = '7'",
@@ -99,17 +99,17 @@ def test_an_account_with_garbage_anywhere_is_refused_or_can_be_gone_on_from(tmp_
         "DELETE FROM containers",
     ],
 )
-def test_a_file_in_which_others_have_written_fails_as_a_file_if_it_fails(
-    tmp_path: Path, spoil: str
+def test_reading_a_file_that_another_program_changed_raises_only_sqlite_errors(
+    tmp_path: Path, damage: str
 ) -> None:
-    kept = Kept(tmp_path / "usage.db")
-    had = [used(n, held=5 * NS, holding=holding(n, GPU, until=at(10))) for n in ("a", "b")]
-    kept.book.add_snapshot(SHOWN(account(GPU, *had, until=at(10))))
-    kept.commit()
-    kept.close()
-    with closing(sqlite3.connect(kept.path)) as connection, connection:
-        connection.execute(spoil)
-    with closing(open_readonly(kept.path)) as connection:
+    ledger = OpenLedger(tmp_path / "usage.db")
+    containers = [used(n, held=5 * NS, holding=holding(n, GPU, until=at(10))) for n in ("a", "b")]
+    ledger.accumulator.add_snapshot(SNAPSHOT(account(GPU, *containers, until=at(10))))
+    ledger.commit()
+    ledger.close()
+    with closing(sqlite3.connect(ledger.path)) as connection, connection:
+        connection.execute(damage)
+    with closing(open_readonly(ledger.path)) as connection:
         for read in (read_window, read_holdings):
             with contextlib.suppress(sqlite3.Error):
                 read(connection, 0, FOREVER)
@@ -117,16 +117,18 @@ def test_a_file_in_which_others_have_written_fails_as_a_file_if_it_fails(
 
 
 @pytest.mark.parametrize("number", [1 << 62, 1 << 63, 10**30])
-def test_r4_a_number_that_the_file_has_no_room_for_is_the_largest_it_has(
+def test_r4_a_number_too_large_for_the_file_is_stored_as_the_largest_possible(
     tmp_path: Path, number: int
 ) -> None:
-    """As a damaged recording may tell it; what is told besides is written as it is."""
-    kept = Kept(tmp_path / "usage.db")
+    """For example, from a damaged recording; other values are written unchanged."""
+    ledger = OpenLedger(tmp_path / "usage.db")
     held = replace(
         holding("a", GPU, until=at(10)), busy_ns=number, gap_ns=-number, memory_peak_bytes=number
     )
-    kept.book.add_snapshot(SHOWN(account(GPU, used("a", held=5 * NS, holding=held), until=at(10))))
-    kept.commit()
-    rows = kept.rows("SELECT busy_ns, gap_ns, memory_peak_bytes, held_ns FROM holdings")
+    ledger.accumulator.add_snapshot(
+        SNAPSHOT(account(GPU, used("a", held=5 * NS, holding=held), until=at(10)))
+    )
+    ledger.commit()
+    rows = ledger.rows("SELECT busy_ns, gap_ns, memory_peak_bytes, held_ns FROM holdings")
     assert rows == [(1 << 62, -(1 << 62), 1 << 62, held.held_ns)]
-    kept.close()
+    ledger.close()

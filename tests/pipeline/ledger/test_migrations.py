@@ -1,4 +1,4 @@
-"""A ledger of podgpu 0.1.0 is brought to the present tables, and gone on from."""
+"""A ledger of podgpu 0.1.0 is migrated to the current tables, and continued."""
 
 import json
 import shutil
@@ -14,15 +14,15 @@ from pipeline.ledger.migrations import migrate
 from pipeline.ledger.queries import read_holdings, read_window
 from pipeline.ledger.schema import VERSION, columns, columns_of
 from pipeline.model import NS, Instant
-from tests.pipeline.ledger.keeping import FOREVER, Kept, assert_adds_up, window_of
 from tests.pipeline.ledger.machine import Machine, rows
+from tests.pipeline.ledger.open_ledger import FOREVER, OpenLedger, assert_adds_up, window_of
 from tests.podgpu.cli.usage.ledgers import write_day
 
 OLD = Path(__file__).parent / "data"
-"""`day`: two GPUs, a restart and two gaps. `live`: a podgpu that was killed twice."""
+"""`day`: two GPUs, a restart and two gaps. `live`: of a podgpu that was killed twice."""
 
 LIVE_NS = 1_795_928_061_536_695_049
-"""The last look in `live`, by the wall clock."""
+"""Time of the last sample in `live`, by the wall clock."""
 
 
 @pytest.fixture(params=["day", "live"])
@@ -33,7 +33,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def content(path: Path) -> list[object]:
-    """All that both versions have."""
+    """Return everything that both versions have."""
     return [
         rows(path, text)
         for text in (
@@ -51,27 +51,29 @@ def version(path: Path) -> tuple[int, ...]:
     return rows(path, "PRAGMA user_version")[0]
 
 
-def test_it_is_brought_to_the_present_tables_with_all_that_is_in_it(old: Path) -> None:
-    before, given_out = content(old), window_of(old)
+def test_migration_keeps_all_content(old: Path) -> None:
+    before, window = content(old), window_of(old)
     assert version(old) == (1,)
     with closing(open_readwrite(old, "normal")) as connection:
         assert columns_of(connection) == columns()
-        left = read_stored_state(connection, str(old))
+        stored = read_stored_state(connection, str(old))
     assert version(old) == (VERSION,)
     assert content(old) == before
-    assert window_of(old) == given_out
-    assert left.invalid == 0
-    # Each holding that goes on is the one of its row.
-    running = {c.holding.id for one in left.accounts.values() for c in one.containers if c.holding}
-    assert running == set(left.open_holdings) != set()
+    assert window_of(old) == window
+    assert stored.invalid == 0
+    # Each continuing holding has its row.
+    continuing = {
+        c.holding.id for one in stored.accounts.values() for c in one.containers if c.holding
+    }
+    assert continuing == set(stored.open_holdings) != set()
     every = [row[0] for row in rows(old, "SELECT id FROM holdings UNION ALL SELECT id FROM gaps")]
     assert all(every)
-    accounts = left.accounts.values()
+    accounts = stored.accounts.values()
     ids = [*(one.id for one in accounts), *(c.id for one in accounts for c in one.containers)]
     assert len({*ids, *every}) == len(ids) + len(every)
 
 
-def test_who_reads_it_needs_no_podgpu_that_writes_it(old: Path) -> None:
+def test_a_reader_does_not_migrate_a_ledger_and_can_read_it(old: Path) -> None:
     with closing(open_readonly(old)) as connection:
         window = read_window(connection, 0, FOREVER)
         assert read_holdings(connection, 0, FOREVER)
@@ -80,7 +82,7 @@ def test_who_reads_it_needs_no_podgpu_that_writes_it(old: Path) -> None:
     assert version(old) == (1,)
 
 
-def test_a_crash_while_it_is_brought_there_leaves_it_as_it_was(old: Path) -> None:
+def test_a_crash_during_migration_leaves_the_file_unchanged(old: Path) -> None:
     """Whichever statement is the last one."""
     before, count = content(old), 0
 
@@ -90,15 +92,15 @@ def test_a_crash_while_it_is_brought_there_leaves_it_as_it_was(old: Path) -> Non
     done = False
     while not done:
         count += 1
-        left = count
+        stored = count
 
         class Crashing(sqlite3.Connection):
-            def execute(self, *given):  # type: ignore[no-untyped-def]
-                nonlocal left
-                left -= 1
-                if not left:
+            def execute(self, *arguments):  # type: ignore[no-untyped-def]
+                nonlocal stored
+                stored -= 1
+                if not stored:
                     raise CrashError
-                return super().execute(*given)
+                return super().execute(*arguments)
 
         connection = sqlite3.connect(old, isolation_level=None, factory=Crashing)
         try:
@@ -114,7 +116,7 @@ def test_a_crash_while_it_is_brought_there_leaves_it_as_it_was(old: Path) -> Non
     assert (version(old), content(old)) == ((VERSION,), before)
 
 
-def test_an_account_that_makes_no_sense_is_left_as_it_is(tmp_path: Path) -> None:
+def test_an_inconsistent_account_is_skipped_by_the_migration(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
     shutil.copy(OLD / "ledger-0.1.0-day.db", path)
     with closing(sqlite3.connect(path)) as connection:
@@ -124,33 +126,33 @@ def test_an_account_that_makes_no_sense_is_left_as_it_is(tmp_path: Path) -> None
         )
         connection.commit()
     with closing(open_readwrite(path, "normal")) as connection:
-        left = read_stored_state(connection, str(path))
-    assert (left.invalid, len(left.accounts)) == (1, 1)
+        stored = read_stored_state(connection, str(path))
+    assert (stored.invalid, len(stored.accounts)) == (1, 1)
 
 
 @pytest.mark.parametrize("ahead", [0, 3600, -3600])
-def test_t7_podgpu_continues_from_it(tmp_path: Path, ahead: int) -> None:
-    """Totals, holdings and ids; the time between is a gap, or nothing if the clock was set back."""
+def test_t7_podgpu_continues_from_a_migrated_ledger(tmp_path: Path, ahead: int) -> None:
+    """Totals, holdings and ids; the time between is a gap, or 0 if the clock was set back."""
     path = tmp_path / "usage.db"
     shutil.copy(OLD / "ledger-0.1.0-live.db", path)
     [(accounted, gaps)] = rows(path, "SELECT sum(accounted_ns), sum(gap_ns) FROM device_hours")
     machine = Machine(path, holder="", ahead_ns=ahead * NS)
     machine.booted_ns = LIVE_NS + 30 * NS - machine.now().wall_ns + ahead * NS
-    away = max(30 + ahead, 0)
+    down = max(30 + ahead, 0)
     run = machine.start()
     machine.wait(1)
-    run.look()
+    run.sample()
     machine.wait(10)
-    run.look()
+    run.sample()
     run.commit()
     [(now, later)] = rows(path, "SELECT sum(accounted_ns), sum(gap_ns) FROM device_hours")
-    assert (now - accounted, later - gaps) == (10 * NS, (away + 1) * NS)
+    assert (now - accounted, later - gaps) == (10 * NS, (down + 1) * NS)
     assert_adds_up(window_of(path))
-    # Nobody has seen the two that held it: they ended when podgpu 0.1.0 did.
+    # The two holders were not seen again: they ended when podgpu 0.1.0 did.
     machine.wait(61)
-    run.look()
+    run.sample()
     machine.wait(1)
-    run.look()
+    run.sample()
     run.commit()
     assert rows(path, "SELECT count(*) FROM holdings WHERE end_ns IS NULL") == [(0,)]
     run.kill()
@@ -158,12 +160,12 @@ def test_t7_podgpu_continues_from_it(tmp_path: Path, ahead: int) -> None:
     assert json.loads(str(total))["elapsed_ns"] == accounted + 72 * NS
 
 
-def test_the_day_is_gone_on_from_too(tmp_path: Path) -> None:
-    """What podgpu writes now of the same day says the same as what 0.1.0 wrote."""
+def test_a_ledger_of_010_and_of_today_have_the_same_content(tmp_path: Path) -> None:
+    """What podgpu writes today for the same day is equal to what 0.1.0 wrote."""
     old, new = tmp_path / "old.db", write_day(tmp_path / "new.db")
     shutil.copy(OLD / "ledger-0.1.0-day.db", old)
     assert window_of(old).usage == window_of(new).usage
     assert window_of(old).totals == window_of(new).totals
-    kept = Kept(old, Instant(90_000 * NS, 1_800_090_000 * NS))
-    assert len(kept.left.open_holdings) == 2
-    kept.close()
+    ledger = OpenLedger(old, Instant(90_000 * NS, 1_800_090_000 * NS))
+    assert len(ledger.stored.open_holdings) == 2
+    ledger.close()

@@ -1,6 +1,6 @@
-"""Who reads in the writer's own process, as the status page does, takes none of its locks away.
+"""A reader in the writer's process, such as the status page, does not drop the writer's locks.
 
-Locks of POSIX are the process's: whoever closes a file there drops all that SQLite has on it
+POSIX locks belong to the process: closing any descriptor of a file drops SQLite's locks on it
 (https://www.sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_).
 """
 
@@ -15,7 +15,7 @@ import pytest
 
 from pipeline.ledger.errors import LedgerError
 from pipeline.ledger.file_open import open_readonly
-from tests.pipeline.ledger.keeping import window_of
+from tests.pipeline.ledger.open_ledger import window_of
 from tests.pipeline.ledger.test_file_open import add, filled, seconds_of
 
 OTHER = """
@@ -27,13 +27,13 @@ other.close()
 
 
 def locks(path: Path) -> list[str]:
-    """The kernel's word on who has locks on a file."""
+    """Return the kernel's list of locks on a file."""
     inode = str(path.stat().st_ino)
     lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     return sorted(line.split(": ", 1)[1] for line in lines if line.split()[5].endswith(f":{inode}"))
 
 
-def refused(path: Path) -> None:
+def open_invalid_files(path: Path) -> None:
     with pytest.raises(LedgerError):
         open_readonly(path.with_name("none.db"))
     os.mkfifo(path.with_name("pipe"))
@@ -42,23 +42,23 @@ def refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "reads",
+    "read",
     [
-        pytest.param(window_of, id="a window"),
-        pytest.param(lambda path: open_readonly(path).close(), id="nothing"),
-        pytest.param(refused, id="what isn't there"),
+        pytest.param(window_of, id="read a window"),
+        pytest.param(lambda path: open_readonly(path).close(), id="only open"),
+        pytest.param(open_invalid_files, id="missing file and pipe"),
     ],
 )
 def test_the_writer_keeps_its_locks_and_its_log(
-    tmp_path: Path, reads: Callable[[Path], object]
+    tmp_path: Path, read: Callable[[Path], object]
 ) -> None:
     path = tmp_path / "usage.db"
-    with closing(filled(path, 10)) as kept:
+    with closing(filled(path, 10)) as ledger:
         before = locks(path)
-        assert before, "the kernel tells of locks here"
-        reads(path)
+        assert before, "the kernel lists the locks"
+        read(path)
         assert locks(path) == before
         subprocess.run([sys.executable, "-c", OTHER, str(path)], check=True)
-        assert (tmp_path / "usage.db-wal").exists(), "the other one knew that it isn't alone"
-        add(kept, 20)
+        assert (tmp_path / "usage.db-wal").exists(), "the other process saw that it is not the last"
+        add(ledger, 20)
         assert seconds_of(path) == 20

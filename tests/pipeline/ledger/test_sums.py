@@ -1,4 +1,4 @@
-"""Whatever happens, what stands in the ledger comes to the devices' totals, to the last digit."""
+"""After any sequence of events, the amounts in the ledger sum exactly to the devices' totals."""
 
 import tempfile
 from contextlib import closing
@@ -13,7 +13,7 @@ from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.queries import read_window
 from pipeline.ledger.schema import HOUR_NS
 from pipeline.model import NS, DeviceUsage, Instant
-from tests.pipeline.ledger.keeping import Kept, Shown, account, assert_adds_up, moved
+from tests.pipeline.ledger.open_ledger import OpenLedger, Snapshots, account, assert_adds_up, moved
 from tests.support.nodes import START, gpu
 from tests.support.usage import used
 
@@ -23,7 +23,7 @@ Amounts = tuple[int, int, int]
 
 @dataclass
 class World:
-    """One device and its account, as the join would keep it."""
+    """One device and its account, as the join would have it."""
 
     now: Instant = START
     start: Instant = START
@@ -33,21 +33,21 @@ class World:
     no_one: list[int] = field(default_factory=lambda: [0, 0, 0])
     forgotten: list[int] = field(default_factory=lambda: [0, 0, 0])
 
-    def look(self, seconds: float, gains: dict[str, Amounts], rest: Amounts) -> None:
-        """Look after some seconds, in which these gained so much; held time is what is left."""
+    def sample(self, seconds: float, gains: dict[str, Amounts], rest: Amounts) -> None:
+        """Add a sample after some seconds with these increases; the remaining time is unheld."""
         self.now = self.at = moved(self.now, seconds)
-        left = round(seconds * NS)
+        remaining = round(seconds * NS)
         for name, (held, busy, energy) in gains.items():
-            part = min(held, left)
-            left -= part
+            part = min(held, remaining)
+            remaining -= part
             self.starts.setdefault(name, self.now)
-            had = self.held.setdefault(name, [0, 0, 0])
-            self.held[name] = [had[0] + part, had[1] + busy, had[2] + energy]
+            containers = self.held.setdefault(name, [0, 0, 0])
+            self.held[name] = [containers[0] + part, containers[1] + busy, containers[2] + energy]
         _, busy, energy = rest
-        self.no_one = [self.no_one[0] + left, self.no_one[1] + busy, self.no_one[2] + energy]
+        self.no_one = [self.no_one[0] + remaining, self.no_one[1] + busy, self.no_one[2] + energy]
 
     def blind(self, seconds: float) -> None:
-        """Look again, after a time of which there is no account."""
+        """Add a sample after a gap."""
         self.now = self.at = moved(self.now, seconds)
 
     def forget(self, name: str) -> None:
@@ -84,12 +84,14 @@ class World:
         )
 
     def restore(self, usage: DeviceUsage, seconds: float) -> None:
-        """Go on from an account, so many seconds after podgpu was killed; a look follows."""
+        """Continue an account some seconds after podgpu was killed; then add a sample."""
         self.now = moved(self.now, seconds)
         self.start, self.at = usage.start, usage.at
-        had = usage.containers
-        self.held = {c.subject.pod: [c.held_ns, c.busy_ns or 0, c.energy_mj or 0] for c in had}
-        self.starts = {c.subject.pod: c.start for c in had}
+        containers = usage.containers
+        self.held = {
+            c.subject.pod: [c.held_ns, c.busy_ns or 0, c.energy_mj or 0] for c in containers
+        }
+        self.starts = {c.subject.pod: c.start for c in containers}
         self.no_one = [
             usage.unheld_ns,
             usage.busy_unattributed_ns or 0,
@@ -110,10 +112,10 @@ SECONDS = st.one_of(
 )
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("look"), SECONDS, st.dictionaries(NAMES, AMOUNTS, max_size=3), AMOUNTS),
+        st.tuples(st.just("sample"), SECONDS, st.dictionaries(NAMES, AMOUNTS, max_size=3), AMOUNTS),
         st.tuples(st.just("blind"), SECONDS),
         st.tuples(st.just("forget"), NAMES),
-        st.tuples(st.just("anew"), SECONDS),
+        st.tuples(st.just("restart"), SECONDS),
         st.tuples(st.just("commit")),
         st.tuples(st.just("unseen")),
         st.tuples(st.just("killed"), SECONDS, st.booleans()),
@@ -124,7 +126,7 @@ STEPS = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(STEPS)
-def test_all_that_was_counted_stands_there_and_is_someones(
+def test_the_ledger_contains_exactly_what_was_counted(
     steps: list[tuple[Any, ...]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -132,38 +134,38 @@ def test_all_that_was_counted_stands_there_and_is_someones(
 
 
 def _run(path: Path, steps: list[tuple[Any, ...]]) -> None:
-    world, shown, kept = World(), Shown(), Kept(path)
-    kept.book.add_snapshot(shown(world.usage()))
-    # What the ledger has to come to: what accounts before have brought, and what this one began at.
+    world, snapshot_of, ledger = World(), Snapshots(), OpenLedger(path)
+    ledger.accumulator.add_snapshot(snapshot_of(world.usage()))
+    # What the ledger must contain: the increases of earlier accounts, and the start of this one.
     earlier = committed = (0, 0, 0)
     show = True
-    for what, *given_ in steps:
+    for what, *arguments in steps:
         match what:
-            case "look":
-                world.look(*given_)
+            case "sample":
+                world.sample(*arguments)
             case "blind":
-                world.blind(*given_)
+                world.blind(*arguments)
             case "forget":
-                world.forget(*given_)
-            case "anew":
-                kept.book.add_snapshot(shown(world.usage()))
+                world.forget(*arguments)
+            case "restart":
+                ledger.accumulator.add_snapshot(snapshot_of(world.usage()))
                 earlier = _plus(earlier, world.total())
-                world.restart(*given_)
+                world.restart(*arguments)
             case "unseen":
                 show = False
                 continue
             case "commit":
-                kept.book.add_snapshot(shown(world.usage()))
-                kept.commit()
+                ledger.accumulator.add_snapshot(snapshot_of(world.usage()))
+                ledger.commit()
                 committed = _plus(earlier, world.total())
-                _check(kept, committed)
+                _check(ledger, committed)
             case "killed":
-                kept.close()
-                seconds, recalled = given_
-                kept = Kept(path, moved(world.now, seconds))
-                left = kept.left.accounts.get(DEVICE.uuid)
-                if recalled and left is not None:
-                    world.restore(kept.book._accounts[DEVICE.uuid], seconds)
+                ledger.close()
+                seconds, recalled = arguments
+                ledger = OpenLedger(path, moved(world.now, seconds))
+                remaining = ledger.stored.accounts.get(DEVICE.uuid)
+                if recalled and remaining is not None:
+                    world.restore(ledger.accumulator._accounts[DEVICE.uuid], seconds)
                     earlier = _minus(committed, world.total())
                 else:
                     world.restart(seconds)
@@ -171,13 +173,13 @@ def _run(path: Path, steps: list[tuple[Any, ...]]) -> None:
             case _:
                 raise AssertionError(what)
         if show:
-            kept.book.add_snapshot(shown(world.usage()))
+            ledger.accumulator.add_snapshot(snapshot_of(world.usage()))
         show = True
-    kept.book.add_snapshot(shown(world.usage()))
-    kept.commit()
-    _check(kept, _plus(earlier, world.total()), last=True)
-    assert kept.book.inconsistent == 0
-    kept.close()
+    ledger.accumulator.add_snapshot(snapshot_of(world.usage()))
+    ledger.commit()
+    _check(ledger, _plus(earlier, world.total()), last=True)
+    assert ledger.accumulator.inconsistent == 0
+    ledger.close()
 
 
 def _plus(one: Amounts, other: Amounts) -> Amounts:
@@ -188,17 +190,17 @@ def _minus(one: Amounts, other: Amounts) -> Amounts:
     return one[0] - other[0], one[1] - other[1], one[2] - other[2]
 
 
-def _check(kept: Kept, wanted: Amounts, *, last: bool = False) -> None:
-    whole = kept.window()
+def _check(ledger: OpenLedger, expected: Amounts, *, last: bool = False) -> None:
+    whole = ledger.window()
     assert_adds_up(whole)
     found = [(t.accounted_ns, t.busy_ns or 0, t.energy_mj or 0) for t in whole.totals]
-    assert (found or [(0, 0, 0)]) == [wanted]
+    assert (found or [(0, 0, 0)]) == [expected]
     if not last:
         return
-    assert kept.rows("SELECT 1 FROM hours WHERE min(held_ns, busy_ns, energy_mj) < 0") == []
-    hours = [row[0] for row in kept.rows("SELECT DISTINCT hour FROM device_hours ORDER BY hour")]
+    assert ledger.rows("SELECT 1 FROM hours WHERE min(held_ns, busy_ns, energy_mj) < 0") == []
+    hours = [row[0] for row in ledger.rows("SELECT DISTINCT hour FROM device_hours ORDER BY hour")]
     summed = (0, 0, 0)
-    with closing(open_readonly(kept.path)) as connection:
+    with closing(open_readonly(ledger.path)) as connection:
         for hour in hours:
             assert isinstance(hour, int)
             one = read_window(connection, hour * HOUR_NS, (hour + 1) * HOUR_NS)
@@ -206,34 +208,38 @@ def _check(kept: Kept, wanted: Amounts, *, last: bool = False) -> None:
             for total in one.totals:
                 more = total.accounted_ns, total.busy_ns or 0, total.energy_mj or 0
                 summed = _plus(summed, more)
-                assert total.accounted_ns + total.gap_ns <= HOUR_NS + 1000, "but for rounding"
-    assert summed == wanted
+                assert total.accounted_ns + total.gap_ns <= HOUR_NS + 1000, "except for rounding"
+    assert summed == expected
 
 
-def test_no_one_is_charged_for_what_another_of_the_same_name_had(tmp_path: Path) -> None:
-    """A container that was forgotten and comes back begins from 0, and its past stays counted."""
-    world, shown, kept = World(), Shown(), Kept(tmp_path / "usage.db")
-    kept.book.add_snapshot(shown(world.usage()))
-    world.look(10, {"a": (5 * NS, 5 * NS, 50)}, (0, 0, 0))
-    kept.book.add_snapshot(shown(world.usage()))
+def test_two_containers_of_the_same_name_are_summed_and_not_mixed_with_others(
+    tmp_path: Path,
+) -> None:
+    """A forgotten container that returns starts at 0, and its earlier amounts stay counted."""
+    world, snapshot_of, ledger = World(), Snapshots(), OpenLedger(tmp_path / "usage.db")
+    ledger.accumulator.add_snapshot(snapshot_of(world.usage()))
+    world.sample(10, {"a": (5 * NS, 5 * NS, 50)}, (0, 0, 0))
+    ledger.accumulator.add_snapshot(snapshot_of(world.usage()))
     world.forget("a")
-    world.look(10, {"a": (6 * NS, 6 * NS, 60)}, (0, 0, 0))
-    kept.book.add_snapshot(shown(world.usage()))
-    kept.commit()
-    spent = {one.container.subject.pod if one.container else "": one for one in kept.window().usage}
+    world.sample(10, {"a": (6 * NS, 6 * NS, 60)}, (0, 0, 0))
+    ledger.accumulator.add_snapshot(snapshot_of(world.usage()))
+    ledger.commit()
+    spent = {
+        one.container.subject.pod if one.container else "": one for one in ledger.window().usage
+    }
     assert (spent["a"].held_ns, spent["a"].busy_ns, spent["a"].energy_mj) == (11 * NS, 11 * NS, 110)
     assert spent[""].held_ns == 9 * NS
-    kept.close()
+    ledger.close()
 
 
-def test_a_total_that_falls_is_counted_and_reported_as_a_gap(tmp_path: Path) -> None:
-    world, shown, kept = World(), Shown(), Kept(tmp_path / "usage.db")
-    world.look(10, {"a": (5 * NS, 5 * NS, 50)}, (0, 0, 0))
-    kept.book.add_snapshot(shown(world.usage()))
+def test_a_total_that_decreases_is_counted_as_inconsistent_and_makes_a_gap(tmp_path: Path) -> None:
+    world, snapshot_of, ledger = World(), Snapshots(), OpenLedger(tmp_path / "usage.db")
+    world.sample(10, {"a": (5 * NS, 5 * NS, 50)}, (0, 0, 0))
+    ledger.accumulator.add_snapshot(snapshot_of(world.usage()))
     fallen = replace(world, held={"a": [NS, NS, 1]}, at=moved(world.at, 5))
-    kept.book.add_snapshot(shown(fallen.usage()))
-    kept.commit()
-    assert kept.book.inconsistent == 1
-    assert [total.gap_ns for total in kept.window().totals] == [5 * NS]
-    assert_adds_up(kept.window())
-    kept.close()
+    ledger.accumulator.add_snapshot(snapshot_of(fallen.usage()))
+    ledger.commit()
+    assert ledger.accumulator.inconsistent == 1
+    assert [total.gap_ns for total in ledger.window().totals] == [5 * NS]
+    assert_adds_up(ledger.window())
+    ledger.close()

@@ -9,7 +9,7 @@ from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.last_day_usage import LastDayUsage
 from pipeline.status_page.status_document import StatusDocument
-from tests.pipeline.ledger.reports.windows import CARDS, day, spent, whose, window
+from tests.pipeline.ledger.reports.windows import GPUS, day, identity, usage_row, window
 from tests.pipeline.status_page.scenes import two_gpus
 
 
@@ -32,10 +32,10 @@ def status_with(day: LastDayUsage | None) -> StatusDocument:
 def many(count: int = 12) -> UsageWindow:
     """More pods than are shown; each held less than the one before, the last of them nothing."""
     pods = [
-        spent(CARDS[0], whose(f"serve-{n:02}-5d8c7b9f64-abcde"), count - n - 1, 0.5, 1)
+        usage_row(GPUS[0], identity(f"serve-{n:02}-5d8c7b9f64-abcde"), count - n - 1, 0.5, 1)
         for n in range(count)
     ]
-    return window([*pods, spent(CARDS[0], None, 3, 0, 1)])
+    return window([*pods, usage_row(GPUS[0], None, 3, 0, 1)])
 
 
 DAYS = {

@@ -12,7 +12,15 @@ from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.html.page import page
 from pipeline.status_page.status_document import StatusDocument, UsageStatus
 from pipeline.status_page.usage_status import MOST
-from tests.pipeline.ledger.reports.windows import CARDS, HOUR, MODEL, spent, whose, window, windows
+from tests.pipeline.ledger.reports.windows import (
+    GPUS,
+    HOUR,
+    MODEL,
+    identity,
+    usage_row,
+    window,
+    windows,
+)
 from tests.pipeline.status_page.days import DAYS, given_out, known_with, many, status_with
 from tests.pipeline.status_page.reading import Element, read, table
 from tests.pipeline.status_page.scenes import HOSTILE
@@ -100,12 +108,12 @@ def by_device() -> UsageWindow:
     names = {held: f"{MODEL} 1g.10gb", free: f"{MODEL} 1g.10gb"}
     seen = window(
         [
-            spent(one, whose("train-0"), 10, 5, 3),
-            spent(one, None, 14, 1, 1),
-            spent(two, None, 24, None, None),
-            spent(held, whose("serve-0"), 24, 6, None),
-            spent(free, None, 24, 0, None),
-            spent("GPU-gone", None, 6, 0, 1),
+            usage_row(one, identity("train-0"), 10, 5, 3),
+            usage_row(one, None, 14, 1, 1),
+            usage_row(two, None, 24, None, None),
+            usage_row(held, identity("serve-0"), 24, 6, None),
+            usage_row(free, None, 24, 0, None),
+            usage_row("GPU-gone", None, 6, 0, 1),
         ],
         names=names,
     )
@@ -164,7 +172,9 @@ def test_t25_every_device_has_its_row_with_held_free_and_unknown_apart() -> None
 
 
 def test_of_very_many_devices_a_bounded_number_is_shown() -> None:
-    seen = window([spent(f"MIG-{number:04}", None, 1, 0, 1) for number in range(MOST_DEVICES + 2)])
+    seen = window(
+        [usage_row(f"MIG-{number:04}", None, 1, 0, 1) for number in range(MOST_DEVICES + 2)]
+    )
     status = status_with(given_out(seen))
     assert status.usage is not None
     assert status.usage.day is not None
@@ -196,7 +206,8 @@ def test_one_other_pod_is_one() -> None:
 
 def test_others_of_whom_a_figure_is_unknown_say_so() -> None:
     every = [
-        spent(CARDS[0], whose(f"p{n:02}"), 20 - n, None if n == 11 else 1, 1) for n in range(12)
+        usage_row(GPUS[0], identity(f"p{n:02}"), 20 - n, None if n == 11 else 1, 1)
+        for n in range(12)
     ]
     found = status_with(given_out(window(every))).usage
     assert found is not None
@@ -261,8 +272,8 @@ def test_rows_and_cells_have_their_roles(name: str, kind: str) -> None:
 
 def test_no_text_of_a_ledger_gets_out_of_its_place() -> None:
     hostile = HOSTILE.replace("\ud800", "")
-    who = whose(hostile, hostile, uid=hostile)
-    seen = window([spent(CARDS[0], who, 1, 1, 1)])
+    who = identity(hostile, hostile, uid=hostile)
+    seen = window([usage_row(GPUS[0], who, 1, 1, 1)])
     status = status_with(given_out(seen, hostile, hostile))
     text = page(status, ())
     assert "<script" not in text
@@ -280,6 +291,6 @@ def test_any_day_can_be_shown(seen) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_a_figure_beyond_all_bounds_is_bounded() -> None:
-    seen = window([UsageRow(CARDS[0], whose("a"), 10**40, 10**40, 10**40)])
+    seen = window([UsageRow(GPUS[0], identity("a"), 10**40, 10**40, 10**40)])
     status = status_with(given_out(seen))
     assert msgspec.json.decode(msgspec.json.encode(status), type=StatusDocument) == status

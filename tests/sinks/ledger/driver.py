@@ -1,11 +1,11 @@
-"""A podgpu that accounts and keeps, and nothing else: run by itself, to be killed.
+"""A podgpu with only a join and a ledger sink, run as a process so that a test can kill it.
 
-The real join and the real sink, on real time; of the device each look tells what follows from the
-moment alone, so that two of these are told the same.
+The join and the sink are real, in real time. Each usage sample of the device depends only on its
+time, so that two of these processes get the same samples.
 
     python -m tests.sinks.ledger.driver FILE UNTIL_NS
 
-It says `looked` when it has counted something, and ends at that moment of Unix time.
+It prints `sampled` after its second sample, and ends at that Unix time.
 """
 
 import asyncio
@@ -41,13 +41,13 @@ from tests.support.nodes import gpu
 from tests.support.sinks import FakeSinkContext
 
 DEVICE = gpu(0)
-LOOK = 0.02
-COMMIT = 0.1
+SAMPLE_INTERVAL = 0.02
+COMMIT_INTERVAL = 0.1
 SLOT_NS = 2 * NS
-"""For how long each pod holds the device."""
+"""How long each pod holds the device."""
 WATTS = 300
 BUSY = 40
-"""Per cent of the time for which the device is busy."""
+"""The device is busy for this percentage of the time."""
 
 
 def busy_ns(wall_ns: int) -> int:
@@ -60,10 +60,10 @@ def pod_at(wall_ns: int) -> PartialRef:
 
 
 class Node:
-    """Feeds the join."""
+    """Send events to the join."""
 
     def __init__(self) -> None:
-        # As podgpu does: no two runs have ids in common.
+        # As podgpu does: no two runs share ids.
         self.join = Join(token_hex(8))
         self._clock = SystemClock()
         self._seq = 0
@@ -74,12 +74,12 @@ class Node:
         self._seq += 1
         self.join.apply(Envelope(source, kind, self._seq, self._clock.now(), event))
 
-    def begin(self) -> None:
+    def start(self) -> None:
         for order, source in enumerate(("nvml", "runtime")):
             self.put(source, source, SourceAdded(order))
         self.put("nvml", "nvml", DevicesDiscovered((DEVICE,)))
 
-    def look(self) -> Snapshot:
+    def sample(self) -> Snapshot:
         now, since = self._clock.now(), self._before
         pod = pod_at(now.wall_ns)
         if pod != self._pod:
@@ -107,21 +107,21 @@ class Node:
 
 async def main(path: Path, until_ns: int) -> None:
     node, inbox = Node(), Channel[Snapshot](1)
-    options = Options(path=path, commit_interval=Duration(COMMIT))
+    options = Options(path=path, commit_interval=Duration(COMMIT_INTERVAL))
     sink = LedgerSink(options, FakeSinkContext("usage"))
     async with sink:
-        given_out = await sink.stored_usage()
-        if given_out is not None:
-            node.put("usage", "ledger", given_out)
-        node.begin()
+        stored = await sink.stored_usage()
+        if stored is not None:
+            node.put("usage", "ledger", stored)
+        node.start()
         running = asyncio.create_task(sink.run(inbox))
-        looks = 0
-        while (snapshot := node.look()).at.wall_ns < until_ns:
+        samples = 0
+        while (snapshot := node.sample()).at.wall_ns < until_ns:
             inbox.offer(snapshot)
-            looks += 1
-            if looks == 2:
-                print("looked", flush=True)
-            await asyncio.sleep(LOOK)
+            samples += 1
+            if samples == 2:
+                print("sampled", flush=True)
+            await asyncio.sleep(SAMPLE_INTERVAL)
         inbox.close()
         await running
 

@@ -1,4 +1,4 @@
-"""What the doctor says of the ledger's folder and file, each fault provoked."""
+"""The doctor's findings about the ledger's folder and file, each fault provoked."""
 
 import asyncio
 import subprocess
@@ -13,7 +13,7 @@ from sinks.ledger import doctor
 from sinks.ledger.doctor import examine
 from sinks.ledger.options import Options
 from sinks.ledger.writer_lock import Lock, lock_of
-from tests.pipeline.ledger.test_file_open import filled, spoilt
+from tests.pipeline.ledger.test_file_open import filled, invalid_ledger
 from tests.podgpu.doctor.support import context, is_bad, of
 
 HOLDER = """
@@ -32,33 +32,33 @@ def _on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "file_system", lambda *_: "ext4")
 
 
-async def looked(folder: Path, path: Path, size: str = "1MiB") -> Finding:
+async def finding_of(folder: Path, path: Path, size: str = "1MiB") -> Finding:
     options = Options(path=path, max_size=ByteSize.parse(size))
     return of(await examine(options, context(folder / "ctx")), "ledger.file")
 
 
-def closed(path: Path) -> None:
+def write_ledger(path: Path) -> None:
     filled(path, 30).close()
 
 
-async def test_a_ledger_is_well_and_left_as_it_was(tmp_path: Path) -> None:
+async def test_a_valid_ledger_is_ok_and_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
-    assert (await looked(tmp_path / "a", path)).verdict is Verdict.OK
+    assert (await finding_of(tmp_path / "a", path)).verdict is Verdict.OK
     assert not path.exists()
-    await asyncio.to_thread(closed, path)
+    await asyncio.to_thread(write_ledger, path)
     before = sorted((each.name, each.stat().st_mtime_ns) for each in tmp_path.glob("usage.db*"))
-    assert (await looked(tmp_path / "b", path)).verdict is Verdict.OK
+    assert (await finding_of(tmp_path / "b", path)).verdict is Verdict.OK
     after = sorted((each.name, each.stat().st_mtime_ns) for each in tmp_path.glob("usage.db*"))
     assert after == before
 
 
-async def test_no_folder(tmp_path: Path) -> None:
-    given_out = await looked(tmp_path, tmp_path / "none/usage.db")
-    is_bad(given_out, "failure", f"folder {tmp_path}/none does not exist", "mkdir -p")
+async def test_a_missing_folder_is_a_failure(tmp_path: Path) -> None:
+    finding = await finding_of(tmp_path, tmp_path / "none/usage.db")
+    is_bad(finding, "failure", f"folder {tmp_path}/none does not exist", "mkdir -p")
 
 
 @pytest.mark.parametrize(
-    ("how", "verdict", "saw", "repair"),
+    ("how", "verdict", "observation", "fix"),
     [
         ("text", "warning", "not a database", "renames a damaged file"),
         ("page", "warning", "", "renames a damaged file"),
@@ -67,44 +67,46 @@ async def test_no_folder(tmp_path: Path) -> None:
         ("application", "failure", "another program's database", "give another path"),
     ],
 )
-async def test_what_is_no_ledger(
-    tmp_path: Path, how: str, verdict: str, saw: str, repair: str
+async def test_a_file_that_is_no_valid_ledger_has_a_finding_with_a_fix(
+    tmp_path: Path, how: str, verdict: str, observation: str, fix: str
 ) -> None:
-    path = await asyncio.to_thread(spoilt, tmp_path, how)
-    is_bad(await looked(tmp_path / "ctx", path), verdict, saw, repair)
+    path = await asyncio.to_thread(invalid_ledger, tmp_path, how)
+    is_bad(await finding_of(tmp_path / "ctx", path), verdict, observation, fix)
 
 
-async def test_a_ledger_that_another_podgpu_has(tmp_path: Path) -> None:
+async def test_a_ledger_that_another_podgpu_uses_is_a_failure(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
-    await asyncio.to_thread(closed, path)
+    await asyncio.to_thread(write_ledger, path)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", HOLDER, str(path), cwd=ROOT, stdout=subprocess.PIPE
     )
     assert process.stdout is not None
     try:
         assert await process.stdout.readline() == b"held\n"
-        given_out = await looked(tmp_path / "ctx", path)
+        finding = await finding_of(tmp_path / "ctx", path)
     finally:
         process.kill()
         await process.wait()
-    is_bad(given_out, "failure", f"process {process.pid}", "its own ledger")
+    is_bad(finding, "failure", f"process {process.pid}", "its own ledger")
 
 
-async def test_looking_keeps_no_one_from_it(tmp_path: Path) -> None:
+async def test_the_check_does_not_keep_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
     lock = Lock(path)
     await asyncio.to_thread(lock.take)
     lock.release()
     assert lock_of(path).exists()
-    assert (await looked(tmp_path / "ctx", path)).verdict is Verdict.OK
+    assert (await finding_of(tmp_path / "ctx", path)).verdict is Verdict.OK
     await asyncio.to_thread(lock.take)
     lock.release()
 
 
-async def test_a_disk_that_is_none_or_too_small(
+async def test_a_file_system_in_memory_or_with_too_little_space_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "usage.db"
-    is_bad(await looked(tmp_path / "a", path, "900TiB"), "warning", "MiB are free", "free space")
+    is_bad(
+        await finding_of(tmp_path / "a", path, "900TiB"), "warning", "MiB are free", "free space"
+    )
     monkeypatch.setattr(doctor, "file_system", lambda *_: "tmpfs")
-    is_bad(await looked(tmp_path / "b", path), "warning", "is on tmpfs", "the node's disk")
+    is_bad(await finding_of(tmp_path / "b", path), "warning", "is on tmpfs", "the node's disk")

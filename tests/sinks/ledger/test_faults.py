@@ -1,4 +1,4 @@
-"""Whatever becomes of the file, nothing of the accounts is lost and nobody's data removed."""
+"""Faults of the file lose no usage, and never remove another program's data."""
 
 import sqlite3
 from contextlib import closing
@@ -12,9 +12,16 @@ from pipeline.base.errors import PermanentError, TransientError
 from pipeline.ledger.batch_writer import Store
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
-from tests.pipeline.ledger.keeping import assert_adds_up
-from tests.pipeline.ledger.test_file_open import spoilt
-from tests.sinks.ledger.bench import Bench, asked, closed, off, seconds_of, whole
+from tests.pipeline.ledger.open_ledger import assert_adds_up
+from tests.pipeline.ledger.test_file_open import invalid_ledger
+from tests.sinks.ledger.harness import (
+    SinkHarness,
+    in_thread,
+    query_file,
+    read_whole_window,
+    seconds_of,
+    write_ledger,
+)
 from tests.support.sinks import FakeSinkContext
 
 FAULTS = {
@@ -29,7 +36,7 @@ FAULTS = {
 async def test_a_commit_that_fails_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    bench = Bench(tmp_path / "usage.db", commit_interval=Duration.parse("100ms"))
+    harness = SinkHarness(tmp_path / "usage.db", commit_interval=Duration.parse("100ms"))
     put, refusing = Store.write_batch, True
     seen: set[str] = set()
 
@@ -38,93 +45,93 @@ async def test_a_commit_that_fails_loses_nothing(
             put(store, batch)
             return
         if batch.token in seen:
-            put(store, batch)  # a commit may work and say otherwise
+            put(store, batch)  # a commit may succeed and report an error
         seen.add(batch.token)
         error = sqlite3.OperationalError(FAULTS[reason][1])
         error.sqlite_errorcode = FAULTS[reason][0]
         raise error
 
     monkeypatch.setattr(Store, "write_batch", refuse)
-    async with bench.running():
-        bench.tell(10)
-        await bench.until(lambda: bench.counted("errors").get(f"commit {reason}", 0) >= 1)
-        before = bench.counted("errors")[f"commit {reason}"]
-        bench.tell(20)
-        await bench.until(lambda: bench.counted("errors")[f"commit {reason}"] > before)
-        assert "No data is lost" in bench.ctx.own.problems["sink", "usage"].text
+    async with harness.running():
+        harness.send_account(10)
+        await harness.until(lambda: harness.counted("errors").get(f"commit {reason}", 0) >= 1)
+        before = harness.counted("errors")[f"commit {reason}"]
+        harness.send_account(20)
+        await harness.until(lambda: harness.counted("errors")[f"commit {reason}"] > before)
+        assert "No data is lost" in harness.ctx.own.problems["sink", "usage"].text
         refusing = False
-        bench.clock.seconds = 25
-        await bench.until(lambda: bench.counted("emitted")[""] >= 2)
-    assert await seconds_of(bench.path) == 20
-    assert_adds_up(await whole(bench.path))
+        harness.clock.seconds = 25
+        await harness.until(lambda: harness.counted("emitted")[""] >= 2)
+    assert await seconds_of(harness.path) == 20
+    assert_adds_up(await read_whole_window(harness.path))
     assert not list(tmp_path.glob("*.corrupt-*"))
 
 
-async def test_someone_who_has_the_file_to_himself_costs_nothing(tmp_path: Path) -> None:
-    bench = Bench(tmp_path / "usage.db", commit_interval=Duration.parse("100ms"))
-    async with bench.running():
-        bench.tell(10)
-        await bench.until(lambda: bench.counted("emitted")[""] == 1)
-        with closing(sqlite3.connect(bench.path, isolation_level=None)) as other:
+async def test_a_program_that_locks_the_file_for_a_while_causes_no_loss(tmp_path: Path) -> None:
+    harness = SinkHarness(tmp_path / "usage.db", commit_interval=Duration.parse("100ms"))
+    async with harness.running():
+        harness.send_account(10)
+        await harness.until(lambda: harness.counted("emitted")[""] == 1)
+        with closing(sqlite3.connect(harness.path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            bench.tell(20)
-            await bench.until(lambda: bench.counted("errors").get("commit locked", 0) >= 1)
+            harness.send_account(20)
+            await harness.until(lambda: harness.counted("errors").get("commit locked", 0) >= 1)
             other.execute("ROLLBACK")
-    assert await seconds_of(bench.path) == 20
+    assert await seconds_of(harness.path) == 20
 
 
 @pytest.mark.parametrize("how", ["text", "cut", "page", "column", "table"])
-async def test_a_spoilt_file_is_set_aside_named_and_a_new_one_begun(
+async def test_a_damaged_file_is_set_aside_and_a_new_one_is_started(
     tmp_path: Path, how: str
 ) -> None:
-    path = await off(spoilt, tmp_path, how)
+    path = await in_thread(invalid_ledger, tmp_path, how)
     content = path.read_bytes()
-    bench = Bench(path)
-    async with bench.running():
-        assert await bench.sink.stored_usage() is None
-        bench.tell(10)
+    harness = SinkHarness(path)
+    async with harness.running():
+        assert await harness.sink.stored_usage() is None
+        harness.send_account(10)
     (aside,) = tmp_path.glob("usage.db.corrupt-*Z")
     assert aside.read_bytes() == content
-    assert aside.name in bench.ctx.own.problems["sink", "usage"].text
-    assert bench.counted("errors") == {"read corrupt": 1}
+    assert aside.name in harness.ctx.own.problems["sink", "usage"].text
+    assert harness.counted("errors") == {"read corrupt": 1}
     assert await seconds_of(path) == 10
 
 
-async def test_one_that_is_spoilt_while_it_is_written_loses_nothing_of_now(
+async def test_a_file_that_is_damaged_while_podgpu_runs_loses_only_its_past(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When SQLite finds out lies with its cache; here it is at the next commit."""
-    bench = Bench(tmp_path / "usage.db")
-    put, sound = Store.write_batch, True
+    """When SQLite notices it depends on its cache; here it is at the next commit."""
+    harness = SinkHarness(tmp_path / "usage.db")
+    put, intact = Store.write_batch, True
 
-    def find_out(store: Store, batch: Any) -> None:
-        nonlocal sound
-        if not sound:
-            sound = True
+    def fail_once(store: Store, batch: Any) -> None:
+        nonlocal intact
+        if not intact:
+            intact = True
             error = sqlite3.DatabaseError("database disk image is malformed")
             error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
             raise error
         put(store, batch)
 
-    monkeypatch.setattr(Store, "write_batch", find_out)
-    async with bench.running():
-        bench.tell(10)
-        await bench.until(lambda: bench.counted("emitted")[""] == 1)
-        sound = False
-        bench.tell(20)
-        await bench.until(lambda: list(tmp_path.glob("usage.db.corrupt-*Z")))
-        await bench.until(lambda: bench.counted("emitted")[""] == 3)
-        bench.tell(40)
+    monkeypatch.setattr(Store, "write_batch", fail_once)
+    async with harness.running():
+        harness.send_account(10)
+        await harness.until(lambda: harness.counted("emitted")[""] == 1)
+        intact = False
+        harness.send_account(20)
+        await harness.until(lambda: list(tmp_path.glob("usage.db.corrupt-*Z")))
+        await harness.until(lambda: harness.counted("emitted")[""] == 3)
+        harness.send_account(40)
     (aside,) = tmp_path.glob("usage.db.corrupt-*Z")
     assert await seconds_of(aside) == 10
-    assert await seconds_of(bench.path) == 30, "what it has gained since"
+    assert await seconds_of(harness.path) == 30, "the increase since then"
     for table in ("state", "holdings"):
-        found = await off(asked, bench.path, f"SELECT count(*) FROM {table}")  # noqa: S608
-        assert found == [(1,)], "all that is known stands in the new one"
+        found = await in_thread(query_file, harness.path, f"SELECT count(*) FROM {table}")  # noqa: S608
+        assert found == [(1,)], "the new file contains everything that is known"
 
 
-async def test_no_more_than_three_are_set_aside_and_none_is_removed(tmp_path: Path) -> None:
-    path = await off(spoilt, tmp_path, "text")
+async def test_at_most_three_files_are_set_aside_and_none_is_removed(tmp_path: Path) -> None:
+    path = await in_thread(invalid_ledger, tmp_path, "text")
     for hour in (1, 2, 3):
         (tmp_path / f"usage.db.corrupt-20260101T0{hour}0000Z").write_text("precious")
     with pytest.raises(TransientError, match="save or remove the files that were renamed before"):
@@ -134,21 +141,23 @@ async def test_no_more_than_three_are_set_aside_and_none_is_removed(tmp_path: Pa
     assert path.read_text().startswith("device,seconds")
 
 
-async def test_accounts_that_make_no_sense_restart_and_the_history_stays(tmp_path: Path) -> None:
+async def test_inconsistent_accounts_start_at_zero_and_the_history_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
-    await off(closed, path, 30)
+    await in_thread(write_ledger, path, 30)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE state SET usage = '{\"device\": 7}'")
-    bench = Bench(path)
-    async with bench.running():
-        assert await bench.sink.stored_usage() is None
-    assert bench.counted("errors") == {"recall corrupt": 1}
+    harness = SinkHarness(path)
+    async with harness.running():
+        assert await harness.sink.stored_usage() is None
+    assert harness.counted("errors") == {"recall corrupt": 1}
     assert await seconds_of(path) == 30
 
 
 @pytest.mark.parametrize("how", ["version", "application"])
-async def test_someone_else_s_file_is_left_alone(tmp_path: Path, how: str) -> None:
-    path = await off(spoilt, tmp_path, how)
+async def test_a_file_of_another_program_or_a_newer_podgpu_is_left_unchanged(
+    tmp_path: Path, how: str
+) -> None:
+    path = await in_thread(invalid_ledger, tmp_path, how)
     content = path.read_bytes()
     with pytest.raises(PermanentError, match="give another path"):
         async with LedgerSink(Options(path=path), FakeSinkContext("usage")):

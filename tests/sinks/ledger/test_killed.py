@@ -1,6 +1,6 @@
-"""Killed at any moment, it loses what wasn't written yet, and says so.
+"""A kill at any moment loses only what was not committed, and that time is a gap.
 
-`PODGPU_LEDGER_KILLS=100` for a long run, `PODGPU_LEDGER_SEED` to repeat one.
+`PODGPU_LEDGER_KILLS=100` for a long run, `PODGPU_LEDGER_SEED` to repeat a run.
 """
 
 import os
@@ -21,7 +21,7 @@ from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.queries import read_holdings
 from pipeline.model import NS
 from pipeline.model.usage_window import UsageWindow
-from tests.pipeline.ledger.keeping import FOREVER, assert_adds_up, query, window_of
+from tests.pipeline.ledger.open_ledger import FOREVER, assert_adds_up, query, window_of
 from tests.sinks.ledger import driver
 
 ROOT = Path(__file__).parents[3]
@@ -29,9 +29,9 @@ KILLS = int(os.environ.get("PODGPU_LEDGER_KILLS", "4"))
 SEED = int(os.environ.get("PODGPU_LEDGER_SEED", "0")) or random.randrange(1 << 30)
 LONG = 60 + 15 * KILLS
 SLACK_NS = 2 * NS
-"""How long a busy machine may keep a process from running."""
-EXACT_NS = driver.COMMIT * NS / 5
-"""By how much the clocks may part; the least that a commit has is five times as much."""
+"""How long a busy machine may delay a process."""
+EXACT_NS = driver.COMMIT_INTERVAL * NS / 5
+"""By how much the clocks may differ; the shortest commit interval is five times as long."""
 CALLS = ("pwrite64", "fcntl")
 
 
@@ -42,38 +42,38 @@ def start(path: Path, seconds: float, *before: str) -> "subprocess.Popen[bytes]"
 
 
 @dataclass
-class Victim:
-    """Kills the writer of a ledger, over and over."""
+class KilledWriter:
+    """Kill the writer of a ledger repeatedly."""
 
     path: Path
     chance: random.Random
 
     def kill_first(self) -> int:
-        """Kill it once something is written: before that there is nothing to go on from."""
+        """Kill it once something is written: before that there is nothing to continue from."""
         with start(self.path, LONG) as process:
             assert process.stdout is not None
-            assert process.stdout.readline() == b"looked\n"
+            assert process.stdout.readline() == b"sampled\n"
             while not window_of(self.path).totals:
                 time.sleep(0.05)
             process.kill()
         return time.time_ns()
 
     def kill_once(self) -> int:
-        """Let it run, kill it, and return when it was killed."""
+        """Start it, kill it, and return the time of the kill."""
         inject = self.chance.random() < 0.5 and shutil.which("strace") is not None
         with start(self.path, 40, *(self._injected() if inject else ())) as process:
             if inject:
                 self._await_end(process)
             else:
                 assert process.stdout is not None
-                assert process.stdout.readline() == b"looked\n"
+                assert process.stdout.readline() == b"sampled\n"
                 time.sleep(self.chance.uniform(0, 0.7))
                 process.kill()
             assert process.wait(60) in (-9, 137)
         return time.time_ns()
 
     def _await_end(self, process: "subprocess.Popen[bytes]") -> None:
-        """Wait for a process that is killed by its tracer, and see that it ends."""
+        """Wait until a process is killed by its tracer."""
         try:
             process.wait(30)
         except subprocess.TimeoutExpired:
@@ -81,7 +81,7 @@ class Victim:
             raise
 
     def _injected(self) -> list[str]:
-        """Have the kernel's tracer kill it as it enters one of its calls to the file system."""
+        """Return an strace command that kills the process in one of its system calls."""
         call = self.chance.choice(CALLS)
         which = self.chance.randrange(10, 120)
         how = f"inject={call}:signal=KILL:when={which}"
@@ -89,27 +89,29 @@ class Victim:
 
 
 @pytest.mark.timeout(LONG)
-def test_it_is_within_an_interval_a_kill_of_one_that_was_never_killed(tmp_path: Path) -> None:
+def test_a_killed_ledger_differs_from_an_unkilled_one_by_an_interval_per_kill(
+    tmp_path: Path,
+) -> None:
     chance = random.Random(SEED)
-    victim = Victim(tmp_path / "killed.db", chance)
-    with start(tmp_path / "twin.db", LONG) as twin:
-        kills = [victim.kill_first(), *(victim.kill_once() for _ in range(KILLS - 1))]
-        with start(victim.path, 6) as last:
+    writer = KilledWriter(tmp_path / "killed.db", chance)
+    with start(tmp_path / "whole.db", LONG) as other:
+        kills = [writer.kill_first(), *(writer.kill_once() for _ in range(KILLS - 1))]
+        with start(writer.path, 6) as last:
             assert last.wait(60) == 0
-        twin.kill()
-    window, whole = window_of(victim.path), window_of(tmp_path / "twin.db")
+        other.kill()
+    window, whole = window_of(writer.path), window_of(tmp_path / "whole.db")
     for each in (window, whole):
         assert_adds_up(each)
     assert not list(tmp_path.glob("*.corrupt-*")), f"seed {SEED}"
     check_gaps(window, kills)
-    check_totals(window, whole, victim.path, tmp_path / "twin.db")
-    check_holdings(victim.path)
+    check_totals(window, whole, writer.path, tmp_path / "whole.db")
+    check_holdings(writer.path)
 
 
 def check_gaps(window: UsageWindow, kills: list[int]) -> None:
-    """Each kill lies in a gap, which began an interval before it at most."""
+    """Each kill is in a gap, which starts at most one interval before it."""
     gaps = [gap for gap in window.gaps if gap.reason == "down"]
-    assert len(gaps) == len(window.gaps), "time that was looked at isn't accounted for"
+    assert len(gaps) == len(window.gaps), "time with samples isn't accounted for"
     losses = []
     for gap in gaps:
         inside = [moment for moment in kills if gap.start_ns <= moment <= gap.end_ns]
@@ -117,43 +119,43 @@ def check_gaps(window: UsageWindow, kills: list[int]) -> None:
         losses.append(inside[0] - gap.start_ns)
     covered = [any(gap.start_ns <= moment <= gap.end_ns for gap in gaps) for moment in kills]
     assert all(covered), f"a kill without a gap, seed {SEED}"
-    interval_ns = round((driver.COMMIT + driver.LOOK) * NS)
+    interval_ns = round((driver.COMMIT_INTERVAL + driver.SAMPLE_INTERVAL) * NS)
     print(f"{KILLS} kills, {len(gaps)} gaps, lost before a kill: ", end="")
     print(f"{sum(losses) / len(losses) / 1e6:.0f} ms in the mean, {max(losses) / 1e6:.0f} at most")
     assert max(losses) <= interval_ns + SLACK_NS, f"seed {SEED}"
 
 
 def check_totals(window: UsageWindow, whole: UsageWindow, killed: Path, whole_path: Path) -> None:
-    """What is missing beside the twin's is what stands as a gap, and its part of all else.
+    """Check that time that the other ledger has and this one lacks is a gap, with its usage.
 
-    Of each by itself: what is accounted for and what isn't come to all the time there was.
+    In each ledger, accounted time and gaps sum to the length of the account.
     """
-    (total,), (twin,) = window.totals, whole.totals
+    (total,), (complete,) = window.totals, whole.totals
     first, last = window.gaps[0].start_ns, window.end_ns
     print(f"accounted {total.accounted_ns / NS:.2f} s, gaps {total.gap_ns / NS:.2f} s, ", end="")
-    print(f"twin {twin.accounted_ns / NS:.2f} s")
-    missing = twin.accounted_ns - total.accounted_ns - total.gap_ns
+    print(f"never killed {complete.accounted_ns / NS:.2f} s")
+    missing = complete.accounted_ns - total.accounted_ns - total.gap_ns
     assert abs(missing) <= SLACK_NS + 3 * NS, f"seed {SEED}"
     assert last - first >= total.gap_ns
-    for one, path in ((total, killed), (twin, whole_path)):
+    for one, path in ((total, killed), (complete, whole_path)):
         start_ns, at_ns = account_of(path)
         unexplained = at_ns - start_ns - one.accounted_ns - one.gap_ns
         print(f"unexplained: {unexplained / 1e6:.3f} ms")
-        assert abs(unexplained) < EXACT_NS, f"a commit lost, or counted twice, seed {SEED}"
+        assert abs(unexplained) < EXACT_NS, f"a commit was lost or counted twice, seed {SEED}"
         seconds = one.accounted_ns / NS
         assert one.busy_ns == pytest.approx(one.accounted_ns * driver.BUSY / 100, rel=1e-3)
         assert one.energy_mj == pytest.approx(seconds * driver.WATTS * 1000, rel=1e-3)
 
 
 def account_of(path: Path) -> tuple[int, int]:
-    """Return since when the device's account is, and until when, by its own words."""
+    """Return the start and the end of the account of the device, as stored."""
     ((text,),) = query(path, "SELECT usage FROM state")
     usage = load(driver.DEVICE.uuid, str(text))
     return usage.start.wall_ns, usage.at.wall_ns
 
 
 def check_holdings(path: Path) -> None:
-    """A holding that a kill lies in goes on in its row."""
+    """Check that a holding continues in its row after a kill."""
     with closing(open_readonly(path)) as connection:
         rows = read_holdings(connection, 0, FOREVER, 100_000)
     names = [row.container.subject.uid for row in rows]

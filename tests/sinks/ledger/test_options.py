@@ -1,4 +1,4 @@
-"""What may be configured for the ledger."""
+"""The options of the ledger."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ HEAD = "sources: {gpus: {kind: nvml}}\nsinks:\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "given_out"),
+    ("text", "message"),
     [
         ("  a: {kind: ledger}", "path"),
         ("  a: {kind: ledger, path: usage.db}", "not an absolute path"),
@@ -22,12 +22,12 @@ HEAD = "sources: {gpus: {kind: nvml}}\nsinks:\n"
         ("  a: {kind: ledger, path: /x/u.db}\n  b: {kind: ledger, path: /x/./u.db}", "/x/u.db"),
     ],
 )
-def test_what_is_refused(text: str, given_out: str) -> None:
-    with pytest.raises(ConfigError, match=given_out):
+def test_an_invalid_option_is_refused_with_its_name(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         parse(HEAD + text, RegisteredKinds(), env={}, origin="x")
 
 
-def test_what_is_there_by_default() -> None:
+def test_the_defaults() -> None:
     config = parse(
         HEAD + "  a: {kind: ledger, path: /x/u.db}", RegisteredKinds(), env={}, origin="x"
     )

@@ -1,4 +1,4 @@
-"""What others do to the file while it is written: nothing is lost, and nothing goes on unseen."""
+"""Other programs that change the files while they are written: nothing is lost unnoticed."""
 
 import os
 import shutil
@@ -13,13 +13,13 @@ from pipeline.ledger.errors import LedgerError
 from sinks.ledger.ledger_file import LedgerFile
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
-from tests.pipeline.ledger.keeping import FOREVER
-from tests.sinks.ledger.bench import Bench, off, seconds_of
+from tests.pipeline.ledger.open_ledger import FOREVER
+from tests.sinks.ledger.harness import SinkHarness, in_thread, seconds_of
 from tests.support.sinks import FakeSinkContext
 
 
-def killed_now(path: Path) -> Path:
-    """What would be there after a kill: the files as they lie there."""
+def copy_as_killed(path: Path) -> Path:
+    """Copy the files as a kill would leave them; return the copy."""
     folder = path.with_name("killed")
     folder.mkdir()
     for each in path.parent.glob(f"{path.name}*"):
@@ -29,26 +29,26 @@ def killed_now(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("end", ["-wal", "-shm"])
-async def test_a_log_that_someone_removes_costs_nothing(tmp_path: Path, end: str) -> None:
-    bench = Bench(tmp_path / "usage.db")
-    async with bench.running():
-        bench.tell(10)
-        await bench.until(lambda: bench.counted("emitted")[""] == 1)
-        bench.path.with_name(f"{bench.path.name}{end}").unlink()
-        bench.tell(20)
-        bench.clock.seconds = 40
-        await bench.until(lambda: bench.counted("emitted")[""] >= 2)
+async def test_a_log_that_another_program_removes_causes_no_loss(tmp_path: Path, end: str) -> None:
+    harness = SinkHarness(tmp_path / "usage.db")
+    async with harness.running():
+        harness.send_account(10)
+        await harness.until(lambda: harness.counted("emitted")[""] == 1)
+        harness.path.with_name(f"{harness.path.name}{end}").unlink()
+        harness.send_account(20)
+        harness.clock.seconds = 40
+        await harness.until(lambda: harness.counted("emitted")[""] >= 2)
         if end == "-wal":
-            assert "or its log was removed" in bench.ctx.own.problems["sink", "usage"].text
-        again = Bench(await off(killed_now, bench.path))
-        async with again.running():
-            given_out = await again.sink.stored_usage()
-            assert given_out is not None
-        assert await seconds_of(again.path) == 20
-    assert await seconds_of(bench.path) == 20
+            assert "or its log was removed" in harness.ctx.own.problems["sink", "usage"].text
+        restarted = SinkHarness(await in_thread(copy_as_killed, harness.path))
+        async with restarted.running():
+            stored = await restarted.sink.stored_usage()
+            assert stored is not None
+        assert await seconds_of(restarted.path) == 20
+    assert await seconds_of(harness.path) == 20
 
 
-async def test_a_file_system_without_modes_is_a_fault_with_a_fix(
+async def test_a_file_system_without_modes_is_an_error_with_a_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -61,25 +61,25 @@ async def test_a_file_system_without_modes_is_a_fault_with_a_fix(
 
 
 @pytest.mark.parametrize("error", [LedgerError("x", "y", "z"), OSError(5, "I/O"), MemoryError()])
-async def test_no_thread_stays_whatever_becomes_of_it(
+async def test_no_thread_is_left_after_any_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     before = set(threading.enumerate())
     for _ in range(3):
-        bench = Bench(tmp_path / "usage.db")
-        async with bench.running():
-            await bench.sink.window(0, FOREVER)
+        harness = SinkHarness(tmp_path / "usage.db")
+        async with harness.running():
+            await harness.sink.window(0, FOREVER)
 
     def refuse(*_: Any) -> None:
         raise error
 
     monkeypatch.setattr(LedgerFile, "open", refuse)
-    last = Bench(tmp_path / "usage.db")
+    last = SinkHarness(tmp_path / "usage.db")
     with pytest.raises((TransientError, OSError, MemoryError)):
         await last.sink.__aenter__()
-    await last.until(lambda: not ours(before))
+    await last.until(lambda: not new_sink_threads(before))
 
 
-def ours(before: set[threading.Thread]) -> list[threading.Thread]:
+def new_sink_threads(before: set[threading.Thread]) -> list[threading.Thread]:
     every = set(threading.enumerate()) - before
     return [each for each in every if each.name.startswith("podgpu-sink")]

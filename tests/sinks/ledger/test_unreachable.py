@@ -1,4 +1,4 @@
-"""A file that can't be had now is a fault with a mend, whatever the reason: nothing ends podgpu."""
+"""A file that is not available now is an error with a fix: it never ends podgpu."""
 
 import asyncio
 import os
@@ -19,14 +19,14 @@ from sinks.ledger.ledger_file import LedgerFile
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
 from sinks.ledger.writer_lock import Lock
-from tests.pipeline.ledger.keeping import FOREVER
-from tests.sinks.ledger.bench import GPU, SHOWN, Bench, asked, off, seconds_of
+from tests.pipeline.ledger.open_ledger import FOREVER
+from tests.sinks.ledger.harness import GPU, SNAPSHOT, SinkHarness, in_thread, query_file, seconds_of
 from tests.support.nodes import at, gpu
 from tests.support.sinks import FakeSinkContext
 from tests.support.usage import account
 
 ROOT = Path(__file__).parents[3]
-NO_ONE = 65534
+UNPRIVILEGED_UID = 65534
 ENTERING = """
 import asyncio, os, sys
 from pathlib import Path
@@ -50,13 +50,13 @@ asyncio.run(main())
 STALE = OSError(116, "Stale file handle")
 
 
-def test_a_folder_that_may_not_be_searched_is_a_fault_with_a_fix(tmp_path: Path) -> None:
-    """Only another user is refused, and who that is holds for a whole process."""
+def test_a_folder_without_permission_is_an_error_with_a_fix(tmp_path: Path) -> None:
+    """The whole process runs as another user, because access is checked per user."""
     folder = tmp_path / "x" / "y"
     folder.mkdir(parents=True)
     mode = 0o700 if os.geteuid() == 0 else 0
     folder.parent.chmod(mode)
-    command = [sys.executable, "-c", ENTERING, str(folder / "usage.db"), str(NO_ONE)]
+    command = [sys.executable, "-c", ENTERING, str(folder / "usage.db"), str(UNPRIVILEGED_UID)]
     try:
         done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     finally:
@@ -65,13 +65,13 @@ def test_a_folder_that_may_not_be_searched_is_a_fault_with_a_fix(tmp_path: Path)
     assert done.stdout.startswith(f"{folder}: permission denied; create it, or mount it writable")
 
 
-async def refused(path: Path) -> str:
+async def error_of_opening(path: Path) -> str:
     with pytest.raises(TransientError) as caught:
         await LedgerSink(Options(path=path), FakeSinkContext("usage")).__aenter__()
     return str(caught.value)
 
 
-async def test_a_file_system_that_fails_while_it_is_opened(
+async def test_a_file_system_error_while_opening_names_the_file_and_a_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> None:
@@ -79,10 +79,10 @@ async def test_a_file_system_that_fails_while_it_is_opened(
 
     path = tmp_path / "usage.db"
     monkeypatch.setattr(LedgerFile, "_read_state", refuse)
-    assert await refused(path) == f"{path}: stale file handle; check its disk"
+    assert await error_of_opening(path) == f"{path}: stale file handle; check its disk"
 
 
-async def test_a_file_system_that_fails_while_it_is_written_loses_nothing(
+async def test_a_file_system_error_while_writing_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put, refusing = LedgerFile._put, True
@@ -93,16 +93,16 @@ async def test_a_file_system_that_fails_while_it_is_written_loses_nothing(
         put(file, batch)
 
     monkeypatch.setattr(LedgerFile, "_put", refuse)
-    bench = Bench(tmp_path / "usage.db")
-    async with bench.running():
-        bench.tell(10)
-        await bench.until(lambda: bench.counted("errors").get("commit io_error", 0) >= 1)
+    harness = SinkHarness(tmp_path / "usage.db")
+    async with harness.running():
+        harness.send_account(10)
+        await harness.until(lambda: harness.counted("errors").get("commit io_error", 0) >= 1)
         refusing = False
-        bench.tell(20)
-    assert await seconds_of(bench.path) == 20
+        harness.send_account(20)
+    assert await seconds_of(harness.path) == 20
 
 
-async def test_another_file_whose_first_commit_fails_has_all_that_is_known_after_the_next(
+async def test_a_new_file_whose_first_commit_fails_gets_everything_with_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     put, refusing = LedgerFile._put, False
@@ -113,35 +113,35 @@ async def test_another_file_whose_first_commit_fails_has_all_that_is_known_after
         put(file, batch)
 
     monkeypatch.setattr(LedgerFile, "_put", refuse)
-    bench = Bench(tmp_path / "usage.db")
-    async with bench.running():
-        bench.tell(10)
-        await bench.until(lambda: bench.counted("emitted")[""] == 1)
-        await asyncio.to_thread(bench.path.rename, tmp_path / "taken.db")
+    harness = SinkHarness(tmp_path / "usage.db")
+    async with harness.running():
+        harness.send_account(10)
+        await harness.until(lambda: harness.counted("emitted")[""] == 1)
+        await asyncio.to_thread(harness.path.rename, tmp_path / "taken.db")
         refusing = True
-        bench.inbox.offer(SHOWN(account(gpu(1), until=at(20), unheld=20 * NS)))
-        await bench.until(lambda: bench.counted("errors").get("commit locked", 0) >= 1)
+        harness.inbox.offer(SNAPSHOT(account(gpu(1), until=at(20), unheld=20 * NS)))
+        await harness.until(lambda: harness.counted("errors").get("commit locked", 0) >= 1)
         refusing = False
-        await bench.until(lambda: bench.counted("emitted")[""] >= 3)
-    found = await off(asked, bench.path, "SELECT device FROM state ORDER BY device")
+        await harness.until(lambda: harness.counted("emitted")[""] >= 3)
+    found = await in_thread(query_file, harness.path, "SELECT device FROM state ORDER BY device")
     assert found == [(gpu(0).uuid,), (gpu(1).uuid,)]
     assert "by another program" in caplog.text
 
 
-async def test_who_asks_for_a_window_is_reported_of_it(
+async def test_a_window_request_returns_the_file_system_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> None:
         raise STALE
 
-    bench = Bench(tmp_path / "usage.db")
-    async with bench.running():
+    harness = SinkHarness(tmp_path / "usage.db")
+    async with harness.running():
         monkeypatch.setattr(module, "open_readonly", refuse)
-        with pytest.raises(TransientError, match=f"{bench.path}: stale file handle; check"):
-            await bench.sink.window(0, FOREVER)
+        with pytest.raises(TransientError, match=f"{harness.path}: stale file handle; check"):
+            await harness.sink.window(0, FOREVER)
 
 
-async def test_who_asks_while_it_is_being_read_is_reported_that_it_is(
+async def test_a_second_window_request_is_refused_while_the_first_is_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hanging, read = threading.Event(), module._read
@@ -151,77 +151,77 @@ async def test_who_asks_while_it_is_being_read_is_reported_that_it_is(
         return read(path, start_ns, end_ns)
 
     monkeypatch.setattr(module, "_read", hang)
-    bench = Bench(tmp_path / "usage.db")
-    async with bench.running():
-        asking = asyncio.create_task(bench.sink.window(0, FOREVER))
-        await bench.until(lambda: bench.sink._query is not None)
+    harness = SinkHarness(tmp_path / "usage.db")
+    async with harness.running():
+        request = asyncio.create_task(harness.sink.window(0, FOREVER))
+        await harness.until(lambda: harness.sink._query is not None)
         with pytest.raises(TransientError, match="is still running"):
-            await bench.sink.window(0, FOREVER)
+            await harness.sink.window(0, FOREVER)
         hanging.set()
-        assert isinstance(await asking, UsageWindow)
+        assert isinstance(await request, UsageWindow)
 
 
-async def test_accounts_of_a_file_that_is_not_open_yet_are_not_taken_for_none(
+async def test_stored_usage_of_a_file_that_is_not_open_is_an_error_and_not_empty(
     tmp_path: Path,
 ) -> None:
-    """The totals begin anew then, and whoever starts podgpu is told why."""
-    bench = Bench(tmp_path / "usage.db")
-    async with bench.running():
-        bench.tell(10)
-    lock = Lock(bench.path)
+    """Otherwise the totals would start at zero; the error explains why."""
+    harness = SinkHarness(tmp_path / "usage.db")
+    async with harness.running():
+        harness.send_account(10)
+    lock = Lock(harness.path)
     await asyncio.to_thread(lock.take)
-    again = Bench(bench.path)
+    restarted = SinkHarness(harness.path)
     with pytest.raises(TransientError, match="is in use"):
-        await again.sink.__aenter__()
-    asking = asyncio.create_task(again.sink.stored_usage())
-    await again.until(asking.done)
-    assert again.clock.seconds > 9
-    with pytest.raises(TransientError, match=f"{bench.path} is not open yet"):
-        await asking
+        await restarted.sink.__aenter__()
+    request = asyncio.create_task(restarted.sink.stored_usage())
+    await restarted.until(request.done)
+    assert restarted.clock.seconds > 9
+    with pytest.raises(TransientError, match=f"{harness.path} is not open yet"):
+        await request
     lock.release()
-    async with again.running():
-        given_out = await again.sink.stored_usage()
-        assert given_out is not None
+    async with restarted.running():
+        stored = await restarted.sink.stored_usage()
+        assert stored is not None
 
 
 @pytest.mark.parametrize("why", ["slow", "in use"])
-async def test_a_file_that_opens_within_seconds_is_waited_for(
+async def test_stored_usage_waits_for_a_file_that_opens_within_seconds(
     why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Totals don't begin anew since a disk was busy when podgpu started."""
-    bench = Bench(tmp_path / "usage.db")
-    async with bench.running():
-        bench.tell(10)
-    again, slow, read = Bench(bench.path), threading.Event(), LedgerFile._read_state
-    lock = Lock(bench.path)
+    """Totals don't start at zero because a disk was busy when podgpu started."""
+    harness = SinkHarness(tmp_path / "usage.db")
+    async with harness.running():
+        harness.send_account(10)
+    restarted, slow, read = SinkHarness(harness.path), threading.Event(), LedgerFile._read_state
+    lock = Lock(harness.path)
 
-    def hang(file: LedgerFile, *given: Any) -> Any:
+    def hang(file: LedgerFile, *arguments: Any) -> Any:
         slow.wait(60)
-        return read(file, *given)
+        return read(file, *arguments)
 
     if why == "slow":
         monkeypatch.setattr(LedgerFile, "_read_state", hang)
     else:
         await asyncio.to_thread(lock.take)
-    entering = asyncio.create_task(again.sink.__aenter__())
-    await again.until(entering.done)
+    entering = asyncio.create_task(restarted.sink.__aenter__())
+    await restarted.until(entering.done)
     with pytest.raises(TransientError):
         await entering
-    asking = asyncio.create_task(again.sink.stored_usage())
+    request = asyncio.create_task(restarted.sink.stored_usage())
     await asyncio.sleep(0.05)
-    assert not asking.done()
+    assert not request.done()
     slow.set()
     lock.release()
-    async with again.running():
-        given_out = await asking
-        assert given_out is not None
-        assert [one.device for one in given_out.devices] == [GPU.uuid]
+    async with restarted.running():
+        stored = await request
+        assert stored is not None
+        assert [one.device for one in stored.devices] == [GPU.uuid]
 
 
-async def test_a_file_that_cannot_be_opened_is_not_waited_for(tmp_path: Path) -> None:
-    bench = Bench(tmp_path / "no folder" / "usage.db")
+async def test_stored_usage_does_not_wait_for_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
+    harness = SinkHarness(tmp_path / "no folder" / "usage.db")
     with pytest.raises(TransientError):
-        await bench.sink.__aenter__()
+        await harness.sink.__aenter__()
     with pytest.raises(TransientError, match="is not open yet"):
-        await bench.sink.stored_usage()
-    assert bench.clock.seconds == 0
+        await harness.sink.stored_usage()
+    assert harness.clock.seconds == 0

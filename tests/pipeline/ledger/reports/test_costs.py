@@ -1,4 +1,4 @@
-"""What it costs: exact until it is shown, and what is shown adds up."""
+"""Costs: exact until they are rounded for display, and displayed costs sum to the total."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipeline.ledger.reports import GroupBy, Prices, build_report
 from pipeline.ledger.reports.costs import Cost, cost, gpu_fraction, round_to_total
 from pipeline.model.usage_window import UsageRow
-from tests.pipeline.ledger.reports.windows import MODEL, spent, whose, window
+from tests.pipeline.ledger.reports.windows import MODEL, identity, usage_row, window
 
 WHOLE = {"GPU-0": Fraction(1), "GPU-1": Fraction(1)}
 HOUR_PRICE = Prices(gpu_hour=Decimal("2.50"))
@@ -29,12 +29,14 @@ BOTH = Prices(gpu_hour=Decimal("2.50"), kwh=Decimal("0.31"))
         ("MIG-0", "7g.80gb", Fraction(1)),
         ("MIG-0", "NVIDIA A30 2g.12gb", Fraction(1, 2)),
         ("MIG-0", "NVIDIA RTX PRO 6000 Blackwell Server Edition 1g.24gb", Fraction(1, 4)),
-        # Nobody says how large it is.
+        # The number of slices of this GPU is unknown.
         ("MIG-0", MODEL, None),
         ("MIG-0", "", None),
     ],
 )
-def test_the_part_of_a_gpu_that_is_charged(device: str, name: str, part: Fraction | None) -> None:
+def test_the_fraction_of_a_gpu_that_is_charged(
+    device: str, name: str, part: Fraction | None
+) -> None:
     assert gpu_fraction(device, name) == part
 
 
@@ -50,36 +52,46 @@ def test_the_part_of_a_gpu_that_is_charged(device: str, name: str, part: Fractio
         (Prices(gpu_hour=Decimal(0)), 2, 1, Cost(Fraction(0))),
     ],
 )
-def test_what_is_charged(prices: Prices, held: float, kwh: float | None, expected: Cost) -> None:
-    assert cost([spent("GPU-0", whose("a"), held, 1, kwh)], WHOLE, prices) == expected
+def test_the_cost_of_held_time_and_energy(
+    prices: Prices, held: float, kwh: float | None, expected: Cost
+) -> None:
+    assert cost([usage_row("GPU-0", identity("a"), held, 1, kwh)], WHOLE, prices) == expected
 
 
-def test_nothing_costs_nothing() -> None:
+def test_no_usage_costs_0() -> None:
     assert cost([], WHOLE, BOTH) == Cost(Fraction(0))
 
 
-def test_an_instance_of_unknown_size_has_no_price_by_the_hour() -> None:
-    one, other = spent("MIG-0", whose("a"), 7, 1, 1), spent("GPU-0", whose("a"), 1, 1, 1)
+def test_a_mig_instance_of_unknown_size_has_no_price_by_the_hour() -> None:
+    one, other = (
+        usage_row("MIG-0", identity("a"), 7, 1, 1),
+        usage_row("GPU-0", identity("a"), 1, 1, 1),
+    )
     assert cost([one], {"MIG-0": None}, HOUR_PRICE) == Cost()
     parts = {"MIG-0": None, **WHOLE}
     assert cost([one, other], parts, HOUR_PRICE) == Cost(Fraction("2.5"), partial=True)
 
 
-def test_a_total_that_lacks_a_cost_says_so() -> None:
-    known, unknown = spent("GPU-0", whose("a"), 1, 1, 1), spent("GPU-1", whose("b"), 1, 1, None)
+def test_a_total_without_some_of_the_costs_is_marked_as_partial() -> None:
+    known, unknown = (
+        usage_row("GPU-0", identity("a"), 1, 1, 1),
+        usage_row("GPU-1", identity("b"), 1, 1, None),
+    )
     found = build_report(window([known, unknown]), GroupBy("pod"), Prices(kwh=Decimal(1)))
     assert [row.cost for row in found.rows] == [Decimal("1.00"), None]
     assert (found.total.cost, found.total.cost_partial) == (Decimal("1.00"), True)
 
 
 def test_without_prices_there_are_no_costs() -> None:
-    found = build_report(window([spent("GPU-0", whose("a"), 1, 1, 1)]), GroupBy("pod"), Prices())
+    found = build_report(
+        window([usage_row("GPU-0", identity("a"), 1, 1, 1)]), GroupBy("pod"), Prices()
+    )
     assert [row.cost for row in (*found.rows, found.unattributed, found.total)] == [None] * 3
     assert not found.total.partial
 
 
-def test_three_thirds_of_a_cent_are_a_cent() -> None:
-    every = [spent("GPU-0", whose(name), 1, 1, 1) for name in "abc"]
+def test_rounded_costs_of_three_equal_rows_sum_to_the_rounded_total() -> None:
+    every = [usage_row("GPU-0", identity(name), 1, 1, 1) for name in "abc"]
     found = build_report(window(every), GroupBy("pod"), Prices(gpu_hour=Decimal("3.335")))
     assert [row.cost for row in found.rows] == [Decimal(text) for text in ("3.34", "3.33", "3.33")]
     assert found.total.cost == Decimal("10.00")
@@ -89,18 +101,20 @@ parts = st.lists(st.fractions(min_value=0, max_value=10**12, max_denominator=10*
 
 
 @given(parts, st.integers(0, 4))
-def test_shown_costs_add_up_and_are_near(exact: list[Fraction], digits: int) -> None:
-    shown = round_to_total(exact, digits)
+def test_rounded_costs_sum_to_the_rounded_total_and_are_close(
+    exact: list[Fraction], digits: int
+) -> None:
+    rounded = round_to_total(exact, digits)
     unit = Fraction(1, 10**digits)
-    assert len(shown) == len(exact)
-    assert abs(Fraction(sum(shown, Decimal(0))) - sum(exact, Fraction(0))) <= unit / 2
-    for part, one in zip(exact, shown, strict=True):
+    assert len(rounded) == len(exact)
+    assert abs(Fraction(sum(rounded, Decimal(0))) - sum(exact, Fraction(0))) <= unit / 2
+    for part, one in zip(exact, rounded, strict=True):
         assert abs(Fraction(one) - part) < unit
         assert -one.as_tuple().exponent == digits  # type: ignore[operator]
 
 
 @given(st.integers(0, 10**18), st.decimals(0, 10**6, places=9))
-def test_no_binary_fraction_comes_between(held_ns: int, price: Decimal) -> None:
+def test_costs_are_calculated_without_binary_fractions(held_ns: int, price: Decimal) -> None:
     one = UsageRow("GPU-0", None, held_ns, None, None)
     exact = cost([one], WHOLE, Prices(gpu_hour=price)).known
     assert exact == Fraction(price) * held_ns / (3600 * 10**9)

@@ -1,4 +1,4 @@
-"""Groups and their rows, and that the rows add up to the node's totals to the last digit."""
+"""Groups and their rows, and that the rows sum exactly to the totals of the node."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -10,19 +10,21 @@ from hypothesis import strategies as st
 
 from pipeline.ledger.reports import GroupBy, GroupByError, Prices, Report, Row, Sum, build_report
 from pipeline.model.usage_window import UsageRow
-from tests.pipeline.ledger.reports.windows import HOUR, day, spent, whose, window, windows
+from tests.pipeline.ledger.reports.windows import HOUR, day, identity, usage_row, window, windows
 
-FREE = Prices()
-EVERY = [GroupBy.parse(text) for text in ("namespace", "pod", "workload", "device", "label:team")]
+NO_PRICES = Prices()
+GROUPINGS = [
+    GroupBy.parse(text) for text in ("namespace", "pod", "workload", "device", "label:team")
+]
 PRICES = [
-    FREE,
+    NO_PRICES,
     Prices(Decimal("2.50")),
     Prices(kwh=Decimal("0.31")),
     Prices(Decimal(1), Decimal(2)),
 ]
 
 
-def made(*every: UsageRow, by: str = "pod", prices: Prices = FREE) -> Report:
+def report_of(*every: UsageRow, by: str = "pod", prices: Prices = NO_PRICES) -> Report:
     return build_report(window(every), GroupBy.parse(by), prices)
 
 
@@ -61,51 +63,53 @@ def names(found: Report) -> list[str]:
         ("label:tier", ["(none)"]),
     ],
 )
-def test_the_groups_of_a_day_those_that_held_the_most_first(by: str, expected: list[str]) -> None:
-    assert names(build_report(day(), GroupBy.parse(by), FREE)) == expected
+def test_the_groups_of_a_day_are_sorted_by_held_time(by: str, expected: list[str]) -> None:
+    assert names(build_report(day(), GroupBy.parse(by), NO_PRICES)) == expected
 
 
-KNOWN = whose("a", "ml", owner=("Job", "j"), team="x")
+KNOWN = identity("a", "ml", owner=("Job", "j"), team="x")
 
 
 @pytest.mark.parametrize(
     ("first", "second", "by", "expected"),
     [
-        # Containers of a pod are one, and so are its devices.
-        (KNOWN, whose("a", "ml", "side"), "pod", ["ml/a"]),
-        # What is known of a pod at one place holds for all of it, in whatever order they stand.
-        (whose("a", "ml", "side"), KNOWN, "workload", ["ml/Job/j"]),
-        (KNOWN, whose("a", "ml", "side"), "label:team", ["x"]),
-        (whose("", "", uid="u-a"), KNOWN, "namespace", ["ml"]),
-        (whose("", "", uid="u-a"), KNOWN, "pod", ["ml/a"]),
-        # Another uid is another pod; one whose uid nobody knows is nobody else's.
-        (KNOWN, whose("a", "ml", uid="u-2"), "pod", ["ml/a (uid u-2)", "ml/a (uid u-a)"]),
-        (KNOWN, whose("a", "ml", uid=""), "pod", ["ml/a (uid u-a)", "ml/a (uid unknown)"]),
-        (KNOWN, whose("a", "ml", uid=""), "workload", ["ml/Job/j", "ml/Pod/a"]),
-        # A name is one in its namespace alone.
-        (whose("a", "ml"), whose("a", "lab", uid="u-2"), "pod", ["lab/a", "ml/a"]),
-        (whose("a", "", uid="u-1"), whose("b"), "pod", ["(none)/a", "ml/b"]),
-        # A label without a value is there all the same.
-        (whose("a", team=""), whose("b"), "label:team", ["(empty)", "(none)"]),
+        # Containers of a pod are one row, and so are its devices.
+        (KNOWN, identity("a", "ml", "side"), "pod", ["ml/a"]),
+        # What one row shows about a pod is valid for all its rows, in any order.
+        (identity("a", "ml", "side"), KNOWN, "workload", ["ml/Job/j"]),
+        (KNOWN, identity("a", "ml", "side"), "label:team", ["x"]),
+        (identity("", "", uid="u-a"), KNOWN, "namespace", ["ml"]),
+        (identity("", "", uid="u-a"), KNOWN, "pod", ["ml/a"]),
+        # Another UID is another pod; a pod of unknown UID is not merged with another.
+        (KNOWN, identity("a", "ml", uid="u-2"), "pod", ["ml/a (uid u-2)", "ml/a (uid u-a)"]),
+        (KNOWN, identity("a", "ml", uid=""), "pod", ["ml/a (uid u-a)", "ml/a (uid unknown)"]),
+        (KNOWN, identity("a", "ml", uid=""), "workload", ["ml/Job/j", "ml/Pod/a"]),
+        # A name is unique only within its namespace.
+        (identity("a", "ml"), identity("a", "lab", uid="u-2"), "pod", ["lab/a", "ml/a"]),
+        (identity("a", "", uid="u-1"), identity("b"), "pod", ["(none)/a", "ml/b"]),
+        # A label with an empty value is not a missing label.
+        (identity("a", team=""), identity("b"), "label:team", ["(empty)", "(none)"]),
     ],
 )  # fmt: skip
-def test_who_stands_together(first: object, second: object, by: str, expected: list[str]) -> None:
-    every = [spent("GPU-0", one, 1, 1, 1) for one in (first, second)]  # type: ignore[arg-type]
-    assert names(made(*every, by=by)) == expected
+def test_rows_of_the_same_pod_or_workload_are_grouped(
+    first: object, second: object, by: str, expected: list[str]
+) -> None:
+    every = [usage_row("GPU-0", one, 1, 1, 1) for one in (first, second)]  # type: ignore[arg-type]
+    assert names(report_of(*every, by=by)) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [("pod", "pod"), ("label:a.b/c_d", "label:a.b/c_d"), ("label:Team", "label:Team")],
 )
-def test_by_is_read_and_written(text: str, shown: str) -> None:
+def test_a_grouping_is_parsed_and_formatted(text: str, shown: str) -> None:
     assert str(GroupBy.parse(text)) == shown
 
 
 @pytest.mark.parametrize(
     "text", ["", "pods", "label", "label:", "label:a b", "label:a\x1b", "Pod", f"label:{'a' * 64}"]
 )
-def test_by_says_what_may_be_written(text: str) -> None:
+def test_an_invalid_grouping_is_refused_with_the_valid_ones(text: str) -> None:
     with pytest.raises(GroupByError, match=r"^write "):
         GroupBy.parse(text)
 
@@ -120,20 +124,20 @@ def test_by_says_what_may_be_written(text: str) -> None:
         ((9, 0), Sum(9 * HOUR), Sum(-HOUR)),
     ],
 )
-def test_unknown_is_not_0(busy: tuple[float | None, ...], total: Sum, idle: Sum) -> None:
-    one = whose("a")
-    [row] = made(*(spent(f"GPU-{n}", one, 4, each, 1) for n, each in enumerate(busy))).rows
+def test_an_unknown_sum_is_not_0(busy: tuple[float | None, ...], total: Sum, idle: Sum) -> None:
+    one = identity("a")
+    [row] = report_of(*(usage_row(f"GPU-{n}", one, 4, each, 1) for n, each in enumerate(busy))).rows
     assert (row.held_ns, row.busy_ns, row.idle_ns) == (8 * HOUR, total, idle)
     assert row.partial is (total.partial or idle.partial)
 
 
-def test_energy_that_no_one_knows() -> None:
-    [row] = made(spent("GPU-0", whose("a"), 1, 1, None)).rows
+def test_unknown_energy_stays_unknown() -> None:
+    [row] = report_of(usage_row("GPU-0", identity("a"), 1, 1, None)).rows
     assert row.energy_mj == Sum()
 
 
-def test_what_belongs_to_no_one_is_a_row_of_its_own() -> None:
-    found = build_report(day(), EVERY[0], FREE)
+def test_unattributed_usage_has_its_own_row() -> None:
+    found = build_report(day(), GROUPINGS[0], NO_PRICES)
     assert found.unattributed.key is None
     no_one = found.unattributed
     assert (no_one.held_ns, no_one.free_ns, no_one.unknown_ns) == (0, round(15.25 * HOUR), 0)
@@ -141,8 +145,8 @@ def test_what_belongs_to_no_one_is_a_row_of_its_own() -> None:
     assert found.total.holdings == 8
 
 
-def test_where_everything_is_someone_s_no_one_has_nothing() -> None:
-    no_one = made(spent("GPU-0", whose("a"), 1, 1, 1)).unattributed
+def test_the_unattributed_row_is_0_if_all_usage_is_attributed() -> None:
+    no_one = report_of(usage_row("GPU-0", identity("a"), 1, 1, 1)).unattributed
     assert (no_one.held_ns, no_one.busy_ns, no_one.energy_mj) == (0, Sum(0), Sum(0))
 
 
@@ -151,11 +155,11 @@ def _known(values: list[int | None]) -> int:
 
 
 @settings(max_examples=200)
-@given(windows, st.sampled_from(EVERY), st.sampled_from(PRICES))
-def test_the_rows_add_up(seen, by: GroupBy, prices: Prices) -> None:  # type: ignore[no-untyped-def]
-    found = build_report(seen, by, prices)
+@given(windows, st.sampled_from(GROUPINGS), st.sampled_from(PRICES))
+def test_rows_sum_to_the_totals(usage, by: GroupBy, prices: Prices) -> None:  # type: ignore[no-untyped-def]
+    found = build_report(usage, by, prices)
     rows: tuple[Row, ...] = (*found.rows, found.unattributed)
-    totals, total = seen.totals, found.total
+    totals, total = usage.totals, found.total
     assert sum(row.held_ns for row in rows) == total.held_ns
     for name in ("free_ns", "unknown_ns"):
         assert sum(getattr(row, name) for row in rows) == getattr(total, name) >= 0
@@ -164,14 +168,14 @@ def test_the_rows_add_up(seen, by: GroupBy, prices: Prices) -> None:  # type: ig
     if by.kind == "device":
         assert {row.key.parts[0] for row in found.rows if row.key} == {t.device for t in totals}
     assert sum(row.holdings for row in rows) == total.holdings
-    for name, given_out in (
+    for name, expected in (
         ("busy_ns", [one.busy_ns for one in totals]),
         ("energy_mj", [one.energy_mj for one in totals]),
     ):
         sums = [getattr(row, name) for row in rows]
         assert _known([each.known for each in sums]) == (getattr(total, name).known or 0)
-        assert _known(given_out) == (getattr(total, name).known or 0)
-        # The total says that it lacks something as soon as a row does.
+        assert _known(expected) == (getattr(total, name).known or 0)
+        # The total is marked as partial if a row is.
         lacks = any(each.partial or each.known is None for each in sums)
         known = getattr(total, name)
         assert known.partial or known.known is None or not lacks
@@ -180,29 +184,31 @@ def test_the_rows_add_up(seen, by: GroupBy, prices: Prices) -> None:  # type: ig
     assert sum(costs, Decimal(0)) == (total.cost or 0)
 
 
-@given(windows, st.sampled_from(EVERY))
-def test_every_group_is_there_once_under_a_name_of_its_own(seen, by: GroupBy) -> None:  # type: ignore[no-untyped-def]
-    found = build_report(seen, by, FREE)
+@given(windows, st.sampled_from(GROUPINGS))
+def test_every_group_has_one_row_with_a_unique_name(usage, by: GroupBy) -> None:  # type: ignore[no-untyped-def]
+    found = build_report(usage, by, NO_PRICES)
     assert len({row.key for row in found.rows}) == len(found.rows)
     assert all(row.key is not None and len(row.key.parts) == len(by.fields) for row in found.rows)
     assert len(set(names(found))) == len(found.rows)
 
 
-@given(windows, st.sampled_from(EVERY), st.randoms(use_true_random=False))
-def test_the_order_in_which_it_is_reported_does_not_matter(seen, by, random) -> None:  # type: ignore[no-untyped-def]
-    shuffled = list(seen.usage)
+@given(windows, st.sampled_from(GROUPINGS), st.randoms(use_true_random=False))
+def test_the_order_of_the_window_does_not_matter(usage, by, random) -> None:  # type: ignore[no-untyped-def]
+    shuffled = list(usage.usage)
     random.shuffle(shuffled)
-    other = window(shuffled, names={one.device: one.name for one in seen.totals})
-    before, after = build_report(seen, by, FREE), build_report(other, by, FREE)
+    other = window(shuffled, names={one.device: one.name for one in usage.totals})
+    before, after = build_report(usage, by, NO_PRICES), build_report(other, by, NO_PRICES)
     assert before.total == after.total
     assert {row.held_ns for row in before.rows} == {row.held_ns for row in after.rows}
 
 
-def test_t9_each_name_keeps_what_was_had_under_it() -> None:
-    """T9: the checkpoint gave b the uid of a, which had ended. a's history stays a's."""
-    a, b = whose("a", "ml", uid="u1"), whose("b", "web", uid="u1")
+def test_t9_two_names_with_the_same_uid_keep_their_own_usage() -> None:
+    """T9: the checkpoint gave b the UID of a, which had ended. a keeps its history."""
+    a, b = identity("a", "ml", uid="u1"), identity("b", "web", uid="u1")
     found = build_report(
-        window([spent("GPU-0", a, 6, 1, 1), spent("GPU-0", b, 2, 1, 1)]), EVERY[0], FREE
+        window([usage_row("GPU-0", a, 6, 1, 1), usage_row("GPU-0", b, 2, 1, 1)]),
+        GROUPINGS[0],
+        NO_PRICES,
     )
     assert {row.key.name: row.held_ns for row in found.rows if row.key} == {
         "ml": 6 * HOUR,
@@ -210,53 +216,53 @@ def test_t9_each_name_keeps_what_was_had_under_it() -> None:
     }
 
 
-def test_t9_what_a_uid_had_without_a_name_is_its_only_name_s() -> None:
+def test_t9_usage_of_a_uid_without_name_belongs_to_the_only_name_of_that_uid() -> None:
     nameless, a, b = (
-        whose("", "", uid="u1"),
-        whose("a", "ml", uid="u1"),
-        whose("b", "web", uid="u1"),
+        identity("", "", uid="u1"),
+        identity("a", "ml", uid="u1"),
+        identity("b", "web", uid="u1"),
     )
-    first = [spent("GPU-0", nameless, 1, 1, 1), spent("GPU-0", a, 6, 1, 1)]
-    assert names(build_report(window(first), EVERY[0], FREE)) == ["ml"]
-    both = [*first, spent("GPU-0", b, 2, 1, 1)]
-    assert names(build_report(window(both), EVERY[0], FREE)) == ["ml", "web", "(none)"]
+    first = [usage_row("GPU-0", nameless, 1, 1, 1), usage_row("GPU-0", a, 6, 1, 1)]
+    assert names(build_report(window(first), GROUPINGS[0], NO_PRICES)) == ["ml"]
+    both = [*first, usage_row("GPU-0", b, 2, 1, 1)]
+    assert names(build_report(window(both), GROUPINGS[0], NO_PRICES)) == ["ml", "web", "(none)"]
 
 
-def test_t25_held_free_and_unknown_are_apart() -> None:
-    """T25: two GPUs, one of them given away: 50 % are allocated, not 100 %."""
-    seen = window([spent("GPU-0", whose("a"), 4, 1, 1), spent("GPU-1", None, 4, 0, 1)])
-    found = build_report(seen, EVERY[0], FREE)
+def test_t25_held_free_and_unknown_time_are_separate() -> None:
+    """T25: two GPUs, one of them held: 50 % are allocated, not 100 %."""
+    usage = window([usage_row("GPU-0", identity("a"), 4, 1, 1), usage_row("GPU-1", None, 4, 0, 1)])
+    found = build_report(usage, GROUPINGS[0], NO_PRICES)
     total = found.total
     assert (total.held_ns, total.free_ns, total.unknown_ns) == (4 * HOUR, 4 * HOUR, 0)
     assert (total.allocated, total.used) == (Fraction(1, 2), Fraction(1, 8))
 
 
-def test_t25_where_no_source_reports_of_owners_nothing_is_known_of_allocation() -> None:
-    seen = window([spent("GPU-0", None, 4, 1, 1)])
-    [one] = seen.totals
-    seen = replace(seen, totals=(replace(one, unknown_ns=4 * HOUR),))
-    total = build_report(seen, EVERY[0], FREE).total
+def test_t25_allocation_is_unknown_if_no_source_reports_holders() -> None:
+    usage = window([usage_row("GPU-0", None, 4, 1, 1)])
+    [one] = usage.totals
+    usage = replace(usage, totals=(replace(one, unknown_ns=4 * HOUR),))
+    total = build_report(usage, GROUPINGS[0], NO_PRICES).total
     assert (total.held_ns, total.free_ns, total.unknown_ns) == (0, 0, 4 * HOUR)
     assert (total.allocated, total.used) == (None, Fraction(1, 4))
 
 
-def test_t25_each_device_has_its_row() -> None:
-    """T25: also one that nobody held, and a free MIG instance."""
-    seen = window(
+def test_t25_every_device_has_a_row() -> None:
+    """T25: a GPU that no container held, and a free MIG instance, too."""
+    usage = window(
         [
-            spent("GPU-0", whose("a"), 3, 1, 1),
-            spent("GPU-0", None, 1, 0, 1),
-            spent("GPU-1", None, 4, 1, 1),
-            spent("MIG-0", None, 4, None, None),
+            usage_row("GPU-0", identity("a"), 3, 1, 1),
+            usage_row("GPU-0", None, 1, 0, 1),
+            usage_row("GPU-1", None, 4, 1, 1),
+            usage_row("MIG-0", None, 4, None, None),
         ]
     )
-    found = build_report(seen, GroupBy.parse("device"), FREE)
-    given_out = {row.key.parts[0]: row for row in found.rows if row.key}
-    assert {uuid: (row.held_ns, row.free_ns) for uuid, row in given_out.items()} == {
+    found = build_report(usage, GroupBy.parse("device"), NO_PRICES)
+    expected = {row.key.parts[0]: row for row in found.rows if row.key}
+    assert {uuid: (row.held_ns, row.free_ns) for uuid, row in expected.items()} == {
         "GPU-0": (3 * HOUR, HOUR),
         "GPU-1": (0, 4 * HOUR),
         "MIG-0": (0, 4 * HOUR),
     }
-    assert [given_out[uuid].allocated for uuid in ("GPU-0", "GPU-1")] == [Fraction(3, 4), 0]
-    assert given_out["GPU-1"].used == Fraction(1, 4)
+    assert [expected[uuid].allocated for uuid in ("GPU-0", "GPU-1")] == [Fraction(3, 4), 0]
+    assert expected["GPU-1"].used == Fraction(1, 4)
     assert found.unattributed.free_ns == 0

@@ -1,4 +1,4 @@
-"""What a ledger may tell: one that is written out, and any that hypothesis thinks of."""
+"""Usage windows of a ledger: a fixed one, and a hypothesis strategy for any."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -13,11 +13,11 @@ HOUR: Final = 3600 * NS
 START: Final = 1_800_000_000 * NS
 """2027-01-15 08:00 UTC."""
 
-CARDS: Final = ("GPU-0", "GPU-1")
+GPUS: Final = ("GPU-0", "GPU-1")
 MODEL: Final = "NVIDIA H100 80GB HBM3"
 
 
-def whose(
+def identity(
     pod: str,
     namespace: str = "ml",
     container: str = "main",
@@ -29,35 +29,35 @@ def whose(
     return ContainerIdentity(subject, *owner, tuple(sorted(labels.items())))
 
 
-def spent(  # noqa: PLR0917 - as a row of a table
+def usage_row(  # noqa: PLR0917 - as a row of a table
     device: str,
-    who: ContainerIdentity | None,
+    container: ContainerIdentity | None,
     held: float,
     busy: float | None,
     kwh: float | None,
     holdings: int = 1,
 ) -> UsageRow:
-    """What was had, in hours and kilowatt hours."""
+    """Return a row, from hours and kilowatt hours."""
     return UsageRow(
         device,
-        who,
+        container,
         round(held * HOUR),
         None if busy is None else round(busy * HOUR),
         None if kwh is None else round(kwh * 3_600_000_000),
-        holdings if who is not None else 0,
+        holdings if container is not None else 0,
     )
 
 
 def window(
-    every: Iterable[UsageRow],
+    rows: Iterable[UsageRow],
     *,
     names: dict[str, str] | None = None,
     gaps: Iterable[Gap] = (),
     hours: int = 24,
     node: str = "gpu-node-1",
 ) -> UsageWindow:
-    """A window in which each device's totals are the sums of what was had of it."""
-    found = tuple(sorted(every, key=lambda one: (one.device, one.container is None)))
+    """Return a window in which the totals of each device are the sums of its rows."""
+    found = tuple(sorted(rows, key=lambda one: (one.device, one.container is None)))
     stated = tuple(gaps)
     totals = tuple(
         DeviceTotal(
@@ -79,22 +79,26 @@ def _sum(values: list[int | None]) -> int | None:
 
 
 def day() -> UsageWindow:
-    """Two cards over a day, with all that a report tells apart."""
-    first, second = CARDS
+    """Return the window of two GPUs over a day, with every case that a report distinguishes."""
+    first, second = GPUS
     job = ("Job", "train")
     return window(
         [
-            spent(first, whose("train-0", owner=job, team="vision"), 12, 11.5, 7.25, 2),
-            spent(second, whose("train-1", owner=job, team="vision"), 10.5, 9.75, 6.125),
-            spent(
-                second, whose("notebook-7c9d5f6b4-x2x4z", "lab", "jupyter", team="nlp"), 8, 0.02, 1
+            usage_row(first, identity("train-0", owner=job, team="vision"), 12, 11.5, 7.25, 2),
+            usage_row(second, identity("train-1", owner=job, team="vision"), 10.5, 9.75, 6.125),
+            usage_row(
+                second,
+                identity("notebook-7c9d5f6b4-x2x4z", "lab", "jupyter", team="nlp"),
+                8,
+                0.02,
+                1,
             ),
-            spent(first, whose("shell", "lab", uid="u-1"), 1, None, 0.25),
-            spent(first, whose("shell", "lab", uid="u-2"), 0.5, 0.25, 0.125),
-            spent(first, whose("", "", uid="u-unnamed"), 0.0001, 0.00005, 0.00001),
-            spent(second, whose("greedy", owner=("Deployment", "greedy")), 0.25, 1, 0.5),
-            spent(first, None, 10.25, 0.5, 2),
-            spent(second, None, 5, 0.1, 0.75),
+            usage_row(first, identity("shell", "lab", uid="u-1"), 1, None, 0.25),
+            usage_row(first, identity("shell", "lab", uid="u-2"), 0.5, 0.25, 0.125),
+            usage_row(first, identity("", "", uid="u-unnamed"), 0.0001, 0.00005, 0.00001),
+            usage_row(second, identity("greedy", owner=("Deployment", "greedy")), 0.25, 1, 0.5),
+            usage_row(first, None, 10.25, 0.5, 2),
+            usage_row(second, None, 5, 0.1, 0.75),
         ],
         gaps=[
             Gap(first, START + HOUR, START + HOUR + 600 * NS, "down"),
@@ -105,7 +109,7 @@ def day() -> UsageWindow:
     )
 
 
-# Of few, so that they meet in groups.
+# Few values, so that rows fall into the same groups.
 _names = st.sampled_from(["", "a", "b"])
 _whose = st.builds(
     ContainerIdentity,
@@ -130,4 +134,4 @@ windows: st.SearchStrategy[UsageWindow] = st.lists(
         st.integers(0, 5),
     ),
     max_size=12,
-).map(lambda every: window(every, names=NAMES))
+).map(lambda rows: window(rows, names=NAMES))

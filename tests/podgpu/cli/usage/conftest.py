@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.model import Instant
 from podgpu.cli.usage import command
-from tests.pipeline.ledger.keeping import moved
+from tests.pipeline.ledger.open_ledger import moved
 from tests.podgpu.cli.usage.ledgers import LAST, write_day
 from tests.support.nodes import START
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.model import ContainerUsage, DeviceUsage, Holding, Instant, PodInfo
-from tests.pipeline.ledger.keeping import Kept, Shown, moved
+from tests.pipeline.ledger.open_ledger import OpenLedger, Snapshots, moved
 from tests.support.nodes import START, uuid_of
 from tests.support.usage import account, holding, used
 
@@ -150,13 +150,13 @@ def _looks() -> Iterator[float]:
 
 def write_day(path: Path) -> Path:
     """Write the ledger; podgpu was down once, and one card couldn't be looked at for a while."""
-    show, kept = Shown(), Kept(path)
+    show, kept = Snapshots(), OpenLedger(path)
     _name(kept)
     ended: list[Holding] = []
     for hours in _looks():
         if hours == _RESTART:
             kept.close()
-            kept = Kept(path, _at(hours))
+            kept = OpenLedger(path, _at(hours))
             continue
         accounts = []
         for card in (0, 1):
@@ -167,7 +167,7 @@ def write_day(path: Path) -> Path:
                     over.start != o.start or over.subject != o.subject for o in ended
                 ):
                     ended.append(replace(over, serial=len(ended) + 1))
-        kept.book.add_snapshot(show(*accounts, ended=ended))
+        kept.accumulator.add_snapshot(show(*accounts, ended=ended))
         kept.commit()
     kept.close()
     return path
@@ -177,6 +177,6 @@ def _on(piece: Piece, card: int, hours: float) -> bool:
     return piece.card == card and piece.start <= hours
 
 
-def _name(kept: Kept) -> None:
+def _name(kept: OpenLedger) -> None:
     """The sink writes it with the file."""
     kept.rows("INSERT OR REPLACE INTO meta VALUES ('node', 'gpu-node-1')")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.ledger.schema import HOUR_NS
-from tests.pipeline.ledger.keeping import Kept, Shown, moved
+from tests.pipeline.ledger.open_ledger import OpenLedger, Snapshots, moved
 from tests.podgpu.cli.usage.asked import run
 from tests.podgpu.cli.usage.ledgers import write_day
 from tests.podgpu.cli.usage.years import CARDS, write_year
@@ -95,7 +95,7 @@ def test_a_terminal_has_room_for_each_line(
 def test_it_reads_while_it_is_written(tmp_path: Path, capsys: Capsys) -> None:
     """Each answer is of one moment: what it tells adds up, and never becomes less."""
     path = write_day(tmp_path / "ledger.db")
-    kept, show = Kept(path, moved(START, 30 * 3600)), Shown()
+    kept, show = OpenLedger(path, moved(START, 30 * 3600)), Snapshots()
     seen = []
     for hours in range(31, 37):
         at = moved(START, hours * 3600)
@@ -103,7 +103,7 @@ def test_it_reads_while_it_is_written(tmp_path: Path, capsys: Capsys) -> None:
         ns = (hours - 30) * HOUR_NS
         late = used("late", held=ns // 2, busy=ns // 4, energy=hours, start=later)
         device = account(uuid_of(1), late, start=later, until=at, unheld=ns - ns // 2)
-        kept.book.add_snapshot(show(device))
+        kept.accumulator.add_snapshot(show(device))
         kept.commit()
         words = ("--since", "all", "--until", "2027-02-01", "--format", "json")
         code, out, _ = run(capsys, "--ledger", path, *words)

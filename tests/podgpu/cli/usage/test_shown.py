@@ -22,12 +22,12 @@ from podgpu.cli.usage.report_formats import csv_text, document, json_text, repor
 from podgpu.cli.usage.report_table import report_lines
 from podgpu.cli.usage.table_layout import Column, laid_out
 from tests.pipeline.ledger.reports.windows import (
-    CARDS,
+    GPUS,
     HOUR,
     START,
     day,
-    spent,
-    whose,
+    identity,
+    usage_row,
     window,
     windows,
 )
@@ -39,14 +39,14 @@ WIDTHS = st.integers(1, 200)
 
 
 def hostile(text: str = HOSTILE) -> UsageWindow:
-    who = whose(text, text, uid=text, owner=(text, text), team=text)
-    gap = Gap(CARDS[0], START, START + HOUR, text)
-    seen = [spent(CARDS[0], who, 1, 1, 1), spent(CARDS[0], None, 1, None, None)]
-    return window(seen, names={CARDS[0]: text}, gaps=[gap], node=text)
+    who = identity(text, text, uid=text, owner=(text, text), team=text)
+    gap = Gap(GPUS[0], START, START + HOUR, text)
+    seen = [usage_row(GPUS[0], who, 1, 1, 1), usage_row(GPUS[0], None, 1, None, None)]
+    return window(seen, names={GPUS[0]: text}, gaps=[gap], node=text)
 
 
 def held(text: str = "a") -> HoldingRecord:
-    who = whose(text, text, text, uid=text, owner=(text, text))
+    who = identity(text, text, text, uid=text, owner=(text, text))
     xids = ((31, 2), (79, 1))
     nothing = (None,) * 6
     return HoldingRecord(text, who, START, None, START + 1, text, text, HOUR, 1, 1, *nothing, xids)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.ledger.keeping import Kept
+from tests.pipeline.ledger.open_ledger import OpenLedger
 from tests.podgpu.cli.usage.asked import run
 
 Capsys = pytest.CaptureFixture[str]
@@ -85,7 +85,7 @@ def others(path: Path) -> None:
 
 
 def newer(path: Path) -> None:
-    Kept(path).close()
+    OpenLedger(path).close()
     with sqlite3.connect(path) as made:
         made.execute("PRAGMA user_version = 99")
         made.execute("UPDATE meta SET value = '99' WHERE key = 'tables'")
@@ -93,7 +93,7 @@ def newer(path: Path) -> None:
 
 
 def damaged(path: Path) -> None:
-    Kept(path).close()
+    OpenLedger(path).close()
     with path.open("r+b") as file:
         file.seek(63)
         file.write(b"\3")
@@ -175,7 +175,7 @@ def test_a_span_of_which_nothing_is_reported(ledger: Path, capsys: Capsys) -> No
 
 
 def test_a_ledger_in_which_nothing_stands_yet(tmp_path: Path, capsys: Capsys) -> None:
-    Kept(tmp_path / "x.db").close()
+    OpenLedger(tmp_path / "x.db").close()
     for since in ("all", "1h"):
         code, _, err = run(capsys, "--ledger", tmp_path / "x.db", "--since", since)
         assert code == 1

@@ -7,7 +7,7 @@ from typing import Final
 from pipeline.ledger.schema import HOUR_NS
 from pipeline.ledger.write_batch import Batch, HoldingRow
 from pipeline.model import Instant, PodInfo
-from tests.pipeline.ledger.keeping import Kept, moved
+from tests.pipeline.ledger.open_ledger import OpenLedger, moved
 from tests.support.nodes import START, gpu, uuid_of
 from tests.support.usage import holding
 
@@ -22,7 +22,7 @@ _AT_ONCE: Final = 5000
 
 def write_year(path: Path, holdings: int) -> Path:
     """Write as many holdings: each half an hour of a card, of which half is busy."""
-    kept = Kept(path)
+    kept = OpenLedger(path)
     for batch in _batches(holdings):
         kept.store.write_batch(batch)
     kept.close()

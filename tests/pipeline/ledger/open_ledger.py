@@ -1,4 +1,4 @@
-"""A ledger to test with: accounts that live, a book, and a real file."""
+"""A ledger for tests: an accumulator, its real file, and snapshots of accounts for it."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -20,29 +20,29 @@ from tests.support.usage import account
 FOREVER = 1 << 62
 
 
-class Kept:
-    """A book and its file.
+class OpenLedger:
+    """An accumulator and its ledger file.
 
     Args:
         path: the file.
-        born: when the book begins.
-        now: when the file is opened; then, if none is given.
+        born: when the accumulator starts.
+        now: when the file is opened; `born` if None.
     """
 
     def __init__(self, path: Path, born: Instant = START, now: Instant | None = None) -> None:
         self.path = path
         self._connection = open_readwrite(path, "normal")
         self.store = Store(self._connection)
-        self.left: StoredState = read_stored_state(self._connection, str(path))
+        self.stored: StoredState = read_stored_state(self._connection, str(path))
         states = {
             one.device: one
-            for one in to_current_clock(self.left.accounts.values(), now or born).devices
+            for one in to_current_clock(self.stored.accounts.values(), now or born).devices
         }
-        self.book = LedgerAccumulator(born, states, self.left.open_holdings)
+        self.accumulator = LedgerAccumulator(born, states, self.stored.open_holdings)
 
     def commit(self) -> None:
-        """Write what the book has."""
-        self.store.write_batch(self.book.take_batch())
+        """Write what has accumulated."""
+        self.store.write_batch(self.accumulator.take_batch())
 
     def close(self) -> None:
         self._connection.close()
@@ -71,32 +71,32 @@ def _layout(*devices: Device) -> Snapshot:
 
 
 @dataclass
-class Shown:
-    """Makes snapshots of accounts, all with the same layout."""
+class Snapshots:
+    """Make snapshots of accounts, all with the same layout."""
 
     base: Snapshot = field(default_factory=lambda: _layout(gpu(0), gpu(1)))
 
     @classmethod
-    def of(cls, *devices: Device) -> "Shown":
-        """The same for other devices."""
+    def of(cls, *devices: Device) -> "Snapshots":
+        """Make snapshots with other devices."""
         return cls(_layout(*devices))
 
     def __call__(
         self, *devices: DeviceUsage, ended: Iterable[Holding] = (), lost: int = 0
     ) -> Snapshot:
-        given_out = Usage({one.device: one for one in devices}, 0, tuple(ended), lost)
+        usage = Usage({one.device: one for one in devices}, 0, tuple(ended), lost)
         at = max((one.at for one in devices), default=self.base.at)
-        return replace(self.base, usage=given_out, at=at)
+        return replace(self.base, usage=usage, at=at)
 
 
 def moved(moment: Instant, seconds: float, *, wall: float = 0) -> Instant:
-    """A moment later; the wall clock may have been set meanwhile."""
+    """Return a later moment; the wall clock may have been set in between."""
     ns = round(seconds * NS)
     return Instant(moment.mono_ns + ns, moment.wall_ns + ns + round(wall * NS))
 
 
 def assert_adds_up(window: UsageWindow) -> None:
-    """All that stands in a window comes to its devices' totals, to the last digit."""
+    """Check that all amounts in a window sum exactly to the totals of the devices."""
     for total in window.totals:
         parts = [one for one in window.usage if one.device == total.device]
         assert sum(one.held_ns for one in parts) == total.accounted_ns
@@ -107,4 +107,13 @@ def assert_adds_up(window: UsageWindow) -> None:
         assert total.gap_ns >= 0
 
 
-__all__ = ["FOREVER", "Kept", "Shown", "account", "assert_adds_up", "moved", "query", "window_of"]
+__all__ = [
+    "FOREVER",
+    "OpenLedger",
+    "Snapshots",
+    "account",
+    "assert_adds_up",
+    "moved",
+    "query",
+    "window_of",
+]

@@ -1,4 +1,4 @@
-"""A sink to test with, on a clock that the test sets and a real file."""
+"""A running ledger sink, with a real file and a clock that the test sets."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +12,7 @@ from pipeline.model import NS, Instant, Snapshot
 from pipeline.model.usage_window import UsageWindow
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
-from tests.pipeline.ledger.keeping import Shown, window_of
+from tests.pipeline.ledger.open_ledger import Snapshots, window_of
 from tests.pipeline.ledger.test_file_open import filled
 from tests.support.nodes import at, gpu
 from tests.support.sinks import FakeSinkContext
@@ -20,11 +20,11 @@ from tests.support.usage import account, holding, used
 
 T = TypeVar("T")
 GPU = gpu(0)
-SHOWN = Shown()
+SNAPSHOT = Snapshots()
 
 
-class Hand:
-    """A clock that a test sets; who waits looks again and again whether it is time."""
+class ManualClock:
+    """A clock that a test sets; `sleep` polls it."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -38,17 +38,21 @@ class Hand:
             await asyncio.sleep(0.005)
 
 
-class Bench:
-    """A sink that runs, and the accounts it is told."""
+class SinkHarness:
+    """A ledger sink that runs, and the snapshots that it gets."""
 
     def __init__(
-        self, path: Path, seconds: float = 0, kept: dict[str, object] | None = None, **options: Any
+        self,
+        path: Path,
+        seconds: float = 0,
+        restart_state: dict[str, object] | None = None,
+        **options: Any,
     ) -> None:
         self.path = path
-        self.clock = Hand()
+        self.clock = ManualClock()
         self.clock.seconds = seconds
         self.ctx = FakeSinkContext("usage", clock=self.clock)
-        self.ctx.restart_state = {} if kept is None else kept
+        self.ctx.restart_state = {} if restart_state is None else restart_state
         self.sink = LedgerSink(Options(path=path, **options), self.ctx)
         self.inbox: Channel[Snapshot] = Channel(1)
 
@@ -61,42 +65,42 @@ class Bench:
             async with asyncio.timeout(20):
                 await task
 
-    def tell(self, seconds: float) -> None:
-        """Tell of an account of so long, all of it one container's."""
+    def send_account(self, seconds: float) -> None:
+        """Send an account of some seconds, all of them held by one container."""
         self.clock.seconds = seconds
-        runs = holding("a", GPU, until=at(seconds))
-        one = used("a", held=round(seconds * NS), busy=7, energy=9, holding=runs)
-        self.inbox.offer(SHOWN(account(GPU, one, until=at(seconds))))
+        running_holding = holding("a", GPU, until=at(seconds))
+        one = used("a", held=round(seconds * NS), busy=7, energy=9, holding=running_holding)
+        self.inbox.offer(SNAPSHOT(account(GPU, one, until=at(seconds))))
 
     def counted(self, family: str) -> dict[str, float]:
         return self.ctx.counted(f"podgpu_sink_{family}_total")
 
     async def until(self, condition: Any) -> None:
-        """Let time pass until something is so."""
+        """Advance the clock until a condition is true."""
         async with asyncio.timeout(20):
             while not condition():
                 self.clock.seconds += 0.02
                 await asyncio.sleep(0.01)
 
 
-async def off(call: Callable[..., T], *given: Any) -> T:
-    """Call what blocks, in a thread."""
-    return await asyncio.to_thread(call, *given)
+async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
+    """Run a blocking call in a thread."""
+    return await asyncio.to_thread(call, *arguments)
 
 
-async def whole(path: Path) -> UsageWindow:
-    return await off(window_of, path)
+async def read_whole_window(path: Path) -> UsageWindow:
+    return await in_thread(window_of, path)
 
 
 async def seconds_of(path: Path) -> float:
-    return sum(total.accounted_ns for total in (await whole(path)).totals) / NS
+    return sum(total.accounted_ns for total in (await read_whole_window(path)).totals) / NS
 
 
-def closed(path: Path, seconds: int) -> None:
-    """Make a ledger with an account of so long."""
+def write_ledger(path: Path, seconds: int) -> None:
+    """Create a ledger with an account of some seconds, and close it."""
     filled(path, seconds).close()
 
 
-def asked(path: Path, query: str) -> list[Any]:
+def query_file(path: Path, query: str) -> list[Any]:
     with closing(open_readonly(path)) as connection:
         return connection.execute(query).fetchall()
