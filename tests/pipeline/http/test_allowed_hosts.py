@@ -1,4 +1,4 @@
-"""The names by which podgpu may be asked (R12): what is allowed, and what is said of a refusal."""
+"""R12: tests of the host names that a request may have, and of messages about refused ones."""
 
 import logging
 
@@ -13,9 +13,9 @@ SETTING = "http.allowed_hosts"
 
 
 def hosts(*patterns: str) -> Hosts:
-    made = Hosts()
-    made.allow(OWN, patterns)
-    return made
+    hosts = Hosts()
+    hosts.allow(OWN, patterns)
+    return hosts
 
 
 ALLOWED = [
@@ -73,15 +73,15 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("host", ALLOWED)
-def test_r12_allowed_by_itself(host: str) -> None:
+def test_r12_a_host_that_is_allowed_without_a_setting(host: str) -> None:
     assert hosts().refusal([host]) is None
 
 
 @pytest.mark.parametrize("host", REFUSED)
-def test_r12_refused(host: str) -> None:
-    given_out = hosts().refusal([host])
-    assert given_out is not None
-    assert SETTING in given_out
+def test_r12_other_hosts_are_refused_and_the_message_names_the_setting(host: str) -> None:
+    message = hosts().refusal([host])
+    assert message is not None
+    assert SETTING in message
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_r12_refused(host: str) -> None:
         ("*", "a b", True),
     ],
 )
-def test_r12_allowed_by_the_setting(pattern: str, host: str, allowed: bool) -> None:
+def test_r12_a_host_that_the_setting_allows(pattern: str, host: str, allowed: bool) -> None:
     assert (hosts(pattern).refusal([host]) is None) is allowed
-    assert hosts(pattern).refusal(["localhost"]) is None, "what is allowed by itself stays so"
+    assert hosts(pattern).refusal(["localhost"]) is None, "hosts that need no setting stay allowed"
 
 
-def test_r12_every_host_that_a_request_has_must_be_allowed() -> None:
+def test_r12_all_hosts_of_a_request_must_be_allowed() -> None:
     known = hosts()
     assert known.refusal([]) is None
     assert known.refusal(["localhost", "127.0.0.1:9400"]) is None
@@ -113,7 +113,7 @@ def test_r12_every_host_that_a_request_has_must_be_allowed() -> None:
     assert known.refusal(["evil.example.com", "localhost"]) is not None
 
 
-def test_r12_the_name_that_is_listened_on_is_allowed_there() -> None:
+def test_r12_the_host_name_of_a_listen_address_is_allowed_there() -> None:
     known = hosts()
     assert known.refusal(["Metrics.example.com.:9400"], "metrics.example.com") is None
     assert known.refusal(["a.metrics.example.com"], "metrics.example.com") is not None
@@ -122,27 +122,27 @@ def test_r12_the_name_that_is_listened_on_is_allowed_there() -> None:
 
 @given(st.text(max_size=80))
 def test_r12_no_text_is_an_error_and_a_refusal_is_one_line(host: str) -> None:
-    given_out = hosts().refusal([host])
-    assert given_out is None or (given_out.isprintable() and len(given_out) < 1000)
+    message = hosts().refusal([host])
+    assert message is None or (message.isprintable() and len(message) < 1000)
 
 
 @given(st.from_regex(r"[a-z0-9-]{1,20}(\.[a-z0-9-]{1,20}){1,3}\.(com|net|example)", fullmatch=True))
-def test_r12_no_name_that_someone_can_register_is_allowed_by_itself(host: str) -> None:
+def test_r12_no_registrable_name_is_allowed_without_a_setting(host: str) -> None:
     if host.partition(".")[0] not in OWN:
         assert hosts().refusal([host]) is not None
 
 
-def test_r12_a_refusal_is_logged_once_for_a_name(caplog: pytest.LogCaptureFixture) -> None:
+def test_r12_the_refusal_of_a_name_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     known = hosts()
     for host in ("a.example.com", "A.example.com:9400", "a.example.com.", "b.example.com"):
         known.refusal([host])
-    said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 2
-    assert '"a.example.com"' in said[0]
-    assert all(SETTING in text for text in said)
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 2
+    assert '"a.example.com"' in messages[0]
+    assert all(SETTING in text for text in messages)
 
 
-def test_r12_who_makes_up_names_fills_neither_log_nor_memory(
+def test_r12_many_invented_names_do_not_fill_the_log_or_the_memory(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     known = hosts()
@@ -154,4 +154,4 @@ def test_r12_who_makes_up_names_fills_neither_log_nor_memory(
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
     known.allow(OWN, ())
     known.refusal(["x0.example.com"])
-    assert len(caplog.records) == 34, "after a change it is told again"
+    assert len(caplog.records) == 34, "after a change the name is logged again"

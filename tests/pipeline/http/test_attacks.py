@@ -1,4 +1,4 @@
-"""Clients that mean harm: what they cost is bounded, and others are answered meanwhile."""
+"""Tests of attacks by clients: their cost is bounded, and other clients get responses."""
 
 import asyncio
 import errno
@@ -21,20 +21,20 @@ PAGE = b"x" * 300_000
 
 
 class Attackers:
-    """Raw connections, which end with the test."""
+    """Raw connections that are closed at the end of the test."""
 
     def __init__(self, port: int) -> None:
         self.port = port
         self.open: list[Socket] = []
 
     async def connect(self, number: int, *, sources: int) -> list[Socket]:
-        made = [Socket(f"127.1.0.{at % sources + 1}", self.port) for at in range(number)]
-        self.open += made
-        await asyncio.gather(*(one.connect() for one in made))
-        return made
+        sockets = [Socket(f"127.1.0.{at % sources + 1}", self.port) for at in range(number)]
+        self.open += sockets
+        await asyncio.gather(*(one.connect() for one in sockets))
+        return sockets
 
     async def send(self, data: bytes, *, to: list[Socket]) -> None:
-        """Send what the other side takes within a moment."""
+        """Send as many bytes as the server accepts within half a second."""
         sending = [asyncio.create_task(one.send(data)) for one in to]
         await asyncio.wait(sending, timeout=0.5)
         for task in sending:
@@ -44,11 +44,11 @@ class Attackers:
 
 @asynccontextmanager
 async def attacked(shared: Listeners) -> AsyncIterator[tuple[Attackers, Clients, list[str]]]:
-    """Serve a page, and count who got it begun."""
-    begun: list[str] = []
+    """Serve a page; also yield the source of each request whose handler was started."""
+    started: list[str] = []
 
     async def page(request: HttpRequest) -> HttpResponse:
-        begun.append(request.source)
+        started.append(request.source)
         return HttpResponse(PAGE)
 
     async with shared.listen(LOCAL) as mounts, Clients() as clients:
@@ -56,14 +56,14 @@ async def attacked(shared: Listeners) -> AsyncIterator[tuple[Attackers, Clients,
         mounts.mount("/small", says("small"), title="S")
         attackers = Attackers(mounts.port)
         try:
-            yield attackers, clients, begun
+            yield attackers, clients, started
         finally:
             for one in attackers.open:
                 one.close()
 
 
 def written(shared: Listeners) -> int:
-    """Return the bytes that wait to be sent, of all connections."""
+    """Return the number of bytes that wait to be sent on all connections."""
     servers = [listener._server for listener in shared._listeners.values()]
     handlers = [handler for server in servers if server for handler in server.connections]
     return sum(one.transport.get_write_buffer_size() for one in handlers if one.transport)
@@ -77,22 +77,22 @@ async def answered(clients: Clients, port: int, path: str = "/page") -> None:
 
 @pytest.mark.parametrize("path", ["/page", "/small", "/", "/healthz", "/nothing"])
 @pytest.mark.parametrize(("number", "sources"), [(1, 1), (50, 1), (50, 50)])
-async def test_r1_who_does_not_read_gets_no_further_answer(
+async def test_r1_a_client_that_does_not_read_gets_no_further_response(
     path: str, number: int, sources: int
 ) -> None:
     shared = listeners()
-    async with attacked(shared) as (attackers, clients, begun):
+    async with attacked(shared) as (attackers, clients, started):
         hostile = await attackers.connect(number, sources=sources)
         await attackers.send(get(path) * 500, to=hostile)
         assert written(shared) <= number * 2 * shared.limits.write_bytes
         assert shared.accounting.held <= shared.limits.bytes + len(PAGE)
         if path == "/page":
-            assert len(begun) <= number, "a page doesn't fit into what the kernel buffers"
+            assert len(started) <= number, "a page is larger than the buffers of the kernel"
         await answered(clients, attackers.port)
 
 
 @pytest.mark.parametrize("sources", [1, 50])
-async def test_r2_half_a_request_is_bounded(sources: int) -> None:
+async def test_r2_the_memory_of_incomplete_requests_is_bounded(sources: int) -> None:
     shared = listeners(connections=50)
     async with attacked(shared) as (attackers, clients, _):
         hostile = await attackers.connect(100, sources=sources)
@@ -103,13 +103,13 @@ async def test_r2_half_a_request_is_bounded(sources: int) -> None:
         assert len(shared.accounting) <= 50 + shared.limits.reserve
         assert shared.accounting.held <= len(shared.accounting) * 2 * shared.limits.head_bytes
         await attackers.send(head[10_000:], to=hostile)
-        async with asyncio.timeout(5):  # all of them are too long
+        async with asyncio.timeout(5):  # all requests are too long
             while shared.accounting.held:
                 await asyncio.sleep(0.01)
         await answered(clients, attackers.port)
 
 
-async def test_r2_too_long_a_request_is_reported_so() -> None:
+async def test_r2_a_request_that_is_too_long_gets_status_431() -> None:
     async with attacked(listeners()) as (attackers, clients, _):
         client = await clients.connect(attackers.port)
         client.send(
@@ -121,25 +121,27 @@ async def test_r2_too_long_a_request_is_reported_so() -> None:
 
 
 @pytest.mark.parametrize("sources", [1, 100])
-async def test_r9_the_event_loop_is_free_while_many_ask(sources: int) -> None:
-    """So that sampling goes on: each of its rounds begins few answers."""
+async def test_r9_each_turn_of_the_event_loop_starts_few_responses(sources: int) -> None:
+    """R9: so the loop has time for samples while many clients send requests."""
     rounds, shared = 0, listeners()
-    async with attacked(shared) as (attackers, clients, begun):
+    async with attacked(shared) as (attackers, clients, started):
         hostile = await attackers.connect(100, sources=sources)
         await asyncio.sleep(0.2)
-        asking = asyncio.create_task(attackers.send(get("/page") * 20, to=hostile))
+        sending_requests = asyncio.create_task(attackers.send(get("/page") * 20, to=hostile))
         at_most = 0
-        while not asking.done():
-            before = len(begun)
+        while not sending_requests.done():
+            before = len(started)
             await asyncio.sleep(0)
             rounds += 1
-            at_most = max(at_most, len(begun) - before)
+            at_most = max(at_most, len(started) - before)
         assert 0 < at_most <= 4
         await answered(clients, attackers.port)
 
 
 @pytest.mark.parametrize("sources", [1, 100])
-async def test_connections_beyond_the_limit_keep_no_other_source_out(sources: int) -> None:
+async def test_too_many_connections_of_an_attacker_do_not_exclude_other_sources(
+    sources: int,
+) -> None:
     shared = listeners(connections=40)
     async with attacked(shared) as (attackers, clients, _):
         for _ in range(3):
@@ -150,8 +152,8 @@ async def test_connections_beyond_the_limit_keep_no_other_source_out(sources: in
         assert len(shared.accounting) <= 40 + shared.limits.reserve
 
 
-class Short(socket.socket):
-    """A listening socket of a process that has no descriptors left."""
+class SocketWithoutDescriptors(socket.socket):
+    """A listening socket of a process that has no free descriptors."""
 
     left = 0
 
@@ -161,38 +163,38 @@ class Short(socket.socket):
         return super().accept()
 
 
-async def test_r7_out_of_descriptors_is_one_line_and_passes(
+async def test_r7_a_lack_of_descriptors_is_logged_once_and_the_server_recovers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """And one of the connections that are there makes room."""
-    listening = Short()
+    """R7: existing connections are closed to free descriptors."""
+    listening = SocketWithoutDescriptors()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
-    shares = ClientAccounting(Limits())
+    accounting = ClientAccounting(Limits())
     ended: list[ClientConnection] = []
     for _ in range(30):
-        guest = shares.admit("127.0.0.9")
-        guest.abort = lambda guest=guest: ended.append(guest)  # type: ignore[misc]
-    taken = asyncio.Event()
+        connection = accounting.admit("127.0.0.9")
+        connection.abort = lambda one=connection: ended.append(one)  # type: ignore[misc]
+    accepted = asyncio.Event()
 
-    class Taking(asyncio.Protocol):
+    class Accepting(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            taken.set()
+            accepted.set()
             transport.close()
 
     caplog.set_level(logging.INFO)
-    acceptor = Acceptor(listening, lambda _: Taking(), shares)
+    acceptor = Acceptor(listening, lambda _: Accepting(), accounting)
     try:
         _, writer = await asyncio.open_connection(*listening.getsockname())
         await asyncio.sleep(0.5)
-        assert not taken.is_set()
+        assert not accepted.is_set()
         (record,) = caplog.records
         assert "cannot accept a connection: Too many open files" in record.getMessage()
         assert "ulimit -n" in record.getMessage()
-        assert 8 <= len(ended) <= 22, "some stay, and some make room"
+        assert 8 <= len(ended) <= 22, "some connections stay, and some are closed"
         listening.left = 1
         async with asyncio.timeout(5):
-            await taken.wait()
+            await accepted.wait()
         writer.close()
     finally:
         acceptor.close()

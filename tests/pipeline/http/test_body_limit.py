@@ -1,4 +1,4 @@
-"""Bodies of requests: within a bound for each, for all of them together, and in time."""
+"""Tests of the limits on request bodies: each one's size, their total size, and their time."""
 
 import asyncio
 import gc
@@ -28,9 +28,9 @@ async def echo(request: HttpRequest) -> HttpResponse:
 
 
 def held(shared: Listeners) -> int:
-    """Return the bytes that are held, without the heads of requests."""
-    shares = shared.accounting
-    return shares.held - sum(guest.head for guest in shares._holding)
+    """Return the number of bytes that are held, without the heads of requests."""
+    accounting = shared.accounting
+    return accounting.held - sum(connection.head for connection in accounting._holding)
 
 
 async def until_held(shared: Listeners, size: int) -> None:
@@ -41,7 +41,7 @@ async def until_held(shared: Listeners, size: int) -> None:
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """What is let go of only by the garbage collector stays."""
+    """Disable the garbage collector, so that only reference counts release objects."""
     gc.collect()
     gc.disable()
     try:
@@ -73,7 +73,7 @@ async def test_a_body_is_read_whole(body: bytes, connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("sent", [post(b"z" * 1001), chunked(b"z" * 600, b"z" * 600)])
-async def test_a_longer_one_is_refused(sent: bytes, connect: Connect) -> None:
+async def test_a_body_over_the_limit_is_refused(sent: bytes, connect: Connect) -> None:
     shared = listeners()
     async with shared.listen(LOCAL) as mounts:
         mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
@@ -85,7 +85,9 @@ async def test_a_longer_one_is_refused(sent: bytes, connect: Connect) -> None:
         assert held(shared) == 0
 
 
-async def test_one_that_is_announced_too_long_is_not_waited_for(connect: Connect) -> None:
+async def test_a_body_with_a_content_length_over_the_limit_is_refused_immediately(
+    connect: Connect,
+) -> None:
     async with listeners().listen(LOCAL) as mounts:
         mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
         client = await connect(mounts.port)
@@ -95,8 +97,8 @@ async def test_one_that_is_announced_too_long_is_not_waited_for(connect: Connect
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "x"])
-async def test_an_encoded_one_is_refused(encoding: str, connect: Connect) -> None:
-    """It would be as long as it likes."""
+async def test_a_compressed_body_is_refused(encoding: str, connect: Connect) -> None:
+    """Its decompressed size has no limit."""
     async with listeners().listen(LOCAL) as mounts:
         mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
         client = await connect(mounts.port)
@@ -105,7 +107,7 @@ async def test_an_encoded_one_is_refused(encoding: str, connect: Connect) -> Non
 
 
 @pytest.mark.parametrize(
-    ("methods", "asked", "given_out"),
+    ("methods", "method", "message"),
     [
         (("POST",), "GET", "only POST is allowed\n"),
         (("POST",), "PUT", "only POST is allowed\n"),
@@ -113,30 +115,30 @@ async def test_an_encoded_one_is_refused(encoding: str, connect: Connect) -> Non
         (("GET", "HEAD", "POST"), "DELETE", "only GET and HEAD and POST are allowed\n"),
     ],
 )
-async def test_other_methods(
-    methods: tuple[str, ...], asked: str, given_out: str, connect: Connect
+async def test_a_method_that_a_path_does_not_have_gets_status_405(
+    methods: tuple[str, ...], method: str, message: str, connect: Connect
 ) -> None:
     async with listeners().listen(LOCAL) as mounts:
         mounts.mount("/ask", echo, title="A", methods=methods)
         client = await connect(mounts.port)
-        client.send(f"{asked} /ask HTTP/1.1\r\nHost: x\r\n\r\n")
+        client.send(f"{method} /ask HTTP/1.1\r\nHost: x\r\n\r\n")
         status, headers, body = await client.answer()
-        assert (status, body.decode(), headers["allow"]) == (405, given_out, ", ".join(methods))
+        assert (status, body.decode(), headers["allow"]) == (405, message, ", ".join(methods))
 
 
-async def test_who_looks_at_no_body_gets_none(connect: Connect) -> None:
-    async def shows(request: HttpRequest) -> HttpResponse:
+async def test_a_handler_without_a_body_limit_gets_an_empty_body(connect: Connect) -> None:
+    async def show(request: HttpRequest) -> HttpResponse:
         return HttpResponse(b"nothing" if request.body == b"" else request.body)
 
     async with listeners().listen(LOCAL) as mounts:
-        mounts.mount("/show", shows, title="S")
+        mounts.mount("/show", show, title="S")
         client = await connect(mounts.port)
         client.send(post(b"body", path="/show").replace(b"POST", b"GET", 1))
         assert (await client.answer())[2] == b"nothing"
 
 
 @pytest.mark.parametrize("pieces", [0, 1])
-async def test_a_body_that_does_not_come_takes_no_longer_than_an_answer(
+async def test_a_body_that_does_not_arrive_ends_with_the_timeout_of_a_response(
     pieces: int, connect: Connect
 ) -> None:
     async with listeners(handler_seconds=0.1).listen(LOCAL) as mounts:
@@ -148,7 +150,7 @@ async def test_a_body_that_does_not_come_takes_no_longer_than_an_answer(
         assert (status, answer) == (503, b"/ask took too long\n")
 
 
-async def test_together_they_have_no_more_than_so_many_bytes(connect: Connect) -> None:
+async def test_the_total_size_of_all_bodies_is_limited(connect: Connect) -> None:
     gate, taken = asyncio.Event(), asyncio.Semaphore(0)
 
     async def waits(request: HttpRequest) -> HttpResponse:
@@ -178,7 +180,9 @@ async def test_together_they_have_no_more_than_so_many_bytes(connect: Connect) -
         assert held(shared) == 0
 
 
-async def test_who_announces_much_and_sends_nothing_keeps_no_one_out(connect: Connect) -> None:
+async def test_announced_bodies_that_do_not_arrive_exclude_no_other_request(
+    connect: Connect,
+) -> None:
     async with listeners(bytes=2500).listen(LOCAL) as mounts:
         mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
         for _ in range(20):
@@ -188,29 +192,29 @@ async def test_who_announces_much_and_sends_nothing_keeps_no_one_out(connect: Co
         assert (await client.answer())[0] == 200
 
 
-# Who is slow gives way.
+# Slow clients are closed first.
 
 
-async def begun(connect: Connect, port: int, size: int, sent: int) -> Client:
-    """Announce a body, and send a part of it."""
+async def start_post(connect: Connect, port: int, size: int, sent: int) -> Client:
+    """Announce a body and send a part of it."""
     client = await connect(port)
     client.send(post(b"s" * size)[: sent - size or None])
     return client
 
 
-async def test_bodies_that_dont_come_take_no_connection_from_a_probe(connect: Connect) -> None:
+async def test_bodies_that_do_not_arrive_exclude_no_probe(connect: Connect) -> None:
     shared = listeners(connections=8)
     async with shared.listen(LOCAL) as mounts:
         mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
-        slow = [await begun(connect, mounts.port, 1000, 1) for _ in range(8)]
+        slow = [await start_post(connect, mounts.port, 1000, 1) for _ in range(8)]
         await until_held(shared, 8)
         client = await connect(mounts.port)
         assert await client.get("/healthz") == (200, "ok\n")
-        assert await slow[0].ended(), "it has waited longest"
+        assert await slow[0].ended(), "it is the one that has waited longest"
         await until_held(shared, 7)
 
 
-async def test_the_oldest_of_one_source_gives_way(connect: Connect) -> None:
+async def test_the_oldest_request_of_one_source_is_closed_first(connect: Connect) -> None:
     shared = listeners(bytes=1700)
     refusals: list[Refusal] = []
     async with shared.listen(LOCAL) as mounts:
@@ -222,9 +226,9 @@ async def test_the_oldest_of_one_source_gives_way(connect: Connect) -> None:
             body_bytes=1000,
             refused=refusals.append,
         )
-        slow = [await begun(connect, mounts.port, 1000, 900)]
+        slow = [await start_post(connect, mounts.port, 1000, 900)]
         await until_held(shared, 900)
-        slow.append(await begun(connect, mounts.port, 1000, 900))
+        slow.append(await start_post(connect, mounts.port, 1000, 900))
         await until_held(shared, 1800)
         client = await connect(mounts.port)
         client.send(post(b"y" * 1000))
@@ -237,12 +241,12 @@ async def test_the_oldest_of_one_source_gives_way(connect: Connect) -> None:
         await until_held(shared, 0)
 
 
-async def test_r14_large_ones_of_a_source_keep_no_small_one_of_another_out() -> None:
-    """Be they coming, or worked on: who has most makes room."""
-    begun, gate = asyncio.Semaphore(0), asyncio.Event()
+async def test_r14_large_bodies_of_a_source_do_not_exclude_small_ones_of_another() -> None:
+    """R14: the source with most bytes is closed, also if its requests are being handled."""
+    started, gate = asyncio.Semaphore(0), asyncio.Event()
 
     async def waits(request: HttpRequest) -> HttpResponse:
-        begun.release()
+        started.release()
         if len(request.body) > 500:
             await gate.wait()
         return HttpResponse(request.body)
@@ -255,7 +259,7 @@ async def test_r14_large_ones_of_a_source_keep_no_small_one_of_another_out() -> 
             large = await clients.connect(mounts.port, source="127.0.0.2")
             large.send(post(b"y" * 1000))
             larges.append(large)
-            await begun.acquire()
+            await started.acquire()
         for _ in range(3):
             client = await clients.connect(mounts.port, source="127.0.0.3")
             client.send(post(b"y" * 450))
@@ -264,11 +268,11 @@ async def test_r14_large_ones_of_a_source_keep_no_small_one_of_another_out() -> 
         gate.set()
 
 
-# What is counted, and for how long.
+# For how long bytes are counted.
 
 
-async def test_a_body_counts_for_as_long_as_anybody_has_it(connect: Connect) -> None:
-    """Even a thread that goes on after its answer was sent, or its client has hung up."""
+async def test_a_body_is_counted_as_long_as_it_is_referenced(connect: Connect) -> None:
+    """Also in a thread that continues after the response was sent or the client disconnected."""
     kept: list[bytes] = []
 
     async def keeps(request: HttpRequest) -> HttpResponse:
@@ -287,13 +291,13 @@ async def test_a_body_counts_for_as_long_as_anybody_has_it(connect: Connect) -> 
             await until_held(shared, 0)
 
 
-async def test_a_body_whose_handler_fails_is_release_at_once(
+async def test_a_body_whose_handler_fails_is_released_immediately(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fails(request: HttpRequest) -> HttpResponse:
         raise ValueError(len(request.body))
 
-    # What is logged is kept here, and the error with it.
+    # Without this, pytest's log capture keeps the error.
     caplog.set_level(logging.CRITICAL, "podgpu.http")
     shared = listeners()
     async with shared.listen(LOCAL) as mounts:
@@ -305,19 +309,19 @@ async def test_a_body_whose_handler_fails_is_release_at_once(
             await until_held(shared, 0)
 
 
-async def test_an_answer_counts_until_it_is_sent(connect: Connect) -> None:
+async def test_a_response_is_counted_until_it_is_sent(connect: Connect) -> None:
     size = 30 << 20
 
-    async def much(_: HttpRequest) -> HttpResponse:
+    async def large(_: HttpRequest) -> HttpResponse:
         return HttpResponse(bytes(size))
 
     shared = listeners(bytes=size // 2)
     async with shared.listen(LOCAL) as mounts, Clients() as clients:
-        mounts.mount("/ask", much, title="A", methods=("POST",), body_bytes=size // 2)
+        mounts.mount("/ask", large, title="A", methods=("POST",), body_bytes=size // 2)
         slow = await clients.connect(mounts.port, source="127.0.0.2")
         slow.send(post(b"x"))
         await until_held(shared, size)
-        # Who takes it slowly gives way, too.
+        # A client that reads its response slowly is closed, too.
         client = await connect(mounts.port)
         client.send(post(b"y" * (4 << 20)))
         assert len((await client.answer())[2]) == size
@@ -327,7 +331,7 @@ async def test_an_answer_counts_until_it_is_sent(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "why"),
+    ("sent", "reason"),
     [
         (post(b"z" * 1001), "too_long"),
         (chunked(b"z" * 600, b"z" * 600), "too_long"),
@@ -336,11 +340,11 @@ async def test_an_answer_counts_until_it_is_sent(connect: Connect) -> None:
         (post(b"z" * 100)[:-1], "unfinished"),
     ],
 )
-async def test_who_is_not_asked_is_reported_why(
-    sent: bytes, why: Refusal, connect: Connect
+async def test_the_reason_for_a_refusal_is_reported_to_the_handler(
+    sent: bytes, reason: Refusal, connect: Connect
 ) -> None:
     refusals: list[Refusal] = []
-    room = -150 if why == "busy" else 1000
+    room = -150 if reason == "busy" else 1000
     async with listeners(bytes=room, handler_seconds=0.2).listen(LOCAL) as mounts:
         mounts.mount(
             "/ask", echo, title="A", methods=("POST",), body_bytes=1000, refused=refusals.append
@@ -348,11 +352,11 @@ async def test_who_is_not_asked_is_reported_why(
         client = await connect(mounts.port)
         client.send(sent)
         await client.answer()
-        assert refusals == [why]
+        assert refusals == [reason]
 
 
-async def test_who_sends_all_before_reading_is_reported_too(connect: Connect) -> None:
-    """As most clients do: without somebody who takes the rest they see a connection that broke."""
+async def test_a_client_that_sends_all_before_it_reads_gets_the_refusal(connect: Connect) -> None:
+    """As most clients do. If the rest is not read, they get a broken connection instead."""
     async with listeners(linger_seconds=SOON).listen(LOCAL) as mounts:
         mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
 
@@ -362,10 +366,10 @@ async def test_who_sends_all_before_reading_is_reported_too(connect: Connect) ->
                 return plain.recv(100)
 
         assert (await asyncio.to_thread(ask)).startswith(b"HTTP/1.1 413 ")
-        # Not for ever, though.
+        # The rest is read for a limited time only.
     async with listeners(linger_seconds=0.1).listen(LOCAL) as mounts:
         mounts.mount("/ask", echo, title="A", methods=("POST",), body_bytes=1000)
-        client = await begun(connect, mounts.port, 2000, 5)
+        client = await start_post(connect, mounts.port, 2000, 5)
         assert (await client.answer())[0] == 413
         async with asyncio.timeout(SOON):
             assert await client.ended()

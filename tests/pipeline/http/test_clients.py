@@ -1,4 +1,4 @@
-"""Clients of the listeners that are many, slow, idle or malicious."""
+"""Tests of the HTTP server with many, slow, idle or malicious clients."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ async def connect() -> AsyncIterator[Connect]:
         yield clients.connect
 
 
-async def test_many_scrapes_at_once(connect: Connect) -> None:
+async def test_many_scrapes_at_the_same_time_succeed(connect: Connect) -> None:
     page = "x" * 300_000
     async with listeners().listen(LOCAL) as mounts:
         mounts.mount("/a", says(page), title="A")
@@ -31,8 +31,8 @@ async def test_many_scrapes_at_once(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("host", ["xn--", "xn--a", "a.xn--0", "a..b", "a" * 300, "[1::2::3]", "%"])
-async def test_a_host_that_is_no_name_is_no_matter(host: str, connect: Connect) -> None:
-    """An answer, and not a connection that nobody serves and nobody ends."""
+async def test_a_request_with_an_invalid_host_gets_a_response(host: str, connect: Connect) -> None:
+    """Otherwise its connection stays open without a response."""
     every = Hosts()
     every.allow((), ["*"])
     async with listeners(every).listen(LOCAL) as mounts:
@@ -43,7 +43,7 @@ async def test_a_host_that_is_no_name_is_no_matter(host: str, connect: Connect) 
             assert await client.get("/a") == (200, "a")
 
 
-async def test_no_path_makes_a_line_of_the_log(
+async def test_a_path_cannot_inject_a_line_into_the_log(
     connect: Connect, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fails(*_: object) -> HttpResponse:
@@ -58,7 +58,7 @@ async def test_no_path_makes_a_line_of_the_log(
     assert '"/\\nERROR made up": the handler failed' in caplog.text
 
 
-async def test_idle_connections_dont_lock_a_scraper_out(connect: Connect) -> None:
+async def test_idle_connections_do_not_exclude_a_scraper(connect: Connect) -> None:
     shared = listeners(connections=10)
     async with shared.listen(LOCAL) as mounts:
         mounts.mount("/a", says("a"), title="A")
@@ -69,7 +69,7 @@ async def test_idle_connections_dont_lock_a_scraper_out(connect: Connect) -> Non
         assert await idle[0].ended()
 
 
-async def test_when_all_connections_are_busy_a_further_one_gets_503(connect: Connect) -> None:
+async def test_a_new_connection_gets_503_if_all_are_busy(connect: Connect) -> None:
     gate = asyncio.Event()
 
     async def waits(_: HttpRequest) -> HttpResponse:
@@ -90,7 +90,7 @@ async def test_when_all_connections_are_busy_a_further_one_gets_503(connect: Con
         assert set(await asyncio.gather(*waiting)) == {(200, "done")}
 
 
-async def test_headers_that_trickle_in_are_cut_off(connect: Connect) -> None:
+async def test_a_client_that_sends_headers_slowly_is_disconnected(connect: Connect) -> None:
     async with listeners(idle_seconds=0.3).listen(LOCAL) as mounts:
         client = await connect(mounts.port)
 
@@ -106,7 +106,7 @@ async def test_headers_that_trickle_in_are_cut_off(connect: Connect) -> None:
         trickling.cancel()
 
 
-async def test_an_idle_connection_is_closed_after_its_answer(connect: Connect) -> None:
+async def test_a_connection_that_is_idle_after_its_response_is_closed(connect: Connect) -> None:
     async with listeners(idle_seconds=0.2).listen(LOCAL) as mounts:
         client = await connect(mounts.port)
         assert (await client.get("/healthz"))[0] == 200
@@ -114,7 +114,9 @@ async def test_an_idle_connection_is_closed_after_its_answer(connect: Connect) -
             assert await client.ended()
 
 
-async def test_a_reader_that_is_too_slow_is_cut_off_and_costs_little(connect: Connect) -> None:
+async def test_a_client_that_reads_too_slowly_is_disconnected_and_uses_little_memory(
+    connect: Connect,
+) -> None:
     shared = listeners(send_seconds=0.5)
     page = b"x" * 50_000_000
     async with shared.listen(LOCAL) as mounts:
@@ -142,7 +144,7 @@ async def test_a_reader_that_is_too_slow_is_cut_off_and_costs_little(connect: Co
             assert all(await asyncio.gather(*(client.ended() for client in slow)))
 
 
-async def test_the_end_waits_for_no_one_for_long(connect: Connect) -> None:
+async def test_the_shutdown_waits_only_briefly_for_clients(connect: Connect) -> None:
     async def hangs(_: HttpRequest) -> HttpResponse:
         await asyncio.sleep(60)
         raise AssertionError
@@ -160,7 +162,7 @@ async def test_the_end_waits_for_no_one_for_long(connect: Connect) -> None:
     assert time.perf_counter() - start < 1
 
 
-async def test_an_answer_under_way_is_finished(connect: Connect) -> None:
+async def test_a_response_in_progress_is_completed_at_the_shutdown(connect: Connect) -> None:
     gate = asyncio.Event()
 
     async def waits(_: HttpRequest) -> HttpResponse:
@@ -199,7 +201,7 @@ async def test_bad_requests_get_400_and_no_log_line(
     caplog.set_level(logging.INFO)
     async with listeners().listen(LOCAL) as mounts:
         mounts.mount("/a", says("a"), title="A")
-        caplog.clear()  # it said where it listens
+        caplog.clear()  # the line about the listen address
         client = await connect(mounts.port)
         client.send(request_bytes)
         status, _, body = await client.answer()
@@ -209,7 +211,7 @@ async def test_bad_requests_get_400_and_no_log_line(
     assert not caplog.records
 
 
-async def test_a_body_that_never_comes_is_not_waited_for(connect: Connect) -> None:
+async def test_the_body_of_a_get_request_is_not_waited_for(connect: Connect) -> None:
     async with listeners().listen(LOCAL) as mounts:
         mounts.mount("/a", says("a"), title="A")
         client = await connect(mounts.port)
@@ -221,7 +223,7 @@ async def test_a_body_that_never_comes_is_not_waited_for(connect: Connect) -> No
 
 @given(st.lists(st.one_of(st.binary(max_size=60), st.just(b"GET /a HTTP/1.1\r\n\r\n")), max_size=6))
 @settings(max_examples=40, deadline=None)
-async def test_bytes_of_any_kind_leave_it_serving(pieces: list[bytes]) -> None:
+async def test_the_server_continues_after_arbitrary_bytes(pieces: list[bytes]) -> None:
     async with listeners().listen(LOCAL) as mounts:
         mounts.mount("/a", says("a"), title="A")
         _, writer = await asyncio.open_connection("127.0.0.1", mounts.port)
@@ -235,7 +237,7 @@ async def test_bytes_of_any_kind_leave_it_serving(pieces: list[bytes]) -> None:
         await writer.wait_closed()
 
 
-async def test_no_descriptor_is_left_behind(connect: Connect) -> None:
+async def test_no_descriptor_stays_open(connect: Connect) -> None:
     folder = Path("/proc/self/fd")
     before = len(list(folder.iterdir()))
     for _ in range(20):

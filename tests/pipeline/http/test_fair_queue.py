@@ -1,4 +1,4 @@
-"""Turns: who asks seldom waits for nobody who asks much."""
+"""Tests of the fair queue: sources with few requests do not wait for sources with many."""
 
 import asyncio
 
@@ -15,175 +15,176 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-class Asking:
-    """Requests for turns, and the order in which they get one."""
+class Requests:
+    """Requests for turns, and the order in which they get them."""
 
     def __init__(self, at_once: int, waiting: int | None = None) -> None:
-        self.turns = FairQueue(at_once, waiting)
+        self.queue = FairQueue(at_once, waiting)
         self.order: list[str] = []
         self.refused: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
 
-    def ask(self, source: str, times: int = 1) -> None:
-        self.tasks += [asyncio.create_task(self._ask(source)) for _ in range(times)]
+    def request(self, source: str, times: int = 1) -> None:
+        self.tasks += [asyncio.create_task(self._request(source)) for _ in range(times)]
 
-    async def _ask(self, source: str) -> None:
+    async def _request(self, source: str) -> None:
         try:
-            await self.turns.acquire(source)
+            await self.queue.acquire(source)
         except BusyError:
             self.refused.append(source)
         else:
             self.order.append(source)
 
-    async def give(self, times: int = 1) -> None:
+    async def release(self, times: int = 1) -> None:
         await settled()
         for _ in range(times):
-            self.turns.release()
+            self.queue.release()
             await settled()
 
 
-async def test_a_turn_is_there_at_once_unless_all_are_taken() -> None:
-    asking = Asking(2)
-    asking.ask("a", 3)
+async def test_a_request_waits_only_if_all_turns_are_taken() -> None:
+    requests = Requests(2)
+    requests.request("a", 3)
     await settled()
-    assert (asking.order, len(asking.turns)) == (["a", "a"], 1)
-    await asking.give()
-    assert (asking.order, len(asking.turns)) == (["a", "a", "a"], 0)
+    assert (requests.order, len(requests.queue)) == (["a", "a"], 1)
+    await requests.release()
+    assert (requests.order, len(requests.queue)) == (["a", "a", "a"], 0)
 
 
-async def test_of_one_source_the_first_comes_first_and_sources_alternate() -> None:
-    asking = Asking(1)
-    asking.ask("held")
+async def test_sources_alternate_and_requests_of_one_source_are_in_order() -> None:
+    requests = Requests(1)
+    requests.request("held")
     await settled()
     for source in ("a", "b", "c"):
-        asking.ask(source, 2)
-    await asking.give(6)
-    assert asking.order[1:] == ["a", "b", "c", "a", "b", "c"]
+        requests.request(source, 2)
+    await requests.release(6)
+    assert requests.order[1:] == ["a", "b", "c", "a", "b", "c"]
 
 
 @pytest.mark.parametrize("sources", [1, 3, 100])
 @pytest.mark.parametrize("waiting", [None, 4, 16])
-async def test_who_asks_seldom_is_soon_next(sources: int, waiting: int | None) -> None:
-    asking = Asking(1, waiting)
+async def test_a_source_with_one_request_is_served_soon(sources: int, waiting: int | None) -> None:
+    requests = Requests(1, waiting)
     for _ in range(5):
         for at in range(sources):
-            asking.ask(f"crowd {at}", 2)
-        await asking.give()
-    asking.ask("seldom")
-    # Others may have had as little, and asked before.
-    await asking.give(min(sources, waiting or 100) + 1)
-    assert "seldom" in asking.order
+            requests.request(f"crowd {at}", 2)
+        await requests.release()
+    requests.request("seldom")
+    # Other sources can have had as few turns, and requested earlier.
+    await requests.release(min(sources, waiting or 100) + 1)
+    assert "seldom" in requests.order
 
 
-async def test_who_has_not_asked_for_long_is_not_ahead_for_long() -> None:
-    """It gets as many turns as others, and not those that it had no use for."""
-    asking = Asking(1)
+async def test_a_source_that_was_idle_has_no_advantage_for_long() -> None:
+    """It gets as many turns as other sources, without the turns that it did not use before."""
+    requests = Requests(1)
     for _ in range(50):
-        asking.ask("steady")
-        await asking.give()
-    asking.ask("late", 20)
+        requests.request("steady")
+        await requests.release()
+    requests.request("late", 20)
     for _ in range(20):
-        asking.ask("steady")
-        await asking.give()
-    assert asking.order[50:].count("steady") >= 9
+        requests.request("steady")
+        await requests.release()
+    assert requests.order[50:].count("steady") >= 9
 
 
-async def test_further_ones_take_the_place_of_who_asks_most() -> None:
-    asking = Asking(1, 3)
-    asking.ask("a", 4)
+async def test_a_full_queue_rejects_requests_of_the_source_with_most() -> None:
+    requests = Requests(1, 3)
+    requests.request("a", 4)
     await settled()
-    asking.ask("b")
-    asking.ask("a")
+    requests.request("b")
+    requests.request("a")
     await settled()
-    assert asking.refused == ["a", "a"]
-    await asking.give(3)
-    assert sorted(asking.order) == ["a", "a", "a", "b"]
+    assert requests.refused == ["a", "a"]
+    await requests.release(3)
+    assert sorted(requests.order) == ["a", "a", "a", "b"]
 
 
-async def test_sources_that_are_kept_in_mind_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_remembered_sources_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_SOURCES", 10)
-    asking = Asking(1, 5)
+    requests = Requests(1, 5)
     for at in range(200):
-        asking.ask(f"source {at}")
+        requests.request(f"source {at}")
         await settled()
-    assert len(asking.turns._requests) <= 10 + 5
-    assert len(asking.turns._order) <= 4 * 5 + 64 + 1
-    await asking.give(6)
-    assert len(asking.order) == 6
-    assert asking.turns._free == 1
+    assert len(requests.queue._requests) <= 10 + 5
+    assert len(requests.queue._order) <= 4 * 5 + 64 + 1
+    await requests.release(6)
+    assert len(requests.order) == 6
+    assert requests.queue._free == 1
 
 
 @pytest.mark.parametrize("sources", [3, 300])
-async def test_who_is_known_to_ask_seldom_is_ahead_of_all_who_ask_much(sources: int) -> None:
-    """Those may all have had as much as the one with the turn before."""
-    asking = Asking(1)
-    asking.ask("seldom")
-    await asking.give()
+async def test_a_source_known_for_few_requests_is_served_before_all_others(sources: int) -> None:
+    """All others may have had the same number of turns."""
+    requests = Requests(1)
+    requests.request("seldom")
+    await requests.release()
     for _ in range(4):
         for at in range(sources):
-            asking.ask(f"{at}")
-        await asking.give(sources)
+            requests.request(f"{at}")
+        await requests.release(sources)
     for at in range(sources):
-        asking.ask(f"{at}")
-    asking.ask("seldom")
-    await asking.give()
-    assert asking.order[-1] == "seldom"
-    asking.ask("seldom")
-    await asking.give()
-    assert asking.order[-1] != "seldom", "once in each round"
+        requests.request(f"{at}")
+    requests.request("seldom")
+    await requests.release()
+    assert requests.order[-1] == "seldom"
+    requests.request("seldom")
+    await requests.release()
+    assert requests.order[-1] != "seldom", "it is first only once in each round"
 
 
-async def test_who_is_next_is_found_soon_among_very_many() -> None:
-    asking = Asking(1)
+async def test_the_next_request_is_found_fast_among_20000() -> None:
+    requests = Requests(1)
     for at in range(20_000):
-        asking.ask(f"{at}")
-    await asking.give(1000)
-    assert len(asking.order) == 1001
-    for task in asking.tasks:
+        requests.request(f"{at}")
+    await requests.release(1000)
+    assert len(requests.order) == 1001
+    for task in requests.tasks:
         task.cancel()
     await settled()
-    assert len(asking.turns) == 0
+    assert len(requests.queue) == 0
 
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["ask", "give", "leave", "run"]), st.integers(0, 4)), max_size=60
+        st.tuples(st.sampled_from(["request", "release", "leave", "run"]), st.integers(0, 4)),
+        max_size=60,
     ),
     st.integers(1, 3),
     st.one_of(st.none(), st.integers(0, 4)),
 )
 @settings(max_examples=150, deadline=None)
-async def test_no_turn_is_lost_or_given_twice(
+async def test_no_turn_is_lost_or_assigned_twice(
     steps: list[tuple[str, int]], at_once: int, waiting: int | None
 ) -> None:
-    asking = Asking(at_once, waiting)
-    given_back = 0
+    requests = Requests(at_once, waiting)
+    released = 0
     for step, number in steps:
-        if step == "ask":
-            asking.ask(f"{number}")
-        elif step == "leave" and asking.tasks:
-            asking.tasks[number % len(asking.tasks)].cancel()
-        elif step == "give" and given_back < len(asking.order):
-            asking.turns.release()
-            given_back += 1
+        if step == "request":
+            requests.request(f"{number}")
+        elif step == "leave" and requests.tasks:
+            requests.tasks[number % len(requests.tasks)].cancel()
+        elif step == "release" and released < len(requests.order):
+            requests.queue.release()
+            released += 1
         else:
             await asyncio.sleep(0)
         if waiting is not None:
-            assert len(asking.turns) <= waiting
-        if len(asking.turns):
-            turns = asking.turns
-            assert turns._served_count(turns._next()) == min(
-                map(turns._served_count, turns._waiting)
+            assert len(requests.queue) <= waiting
+        if len(requests.queue):
+            queue = requests.queue
+            assert queue._served_count(queue._next()) == min(
+                map(queue._served_count, queue._waiting)
             )
     await settled()
-    assert len(asking.order) - given_back + asking.turns._free == at_once
-    if len(asking.turns):
-        assert asking.turns._free == 0
-    while given_back < len(asking.order):
-        given_back += 1
-        await asking.give()
-    assert (asking.turns._free, len(asking.turns), asking.turns._waiting) == (at_once, 0, {})
-    assert all(task.done() for task in asking.tasks)
+    assert len(requests.order) - released + requests.queue._free == at_once
+    if len(requests.queue):
+        assert requests.queue._free == 0
+    while released < len(requests.order):
+        released += 1
+        await requests.release()
+    assert (requests.queue._free, len(requests.queue), requests.queue._waiting) == (at_once, 0, {})
+    assert all(task.done() for task in requests.tasks)
 
 
 @pytest.mark.parametrize(
@@ -198,5 +199,5 @@ async def test_no_turn_is_lost_or_given_twice(
         ("", ""),
     ],
 )
-def test_a_source_is_an_address_or_a_network_that_one_client_has(address: str, source: str) -> None:
+def test_a_source_is_an_ipv4_address_or_an_ipv6_64_network(address: str, source: str) -> None:
     assert source_of(address) == source

@@ -1,4 +1,4 @@
-"""The shared listeners: leases, mounts, and what they answer."""
+"""Tests of the shared listeners: leases, mounted paths and responses."""
 
 import asyncio
 import errno
@@ -23,7 +23,9 @@ async def connect() -> AsyncIterator[Connect]:
 # Leases and mounts.
 
 
-async def test_one_listener_per_address_closes_with_its_last_user(connect: Connect) -> None:
+async def test_users_of_one_address_share_a_listener_until_the_last_one_leaves(
+    connect: Connect,
+) -> None:
     shared = listeners()
     async with shared.listen(LOCAL) as first:
         first.mount("/a", says("a"), title="A")
@@ -35,11 +37,11 @@ async def test_one_listener_per_address_closes_with_its_last_user(connect: Conne
             assert await client.get("/b") == (200, "b")
         assert (await client.get("/b"))[0] == 404
         assert await client.get("/a") == (200, "a")
-    with pytest.raises(OSError):  # noqa: PT011 - refused, in whatever words
+    with pytest.raises(OSError):  # noqa: PT011 - refused, with any message
         await connect(first.port)
 
 
-async def test_everywhere_is_one_port_for_both_families() -> None:
+async def test_an_address_without_host_is_served_on_one_port_for_both_families() -> None:
     async with listeners().listen(ListenAddress.parse(":0")) as mounts:
         families = ["127.0.0.1"] + (["::1"] if socket.has_dualstack_ipv6() else [])
         for host in families:
@@ -48,7 +50,7 @@ async def test_everywhere_is_one_port_for_both_families() -> None:
             await writer.wait_closed()
 
 
-async def test_many_start_at_once() -> None:
+async def test_concurrent_leases_of_one_address_share_a_listener() -> None:
     shared = listeners()
 
     async def port() -> int:
@@ -60,7 +62,7 @@ async def test_many_start_at_once() -> None:
     assert not shared._listeners
 
 
-async def test_a_taken_port_is_named() -> None:
+async def test_a_port_that_is_in_use_is_an_error_that_names_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = ListenAddress("127.0.0.1", taken.getsockname()[1])
         with pytest.raises(PermanentError, match=f"listen {address}: the port is in use"):
@@ -77,7 +79,7 @@ async def test_a_taken_port_is_named() -> None:
         (OSError(errno.ENOBUFS, "No buffer space"), "No buffer space"),
     ],
 )
-async def test_why_an_address_cant_be_had(
+async def test_an_address_that_cannot_be_bound_is_an_error_with_its_reason(
     error: Exception, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fails(_: ListenAddress) -> socket.socket:
@@ -88,19 +90,19 @@ async def test_why_an_address_cant_be_had(
         await listeners().listen(LOCAL).__aenter__()
 
 
-async def test_an_address_of_another_machine() -> None:
+async def test_an_address_of_another_machine_is_an_error() -> None:
     with pytest.raises(PermanentError, match="this machine has no such address"):
         await listeners().listen(ListenAddress("192.0.2.1", 0)).__aenter__()
 
 
 @pytest.mark.parametrize("path", ["", "metrics", "/a?b", "/a#b", "/a\nb", "/", "/healthz"])
-async def test_paths_that_cant_be_mounted(path: str) -> None:
+async def test_an_invalid_or_reserved_path_cannot_be_mounted(path: str) -> None:
     async with listeners().listen(LOCAL) as mounts:
         with pytest.raises(PermanentError, match=r"serve 127\.0\.0\.1:0"):
             mounts.mount(path, says(""), title="x")
 
 
-async def test_a_path_has_one_owner(connect: Connect) -> None:
+async def test_a_path_can_be_mounted_only_once(connect: Connect) -> None:
     shared = listeners()
     async with shared.listen(LOCAL) as first, shared.listen(LOCAL) as second:
         first.mount("/a", says("first"), title="the first")
@@ -112,7 +114,7 @@ async def test_a_path_has_one_owner(connect: Connect) -> None:
         assert await (await connect(first.port)).get("/a") == (200, "first")
 
 
-async def test_a_lease_that_ended_mounts_nothing() -> None:
+async def test_a_released_lease_cannot_mount() -> None:
     shared = listeners()
     async with shared.listen(LOCAL):
         async with shared.listen(LOCAL) as second:
@@ -124,7 +126,7 @@ async def test_a_lease_that_ended_mounts_nothing() -> None:
 # Reload.
 
 
-async def test_a_hold_keeps_serving_what_was_given_back(connect: Connect) -> None:
+async def test_keep_served_keeps_released_paths_until_its_end(connect: Connect) -> None:
     shared = listeners()
     first = shared.listen(LOCAL)
     mounts = await first.__aenter__()
@@ -145,7 +147,7 @@ async def test_a_hold_keeps_serving_what_was_given_back(connect: Connect) -> Non
     assert not shared._listeners
 
 
-async def test_what_is_mounted_in_a_hold_stays(connect: Connect) -> None:
+async def test_a_path_mounted_within_keep_served_stays(connect: Connect) -> None:
     shared = listeners()
     first = shared.listen(LOCAL)
     (await first.__aenter__()).mount("/a", says("old"), title="A")
@@ -160,7 +162,7 @@ async def test_what_is_mounted_in_a_hold_stays(connect: Connect) -> None:
     assert await client.ended()
 
 
-async def test_the_end_of_an_older_lease_leaves_the_newer_mount_alone(connect: Connect) -> None:
+async def test_the_end_of_an_old_lease_does_not_remove_a_newer_mount(connect: Connect) -> None:
     shared = listeners()
     older = shared.listen(LOCAL)
     mounts = await older.__aenter__()
@@ -174,7 +176,7 @@ async def test_the_end_of_an_older_lease_leaves_the_newer_mount_alone(connect: C
         assert await (await connect(newer.port)).get("/a") == (200, "new")
 
 
-async def test_a_hold_doesnt_keep_a_port_from_its_next_user(connect: Connect) -> None:
+async def test_keep_served_releases_a_port_that_another_address_needs(connect: Connect) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     shared = listeners()
@@ -188,7 +190,7 @@ async def test_a_hold_doesnt_keep_a_port_from_its_next_user(connect: Connect) ->
     assert not shared._listeners
 
 
-async def test_a_hold_that_fails_ends_all_the_same() -> None:
+async def test_keep_served_ends_after_an_exception() -> None:
     shared = listeners()
     lease = shared.listen(LOCAL)
     await lease.__aenter__()
@@ -203,10 +205,10 @@ async def test_a_hold_that_fails_ends_all_the_same() -> None:
     assert not shared._listeners
 
 
-# Answers.
+# Responses.
 
 
-async def test_the_pages_that_are_always_there(connect: Connect) -> None:
+async def test_the_index_and_health_pages_are_always_served(connect: Connect) -> None:
     async with listeners().listen(LOCAL) as mounts:
         mounts.mount("/a", says("a"), title="A <thing>")
         client = await connect(mounts.port)
@@ -224,7 +226,9 @@ async def test_the_pages_that_are_always_there(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
-async def test_only_reading(method: str, connect: Connect) -> None:
+async def test_methods_other_than_get_and_head_get_status_405(
+    method: str, connect: Connect
+) -> None:
     async with listeners().listen(LOCAL) as mounts:
         mounts.mount("/a", says("a"), title="A")
         client = await connect(mounts.port)
@@ -243,7 +247,7 @@ async def test_head_has_the_headers_of_get(connect: Connect) -> None:
         assert (await client.get("/a"))[1] == "a" * 100_000
 
 
-async def test_what_a_handler_sees_and_says(connect: Connect) -> None:
+async def test_a_handler_gets_the_request_and_its_response_is_sent(connect: Connect) -> None:
     seen: list[HttpRequest] = []
 
     async def handler(request: HttpRequest) -> HttpResponse:
@@ -264,7 +268,7 @@ async def test_what_a_handler_sees_and_says(connect: Connect) -> None:
     assert dict(request.headers) == {"host": "h", "accept": "a, b"}
 
 
-async def test_a_handler_that_fails_hurts_no_one_else(
+async def test_a_handler_that_fails_does_not_affect_other_paths(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fails(_: HttpRequest) -> HttpResponse:
@@ -283,7 +287,7 @@ async def test_a_handler_that_fails_hurts_no_one_else(
     assert "ValueError: secret" in caplog.text
 
 
-async def test_a_health_check_that_fails_is_not_well(connect: Connect) -> None:
+async def test_a_health_check_that_raises_gets_status_500(connect: Connect) -> None:
     def fails() -> tuple[bool, str]:
         raise RuntimeError
 
@@ -294,7 +298,7 @@ async def test_a_health_check_that_fails_is_not_well(connect: Connect) -> None:
         assert (await client.get("/readyz"))[0] == 200
 
 
-async def test_a_handler_that_takes_too_long_is_given_up(connect: Connect) -> None:
+async def test_a_handler_that_takes_too_long_gets_status_503(connect: Connect) -> None:
     async def hangs(_: HttpRequest) -> HttpResponse:
         await asyncio.sleep(60)
         raise AssertionError

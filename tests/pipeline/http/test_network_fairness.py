@@ -1,4 +1,4 @@
-"""Networks: who is alone on one side waits for few of the many on the other."""
+"""Tests of fair shares among networks: a lone client does not wait for a network with many."""
 
 from collections import Counter
 from ipaddress import IPv4Address, IPv6Address
@@ -14,13 +14,13 @@ NUMBERS = st.lists(st.integers(0, (1 << 128) - 1), min_size=1, max_size=40, uniq
 
 
 def forks(numbers: list[int], mine: int) -> int:
-    """Return in how many networks that it is in there are others in the other half."""
+    """Return at how many bits other numbers part from this one."""
     lowest = {(mine ^ other).bit_length() for other in numbers} - {0}
     return len(lowest)
 
 
 @given(NUMBERS, st.integers(0, 1 << 40), st.data())
-def test_each_has_a_turn_of_so_many_as_there_are_forks_on_its_way(
+def test_a_number_has_one_turn_in_two_to_the_power_of_its_forks(
     numbers: list[int], turn: int, data: st.DataObject
 ) -> None:
     mine = data.draw(st.sampled_from(numbers))
@@ -41,7 +41,9 @@ def test_each_has_a_turn_of_so_many_as_there_are_forks_on_its_way(
         ("10.1.0.0", "no address"),
     ],
 )
-def test_of_a_network_apart_every_second_turn_is(network: str, mine: str, many: int) -> None:
+def test_a_client_alone_in_its_half_gets_every_second_turn(
+    network: str, mine: str, many: int
+) -> None:
     number = number_of(mine)
     others = [
         number_of(network if ":" not in network else f"{network}/64") + at for at in range(many)
@@ -53,7 +55,7 @@ def test_of_a_network_apart_every_second_turn_is(network: str, mine: str, many: 
 
 
 @given(NUMBERS)
-def test_the_network_that_has_most_has_more_than_its_neighbours(numbers: list[int]) -> None:
+def test_the_largest_network_has_more_members_than_its_neighbours(numbers: list[int]) -> None:
     low, high = largest_network(numbers)
     inside = [one for one in numbers if low <= one <= high]
     assert inside
@@ -70,7 +72,7 @@ def test_the_network_that_has_most_has_more_than_its_neighbours(numbers: list[in
         st.integers(0, (1 << 128) - 1).map(IPv6Address),
     )
 )
-def test_sources_are_different_numbers(address: IPv4Address | IPv6Address) -> None:
+def test_each_source_has_its_own_number(address: IPv4Address | IPv6Address) -> None:
     source = source_of(str(address))
     number = number_of(source)
     assert 0 <= number < 1 << 128
@@ -87,9 +89,9 @@ def test_sources_are_different_numbers(address: IPv4Address | IPv6Address) -> No
         ("10.1.2.3", "::/64", False),
     ],
 )
-def test_a_site_is_what_one_client_may_have(one: str, other: str, *, same: bool) -> None:
+def test_a_site_is_an_ipv4_24_or_an_ipv6_48_network(one: str, other: str, *, same: bool) -> None:
     assert (site_of(one) == site_of(other)) == same
 
 
-def test_what_is_no_address_has_a_number_too() -> None:
+def test_a_source_that_is_not_an_address_has_a_number() -> None:
     assert len({number_of(""), number_of("?"), number_of("10.0.0.1")}) == 3

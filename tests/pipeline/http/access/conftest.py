@@ -1,4 +1,4 @@
-"""A web config to write, and real listeners that it holds for."""
+"""Fixture: a web configuration file, and real listeners that use it."""
 
 from pathlib import Path
 

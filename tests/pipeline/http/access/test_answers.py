@@ -1,11 +1,11 @@
-"""Headers of all answers, and how many requests are answered."""
+"""Tests of the response headers and the rate limit of the web configuration."""
 
 import asyncio
 
 from tests.support.web import Web
 
 
-async def test_headers_are_on_every_answer(web: Web) -> None:
+async def test_configured_headers_are_in_every_response(web: Web) -> None:
     web.write(
         "http_server_config:",
         "  headers:",
@@ -26,7 +26,7 @@ async def test_headers_are_on_every_answer(web: Web) -> None:
             assert "x-xss-protection" not in headers
 
 
-async def test_so_many_requests_and_no_more(web: Web) -> None:
+async def test_requests_over_the_rate_limit_get_status_429(web: Web) -> None:
     web.write("rate_limit:", "  interval: 1h", "  burst: 3")
     async with web.serving():
         found = [(await web.scrape())[0] for _ in range(5)]
@@ -34,7 +34,7 @@ async def test_so_many_requests_and_no_more(web: Web) -> None:
         assert (await (await web.connect()).get("/healthz"))[0] == 200
 
 
-async def test_a_bucket_fills_again(web: Web) -> None:
+async def test_requests_are_allowed_again_after_the_interval(web: Web) -> None:
     web.write("rate_limit:", "  interval: 50ms", "  burst: 1")
     async with web.serving():
         assert (await web.scrape())[0] == 200

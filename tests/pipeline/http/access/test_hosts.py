@@ -1,4 +1,4 @@
-"""Listeners and the host that a request asks for; the headers that every answer has (R12)."""
+"""R12: tests of listeners with requests for other hosts, and of headers of every response."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ async def connect() -> AsyncIterator[Connect]:
         yield clients.connect
 
 
-async def asked(client: Client, text: str) -> tuple[int, dict[str, str], bytes]:
+async def respond_to(client: Client, text: str) -> tuple[int, dict[str, str], bytes]:
     client.send(text)
     return await client.answer()
 
@@ -51,29 +51,31 @@ async def asked(client: Client, text: str) -> tuple[int, dict[str, str], bytes]:
         ("GET /readyz HTTP/1.1\r\nHost: evil.example.com", 503),
     ],
 )
-async def test_r12_the_host_that_is_asked_for(head: str, status: int, connect: Connect) -> None:
+async def test_r12_a_request_for_a_host_that_is_not_allowed_gets_status_421(
+    head: str, status: int, connect: Connect
+) -> None:
     async with listeners().listen(LOCAL) as mounts:
         mounts.mount("/a", says("a"), title="A")
         mounts.mount("/b", says("b"), title="B", methods=("POST",), body_bytes=10)
-        answered, _, body = await asked(await connect(mounts.port), f"{head}\r\n\r\n")
-        assert answered == status
+        found, _, body = await respond_to(await connect(mounts.port), f"{head}\r\n\r\n")
+        assert found == status
         assert (b"http.allowed_hosts" in body) is (status == 421)
 
 
-async def test_r12_with_a_password_any_host_will_do(web: Web) -> None:
+async def test_r12_with_passwords_any_host_is_allowed(web: Web) -> None:
     web.write("basic_auth_users:", f"  a: {hashed('one')}")
     async with web.serving():
         client = await web.connect()
         head = f"GET /metrics HTTP/1.1\r\nHost: {EVIL}\r\n"
-        assert (await asked(client, head + "\r\n"))[0] == 401
-        assert (await asked(client, f"{head}{basic('a', 'one')}\r\n\r\n"))[0] == 200
+        assert (await respond_to(client, head + "\r\n"))[0] == 401
+        assert (await respond_to(client, f"{head}{basic('a', 'one')}\r\n\r\n"))[0] == 200
 
 
 @pytest.mark.parametrize(
     ("kind", "status"),
     [("RequireAndVerifyClientCert", 200), ("VerifyClientCertIfGiven", 421), ("", 421)],
 )
-async def test_r12_with_a_client_certificate_any_host_will_do(
+async def test_r12_with_required_client_certificates_any_host_is_allowed(
     kind: str, status: int, web: Web
 ) -> None:
     more = (f"client_auth_type: {kind}", "client_ca_file: ca.crt") if kind else ()
@@ -82,7 +84,7 @@ async def test_r12_with_a_client_certificate_any_host_will_do(
     async with web.serving():
         shown = client_context(leaf=certificate("clients", "prometheus"))
         client = await web.connect(shown)
-        answer = await asked(client, f"GET /metrics HTTP/1.1\r\nHost: {EVIL}\r\n\r\n")
+        answer = await respond_to(client, f"GET /metrics HTTP/1.1\r\nHost: {EVIL}\r\n\r\n")
         assert answer[0] == status
 
 
@@ -91,7 +93,7 @@ def local() -> ListenAddress:
         return ListenAddress("127.0.0.1", probe.getsockname()[1])
 
 
-async def test_r12_the_setting_is_taken_over_and_a_change_that_fails_leaves_it(
+async def test_r12_a_failed_change_of_the_setting_leaves_the_previous_one(
     connect: Connect,
 ) -> None:
     serving = Serving("gpu-7", lambda: (True, "ok"), lambda: (True, "ok"))
@@ -99,7 +101,7 @@ async def test_r12_the_setting_is_taken_over_and_a_change_that_fails_leaves_it(
 
     async def status(host: str) -> int:
         client = await connect(address.port)
-        return (await asked(client, f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"))[0]
+        return (await respond_to(client, f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"))[0]
 
     await serving.enter(Http(listen=address))
     try:
@@ -117,12 +119,12 @@ async def test_r12_the_setting_is_taken_over_and_a_change_that_fails_leaves_it(
         serving.rename("gpu-8")
         assert await status("gpu-8.example.net") == 200
         assert await status("gpu-7.example.net") == 421
-        assert await status(EVIL) == 200, "another name of the node leaves the setting"
+        assert await status(EVIL) == 200, "a new name of the node does not change the setting"
     finally:
         await serving.leave()
 
 
-async def test_r12_every_address_has_the_same_names(
+async def test_r12_all_listen_addresses_share_the_allowed_hosts(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     shared = listeners(Hosts("--allowed-host"))
@@ -131,7 +133,7 @@ async def test_r12_every_address_has_the_same_names(
         assert first.port != second.port
         client = await connect(first.port)
         for _ in range(3):
-            answer = await asked(client, f"GET / HTTP/1.1\r\nHost: {EVIL}\r\n\r\n")
+            answer = await respond_to(client, f"GET / HTTP/1.1\r\nHost: {EVIL}\r\n\r\n")
             assert answer[0] == 421
         assert len([line for line in caplog.messages if "--allowed-host" in line]) == 1
 
@@ -158,14 +160,14 @@ GOOD = [
 HALF = "GET /a HTTP/1.1\r\n" + "".join(f"X{at}: {'a' * 900}\r\n" for at in range(30))
 
 
-def seen_in(headers: dict[str, str]) -> None:
+def check_headers(headers: dict[str, str]) -> None:
     assert headers["server"] == "podgpu"
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["content-type"] == "text/plain; charset=utf-8"
-    assert headers["x-frame-options"] == "deny", "what the web config adds"
-    given_out = " ".join(headers.values()).lower()
-    assert "aiohttp" not in given_out
-    assert "python" not in given_out
+    assert headers["x-frame-options"] == "deny", "from the web configuration"
+    values = " ".join(headers.values()).lower()
+    assert "aiohttp" not in values
+    assert "python" not in values
 
 
 @pytest.mark.parametrize(
@@ -173,10 +175,10 @@ def seen_in(headers: dict[str, str]) -> None:
     [*((text, 400) for text in BAD), *GOOD, (HALF, 431), (GOOD[0][0], 503)],
     ids=range(17),
 )
-async def test_r12_every_answer_has_the_same_headers_and_no_version(
+async def test_r12_every_response_has_the_same_headers_and_no_version(
     text: str, status: int, web: Web
 ) -> None:
-    """aiohttp's own 400 answers, those without room for a connection, and all others."""
+    """R12: also the 400 responses of aiohttp, and 503 responses to connections over the limit."""
 
     async def fails(_: object) -> None:
         raise ValueError
@@ -190,14 +192,14 @@ async def test_r12_every_answer_has_the_same_headers_and_no_version(
         if status == 503:
             web.listeners.accounting._limits = Limits(connections=0)
         client = await web.connect()
-        answered, headers, body = await asked(client, text)
-        assert answered == status
-        seen_in(headers)
+        found, headers, body = await respond_to(client, text)
+        assert found == status
+        check_headers(headers)
         assert b"aiohttp" not in body.lower()
 
 
-async def test_r12_the_same_without_a_web_config(connect: Connect) -> None:
+async def test_r12_responses_without_a_web_config_have_the_same_headers(connect: Connect) -> None:
     async with listeners().listen(LOCAL) as mounts:
         client = await connect(mounts.port)
-        _, headers, _ = await asked(client, "nonsense\r\n\r\n")
-        seen_in({**headers, "x-frame-options": "deny"})
+        _, headers, _ = await respond_to(client, "nonsense\r\n\r\n")
+        check_headers({**headers, "x-frame-options": "deny"})

@@ -1,4 +1,4 @@
-"""Certificates, authorities and the web config itself change while podgpu is scraped."""
+"""Tests of changes of certificates, CAs and the web configuration while podgpu is scraped."""
 
 import asyncio
 import errno
@@ -31,7 +31,7 @@ SECOND = certificate("server", "127.0.0.1", serial=2)
 
 
 @pytest.fixture(autouse=True)
-def looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def read_files_at_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
     always_look(monkeypatch)
 
 
@@ -39,8 +39,8 @@ def trusting(*leaf: object) -> ssl.SSLContext:
     return client_context(leaf=leaf[0] if leaf else None)  # type: ignore[arg-type]
 
 
-async def shown(web: Web) -> bytes:
-    """Return the certificate that a new connection is shown, in PEM."""
+async def served_certificate(web: Web) -> bytes:
+    """Return the certificate that a new connection gets, in PEM format."""
     client = await web.connect(trusting())
     found = client.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     assert await client.get("/metrics") == (200, "page")
@@ -51,61 +51,61 @@ def leaf_of(chain: bytes) -> bytes:
     return chain[: chain.index(b"-----END CERTIFICATE-----")] + b"-----END CERTIFICATE-----\n"
 
 
-def replaced(path: Path, text: bytes) -> None:
+def replace(path: Path, text: bytes) -> None:
     other = path.with_name(path.name + ".new")
     other.write_bytes(text)
     other.rename(path)
 
 
-async def test_the_next_connection_is_shown_the_new_certificate(
+async def test_a_new_connection_gets_the_new_certificate(
     web: Web, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     web.secure()
     async with web.serving():
-        assert await shown(web) == leaf_of(pem(FIRST)[0])
+        assert await served_certificate(web) == leaf_of(pem(FIRST)[0])
         web.pair(SECOND)
-        assert await shown(web) == leaf_of(pem(SECOND)[0])
+        assert await served_certificate(web) == leaf_of(pem(SECOND)[0])
     assert [r.getMessage() for r in caplog.records if "in force" in r.getMessage()] == [
         f"{web.path}: the new configuration is in force"
     ]
 
 
-async def test_an_older_connection_is_answered_once_more(web: Web) -> None:
+async def test_an_older_connection_is_closed_after_one_more_response(web: Web) -> None:
     web.secure()
     async with web.serving():
         older = await web.connect(trusting())
         assert await older.get("/metrics") == (200, "page")
         assert await older.get("/metrics") == (200, "page")
         web.pair(SECOND)
-        await shown(web)
+        await served_certificate(web)
         older.send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         status, headers, body = await older.answer()
         assert (status, headers["connection"], body) == (200, "close", b"page")
         assert await older.ended()
 
 
-async def test_half_of_a_new_pair_keeps_the_old_one_and_is_said_once(
+async def test_an_incomplete_new_pair_is_logged_once_and_the_old_one_stays(
     web: Web, caplog: pytest.LogCaptureFixture
 ) -> None:
     web.secure()
     async with web.serving():
         (web.folder / "tls.crt").write_bytes(pem(SECOND)[0])
         await web.access.current()
-        assert not caplog.records  # it may be written at this moment
+        assert not caplog.records  # the files may be in the middle of a change
         for _ in range(3):
-            assert await shown(web) == leaf_of(pem(FIRST)[0])
+            assert await served_certificate(web) == leaf_of(pem(FIRST)[0])
         (record,) = caplog.records
         assert record.getMessage() == (
             f"{web.path}: tls_server_config.key_file: is not the key of the certificate"
             "\nthe previous web configuration stays in force"
         )
         (web.folder / "tls.key").write_bytes(pem(SECOND)[1])
-        assert await shown(web) == leaf_of(pem(SECOND)[0])
+        assert await served_certificate(web) == leaf_of(pem(SECOND)[0])
         assert len(caplog.records) == 1
 
 
-async def test_what_comes_back_as_it_was_is_good_again(
+async def test_a_file_that_is_restored_is_reported_as_valid_again(
     web: Web, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -115,19 +115,19 @@ async def test_what_comes_back_as_it_was_is_good_again(
         caplog.clear()
         web.write("nonsense")
         for _ in range(3):
-            await shown(web)
+            await served_certificate(web)
         web.write(*good.splitlines())
-        await shown(web)
-        await shown(web)
-    said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 2
-    assert said[0].startswith(f"{web.path}:1:1: expected a mapping")
-    assert said[1] == f"{web.path}: is valid again"
+        await served_certificate(web)
+        await served_certificate(web)
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 2
+    assert messages[0].startswith(f"{web.path}:1:1: expected a mapping")
+    assert messages[1] == f"{web.path}: is valid again"
 
 
 @pytest.mark.parametrize("kept", [True, False])
-async def test_no_scrape_fails_while_everything_changes(kept: bool, web: Web) -> None:
-    """Certificate, key and authority are replaced one after the other, over and over."""
+async def test_no_scrape_fails_while_certificates_and_cas_change(kept: bool, web: Web) -> None:
+    """Certificate, key and CA are replaced one after the other, several times."""
     friend = certificate("clients", "prometheus.example.org")
     web.trust("clients")
     web.secure(REQUIRE, CA)
@@ -156,7 +156,7 @@ async def test_no_scrape_fails_while_everything_changes(kept: bool, web: Web) ->
             for name, text in (
                 ("tls.crt", chain), ("tls.key", key), ("ca.crt", authorities[turn % 2])
             ):  # fmt: skip
-                await asyncio.to_thread(replaced, web.folder / name, text)
+                await asyncio.to_thread(replace, web.folder / name, text)
                 seen = scraped
                 while scraped < seen + 2:
                     await asyncio.sleep(0)
@@ -167,7 +167,7 @@ async def test_no_scrape_fails_while_everything_changes(kept: bool, web: Web) ->
     assert scraped >= 12 * 3 * 2
 
 
-async def test_an_authority_that_is_gone_lets_no_one_in(web: Web) -> None:
+async def test_certificates_of_a_removed_ca_are_refused(web: Web) -> None:
     friend, stranger = (certificate(ca, "p.example.org") for ca in ("clients", "strangers"))
     web.trust("clients")
     web.secure(REQUIRE, CA)
@@ -179,7 +179,7 @@ async def test_an_authority_that_is_gone_lets_no_one_in(web: Web) -> None:
             await web.scrape(trusting(friend))
 
 
-async def test_tls_comes_and_continues_the_same_port(web: Web) -> None:
+async def test_tls_can_be_turned_on_and_off_on_the_same_port(web: Web) -> None:
     web.write("{}")
     async with web.serving():
         plain = await web.connect()
@@ -193,7 +193,7 @@ async def test_tls_comes_and_continues_the_same_port(web: Web) -> None:
         assert await web.scrape() == (200, "page")
 
 
-async def test_users_change_from_one_request_to_the_next(web: Web) -> None:
+async def test_a_change_of_users_applies_to_the_next_request(web: Web) -> None:
     web.write("basic_auth_users:", f"  a: {hashed('one')}")
     async with web.serving():
         client = await web.connect()
@@ -205,7 +205,7 @@ async def test_users_change_from_one_request_to_the_next(web: Web) -> None:
         assert (await client.get("/metrics", basic("a", "two")))[0] == 401
 
 
-async def test_a_web_config_that_goes_away_stays_in_force(web: Web) -> None:
+async def test_a_removed_web_config_stays_in_force(web: Web) -> None:
     web.write("basic_auth_users:", f"  a: {hashed('one')}")
     async with web.serving():
         web.path.unlink()
@@ -214,7 +214,7 @@ async def test_a_web_config_that_goes_away_stays_in_force(web: Web) -> None:
             assert (await web.scrape(None, basic("a", "one")))[0] == 200
 
 
-async def test_a_mounted_secret_is_followed_through_its_links(web: Web) -> None:
+async def test_an_update_of_a_mounted_secret_is_followed_through_its_links(web: Web) -> None:
     """Kubernetes swaps one link, and all files change with it."""
     for name, leaf in (("one", FIRST), ("two", SECOND)):
         (web.folder / name).mkdir()
@@ -225,36 +225,36 @@ async def test_a_mounted_secret_is_followed_through_its_links(web: Web) -> None:
         (web.folder / file).symlink_to(f"..data/{file}")
     web.secure()
     async with web.serving():
-        assert await shown(web) == leaf_of(pem(FIRST)[0])
+        assert await served_certificate(web) == leaf_of(pem(FIRST)[0])
         (web.folder / "..new").symlink_to("two")
         (web.folder / "..new").rename(web.folder / "..data")
-        assert await shown(web) == leaf_of(pem(SECOND)[0])
+        assert await served_certificate(web) == leaf_of(pem(SECOND)[0])
 
 
-async def test_a_disk_that_doesnt_answer_is_waited_for_once(
+async def test_a_disk_that_does_not_respond_is_waited_for_once(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline.http.access.rules._READ_TIMEOUT", 0.2)
     web.secure()
-    answers = threading.Event()
+    responds = threading.Event()
     async with web.serving():
 
         def hangs(reader: WebConfigReader) -> None:
-            answers.wait(10)
+            responds.wait(10)
 
         monkeypatch.setattr(WebConfigReader, "reload", hangs)
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        started = loop.time()
         try:
             for _ in range(100):
                 await web.access.current()
-            assert loop.time() - begun < 10
+            assert loop.time() - started < 10
             assert await web.scrape(trusting()) == (200, "page")
         finally:
-            answers.set()
+            responds.set()
 
 
-def test_a_look_that_finds_nothing_new_makes_no_new_context(web: Web) -> None:
+def test_a_reload_without_changes_makes_no_new_context(web: Web) -> None:
     web.secure()
     reader = WebConfigReader(web.path)
     first = reader.reload()
@@ -278,22 +278,22 @@ def test_a_look_that_finds_nothing_new_makes_no_new_context(web: Web) -> None:
 
 
 @pytest.mark.parametrize(("left", "key"), [(0, "cert_file"), (1, "key_file"), (2, "client_ca")])
-def test_r7_no_descriptor_for_the_certificate_is_a_fault_with_a_fix(
+def test_r7_without_descriptors_a_reload_fails_with_a_message_and_can_be_retried(
     left: int, key: str, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     web.trust("clients")
     web.secure("client_auth_type: RequireAndVerifyClientCert", "client_ca_file: ca.crt")
-    reader, make, made = WebConfigReader(web.path), os.memfd_create, 0
+    reader, original, calls = WebConfigReader(web.path), os.memfd_create, 0
 
-    def short(name: str, flags: int) -> int:
-        nonlocal made
-        made += 1
-        if made > left:
+    def limited(name: str, flags: int) -> int:
+        nonlocal calls
+        calls += 1
+        if calls > left:
             raise OSError(errno.EMFILE, "Too many open files")
-        return make(name, flags)
+        return original(name, flags)
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "memfd_create", short)
+        patched.setattr(os, "memfd_create", limited)
         with pytest.raises(ConfigError, match=rf"{key}[^:]*: cannot be .*: Too many open files"):
             reader.reload()
     assert reader.reload() is not None

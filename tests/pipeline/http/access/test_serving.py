@@ -1,4 +1,4 @@
-"""The section `http` of the main file: at the start, and as it changes."""
+"""Tests of the section `http` of the main configuration file, at the start and at reloads."""
 
 import asyncio
 import socket
@@ -61,7 +61,7 @@ async def entered(http: Http) -> AsyncIterator[Serving]:
         await serving.leave()
 
 
-async def test_a_listener_without_any_sink() -> None:
+async def test_a_listener_is_served_without_sinks() -> None:
     port = free_port()
     async with entered(Http(listen=local(port))) as serving:
         assert await get(port, "/healthz") == (200, "ok\n")
@@ -71,7 +71,7 @@ async def test_a_listener_without_any_sink() -> None:
     assert await closed(port)
 
 
-async def test_a_sink_shares_it_and_it_outlives_the_sink() -> None:
+async def test_a_sink_shares_the_listener_which_stays_after_the_sink() -> None:
     port = free_port()
     async with entered(Http(listen=local(port))) as serving:
         async with serving.listen(local(port)) as mounts:
@@ -80,19 +80,19 @@ async def test_a_sink_shares_it_and_it_outlives_the_sink() -> None:
         assert (await get(port, "/a"))[0] == 404
 
 
-async def test_nothing_is_listened_on_unless_it_is_asked_for() -> None:
+async def test_no_address_is_served_without_the_setting() -> None:
     async with entered(Http()) as serving:
         assert serving._listeners is None
 
 
-async def test_a_taken_port_ends_the_start() -> None:
+async def test_a_port_that_is_in_use_ends_the_start() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = local(taken.getsockname()[1])
         with pytest.raises(PermanentError, match="the port is in use"):
             await entered(Http(listen=address)).__aenter__()
 
 
-async def test_another_address_takes_the_place_of_the_first() -> None:
+async def test_a_new_address_replaces_the_first_one() -> None:
     first, second = free_port(), free_port()
     async with entered(Http(listen=local(first))) as serving:
         async with serving.changed(Http(listen=local(second))):
@@ -104,7 +104,7 @@ async def test_another_address_takes_the_place_of_the_first() -> None:
         assert await closed(second)
 
 
-async def test_a_part_of_the_same_address() -> None:
+async def test_a_change_from_all_addresses_to_one_keeps_the_port() -> None:
     port = free_port()
     async with entered(Http(listen=ListenAddress("", port))) as serving:
         async with serving.changed(Http(listen=local(port))):
@@ -112,7 +112,7 @@ async def test_a_part_of_the_same_address() -> None:
         assert await get(port, "/healthz") == (200, "ok\n")
 
 
-async def test_what_fails_meanwhile_puts_everything_back(web: Web) -> None:
+async def test_a_failure_during_a_change_restores_the_previous_settings(web: Web) -> None:
     web.write("basic_auth_users:", f"  a: {hashed('one')}")
     first, second = free_port(), free_port()
     async with entered(Http(listen=local(first))) as serving:
@@ -129,7 +129,7 @@ async def test_what_fails_meanwhile_puts_everything_back(web: Web) -> None:
             assert (await get(first, "/"))[0] == 200
 
 
-async def test_a_taken_port_puts_everything_back(web: Web) -> None:
+async def test_a_port_in_use_during_a_change_restores_the_previous_settings(web: Web) -> None:
     web.write("basic_auth_users:", f"  a: {hashed('one')}")
     port = free_port()
     async with entered(Http(listen=local(port))) as serving:
@@ -141,7 +141,7 @@ async def test_a_taken_port_puts_everything_back(web: Web) -> None:
         assert (await get(port, "/"))[0] == 200
 
 
-async def test_a_web_config_comes_and_goes(web: Web) -> None:
+async def test_a_web_config_can_be_added_and_removed(web: Web) -> None:
     web.write("basic_auth_users:", f"  a: {hashed('one')}")
     port = free_port()
     plain, guarded = Http(listen=local(port)), Http(listen=local(port), web_config=web.path)
@@ -157,7 +157,7 @@ async def test_a_web_config_comes_and_goes(web: Web) -> None:
         assert (await client.get("/"))[0] == 200
 
 
-async def test_a_web_config_holds_for_listeners_that_come_later(web: Web) -> None:
+async def test_a_web_config_applies_to_listeners_that_start_later(web: Web) -> None:
     web.secure()
     async with (
         entered(Http(web_config=web.path)) as serving,
@@ -168,7 +168,7 @@ async def test_a_web_config_holds_for_listeners_that_come_later(web: Web) -> Non
         assert (await client.get("/healthz"))[0] == 200
 
 
-async def test_a_bad_web_config_changes_nothing(web: Web) -> None:
+async def test_an_invalid_web_config_changes_nothing(web: Web) -> None:
     port = free_port()
     web.write("nonsense: 1")
     async with entered(Http(listen=local(port))) as serving:
@@ -178,7 +178,7 @@ async def test_a_bad_web_config_changes_nothing(web: Web) -> None:
         assert (await get(port, "/"))[0] == 200
 
 
-# The whole.
+# With a runtime.
 
 
 def with_http(http: Http, value: int = 0) -> Config:
@@ -186,7 +186,9 @@ def with_http(http: Http, value: int = 0) -> Config:
     return msgspec.structs.replace(config, http=http)
 
 
-async def test_the_runtime_serves_and_takes_changes_over(registered: Registered, web: Web) -> None:
+async def test_the_runtime_applies_changes_and_refuses_invalid_ones(
+    registered: Registered, web: Web
+) -> None:
     registered.sources = {"gpus": gpus}
     web.write("basic_auth_users:", f"  a: {hashed('one')}")
     first, second = free_port(), free_port()
@@ -207,7 +209,7 @@ async def test_the_runtime_serves_and_takes_changes_over(registered: Registered,
 
 
 @pytest.mark.parametrize("text", [None, "nonsense: 1", "tls_server_config: {cert_file: a}"])
-async def test_a_bad_web_config_ends_podgpu_with_status_2(
+async def test_an_invalid_web_config_ends_podgpu_with_status_2(
     text: str | None, registered: Registered, web: Web, caplog: pytest.LogCaptureFixture
 ) -> None:
     registered.sources = {"gpus": gpus}
@@ -231,7 +233,7 @@ def test_check_reads_the_web_config(web: Web, capsys: pytest.CaptureFixture[str]
     assert "tls_server_config.key_file: " in capsys.readouterr().err
 
 
-def test_without_a_web_config_its_libraries_stay_out_of_memory() -> None:
+def test_without_a_web_config_its_libraries_are_not_loaded() -> None:
     program = (
         "import sys, pipeline.runtime.runtime, pipeline.http.listener_registry\n"
         "print([n for n in sys.modules if n == 'bcrypt' or n.startswith('pipeline.http.access')])"

@@ -1,4 +1,4 @@
-"""TLS and client certificates, against real clients."""
+"""Tests of TLS and client certificates with real clients."""
 
 import asyncio
 import shutil
@@ -17,13 +17,13 @@ REQUIRE = "client_auth_type: RequireAndVerifyClientCert"
 IF_GIVEN = "client_auth_type: VerifyClientCertIfGiven"
 CA = "client_ca_file: ca.crt"
 
-NO_ONE = None
-FRIEND = certificate("clients", "prometheus.example.org")
-STRANGER = certificate("strangers", "prometheus.example.org")
+NO_CERTIFICATE = None
+TRUSTED = certificate("clients", "prometheus.example.org")
+UNTRUSTED = certificate("strangers", "prometheus.example.org")
 
 
-async def answered(web: Web, leaf: trustme.LeafCert | None) -> bool:
-    """Whether a client is served; one that isn't is cut off without a word."""
+async def is_served(web: Web, leaf: trustme.LeafCert | None) -> bool:
+    """Return whether a client is served. If not, its connection is closed without a response."""
     try:
         return await web.scrape(client_context(leaf=leaf)) == (200, "page")
     except (OSError, asyncio.IncompleteReadError):
@@ -31,7 +31,7 @@ async def answered(web: Web, leaf: trustme.LeafCert | None) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("keys", "no_one", "friend", "stranger"),
+    ("keys", "without", "trusted", "untrusted"),
     [
         ([], True, True, True),
         (["client_auth_type: NoClientCert"], True, True, True),
@@ -40,15 +40,15 @@ async def answered(web: Web, leaf: trustme.LeafCert | None) -> bool:
         ([REQUIRE, CA], False, True, False),
     ],
 )
-async def test_who_is_served(
-    keys: list[str], no_one: bool, friend: bool, stranger: bool, web: Web
+async def test_client_auth_type_decides_which_clients_are_served(
+    keys: list[str], without: bool, trusted: bool, untrusted: bool, web: Web
 ) -> None:
     web.trust("clients")
     web.secure(*keys)
     async with web.serving():
-        assert await answered(web, NO_ONE) is no_one
-        assert await answered(web, FRIEND) is friend
-        assert await answered(web, STRANGER) is stranger
+        assert await is_served(web, NO_CERTIFICATE) is without
+        assert await is_served(web, TRUSTED) is trusted
+        assert await is_served(web, UNTRUSTED) is untrusted
 
 
 @pytest.mark.parametrize(
@@ -64,23 +64,25 @@ async def test_who_is_served(
         (("a.example.org",), "", False),
     ],
 )
-async def test_allowed_names(names: tuple[str, ...], allowed: str, served: bool, web: Web) -> None:
+async def test_a_client_certificate_must_have_an_allowed_name(
+    names: tuple[str, ...], allowed: str, served: bool, web: Web
+) -> None:
     web.trust("clients")
     web.secure(REQUIRE, CA, f"client_allowed_sans: [{allowed}]")
     async with web.serving():
-        assert await answered(web, certificate("clients", *names)) is served
+        assert await is_served(web, certificate("clients", *names)) is served
 
 
-async def test_a_certificate_for_servers_is_none_for_clients(web: Web) -> None:
-    """As Go has it: what its purposes leave out is refused."""
+async def test_a_server_certificate_is_refused_as_a_client_certificate(web: Web) -> None:
+    """As in Go: a certificate is valid only for its extended key usages."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
 
     ca = authority("clients")
     issuer = x509.load_pem_x509_certificate(ca.cert_pem.bytes())
-    own = serialization.load_pem_private_key(FRIEND.private_key_pem.bytes(), None)
+    own = serialization.load_pem_private_key(TRUSTED.private_key_pem.bytes(), None)
     signer = serialization.load_pem_private_key(ca.private_key_pem.bytes(), None)
-    made = (
+    built = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([]))
         .issuer_name(issuer.subject)
@@ -91,25 +93,25 @@ async def test_a_certificate_for_servers_is_none_for_clients(web: Web) -> None:
         .add_extension(x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]), False)
         .sign(signer, hashes.SHA256())  # type: ignore[arg-type]
     )
-    text = made.public_bytes(serialization.Encoding.PEM)
-    leaf = trustme.LeafCert(FRIEND.private_key_pem.bytes(), text, [])
+    text = built.public_bytes(serialization.Encoding.PEM)
+    leaf = trustme.LeafCert(TRUSTED.private_key_pem.bytes(), text, [])
     web.trust("clients")
     web.secure(REQUIRE, CA)
     async with web.serving():
-        assert not await answered(web, leaf)
-        assert await answered(web, FRIEND)
+        assert not await is_served(web, leaf)
+        assert await is_served(web, TRUSTED)
 
 
-async def test_an_authority_that_another_signed_is_trusted_by_itself(web: Web) -> None:
+async def test_an_intermediate_ca_is_trusted_without_its_root(web: Web) -> None:
     web.secure(REQUIRE, CA)
     child = authority("clients").create_child_ca()
     child.cert_pem.write_to_path(str(web.folder / "ca.crt"))
     async with web.serving():
-        assert await answered(web, child.issue_cert("127.0.0.1"))
-        assert not await answered(web, FRIEND)
+        assert await is_served(web, child.issue_cert("127.0.0.1"))
+        assert not await is_served(web, TRUSTED)
 
 
-async def test_everything_inline(web: Web) -> None:
+async def test_certificates_and_keys_can_be_inline(web: Web) -> None:
     chain, key = pem(certificate("server", "127.0.0.1"))
     ca = authority("clients").cert_pem.bytes()
     lines = ["tls_server_config:", f"  {REQUIRE}"]
@@ -117,8 +119,8 @@ async def test_everything_inline(web: Web) -> None:
         lines += [f"  {name}: |", *(f"    {line}" for line in text.decode().splitlines())]
     web.write(*lines)
     async with web.serving():
-        assert await answered(web, FRIEND)
-        assert not await answered(web, NO_ONE)
+        assert await is_served(web, TRUSTED)
+        assert not await is_served(web, NO_CERTIFICATE)
 
 
 @pytest.mark.parametrize(
@@ -135,12 +137,14 @@ async def test_everything_inline(web: Web) -> None:
         (["cipher_suites: [TLS_AES_128_GCM_SHA256]"], "TLSv1_2", "TLSv1_3", True),
     ],
 )
-async def test_versions(keys: list[str], least: str, most: str, served: bool, web: Web) -> None:
+async def test_the_tls_versions_are_limited(
+    keys: list[str], least: str, most: str, served: bool, web: Web
+) -> None:
     web.secure(*keys)
     context = client_context()
     context.set_ciphers("ALL:@SECLEVEL=0")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the old versions are deprecated, which is the point
+        warnings.simplefilter("ignore")  # the test needs the deprecated versions
         context.minimum_version = ssl.TLSVersion[least]
         context.maximum_version = ssl.TLSVersion[most]
     async with web.serving():
@@ -152,7 +156,7 @@ async def test_versions(keys: list[str], least: str, most: str, served: bool, we
 
 
 @pytest.mark.parametrize("suite", sorted(SUITES))
-async def test_every_suite_that_is_known_can_be_asked_for(suite: str, web: Web) -> None:
+async def test_every_known_cipher_suite_can_be_configured(suite: str, web: Web) -> None:
     web.pair(
         authority("server").issue_cert(
             "127.0.0.1",
@@ -169,12 +173,12 @@ async def test_every_suite_that_is_known_can_be_asked_for(suite: str, web: Web) 
 
 
 @pytest.mark.parametrize("prefer", [True, False])
-async def test_whose_order_of_suites_counts(prefer: bool, web: Web) -> None:
-    ours, theirs = "AES_128_GCM_SHA256", "AES_256_GCM_SHA384"
+async def test_the_preferred_order_of_cipher_suites_is_used(prefer: bool, web: Web) -> None:
+    first, second = "AES_128_GCM_SHA256", "AES_256_GCM_SHA384"
     web.pair(authority("server").issue_cert("127.0.0.1", key_type=trustme.KeyType.RSA))
     web.secure(
         "max_version: TLS12",
-        f"cipher_suites: [TLS_ECDHE_RSA_WITH_{ours}, TLS_ECDHE_RSA_WITH_{theirs}]",
+        f"cipher_suites: [TLS_ECDHE_RSA_WITH_{first}, TLS_ECDHE_RSA_WITH_{second}]",
         f"prefer_server_cipher_suites: {str(prefer).lower()}",
     )
     context = client_context()
@@ -194,7 +198,7 @@ async def test_whose_order_of_suites_counts(prefer: bool, web: Web) -> None:
         ("X25519", "prime256v1", False),
     ],
 )
-async def test_one_curve_is_enforced(curve: str, offered: str, served: bool, web: Web) -> None:
+async def test_a_single_curve_is_enforced(curve: str, offered: str, served: bool, web: Web) -> None:
     web.secure(f"curve_preferences: [{curve}]")
     context = client_context()
     context.set_ecdh_curve(offered)
@@ -206,7 +210,7 @@ async def test_one_curve_is_enforced(curve: str, offered: str, served: bool, web
         assert found is served
 
 
-# What can't be used.
+# Files that can't be used.
 
 
 def encrypted(key: bytes) -> bytes:
@@ -230,14 +234,14 @@ CHAIN, KEY = pem(certificate("server", "127.0.0.1"))
         (b"nonsense", KEY, b"", "cert_file: has no usable certificate in PEM"),
         (CHAIN, b"nonsense", b"", "key_file: has no usable key in PEM"),
         (CHAIN, CHAIN, b"", "key_file: has no usable key in PEM"),
-        (CHAIN, pem(FRIEND)[1], b"", "key_file: is not the key of the certificate"),
+        (CHAIN, pem(TRUSTED)[1], b"", "key_file: is not the key of the certificate"),
         (CHAIN, encrypted(KEY), b"", "key_file: is encrypted"),
         (CHAIN, KEY, b"nonsense", "client_ca_file: has no usable certificate in PEM"),
         (CHAIN, KEY, b"x" * (1 << 20) + b"x", "client_ca_file: .*larger than"),
         (CHAIN, KEY, None, r"client_ca_file: .*ca\.crt: no such file"),
     ],
 )
-async def test_files_that_cant_be_used_end_the_start(
+async def test_unusable_certificate_files_end_the_start(
     cert: bytes | None, key: bytes | None, ca: bytes | None, message: str, web: Web
 ) -> None:
     web.secure(REQUIRE, CA)
@@ -250,15 +254,15 @@ async def test_files_that_cant_be_used_end_the_start(
         await web.serving().__aenter__()
 
 
-async def test_a_web_config_that_isnt_there(web: Web) -> None:
+async def test_a_missing_web_config_is_an_error(web: Web) -> None:
     with pytest.raises(PermanentError, match=r"web\.yml: there is no such file"):
         await web.serving().__aenter__()
 
 
-# Clients that are slow, many or mistaken.
+# Clients that are slow, numerous or faulty.
 
 
-async def test_plain_http_is_cut_off_at_once(web: Web) -> None:
+async def test_a_plain_http_request_to_a_tls_port_is_closed_immediately(web: Web) -> None:
     web.secure()
     async with web.serving():
         client = await web.connect()
@@ -266,10 +270,10 @@ async def test_plain_http_is_cut_off_at_once(web: Web) -> None:
         start = time.perf_counter()
         assert await client.ended()
         assert time.perf_counter() - start < 1
-        assert await answered(web, NO_ONE)
+        assert await is_served(web, NO_CERTIFICATE)
 
 
-async def test_a_handshake_that_never_comes_is_given_up(web: Web, tmp_path: object) -> None:
+async def test_a_connection_without_handshake_is_closed(web: Web, tmp_path: object) -> None:
     slow = Web(web.folder, handshake_seconds=0.3)
     slow.secure()
     async with slow.serving():
@@ -279,26 +283,26 @@ async def test_a_handshake_that_never_comes_is_given_up(web: Web, tmp_path: obje
         assert not slow.listeners.accounting
 
 
-async def test_handshakes_are_counted_and_dont_lock_a_scraper_out(web: Web) -> None:
+async def test_handshakes_are_limited_and_do_not_exclude_a_scraper(web: Web) -> None:
     few = Web(web.folder, connections=10)
     few.secure()
     async with few.serving():
         slow = [await few.connect() for _ in range(50)]
         for client in slow[::2]:
-            client.send(b"\x16\x03\x01")  # the beginning of a hello
-        assert await answered(few, NO_ONE)
+            client.send(b"\x16\x03\x01")  # the start of a ClientHello
+        assert await is_served(few, NO_CERTIFICATE)
         assert len(few.listeners.accounting) <= 10
         assert await slow[0].ended()
 
 
-async def test_many_scrapes_at_once(web: Web) -> None:
+async def test_many_scrapes_over_tls_at_the_same_time_succeed(web: Web) -> None:
     web.secure()
     async with web.serving():
-        assert all(await asyncio.gather(*(answered(web, NO_ONE) for _ in range(60))))
+        assert all(await asyncio.gather(*(is_served(web, NO_CERTIFICATE) for _ in range(60))))
 
 
 @pytest.mark.parametrize("data", [b"", b"\x16\x03\x01\x00", b"GET / HTTP/1.1\r\n\r\n", b"\0" * 99])
-async def test_whatever_comes_instead_of_a_handshake(data: bytes, web: Web) -> None:
+async def test_other_bytes_instead_of_a_handshake_do_no_harm(data: bytes, web: Web) -> None:
     web.secure()
     async with web.serving():
         for end in (True, False):
@@ -309,10 +313,10 @@ async def test_whatever_comes_instead_of_a_handshake(data: bytes, web: Web) -> N
                 client.writer.write_eof()
             else:
                 client.writer.transport.abort()
-        assert await answered(web, NO_ONE)
+        assert await is_served(web, NO_CERTIFICATE)
 
 
-async def test_the_end_waits_for_no_handshake(web: Web) -> None:
+async def test_the_shutdown_does_not_wait_for_handshakes(web: Web) -> None:
     web.secure()
     async with web.serving():
         clients = [await web.connect() for _ in range(3)]
@@ -322,7 +326,7 @@ async def test_the_end_waits_for_no_handshake(web: Web) -> None:
     assert all([await client.ended() for client in clients])
 
 
-async def test_a_large_page_over_tls(web: Web) -> None:
+async def test_a_large_page_is_served_over_tls(web: Web) -> None:
     from tests.support.http import LOCAL, says
 
     web.secure()
@@ -333,10 +337,10 @@ async def test_a_large_page_over_tls(web: Web) -> None:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
-async def test_curl_with_a_certificate(web: Web) -> None:
+async def test_curl_with_a_client_certificate_is_served(web: Web) -> None:
     web.trust("clients")
     web.secure(REQUIRE, CA)
-    web.pair(FRIEND, "client")
+    web.pair(TRUSTED, "client")
     authority("server").cert_pem.write_to_path(str(web.folder / "server-ca.crt"))
     async with web.serving():
         process = await asyncio.create_subprocess_exec(
@@ -348,7 +352,7 @@ async def test_curl_with_a_certificate(web: Web) -> None:
     assert (process.returncode, out) == (0, b"page")
 
 
-async def test_both_a_certificate_and_a_password(web: Web) -> None:
+async def test_a_certificate_and_a_password_can_both_be_required(web: Web) -> None:
     web.trust("clients")
     web.secure("client_auth_type: RequireAndVerifyClientCert", "client_ca_file: ca.crt")
     with web.path.open("a") as file:

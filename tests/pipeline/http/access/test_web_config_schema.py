@@ -1,4 +1,4 @@
-"""The web config file: what is taken, what is refused and with which words."""
+"""Tests of the schema of the web configuration file, and of its error messages."""
 
 import string
 from pathlib import Path
@@ -37,13 +37,13 @@ def problems(text: str) -> list[str]:
         'tls_server_config: {cert_file: "", key_file: "", client_auth_type: ""}',
     ],
 )
-def test_a_file_that_asks_for_nothing(text: str) -> None:
+def test_an_empty_file_sets_neither_tls_nor_passwords(text: str) -> None:
     options = parsed(text)
     assert options.tls is None
     assert not options.basic_auth_users
 
 
-def test_every_key() -> None:
+def test_all_keys_are_read() -> None:
     options = parsed(
         f"""
 tls_server_config:
@@ -100,7 +100,7 @@ rate_limit:
     assert options.rate_limit.seconds == pytest.approx(0.1)
 
 
-def test_placeholders_are_none() -> None:
+def test_environment_variables_are_not_expanded() -> None:
     assert parsed("tls_server_config:\n  cert: '${X}'\n  key: '$${Y}'\n").tls == TlsServer(
         cert="${X}", key="$${Y}"
     )
@@ -232,7 +232,9 @@ def test_placeholders_are_none() -> None:
         ("rate_limit:\n  interval: 1s\n", ["web.yml:2:3: rate_limit.burst: must be 1 or more"]),
     ],
 )
-def test_what_is_refused(text: str, expected: list[str]) -> None:
+def test_an_invalid_file_is_refused_with_the_position_of_the_error(
+    text: str, expected: list[str]
+) -> None:
     found = problems(text)
     assert len(found) == len(expected)
     for line, start in zip(found, expected, strict=True):
@@ -240,14 +242,14 @@ def test_what_is_refused(text: str, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize("interval", ["0", "0s", '""'])
-def test_no_limit(interval: str) -> None:
+def test_an_interval_of_zero_sets_no_rate_limit(interval: str) -> None:
     limit = parsed(f"rate_limit:\n  interval: {interval}\n").rate_limit
     assert limit is not None
     assert limit.seconds == 0
 
 
 @pytest.mark.parametrize("secret", ["hunter2", "$2y$10$tooshort", "s3cr3t: x", "[hunter2]"])
-def test_no_message_repeats_what_may_be_a_password(secret: str) -> None:
+def test_no_message_contains_a_possible_password(secret: str) -> None:
     (line,) = problems(f"basic_auth_users:\n  alice: {secret!r}\n")
     assert secret not in line
     assert "hunter2" not in line
@@ -264,18 +266,18 @@ def test_no_message_repeats_what_may_be_a_password(secret: str) -> None:
         ),
     ],
 )
-def test_what_is_warned_of(keys: str, warning: str) -> None:
+def test_settings_without_full_effect_cause_a_warning(keys: str, warning: str) -> None:
     (found,) = parsed(f"tls_server_config:\n{PAIR}  {keys}\n").warnings()
     assert found.startswith(warning)
     assert not list(parsed(f"tls_server_config:\n{PAIR}").warnings())
 
 
-def test_http2_is_warned_of_if_it_was_asked_for() -> None:
+def test_http2_causes_a_warning_if_it_is_requested() -> None:
     assert list(parsed("http_server_config: {http2: true}").warnings())
     assert not list(parsed("http_server_config: {http2: false}").warnings())
 
 
-def test_suites_of_tls_1_3_alone_leave_nothing_else() -> None:
+def test_cipher_suites_of_tls_1_3_only_disable_older_versions() -> None:
     assert TlsServer(cipher_suites=ALWAYS).only_newest
     assert not TlsServer(cipher_suites=(*ALWAYS, next(iter(SUITES)))).only_newest
     assert not TlsServer().only_newest
@@ -307,7 +309,7 @@ def test_any_text_is_a_web_config_or_a_config_error(text: str | bytes) -> None:
     assert found
 
 
-def test_the_page_names_every_key() -> None:
+def test_the_documentation_names_every_key() -> None:
     page = (Path(__file__).parents[4] / "docs" / "web-config.md").read_text(encoding="utf-8")
     for options in (WebOptions, TlsServer, HttpServer, RateLimit):
         for key in options.__struct_fields__:
