@@ -1,4 +1,4 @@
-"""A node's files in a folder, a context that looks at them, and ways to ask for one finding."""
+"""The files of a node in a folder, contexts for checks, and assertions on findings."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ def write(path: Path, text: str = "") -> Path:
 
 
 def healthy(folder: Path, gpus: int = 1) -> Roots:
-    """Make what a node with a driver shows of itself."""
+    """Write the files of a node that has a driver and GPUs."""
     roots = Roots(folder / "proc", folder / "sys", folder / "dev", folder / "host")
     write(
         roots.proc / "driver/nvidia/version",
@@ -61,7 +61,7 @@ def healthy(folder: Path, gpus: int = 1) -> Roots:
 
 
 def context(folder: Path, text: str = "", **more: Any) -> DoctorContext:
-    """Return a context of a healthy node; `more` are its attributes."""
+    """Return the context of a healthy node; `more` are attributes of the context."""
     roots = more.pop("roots", None) or healthy(folder / "node")
     environ: Mapping[str, str] = more.pop("environ", {"NVIDIA_VISIBLE_DEVICES": "all"})
     return DoctorContext(
@@ -78,7 +78,7 @@ def process(proc: Path, number: int, *words: str) -> None:
 
 
 def in_this_container(proc: Path, number: int, root: Path | None = None) -> Path:
-    """Let a process see this container's root, or another; return where its open files are."""
+    """Put a process into this container, or into one with another root; return its fd folder."""
     here = proc / "self" / "root"
     if not here.is_symlink():
         here.parent.mkdir(parents=True, exist_ok=True)
@@ -90,14 +90,14 @@ def in_this_container(proc: Path, number: int, root: Path | None = None) -> Path
 
 
 def of(findings: Iterable[Finding], check: str) -> Finding:
-    """Return the one finding of a check."""
+    """Return the only finding of a check."""
     found = [finding for finding in findings if finding.check == check]
     assert len(found) == 1, [*findings]
     return found[0]
 
 
 def verdicts(findings: Iterable[Finding]) -> dict[str, str]:
-    """Return the verdict of each check, the worst of several."""
+    """Return the verdict of each check; of several, the worst."""
     order = [Verdict.OK, Verdict.SKIPPED, Verdict.WARNING, Verdict.FAILURE]
     found: dict[str, str] = {}
     for finding in sorted(findings, key=lambda each: order.index(each.verdict)):
@@ -105,15 +105,15 @@ def verdicts(findings: Iterable[Finding]) -> dict[str, str]:
     return found
 
 
-def is_bad(finding: Finding, verdict: str, saw: str, repair: str) -> None:
-    """Assert what a finding says."""
+def is_bad(finding: Finding, verdict: str, observed: str, fix: str) -> None:
+    """Assert a finding's verdict, and parts of its texts."""
     assert finding.verdict.value == verdict, finding
-    assert saw in finding.observed, finding.observed
-    assert repair in finding.fix, finding.fix
+    assert observed in finding.observed, finding.observed
+    assert fix in finding.fix, finding.fix
 
 
 def unix_socket(path: Path, *, listens: bool = True) -> "closing[socket.socket]":
-    """Make a socket at a path."""
+    """Make a Unix socket at a path."""
     made = socket.socket(socket.AF_UNIX)
     path.parent.mkdir(parents=True, exist_ok=True)
     made.bind(os.fspath(path))
@@ -123,8 +123,8 @@ def unix_socket(path: Path, *, listens: bool = True) -> "closing[socket.socket]"
 
 
 @asynccontextmanager
-async def serving(answer: Callable[[str], bytes]) -> AsyncIterator[int]:
-    """Answer each connection's request for a path, and hang up; nothing is left open at the end."""
+async def serving(respond: Callable[[str], bytes]) -> AsyncIterator[int]:
+    """Respond to the request of each connection, and close it; wait for all at the end."""
     tasks: set[asyncio.Task[Any]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -133,7 +133,7 @@ async def serving(answer: Callable[[str], bytes]) -> AsyncIterator[int]:
         tasks.add(task)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             path = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode()
-            writer.write(answer(path))
+            writer.write(respond(path))
             await writer.drain()
         writer.close()
         with suppress(ConnectionError):
@@ -147,13 +147,13 @@ async def serving(answer: Callable[[str], bytes]) -> AsyncIterator[int]:
 
 
 def page(body: bytes, *headers: str, status: str = "200 OK") -> bytes:
-    """Return an answer over HTTP."""
+    """Return an HTTP response."""
     head = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
     return "\r\n".join(head).encode() + body
 
 
 async def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a port that no server listens on."""
     async with serving(lambda _: b"") as port:
         pass
     return port

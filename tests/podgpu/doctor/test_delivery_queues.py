@@ -1,4 +1,4 @@
-"""`queue.folder`, provoked."""
+"""The check `queue.folder`."""
 
 import os
 from pathlib import Path
@@ -24,13 +24,13 @@ from tests.podgpu.doctor.support import (
 MIB = ByteSize.parse("1MiB")
 
 
-def test_a_folder_that_takes_data_is_well_and_left_as_it_was(tmp_path: Path) -> None:
+def test_a_writable_folder_is_ok_and_stays_unchanged(tmp_path: Path) -> None:
     roots = healthy(tmp_path / "node")
     folder = tmp_path / "queue"
     folder.mkdir()
-    given_out = of(delivery_queues.check_folder(folder, MIB, roots.proc), "queue.folder")
-    assert given_out.verdict is Verdict.OK
-    assert "ext4" in given_out.observed
+    finding = of(delivery_queues.check_folder(folder, MIB, roots.proc), "queue.folder")
+    assert finding.verdict is Verdict.OK
+    assert "ext4" in finding.observed
     assert list(folder.iterdir()) == []
     later = of(delivery_queues.check_folder(tmp_path / "new/deep", MIB, roots.proc), "queue.folder")
     assert later.verdict is Verdict.OK
@@ -49,8 +49,8 @@ def test_a_queue_on_tmpfs_is_a_warning(tmp_path: Path) -> None:
     is_bad(of(found, "queue.folder"), "warning", "tmpfs", "node's disk (hostPath)")
 
 
-def test_a_folder_that_takes_nothing_is_a_failure(tmp_path: Path) -> None:
-    # procfs takes no file, not even from root.
+def test_a_folder_that_is_not_writable_is_a_failure(tmp_path: Path) -> None:
+    # procfs accepts no file, not even from root.
     found = delivery_queues.check_folder(Path("/proc/self/queue"), MIB, tmp_path)
     is_bad(of(found, "queue.folder"), "failure", "not writable", "writ")
     path = write(tmp_path / "file")
@@ -62,7 +62,7 @@ def test_a_folder_that_takes_nothing_is_a_failure(tmp_path: Path) -> None:
     )
 
 
-def test_a_disk_with_too_little_room_is_a_warning(tmp_path: Path) -> None:
+def test_a_disk_with_too_little_free_space_is_a_warning(tmp_path: Path) -> None:
     found = delivery_queues.check_folder(
         tmp_path, ByteSize.parse("1000000TiB"), healthy(tmp_path / "n").proc
     )
@@ -70,57 +70,61 @@ def test_a_disk_with_too_little_room_is_a_warning(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["overlay", "aufs", "fuse.fuse-overlayfs"])
-def test_a_queue_on_the_container_s_own_layer_is_a_warning(tmp_path: Path, kind: str) -> None:
+def test_a_queue_on_the_writable_layer_of_the_container_is_a_warning(
+    tmp_path: Path, kind: str
+) -> None:
     write(tmp_path / "proc/self/mountinfo", f"22 1 0:31 / / rw - {kind} {kind} rw\n")
     found = delivery_queues.check_folder(tmp_path / "queue", MIB, tmp_path / "proc")
     is_bad(of(found, "queue.folder"), "warning", "the container's layer", "(hostPath)")
 
 
 OWNERS = [
-    ("ours", "ok"),
+    ("this container's", "ok"),
     ("another container's", "failure"),
-    ("nobody's who can be seen", "failure"),
+    ("unknown", "failure"),
 ]
 
 
-@pytest.mark.parametrize(("whose", "verdict"), OWNERS)
-def test_a_queue_that_is_in_use(tmp_path: Path, whose: str, verdict: str) -> None:
+@pytest.mark.parametrize(("owner", "verdict"), OWNERS)
+def test_a_queue_in_use_is_ok_only_if_this_container_uses_it(
+    tmp_path: Path, owner: str, verdict: str
+) -> None:
     proc, folder = healthy(tmp_path / "node").proc, tmp_path / "queue"
     queue = QueueFolder(folder, flushes=False)
-    if whose != "nobody's who can be seen":
+    if owner != "unknown":
         process(proc, 7, *PODGPU)
-        root = tmp_path if whose == "another container's" else None
+        root = tmp_path if owner == "another container's" else None
         (in_this_container(proc, 7, root) / "9").symlink_to(folder / "lock")
-    given_out = of(delivery_queues.check_folder(folder, MIB, proc), "queue.folder")
+    finding = of(delivery_queues.check_folder(folder, MIB, proc), "queue.folder")
     queue.close()
-    assert given_out.verdict.value == verdict, given_out
+    assert finding.verdict.value == verdict, finding
     if verdict == "failure":
-        saw = f"in use by another podgpu, process {os.getpid()} in its own container"
-        is_bad(given_out, verdict, saw, "each podgpu needs its own folder")
-    # Free again, and the look has not taken the lock for itself.
+        observed = f"in use by another podgpu, process {os.getpid()} in its own container"
+        is_bad(finding, verdict, observed, "each podgpu needs its own folder")
+    # The queue is free again, and the check did not keep the lock.
     assert of(delivery_queues.check_folder(folder, MIB, proc), "queue.folder").verdict is Verdict.OK
     QueueFolder(folder, flushes=False).close()
 
 
-def test_what_the_queue_has_already_counts_as_room(
+def test_space_that_the_queue_uses_counts_as_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proc, folder = healthy(tmp_path / "node").proc, tmp_path / "queue"
     write(folder / "00000000000000000001.seg", "x" * (3 << 20))
     monkeypatch.setattr(delivery_queues.os, "statvfs", lambda _: Space())  # type: ignore[attr-defined]
-    (given_out,) = delivery_queues.check_folder(folder, ByteSize.parse("4MiB"), proc)
-    assert given_out.verdict is Verdict.OK, given_out
-    (given_out,) = delivery_queues.check_folder(folder, ByteSize.parse("6MiB"), proc)
-    is_bad(given_out, "warning", "2 MiB are free, the queue uses 3 MiB", "free space")
+    (finding,) = delivery_queues.check_folder(folder, ByteSize.parse("4MiB"), proc)
+    assert finding.verdict is Verdict.OK, finding
+    (finding,) = delivery_queues.check_folder(folder, ByteSize.parse("6MiB"), proc)
+    is_bad(finding, "warning", "2 MiB are free, the queue uses 3 MiB", "free space")
 
 
 class Space:
-    """A disk with two MiB left."""
+    """Result of `statvfs` for a disk with 2 MiB free."""
 
     f_bavail, f_frsize = 2, 1 << 20
 
 
-async def test_every_sink_with_a_queue_is_looked_at(tmp_path: Path) -> None:
+async def test_each_sink_with_a_queue_is_checked(tmp_path: Path) -> None:
     text = (
         f"sinks: {{a: {{kind: otlp, queue: {{path: {tmp_path}/q}}}}, b: {{kind: otlp}},"
         " c: {kind: jsonl}}\n"
@@ -145,12 +149,14 @@ nonsense
     ("path", "kind"),
     [("/etc", "ext4"), ("/dev/shm/q", "tmpfs"), ("/dev/shmem", "ext4"), ("/a b/c", "tmpfs")],
 )
-def test_a_file_system_is_that_of_the_nearest_mount(tmp_path: Path, path: str, kind: str) -> None:
+def test_the_file_system_of_a_path_is_that_of_the_nearest_mount(
+    tmp_path: Path, path: str, kind: str
+) -> None:
     write(tmp_path / "self/mountinfo", MOUNTS)
     assert file_system(Path(path), tmp_path) == kind
     assert not is_mounted(Path(path), tmp_path)
     assert is_mounted(Path("/dev/shm"), tmp_path)
 
 
-def test_without_a_list_of_mounts_the_kind_is_not_known(tmp_path: Path) -> None:
+def test_without_a_list_of_mounts_the_file_system_is_unknown(tmp_path: Path) -> None:
     assert file_system(tmp_path, tmp_path) == ""

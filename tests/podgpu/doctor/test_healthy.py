@@ -1,4 +1,4 @@
-"""A node on which all is well, looked at as a whole, and again with one thing wrong."""
+"""All checks on a healthy node, and again with one fault."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -50,33 +50,33 @@ async def node(folder: Path) -> AsyncIterator[DoctorContext]:
         yield context(folder, CONFIG.format(folder=folder, port=await free_port()))
 
 
-async def test_a_healthy_node_is_well_in_every_check(fake_nvml: FakeNvml, tmp_path: Path) -> None:
+async def test_all_checks_of_a_healthy_node_are_ok(fake_nvml: FakeNvml, tmp_path: Path) -> None:
     async with node(tmp_path) as ctx:
         found = await diagnose(ctx)
-    given_out = verdicts(found)
+    found_verdicts = verdicts(found)
     assert [finding for finding in found if finding.fix] == []
-    assert {check for check, verdict in given_out.items() if verdict == "skipped"} == set()
-    assert len(given_out) == 23, sorted(given_out)
+    assert {check for check, verdict in found_verdicts.items() if verdict == "skipped"} == set()
+    assert len(found_verdicts) == 23, sorted(found_verdicts)
     components = {finding.component for finding in found}
     assert components == {
         "", "source gpus", "source kubelet", "source pods", "source checkpoint", "sink lines",
     }  # fmt: skip
 
 
-SPOILERS = {
+FAULTS = {
     "podresources.socket": "kubelet.sock",
     "checkpoint.file": "checkpoint",
     "pods.server": "kubeconfig",
 }
 
 
-@pytest.mark.parametrize("check", SPOILERS)
-async def test_one_thing_that_is_wrong_leaves_all_else(
+@pytest.mark.parametrize("check", FAULTS)
+async def test_one_fault_leaves_the_findings_of_other_checks_unchanged(
     fake_nvml: FakeNvml, tmp_path: Path, check: str
 ) -> None:
     async with node(tmp_path) as ctx:
         before = verdicts(await diagnose(ctx))
-        (tmp_path / SPOILERS[check]).unlink()
+        (tmp_path / FAULTS[check]).unlink()
         after = verdicts(await diagnose(ctx))
     assert after[check] == "failure"
     family = check.partition(".")[0]
@@ -84,7 +84,7 @@ async def test_one_thing_that_is_wrong_leaves_all_else(
     assert {each: after[each] for each in others} == {each: before[each] for each in others}
 
 
-async def _reported(part: Verdict | type[Exception]) -> list[Finding]:
+async def _finding_or_error(part: Verdict | type[Exception]) -> list[Finding]:
     if isinstance(part, Verdict):
         return [Finding("a", part, "b", "c")]
     raise part("x")
@@ -100,10 +100,10 @@ async def _reported(part: Verdict | type[Exception]) -> list[Finding]:
         max_size=6,
     )
 )
-def test_no_check_costs_another_its_finding(
+def test_a_check_that_raises_an_error_does_not_prevent_other_findings(
     parts: list[Verdict | type[Exception]],
 ) -> None:
-    made = [Examination(str(at), partial(_reported, part)) for at, part in enumerate(parts)]
+    made = [Examination(str(at), partial(_finding_or_error, part)) for at, part in enumerate(parts)]
     found = asyncio.run(run(made, 5))
     assert len(found) == len(parts)
     for part, finding in zip(parts, found, strict=True):
@@ -111,7 +111,7 @@ def test_no_check_costs_another_its_finding(
         assert finding.verdict is expected
 
 
-def test_a_component_without_a_doctor_is_passed_over() -> None:
+def test_a_component_without_checks_is_left_out() -> None:
     made = config("sinks: {m: {kind: prometheus}}\n")
     names = [each.name for each in of_components(made, DoctorContext(made))]
     assert names == ["source gpus"]

@@ -1,4 +1,4 @@
-"""`podgpu doctor` as a process: its output, its end, and what it loads."""
+"""`podgpu doctor` as a process: its output, its exit status, and which modules it loads."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.podgpu.doctor.commanding import GOOD, plain
+from tests.podgpu.doctor.configs import VALID, valid_config
 from tests.podgpu.doctor.support import write
 
 ROOT_FOLDER = Path(__file__).parents[3]
@@ -24,45 +24,53 @@ def podgpu(*words: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-def test_a_name_that_the_terminal_cannot_show_is_no_bug(tmp_path: Path) -> None:
+def test_a_node_name_that_the_terminal_cannot_encode_is_replaced(tmp_path: Path) -> None:
     environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = podgpu("doctor", "-c", plain(tmp_path, "n\u00f6"), env=environ, stdout=subprocess.PIPE)
+    done = podgpu(
+        "doctor", "-c", valid_config(tmp_path, "n\u00f6"), env=environ, stdout=subprocess.PIPE
+    )
     assert done.returncode in {0, 1}, done.stderr
     assert b" on n?, " in done.stdout
     assert done.stderr == b""
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)])
-def test_a_path_of_bytes_that_are_no_text_is_no_bug(tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_a_path_that_is_not_valid_utf8_is_reported_as_missing(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
     path = os.fsencode(tmp_path) + b"/\xff.yaml"
     done = podgpu("doctor", "-c", path, *more, stdout=subprocess.PIPE)  # type: ignore[arg-type]
     assert (done.returncode, done.stderr) == (2, b"")
     assert b"there is no such file" in b" ".join(done.stdout.split())
 
 
-def test_a_disk_that_is_full_is_neither_a_warning_nor_a_failure_of_the_node(tmp_path: Path) -> None:
+def test_output_that_cannot_be_written_exits_with_3(tmp_path: Path) -> None:
     with Path("/dev/full").open("wb") as full:
-        done = podgpu("doctor", "-c", plain(tmp_path), stdout=full)
+        done = podgpu("doctor", "-c", valid_config(tmp_path), stdout=full)
     assert done.returncode == 3
     assert b"can't be written: No space left" in done.stderr
     assert b"Traceback" not in done.stderr
 
 
-def test_a_reader_who_has_gone_leaves_the_status_as_it_is(tmp_path: Path) -> None:
+def test_a_closed_output_pipe_does_not_change_the_exit_status(tmp_path: Path) -> None:
     end, begin = os.pipe()
     os.close(end)
-    text = GOOD.replace("builtin:demo", f"{tmp_path}/none")
+    text = VALID.replace("builtin:demo", f"{tmp_path}/none")
     done = podgpu("doctor", "-c", str(write(tmp_path / "c.yaml", text)), stdout=begin)
     os.close(begin)
     assert (done.returncode, done.stderr) == (2, b"")
 
 
 @pytest.mark.parametrize("words", [["doctor"], ["check"]])
-def test_a_signal_is_no_answer(tmp_path: Path, words: list[str]) -> None:
-    """It waits for a pipe that nobody writes to, or for a port that answers nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
-        listens = GOOD.replace("{kind: jsonl}", f'{{kind: prometheus, listen: "127.0.0.1:{port}"}}')
+def test_a_process_that_is_terminated_by_a_signal_exits_with_its_number(
+    tmp_path: Path, words: list[str]
+) -> None:
+    """The command waits for a server that never responds when the signal arrives."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        listens = VALID.replace(
+            "{kind: jsonl}", f'{{kind: prometheus, listen: "127.0.0.1:{port}"}}'
+        )
         path = write(tmp_path / "podgpu.yaml", listens)
         running = subprocess.Popen(
             [sys.executable, "-c", SLOW, *words, "-c", str(path)],
@@ -90,7 +98,7 @@ sys.exit(main())
 """
 
 
-def test_what_a_plugin_says_does_not_reach_the_terminal_by_itself(tmp_path: Path) -> None:
+def test_output_of_a_credential_plugin_is_not_printed(tmp_path: Path) -> None:
     user = {
         "exec": {
             "apiVersion": "client.authentication.k8s.io/v1",
@@ -108,14 +116,14 @@ def test_what_a_plugin_says_does_not_reach_the_terminal_by_itself(tmp_path: Path
     path = write(tmp_path / "kubeconfig", json.dumps(text))
     done = podgpu("doctor", "--cluster", "--kubeconfig", str(path), stdout=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (2, b"")
-    words = b" ".join(done.stdout.split())
-    assert b"the credential plugin sh ended with status 3; its output may contain secrets" in words
+    text = b" ".join(done.stdout.split())
+    assert b"the credential plugin sh ended with status 3; its output may contain secrets" in text
     assert b"\033" not in done.stdout
     assert b"said" not in done.stdout
 
 
-def test_on_a_machine_without_a_driver_it_says_so_in_seconds(tmp_path: Path) -> None:
-    """A process of its own, where nobody has loaded a driver's library before."""
+def test_a_machine_without_a_driver_is_reported_within_seconds(tmp_path: Path) -> None:
+    """Runs in its own process, which has not loaded a driver's library before."""
     path = write(
         tmp_path / "podgpu.yaml",
         "sources: {gpus: {kind: nvml}}\nsinks: {l: {kind: jsonl}}\n",
@@ -135,18 +143,20 @@ def test_on_a_machine_without_a_driver_it_says_so_in_seconds(tmp_path: Path) -> 
         timeout=25,
         check=False,
     )
-    given_out = {each["check"]: each["verdict"] for each in json.loads(done.stdout)["findings"]}
-    assert "check.bug" not in given_out, done.stdout
-    if given_out["nvml.driver"] == "ok":
-        pytest.skip("this machine has one")
+    found_verdicts = {
+        each["check"]: each["verdict"] for each in json.loads(done.stdout)["findings"]
+    }
+    assert "check.bug" not in found_verdicts, done.stdout
+    if found_verdicts["nvml.driver"] == "ok":
+        pytest.skip("this machine has a driver")
     assert done.returncode == 2
-    assert given_out["nvml.driver"] == "failure"
-    assert given_out["nvml.library"] in {"skipped", "ok"}
-    assert given_out["nvml.nodes"] == "skipped"
+    assert found_verdicts["nvml.driver"] == "failure"
+    assert found_verdicts["nvml.library"] in {"skipped", "ok"}
+    assert found_verdicts["nvml.nodes"] == "skipped"
 
 
-def test_a_disk_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
-    """A call in a thread that never ends, of those that a component makes."""
+def test_a_check_that_hangs_in_a_thread_does_not_prevent_the_exit(tmp_path: Path) -> None:
+    """A component calls a blocking function in a thread, and the function never returns."""
     code = (
         "import asyncio, time, podgpu.doctor.node_checks as general\n"
         "from podgpu.cli.doctor import command\n"
@@ -158,7 +168,7 @@ def test_a_disk_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
         "import argparse, sys; parser = argparse.ArgumentParser(); add(parser.add_subparsers())\n"
         "arguments = parser.parse_args(sys.argv[1:]); sys.exit(arguments.command(arguments))\n"
     )
-    path = write(tmp_path / "podgpu.yaml", GOOD)
+    path = write(tmp_path / "podgpu.yaml", VALID)
     done = subprocess.run(
         [sys.executable, "-c", code, "doctor", "-c", str(path)],
         cwd=ROOT_FOLDER,
@@ -171,7 +181,7 @@ def test_a_disk_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
     assert "FAILURE   check.deadline: a disk: no answer within 0.2 s" in done.stdout
 
 
-def test_it_loads_next_to_nothing_until_it_is_called() -> None:
+def test_the_argument_parser_loads_no_checks() -> None:
     code = (
         "import sys; import podgpu.cli.doctor.arguments\n"
         "heavy = ('podgpu.doctor', 'pipeline.diagnostics', 'aiohttp')\n"

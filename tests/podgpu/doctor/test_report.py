@@ -1,6 +1,6 @@
-"""Findings as text and as JSON, to the letter.
+"""Findings as text and as JSON.
 
-`PODGPU_WRITE_GOLDEN=1` writes the files anew; look at the difference before you keep it.
+`PODGPU_WRITE_GOLDEN=1` writes the golden files again; check the differences before you keep them.
 """
 
 import json
@@ -26,7 +26,7 @@ FINDINGS = [
         "run podgpu with the runtime class of NVIDIA's container toolkit (runtimeClassName: "
         "nvidia), or make that the default runtime (nvidia-ctk runtime configure)",
     ),
-    CHECKS["nvml.profiling"].skip("nvmlGpmQueryDeviceSupport", "nobody asked for them"),
+    CHECKS["nvml.profiling"].skip("nvmlGpmQueryDeviceSupport", "no profiling field is configured"),
     Finding(
         "podresources.sharing",
         Verdict.WARNING,
@@ -46,53 +46,67 @@ def shown(text: str) -> str:
     ("name", "show"),
     [("findings.txt", as_text), ("findings.json", as_json)],
 )
-def test_the_forms_to_the_letter(name: str, show: object) -> None:
+def test_text_and_json_equal_the_golden_files(name: str, show: object) -> None:
     assert callable(show)
-    given_out = shown(show(SUBJECT, FINDINGS))
+    output = shown(show(SUBJECT, FINDINGS))
     path = GOLDEN / name
     if os.environ.get("PODGPU_WRITE_GOLDEN"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(given_out)
-    assert given_out == path.read_text()
+        path.write_text(output)
+    assert output == path.read_text()
 
 
-def test_json_has_all_that_a_finding_has() -> None:
-    given_out = json.loads(as_json(SUBJECT, FINDINGS))
-    assert given_out["status"] == 2
-    assert [each["check"] for each in given_out["findings"]] == [each.check for each in FINDINGS]
-    assert given_out["findings"][-1]["component"] == "source kubelet"
+def test_json_contains_the_status_and_each_finding() -> None:
+    document = json.loads(as_json(SUBJECT, FINDINGS))
+    assert document["status"] == 2
+    assert [each["check"] for each in document["findings"]] == [each.check for each in FINDINGS]
+    assert document["findings"][-1]["component"] == "source kubelet"
 
 
-def test_a_word_is_never_broken_and_lines_of_others_become_one() -> None:
+def test_long_words_are_not_wrapped_and_line_breaks_become_spaces() -> None:
     path = "/" + "x" * 150
-    finding = CHECKS["nri.socket"].failure(path, "two\nlines", "mend\tit")
+    finding = CHECKS["nri.socket"].failure(path, "two\nlines", "fix\tit")
     text = as_text(Subject("", "kubeconfig"), [finding])
     assert path in text
     assert "two lines" in text
-    assert "fix: mend it" in text
+    assert "fix: fix it" in text
     assert text.endswith("\n1 failure")
 
 
-FOREIGN = "a\x1b[2J\x1b]0;title\x07\u202e\udcffb"
+CONTROL_CHARACTERS = "a\x1b[2J\x1b]0;title\x07\u202e\udcffb"
 
 
-def test_no_text_of_others_is_obeyed_by_a_terminal() -> None:
-    finding = Finding("nri.socket", Verdict.FAILURE, FOREIGN, FOREIGN, FOREIGN, FOREIGN)
-    text = as_text(Subject(FOREIGN, FOREIGN), [finding])
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    finding = Finding(
+        "nri.socket",
+        Verdict.FAILURE,
+        CONTROL_CHARACTERS,
+        CONTROL_CHARACTERS,
+        CONTROL_CHARACTERS,
+        CONTROL_CHARACTERS,
+    )
+    text = as_text(Subject(CONTROL_CHARACTERS, CONTROL_CHARACTERS), [finding])
     assert all(part.isprintable() for part in text.split("\n"))
     assert text.count("title") == 6
 
 
-def test_a_text_without_an_end_is_cut() -> None:
+def test_a_very_long_text_is_truncated() -> None:
     finding = CHECKS["nri.socket"].failure("a", "x" * 10**6, "b")
     assert len(as_text(SUBJECT, [finding])) < 10_000
 
 
-def test_json_takes_any_text() -> None:
-    finding = Finding("nri.socket", Verdict.FAILURE, FOREIGN, FOREIGN, FOREIGN, FOREIGN)
-    given_out = json.loads(as_json(Subject(FOREIGN, FOREIGN), [finding]))
-    expected = FOREIGN.replace("\udcff", "?")
-    assert given_out["node"] == given_out["origin"] == expected
-    assert {given_out["findings"][0][key] for key in ("saw", "mend", "component", "looked_at")} == {
+def test_json_can_contain_any_text() -> None:
+    finding = Finding(
+        "nri.socket",
+        Verdict.FAILURE,
+        CONTROL_CHARACTERS,
+        CONTROL_CHARACTERS,
+        CONTROL_CHARACTERS,
+        CONTROL_CHARACTERS,
+    )
+    document = json.loads(as_json(Subject(CONTROL_CHARACTERS, CONTROL_CHARACTERS), [finding]))
+    expected = CONTROL_CHARACTERS.replace("\udcff", "?")
+    assert document["node"] == document["origin"] == expected
+    assert {document["findings"][0][key] for key in ("saw", "mend", "component", "looked_at")} == {
         expected
     }

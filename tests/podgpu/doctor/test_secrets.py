@@ -1,4 +1,4 @@
-"""What came from a credential plugin, a token's or password's file is nowhere to be read."""
+"""Secrets of credential plugins and of token and password files appear in no output."""
 
 import json
 import re
@@ -22,22 +22,22 @@ ROOT = Path(__file__).parents[3]
 SECRET = "hunter2"  # noqa: S105 - of the tests
 PODGPU = [sys.executable, "-m", "podgpu"]
 BROKEN = f"{SECRET}\n{SECRET} \x1b[2J\n"
-"""A file of two lines, one of which may be the secret."""
+"""A file of two lines, each of which may be the secret."""
 
 
-def with_plugin(folder: Path, does: str) -> Path:
+def with_plugin(folder: Path, script: str) -> Path:
     folder.mkdir()
-    run = {"command": "sh", "args": ["-c", does, SECRET], "apiVersion": f"v1-{SECRET}"}
+    run = {"command": "sh", "args": ["-c", script, SECRET], "apiVersion": f"v1-{SECRET}"}
     return kubeconfig(folder / "config", "https://127.0.0.1:1", {"exec": run})
 
 
 def configuration(folder: Path, port: int) -> dict[str, Any]:
-    """Return a configuration in which each place of a secret has something that can't be used."""
+    """Return a configuration with an unusable secret in each place where a secret may be."""
     broken = str(write(folder / "secret", BROKEN))
     alias = write(folder / "alias", f"users: [{{name: u, user: {{token: *{SECRET} }}}}]")
     key = kubeconfig(folder / "key", "https://127.0.0.1:1", {"client-key": SECRET * 40})
-    says = with_plugin(folder / "says", f"printf '\\033[2J{SECRET}' >&2; exit 3")
-    writes = with_plugin(folder / "writes", f'echo \'{{"token": "{SECRET}"}}\'')
+    printing = with_plugin(folder / "printing", f"printf '\\033[2J{SECRET}' >&2; exit 3")
+    writing = with_plugin(folder / "writing", f'echo \'{{"token": "{SECRET}"}}\'')
     proxy = {"proxy-url": f"http://u:{SECRET}@127.0.0.1:1"}
     proxied = kubeconfig(folder / "proxied", "https://server.invalid", {"token": SECRET}, **proxy)
     address = f"http://127.0.0.1:{port}"
@@ -45,7 +45,7 @@ def configuration(folder: Path, port: int) -> dict[str, Any]:
         "node": "gpu-1",
         "counters": {"configmap": "ns:list", "kubeconfig": str(proxied)},
         "sources": {
-            "plugin": {"kind": "pods", "kubeconfig": str(says)},
+            "plugin": {"kind": "pods", "kubeconfig": str(printing)},
             "key": {"kind": "pods", "kubeconfig": str(key)},
             "proxy": {"kind": "pods", "kubeconfig": str(proxied)},
             "basic": {"kind": "dcgm", "url": address, "username": "u", "password_file": broken},
@@ -54,7 +54,7 @@ def configuration(folder: Path, port: int) -> dict[str, Any]:
         },
         "sinks": {
             "metrics": {"kind": "prometheus", "listen": f"127.0.0.1:{port}"},
-            "node": {"kind": "node", "kubeconfig": str(writes)},
+            "node": {"kind": "node", "kubeconfig": str(writing)},
             "marks": {"kind": "pods", "kubeconfig": str(alias)},
             "push": {
                 "kind": "otlp",
@@ -66,15 +66,15 @@ def configuration(folder: Path, port: int) -> dict[str, Any]:
     }
 
 
-def file_of(folder: Path) -> Path:
+def write_configuration(folder: Path) -> Path:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     return write(folder / "podgpu.yaml", yaml.safe_dump(configuration(folder, port)))
 
 
 @pytest.mark.parametrize("more", [(), ("--json",), ("--allow-configured-code",)])
-def test_the_doctor_repeats_none(tmp_path: Path, more: tuple[str, ...]) -> None:
-    words = ["doctor", "-c", str(file_of(tmp_path)), *more]
+def test_the_doctor_prints_no_secret(tmp_path: Path, more: tuple[str, ...]) -> None:
+    words = ["doctor", "-c", str(write_configuration(tmp_path)), *more]
     done = subprocess.run(
         [*PODGPU, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
@@ -95,7 +95,7 @@ def test_the_doctor_repeats_none(tmp_path: Path, more: tuple[str, ...]) -> None:
     assert "\x1b" not in done.stdout
 
 
-def test_a_web_config_s_passwords_and_keys_are_not_repeated(tmp_path: Path) -> None:
+def test_passwords_and_keys_of_a_web_config_are_not_printed(tmp_path: Path) -> None:
     write(tmp_path / "key.pem", f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n")
     web = {
         "basic_auth_users": {"alice": SECRET},
@@ -108,8 +108,8 @@ def test_a_web_config_s_passwords_and_keys_are_not_repeated(tmp_path: Path) -> N
         [*PODGPU, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     found = json.loads(done.stdout)["findings"]
-    given_out = [each for each in found if each["check"] in {"http.web_config", "config"}]
-    assert any(each["verdict"] == "failure" for each in given_out)
+    findings = [each for each in found if each["check"] in {"http.web_config", "config"}]
+    assert any(each["verdict"] == "failure" for each in findings)
     assert SECRET not in done.stdout + done.stderr
 
 
@@ -129,27 +129,27 @@ def running(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def read(address: str) -> str:
-    with suppress(OSError), urlopen(address, timeout=10) as answer:  # noqa: S310 - of the test
-        return str(answer.read().decode())
+    with suppress(OSError), urlopen(address, timeout=10) as response:  # noqa: S310 - of the test
+        return str(response.read().decode())
     return ""
 
 
 def troubled(status: str) -> set[str]:
-    """Return the components that are in trouble by /status."""
+    """Return the components for which /status reports an error."""
     found = json.loads(status) if status else {"sources": [], "sinks": []}
     return {each["name"] for each in found["sources"] + found["sinks"] if each["error"]}
 
 
-def test_the_daemon_repeats_none_in_its_log_and_on_its_pages(tmp_path: Path) -> None:
-    path = file_of(tmp_path)
+def test_the_daemon_shows_no_secret_in_its_log_and_pages(tmp_path: Path) -> None:
+    path = write_configuration(tmp_path)
     address = "http://" + yaml.safe_load(path.read_text())["sinks"]["metrics"]["listen"]
-    wanted, deadline = (
+    expected, deadline = (
         {"plugin", "key", "proxy", "basic", "bearer", "query", "push"},
         time.monotonic() + 60,
     )
     with running(path) as process:
-        while not wanted <= (found := troubled(read(f"{address}/status"))):
-            assert time.monotonic() < deadline, wanted - found
+        while not expected <= (found := troubled(read(f"{address}/status"))):
+            assert time.monotonic() < deadline, expected - found
             assert process.poll() is None, process.communicate()
             time.sleep(0.2)
         pages = [read(f"{address}/{page}") for page in ("", "status", "metrics")]

@@ -1,4 +1,4 @@
-"""Objects of a cluster as its API server has them, small."""
+"""Small objects of a cluster, as the API server returns them."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def node(
     taints: tuple[Raw, ...] = (),
     **labels: str,
 ) -> Raw:
-    """A node that offers so many GPUs; None for one without the resource."""
+    """Return a node that offers a number of GPUs; None: it does not have the resource."""
     capacity = {"cpu": "64"} | ({} if gpus is None else {"nvidia.com/gpu": str(gpus)})
     free = capacity if allocatable is None else {"nvidia.com/gpu": str(allocatable)}
     return raw(
@@ -81,19 +81,19 @@ def deployment(
     ready: int | None = 2,
     **spec: Any,
 ) -> Raw:
-    """A scheduler extender, as `docs/extender.md` has it."""
-    runs = container or {"image": "podgpu", "args": ["extender"]}
+    """Return the Deployment of a scheduler extender, as in `docs/extender.md`."""
+    whole_container = container or {"image": "podgpu", "args": ["extender"]}
     template = {
         "metadata": {"labels": labels or {"app": name}},
-        "spec": {"serviceAccountName": name, "containers": [runs], **spec},
+        "spec": {"serviceAccountName": name, "containers": [whole_container], **spec},
     }
-    wanted = {} if replicas is None else {"replicas": replicas}
+    count = {} if replicas is None else {"replicas": replicas}
     status = {} if ready is None else {"readyReplicas": ready}
-    return raw("Deployment", name, namespace, spec={**wanted, "template": template}, status=status)
+    return raw("Deployment", name, namespace, spec={**count, "template": template}, status=status)
 
 
 def pod(of: Raw, on: str, waiting: Raw | None = None, phase: str = "Running") -> Raw:
-    """A pod of a DaemonSet on a node."""
+    """Return a pod of a DaemonSet on a node."""
     state = {"waiting": waiting} if waiting else {"running": {}}
     return raw(
         "Pod",
@@ -105,8 +105,8 @@ def pod(of: Raw, on: str, waiting: Raw | None = None, phase: str = "Running") ->
     )
 
 
-def made_by(daemonset: Raw, uid: str, *pods: Raw) -> None:
-    """Give a DaemonSet its uid, and pods it as their owner."""
+def set_owner(daemonset: Raw, uid: str, *pods: Raw) -> None:
+    """Set the UID of a DaemonSet, and make it the owner of pods."""
     daemonset["metadata"]["uid"] = uid
     for each in pods:
         owner = {"kind": "DaemonSet", "uid": uid, "controller": True}
@@ -114,7 +114,7 @@ def made_by(daemonset: Raw, uid: str, *pods: Raw) -> None:
 
 
 def cluster(**lists: Any) -> Cluster:
-    """A cluster with podgpu on its one node; `lists` are other objects."""
+    """Return a cluster with podgpu on its only node; `lists` replace the usual objects."""
     ours = daemonset()
     usual: Raw = {
         "nodes": [node()],

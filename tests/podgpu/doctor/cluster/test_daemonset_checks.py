@@ -1,4 +1,4 @@
-"""`cluster.daemonset` and `cluster.runtimeclass`, provoked on objects as an API server has them."""
+"""The checks `cluster.daemonset` and `cluster.runtimeclass`."""
 
 import pytest
 
@@ -17,15 +17,15 @@ from tests.podgpu.doctor.cluster.objects import (
 from tests.podgpu.doctor.support import is_bad, of
 
 
-def test_no_daemonset_at_all() -> None:
-    given_out = of(daemonset_checks.check_daemonsets(cluster(daemonsets=[])), "cluster.daemonset")
-    is_bad(given_out, "failure", "none in any namespace", "helm install")
+def test_a_cluster_without_a_daemonset_is_a_failure() -> None:
+    finding = of(daemonset_checks.check_daemonsets(cluster(daemonsets=[])), "cluster.daemonset")
+    is_bad(finding, "failure", "none in any namespace", "helm install")
     elsewhere = of(daemonset_checks.check_daemonsets(cluster(namespace="gpu")), "cluster.daemonset")
     is_bad(elsewhere, "failure", "none in gpu", "--namespace")
 
 
 SELECTS = {"nodeSelector": {PRESENT: "true"}}
-WANTS_NONE: list[tuple[Raw, Raw, str, str]] = [
+NO_PODS_WANTED: list[tuple[Raw, Raw, str, str]] = [
     (
         SELECTS,
         node(),
@@ -48,72 +48,78 @@ WANTS_NONE: list[tuple[Raw, Raw, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "on", "saw", "repair"), WANTS_NONE)
-def test_zero_pods_desired_and_why(spec: Raw, on: Raw, saw: str, repair: str) -> None:
+@pytest.mark.parametrize(("spec", "on", "observed", "fix"), NO_PODS_WANTED)
+def test_a_daemonset_that_wants_no_pods_is_a_failure_with_the_reason(
+    spec: Raw, on: Raw, observed: str, fix: str
+) -> None:
     made = cluster(daemonsets=[daemonset(desired=0, spec=spec)], nodes=[on], pods=[])
-    is_bad(of(daemonset_checks.check_daemonsets(made), "cluster.daemonset"), "failure", saw, repair)
+    is_bad(
+        of(daemonset_checks.check_daemonsets(made), "cluster.daemonset"), "failure", observed, fix
+    )
 
 
-def test_zero_pods_and_no_node_to_be_seen() -> None:
+def test_a_daemonset_that_wants_no_pods_while_no_node_is_visible() -> None:
     made = cluster(daemonsets=[daemonset(desired=0)], nodes=None)
-    given_out = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
-    is_bad(given_out, "failure", "no node is visible", "may list nodes")
+    finding = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
+    is_bad(finding, "failure", "no node is visible", "may list nodes")
 
 
-def test_nodes_that_are_left_out_are_reported_by_the_reason_and_counted() -> None:
+def test_excluded_nodes_are_grouped_by_reason_and_counted() -> None:
     taints = [taint("a")] * 40 + [taint("b")] * 2 + [taint("c"), taint("d"), taint("e")]
     far = [node(f"far-{at}", taints=(each,)) for at, each in enumerate(taints)]
     found = daemonset_checks.check_daemonsets(cluster(nodes=[node(), *far]))
-    given_out = [each for each in found if each.check == "cluster.daemonset"]
+    findings = [each for each in found if each.check == "cluster.daemonset"]
     is_bad(
-        given_out[0],
+        findings[0],
         "warning",
         "far-0, far-1, far-2 and 37 more, which have GPUs: the node has the taint a:",
         "key: a, operator: Exists}; the same for all 40 of them",
     )
     is_bad(
-        given_out[1],
+        findings[1],
         "warning",
         "does not run on far-40, far-41, which have GPUs",
         "for all 2 of them",
     )
-    is_bad(given_out[2], "warning", "does not run on far-42, which has GPUs", "key: c")
+    is_bad(findings[2], "warning", "does not run on far-42, which has GPUs", "key: c")
     is_bad(
-        given_out[3],
+        findings[3],
         "warning",
         "far-43, far-44 with GPUs for 2 further reasons",
         "run podgpu doctor again",
     )
 
 
-def test_no_node_is_named_of_which_no_one_says_that_it_has_gpus() -> None:
-    control = taint("node-role.kubernetes.io/control-plane")
-    plain = [node(f"n{at}", None) for at in range(3)] + [node("cp", None, taints=(control,))]
+def test_nodes_that_do_not_report_gpus_are_not_named() -> None:
+    control_plane_taint = taint("node-role.kubernetes.io/control-plane")
+    plain = [node(f"n{at}", None) for at in range(3)] + [
+        node("cp", None, taints=(control_plane_taint,))
+    ]
     made = cluster(daemonsets=[daemonset(desired=0, spec=SELECTS)], nodes=plain, pods=[])
-    given_out = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
-    is_bad(given_out, "failure", "(4 of 4)", "let node feature discovery or GPU feature discovery")
-    assert "kubectl label node" not in given_out.fix
-    assert "toleration" not in given_out.fix
+    finding = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
+    is_bad(finding, "failure", "(4 of 4)", "let node feature discovery or GPU feature discovery")
+    assert "kubectl label node" not in finding.fix
+    assert "toleration" not in finding.fix
 
 
-def test_a_taint_alone_on_nodes_without_a_word_of_gpus() -> None:
+def test_a_taint_on_nodes_that_do_not_report_gpus() -> None:
     plain = [node("n0", None, taints=(taint("dedicated"),))]
     made = cluster(daemonsets=[daemonset(desired=0)], nodes=plain, pods=[])
-    given_out = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
+    finding = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
     is_bad(
-        given_out,
+        finding,
         "failure",
         "taint dedicated",
         "if those nodes have this taint, add the toleration",
     )
 
 
-def test_a_gpu_node_that_is_left_out_is_named() -> None:
+def test_an_excluded_gpu_node_is_named() -> None:
     far = node("gpu-2", taints=(taint("dedicated"),))
-    given_out = of(
+    finding = of(
         daemonset_checks.check_daemonsets(cluster(nodes=[node(), far])), "cluster.daemonset"
     )
-    is_bad(given_out, "warning", "does not run on gpu-2, which has GPUs", "key: dedicated")
+    is_bad(finding, "warning", "does not run on gpu-2, which has GPUs", "key: dedicated")
 
 
 WAITING = [
@@ -125,41 +131,41 @@ WAITING = [
 ]
 
 
-@pytest.mark.parametrize(("waiting", "saw"), WAITING)
-def test_pods_that_do_not_become_ready(waiting: Raw, saw: str) -> None:
+@pytest.mark.parametrize(("waiting", "observed"), WAITING)
+def test_pods_that_are_not_ready_are_named_with_the_reason(waiting: Raw, observed: str) -> None:
     ours = daemonset(ready=0)
     made = cluster(daemonsets=[ours], pods=[pod(ours, "gpu-1", waiting)])
-    given_out = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
-    saw_first = f"0 of 1 pods are ready: podgpu-gpu-1 on gpu-1 {waiting['reason']}"
-    is_bad(given_out, "warning", saw_first, "describe")
-    assert saw in given_out.observed
+    finding = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
+    beginning = f"0 of 1 pods are ready: podgpu-gpu-1 on gpu-1 {waiting['reason']}"
+    is_bad(finding, "warning", beginning, "describe")
+    assert observed in finding.observed
 
 
-def test_many_pods_that_wait_are_counted() -> None:
+def test_of_many_waiting_pods_some_are_named_and_the_rest_counted() -> None:
     ours = daemonset(desired=9, ready=0)
     pods = [pod(ours, f"n{at}", WAITING[1][0]) for at in range(9)]
-    given_out = of(
+    finding = of(
         daemonset_checks.check_daemonsets(cluster(daemonsets=[ours], pods=pods)),
         "cluster.daemonset",
     )
-    is_bad(given_out, "warning", "podgpu-n2 on n2 CreateContainerError; and 6 more", "describe")
+    is_bad(finding, "warning", "podgpu-n2 on n2 CreateContainerError; and 6 more", "describe")
 
 
-def test_a_pod_that_waits_for_its_node() -> None:
+def test_a_pending_pod_is_reported_as_pending() -> None:
     ours = daemonset(ready=0)
     made = cluster(daemonsets=[ours], pods=[pod(ours, "gpu-1", phase="Pending")])
     assert "is Pending" in of(daemonset_checks.check_daemonsets(made), "cluster.daemonset").observed
 
 
-def test_a_runtime_class_that_is_not_there() -> None:
+def test_a_missing_runtime_class_is_a_failure_and_existing_ones_are_named() -> None:
     ours = daemonset(spec={"runtimeClassName": "nvidia"})
     well = of(daemonset_checks.check_daemonsets(cluster(daemonsets=[ours])), "cluster.runtimeclass")
     assert well.verdict is Verdict.OK
     others = [raw("RuntimeClass", "gvisor"), raw("RuntimeClass", "crun")]
     made = cluster(daemonsets=[ours], runtimeclasses=others)
-    given_out = of(daemonset_checks.check_daemonsets(made), "cluster.runtimeclass")
+    finding = of(daemonset_checks.check_daemonsets(made), "cluster.runtimeclass")
     is_bad(
-        given_out,
+        finding,
         "failure",
         "which does not exist; existing ones: crun, gvisor",
         "create a RuntimeClass",

@@ -1,4 +1,4 @@
-"""`cluster.exporters`, provoked on objects as an API server has them."""
+"""The check `cluster.exporters`."""
 
 import pytest
 
@@ -11,15 +11,15 @@ from tests.podgpu.doctor.support import is_bad, of
 DCGM = "nvcr.example/nvidia/k8s/dcgm-exporter:4.2"
 
 
-def test_two_exporters_on_the_same_nodes() -> None:
+def test_two_exporters_on_the_same_node_are_a_warning() -> None:
     ours, theirs = daemonset(), daemonset("nvidia-dcgm-exporter", "gpu", image=DCGM)
-    apart = [pod(ours, "gpu-1"), pod(theirs, "gpu-2")]
-    made = cluster(daemonsets=[ours, theirs], pods=apart)
+    pods = [pod(ours, "gpu-1"), pod(theirs, "gpu-2")]
+    made = cluster(daemonsets=[ours, theirs], pods=pods)
     assert of(exporter_checks.check_exporters(made), "cluster.exporters").verdict is Verdict.OK
-    made = cluster(daemonsets=[ours, theirs], pods=[*apart, pod(theirs, "gpu-1")])
-    given_out = of(exporter_checks.check_exporters(made), "cluster.exporters")
+    made = cluster(daemonsets=[ours, theirs], pods=[*pods, pod(theirs, "gpu-1")])
+    finding = of(exporter_checks.check_exporters(made), "cluster.exporters")
     is_bad(
-        given_out,
+        finding,
         "warning",
         "DaemonSet gpu/nvidia-dcgm-exporter and DaemonSet mon/podgpu both run on gpu-1",
         "dcgmExporter.enabled=false",
@@ -27,7 +27,7 @@ def test_two_exporters_on_the_same_nodes() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
-def test_a_pod_that_has_ended_is_no_second_exporter(phase: str) -> None:
+def test_an_ended_or_terminating_pod_is_no_second_exporter(phase: str) -> None:
     ours, theirs = daemonset(), daemonset("nvidia-dcgm-exporter", "gpu", image=DCGM)
     pods = [pod(ours, "gpu-1"), pod(theirs, "gpu-1", phase=phase)]
     made = cluster(daemonsets=[ours, theirs], pods=pods)
@@ -37,22 +37,22 @@ def test_a_pod_that_has_ended_is_no_second_exporter(phase: str) -> None:
     assert of(exporter_checks.check_exporters(made), "cluster.exporters").verdict is Verdict.OK
 
 
-def test_exporters_on_many_nodes_are_counted() -> None:
+def test_of_many_nodes_with_two_exporters_some_are_named_and_the_rest_counted() -> None:
     ours, theirs = daemonset(), daemonset("nvidia-dcgm-exporter", "gpu", image=DCGM)
     pods = [pod(each, f"n{at}") for at in range(9) for each in (ours, theirs)]
-    given_out = of(
+    finding = of(
         exporter_checks.check_exporters(cluster(daemonsets=[ours, theirs], pods=pods)),
         "cluster.exporters",
     )
-    is_bad(given_out, "warning", "both run on n0, n1, n2 and 6 more", "remove one of them")
+    is_bad(finding, "warning", "both run on n0, n1, n2 and 6 more", "remove one of them")
 
 
-def test_podgpu_twice_on_the_same_nodes() -> None:
+def test_two_podgpu_daemonsets_on_the_same_node_are_a_warning() -> None:
     a, b = daemonset(), daemonset("podgpu", "other")
     made = cluster(daemonsets=[a, b], pods=[pod(a, "gpu-1"), pod(b, "gpu-1")])
-    given_out = of(exporter_checks.check_exporters(made), "cluster.exporters")
+    finding = of(exporter_checks.check_exporters(made), "cluster.exporters")
     is_bad(
-        given_out,
+        finding,
         "warning",
         "DaemonSet mon/podgpu and DaemonSet other/podgpu",
         "remove one of them",
@@ -71,5 +71,7 @@ EXPORTERS: list[tuple[Raw, str | None]] = [
 
 
 @pytest.mark.parametrize(("made", "kind"), EXPORTERS)
-def test_an_exporter_is_known_by_its_image_then_by_labels(made: Raw, kind: str | None) -> None:
+def test_an_exporter_is_identified_by_its_image_and_then_by_its_labels(
+    made: Raw, kind: str | None
+) -> None:
     assert exporter_kind(made) == kind

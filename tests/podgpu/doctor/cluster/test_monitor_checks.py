@@ -1,14 +1,14 @@
-"""`cluster.servicemonitor`, provoked on objects as an API server has them."""
+"""The check `cluster.servicemonitor`."""
 
 import pytest
 
 from pipeline.component.findings import Verdict
 from podgpu.doctor.cluster import monitor_checks
+from tests.podgpu.doctor.cluster.monitors import EVERYTHING, PORT, SERVICE, monitor, prometheus
 from tests.podgpu.doctor.cluster.objects import Raw, cluster, daemonset, raw
-from tests.podgpu.doctor.cluster.scraping import EVERYTHING, PORT, SERVICE, monitor, prometheus
 from tests.podgpu.doctor.support import is_bad, of
 
-TAKES: list[tuple[Raw, Raw]] = [
+SELECTED: list[tuple[Raw, Raw]] = [
     (monitor(), prometheus(serviceMonitorSelector={}, serviceMonitorNamespaceSelector={})),
     (
         monitor(namespace="prom", spec={"namespaceSelector": {"any": True}}),
@@ -28,17 +28,17 @@ TAKES: list[tuple[Raw, Raw]] = [
 ]
 
 
-@pytest.mark.parametrize(("made", "who"), TAKES)
-def test_a_monitor_that_is_taken(made: Raw, who: Raw) -> None:
-    given_out = of(
-        monitor_checks.check_monitors(cluster(monitors=[made], prometheuses=[who])),
+@pytest.mark.parametrize(("made", "scraper"), SELECTED)
+def test_a_monitor_that_a_prometheus_selects_is_ok(made: Raw, scraper: Raw) -> None:
+    finding = of(
+        monitor_checks.check_monitors(cluster(monitors=[made], prometheuses=[scraper])),
         "cluster.servicemonitor",
     )
-    assert given_out.verdict is Verdict.OK, given_out
-    assert given_out.observed == "selected by Prometheus prom/main"
+    assert finding.verdict is Verdict.OK, finding
+    assert finding.observed == "selected by Prometheus prom/main"
 
 
-REFUSES: list[tuple[Raw, Raw, str, str]] = [
+NOT_SELECTED: list[tuple[Raw, Raw, str, str]] = [
     (monitor(), prometheus(), "serviceMonitorSelector is not set", "serviceMonitorSelector: {}"),
     (
         monitor(team="x"),
@@ -70,20 +70,22 @@ REFUSES: list[tuple[Raw, Raw, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("made", "who", "saw", "repair"), REFUSES)
-def test_a_monitor_that_no_prometheus_takes(made: Raw, who: Raw, saw: str, repair: str) -> None:
-    given_out = of(
-        monitor_checks.check_monitors(cluster(monitors=[made], prometheuses=[who])),
+@pytest.mark.parametrize(("made", "scraper", "observed", "fix"), NOT_SELECTED)
+def test_a_monitor_that_no_prometheus_selects_is_a_warning(
+    made: Raw, scraper: Raw, observed: str, fix: str
+) -> None:
+    finding = of(
+        monitor_checks.check_monitors(cluster(monitors=[made], prometheuses=[scraper])),
         "cluster.servicemonitor",
     )
-    is_bad(given_out, "warning", saw, repair)
-    assert "Prometheus prom/main" in given_out.observed
+    is_bad(finding, "warning", observed, fix)
+    assert "Prometheus prom/main" in finding.observed
 
 
 NAMED: Raw = {"matchLabels": {"app.kubernetes.io/name": "podgpu"}}
 ELSEWHERE: Raw = {"namespaceSelector": {"matchNames": ["mon"]}}
-FOREIGN = {**SERVICE, "spec": {"selector": {"app": "x"}, "ports": [{"name": "metrics"}]}}
-LEADS: list[tuple[Raw, list[Raw], str, str]] = [
+OTHER_SERVICE = {**SERVICE, "spec": {"selector": {"app": "x"}, "ports": [{"name": "metrics"}]}}
+TARGETS: list[tuple[Raw, list[Raw], str, str]] = [
     (monitor(spec=PORT), [SERVICE], "", ""),
     (monitor(namespace="prom", spec={**PORT, **ELSEWHERE}), [SERVICE], "", ""),
     (monitor(namespace="prom", spec={"namespaceSelector": {"any": True}}), [SERVICE], "", ""),
@@ -110,7 +112,7 @@ LEADS: list[tuple[Raw, list[Raw], str, str]] = [
         "labels of podgpu's Service",
     ),
     (monitor(), [], "selects no Service of podgpu", "labels of podgpu's Service"),
-    (monitor(), [FOREIGN], "selects no Service of podgpu", "labels of podgpu's Service"),
+    (monitor(), [OTHER_SERVICE], "selects no Service of podgpu", "labels of podgpu's Service"),
     (
         monitor(spec={"endpoints": [{"port": "nosuch"}]}),
         [SERVICE],
@@ -136,34 +138,36 @@ LEADS: list[tuple[Raw, list[Raw], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("row", LEADS, ids=lambda row: row[2])
-@pytest.mark.parametrize("taken", [True, False], ids=["with a Prometheus", "without"])
-def test_a_monitor_has_to_lead_to_podgpu(row: tuple[Raw, list[Raw], str, str], taken: bool) -> None:
-    made, services, saw, repair = row
+@pytest.mark.parametrize("row", TARGETS, ids=lambda row: row[2])
+@pytest.mark.parametrize("has_prometheus", [True, False], ids=["with a Prometheus", "without"])
+def test_a_monitor_has_to_select_podgpu(
+    row: tuple[Raw, list[Raw], str, str], has_prometheus: bool
+) -> None:
+    made, services, observed, fix = row
     ours = daemonset(spec={"containers": [{"image": "x/podgpu:1", "ports": [{"name": "web"}]}]})
     found = cluster(
         daemonsets=[ours],
         monitors=[made],
         services=services,
-        prometheuses=[EVERYTHING] if taken else [],
+        prometheuses=[EVERYTHING] if has_prometheus else [],
     )
-    given_out = of(monitor_checks.check_monitors(found), "cluster.servicemonitor")
-    if saw:
-        is_bad(given_out, "warning", saw, repair)
+    finding = of(monitor_checks.check_monitors(found), "cluster.servicemonitor")
+    if observed:
+        is_bad(finding, "warning", observed, fix)
     else:
-        assert given_out.verdict is (Verdict.OK if taken else Verdict.SKIPPED), given_out
+        assert finding.verdict is (Verdict.OK if has_prometheus else Verdict.SKIPPED), finding
 
 
-def test_monitors_of_others_are_none_of_podgpu_s() -> None:
+def test_monitors_of_other_applications_are_ignored() -> None:
     other = raw("ServiceMonitor", "etcd", "mon", spec={"selector": {"matchLabels": {"a": "b"}}})
     everything = raw("ServiceMonitor", "all", "mon", spec={"selector": {}})
     for found in ([other], [everything], []):
-        given_out = of(
+        finding = of(
             monitor_checks.check_monitors(cluster(monitors=found, prometheuses=[prometheus()])),
             "cluster.servicemonitor",
         )
-        assert given_out.verdict is Verdict.SKIPPED
-    alone = of(
+        assert finding.verdict is Verdict.SKIPPED
+    unused = of(
         monitor_checks.check_monitors(cluster(monitors=[monitor()])), "cluster.servicemonitor"
     )
-    assert alone.verdict is Verdict.SKIPPED
+    assert unused.verdict is Verdict.SKIPPED

@@ -1,11 +1,11 @@
-"""`cluster.gpus`, provoked on objects as an API server has them."""
+"""The check `cluster.gpus`."""
 
 import pytest
 
 from pipeline.component.findings import Verdict
 from podgpu.doctor.cluster import node_gpus
 from podgpu.doctor.cluster.node_gpus import has_gpus
-from tests.podgpu.doctor.cluster.gpus import labelled
+from tests.podgpu.doctor.cluster.gpu_nodes import labelled
 from tests.podgpu.doctor.cluster.objects import PRESENT, Raw, cluster, node, raw
 from tests.podgpu.doctor.support import is_bad, of
 
@@ -30,7 +30,7 @@ LABELS: list[tuple[Raw, bool]] = [
 
 
 @pytest.mark.parametrize(("made", "has"), LABELS)
-def test_a_node_has_gpus_by_labels_or_by_what_it_offers(made: Raw, has: bool) -> None:
+def test_a_node_has_gpus_by_its_labels_or_resources(made: Raw, has: bool) -> None:
     assert has_gpus(made) is has
 
 
@@ -51,36 +51,38 @@ OFFERS: list[tuple[Raw, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("made", "saw", "repair"), OFFERS)
-def test_what_a_node_offers_of_its_gpus(made: Raw, saw: str, repair: str) -> None:
-    given_out = of(node_gpus.check_nodes(cluster(nodes=[made])), "cluster.gpus")
-    if not saw:
-        assert given_out.verdict is Verdict.OK, given_out
+@pytest.mark.parametrize(("made", "observed", "fix"), OFFERS)
+def test_a_node_that_does_not_offer_all_its_gpus_is_a_warning(
+    made: Raw, observed: str, fix: str
+) -> None:
+    finding = of(node_gpus.check_nodes(cluster(nodes=[made])), "cluster.gpus")
+    if not observed:
+        assert finding.verdict is Verdict.OK, finding
         return
-    is_bad(given_out, "warning", saw, repair)
-    assert given_out.subject == "Node gpu-1"
+    is_bad(finding, "warning", observed, fix)
+    assert finding.subject == "Node gpu-1"
 
 
 def test_nodes_with_the_same_fault_are_one_finding() -> None:
     made = [labelled(None) for _ in range(50)] + [labelled(8, 6), labelled(8)]
     for at, each in enumerate(made):
         each["metadata"]["name"] = f"n{at}"
-    given_out = node_gpus.check_nodes(cluster(nodes=made))
-    assert [each.subject for each in given_out] == ["Nodes n0, n1, n2 and 47 more", "Node n50"]
-    is_bad(given_out[0], "warning", "offers none to pods", "the pod of the device plugin")
+    findings = node_gpus.check_nodes(cluster(nodes=made))
+    assert [each.subject for each in findings] == ["Nodes n0, n1, n2 and 47 more", "Node n50"]
+    is_bad(findings[0], "warning", "offers none to pods", "the pod of the device plugin")
     well = of(node_gpus.check_nodes(cluster(nodes=made[-1:] * 9)), "cluster.gpus")
     assert well.observed.endswith("; and 4 more")
 
 
-def test_gpus_that_a_dra_driver_hands_out_are_offered() -> None:
+def test_gpus_of_a_dra_driver_count_as_offered() -> None:
     slices = [raw("ResourceSlice", "s", spec={"nodeName": "gpu-1", "driver": "gpu.nvidia.com"})]
-    given_out = of(
+    finding = of(
         node_gpus.check_nodes(cluster(nodes=[labelled(None)], slices=slices)), "cluster.gpus"
     )
-    assert given_out.verdict is Verdict.OK
-    assert "gpu-1 by claims" in given_out.observed
+    assert finding.verdict is Verdict.OK
+    assert "gpu-1 by claims" in finding.observed
 
 
-def test_no_node_with_gpus() -> None:
-    given_out = of(node_gpus.check_nodes(cluster(nodes=[node("cpu-1", None)])), "cluster.gpus")
-    is_bad(given_out, "warning", "none of 1 reports a GPU", "feature discovery")
+def test_a_cluster_without_gpu_nodes_is_a_warning() -> None:
+    finding = of(node_gpus.check_nodes(cluster(nodes=[node("cpu-1", None)])), "cluster.gpus")
+    is_bad(finding, "warning", "none of 1 reports a GPU", "feature discovery")

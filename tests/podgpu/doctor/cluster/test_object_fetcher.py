@@ -1,4 +1,4 @@
-"""A cluster's objects, over HTTP from a server."""
+"""How the objects of a cluster are fetched from the API server."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -44,16 +44,16 @@ def server(**others: Sequence[Raw]) -> ApiServer:
     return ApiServer({path: collection(objects) for path, objects in lists.items()})
 
 
-async def looked(folder: Path, made: ApiServer, namespace: str = "") -> list[Finding]:
+async def diagnosed(folder: Path, made: ApiServer, namespace: str = "") -> list[Finding]:
     folder.mkdir(exist_ok=True)
     async with made.serving():
         kubeconfig = made.kubeconfig(folder / "kubeconfig")
         return await diagnose(Sessions().session, kubeconfig, namespace)
 
 
-async def test_a_healthy_cluster_is_well_and_only_lists_are_asked_for(tmp_path: Path) -> None:
+async def test_a_healthy_cluster_is_ok_and_only_lists_are_requested(tmp_path: Path) -> None:
     made = server()
-    found = await looked(tmp_path, made)
+    found = await diagnosed(tmp_path, made)
     assert verdicts(found) == {
         "cluster.server": "ok",
         "cluster.daemonset": "ok",
@@ -70,7 +70,9 @@ async def test_a_healthy_cluster_is_well_and_only_lists_are_asked_for(tmp_path: 
     assert selected == ["app.kubernetes.io/name=podgpu"], "all pods of a cluster may be very many"
 
 
-async def test_monitors_come_from_the_operator_s_objects(tmp_path: Path) -> None:
+async def test_monitors_are_read_from_the_objects_of_the_prometheus_operator(
+    tmp_path: Path,
+) -> None:
     group = "/apis/monitoring.coreos.com"
     selector = {"matchLabels": {"app.kubernetes.io/name": "podgpu"}}
     lists: dict[str, Any] = {
@@ -79,28 +81,28 @@ async def test_monitors_come_from_the_operator_s_objects(tmp_path: Path) -> None
             raw("PrometheusAgent", "main", "mon", spec={"podMonitorSelector": {}})
         ],
     }
-    found = await looked(tmp_path, server(**lists))
-    given_out = of(found, "cluster.servicemonitor")
-    assert given_out.subject == "PodMonitor mon/gpu"
-    assert given_out.observed == "selected by PrometheusAgent mon/main"
+    found = await diagnosed(tmp_path, server(**lists))
+    finding = of(found, "cluster.servicemonitor")
+    assert finding.subject == "PodMonitor mon/gpu"
+    assert finding.observed == "selected by PrometheusAgent mon/main"
 
 
-async def test_a_list_that_is_refused_is_named_and_costs_no_other(tmp_path: Path) -> None:
+async def test_a_refused_list_is_named_and_does_not_affect_other_checks(tmp_path: Path) -> None:
     made = server()
     made.forbidden = {("list", NODES)}
-    found = await looked(tmp_path, made)
-    given_out = of(found, "cluster.server")
-    is_bad(given_out, "warning", "may not list nodes", "give the kubeconfig's user a ClusterRole")
+    found = await diagnosed(tmp_path, made)
+    finding = of(found, "cluster.server")
+    is_bad(finding, "warning", "may not list nodes", "give the kubeconfig's user a ClusterRole")
     assert verdicts(found)["cluster.gpus"] == "skipped"
     assert verdicts(found)["cluster.daemonset"] == "ok"
 
 
-@pytest.mark.parametrize("spoil", ["token", "port"])
-async def test_a_server_that_cannot_be_asked_is_one_failure(tmp_path: Path, spoil: str) -> None:
+@pytest.mark.parametrize("fault", ["token", "port"])
+async def test_a_server_that_cannot_be_queried_is_one_failure(tmp_path: Path, fault: str) -> None:
     made = server()
-    if spoil == "token":
+    if fault == "token":
         made.tokens = {"another"}
-        found = await looked(tmp_path, made)
+        found = await diagnosed(tmp_path, made)
     else:
         made.port = await free_port()
         kubeconfig = made.kubeconfig(tmp_path / "kubeconfig")
@@ -109,37 +111,37 @@ async def test_a_server_that_cannot_be_asked_is_one_failure(tmp_path: Path, spoi
     is_bad(of(found, "cluster.server"), "failure", "127.0.0.1", "its token is valid")
 
 
-async def test_many_objects_come_page_by_page_and_are_bounded(
+async def test_many_objects_are_listed_in_pages_up_to_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_fetcher, "_PAGE_SIZE", 2)
     monkeypatch.setattr(object_fetcher, "_MAX_PAGES", 3)
     many = [node(f"gpu-{number}") for number in range(5)]
-    found = await looked(tmp_path / "a", server(**{NODES: many}))
+    found = await diagnosed(tmp_path / "a", server(**{NODES: many}))
     assert "5 have GPUs" in of(found, "cluster.gpus").observed
     many += [node(f"gpu-{number}") for number in range(5, 9)]
-    found = await looked(tmp_path / "b", server(**{NODES: many}))
+    found = await diagnosed(tmp_path / "b", server(**{NODES: many}))
     is_bad(of(found, "cluster.server"), "warning", "more than 6 objects", "that were listed")
     assert "6 have GPUs" in of(found, "cluster.gpus").observed
 
 
-class Scripted:
-    """Gives what a script says for a path: pages, errors, or nothing for a while."""
+class ScriptedApi:
+    """An API server with scripted responses for each path: pages, errors, or delays in seconds."""
 
     def __init__(self, scripts: Mapping[str, list[Any]]) -> None:
-        self.scripts = {path: [*answers] for path, answers in scripts.items()}
-        self.asked: list[tuple[str, str]] = []
+        self.scripts = {path: [*responses] for path, responses in scripts.items()}
+        self.requested: list[tuple[str, str]] = []
 
     async def get(self, path: str, query: Mapping[str, str]) -> bytes:
-        self.asked.append((path, query.get("continue", "")))
-        answers = self.scripts.get(path, [])
-        answer = answers.pop(0) if answers else ApiError("not found", status=404)
-        if isinstance(answer, float):
-            await asyncio.sleep(answer)
+        self.requested.append((path, query.get("continue", "")))
+        responses = self.scripts.get(path, [])
+        response = responses.pop(0) if responses else ApiError("not found", status=404)
+        if isinstance(response, float):
+            await asyncio.sleep(response)
             return await self.get(path, query)
-        if isinstance(answer, Exception):
-            raise answer
-        return orjson.dumps(answer)
+        if isinstance(response, Exception):
+            raise response
+        return orjson.dumps(response)
 
 
 def listing(names: Sequence[str], more: str = "") -> Raw:
@@ -147,17 +149,22 @@ def listing(names: Sequence[str], more: str = "") -> Raw:
     return {"items": items, "metadata": {"continue": more} if more else {}}
 
 
-GONE = ApiError("too old", status=410, reason="Expired")
-AWAY = ApiError("etcd is away", status=500)
-UNREACHED = ApiError("Connect call failed")
+EXPIRED = ApiError("too old", status=410, reason="Expired")
+UNAVAILABLE = ApiError("etcd is away", status=500)
+UNREACHABLE = ApiError("Connect call failed")
 BUSY = ApiError("too many requests", status=429)
 SCRIPTS: list[tuple[list[Any], list[str] | None, str, str]] = [
-    ([listing("ab", "2"), GONE, listing("ab", "2"), listing("c")], ["a", "b", "c"], "", ""),
-    ([listing("ab", "2"), GONE, listing("a", "1"), GONE, GONE], ["a", "b"], "too old", "listed: 2"),
-    ([AWAY], None, "etcd is away", "the log of the API server"),
-    ([listing("ab", "2"), AWAY], ["a", "b"], "etcd is away", "that were listed: 2"),
+    ([listing("ab", "2"), EXPIRED, listing("ab", "2"), listing("c")], ["a", "b", "c"], "", ""),
+    (
+        [listing("ab", "2"), EXPIRED, listing("a", "1"), EXPIRED, EXPIRED],
+        ["a", "b"],
+        "too old",
+        "listed: 2",
+    ),
+    ([UNAVAILABLE], None, "etcd is away", "the log of the API server"),
+    ([listing("ab", "2"), UNAVAILABLE], ["a", "b"], "etcd is away", "that were listed: 2"),
     ([BUSY], None, "too many", "the log of the API server"),
-    ([UNREACHED], None, "Connect call failed", "the address is correct"),
+    ([UNREACHABLE], None, "Connect call failed", "the address is correct"),
     ([200.0], None, "takes longer than 40 s", "the load of the API server"),
     ([listing("a", "1"), 200.0], ["a"], "takes longer than 40 s", "that were listed: 1"),
     ([30.0, listing("a")], ["a"], "", ""),
@@ -166,41 +173,43 @@ SCRIPTS: list[tuple[list[Any], list[str] | None, str, str]] = [
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("row", SCRIPTS, ids=range(len(SCRIPTS)))
-async def test_what_was_fetched_is_kept_whatever_comes_then(
+async def test_pages_that_were_fetched_are_kept_when_a_later_one_fails(
     row: tuple[list[Any], list[str] | None, str, str],
 ) -> None:
-    script, names, saw, repair = row
-    fetcher = Fetcher(Scripted({NODES: script}))  # type: ignore[arg-type]
+    script, names, observed, fix = row
+    fetcher = Fetcher(ScriptedApi({NODES: script}))  # type: ignore[arg-type]
     found = await fetcher.listed("Node", NODES)
     assert (None if found is None else [each["metadata"]["name"] for each in found]) == names
-    assert [each.verdict.value for each in fetcher.findings] == (["warning"] if saw else [])
+    assert [each.verdict.value for each in fetcher.findings] == (["warning"] if observed else [])
     for each in fetcher.findings:
-        is_bad(each, "warning", saw, repair)
+        is_bad(each, "warning", observed, fix)
 
 
 @pytest.mark.looptime
-async def test_a_slow_server_costs_the_time_of_three_answers_not_of_all() -> None:
+async def test_lists_are_fetched_concurrently() -> None:
     lists = [DAEMONSETS, NODES, CLASSES, SPACES, PODS, "/api/v1/namespaces/mon/services"]
     scripts: dict[str, list[Any]] = {path: [8.0, listing([])] for path in lists}
     scripts[DAEMONSETS] = [8.0, {"items": [OURS]}]
     begun = asyncio.get_running_loop().time()
-    fetcher = Fetcher(Scripted(scripts))  # type: ignore[arg-type]
+    fetcher = Fetcher(ScriptedApi(scripts))  # type: ignore[arg-type]
     made = await fetcher.cluster("")
     assert asyncio.get_running_loop().time() - begun == pytest.approx(16)
     assert fetcher.findings == []
     assert made.nodes == []
 
 
-@pytest.mark.parametrize("fault", [UNREACHED, ApiError("no", status=401)])
-async def test_a_server_that_knows_no_one_is_asked_for_nothing_else(fault: ApiError) -> None:
-    made = Scripted({DAEMONSETS: [fault]})
+@pytest.mark.parametrize("fault", [UNREACHABLE, ApiError("no", status=401)])
+async def test_after_an_authentication_or_connection_error_no_more_is_requested(
+    fault: ApiError,
+) -> None:
+    made = ScriptedApi({DAEMONSETS: [fault]})
     with pytest.raises(ApiError):
         await Fetcher(made).cluster("")  # type: ignore[arg-type]
-    assert made.asked == [(DAEMONSETS, "")]
+    assert made.requested == [(DAEMONSETS, "")]
 
 
-async def test_daemonsets_that_fail_cost_no_other_list() -> None:
-    made = Scripted({DAEMONSETS: [AWAY], NODES: [listing("a")]})
+async def test_a_failed_list_of_daemonsets_does_not_prevent_other_lists() -> None:
+    made = ScriptedApi({DAEMONSETS: [UNAVAILABLE], NODES: [listing("a")]})
     fetcher = Fetcher(made)  # type: ignore[arg-type]
     cluster = await fetcher.cluster("")
     assert cluster.daemonsets is None
@@ -210,19 +219,19 @@ async def test_daemonsets_that_fail_cost_no_other_list() -> None:
     assert len(fetcher.findings) == 1
 
 
-async def test_pods_are_selected_by_expressions_too(tmp_path: Path) -> None:
+async def test_pods_are_selected_by_match_expressions_too(tmp_path: Path) -> None:
     ours = daemonset()
     key = "app.kubernetes.io/name"
     ours["spec"]["selector"] = {
         "matchExpressions": [{"key": key, "operator": "In", "values": ["podgpu"]}]
     }
     made = server(**{DAEMONSETS: [ours]})
-    await looked(tmp_path, made)
+    await diagnosed(tmp_path, made)
     selected = [query.get("labelSelector") for path, query in made.requests if path == PODS]
     assert selected == [f"{key} in (podgpu)"]
 
 
-async def test_services_are_those_beside_podgpu(tmp_path: Path) -> None:
+async def test_services_are_listed_in_the_namespace_of_podgpu(tmp_path: Path) -> None:
     service = raw(
         "Service",
         "gpu",
@@ -238,10 +247,10 @@ async def test_services_are_those_beside_podgpu(tmp_path: Path) -> None:
             raw("ServiceMonitor", "gpu", "mon", spec={**selects, "endpoints": [{"port": "x"}]})
         ],
     }
-    found = await looked(tmp_path, server(**lists))
+    found = await diagnosed(tmp_path, server(**lists))
     is_bad(of(found, "cluster.servicemonitor"), "warning", "names the port x", "Service mon/gpu")
 
 
-async def test_the_namespace_is_podgpu_s(tmp_path: Path) -> None:
-    found = await looked(tmp_path, server(), "elsewhere")
+async def test_only_the_given_namespace_is_checked(tmp_path: Path) -> None:
+    found = await diagnosed(tmp_path, server(), "elsewhere")
     is_bad(of(found, "cluster.daemonset"), "failure", "none in elsewhere", "--namespace")

@@ -1,4 +1,4 @@
-"""Selectors, affinities and tolerations, by Kubernetes' own rules."""
+"""Selectors, affinities and tolerations, according to the rules of Kubernetes."""
 
 from typing import Any
 
@@ -41,7 +41,9 @@ SELECTORS: list[tuple[Any, dict[str, str], bool]] = [
 
 
 @pytest.mark.parametrize(("selector", "labels", "selected"), SELECTORS)
-def test_a_label_selector(selector: Any, labels: dict[str, str], selected: bool) -> None:
+def test_a_label_selector_matches_as_in_kubernetes(
+    selector: Any, labels: dict[str, str], selected: bool
+) -> None:
     assert matches(selector, labels) is selected
 
 
@@ -58,7 +60,7 @@ TEXTS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("selector", "text"), TEXTS)
-def test_a_label_selector_as_a_query_has_it(selector: Any, text: str) -> None:
+def test_a_label_selector_is_written_as_in_a_query(selector: Any, text: str) -> None:
     assert selector_text(selector) == text
 
 
@@ -94,9 +96,9 @@ OBSTACLES: list[tuple[Raw, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "given_out"), OBSTACLES)
-def test_labels_that_keep_a_pod_off(spec: Raw, given_out: list[str]) -> None:
-    assert [why for why, _ in scheduling_obstacles(spec, NODE)] == given_out
+@pytest.mark.parametrize(("spec", "expected"), OBSTACLES)
+def test_labels_that_prevent_a_pod_from_being_scheduled(spec: Raw, expected: list[str]) -> None:
+    assert [reason for reason, _ in scheduling_obstacles(spec, NODE)] == expected
 
 
 TAINTS: list[tuple[Raw, list[Raw], bool]] = [
@@ -114,16 +116,18 @@ TAINTS: list[tuple[Raw, list[Raw], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("mark", "tolerations", "free"), TAINTS)
-def test_taints_that_keep_a_pod_off(mark: Raw, tolerations: list[Raw], free: bool) -> None:
-    found = scheduling_obstacles({"tolerations": tolerations}, node(taints=(mark,)))
+@pytest.mark.parametrize(("node_taint", "tolerations", "free"), TAINTS)
+def test_taints_that_prevent_a_pod_from_being_scheduled(
+    node_taint: Raw, tolerations: list[Raw], free: bool
+) -> None:
+    found = scheduling_obstacles({"tolerations": tolerations}, node(taints=(node_taint,)))
     assert (found == []) is free
     if not free:
-        (why, repair), *_ = found
-        assert mark["key"] in why
-        assert f"{{key: {mark['key']}, operator: Exists}}" in repair
+        (reason, fix), *_ = found
+        assert node_taint["key"] in reason
+        assert f"{{key: {node_taint['key']}, operator: Exists}}" in fix
 
 
-def test_a_fix_is_a_command_that_can_be_copied() -> None:
-    (_, repair), *_ = scheduling_obstacles({"nodeSelector": {"x/y": "true"}}, node("gpu-9"))
-    assert "kubectl label node gpu-9 x/y=true" in repair
+def test_a_fix_contains_a_complete_command() -> None:
+    (_, fix), *_ = scheduling_obstacles({"nodeSelector": {"x/y": "true"}}, node("gpu-9"))
+    assert "kubectl label node gpu-9 x/y=true" in fix

@@ -1,4 +1,4 @@
-"""The table of checks is the documentation's, and names neither more nor less than there is."""
+"""The table of checks: it equals the documentation, and each check and verdict has a test."""
 
 import ast
 import os
@@ -30,8 +30,8 @@ TESTS = [
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_the_tables_of_the_page_are_the_checks_own(group: str) -> None:
-    """`PODGPU_WRITE_GOLDEN=1` writes them anew."""
+def test_the_tables_in_the_documentation_equal_the_table_of_checks(group: str) -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes them again."""
     table = "\n".join(markdown_table(GROUPS[group])) + "\n"
     place = re.compile(rf"(?<=^## {group}$)(.*?)(^\| check .*?)(?=^[^|]|\Z)", re.M | re.S)
     page = PAGE.read_text(encoding="utf-8")
@@ -43,7 +43,7 @@ def test_the_tables_of_the_page_are_the_checks_own(group: str) -> None:
     assert found[2].rstrip() + "\n" == table
 
 
-def test_every_check_has_one_row_and_cells_without_lines() -> None:
+def test_each_check_has_one_row_and_cells_without_line_breaks() -> None:
     assert sum(map(len, GROUPS.values())) == len(CHECKS)
     for check in CHECKS.values():
         assert re.fullmatch(r"[a-z]+(\.[a-z_]+)?", check.id)
@@ -53,15 +53,15 @@ def test_every_check_has_one_row_and_cells_without_lines() -> None:
             assert "\n" not in cell, check.id
 
 
-def test_every_check_is_given_somewhere_and_none_that_has_no_row() -> None:
+def test_exactly_the_checks_with_a_row_are_used_in_code() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
     assert set(re.findall(r'CHECKS\["([^"]+)"\]', text)) == set(CHECKS)
 
 
-def reported_by(module: ast.Module) -> Iterator[set[str]]:
-    """Yield the words of each test: its own, and those of tables and helpers that it names.
+def words_of_tests(module: ast.Module) -> Iterator[set[str]]:
+    """Yield the words of each test: its own, and those of the tables and helpers that it uses.
 
-    A verdict is there as `Verdict.WARNING` or as "warning".
+    A verdict appears as `Verdict.WARNING` or as "warning".
     """
     parts: dict[str, ast.stmt] = {}
     for part in module.body:
@@ -70,11 +70,11 @@ def reported_by(module: ast.Module) -> Iterator[set[str]]:
                 parts.setdefault(name.id, part)
         if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             parts[part.name] = part
-    for test, begin in parts.items():
+    for test, statement in parts.items():
         if not test.startswith("test_"):
             continue
         words, names = set[str](), {test}
-        left: list[ast.AST] = [begin]
+        left: list[ast.AST] = [statement]
         while left:
             for node in ast.walk(left.pop()):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -87,32 +87,32 @@ def reported_by(module: ast.Module) -> Iterator[set[str]]:
         yield words | names
 
 
-REPORTED = [
-    words for path in TESTS for words in reported_by(ast.parse(path.read_text(encoding="utf-8")))
+WORDS = [
+    words for path in TESTS for words in words_of_tests(ast.parse(path.read_text(encoding="utf-8")))
 ]
-BAD = [
+VERDICTS = [
     (check, verdict.value)
     for check in CHECKS.values()
     for verdict in sorted(check.possible_verdicts, key=lambda each: each.value)
 ]
 
 
-@pytest.mark.parametrize(("check", "verdict"), BAD, ids=[f"{c.id} {v}" for c, v in BAD])
-def test_each_bad_verdict_of_each_check_is_provoked_by_a_test(check: Check, verdict: str) -> None:
-    """That a finding of it has a mend, `Check` sees to by itself."""
-    assert any({check.id, verdict} <= words for words in REPORTED)
+@pytest.mark.parametrize(("check", "verdict"), VERDICTS, ids=[f"{c.id} {v}" for c, v in VERDICTS])
+def test_each_possible_verdict_of_each_check_has_a_test(check: Check, verdict: str) -> None:
+    """`Check` itself ensures that each bad finding has a fix."""
+    assert any({check.id, verdict} <= words for words in WORDS)
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.id)
-def test_every_check_is_provoked_by_a_test(check: Check) -> None:
-    assert any(check.id in words for words in REPORTED)
+def test_each_check_has_a_test(check: Check) -> None:
+    assert any(check.id in words for words in WORDS)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
-def test_what_an_entry_names_is_there(entry: tuple[str, str]) -> None:
+def test_each_kind_registers_the_checks_of_its_package(entry: tuple[str, str]) -> None:
     dotted = ENTRIES[entry].doctor  # type: ignore[index]
     if dotted:
         assert callable(load(dotted))
         return
     package = ROOT / f"{entry[0]}s" / entry[1]
-    assert not (package / "doctor.py").exists(), "there is one that nobody calls"
+    assert not (package / "doctor.py").exists(), "its checks are never called"

@@ -1,4 +1,4 @@
-"""Monitors of podgpu's, a Prometheus and what they lead to."""
+"""ServiceMonitors, Prometheuses and Services for the tests."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""An API server that takes connections and says nothing: each check that asks it says so itself."""
+"""Each check that needs an API server reports one that accepts connections and never responds."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from pipeline.diagnostics.check_runner import Examination, of_components, run
 from pipeline.diagnostics.context import DoctorContext
 from pipeline.kube.sessions import Sessions
 from podgpu.doctor.node_checks import diagnose
-from tests.podgpu.doctor.silent import silent
+from tests.podgpu.doctor.silent_server import silent_server
 from tests.podgpu.doctor.support import config, context, is_bad
 from tests.podgpu.doctor.test_clock_check import pods_at
 from tests.support.kube import Collection, FakeApi
@@ -31,29 +31,29 @@ SERVERS = {
 
 
 @pytest.mark.parametrize("check", SERVERS)
-async def test_a_server_that_says_nothing_is_reported_by_who_asks_it(
+async def test_a_silent_api_server_is_reported_by_the_check_that_needs_it(
     tmp_path: Path, check: str
 ) -> None:
-    with silent() as port:
+    with silent_server() as port:
         pods_at(tmp_path / "kubeconfig", f"http://127.0.0.1:{port}")
         text = SERVERS[check].format(path=tmp_path / "kubeconfig")
         ctx = context(tmp_path, text, kube=with_timeout(Sessions().session, 0.3), deadline=20.0)
         found = await diagnose(ctx)
-    (given_out,) = [each for each in found if each.check == check]
-    assert given_out.fix
-    assert "no answer within 0.3 s" in given_out.observed
+    (finding,) = [each for each in found if each.check == check]
+    assert finding.fix
+    assert "no answer within 0.3 s" in finding.observed
     if check != "counters":
-        is_bad(given_out, "failure", "no answer", "check that the address is correct")
-    concerned = [each for each in found if each.check == "check.deadline"]
-    assert [each for each in concerned if each.component == "source s"] == []
+        is_bad(finding, "failure", "no answer", "check that the address is correct")
+    deadlines = [each for each in found if each.check == "check.deadline"]
+    assert [each for each in deadlines if each.component == "source s"] == []
 
 
-def test_the_usual_session_is_a_patient_one_within_a_component_s_time() -> None:
+def test_the_request_timeout_is_shorter_than_the_deadline_of_a_component() -> None:
     assert DoctorContext(config("")).deadline > REQUEST_TIMEOUT * 2
 
 
-class Mute(FakeApi):
-    """Answers nothing, for ever."""
+class SilentApi(FakeApi):
+    """An API server that never responds."""
 
     async def get(self, path: str, query: object) -> bytes:
         await asyncio.sleep(3600)
@@ -63,30 +63,30 @@ class Mute(FakeApi):
 
     @asynccontextmanager
     async def watch(self, *_: object, **__: object) -> AsyncIterator[Any]:
-        """A stream that doesn't begin."""
+        """Return a stream that never begins."""
         await asyncio.sleep(3600)
         yield
 
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("verb", ["get", "patch", "create", "watch"])
-async def test_every_request_is_waited_for_so_long(verb: str) -> None:
-    api, loop = TimeoutKubeApi(Mute(Collection()), REQUEST_TIMEOUT), asyncio.get_running_loop()
+async def test_each_request_ends_after_the_timeout(verb: str) -> None:
+    api, loop = TimeoutKubeApi(SilentApi(Collection()), REQUEST_TIMEOUT), asyncio.get_running_loop()
     begun = loop.time()
-    asking = try_watch(api, "/x", {}) if verb == "watch" else getattr(api, verb)("/x", {})
-    error = (await asyncio.gather(asking, return_exceptions=True))[0]
+    request = try_watch(api, "/x", {}) if verb == "watch" else getattr(api, verb)("/x", {})
+    error = (await asyncio.gather(request, return_exceptions=True))[0]
     assert isinstance(error, ApiError)
     assert "no answer within 10 s" in str(error)
     assert error.status == 0
     assert loop.time() - begun == pytest.approx(REQUEST_TIMEOUT)
 
 
-def kinds() -> list[tuple[str, str]]:
+def entries_with_checks() -> list[tuple[str, str]]:
     return [entry for entry, each in ENTRIES.items() if each.doctor]
 
 
-@pytest.mark.parametrize("entry", kinds(), ids=":".join)
-def test_what_comes_to_no_end_has_a_fix_of_its_kind(entry: tuple[str, str]) -> None:
+@pytest.mark.parametrize("entry", entries_with_checks(), ids=":".join)
+def test_each_component_kind_has_a_fix_for_a_timeout(entry: tuple[str, str]) -> None:
     assert ENTRIES[entry].timeout_fix  # type: ignore[index]
 
 
@@ -96,20 +96,24 @@ async def never(*_: object) -> list[object]:
 
 
 @pytest.mark.looptime
-async def test_a_kind_without_one_has_that_of_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_kind_without_its_own_fix_has_the_general_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("pipeline.diagnostics.check_runner.load", lambda _: never)
     bare = Entry("", "sources.pods.options:Options", "", doctor="of.its:own")
     monkeypatch.setitem(ENTRIES, ("source", "novel"), bare)
     made = config("sources: {s: {kind: novel}}\n")
-    (given_out, *_) = await run(of_components(made, DoctorContext(made)), 30)
-    is_bad(given_out, "failure", "no answer within 30 s", "see dmesg")
+    (finding, *_) = await run(of_components(made, DoctorContext(made)), 30)
+    is_bad(finding, "failure", "no answer within 30 s", "see dmesg")
 
 
 @pytest.mark.looptime
-async def test_it_is_reported_with_the_component(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_timeout_is_reported_with_the_fix_of_the_component_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("pipeline.diagnostics.check_runner.load", lambda _: never)
     made = config("sources: {s: {kind: pods}}\n")
     (each, *_) = of_components(made, DoctorContext(made))
     assert isinstance(each, Examination)
-    (given_out, *_) = await run([each], 30)
-    is_bad(given_out, "failure", "no answer within 30 s", "API server")
+    (finding, *_) = await run([each], 30)
+    is_bad(finding, "failure", "no answer within 30 s", "API server")

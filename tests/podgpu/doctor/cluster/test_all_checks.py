@@ -1,4 +1,4 @@
-"""All checks of a cluster: on a healthy one, on none, and on objects that are odd."""
+"""All checks of a cluster: on a healthy cluster, on an empty one, and on unexpected objects."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from pipeline.component.findings import Verdict
 from podgpu.doctor.cluster import daemonset_checks, exporter_checks, monitor_checks, node_gpus
 from podgpu.doctor.cluster.objects import Cluster
 from podgpu.doctor.cluster.scheduling_rules import selector_text
-from tests.podgpu.doctor.cluster.gpus import labelled
+from tests.podgpu.doctor.cluster.gpu_nodes import labelled
+from tests.podgpu.doctor.cluster.monitors import EVERYTHING, PORT, SERVICE, monitor
 from tests.podgpu.doctor.cluster.objects import PRESENT, Raw, cluster, daemonset, pod, raw, taint
-from tests.podgpu.doctor.cluster.odd import ODD, replaced
-from tests.podgpu.doctor.cluster.scraping import EVERYTHING, PORT, SERVICE, monitor
+from tests.podgpu.doctor.cluster.unexpected_objects import UNEXPECTED, replaced
 from tests.podgpu.doctor.support import of
 
-ALL = (
+ALL_CHECKS = (
     daemonset_checks.check_daemonsets,
     node_gpus.check_nodes,
     monitor_checks.check_monitors,
@@ -23,14 +23,14 @@ ALL = (
 )
 
 
-def test_a_healthy_cluster_is_well() -> None:
-    found = [finding for look in ALL for finding in look(cluster())]
+def test_all_checks_of_a_healthy_cluster_are_ok() -> None:
+    found = [finding for check in ALL_CHECKS for finding in check(cluster())]
     assert [finding for finding in found if finding.fix] == []
     assert of(found, "cluster.daemonset").observed == "1 of 1 pods are ready"
 
 
-def test_what_cannot_be_listed_is_skipped() -> None:
-    found = [finding for look in ALL for finding in look(Cluster())]
+def test_checks_of_objects_that_cannot_be_listed_are_skipped() -> None:
+    found = [finding for check in ALL_CHECKS for finding in check(Cluster())]
     assert {finding.verdict for finding in found} == {Verdict.SKIPPED}
 
 
@@ -53,7 +53,7 @@ FULL = daemonset(
 )
 TAINTED = labelled(8)
 TAINTED["spec"]["taints"] = [taint("a", value="b")]
-LISTS: dict[str, Raw] = {
+OBJECTS: dict[str, Raw] = {
     "nodes": TAINTED,
     "daemonsets": FULL,
     "pods": pod(FULL, "gpu-1", {"reason": "a", "message": "b"}),
@@ -66,14 +66,16 @@ LISTS: dict[str, Raw] = {
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.sampled_from(sorted(LISTS)), st.lists(st.integers(0, 5), max_size=8), ODD)
-def test_an_odd_object_costs_no_check(name: str, at: list[int], odd: Any) -> None:
-    """The kind alone is podgpu's own word."""
-    whole = {key: [each] for key, each in LISTS.items()}
-    spoilt = replaced(LISTS[name], at, odd)
-    kind = LISTS[name]["kind"]
-    whole[name] = [*whole[name], {**(spoilt if isinstance(spoilt, dict) else {}), "kind": kind}]
-    found = [finding for look in ALL for finding in look(cluster(**whole))]
+@given(st.sampled_from(sorted(OBJECTS)), st.lists(st.integers(0, 5), max_size=8), UNEXPECTED)
+def test_an_unexpected_object_does_not_break_a_check(
+    name: str, at: list[int], unexpected: Any
+) -> None:
+    """Only `kind` is always valid, since podgpu sets it."""
+    whole = {key: [each] for key, each in OBJECTS.items()}
+    broken = replaced(OBJECTS[name], at, unexpected)
+    kind = OBJECTS[name]["kind"]
+    whole[name] = [*whole[name], {**(broken if isinstance(broken, dict) else {}), "kind": kind}]
+    found = [finding for check in ALL_CHECKS for finding in check(cluster(**whole))]
     assert {finding.check for finding in found} >= {"cluster.daemonset", "cluster.gpus"}
     for each in whole["daemonsets"]:
         assert isinstance(selector_text(each.get("spec")), str)

@@ -1,4 +1,4 @@
-"""Nodes with GPUs by their labels."""
+"""Nodes whose labels show that they have GPUs."""
 
 from tests.podgpu.doctor.cluster.objects import PRESENT, Raw, node
 
