@@ -1,6 +1,6 @@
-"""The page of all options, made from the classes that the loader reads; nothing is written by hand.
+"""The page of all options, generated from the classes that the loader reads.
 
-`docs/reference.md` is what `page()` returns; `tests/test_reference.py` holds it to that.
+`docs/reference.md` is the result of `page()`; `tests/test_reference.py` compares them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ def page() -> str:
 
 
 def anchor(role: str, kind: str) -> str:
-    """Return where on the page the options of a kind are."""
+    """Return the anchor of the options of a kind on the page."""
     return f"{role}-{kind}"
 
 
@@ -57,8 +57,8 @@ def _lines() -> Iterator[str]:
         for kind in names:
             # The heading is the anchor.
             yield f"\n### {role} {kind}\n"
-            given_out = ENTRIES[role, kind].summary
-            yield f"{given_out[0].upper()}{given_out[1:]}: [{kind}]({role}s/{kind}.md).\n"
+            summary = ENTRIES[role, kind].summary
+            yield f"{summary[0].upper()}{summary[1:]}: [{kind}]({role}s/{kind}.md).\n"
             yield from _table(kinds.options(role, kind))
 
 
@@ -80,17 +80,17 @@ def _as_markdown(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _bounds(shape: Record, prefix: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield, by option, the bounds that its type's words don't tell: lengths, patterns, words."""
+    """Yield the limits of each option that its type does not show: lengths, patterns, words."""
     for field in shape.fields:
-        name, inner, given_out = prefix + field.key, field.shape, list[str]()
+        name, inner, bounds = prefix + field.key, field.shape, list[str]()
         suffix = ""
         while isinstance(inner, Items | Table | Maybe):
             if not isinstance(inner, Maybe):
-                given_out += _sizes(inner.limits, _NOUNS[type(inner)])
+                bounds += _sizes(inner.limits, _NOUNS[type(inner)])
                 suffix += "[]" if isinstance(inner, Items) else ".*"
             inner = inner.inner
-        given_out += _text(inner)
-        yield name, given_out
+        bounds += _text(inner)
+        yield name, bounds
         if isinstance(inner, Record):
             yield from _bounds(inner, f"{name}{suffix}.")
 
@@ -99,17 +99,17 @@ def _text(shape: Shape) -> list[str]:
     if not isinstance(shape, Scalar):
         return []
     limits = shape.limits
-    given_out = _sizes(limits, ("character", "characters"))
+    bounds = _sizes(limits, ("character", "characters"))
     if limits.pattern is not None:
-        given_out.append(f"matches `{limits.pattern}`")
+        bounds.append(f"matches `{limits.pattern}`")
     if limits.multiple_of is not None:
-        given_out.append(f"a multiple of {limits.multiple_of}")
+        bounds.append(f"a multiple of {limits.multiple_of}")
     if shape.known:
-        given_out.append(f"each a known [{shape.known}](fields.md)")
-    return given_out
+        bounds.append(f"each a known [{shape.known}](fields.md)")
+    return bounds
 
 
 def _sizes(limits: Limits, nouns: tuple[str, str]) -> list[str]:
     words = {"at least": limits.min_length, "at most": limits.max_length}
-    given_out = {word: bound for word, bound in words.items() if bound is not None}
-    return [f"{word} {bound} {nouns[bound != 1]}" for word, bound in given_out.items()]
+    bounds = {word: bound for word, bound in words.items() if bound is not None}
+    return [f"{word} {bound} {nouns[bound != 1]}" for word, bound in bounds.items()]

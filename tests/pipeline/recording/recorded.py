@@ -1,4 +1,4 @@
-"""Strategies for all that a recording can hold."""
+"""Hypothesis strategies for everything that a recording can contain."""
 
 from typing import get_args
 
@@ -56,8 +56,8 @@ from pipeline.model import (
 )
 from tests.support.nodes import at
 
-# Text as it comes from file systems and pod lists: lone surrogates are what bytes that aren't
-# UTF-8 become in Python.
+# Text as it comes from file systems and pod lists: bytes that aren't UTF-8 become lone surrogates
+# in Python.
 texts = st.text(max_size=8) | st.sampled_from(["\udcff", "a\ud800b", "\u2028", "\0", '"\n\\'])
 ns = st.integers()
 instants = st.builds(Instant, ns, ns)
@@ -67,7 +67,7 @@ values = (
     | st.sampled_from([0, 0.0, -0.0, 1, 1.0, 1 << 64, (1 << 64) - 1, -(1 << 63), 5e-324])
 )
 attrs = st.lists(st.tuples(texts, texts), max_size=3).map(tuple)
-# Few devices and times, so that readings are put together.
+# Few devices and times, so that readings fall into the same groups.
 few_times = st.sampled_from([at(0), at(1)]) | instants
 readings = st.builds(
     Reading,
@@ -178,7 +178,7 @@ cards = st.builds(
     texts,
     numbers,
 )
-joints = st.builds(
+topology_pairs = st.builds(
     TopologyPair,
     texts,
     texts,
@@ -187,7 +187,7 @@ joints = st.builds(
     st.none() | st.booleans(),
 )
 counts = st.none() | st.integers()
-used_by = st.builds(
+process_uses = st.builds(
     ProcessUse,
     st.integers(0, 1 << 40) | st.sampled_from([7, 8]),
     st.none() | st.integers(0, 99),
@@ -196,12 +196,12 @@ used_by = st.builds(
     counts,
     counts,
 )
-uses = st.builds(
+device_uses = st.builds(
     DeviceUse,
     st.sampled_from(["GPU-0", "GPU-1"]) | texts,
     few_times,
     st.none() | few_times,
-    st.lists(used_by, max_size=3).map(tuple),
+    st.lists(process_uses, max_size=3).map(tuple),
     counts,
     counts,
     counts,
@@ -210,13 +210,13 @@ uses = st.builds(
     st.booleans(),
     st.booleans(),
 )
-of_pods = st.none() | st.builds(PodInfo, texts, texts, texts, labels=pairs)
+pod_infos = st.none() | st.builds(PodInfo, texts, texts, texts, labels=pairs)
 xids = st.lists(st.tuples(ns, ns), max_size=2).map(tuple)
-running = st.builds(
+holdings = st.builds(
     Holding,
     texts,
     refs,
-    of_pods,
+    pod_infos,
     texts,
     st.none() | st.sampled_from(Evidence),
     instants,
@@ -232,10 +232,10 @@ running = st.builds(
     xids,
     ns,
 )
-used = st.builds(
+container_usages = st.builds(
     ContainerUsage,
     refs,
-    of_pods,
+    pod_infos,
     instants,
     st.none() | instants,
     counts,
@@ -243,14 +243,14 @@ used = st.builds(
     ns,
     counts,
     xids,
-    st.none() | running,
+    st.none() | holdings,
 )
 totals = st.builds(
     DeviceUsage,
     texts,
     instants,
     instants,
-    st.lists(used, max_size=2).map(tuple),
+    st.lists(container_usages, max_size=2).map(tuple),
     *([counts] * 5),
     ns,
     ns,
@@ -258,11 +258,11 @@ totals = st.builds(
     counts,
     *([ns] * 3),
 )
-reports = st.builds(
+xid_reports = st.builds(
     XidReport, texts, texts, ns, instants, counts, texts, st.none() | refs | st.just(PartialRef())
 )
 events: st.SearchStrategy[Event] = st.one_of(
-    st.builds(XidsReported, st.lists(reports, max_size=3).map(tuple)),
+    st.builds(XidsReported, st.lists(xid_reports, max_size=3).map(tuple)),
     st.builds(TotalsRestored, st.lists(totals, max_size=2).map(tuple)),
     st.builds(DevicesDiscovered, st.lists(devices, max_size=4).map(tuple)),
     st.builds(
@@ -270,7 +270,7 @@ events: st.SearchStrategy[Event] = st.one_of(
         st.lists(readings, max_size=12).map(tuple),
         st.lists(process_lists, max_size=3).map(tuple),
     ),
-    st.builds(ProcessesSampled, st.lists(uses, max_size=3).map(tuple)),
+    st.builds(ProcessesSampled, st.lists(device_uses, max_size=3).map(tuple)),
     st.builds(ClaimsReplaced, st.lists(all_claims, max_size=4).map(tuple), ns, st.booleans()),
     st.builds(PodsReplaced, st.lists(pods, max_size=2).map(tuple), ns),
     st.builds(PodUpserted, pods),
@@ -291,7 +291,7 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(
         TopologyRead,
         st.lists(cards, max_size=2).map(tuple),
-        st.lists(joints, max_size=2).map(tuple),
+        st.lists(topology_pairs, max_size=2).map(tuple),
     ),
     st.builds(
         SourceAdded, st.integers(0, 99), st.lists(st.sampled_from(["devices", "names"])).map(tuple)

@@ -1,4 +1,4 @@
-"""The recording format: lossless, compact, readable after a kill, clear about what is wrong."""
+"""The recording format: lossless, compact, readable after a kill, with clear errors."""
 
 import gzip
 import json
@@ -41,9 +41,9 @@ from tests.support.nodes import START, at, every_field, gpu, reading
 HEADER = Header("0.1.0", "node-1", START)
 
 
-def record(path: Path, said: Iterable[Envelope], header: Header = HEADER) -> Path:
+def record(path: Path, recorded: Iterable[Envelope], header: Header = HEADER) -> Path:
     with RecordingWriter(path, header, overwrite=True) as writer:
-        for envelope in said:
+        for envelope in recorded:
             writer.write(envelope)
     return path
 
@@ -61,44 +61,44 @@ def rounds(count: int) -> list[Envelope]:
     return [sample(n, reading(gpu(0), "power_watts", n / 7, when=at(n))) for n in range(count)]
 
 
-def raw(path: Path, *lines: object) -> Path:
-    """A recording of lines as they are."""
+def write_lines(path: Path, *lines: object) -> Path:
+    """Write a recording with these lines, which need not be valid."""
     header = HEADER.encode()
-    given_out = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
-    path.write_bytes(gzip.compress(header + b"".join(line + b"\n" for line in given_out)))
+    encoded = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
+    path.write_bytes(gzip.compress(header + b"".join(line + b"\n" for line in encoded)))
     return path
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("recordings")
 
 
-# -- what goes in comes out
+# -- reading returns what was written
 
 
 @given(st.lists(envelopes, max_size=6))
 @settings(deadline=None)
-def test_every_event_comes_back_as_it_was(shared: Path, said: list[Envelope]) -> None:
-    found = replayed(record(shared / "all", said))
-    assert found == said
-    # 1 and 1.0 are equal and yet not the same.
-    assert repr(found) == repr(said)
+def test_every_event_is_read_as_it_was_written(folder: Path, recorded: list[Envelope]) -> None:
+    found = replayed(record(folder / "all", recorded))
+    assert found == recorded
+    # 1 and 1.0 are equal, but not the same.
+    assert repr(found) == repr(recorded)
 
 
 @given(header=st.builds(Header, texts, texts, instants))
-def test_the_header_comes_back_as_it_was(shared: Path, header: Header) -> None:
-    with RecordingReader(record(shared / "header", [], header)) as reader:
+def test_the_header_is_read_as_it_was_written(folder: Path, header: Header) -> None:
+    with RecordingReader(record(folder / "header", [], header)) as reader:
         assert reader.header == header
         assert list(reader) == []
         assert not reader.truncated
 
 
-def test_a_recording_of_before_devices_had_facts(tmp_path: Path) -> None:
+def test_a_recording_from_before_devices_had_facts_can_be_read(tmp_path: Path) -> None:
     bare = gpu(0)
     known = replace(bare, facts=(("serial", "165"), ("vbios_version", "96.00")))
-    said = [Envelope("gpus", "nvml", n, at(n), DevicesDiscovered((known,))) for n in range(2)]
-    text = gzip.decompress(record(tmp_path / "new", said).read_bytes()).decode()
+    recorded = [Envelope("gpus", "nvml", n, at(n), DevicesDiscovered((known,))) for n in range(2)]
+    text = gzip.decompress(record(tmp_path / "new", recorded).read_bytes()).decode()
     header, first, second, *rest = text.splitlines(keepends=True)
     old = re.sub(r',?"facts":\[\[.*?\]\]', "", first)
     assert old != first
@@ -108,30 +108,30 @@ def test_a_recording_of_before_devices_had_facts(tmp_path: Path) -> None:
     assert found == [DevicesDiscovered((bare,)), DevicesDiscovered((known,))]
 
 
-def test_the_tables_restart_before_they_grow_without_end(
+def test_tables_are_reset_before_they_are_too_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sample_codec, "TABLE_BYTES", 400)
-    said = [
+    recorded = [
         sample(n, reading(gpu(n % 3), "xid_errors", n, attrs=(("xid", str(n % 7)),)))
         for n in range(60)
     ]
-    path = record(tmp_path / "many", said)
+    path = record(tmp_path / "many", recorded)
     assert gzip.decompress(path.read_bytes()).count(b'"reset":true') > 5
-    assert replayed(path) == said
+    assert replayed(path) == recorded
 
 
-def test_a_recording_whose_tables_grow_without_end_is_refused(
+def test_a_recording_with_tables_that_are_too_large_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = [sample(n, reading(f"GPU-{n}", "power_watts", n)) for n in range(60)]
-    path = record(tmp_path / "many", said)
+    recorded = [sample(n, reading(f"GPU-{n}", "power_watts", n)) for n in range(60)]
+    path = record(tmp_path / "many", recorded)
     monkeypatch.setattr(sample_codec, "TABLE_BYTES", 400)
     with pytest.raises(RecordingError, match="tables are too large"):
         replayed(path)
 
 
-def test_ticks_are_left_out(tmp_path: Path) -> None:
+def test_clock_ticks_are_not_recorded(tmp_path: Path) -> None:
     tick = Envelope("clock", "clock", 2, at(1), ClockTicked())
     lost = Envelope("gpus", "nvml", 3, at(2), SourceLost("no driver"))
     assert replayed(record(tmp_path / "ticks", [tick, lost])) == [lost]
@@ -139,7 +139,7 @@ def test_ticks_are_left_out(tmp_path: Path) -> None:
 
 def test_five_minutes_of_a_node_are_small(tmp_path: Path) -> None:
     cards = [gpu(index) for index in range(4)]
-    chance, said = random.Random(1), []
+    chance, recorded = random.Random(1), []
     taken: list[Reading] = []
     for second in range(300):
         now = Instant(at(second).mono_ns + second * 7919, at(second).wall_ns + second * 104_729)
@@ -154,11 +154,11 @@ def test_five_minutes_of_a_node_are_small(tmp_path: Path) -> None:
             for card in cards
             for n in range(25)
         ]
-        said.append(replace(sample(second, *taken), at=now))
+        recorded.append(replace(sample(second, *taken), at=now))
     assert len(taken) / len(cards) > 55
-    path = record(tmp_path / "node", said)
+    path = record(tmp_path / "node", recorded)
     assert path.stat().st_size < 350_000
-    assert replayed(path)[-1] == said[-1]
+    assert replayed(path)[-1] == recorded[-1]
 
 
 # -- a recorder that is killed
@@ -186,7 +186,7 @@ def test_a_killed_recorder_leaves_what_it_recorded(tmp_path: Path) -> None:
         assert reader.truncated
 
 
-def test_a_tick_takes_the_last_events_to_the_file(tmp_path: Path) -> None:
+def test_a_clock_tick_flushes_the_last_events_to_the_file(tmp_path: Path) -> None:
     with RecordingWriter(tmp_path / "quiet", HEADER) as writer:
         writer.write(sample(1, reading(gpu(0), "power_watts", 1)))
         late = sample(1.5, reading(gpu(0), "power_watts", 2))
@@ -196,36 +196,36 @@ def test_a_tick_takes_the_last_events_to_the_file(tmp_path: Path) -> None:
         assert replayed(writer.path)[-1] == late
 
 
-def test_a_file_cut_anywhere_gives_what_came_before(tmp_path: Path) -> None:
-    said = rounds(30)
-    whole = record(tmp_path / "whole", said).read_bytes()
+def test_a_file_that_is_cut_anywhere_returns_the_events_before_the_cut(tmp_path: Path) -> None:
+    recorded = rounds(30)
+    content = record(tmp_path / "whole", recorded).read_bytes()
     cut, before = tmp_path / "cut", 0
-    for size in range(len(whole)):
-        cut.write_bytes(whole[:size])
+    for size in range(len(content)):
+        cut.write_bytes(content[:size])
         try:
             with RecordingReader(cut) as reader:
                 found = list(reader)
                 assert reader.truncated
         except RecordingError:
             found = []
-        assert found == said[: len(found)]
+        assert found == recorded[: len(found)]
         assert len(found) >= before
         before = len(found)
-    assert before == len(said)
+    assert before == len(recorded)
 
 
 @given(st.data())
 @settings(deadline=None)
-def test_a_damaged_file_is_an_error_and_no_crash(shared: Path, data: st.DataObject) -> None:
-    content = bytearray(record(shared / "damaged", rounds(10)).read_bytes())
-    place = data.draw(st.integers(0, len(content) - 1))
-    content[place] ^= data.draw(st.integers(1, 255))
-    (shared / "damaged").write_bytes(content)
+def test_a_damaged_file_is_an_error_and_no_crash(folder: Path, data: st.DataObject) -> None:
+    content = bytearray(record(folder / "damaged", rounds(10)).read_bytes())
+    offset = data.draw(st.integers(0, len(content) - 1))
+    content[offset] ^= data.draw(st.integers(1, 255))
+    (folder / "damaged").write_bytes(content)
     with suppress(RecordingError):
-        replayed(shared / "damaged")
+        replayed(folder / "damaged")
 
 
-def test_the_end_of_a_line_may_be_missing_in_a_whole_gzip(tmp_path: Path) -> None:
+def test_a_gzip_file_may_end_within_a_line(tmp_path: Path) -> None:
     path = record(tmp_path / "torn", rounds(3))
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-9]))
     with RecordingReader(path) as reader:
@@ -233,7 +233,7 @@ def test_the_end_of_a_line_may_be_missing_in_a_whole_gzip(tmp_path: Path) -> Non
         assert reader.truncated
 
 
-def test_members_may_follow_one_another_and_zeros_may_pad(tmp_path: Path) -> None:
+def test_several_gzip_members_and_padding_with_zeros_can_be_read(tmp_path: Path) -> None:
     text = gzip.decompress(record(tmp_path / "two", rounds(4)).read_bytes())
     half = text.index(b"\n") + 20
     (tmp_path / "two").write_bytes(
@@ -242,10 +242,10 @@ def test_members_may_follow_one_another_and_zeros_may_pad(tmp_path: Path) -> Non
     assert replayed(tmp_path / "two") == rounds(4)
 
 
-# -- what can't be read
+# -- files that can't be read
 
 
-def complaint(path: Path) -> str:
+def error_message(path: Path) -> str:
     with pytest.raises(RecordingError) as raised:
         replayed(path)
     assert str(path) in str(raised.value)
@@ -262,23 +262,23 @@ def complaint(path: Path) -> str:
         gzip.compress(b""),
         gzip.compress(bytes(20 << 20)),
     ],
-    ids=["empty", "zeros", "text", "not compressed", "nothing in it", "one long line"],
+    ids=["empty", "zeros", "text", "not compressed", "no content", "one long line"],
 )
-def test_other_files(tmp_path: Path, content: bytes) -> None:
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "other").write_bytes(content)
-    assert "is not a podgpu recording" in complaint(tmp_path / "other")
+    assert "is not a podgpu recording" in error_message(tmp_path / "other")
 
 
 @pytest.mark.parametrize("line", [b"{}", b"[1]", b'{"podgpu_recording":"1"}', b"1", b"nonsense"])
-def test_other_first_lines(tmp_path: Path, line: bytes) -> None:
+def test_other_first_lines_are_refused(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "other").write_bytes(gzip.compress(line + b"\n"))
-    assert "line 1" in complaint(tmp_path / "other")
+    assert "line 1" in error_message(tmp_path / "other")
 
 
-def test_a_newer_format(tmp_path: Path) -> None:
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     header = json.loads(HEADER.encode()) | {"podgpu_recording": 2}
     (tmp_path / "newer").write_bytes(gzip.compress(json.dumps(header).encode() + b"\n"))
-    assert "newer podgpu" in complaint(tmp_path / "newer")
+    assert "newer podgpu" in error_message(tmp_path / "newer")
 
 
 GOOD = {"source": "a", "kind": "nvml", "seq": 1, "at": [0, 0], "event": "SourceLost"}
@@ -320,55 +320,59 @@ LOST = GOOD | {"body": {"reason": "gone"}}
         },
     ],
 )
-def test_bad_lines(tmp_path: Path, line: object) -> None:
-    given_out = complaint(raw(tmp_path / "bad", LOST, line, LOST))
-    assert "line 3" in given_out
-    assert "record it again" in given_out
+def test_an_invalid_line_is_an_error_with_its_number_and_a_fix(
+    tmp_path: Path, line: object
+) -> None:
+    encoded = error_message(write_lines(tmp_path / "bad", LOST, line, LOST))
+    assert "line 3" in encoded
+    assert "record it again" in encoded
 
 
-def test_a_line_too_long_is_refused_in_little_memory(tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_is_refused_without_much_memory(tmp_path: Path) -> None:
     path = tmp_path / "bomb"
-    squeezer = zlib.compressobj(wbits=31)
+    compressor = zlib.compressobj(wbits=31)
     with path.open("wb") as file:
-        file.write(squeezer.compress(HEADER.encode()))
+        file.write(compressor.compress(HEADER.encode()))
         for _ in range(256):
-            file.write(squeezer.compress(b"x" * (1 << 20)))
-        file.write(squeezer.flush())
+            file.write(compressor.compress(b"x" * (1 << 20)))
+        file.write(compressor.flush())
     assert path.stat().st_size < 1 << 20
-    assert "line 2 is longer" in complaint(path)
+    assert "line 2 is longer" in error_message(path)
 
 
-def test_what_a_newer_podgpu_adds_is_passed_over_and_counted(tmp_path: Path) -> None:
+def test_additions_of_a_newer_podgpu_are_ignored_and_unknown_events_are_counted(
+    tmp_path: Path,
+) -> None:
     more = LOST | {"colour": 1, "body": {"reason": "gone", "since": 3}}
     unknown = GOOD | {"event": "FanSpun", "body": {"rpm": 3000}}
-    with RecordingReader(raw(tmp_path / "newer", more, unknown, unknown, LOST)) as reader:
+    with RecordingReader(write_lines(tmp_path / "newer", more, unknown, unknown, LOST)) as reader:
         assert [envelope.event for envelope in reader] == [SourceLost("gone")] * 2
         assert reader.skipped == {"FanSpun": 2}
 
 
-def test_skipped_types_are_counted_in_little_memory(tmp_path: Path) -> None:
+def test_counting_skipped_types_takes_little_memory(tmp_path: Path) -> None:
     lines = [GOOD | {"event": f"Event{n}", "body": {}} for n in range(100)]
-    with RecordingReader(raw(tmp_path / "newer", *lines)) as reader:
+    with RecordingReader(write_lines(tmp_path / "newer", *lines)) as reader:
         assert list(reader) == []
         assert len(reader.skipped) == 17
         assert reader.skipped["others"] == 84
 
 
-# -- what can't be written
+# -- files that can't be written
 
 
-def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("dear")
     with pytest.raises(RecordingError, match="already exists"):
         RecordingWriter(tmp_path / "there", HEADER)
     assert (tmp_path / "there").read_text() == "dear"
 
 
-def test_a_folder_that_is_missing(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="cannot create"):
         RecordingWriter(tmp_path / "none" / "there", HEADER)
 
 
-def test_a_full_disk() -> None:
+def test_a_full_disk_is_an_error() -> None:
     with pytest.raises(RecordingError, match="No space left"):
         RecordingWriter(Path("/dev/full"), HEADER, overwrite=True)

@@ -1,4 +1,4 @@
-"""Looks at who uses the devices, in a recording: lossless, and small."""
+"""Usage samples in a recording: nothing is lost, and they are small."""
 
 import gzip
 import json
@@ -11,10 +11,16 @@ from hypothesis import strategies as st
 
 from pipeline.model import DeviceUse, Envelope, PartialRef, ProcessesSampled, ProcessUse
 from pipeline.recording import RecordingError, usage_sample_codec
-from tests.pipeline.recording.recorded import instants
-from tests.pipeline.recording.recorded import uses as found_uses
-from tests.pipeline.recording.test_recording import GOOD, LOST, complaint, raw, record, replayed
-from tests.pipeline.usage.looking import S
+from tests.pipeline.recording.recorded import device_uses, instants
+from tests.pipeline.recording.test_recording import (
+    GOOD,
+    LOST,
+    error_message,
+    record,
+    replayed,
+    write_lines,
+)
+from tests.pipeline.usage.samples import S
 from tests.support.nodes import at, uuid_of
 
 
@@ -24,7 +30,9 @@ def owner(number: int) -> PartialRef:
     )
 
 
-def look(second: int, processes: int, chance: Random | None = None, churn: int = 0) -> Envelope:
+def sample_event(
+    second: int, processes: int, chance: Random | None = None, churn: int = 0
+) -> Envelope:
     chance = chance or Random(second)
     found = tuple(
         ProcessUse(pid, 7 * pid, owner(pid), "compute", pid << 20, chance.randint(0, S))
@@ -51,60 +59,64 @@ def look(second: int, processes: int, chance: Random | None = None, churn: int =
     return Envelope("gpus", "nvml", second, at(second), event)
 
 
-@given(st.lists(st.lists(found_uses, max_size=3).map(tuple), max_size=4), instants)
+@given(st.lists(st.lists(device_uses, max_size=3).map(tuple), max_size=4), instants)
 @settings(deadline=None)
-def test_every_look_comes_back_as_it_was(
-    tmp_path_factory: pytest.TempPathFactory, given_out: list[tuple[DeviceUse, ...]], when: object
+def test_every_usage_sample_is_read_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, samples: list[tuple[DeviceUse, ...]], when: object
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "looks"
-    said = [Envelope("gpus", "nvml", 1, when, ProcessesSampled(each)) for each in given_out]  # type: ignore[arg-type]
-    assert replayed(record(path, said)) == said
+    envelopes = [Envelope("gpus", "nvml", 1, when, ProcessesSampled(each)) for each in samples]  # type: ignore[arg-type]
+    assert replayed(record(path, envelopes)) == envelopes
 
 
 def test_five_minutes_of_two_hundred_processes_are_small(tmp_path: Path) -> None:
-    said = [look(second, 200) for second in range(5, 305, 5)]
-    path = record(tmp_path / "node", said)
+    envelopes = [sample_event(second, 200) for second in range(5, 305, 5)]
+    path = record(tmp_path / "node", envelopes)
     assert path.stat().st_size < 120_000
-    assert replayed(path) == said
+    assert replayed(path) == envelopes
 
 
-def test_the_tables_restart_before_they_grow_without_end(
+def test_tables_are_reset_before_they_are_too_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = [look(n, 8, churn=3 * n) for n in range(5, 60)]
+    envelopes = [sample_event(n, 8, churn=3 * n) for n in range(5, 60)]
     monkeypatch.setattr(usage_sample_codec, "TABLE_BYTES", 4000)
-    path = record(tmp_path / "many", said)
+    path = record(tmp_path / "many", envelopes)
     assert gzip.decompress(path.read_bytes()).count(b'"reset":true') > 5
-    assert replayed(path) == said
+    assert replayed(path) == envelopes
     monkeypatch.setattr(usage_sample_codec, "TABLE_BYTES", 100)
     with pytest.raises(RecordingError, match="tables are too large"):
         replayed(path)
 
 
 USES = GOOD | {"event": "ProcessesSampled"}
-LOOK = [0, [0, 0], None, None, None, None, None, 1, True]
+SAMPLE = [0, [0, 0], None, None, None, None, None, 1, True]
 
 
 @pytest.mark.parametrize(
     "body",
     [
         None,
-        {"found": [[*LOOK, []]]},
-        {"devices": ["GPU-0"], "found": [[*LOOK, [[0, 1, 2]]]]},
-        {"devices": ["GPU-0"], "found": [[-1, *LOOK[1:], []]]},
-        {"devices": ["GPU-0"], "found": [[0, [0], *LOOK[2:], []]]},
-        {"devices": ["GPU-0"], "found": [[*LOOK[:8], 1, []]]},
+        {"found": [[*SAMPLE, []]]},
+        {"devices": ["GPU-0"], "found": [[*SAMPLE, [[0, 1, 2]]]]},
+        {"devices": ["GPU-0"], "found": [[-1, *SAMPLE[1:], []]]},
+        {"devices": ["GPU-0"], "found": [[0, [0], *SAMPLE[2:], []]]},
+        {"devices": ["GPU-0"], "found": [[*SAMPLE[:8], 1, []]]},
         {"devices": ["GPU-0"], "processes": [[1, 1, ["", ""], "compute"]]},
         {"devices": ["GPU-0"], "processes": [[1, 1, None, "cuda"]]},
     ],
 )
-def test_bad_lines(tmp_path: Path, body: object) -> None:
-    assert "line 3" in complaint(raw(tmp_path / "bad", LOST, USES | {"body": body}, LOST))
+def test_an_invalid_line_is_an_error_with_its_number(tmp_path: Path, body: object) -> None:
+    assert "line 3" in error_message(
+        write_lines(tmp_path / "bad", LOST, USES | {"body": body}, LOST)
+    )
 
 
-def test_what_a_newer_podgpu_adds_is_passed_over(tmp_path: Path) -> None:
-    body = {"devices": ["GPU-0"], "colour": 1, "found": [[*LOOK, [], "more"]]}
-    [envelope] = replayed(raw(tmp_path / "newer", USES | {"body": json.loads(json.dumps(body))}))
+def test_additions_of_a_newer_podgpu_are_ignored(tmp_path: Path) -> None:
+    body = {"devices": ["GPU-0"], "colour": 1, "found": [[*SAMPLE, [], "more"]]}
+    [envelope] = replayed(
+        write_lines(tmp_path / "newer", USES | {"body": json.loads(json.dumps(body))})
+    )
     assert envelope.event == ProcessesSampled(
         (DeviceUse("GPU-0", envelope.at, None, (), None, None, None, None, 1, listed=True),)
     )

@@ -1,4 +1,4 @@
-"""R4: damaged bytes in a recording are the file's fault, and stop nothing else."""
+"""R4: damaged bytes in a recording are reported as damage, and stop nothing else."""
 
 import asyncio
 import gzip
@@ -64,7 +64,7 @@ from sources.replay.recording_pass import ReplayPass
 from sources.replay.source import ReplaySource
 from sources.replay.time_mapping import Timeline
 from tests.e2e.processes import free_ports
-from tests.podgpu.cli.asked import run
+from tests.podgpu.cli.topology_command import run
 from tests.support.contexts import FakeSourceContext, LoopClock
 from tests.support.http import Clients
 from tests.support.joints import joints
@@ -72,12 +72,12 @@ from tests.support.nodes import START, at, claim, claims, gpu, mig, reading
 from tests.support.usage import account, used
 
 GPUS: Final = (gpu(0), gpu(1))
-WHO: Final = PartialRef("ml", "trainer", "main", "u1", "containerd://abc")
+CONTAINER: Final = PartialRef("ml", "trainer", "main", "u1", "containerd://abc")
 PLAN: Final = FieldPlan()
 STEP: Final = 13
-"""Of so many numbers one is damaged."""
+"""One of this many numbers is damaged."""
 MEMBER: Final = 10
-"""Bytes that the header of a gzip member has."""
+"""Bytes of the header of a gzip member."""
 
 NUMBERS: Final = (
     b"-1",
@@ -90,8 +90,8 @@ NUMBERS: Final = (
 )
 
 
-def said() -> Iterator[tuple[str, Event]]:
-    """One event of each kind at least, which hang together."""
+def node_events() -> Iterator[tuple[str, Event]]:
+    """Yield events of one node, at least one of each type."""
     names = ("gpus", "podlist", "pods", "nri")
     yield from ((name, SourceAdded(order, ())) for order, name in enumerate(names))
     busy = used("trainer", held=5 * NS, energy=5, memory=3, busy=NS)
@@ -101,15 +101,18 @@ def said() -> Iterator[tuple[str, Event]]:
     yield "podlist", claims(claim("trainer", GPUS[0].uuid))
     yield "pods", PodsReplaced((), 300 * NS)
     info = PodInfo("u1", "ml", "trainer", "Running", labels=(("team", "a"),))
-    container = PodContainer("main", "app", WHO.container_id, at(0))
+    container = PodContainer("main", "app", CONTAINER.container_id, at(0))
     yield "pods", PodUpserted(Pod(info, at(0), containers=(container,)))
     held = (claim("trainer", GPUS[0].uuid),)
-    yield "nri", ContainersReplaced((RunningContainer(WHO, 77, "/kubepods", at(0), held),), NS)
+    yield (
+        "nri",
+        ContainersReplaced((RunningContainer(CONTAINER, 77, "/kubepods", at(0), held),), NS),
+    )
     uuid = RawDeviceId("uuid", GPUS[0].uuid)
     alias = RawDeviceId("uuid", "GPU-alias")
     yield "gpus", DeviceAliasesReplaced(((alias, GPUS[0].uuid),), ((uuid, at(1)),))
     yield "gpus", ResourcesAdvertised((AdvertisedResource("nvidia.com/gpu", (uuid,)),), NS)
-    yield "gpus", XidsReported((XidReport(GPUS[0].uuid, "", 31, at(1), 77, "python", WHO),))
+    yield "gpus", XidsReported((XidReport(GPUS[0].uuid, "", 31, at(1), 77, "python", CONTAINER),))
     for second in (2, 3, 4):
         now = at(second)
         yield (
@@ -123,23 +126,23 @@ def said() -> Iterator[tuple[str, Event]]:
                 )
             ),
         )
-        process = ProcessUse(77, 5, WHO, "compute", 10**9, NS // 2)
+        process = ProcessUse(77, 5, CONTAINER, "compute", 10**9, NS // 2)
         use = DeviceUse(
             GPUS[0].uuid, now, at(second - 1), (process,), 10**9, 0, NS // 2, 100_000, 3 * NS
         )
         yield "gpus", ProcessesSampled((use,))
     yield "podlist", claims()
-    yield "nri", ContainerStopped(WHO.container_id)
+    yield "nri", ContainerStopped(CONTAINER.container_id)
     yield "pods", PodDeleted("u1")
     yield "podlist", SourceLost("gone")
     yield "podlist", SourceRemoved()
 
 
 def record(path: Path) -> bytes:
-    """Return the bytes of a recording, and leave it there."""
+    """Write a recording and return its bytes."""
     kinds = {"gpus": "nvml", "usage": "ledger"}
     with RecordingWriter(path, Header("0.1.0", "node-9", START)) as writer:
-        for number, (name, event) in enumerate(said()):
+        for number, (name, event) in enumerate(node_events()):
             writer.write(Envelope(name, kinds.get(name, name), number, at(1 + number / 10), event))
     return path.read_bytes()
 
@@ -156,48 +159,48 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield Store(connection)
 
 
-def put(path: Path, data: bytes, place: int, value: int) -> None:
-    path.write_bytes(data[:place] + bytes([value]) + data[place + 1 :])
+def damage_byte(path: Path, data: bytes, offset: int, value: int) -> None:
+    path.write_bytes(data[:offset] + bytes([value]) + data[offset + 1 :])
 
 
-def named(complaint: str, path: Path) -> bool:
-    """Whether it names the file, in one line."""
-    return complaint.startswith(str(path)) and "\n" not in complaint
+def names_file(message: str, path: Path) -> bool:
+    """Return whether a message names the file, in one line."""
+    return message.startswith(str(path)) and "\n" not in message
 
 
 def test_r4_a_damaged_byte_is_reported_in_one_line_or_does_no_harm(path: Path) -> None:
-    sound, given_out = path.read_bytes(), 0
-    for place in (
+    intact, errors = path.read_bytes(), 0
+    for offset in (
         *range(MEMBER + 54),
-        *range(64, len(sound), 7),
-        *range(len(sound) - 8, len(sound)),
+        *range(64, len(intact), 7),
+        *range(len(intact) - 8, len(intact)),
     ):
-        for mask in (0xFF, 0x80, 0x01) if place < MEMBER else (0x10,):
-            put(path, sound, place, sound[place] ^ mask)
+        for mask in (0xFF, 0x80, 0x01) if offset < MEMBER else (0x10,):
+            damage_byte(path, intact, offset, intact[offset] ^ mask)
             error = ""
             try:
                 with RecordingReader(path) as reader:
                     list(reader)
             except RecordingError as found:
                 error = str(found)
-            assert not error or named(error, path)
-            given_out += bool(error)
-    assert given_out > 100
+            assert not error or names_file(error, path)
+            errors += bool(error)
+    assert errors > 100
 
 
-def damages(text: bytes, step: int) -> Iterator[bytes]:
-    """Yield the recording's text, damaged: each byte of its header, and some numbers and others."""
+def damaged_texts(text: bytes, step: int) -> Iterator[bytes]:
+    """Yield the text of a recording with damage: to each byte of its header, and to some others."""
     header = text.index(b"\n") + 1
-    for count, place in enumerate((*range(header), *range(header, len(text), 10 * step))):
-        value = (text[place] ^ 0x80, text[place] ^ 0x02, ord("9"), ord('"'))[count % 4]
-        yield text[:place] + bytes([value]) + text[place + 1 :]
+    for count, offset in enumerate((*range(header), *range(header, len(text), 10 * step))):
+        value = (text[offset] ^ 0x80, text[offset] ^ 0x02, ord("9"), ord('"'))[count % 4]
+        yield text[:offset] + bytes([value]) + text[offset + 1 :]
     numbers = [one.span() for one in re.finditer(rb"-?\b\d+", text)]
     for count, (start, end) in enumerate(numbers[::step]):
         yield text[:start] + NUMBERS[count % len(NUMBERS)] + text[end:]
 
 
-class Shown:
-    """What sinks make of a recording as it is played."""
+class SinkEncoders:
+    """Give a recording to the encoders of all sinks while it is played."""
 
     def __init__(self) -> None:
         meter = Meter(Telemetry(), "sink", "page")
@@ -205,10 +208,10 @@ class Shown:
         self._page = Renderer(PageOptions(), PLAN, "node-1", meter)
         self._sent = Encoder("node-1", PLAN)
         self._lines = LineEncoder("node-1", PLAN)
-        self._book = LedgerAccumulator(at(0), {})
+        self._accumulator = LedgerAccumulator(at(0), {})
 
     def commit(self, store: Store) -> None:
-        store.write_batch(self._book.take_batch())
+        store.write_batch(self._accumulator.take_batch())
 
     def take(self, envelope: Envelope) -> None:
         self._join.apply(envelope)
@@ -218,37 +221,37 @@ class Shown:
             self._page.body(form)
         self._sent.encode(snapshot)
         self._lines.devices(snapshot)
-        self._book.add_snapshot(snapshot)
+        self._accumulator.add_snapshot(snapshot)
 
 
-def test_r4_what_a_damaged_line_reports_stops_nothing(path: Path, store: Store) -> None:
-    """Where the damage leaves a line that can be read, whatever stands in it is put up with."""
-    read = given_out = 0
-    for count, text in enumerate(damages(gzip.decompress(path.read_bytes()), STEP)):
+def test_r4_any_value_in_a_damaged_line_stops_nothing(path: Path, store: Store) -> None:
+    """A damaged line that can still be parsed may contain any value."""
+    read = errors = 0
+    for count, text in enumerate(damaged_texts(gzip.decompress(path.read_bytes()), STEP)):
         path.write_bytes(gzip.compress(text, 1))
-        began = Instant(10**12, START.wall_ns + 10**17)
+        start = Instant(10**12, START.wall_ns + 10**17)
         original = count % 2 == 1
-        playing = ReplayPass(path, lambda one: Timeline(one.started, began, 1.0, original=original))  # noqa: B023
-        shown = Shown()
+        playing = ReplayPass(path, lambda one: Timeline(one.started, start, 1.0, original=original))  # noqa: B023
+        encoders = SinkEncoders()
         try:
             while batch := playing.read():
                 for envelope in batch:
-                    shown.take(envelope)
+                    encoders.take(envelope)
                     read += 1
         except RecordingError as error:
-            given_out += named(str(error), path)
+            errors += names_file(str(error), path)
         finally:
             playing.close()
-        shown.commit(store)
+        encoders.commit(store)
     assert read > 1000
-    assert given_out > 50
+    assert errors > 50
 
 
-# While it is played, and beside what is sound.
+# Damage while a recording is played, and next to a valid recording.
 
 
-def long(path: Path) -> Path:
-    """A recording of more bytes than are read at once."""
+def write_long_recording(path: Path) -> Path:
+    """Write a recording with more bytes than are read at a time."""
     chance = random.Random(1)
     with RecordingWriter(path, Header("0.1.0", "node-9", START)) as writer:
         writer.write(Envelope("late", "nvml", 1, at(0.1), DevicesDiscovered((gpu(7),))))
@@ -260,59 +263,57 @@ def long(path: Path) -> Path:
     return path
 
 
-def spoil(path: Path) -> None:
-    """Damage the end of a file in its place."""
+def damage_end(path: Path) -> None:
+    """Damage the end of a file in place."""
     data = bytearray(path.read_bytes())
-    for place in range(len(data) * 3 // 4, len(data), 100):
-        data[place] ^= 0xFF
+    for offset in range(len(data) * 3 // 4, len(data), 100):
+        data[offset] ^= 0xFF
     with path.open("r+b") as file:
         file.write(data)
 
 
 @pytest.mark.looptime
-async def test_r4_what_is_damaged_while_it_is_played_is_reported_when_it_is_reached(
+async def test_r4_damage_during_the_replay_is_reported_when_it_is_reached(
     tmp_path: Path,
 ) -> None:
-    path = long(tmp_path / "long.podgpu.gz")
+    path = write_long_recording(tmp_path / "long.podgpu.gz")
     ctx = FakeSourceContext("replay", LoopClock())
     playing = asyncio.create_task(ReplaySource(Options(path=str(path))).run(ctx))
     await asyncio.sleep(1)
-    spoil(path)
-    with pytest.raises(TransientError) as given_out:
+    damage_end(path)
+    with pytest.raises(TransientError) as caught:
         await playing
-    assert named(str(given_out.value), path)
-    assert given_out.value.retry_after == 60
+    assert names_file(str(caught.value), path)
+    assert caught.value.retry_after == 60
     assert len(ctx.relayed) > 1000
 
 
 @pytest.mark.parametrize("what", ["header", "line", "late"])
-async def test_r4_beside_a_damaged_recording_the_others_continue(
+async def test_r4_other_sources_continue_next_to_a_damaged_recording(
     what: str, path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = long(tmp_path / "other.podgpu.gz")
+    other = write_long_recording(tmp_path / "other.podgpu.gz")
     if what == "header":
-        put(other, other.read_bytes(), 0, 0)
+        damage_byte(other, other.read_bytes(), 0, 0)
     elif what == "line":
-        given_out = gzip.decompress(other.read_bytes()).replace(
-            b'"SamplesTaken"', b'"SamplesTaken\0', 1
-        )
-        other.write_bytes(gzip.compress(given_out))
+        text = gzip.decompress(other.read_bytes()).replace(b'"SamplesTaken"', b'"SamplesTaken\0', 1)
+        other.write_bytes(gzip.compress(text))
     else:
-        spoil(other)
+        damage_end(other)
     (port,) = free_ports(1)
     lines = ["http: {allowed_hosts: ['*']}", "sources:"]
     lines += [f"  sound: {{kind: replay, path: {path}, speed: 1000}}"]
     lines += [f"  bad: {{kind: replay, path: {other}, speed: 1000}}"]
     lines += ["sinks:", f"  p: {{kind: prometheus, listen: '127.0.0.1:{port}'}}"]
     text = "\n".join(lines)
-    awaited = 'podgpu_source_restarts_total{source="bad"} 1', GPUS[0].uuid
+    expected = 'podgpu_source_restarts_total{source="bad"} 1', GPUS[0].uuid
     stop = asyncio.Event()
     runtime = Runtime(parse(text, RegisteredKinds(), env={}, origin="podgpu.yaml"))
     running = asyncio.create_task(runtime.run(stop))
     try:
         async with asyncio.timeout(10), Clients() as clients:
             client, page = None, ""
-            while not all(word in page for word in awaited):
+            while not all(word in page for word in expected):
                 await asyncio.sleep(0.02)
                 assert not running.done()
                 if client is None:
@@ -329,12 +330,12 @@ async def test_r4_beside_a_damaged_recording_the_others_continue(
     assert "\n" not in line
 
 
-def test_r4_the_command_line_says_it_in_one_line(
+def test_r4_the_command_line_reports_damage_in_one_line(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sound = path.read_bytes()
-    for place in range(0, len(sound), 97):
-        put(path, sound, place, sound[place] ^ 0x40)
+    intact = path.read_bytes()
+    for offset in range(0, len(intact), 97):
+        damage_byte(path, intact, offset, intact[offset] ^ 0x40)
         status, out, err = run(capsys, "--recording", str(path))
         assert status in {0, 1, 2}
         assert "Traceback" not in out + err

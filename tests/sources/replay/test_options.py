@@ -1,4 +1,4 @@
-"""The options as the configuration file gives them."""
+"""The options of replay in a configuration file."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def options(*lines: str) -> object:
     return config.sources["replay"].options
 
 
-def test_only_the_path_must_be_given() -> None:
+def test_only_the_path_is_required() -> None:
     assert options("path: node.podgpu.gz") == Options(
         path="node.podgpu.gz", speed=1.0, loop=False, time="current"
     )
@@ -31,7 +31,7 @@ def test_only_the_path_must_be_given() -> None:
         options()
 
 
-def test_all_of_them() -> None:
+def test_all_options_can_be_given() -> None:
     assert options("path: builtin:demo", "speed: 10", "loop: true", "time: original") == Options(
         path="builtin:demo", speed=10.0, loop=True, time="original"
     )
@@ -40,6 +40,6 @@ def test_all_of_them() -> None:
 @pytest.mark.parametrize(
     "line", ["speed: 0", "speed: -1", "speed: .inf", "speed: 1e9", "time: yesterday", 'path: ""']
 )
-def test_what_cannot_be(line: str) -> None:
+def test_an_invalid_value_is_refused_with_the_name_of_the_option(line: str) -> None:
     with pytest.raises(ConfigError, match=line.split(":", maxsplit=1)[0]):
         options("path: x", line) if not line.startswith("path") else options(line)

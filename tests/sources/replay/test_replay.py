@@ -1,4 +1,4 @@
-"""A recording is played at its own pace, on the present's clock."""
+"""A recording is played at its own speed, with times of the current clock."""
 
 import asyncio
 import gzip
@@ -40,7 +40,7 @@ def watts(second: float, value: float) -> SamplesTaken:
     return SamplesTaken((reading(gpu(0), "power_watts", value, when=at(second - 0.01)),))
 
 
-SAID: Sequence[tuple[float, str, str, Event]] = (
+EVENTS: Sequence[tuple[float, str, str, Event]] = (
     (0.1, "gpus", "nvml", SourceAdded(0)),
     (0.1, "gpus", "nvml", DevicesDiscovered((gpu(0),))),
     (0.5, "pods", "podlist", claims(replace(claim("trainer", gpu(0).uuid), since=at(-HOUR)))),
@@ -48,9 +48,9 @@ SAID: Sequence[tuple[float, str, str, Event]] = (
 )
 
 
-def record(path: Path, said: Sequence[tuple[float, str, str, Event]] = SAID) -> Path:
+def record(path: Path, events: Sequence[tuple[float, str, str, Event]] = EVENTS) -> Path:
     with RecordingWriter(path, Header("0.1.0", "node-9", START)) as writer:
-        for seq, (second, source, kind, event) in enumerate(said, 1):
+        for seq, (second, source, kind, event) in enumerate(events, 1):
             writer.write(Envelope(source, kind, seq, at(second), event))
     return path
 
@@ -61,19 +61,19 @@ def path(tmp_path: Path) -> Path:
 
 
 class Listener(FakeSourceContext):
-    """Notes when each event was relayed."""
+    """Record when each event was relayed."""
 
     def __init__(self) -> None:
         super().__init__("replay", LoopClock())
-        self.began = self.clock.now()
-        self.heard: list[float] = []
+        self.start = self.clock.now()
+        self.relayed_after: list[float] = []
 
     async def relay(self, envelope: Envelope) -> None:
-        self.heard.append(self.began.seconds_until(self.clock.now()))
+        self.relayed_after.append(self.start.seconds_until(self.clock.now()))
         await super().relay(envelope)
 
     def wall(self, second: float) -> int:
-        return self.began.wall_ns + round(second * NS)
+        return self.start.wall_ns + round(second * NS)
 
 
 async def play(path: Path | str, **options: Any) -> Listener:
@@ -92,27 +92,29 @@ async def play_for(path: Path, seconds: float, **options: Any) -> Listener:
     return ctx
 
 
-SECONDS = [second for second, *_ in SAID]
+SECONDS = [second for second, *_ in EVENTS]
 
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("speed", [0.5, 1, 4])
-async def test_the_pace_is_the_recorded_one_over_speed(path: Path, speed: float) -> None:
+async def test_the_speed_option_divides_the_recorded_time(path: Path, speed: float) -> None:
     ctx = await play(path, speed=speed)
-    assert ctx.heard == pytest.approx([second / speed for second in SECONDS], abs=0.002)
+    assert ctx.relayed_after == pytest.approx([second / speed for second in SECONDS], abs=0.002)
 
 
 @pytest.mark.looptime
-async def test_events_come_under_their_own_names(path: Path) -> None:
+async def test_events_keep_the_names_of_their_sources(path: Path) -> None:
     ctx = await play(path)
-    assert [(e.source, e.kind) for e in ctx.relayed] == [(name, kind) for _, name, kind, _ in SAID]
+    assert [(e.source, e.kind) for e in ctx.relayed] == [
+        (name, kind) for _, name, kind, _ in EVENTS
+    ]
     assert {envelope.seq for envelope in ctx.relayed} == {0}
     assert ctx.events == []
-    assert ctx.relayed[1].event == SAID[1][3]
+    assert ctx.relayed[1].event == EVENTS[1][3]
 
 
 @pytest.mark.looptime
-async def test_lateness_does_not_add_up(path: Path) -> None:
+async def test_delays_do_not_accumulate(path: Path) -> None:
     class Busy(Listener):
         async def relay(self, envelope: Envelope) -> None:
             await super().relay(envelope)
@@ -120,32 +122,32 @@ async def test_lateness_does_not_add_up(path: Path) -> None:
 
     ctx = Busy()
     await ReplaySource(Options(path=str(path))).run(ctx)
-    assert ctx.heard[-20:] == pytest.approx(SECONDS[-20:], abs=0.002)
+    assert ctx.relayed_after[-20:] == pytest.approx(SECONDS[-20:], abs=0.002)
 
 
 @pytest.mark.looptime
 async def test_times_are_those_of_the_replay(path: Path) -> None:
     ctx = await play(path, speed=2)
     last = ctx.relayed[-1]
-    assert last.at == Instant(ctx.began.mono_ns + 20 * NS, ctx.wall(20))
+    assert last.at == Instant(ctx.start.mono_ns + 20 * NS, ctx.wall(20))
     assert isinstance(last.event, SamplesTaken)
     (sample,) = last.event.readings
-    assert sample.at == Instant(ctx.began.mono_ns + 19_995_000_000, ctx.wall(19.995))
-    # Nothing is faster than real time at handing on.
+    assert sample.at == Instant(ctx.start.mono_ns + 19_995_000_000, ctx.wall(19.995))
+    # Samples are passed on at most in real time, so validity is not shortened.
     assert sample.good_for_ns == 15 * NS
 
 
 @pytest.mark.looptime
-async def test_what_was_before_the_recording_lies_as_far_back(path: Path) -> None:
+async def test_times_before_the_recording_are_shifted_by_the_same_amount(path: Path) -> None:
     ctx = await play(path, speed=10)
-    said = ctx.relayed[2].event
-    assert isinstance(said, type(SAID[2][3]))
-    since = said.claims[0].since  # type: ignore[union-attr]
-    assert since == Instant(ctx.began.mono_ns - HOUR * NS, ctx.wall(-HOUR))
+    event = ctx.relayed[2].event
+    assert isinstance(event, type(EVENTS[2][3]))
+    since = event.claims[0].since  # type: ignore[union-attr]
+    assert since == Instant(ctx.start.mono_ns - HOUR * NS, ctx.wall(-HOUR))
 
 
 @pytest.mark.looptime
-async def test_a_slow_replay_lets_readings_stand_longer(path: Path) -> None:
+async def test_a_slow_replay_extends_the_validity_of_readings(path: Path) -> None:
     ctx = await play_for(path, 20, speed=0.1)
     event = ctx.relayed[-1].event
     assert isinstance(event, SamplesTaken)
@@ -156,29 +158,29 @@ async def test_a_slow_replay_lets_readings_stand_longer(path: Path) -> None:
 async def test_original_time_keeps_the_wall_clock(path: Path) -> None:
     ctx = await play(path, time="original", speed=2)
     last = ctx.relayed[-1]
-    assert last.at == Instant(ctx.began.mono_ns + 20 * NS, at(40).wall_ns)
+    assert last.at == Instant(ctx.start.mono_ns + 20 * NS, at(40).wall_ns)
 
 
 @pytest.mark.looptime
-async def test_it_restarts_at_the_end(path: Path) -> None:
+async def test_loop_restarts_at_the_end(path: Path) -> None:
     ctx = await play_for(path, 125, loop=True)
     expected = [lap + second for lap in (0, 40, 80, 120) for second in SECONDS]
-    heard = [second for second in expected if second < 125]
-    assert ctx.heard == pytest.approx(heard, abs=0.01)
-    again = ctx.relayed[len(SAID) + 3]
-    assert isinstance(again.event, SamplesTaken)
-    assert again.event.readings[0].value == 101
-    assert again.at.mono_ns - ctx.began.mono_ns == pytest.approx(41 * NS, abs=NS // 50)
+    relayed_after = [second for second in expected if second < 125]
+    assert ctx.relayed_after == pytest.approx(relayed_after, abs=0.01)
+    repeated = ctx.relayed[len(EVENTS) + 3]
+    assert isinstance(repeated.event, SamplesTaken)
+    assert repeated.event.readings[0].value == 101
+    assert repeated.at.mono_ns - ctx.start.mono_ns == pytest.approx(41 * NS, abs=NS // 50)
 
 
 @pytest.mark.looptime
-async def test_an_empty_recording_does_not_spin(tmp_path: Path) -> None:
+async def test_an_empty_recording_in_a_loop_does_not_use_the_cpu(tmp_path: Path) -> None:
     ctx = await play_for(record(tmp_path / "empty", ()), 60, loop=True)
     assert ctx.relayed == []
 
 
 @pytest.mark.looptime
-async def test_who_falls_behind_continues_from_now(path: Path) -> None:
+async def test_a_replay_that_is_late_continues_from_now(path: Path) -> None:
     class Stuck(Listener):
         async def relay(self, envelope: Envelope) -> None:
             if len(self.relayed) == 10:
@@ -190,11 +192,11 @@ async def test_who_falls_behind_continues_from_now(path: Path) -> None:
     await asyncio.sleep(1030)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert len(SAID) < len(ctx.relayed) < 2 * len(SAID)
+    assert len(EVENTS) < len(ctx.relayed) < 2 * len(EVENTS)
 
 
 @pytest.mark.looptime
-async def test_the_join_makes_of_it_what_it_made_of_the_node(path: Path) -> None:
+async def test_the_join_has_the_same_result_as_on_the_recorded_node(path: Path) -> None:
     ctx, join = await play(path), Join()
     for envelope in ctx.relayed:
         join.apply(envelope)
@@ -210,33 +212,37 @@ async def test_the_join_makes_of_it_what_it_made_of_the_node(path: Path) -> None
 
 
 @pytest.mark.looptime
-async def test_a_recording_without_its_end(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_recording_without_its_end_is_played_with_a_warning(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path.write_bytes(path.read_bytes()[:-30])
     with caplog.at_level(logging.INFO):
         ctx = await play(path)
-    assert 20 < len(ctx.relayed) <= len(SAID)
+    assert 20 < len(ctx.relayed) <= len(EVENTS)
     assert caplog.text.count("is incomplete") == 1
     assert "recorded on node node-9" in caplog.text
     assert "has ended" in caplog.text
 
 
 @pytest.mark.looptime
-async def test_events_of_a_newer_podgpu(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unknown_events_of_a_newer_podgpu_are_skipped_and_logged(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     text = gzip.decompress(path.read_bytes()).replace(b'"SourceAdded"', b'"SourceBlessed"')
     path.write_bytes(gzip.compress(text))
     ctx = await play(path)
-    assert len(ctx.relayed) == len(SAID) - 1
+    assert len(ctx.relayed) == len(EVENTS) - 1
     assert "1 events of type SourceBlessed" in caplog.text
 
 
-async def test_a_missing_file_may_come_yet(tmp_path: Path) -> None:
+async def test_a_missing_file_is_a_transient_error(tmp_path: Path) -> None:
     with pytest.raises(TransientError, match="podgpu record"):
         await play(tmp_path / "none")
     with pytest.raises(TransientError, match="cannot read"):
         await play(record(tmp_path / "file") / "below")
 
 
-async def test_other_files_may_be_replaced_and_a_folder_is_a_wrong_configuration(
+async def test_another_file_is_a_transient_error_and_a_folder_a_permanent_one(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "other").write_text("hello")
@@ -247,19 +253,19 @@ async def test_other_files_may_be_replaced_and_a_folder_is_a_wrong_configuration
 
 
 @pytest.mark.looptime
-async def test_damage_shows_when_it_is_reached(path: Path) -> None:
+async def test_damage_is_reported_when_it_is_reached(path: Path) -> None:
     lines = gzip.decompress(path.read_bytes()).splitlines()
     path.write_bytes(gzip.compress(b"\n".join([*lines[:20], b"{", *lines[20:]])))
     ctx = Listener()
     with pytest.raises(TransientError, match="line 21"):
         await ReplaySource(Options(path=str(path))).run(ctx)
-    assert 0 < len(ctx.relayed) < len(SAID)
+    assert 0 < len(ctx.relayed) < len(EVENTS)
 
 
 @pytest.mark.looptime
-async def test_accounts_are_restored_in_the_first_pass_alone(tmp_path: Path) -> None:
-    given_out = (0.0, "ledger", "ledger", TotalsRestored(()))
-    ctx = await play_for(record(tmp_path / "x", [given_out, *SAID]), 100, loop=True)
+async def test_accounts_are_restored_only_in_the_first_pass(tmp_path: Path) -> None:
+    restored = (0.0, "ledger", "ledger", TotalsRestored(()))
+    ctx = await play_for(record(tmp_path / "x", [restored, *EVENTS]), 100, loop=True)
     events = [envelope.event for envelope in ctx.relayed]
     assert [isinstance(event, TotalsRestored) for event in events].index(True) == 0
     assert sum(isinstance(event, TotalsRestored) for event in events) == 1
@@ -267,27 +273,29 @@ async def test_accounts_are_restored_in_the_first_pass_alone(tmp_path: Path) -> 
 
 
 @pytest.mark.looptime
-async def test_the_demo(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_the_path_of_the_demo_plays_the_included_recording(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(replay_source, "_DEMO_FILE", path)
-    assert len((await play("builtin:demo")).relayed) == len(SAID)
+    assert len((await play("builtin:demo")).relayed) == len(EVENTS)
     monkeypatch.setattr(replay_source, "_DEMO_FILE", tmp_path / "none")
     with pytest.raises(PermanentError, match="reinstall podgpu"):
         await play("builtin:demo")
 
 
-def test_the_registry_builds_it() -> None:
+def test_the_registry_builds_the_source() -> None:
     assert isinstance(build_source("replay", Options(path="x")), ReplaySource)
 
 
-async def test_the_file_is_closed_by_whoever_has_it(
+async def test_the_file_is_closed_after_a_cancelled_start(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opening, continue_, closed = threading.Event(), threading.Event(), threading.Event()
+    opening, proceed, closed = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(RecordingReader):
         def __init__(self, path: Path) -> None:
             opening.set()
-            continue_.wait(10)
+            proceed.wait(10)
             super().__init__(path)
 
         def close(self) -> None:
@@ -299,5 +307,5 @@ async def test_the_file_is_closed_by_whoever_has_it(
     await asyncio.to_thread(opening.wait, 10)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    continue_.set()
+    proceed.set()
     assert await asyncio.to_thread(closed.wait, 10)
