@@ -19,7 +19,7 @@ from podgpu.extender.node_selection.pod_demand import Demand
 from podgpu.extender.scheduler_messages import filtered, parse_question
 from tests.bench.test_topology import spent
 from tests.pipeline.topology.layouts import dgx1, hgx, islands, pcie
-from tests.podgpu.extender.cluster import GPU, NOW, given_out, node, pod, question
+from tests.podgpu.extender.cluster import GPU, NOW, annotation_with, node, pod, question
 
 COUNT = 1000
 NAMES = [f"node-{number:04}" for number in range(COUNT)]
@@ -29,7 +29,7 @@ def annotations() -> list[str]:
     """Four kinds of machines, each with uuids of its own, and whatever is free of them."""
     random, layouts = Random(1), [layout() for layout in (hgx, pcie, dgx1, islands)]
     return [
-        given_out(layouts[n % 4], random.randrange(1, 256)).replace("5eed", f"{n:04x}")
+        annotation_with(layouts[n % 4], random.randrange(1, 256)).replace("5eed", f"{n:04x}")
         for n in range(COUNT)
     ]
 

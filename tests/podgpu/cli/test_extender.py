@@ -1,4 +1,4 @@
-"""`podgpu extender`, as a user meets it."""
+"""`podgpu extender`, run as a user does."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from pipeline.topology.node_annotation import KEY
 from podgpu.cli import main
 from podgpu.extender.server import RESOURCE
 from tests.pipeline.topology.layouts import hgx
-from tests.podgpu.extender.cluster import given_out, node, pod, question
+from tests.podgpu.extender.cluster import annotation_with, node, pod, question
 from tests.support.kube import ApiServer, Collection, Elsewhere
 
 ROOT = Path(__file__).parents[3]
@@ -27,14 +27,14 @@ ROOT = Path(__file__).parents[3]
 
 def cluster() -> ApiServer:
     nodes = Collection()
-    nodes.put(node("full", given_out(hgx(), 0, at=time.time())))
-    nodes.put(node("free", given_out(hgx(), 0xFF, at=time.time())))
+    nodes.put(node("full", annotation_with(hgx(), 0, at=time.time())))
+    nodes.put(node("free", annotation_with(hgx(), 0xFF, at=time.time())))
     return ApiServer({"/api/v1/nodes": nodes})
 
 
 @contextmanager
 def started(*words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """The command, on a port of its own."""
+    """Run the command on a free port."""
     process = subprocess.Popen(
         [sys.executable, "-m", "podgpu", "extender", "--listen", "127.0.0.1:0", *words],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -54,16 +54,16 @@ def started(*words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
         process.communicate()
 
 
-def ask(port: int, path: str, body: bytes | None = None) -> bytes:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", body, timeout=15) as answer:
-        return bytes(answer.read())
+def request(port: int, path: str, body: bytes | None = None) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", body, timeout=15) as response:
+        return bytes(response.read())
 
 
 def wait_ready(port: int) -> None:
     end = time.monotonic() + 20
     while True:
         try:
-            ask(port, "/readyz")
+            request(port, "/readyz")
         except OSError:
             assert time.monotonic() < end
             time.sleep(0.05)
@@ -72,15 +72,15 @@ def wait_ready(port: int) -> None:
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_it_answers_until_a_signal(tmp_path: Path, signum: int) -> None:
+def test_it_responds_until_a_signal_stops_it(tmp_path: Path, signum: int) -> None:
     api = Elsewhere(cluster, lambda _: None).server
     kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
     with started("--kubeconfig", str(kubeconfig)) as (process, port):
         wait_ready(port)
         body = question(pod(gpus="8"), names=["full", "free"])
-        answer: Any = json.loads(ask(port, "/filter", body))
-        assert answer["NodeNames"] == ["free"]
-        scores: Any = json.loads(ask(port, "/prioritize", body))
+        filtered: Any = json.loads(request(port, "/filter", body))
+        assert filtered["NodeNames"] == ["free"]
+        scores: Any = json.loads(request(port, "/prioritize", body))
         assert {each["Host"]: each["Score"] for each in scores} == {"full": 0, "free": 10}
         process.send_signal(signum)
         _, errors = process.communicate(timeout=15)
@@ -89,7 +89,7 @@ def test_it_answers_until_a_signal(tmp_path: Path, signum: int) -> None:
         assert b"Traceback" not in errors
 
 
-def test_an_address_that_cant_be_had() -> None:
+def test_an_address_that_cannot_be_used_ends_with_status_2() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "podgpu", "extender", "--listen", "192.0.2.1:1"],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -110,7 +110,7 @@ def test_an_address_that_cant_be_had() -> None:
         (("--web-config", "/nope"), b"--web-config: "),
     ],
 )
-def test_files_that_cant_be_read(words: tuple[str, ...], why: bytes) -> None:
+def test_a_file_that_cannot_be_read_ends_with_status_2(words: tuple[str, ...], why: bytes) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "podgpu", "extender", "--listen", "127.0.0.1:0", *words],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -140,7 +140,7 @@ def test_files_that_cant_be_read(words: tuple[str, ...], why: bytes) -> None:
         (("--what",), "usage: podgpu extender [-h] [--listen ADDRESS]"),
     ],
 )
-def test_words_that_make_no_sense(
+def test_invalid_options_end_with_status_2(
     words: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -149,9 +149,9 @@ def test_words_that_make_no_sense(
     assert why in capsys.readouterr().err
 
 
-def test_help_reports_what_is_taken_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_shows_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["extender", "--help"])
-    reported_ = capsys.readouterr().out
-    for wanted in (KEY, RESOURCE, ":9410", "3s"):
-        assert wanted in reported_
+    output = capsys.readouterr().out
+    for expected in (KEY, RESOURCE, ":9410", "3s"):
+        assert expected in output

@@ -1,4 +1,4 @@
-"""Nodes, pods and questions to test with."""
+"""Build nodes, pods and scheduler requests for the tests of the extender."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,11 +18,11 @@ Raw = dict[str, Any]
 
 
 def free_of(topology: Topology, *held: int) -> int:
-    """All GPUs but these."""
+    """Return the bitmask of all GPUs except the held ones."""
     return topology.mask & ~mask_of(held)
 
 
-def known(
+def knowledge(
     topology: Topology,
     free: int | None = -1,
     *,
@@ -30,25 +30,25 @@ def known(
     age: float = 0,
     devices: int | None = None,
 ) -> NodeKnowledge:
-    """What is known of a node; without a word all of its GPUs are free."""
+    """Return what the extender knows about a node. By default all GPUs are free."""
     free = topology.mask if free == -1 else free
     return NodeKnowledge(Published(topology, free, part, NOW - age, REFRESH), devices=devices)
 
 
-def said(topology: Topology, *, at: float = NOW, free: bool = True) -> str:
-    """A node's annotation; nobody speaks of any of its GPUs, so that none is free."""
-    known_ = availability(topology, {}) if free else None
-    return annotation(topology, known_, at=at, refresh=REFRESH)
+def annotation_of(topology: Topology, *, at: float = NOW, free: bool = True) -> str:
+    """Return a node's annotation: all GPUs are free, or it is unknown which are free."""
+    available = availability(topology, {}) if free else None
+    return annotation(topology, available, at=at, refresh=REFRESH)
 
 
-def given_out(topology: Topology, free: int, *, at: float = NOW, part: int = 0) -> str:
-    """A node's annotation."""
-    made = json.loads(said(topology, at=at))
+def annotation_with(topology: Topology, free: int, *, at: float = NOW, part: int = 0) -> str:
+    """Return a node's annotation with these bitmasks of free and partly held GPUs."""
+    made = json.loads(annotation_of(topology, at=at))
     return json.dumps({**made, "free": f"{free:x}", "part": f"{part:x}"})
 
 
 def node(name: str, text: str | None = None, *, gpus: str | int | None = None) -> Raw:
-    """A Node as the API server has it."""
+    """Return a Node object as the API server returns it."""
     annotations = {} if text is None else {KEY: text}
     status = {} if gpus is None else {"allocatable": {"cpu": "96", GPU: gpus}}
     return {"metadata": {"name": name, "annotations": annotations}, "status": status}
@@ -70,7 +70,7 @@ def pod(
     gpus: str | int | None = None,
     require: str | None = None,
 ) -> Raw:
-    """A pod as the scheduler sends it."""
+    """Return a pod as the scheduler sends it."""
     listed = [*containers, *([] if gpus is None else [container(gpus)])]
     annotations = {} if require is None else {"podgpu.io/require": require}
     return {
@@ -85,6 +85,6 @@ def question(
     names: Sequence[str] | None = None,
     nodes: Sequence[Raw] | None = None,
 ) -> bytes:
-    """An ExtenderArgs as Go writes it: what isn't there is null."""
+    """Return an ExtenderArgs as Go encodes it: absent members are null."""
     listed = None if nodes is None else {"metadata": {}, "items": list(nodes)}
     return json.dumps({"Pod": pod_, "Nodes": listed, "NodeNames": names}).encode()

@@ -1,4 +1,4 @@
-"""Which nodes a pod fits on."""
+"""Filter: which nodes a pod fits on."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from podgpu.extender.node_selection.node_fit import fit
 from podgpu.extender.node_selection.node_state import NOT_YET, NOTHING, NodeKnowledge
 from podgpu.extender.node_selection.pod_demand import Demand
 from tests.pipeline.topology.layouts import dgx1, four_h100, hgx, islands, pcie
-from tests.podgpu.extender.cluster import NOW, REFRESH, free_of, known
+from tests.podgpu.extender.cluster import NOW, REFRESH, free_of, knowledge
 
 NVLINK, SINGLE, MULTIPLE, HOSTBRIDGE, NODE = Requirement
 
@@ -20,7 +20,7 @@ def reason(demand: Demand, node: NodeKnowledge) -> str:
     return filter_node(demand, node, NOW).reason
 
 
-# Nothing is required: GPUs are counted.
+# Without a requirement only the number of GPUs counts.
 
 
 @pytest.mark.parametrize(
@@ -37,14 +37,16 @@ def reason(demand: Demand, node: NodeKnowledge) -> str:
         (4, 0b11, 0b100, "podgpu: 2 of 8 GPUs are free and 1 in part, the pod requests 4"),
     ],
 )
-def test_what_is_free_or_held_in_part_has_to_do(count: int, free: int, part: int, why: str) -> None:
-    verdict = filter_node(Demand(count), known(hgx(), free, part=part), NOW)
+def test_without_a_requirement_free_and_partly_held_gpus_are_counted(
+    count: int, free: int, part: int, why: str
+) -> None:
+    verdict = filter_node(Demand(count), knowledge(hgx(), free, part=part), NOW)
     assert verdict.reason == why
     assert not verdict.is_unresolvable
 
 
-def test_more_than_the_node_has_will_never_do() -> None:
-    verdict = filter_node(Demand(9), known(hgx()), NOW)
+def test_a_request_for_more_gpus_than_the_node_has_is_unresolvable() -> None:
+    verdict = filter_node(Demand(9), knowledge(hgx()), NOW)
     assert verdict.reason == "podgpu: 8 of 8 GPUs are free, the pod requests 9"
     assert verdict.is_unresolvable
 
@@ -54,62 +56,62 @@ UNKNOWN = {
     "the extender does not know the node": NOTHING,
     "the node has no topology annotation": NodeKnowledge(),
     "the topology annotation of the node is invalid": NodeKnowledge(readable=False),
-    "the topology annotation of the node is out of date": known(hgx(), 0, age=3 * REFRESH + 1),
-    "the topology annotation of the node does not say which GPUs are free": known(hgx(), None),
-    # As time-slicing does it, or MIG's instances under one name.
-    "the node offers shares of GPUs": known(hgx(), 0, devices=32),
+    "the topology annotation of the node is out of date": knowledge(hgx(), 0, age=3 * REFRESH + 1),
+    "the topology annotation of the node does not say which GPUs are free": knowledge(hgx(), None),
+    # As with time slicing, or with MIG instances under one resource name.
+    "the node offers shares of GPUs": knowledge(hgx(), 0, devices=32),
 }
 
 
 @pytest.mark.parametrize("why", UNKNOWN)
-def test_unknown_is_not_full(why: str) -> None:
+def test_a_node_with_unknown_topology_passes(why: str) -> None:
     assert filter_node(Demand(8), UNKNOWN[why], NOW) is PASSED
 
 
 @pytest.mark.parametrize("why", UNKNOWN)
 @pytest.mark.parametrize("required", Requirement)
-def test_unknown_is_not_enough_where_something_is_required(why: str, required: Requirement) -> None:
+def test_a_node_with_unknown_topology_fails_a_requirement(why: str, required: Requirement) -> None:
     verdict = filter_node(Demand(1, required), UNKNOWN[why], NOW)
     assert verdict.reason == f"podgpu: {why}, and the pod requires {required.value}"
-    # What isn't known may become known. That a node hands out parts is known.
+    # Unknown facts may become known later. That the node offers shares is known already.
     assert verdict.is_unresolvable == ("offers shares" in why)
 
 
 @pytest.mark.parametrize(
     ("free", "age", "devices", "demand", "permanently"),
     [
-        # That it hands out parts is known, and no GPU that becomes free changes it.
+        # The node is known to offer shares; a GPU that becomes free does not change that.
         (0, 0, 32, Demand(2, NVLINK), True),
         (None, 0, 32, Demand(2, NVLINK), True),
         (0, 3 * REFRESH + 1, 32, Demand(2, NVLINK), False),
-        # So are the groups where nobody tells which GPUs are free.
+        # The groups are known even if no source shows which GPUs are free.
         (None, 0, None, Demand(8, NVLINK), False),
         (None, 0, 7, Demand(8, NVLINK), True),
         (None, 0, None, Demand(2, SINGLE), True),
         (None, 3 * REFRESH + 1, None, Demand(2, SINGLE), False),
     ],
 )
-def test_permanently_is_reported_by_a_fresh_annotation_whatever_is_free(
+def test_only_a_fresh_annotation_makes_a_node_unresolvable(
     free: int | None, age: float, devices: int | None, demand: Demand, *, permanently: bool
 ) -> None:
-    """Otherwise the scheduler's preemption may evict pods from such a node in vain."""
-    verdict = filter_node(demand, known(hgx(), free, age=age, devices=devices), NOW)
+    """If it did not, the scheduler's preemption would evict pods from such a node in vain."""
+    verdict = filter_node(demand, knowledge(hgx(), free, age=age, devices=devices), NOW)
     assert verdict.reason
     assert verdict.is_unresolvable == permanently
 
 
-def test_three_refreshes_are_waited_for() -> None:
-    assert reason(Demand(1), known(hgx(), 0, age=3 * REFRESH)) != ""
-    assert reason(Demand(1), known(hgx(), 0, age=3 * REFRESH + 0.001)) == ""
+def test_an_annotation_is_valid_for_three_refresh_intervals() -> None:
+    assert reason(Demand(1), knowledge(hgx(), 0, age=3 * REFRESH)) != ""
+    assert reason(Demand(1), knowledge(hgx(), 0, age=3 * REFRESH + 0.001)) == ""
 
 
 @pytest.mark.parametrize("devices", [None, 0, 7, 8])
-def test_no_more_devices_than_gpus_are_whole_ones(devices: int | None) -> None:
-    assert reason(Demand(1), known(hgx(), 0, devices=devices)) != ""
+def test_a_node_with_no_more_devices_than_gpus_offers_whole_gpus(devices: int | None) -> None:
+    assert reason(Demand(1), knowledge(hgx(), 0, devices=devices)) != ""
 
 
-# The kubelet hands out fewer than there are: MIG mode, a device plugin that knows of some only, one
-# that is not healthy. Which ones nobody says, so the worst is taken for granted.
+# The kubelet allocates fewer devices than the node has GPUs: MIG mode, a device plugin that offers
+# only some, or an unhealthy GPU. It is unknown which are missing, so the worst case is assumed.
 
 
 @pytest.mark.parametrize(
@@ -118,18 +120,18 @@ def test_no_more_devices_than_gpus_are_whole_ones(devices: int | None) -> None:
         (hgx, (), 8, Demand(8, NVLINK), True),
         (hgx, (), 7, Demand(7, NVLINK), True),
         (hgx, (), 7, Demand(8, NVLINK), False),
-        # Three of those that are handed out are held, and one of them is left.
+        # Three of the allocatable GPUs are held, and one is left.
         (hgx, (1, 2, 3), 4, Demand(4, NVLINK), False),
         (hgx, (1, 2, 3), 4, Demand(1, NVLINK), True),
         (hgx, (0, 1, 2, 3), 7, Demand(4, NODE), False),
         (hgx, (0, 1, 2, 3), 7, Demand(3, NODE), True),
         (pcie, (), 7, Demand(2, SINGLE), False),
         (pcie, (), 7, Demand(1, SINGLE), True),
-        # The scheduler counts devices by itself.
+        # The scheduler itself counts devices.
         (hgx, (), 4, Demand(8), True),
     ],
 )  # fmt: skip
-def test_which_gpus_are_not_handed_out_no_one_knows(
+def test_with_fewer_devices_than_gpus_the_worst_case_is_assumed(
     layout: Callable[[], Topology],
     held: tuple[int, ...],
     devices: int,
@@ -137,7 +139,7 @@ def test_which_gpus_are_not_handed_out_no_one_knows(
     passes: bool,
 ) -> None:
     topology = layout()
-    node = known(topology, free_of(topology, *held), devices=devices)
+    node = knowledge(topology, free_of(topology, *held), devices=devices)
     verdict = filter_node(demand, node, NOW)
     assert (verdict.reason == "") == passes
     fits = fit(
@@ -154,18 +156,20 @@ def test_which_gpus_are_not_handed_out_no_one_knows(
         (6, (0,), "no NVLink group of the node has 8 free GPUs, the most is 7"),
     ],
 )
-def test_what_is_said_of_them(devices: int, held: tuple[int, ...], why: str) -> None:
+def test_the_reason_names_the_gpus_that_are_not_allocatable(
+    devices: int, held: tuple[int, ...], why: str
+) -> None:
     verdict = filter_node(
-        Demand(8, NVLINK), known(hgx(), free_of(hgx(), *held), devices=devices), NOW
+        Demand(8, NVLINK), knowledge(hgx(), free_of(hgx(), *held), devices=devices), NOW
     )
     assert why in verdict.reason
     assert verdict.is_unresolvable
-    again = filter_node(Demand(4, NVLINK), known(hgx(), 0b11111, devices=6), NOW)
+    again = filter_node(Demand(4, NVLINK), knowledge(hgx(), 0b11111, devices=6), NOW)
     assert "2 of the node's 8 GPUs are not allocatable" in again.reason
     assert not again.is_unresolvable, "it would do if all were free"
 
 
-# Something is required: they have to be in one group.
+# With a requirement all GPUs have to be in one group.
 
 NO_NVLINK = "podgpu: the node has no NVLink group"
 
@@ -208,7 +212,7 @@ NO_NVLINK = "podgpu: the node has no NVLink group"
          "podgpu: no NUMA node of the node has 5 GPUs, the largest has 4", True),
     ],
 )  # fmt: skip
-def test_all_gpus_are_in_one_group(
+def test_a_requirement_needs_enough_free_gpus_in_one_group(
     layout: Callable[[], Topology],
     held: tuple[int, ...],
     demand: Demand,
@@ -216,17 +220,17 @@ def test_all_gpus_are_in_one_group(
     permanently: bool,
 ) -> None:
     topology = layout()
-    verdict = filter_node(demand, known(topology, free_of(topology, *held)), NOW)
+    verdict = filter_node(demand, knowledge(topology, free_of(topology, *held)), NOW)
     assert (verdict.reason, verdict.is_unresolvable) == (why, permanently)
 
 
-def test_a_gpu_that_is_held_in_part_is_none_for_a_group() -> None:
-    assert reason(Demand(2, NVLINK), known(hgx(), 0b1, part=0b10)) != ""
-    assert reason(Demand(2), known(hgx(), 0b1, part=0b10)) == ""
+def test_a_partly_held_gpu_does_not_count_for_a_requirement() -> None:
+    assert reason(Demand(2, NVLINK), knowledge(hgx(), 0b1, part=0b10)) != ""
+    assert reason(Demand(2), knowledge(hgx(), 0b1, part=0b10)) == ""
 
 
-@pytest.mark.parametrize("node", [NOTHING, known(hgx())])
-def test_a_word_that_means_nothing_fits_nowhere(node: NodeKnowledge) -> None:
+@pytest.mark.parametrize("node", [NOTHING, knowledge(hgx())])
+def test_a_pod_with_an_unknown_requirement_fits_on_no_node(node: NodeKnowledge) -> None:
     verdict = filter_node(Demand(1, wrong="podgpu.io/require is 'x': take one"), node, NOW)
     assert verdict.reason == "podgpu: podgpu.io/require is 'x': take one"
     assert verdict.is_unresolvable
@@ -241,6 +245,8 @@ def test_a_word_that_means_nothing_fits_nowhere(node: NodeKnowledge) -> None:
         (Demand(2, wrong="x"), False),
     ],
 )
-def test_without_time_it_is_as_without_knowledge(demand: Demand, passes: bool) -> None:
+def test_a_node_that_was_not_checked_in_time_counts_as_unknown(
+    demand: Demand, passes: bool
+) -> None:
     verdict = unfiltered(demand, "late")
     assert verdict.reason == ("" if passes else "podgpu: late")

@@ -1,4 +1,4 @@
-"""What is kept of the cluster's Nodes."""
+"""The cache of the cluster's Nodes."""
 
 import asyncio
 import contextlib
@@ -21,25 +21,25 @@ from podgpu.extender.node_selection.node_score import scored
 from podgpu.extender.node_selection.node_state import NOT_YET, NOTHING, AtHand
 from podgpu.extender.topology_pool import Shapes
 from tests.pipeline.topology.layouts import PIX, PXB, card, dgx1, hgx, islands, pcie, read
-from tests.podgpu.extender.cluster import GPU, NOW, REFRESH, given_out, node, said
+from tests.podgpu.extender.cluster import GPU, NOW, REFRESH, annotation_of, annotation_with, node
 
 LOG = logging.getLogger("podgpu.test.extender")
 
 
-def found(raw: dict[str, Any]) -> NodeRecord:
+def record_of(raw: dict[str, Any]) -> NodeRecord:
     made = NodeMapper(KEY, [GPU])(raw)
     assert made is not None
     return made
 
 
-async def heard(*raws: dict[str, Any]) -> Nodes:
+async def cache_of(*raws: dict[str, Any]) -> Nodes:
     nodes = Nodes(LOG)
-    await nodes.replaced([found(raw) for raw in raws])
+    await nodes.replaced([record_of(raw) for raw in raws])
     return nodes
 
 
-async def test_a_node_reports_its_topology() -> None:
-    nodes = await heard(node("a", given_out(hgx(), 0b1101, part=0b10), gpus="8"))
+async def test_the_topology_and_the_free_gpus_of_a_node_are_known() -> None:
+    nodes = await cache_of(node("a", annotation_with(hgx(), 0b1101, part=0b10), gpus="8"))
     known = nodes.known_of("a")
     assert known.published is not None
     assert (known.published.free, known.published.part) == (0b1101, 0b10)
@@ -59,24 +59,24 @@ async def test_a_node_reports_its_topology() -> None:
         (node("a", "[" * 100_000), "unreadable"),
         (node("a", "\ud800"), "unreadable"),
         (node("a", json.dumps({"version": 2})), "unreadable"),
-        (node("a", said(hgx(), free=False)), "no_free"),
-        (node("a", said(hgx()) + " " * LONGEST), "unreadable"),
+        (node("a", annotation_of(hgx(), free=False)), "no_free"),
+        (node("a", annotation_of(hgx()) + " " * LONGEST), "unreadable"),
     ],
 )
-async def test_why_there_is_no_topology(raw: dict[str, Any], state: str) -> None:
-    nodes = await heard(raw)
+async def test_the_state_shows_why_a_node_has_no_topology(raw: dict[str, Any], state: str) -> None:
+    nodes = await cache_of(raw)
     assert nodes.known_of("a").state(NOW) == state
     assert (nodes.known_of("a").published is None) == (state != "no_free")
     assert nodes.count(NOW)[state] == 1
 
 
-async def test_of_a_node_that_no_one_has_heard_of_nothing_is_known() -> None:
-    assert (await heard()).known_of("a") is NOTHING
+async def test_nothing_is_known_of_a_node_that_is_not_listed() -> None:
+    assert (await cache_of()).known_of("a") is NOTHING
     assert Nodes(LOG).known_of("a") is NOT_YET, "none is known before the first list"
 
 
 @pytest.mark.parametrize("raw", [{}, {"metadata": []}, {"metadata": {"name": ""}}])
-def test_what_has_no_name_is_no_node(raw: dict[str, Any]) -> None:
+def test_an_object_without_a_name_is_ignored(raw: dict[str, Any]) -> None:
     assert NodeMapper(KEY, [GPU])(raw) is None
 
 
@@ -95,8 +95,10 @@ def test_what_has_no_name_is_no_node(raw: dict[str, Any]) -> None:
         ([], None),
     ],
 )
-def test_how_many_devices_the_kubelet_hands_out(allocatable: Any, devices: int | None) -> None:
-    """Of the capacity are also those that aren't healthy."""
+def test_the_number_of_devices_is_the_allocatable_one(
+    allocatable: Any, devices: int | None
+) -> None:
+    """The capacity includes unhealthy devices."""
     made = NodeMapper(KEY, [GPU, "example.com/gpu"])(
         {
             "metadata": {"name": "a"},
@@ -107,38 +109,40 @@ def test_how_many_devices_the_kubelet_hands_out(allocatable: Any, devices: int |
     assert made.devices == devices
 
 
-async def test_changes() -> None:
-    nodes = await heard(node("a", given_out(hgx(), 1)), node("b"))
-    await nodes.upserted(found(node("a", given_out(hgx(), 3))))
-    await nodes.upserted(found(node("c", given_out(pcie(), 1))))
-    await nodes.deleted(found(node("b")))
+async def test_nodes_are_added_changed_replaced_and_deleted() -> None:
+    nodes = await cache_of(node("a", annotation_with(hgx(), 1)), node("b"))
+    await nodes.upserted(record_of(node("a", annotation_with(hgx(), 3))))
+    await nodes.upserted(record_of(node("c", annotation_with(pcie(), 1))))
+    await nodes.deleted(record_of(node("b")))
     free = [None if (p := nodes.known_of(n).published) is None else p.free for n in "abc"]
     assert free == [3, None, 1]
     assert nodes.known_of("b") is NOTHING
-    await nodes.replaced([found(node("c", given_out(pcie(), 7)))])
+    await nodes.replaced([record_of(node("c", annotation_with(pcie(), 7)))])
     assert nodes.known_of("a") is NOTHING
     assert sum(nodes.count(NOW).values()) == 1
 
 
-async def test_an_annotation_that_is_as_it_was_is_not_read_again(
+async def test_an_unchanged_annotation_is_not_parsed_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    nodes = await heard(node("a", given_out(hgx(), 1), gpus=8), node("b", "nonsense"), node("c"))
+    nodes = await cache_of(
+        node("a", annotation_with(hgx(), 1), gpus=8), node("b", "nonsense"), node("c")
+    )
     before = nodes.known_of("a").published
 
     def never(text: str) -> None:
         raise AssertionError(text)
 
     monkeypatch.setattr("podgpu.extender.node_cache.published", never)
-    again = [node("a", given_out(hgx(), 1), gpus=32), node("b", "nonsense"), node("c")]
-    await nodes.replaced([found(raw) for raw in again])
+    again = [node("a", annotation_with(hgx(), 1), gpus=32), node("b", "nonsense"), node("c")]
+    await nodes.replaced([record_of(raw) for raw in again])
     for raw in again:
-        await nodes.upserted(found(raw))
+        await nodes.upserted(record_of(raw))
     assert nodes.known_of("a").published is before
     assert nodes.known_of("a").devices == 32
 
 
-async def test_what_stands_while_the_api_server_is_away(
+async def test_the_last_known_nodes_stay_in_use_while_the_api_server_is_away(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -147,7 +151,7 @@ async def test_what_stands_while_the_api_server_is_away(
     await nodes.watch_failed(ApiError("away", status=500))
     await nodes.watch_failed(ApiError("away still", status=500))
     assert (nodes.complete, nodes.followed) == (False, False)
-    await nodes.replaced([found(node("a", given_out(hgx(), 1)))])
+    await nodes.replaced([record_of(node("a", annotation_with(hgx(), 1)))])
     assert (nodes.complete, nodes.followed) == (True, True)
     await nodes.watch_failed(ApiError("forbidden", status=403))
     assert (nodes.complete, nodes.followed) == (True, False)
@@ -162,20 +166,20 @@ async def test_what_stands_while_the_api_server_is_away(
     ]
 
 
-async def test_the_first_annotation_that_cant_be_read_is_reported(
+async def test_the_first_invalid_annotation_is_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    await heard(node("a\nb", "nonsense"), node("c", "nonsense"))
+    await cache_of(node("a\nb", "nonsense"), node("c", "nonsense"))
     (record,) = caplog.records
     assert "node a b: invalid topology annotation: not JSON" in record.getMessage()
 
 
-# Whatever stands in an annotation, it costs the event loop little and the others nothing.
+# Whatever an annotation contains: it barely delays the event loop and affects no other node.
 
 
 def chain(count: int) -> str:
-    """Each GPU close to the next, and far from all others."""
-    made = json.loads(said(pcie(2)))
+    """Return an annotation in which each GPU is near the next and far from all others."""
+    made = json.loads(annotation_of(pcie(2)))
     card_ = made["gpus"][0]
     made["gpus"] = [{**card_, "uuid": f"GPU-{n}", "index": n} for n in range(count)]
     made["pairs"] = {
@@ -186,33 +190,33 @@ def chain(count: int) -> str:
 
 
 def linked(nvlinks: int) -> str:
-    made = json.loads(given_out(hgx(), 0xFF))
+    made = json.loads(annotation_with(hgx(), 0xFF))
     made["pairs"]["nvlinks"] = [[nvlinks] * len(row) for row in made["pairs"]["nvlinks"]]
     return json.dumps(made)
 
 
-@pytest.mark.parametrize("text", [chain(64), chain(100), said(hgx(64))])
-async def test_no_annotation_stops_the_event_loop(text: str) -> None:
+@pytest.mark.parametrize("text", [chain(64), chain(100), annotation_of(hgx(64))])
+async def test_no_annotation_blocks_the_event_loop(text: str) -> None:
     nodes = Nodes(LOG)
-    taking = asyncio.create_task(nodes.replaced([found(node("a", text))]))
+    taking = asyncio.create_task(nodes.replaced([record_of(node("a", text))]))
     turns = 0
     async with asyncio.timeout(20):
         while not taking.done():
             await asyncio.sleep(0)
             turns += 1
-    assert turns > 2, "it is read in a thread"
-    began = time.process_time()
+    assert turns > 2, "it is parsed in a thread"
+    start = time.process_time()
     with contextlib.suppress(ValueError):
         published(text)
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - start < 0.5
 
 
 @pytest.mark.parametrize("nvlinks", [10**12, 2**63, 1000, 65, -1, -(10**9)])
-async def test_no_number_of_links_makes_a_node_better_than_the_best(nvlinks: int) -> None:
-    nodes = await heard(
+async def test_an_impossible_number_of_links_does_not_raise_the_score(nvlinks: int) -> None:
+    nodes = await cache_of(
         node("good", linked(64)),
         node("bad", linked(nvlinks)),
-        node("usual", given_out(hgx(), 0xFF)),
+        node("usual", annotation_with(hgx(), 0xFF)),
     )
     fits = []
     for name in ("good", "bad", "usual"):
@@ -227,13 +231,13 @@ async def test_no_number_of_links_makes_a_node_better_than_the_best(nvlinks: int
     assert bad == 0
 
 
-# Shapes.
+# Topologies that are shared by nodes.
 
 
-def test_nodes_that_are_built_alike_share_one_topology() -> None:
+def test_nodes_with_equal_hardware_share_one_topology() -> None:
     shapes = Shapes()
     first = shapes.shared(hgx())
-    other = published(said(hgx()).replace("5eed", "feed")).topology
+    other = published(annotation_of(hgx()).replace("5eed", "feed")).topology
     assert other.cards[0].uuid != first.cards[0].uuid
     assert shapes.shared(other) is first
     different = [shapes.shared(made) for made in (hgx(4), pcie(), dgx1(), islands(), pcie(4))]
@@ -241,7 +245,7 @@ def test_nodes_that_are_built_alike_share_one_topology() -> None:
 
 
 def two(level: Level, nvlinks: int | None, reachable: bool | None) -> Topology:
-    """Two GPUs, and what the driver says of them."""
+    """Return a topology of two GPUs with these facts from the driver."""
     return build(
         read([card(0, links=None), card(1, links=None)], lambda *_: (level, nvlinks, reachable))
     )
@@ -255,18 +259,18 @@ def two(level: Level, nvlinks: int | None, reachable: bool | None) -> Topology:
         (two(Level.INTERNAL, 4, True), two(PIX, 4, True), False),
         (two(PIX, 4, True), two(PIX, 2, True), False),
         (two(PIX, 0, True), two(PIX, None, False), True),
-        # The number of links is unknown, but not whether there are some.
+        # The number of links is unknown, but it is known that links exist.
         (two(PIX, None, True), two(PIX, None, None), False),
     ],
 )
-def test_all_that_a_choice_looks_at_makes_a_shape(
+def test_topologies_are_shared_only_if_all_facts_for_a_choice_are_equal(
     one: Topology, other: Topology, alike: bool
 ) -> None:
     shapes = Shapes()
     assert (shapes.shared(one) is shapes.shared(other)) == alike
 
 
-def test_a_shape_that_no_node_has_any_more_is_forgotten() -> None:
+def test_a_topology_that_no_node_has_any_more_is_released() -> None:
     shapes = Shapes()
     kept = shapes.shared(hgx())
     shapes.shared(pcie())

@@ -1,4 +1,4 @@
-"""The page shows what works: its manifests belong together, and its question is answered so."""
+"""The manifests on the page extender.md fit together, and its example requests work."""
 
 import json
 import re
@@ -21,8 +21,8 @@ from podgpu.extender.scheduler_messages import parse_question
 from podgpu.extender.service import RESULTS
 from tests.e2e.documented import objects
 from tests.pipeline.topology.layouts import hgx
-from tests.podgpu.extender.cluster import GPU, NOW, given_out, node
-from tests.podgpu.extender.test_service import Served, asking
+from tests.podgpu.extender.cluster import GPU, NOW, annotation_with, node
+from tests.podgpu.extender.test_service import Served, http_request
 
 PAGE = "extender.md"
 TEXT = (Path(__file__).parents[3] / "docs" / PAGE).read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def named(kind: str, name: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["ClusterRole", "KubeSchedulerConfiguration", "Pod"])
-def test_there_is_one_of_each(kind: str) -> None:
+def test_the_page_has_one_manifest_of_each_kind(kind: str) -> None:
     assert len(objects(PAGE, kind)) == 1
 
 
@@ -42,7 +42,7 @@ def test_there_is_one_of_each(kind: str) -> None:
     ("kind", "name", "role"),
     [("DaemonSet", "podgpu", "podgpu-node"), ("Deployment", "podgpu-extender", "podgpu-extender")],
 )
-def test_the_manifests_belong_together(kind: str, name: str, role: str) -> None:
+def test_the_manifests_refer_to_each_other(kind: str, name: str, role: str) -> None:
     made = named(kind, name)
     labels = made["spec"]["template"]["metadata"]["labels"]
     assert made["spec"]["selector"]["matchLabels"] == labels
@@ -69,10 +69,12 @@ def test_the_service_leads_to_the_extender() -> None:
     name, namespace = (service["metadata"][key] for key in ("name", "namespace"))
     assert extender["urlPrefix"] == f"http://{name}.{namespace}.svc:{port['port']}"
     assert [each["name"] for each in extender["managedResources"]] == [GPU]
-    assert configuration["clientConnection"]["kubeconfig"], "--kubeconfig doesn't count any more"
+    assert configuration["clientConnection"]["kubeconfig"], (
+        "--kubeconfig has no effect with a configuration"
+    )
 
 
-def test_the_nodes_configuration_is_good() -> None:
+def test_the_configuration_of_the_nodes_is_valid() -> None:
     text = named("ConfigMap", "podgpu")["data"]["config.yaml"]
     parse(text, RegisteredKinds(), env={"NODE_NAME": "gpu-node-1"}, origin=PAGE)
     kinds = {
@@ -83,7 +85,7 @@ def test_the_nodes_configuration_is_good() -> None:
     assert kinds >= {"nvml", "podresources", "node"}
 
 
-def test_the_pod_requires_what_is_understood() -> None:
+def test_the_requirement_of_the_example_pod_is_known() -> None:
     (made,) = objects(PAGE, "Pod")
     assert demand(msgspec.convert(made, Pod), [GPU]) == Demand(4, Requirement.NVLINK)
 
@@ -92,24 +94,26 @@ ASKED = re.findall(r"^ *\$ (curl -d .*)\n *(.*)$", TEXT, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("command", "answer"), ASKED)
-async def test_the_question_is_answered_as_the_page_says(command: str, answer: str) -> None:
+async def test_an_example_request_gets_the_documented_response(command: str, answer: str) -> None:
     _, _, body, url = shlex.split(command)
     one = Served(20)
-    found = NodeMapper(KEY, [GPU])(node("gpu-node-1", given_out(hgx(), 0xFF, at=NOW), gpus="8"))
+    found = NodeMapper(KEY, [GPU])(
+        node("gpu-node-1", annotation_with(hgx(), 0xFF, at=NOW), gpus="8")
+    )
     assert found is not None
     await one.nodes.replaced([found])
     assert parse_question(body.encode()).names == ["gpu-node-1"]
     verb = url.rpartition("/")[2]
     handler = {"filter": one.service.filter, "prioritize": one.service.prioritize}[verb]
-    assert json.loads((await handler(asking(body.encode()))).body) == json.loads(answer)
+    assert json.loads((await handler(http_request(body.encode()))).body) == json.loads(answer)
     one.service.close()
 
 
-def test_there_are_questions_of_both_kinds() -> None:
+def test_the_page_has_an_example_request_of_each_verb() -> None:
     assert [command.rpartition("/")[2] for command, _ in ASKED] == ["filter", "prioritize"]
 
 
 @pytest.mark.parametrize("word", [*RESULTS, *get_args(State)])
-def test_all_words_of_the_metrics_are_reported(word: str) -> None:
+def test_the_page_documents_all_label_values_of_the_metrics(word: str) -> None:
     watching = TEXT[TEXT.index("## Watching it") :]
     assert f"`{word}`" in watching

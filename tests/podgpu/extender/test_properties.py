@@ -1,4 +1,4 @@
-"""What holds for every pod and every cluster."""
+"""Properties of filter and score for every pod and every cluster."""
 
 import json
 from itertools import combinations
@@ -17,7 +17,7 @@ from podgpu.extender.node_selection.node_state import NodeKnowledge
 from podgpu.extender.node_selection.pod_demand import Demand, Pod
 from podgpu.extender.scheduler_messages import Question, filtered
 from tests.pipeline.topology.layouts import reads
-from tests.podgpu.extender.cluster import NOW, known
+from tests.podgpu.extender.cluster import NOW, knowledge
 
 DEMANDS = st.builds(
     Demand,
@@ -38,7 +38,7 @@ def nodes(draw: st.DrawFn) -> NodeKnowledge:
     return draw(
         st.sampled_from(
             [
-                known(topology, free, part=part, age=age, devices=devices),
+                knowledge(topology, free, part=part, age=age, devices=devices),
                 NodeKnowledge(),
                 NodeKnowledge(readable=False),
             ]
@@ -47,7 +47,7 @@ def nodes(draw: st.DrawFn) -> NodeKnowledge:
 
 
 @given(DEMANDS, st.lists(nodes(), max_size=6))
-def test_each_node_is_in_one_part_of_the_answer(
+def test_each_node_is_in_exactly_one_part_of_the_response(
     demand: Demand, cluster: list[NodeKnowledge]
 ) -> None:
     names = [f"node-{number}" for number in range(len(cluster))]
@@ -60,15 +60,13 @@ def test_each_node_is_in_one_part_of_the_answer(
 
 
 @given(DEMANDS, nodes())
-def test_a_gpu_more_that_is_free_never_turns_a_pod_away(
-    demand: Demand, node: NodeKnowledge
-) -> None:
+def test_one_more_free_gpu_never_makes_a_node_fail(demand: Demand, node: NodeKnowledge) -> None:
     published = node.published
     if published is None or published.free is None:
         return
     age = NOW - published.at
     now_free = [
-        known(
+        knowledge(
             published.topology,
             published.free | 1 << n,
             part=published.part,
@@ -82,10 +80,12 @@ def test_a_gpu_more_that_is_free_never_turns_a_pod_away(
 
 
 @given(DEMANDS, nodes())
-def test_permanently_means_even_if_all_were_free(demand: Demand, node: NodeKnowledge) -> None:
+def test_unresolvable_means_that_the_node_fails_even_if_all_gpus_are_free(
+    demand: Demand, node: NodeKnowledge
+) -> None:
     verdict = filter_node(demand, node, NOW)
     if node.published is not None and verdict.reason:
-        whole = filter_node(demand, known(node.published.topology, devices=node.devices), NOW)
+        whole = filter_node(demand, knowledge(node.published.topology, devices=node.devices), NOW)
         if demand.wrong or not node.published.stale(NOW):
             assert verdict.is_unresolvable == (whole.reason != "")
         else:
@@ -94,7 +94,7 @@ def test_permanently_means_even_if_all_were_free(demand: Demand, node: NodeKnowl
 
 @settings(max_examples=60)
 @given(reads(at_most=6), st.data())
-def test_a_pod_fits_where_some_group_has_room(read: Any, data: st.DataObject) -> None:
+def test_a_pod_fits_exactly_if_a_group_has_enough_free_gpus(read: Any, data: st.DataObject) -> None:
     topology = build(read)
     free = data.draw(st.integers(0, topology.mask))
     count = data.draw(st.integers(1, 6))
@@ -113,21 +113,21 @@ def test_a_pod_fits_where_some_group_has_room(read: Any, data: st.DataObject) ->
 
 @settings(max_examples=60)
 @given(reads(at_most=6), st.data())
-def test_whichever_gpus_are_not_handed_out_what_is_required_is_kept(
+def test_a_requirement_holds_whichever_gpus_are_not_allocatable(
     read: Any, data: st.DataObject
 ) -> None:
-    """If a pod passes, some group has enough free GPUs that are handed out, come what may."""
+    """If a pod passes, some group has enough free GPUs, whichever GPUs are not allocatable."""
     topology = build(read)
     cards = len(topology.cards)
     free = data.draw(st.integers(0, topology.mask))
     devices = data.draw(st.integers(0, cards))
     demand = Demand(data.draw(st.integers(1, 6)), data.draw(st.sampled_from(list(Requirement))))
-    if filter_node(demand, known(topology, free, devices=devices), NOW).reason:
+    if filter_node(demand, knowledge(topology, free, devices=devices), NOW).reason:
         return
     required = groups(topology, demand.requirement)
-    for out in combinations(range(cards), cards - devices):
-        handed_out = free & ~mask_of(out)
-        assert any((group & handed_out).bit_count() >= demand.count for group in required)
+    for missing in combinations(range(cards), cards - devices):
+        allocatable = free & ~mask_of(missing)
+        assert any((group & allocatable).bit_count() >= demand.count for group in required)
 
 
 SEVERAL = st.builds(Fit, st.integers(10, 60_000), st.just(0), st.integers(0, 15))
@@ -135,7 +135,7 @@ SINGLE = st.builds(Fit, st.just(0), st.integers(0, 15), st.integers(0, 15))
 
 
 @given(st.lists(st.none() | SEVERAL, max_size=8) | st.lists(st.none() | SINGLE, max_size=8))
-def test_points_are_from_0_to_10_and_never_fewer_for_what_is_no_worse(
+def test_scores_are_0_to_10_and_never_lower_for_a_fit_that_is_no_worse(
     fits: list[Fit | None],
 ) -> None:
     points = scored(fits)

@@ -1,6 +1,6 @@
-"""What the scheduler asks, and the form of the answer.
+"""The requests of the scheduler, and the format of the responses.
 
-`PODGPU_WRITE_GOLDEN=1` writes the files anew; look at the difference before you keep it.
+`PODGPU_WRITE_GOLDEN=1` writes the golden files; check the difference before you commit it.
 """
 
 import json
@@ -47,7 +47,7 @@ def whole_nodes() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("form", ["names", "nodes"])
-def test_question_and_answer(form: str) -> None:
+def test_request_and_responses_match_the_golden_files(form: str) -> None:
     made = pod(gpus="4", require="nvlink")
     body = question(made, names=NAMES) if form == "names" else question(made, nodes=whole_nodes())
     one = parse_question(body)
@@ -63,8 +63,8 @@ def test_question_and_answer(form: str) -> None:
     assert text == file.read_text()
 
 
-def test_a_node_comes_back_as_it_was_sent() -> None:
-    """Byte by byte: fields that nobody here knows of, and numbers that no float holds."""
+def test_a_node_is_returned_exactly_as_it_was_sent() -> None:
+    """Byte by byte: unknown fields, and numbers that no float can represent."""
     sent = '{"metadata":{"name":"a","x":12345678901234567890123},"later":[1.10, "\\u00e9"]}'
     body = f'{{"Pod":{{}},"Nodes":{{"kind":"NodeList","items":[{sent}]}},"NodeNames":null}}'
     answer = filtered(parse_question(body.encode()), [PASSED]).decode()
@@ -79,13 +79,13 @@ def test_a_node_comes_back_as_it_was_sent() -> None:
         (question({}, nodes=[]), []),
         (b'{"Pod":{},"Nodes":{"metadata":{},"items":null},"NodeNames":null}', []),
         (b'{"Pod":{},"NodeNames":["a","a"]}', ["a", "a"]),
-        # Before 1.17 the keys were in lower case.
+        # Before Kubernetes 1.17 the keys were in lower case.
         (b'{"pod":{},"nodenames":["a"]}', ["a"]),
         (b'{"pod":{},"nodes":{"items":[{"metadata":{"name":"a"}}]}}', ["a"]),
         (b'\n { "Pod" : { } , "NodeNames" : [ "a" ] , "More" : 1 } \n', ["a"]),
     ],
 )
-def test_forms_of_a_question(body: bytes, names: list[str]) -> None:
+def test_all_forms_of_a_request_are_parsed(body: bytes, names: list[str]) -> None:
     one = parse_question(body)
     assert one.names == names
     answer = json.loads(filtered(one, [PASSED] * len(names)))
@@ -129,7 +129,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("body", MALFORMED, ids=lambda body: repr(body[:60]))
-def test_what_is_no_question(body: bytes) -> None:
+def test_a_malformed_request_is_refused(body: bytes) -> None:
     with pytest.raises(MalformedError) as caught:
         parse_question(body)
     assert caught.value.dedup_key == MALFORMED[body]
@@ -137,86 +137,86 @@ def test_what_is_no_question(body: bytes) -> None:
     assert len(str(caught.value)) < 400
 
 
-def of_names(count: int, name: bytes = b"a") -> bytes:
+def request_with_names(count: int, name: bytes = b"a") -> bytes:
     return b'{"Pod":{},"NodeNames":[' + b",".join([b'"%b"' % name] * count) + b"]}"
 
 
-def of_nodes(count: int) -> bytes:
+def request_with_nodes(count: int) -> bytes:
     items = b",".join([b'{"metadata":{"name":"a"}}'] * count)
     return b'{"Pod":{},"Nodes":{"items":[' + items + b"]}}"
 
 
-def of_pod(pod: bytes) -> bytes:
+def request_with_pod(pod: bytes) -> bytes:
     return b'{"Pod":' + pod + b',"NodeNames":["a"]}'
 
 
-def of_containers(count: int, key: bytes = b"containers") -> bytes:
-    return of_pod(b'{"spec":{"%b":[' % key + b",".join([b"{}"] * count) + b"]}}")
+def request_with_containers(count: int, key: bytes = b"containers") -> bytes:
+    return request_with_pod(b'{"spec":{"%b":[' % key + b",".join([b"{}"] * count) + b"]}}")
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        of_names(NODES),
-        of_nodes(NODES),
-        of_names(2, b"x" * 253),
-        of_containers(CONTAINERS),
-        of_pod(b'{"x":"' + b" " * (POD_BYTES - 8) + b'"}'),
+        request_with_names(NODES),
+        request_with_nodes(NODES),
+        request_with_names(2, b"x" * 253),
+        request_with_containers(CONTAINERS),
+        request_with_pod(b'{"x":"' + b" " * (POD_BYTES - 8) + b'"}'),
     ],
 )
-def test_as_much_as_may_be(body: bytes) -> None:
+def test_requests_at_the_limits_are_accepted(body: bytes) -> None:
     assert parse_question(body).names
 
 
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
-        (of_names(NODES + 1), "too many nodes"),
-        (of_names(6_000_000), "too many nodes"),
-        (of_nodes(NODES + 1), "too many nodes"),
-        (of_nodes(1_000_000), "too many nodes"),
-        (of_names(1, b"x" * 254), "invalid node names"),
-        (of_containers(CONTAINERS + 1), "too many containers"),
-        (of_containers(CONTAINERS + 1, b"initContainers"), "too many containers"),
-        (of_containers(600_000), "too many members of the Pod"),
+        (request_with_names(NODES + 1), "too many nodes"),
+        (request_with_names(6_000_000), "too many nodes"),
+        (request_with_nodes(NODES + 1), "too many nodes"),
+        (request_with_nodes(1_000_000), "too many nodes"),
+        (request_with_names(1, b"x" * 254), "invalid node names"),
+        (request_with_containers(CONTAINERS + 1), "too many containers"),
+        (request_with_containers(CONTAINERS + 1, b"initContainers"), "too many containers"),
+        (request_with_containers(600_000), "too many members of the Pod"),
         (
-            of_pod(b'{"x":{' + b",".join(b'"%x":0' % n for n in range(150_000)) + b"}}"),
+            request_with_pod(b'{"x":{' + b",".join(b'"%x":0' % n for n in range(150_000)) + b"}}"),
             "too many members of the Pod",
         ),
-        (of_pod(b'{"x":"' + b" " * POD_BYTES + b'"}'), "the Pod is too long"),
+        (request_with_pod(b'{"x":"' + b" " * POD_BYTES + b'"}'), "the Pod is too long"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_more_than_may_be_is_refused_before_objects_are_made_of_it(body: bytes, kind: str) -> None:
+def test_a_request_above_a_limit_is_refused_before_it_is_decoded(body: bytes, kind: str) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(MalformedError) as caught:
             parse_question(body)
-        _, most = tracemalloc.get_traced_memory()
+        _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert caught.value.dedup_key == kind
-    assert most < 12 << 20
+    assert peak < 12 << 20
 
 
-def test_what_is_not_looked_at_costs_nothing() -> None:
-    """Members of the question, annotations of its pod and members of a list of nodes."""
+def test_unused_members_of_a_request_cost_no_memory() -> None:
+    """Members of the request, annotations of its pod and members of a list of nodes."""
     many = b",".join(b'"%x":""' % n for n in range(1_000_000))
     bodies = [
         b'{"Pod":{},"NodeNames":["a"],' + many + b"}",
         b'{"Pod":{},"Nodes":{"items":[{"metadata":{"name":"a"}}],' + many + b"}}",
     ]
     some = many[:900_000].rpartition(b",")[0]
-    bodies.append(of_pod(b'{"metadata":{"annotations":{' + some + b"}}}"))
+    bodies.append(request_with_pod(b'{"metadata":{"annotations":{' + some + b"}}}"))
     for body in bodies:
         tracemalloc.start()
         assert parse_question(body).names == ["a"]
-        _, most = tracemalloc.get_traced_memory()
+        _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert most < 1 << 20
+        assert peak < 1 << 20
 
 
-def test_an_answer_that_is_none_says_why() -> None:
+def test_a_refusal_has_the_reason_in_error() -> None:
     assert json.loads(refused("podgpu: no Pod")) == RESULT | {"Error": "podgpu: no Pod"}
 
 
@@ -235,7 +235,7 @@ JSON = st.recursive(
 
 
 @given(JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=40))
-def test_whatever_is_sent_is_a_question_or_refused(body: bytes) -> None:
+def test_any_body_is_parsed_or_refused(body: bytes) -> None:
     try:
         one = parse_question(body)
     except MalformedError:
