@@ -1,4 +1,4 @@
-"""Small components with options of every supported type, and how the tests read files."""
+"""Sample components with options of every supported type, and helpers to read a file."""
 
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,7 +71,7 @@ class Lines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Samples:
-    """The kinds above."""
+    """The registered kinds: the classes above."""
 
     _kinds: Mapping[str, Mapping[str, type[msgspec.Struct]]] = {
         "source": {"nvml": Gpus, "everything": Everything},
@@ -112,7 +112,7 @@ def problems_of(text: str | bytes, env: Mapping[str, str] = ENV) -> list[str]:
 
 
 def with_options(options: str) -> str:
-    """Put options, one `key: value` per line, into a file with one source; they start at 4:5."""
+    """Return a file with one source that has these options, one per line; they start at 4:5."""
     lines = "".join(f"    {line}\n" for line in options.splitlines())
     return f"{SINKS}sources:\n  it:\n{lines}    kind: everything\n"
 
@@ -122,7 +122,7 @@ def options_of(options: str, env: Mapping[str, str] = ENV) -> Any:
 
 
 class _EditorLoader(yaml.SafeLoader):
-    """Reads as an editor does: dates are texts."""
+    """Loads YAML as an editor does: dates are strings."""
 
 
 _EditorLoader.yaml_implicit_resolvers = {
@@ -132,7 +132,7 @@ _EditorLoader.yaml_implicit_resolvers = {
 
 
 def as_editor_sees(text: str) -> Any:
-    """Load YAML into JSON types, as an editor does before it applies a schema."""
+    """Return YAML as JSON types, as an editor has it before it applies a schema."""
     return _text_keys(yaml.load(text, Loader=_EditorLoader))  # noqa: S506 - a safe loader
 
 

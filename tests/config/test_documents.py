@@ -1,4 +1,4 @@
-"""Whole documents: what they come to or every problem in them, and what the JSON Schema says."""
+"""Whole documents: their configuration or all their problems, and the JSON Schema's verdict."""
 
 import pathlib
 
@@ -22,11 +22,11 @@ from tests.config.samples import (
     with_options,
 )
 
-NOTHING_TO_DO = "no source is configured: add at least one"
-NOWHERE = "no sink is configured: add at least one"
+NO_SOURCE = "no source is configured: add at least one"
+NO_SINK = "no sink is configured: add at least one"
 KINDS = "the kinds are nvml, everything"
 KEYS = "the keys are node, sources, sinks, counters, http, log, shutdown_grace"
-GOOD = "sources: {a: {kind: nvml}}\n" + SINKS
+VALID = "sources: {a: {kind: nvml}}\n" + SINKS
 
 VALIDATOR = jsonschema.Draft202012Validator(json_schema(Samples()))
 
@@ -35,7 +35,7 @@ def editor_agrees(text: str) -> bool:
     return bool(VALIDATOR.is_valid(as_editor_sees(text)))
 
 
-def test_a_whole_file() -> None:
+def test_a_file_with_all_sections_is_read() -> None:
     text = """
 node: ${NODE_NAME:-}
 sources:
@@ -56,8 +56,8 @@ shutdown_grace: 1m
     assert editor_agrees(text)
 
 
-def test_what_a_short_file_leaves_out() -> None:
-    config = read(GOOD)
+def test_a_short_file_gets_the_defaults() -> None:
+    config = read(VALID)
     assert (config.node, config.log, config.shutdown_grace) == ("", Log(), Duration(10))
     assert config.sources["a"].options == Gpus()
 
@@ -107,7 +107,7 @@ def test_what_a_short_file_leaves_out() -> None:
             (Rule(name="a"), Rule(name="b", weight=2.0)),
         ),
         ("rules: [&r {name: a}, *r]", "rules", (Rule(name="a"), Rule(name="a"))),
-        # Placeholders: an unquoted value is typed after it is filled, a quoted one is a text.
+        # Placeholders: an unquoted value gets its type after expansion, a quoted one is a string.
         ("text: ${NODE_NAME}", "text", "node-1"),
         ("text: a-${PORT}-${UNSET:-z}", "text", "a-7-z"),
         ("text: $${PORT} $PORT", "text", "${PORT} $PORT"),
@@ -125,11 +125,11 @@ def test_what_a_short_file_leaves_out() -> None:
         ("names: ['${NODE_NAME}']", "names", ("node-1",)),
     ],
 )
-def test_options_that_are_read(options: str, field: str, value: object) -> None:
+def test_valid_options_are_parsed(options: str, field: str, value: object) -> None:
     found = getattr(options_of(options), field)
     assert found == value
     assert type(found) is type(value)
-    if options != "mode: on":  # an editor sees a boolean there; nothing says so in a schema
+    if options != "mode: on":  # an editor reads a boolean there; a schema cannot express that
         assert editor_agrees(with_options(options))
 
 
@@ -222,7 +222,7 @@ SCHEMA_CANNOT_KNOW = True
             '4:23: rules[0].wait: unknown key; did you mean "weight"?',
             False,
         ),
-        # Placeholders. What a variable holds is never shown: it may be a secret.
+        # Placeholders. The value of a variable is never shown: it may be a secret.
         (
             "text: ${UNSET}",
             (
@@ -277,7 +277,7 @@ SCHEMA_CANNOT_KNOW = True
         ),
     ],
 )
-def test_options_that_are_refused(options: str, problem: str, beyond_schema: bool) -> None:
+def test_invalid_options_are_refused(options: str, problem: str, beyond_schema: bool) -> None:
     text = with_options(options)
     place, _, rest = problem.partition(" ")
     prefix = "sources.it."
@@ -295,10 +295,10 @@ def test_options_that_are_refused(options: str, problem: str, beyond_schema: boo
         ),
         ("[]", ["f.yaml:1:1: the top level must be a mapping with the keys sources and sinks"]),
         ("null", ["f.yaml:1:1: the top level must be a mapping with the keys sources and sinks"]),
-        ("{}", [f"f.yaml:1:1: sources: {NOTHING_TO_DO}", f"f.yaml:1:1: sinks: {NOWHERE}"]),
-        (SINKS + "sources:\n", [f"f.yaml:2:9: sources: {NOTHING_TO_DO}"]),
-        (SINKS + "sources: {}\n", [f"f.yaml:2:10: sources: {NOTHING_TO_DO}"]),
-        ("sources: {a: {kind: nvml}}\nsinks: null\n", [f"f.yaml:2:8: sinks: {NOWHERE}"]),
+        ("{}", [f"f.yaml:1:1: sources: {NO_SOURCE}", f"f.yaml:1:1: sinks: {NO_SINK}"]),
+        (SINKS + "sources:\n", [f"f.yaml:2:9: sources: {NO_SOURCE}"]),
+        (SINKS + "sources: {}\n", [f"f.yaml:2:10: sources: {NO_SOURCE}"]),
+        ("sources: {a: {kind: nvml}}\nsinks: null\n", [f"f.yaml:2:8: sinks: {NO_SINK}"]),
         (
             SINKS + "sources: [nvml]\n",
             [
@@ -353,10 +353,10 @@ def test_options_that_are_refused(options: str, problem: str, beyond_schema: boo
                 )
             ],
         ),
-        (GOOD + "logs: {}\n", ['f.yaml:3:1: logs: unknown key; did you mean "log"?']),
-        (GOOD + "zzz: 1\n", [f"f.yaml:3:1: zzz: unknown key; {KEYS}"]),
+        (VALID + "logs: {}\n", ['f.yaml:3:1: logs: unknown key; did you mean "log"?']),
+        (VALID + "zzz: 1\n", [f"f.yaml:3:1: zzz: unknown key; {KEYS}"]),
         (
-            GOOD + "log: {level: warn}\n",
+            VALID + "log: {level: warn}\n",
             [
                 (
                     "f.yaml:3:14: log.level: expected one of debug, info, warning, error, "
@@ -365,22 +365,22 @@ def test_options_that_are_refused(options: str, problem: str, beyond_schema: boo
             ],
         ),
         (
-            GOOD + "shutdown_grace: 5\n",
+            VALID + "shutdown_grace: 5\n",
             ['f.yaml:3:17: shutdown_grace: "5" has no unit; write 5s or 5ms'],
         ),
-        # Everything at once, in the order of the file.
+        # All problems together, in the order of the file.
         (
             "nod: x\nsources:\n  gpus: {kind: nvml, intervall: 5s, slow_interval: 5}\n",
             [
                 'f.yaml:1:1: nod: unknown key; did you mean "node"?',
-                f"f.yaml:1:1: sinks: {NOWHERE}",
+                f"f.yaml:1:1: sinks: {NO_SINK}",
                 'f.yaml:3:22: sources.gpus.intervall: unknown key; did you mean "interval"?',
                 'f.yaml:3:52: sources.gpus.slow_interval: "5" has no unit; write 5s or 5ms',
             ],
         ),
     ],
 )
-def test_documents_that_are_refused(text: str, problems: list[str]) -> None:
+def test_invalid_documents_are_refused(text: str, problems: list[str]) -> None:
     assert problems_of(text) == problems
     assert not editor_agrees(text)
 

@@ -1,4 +1,4 @@
-"""Placeholders in a single text."""
+"""Expansion of `${NAME}` placeholders in a single string."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ ENV = Environment({"A": "1", "B_2": "two words", "EMPTY": "", "LOOP": "${A}", "B
         ("${LOOP}", "${A}"),  # a value is not expanded again
     ],
 )
-def test_expansion(text: str, expected: str) -> None:
+def test_placeholders_are_expanded(text: str, expected: str) -> None:
     assert ENV.expand(text) == expected
 
 
@@ -48,13 +48,13 @@ def test_expansion(text: str, expected: str) -> None:
         ("${BAD}", ["the environment variable BAD is not UTF-8"]),
     ],
 )
-def test_what_cannot_be_filled(text: str, messages: list[str]) -> None:
+def test_placeholders_that_cannot_be_expanded_are_reported(text: str, messages: list[str]) -> None:
     with pytest.raises(ExpansionError) as caught:
         ENV.expand(text)
     assert [message for message, _ in caught.value.faults] == messages
 
 
-def test_the_values_of_a_file_are_bounded_together() -> None:
+def test_the_total_length_of_expanded_values_is_limited() -> None:
     environment = Environment({"X": "x" * (MAX_EXPANDED // 2)})
     environment.expand("${X}")
     environment.expand("${X}")
@@ -63,13 +63,13 @@ def test_the_values_of_a_file_are_bounded_together() -> None:
 
 
 @given(st.text())
-def test_texts_without_a_placeholder_stay(text: str) -> None:
+def test_a_string_without_placeholder_stays_unchanged(text: str) -> None:
     if "${" not in text:
         assert ENV.expand(text) == text
 
 
 @given(st.text())
-def test_the_escape_is_undone(text: str) -> None:
+def test_an_escaped_placeholder_becomes_literal(text: str) -> None:
     escaped = text.replace("${", "$${")
     if "$$${" not in escaped:
         assert ENV.expand(escaped) == text

@@ -1,4 +1,4 @@
-"""Whatever the file holds, the only thing that is raised is ConfigError."""
+"""Fuzz tests: for any content of the file only ConfigError is raised."""
 
 import yaml
 from hypothesis import example, given, settings
@@ -55,7 +55,7 @@ def check(text: str | bytes) -> None:
 
 @settings(deadline=None)
 @given(st.text() | st.binary())
-def test_any_text(text: str | bytes) -> None:
+def test_any_text_is_read_or_refused(text: str | bytes) -> None:
     check(text)
 
 
@@ -64,14 +64,14 @@ def test_any_text(text: str | bytes) -> None:
 @example("? [a]\n: b")
 @example("a: ! b")
 @example("count: !!int x")
-def test_anything_that_resembles_yaml(text: str) -> None:
+def test_any_text_that_resembles_yaml_is_read_or_refused(text: str) -> None:
     check(text)
     check(SINKS + "sources:\n  a:\n    kind: everything\n    labels:\n      " + text)
 
 
 @settings(max_examples=200, deadline=None)
 @given(trees)
-def test_any_tree_in_any_place(tree: object) -> None:
+def test_any_tree_in_any_place_is_read_or_refused(tree: object) -> None:
     check(yaml.safe_dump(tree))
     check(yaml.safe_dump({"sources": {"a": tree}, "sinks": tree}))
     option = {"kind": "everything", "rules": tree, "labels": tree, "tls": tree, "mode": tree}
@@ -82,7 +82,7 @@ def test_any_tree_in_any_place(tree: object) -> None:
 @given(
     st.sampled_from(["count", "ratio", "flag", "mode", "wait", "buffer", "listen", "path"]), scalars
 )
-def test_any_value_of_any_option(key: str, value: object) -> None:
+def test_any_value_of_any_option_is_read_or_refused(key: str, value: object) -> None:
     check(with_options(yaml.safe_dump({key: value})))
 
 
@@ -93,7 +93,7 @@ def test_any_value_of_any_option(key: str, value: object) -> None:
 @example("- x")
 @example("*a")
 @example("${PORT}")
-def test_a_variable_never_alters_the_structure(value: str) -> None:
+def test_the_value_of_a_variable_never_changes_the_structure(value: str) -> None:
     env = {**ENV, "V": value}
     options = options_of("text: ${V}\nnames: ['-${V}', x]\nlabels: {a: '${V}', b: x}", env)
     assert options.text == value
@@ -103,7 +103,7 @@ def test_a_variable_never_alters_the_structure(value: str) -> None:
 
 @settings(deadline=None)
 @given(st.text(min_size=4, alphabet="ABCDEGHJK"))
-def test_a_variable_is_never_shown(value: str) -> None:
+def test_the_value_of_a_variable_is_never_shown(value: str) -> None:
     env = {**ENV, "V": value}
     keys = ["count", "ratio", "flag", "mode", "wait", "buffer", "listen"]
     text = with_options("".join(f"{key}: ${{V}}\n" for key in keys))

@@ -1,4 +1,4 @@
-"""Reading the file itself."""
+"""Read the configuration file from disk."""
 
 import os
 from pathlib import Path
@@ -17,48 +17,50 @@ def problem(path: Path) -> str:
     return str(caught.value).removeprefix(str(path))
 
 
-def test_a_file(tmp_path: Path) -> None:
+def test_a_regular_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "podgpu.yaml"
     path.write_text(SINKS + "sources: {a: {kind: nvml}}\n")
     assert list(load(path, Samples(), env={}).sources) == ["a"]
 
 
-def test_a_link_is_followed(tmp_path: Path) -> None:
+def test_a_symbolic_link_is_followed(tmp_path: Path) -> None:
     (tmp_path / "real").write_text(SINKS + "sources: {a: {kind: nvml}}\n")
     (tmp_path / "link").symlink_to("real")
     assert load(tmp_path / "link", Samples(), env={}).sources
 
 
-def test_no_file(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     expected = ": there is no such file; check the path, and that it is mounted"
     assert problem(tmp_path / "none.yaml") == expected
 
 
-def test_a_directory(tmp_path: Path) -> None:
+def test_a_directory_is_refused(tmp_path: Path) -> None:
     assert problem(tmp_path) == ": not a regular file; give the path of a YAML file"
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert problem(tmp_path / "pipe") == ": not a regular file; give the path of a YAML file"
 
 
-def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_read_permission_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "secret.yaml"
     path.touch()
 
     def refuse(*args: object, **kwargs: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)  # a file's mode does not stop a test run by root
+    monkeypatch.setattr(Path, "open", refuse)  # root can read a file whatever its mode is
     assert problem(path) == ": no permission to read the file; allow podgpu's user to read it"
 
 
-def test_a_name_too_long_for_the_system(tmp_path: Path) -> None:
+def test_a_path_that_is_too_long_is_reported(tmp_path: Path) -> None:
     assert problem(tmp_path / ("x" * 300)) == ": the file cannot be read: File name too long"
 
 
-def test_a_path_with_a_nul(tmp_path: Path) -> None:
+def test_a_path_with_a_nul_character_is_reported(tmp_path: Path) -> None:
     assert ": the file cannot be read: embedded null" in problem(tmp_path / "a\0b")
 
 
@@ -71,7 +73,9 @@ def test_a_path_with_a_nul(tmp_path: Path) -> None:
         (b"#" * 2_000_000, ": larger than 1 MiB; a configuration has a few kilobytes"),
     ],
 )
-def test_contents_that_are_no_configuration(tmp_path: Path, data: bytes, expected: str) -> None:
+def test_content_that_is_not_a_text_file_is_refused(
+    tmp_path: Path, data: bytes, expected: str
+) -> None:
     path = tmp_path / "f"
     path.write_bytes(data)
     assert problem(path) == expected

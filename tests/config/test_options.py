@@ -1,4 +1,4 @@
-"""Options classes: how they are described, and which are a mistake in the program."""
+"""Options classes: their description, and which type hints are programming errors."""
 
 import json
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from config.value_types import Duration
 from tests.config.samples import SINKS, Everything, Gpus, Lines, Samples
 
 
-def test_options_are_described_row_by_row() -> None:
+def test_each_option_is_described() -> None:
     assert describe(Gpus) == [
         Option("interval", "duration, at least 100ms, at most 1h", "5s", "Time between readings."),
         Option("slow_interval", "duration", "30s", ""),
@@ -30,7 +30,7 @@ def test_options_are_described_row_by_row() -> None:
     ]
 
 
-def test_nested_options_stand_below_their_mapping() -> None:
+def test_nested_options_are_described_below_their_mapping() -> None:
     rows = {row.name: (row.type, row.default) for row in describe(Everything)}
     assert rows["text"] == ("text", '""')
     assert rows["count"] == ("integer, at least 1, at most 10", "1")
@@ -44,14 +44,14 @@ def test_nested_options_stand_below_their_mapping() -> None:
     assert rows["rules[].name"] == ("text", "required")
 
 
-def test_the_top_level_is_described_alike() -> None:
+def test_the_top_level_is_described_in_the_same_way() -> None:
     rows = {row.name: (row.type, row.default) for row in describe(Config)}
     assert rows["sources"] == ("mapping of sources", "required")
     assert rows["log"] == ("mapping", "{}")
     assert rows["log.level"] == ("debug | info | warning | error", "info")
 
 
-def test_the_schema_as_text() -> None:
+def test_the_schema_is_written_as_json() -> None:
     text = dump(Samples())
     assert text.endswith("}\n")
     assert json.loads(text)["properties"]["shutdown_grace"]["default"] == "10s"
@@ -77,14 +77,14 @@ class Recursive(msgspec.Struct):
         (Recursive, "options cannot be recursive"),
     ],
 )
-def test_a_hint_without_a_shape_is_a_mistake_in_the_program(hint: Any, message: str) -> None:
+def test_an_unsupported_type_hint_raises_type_error(hint: Any, message: str) -> None:
     options = msgspec.defstruct("Options", [("field", hint)])
     with pytest.raises(TypeError, match=message):
         record(options)
 
 
 class Checked(msgspec.Struct, frozen=True, rename="camel"):
-    """Options with checks of their own."""
+    """Options with additional checks."""
 
     low_mark: int = 0
     high_mark: int = 1
@@ -124,7 +124,7 @@ class CheckedKinds:
         ("low_mark: 5", ['f:2:25: sources.a.low_mark: unknown key; did you mean "lowMark"?']),
     ],
 )
-def test_checks_of_the_options_are_reported_at_their_place(
+def test_problems_from_the_checks_of_options_have_their_position(
     options: str, problems: list[str]
 ) -> None:
     text = f"{SINKS}sources: {{a: {{kind: it, {options}}}}}\n"
@@ -142,14 +142,14 @@ def test_bounds_may_be_plain_numbers() -> None:
     assert describe(Size)[1].type == "duration, at least 1s"
 
 
-def test_a_step_may_be_asked_for() -> None:
+def test_a_multiple_can_be_required() -> None:
     assert list(Limits(multiple_of=5).broken(7)) == [("does not fit", "it must be a multiple of 5")]
     assert list(Limits(multiple_of=5).broken(10)) == []
 
 
-def test_a_problem_on_one_line() -> None:
-    problem = Problem("a.b", "is wrong", "mend it", 3, 7)
-    assert problem.render("f.yaml") == "f.yaml:3:7: a.b: is wrong; mend it"
+def test_a_problem_is_rendered_on_one_line() -> None:
+    problem = Problem("a.b", "is wrong", "fix it", 3, 7)
+    assert problem.render("f.yaml") == "f.yaml:3:7: a.b: is wrong; fix it"
     assert Problem("", "is wrong").render("<built-in>") == "<built-in>: is wrong"
     error = ConfigError("f.yaml", [problem, Problem("", "is wrong")])
-    assert str(error) == "f.yaml: is wrong\nf.yaml:3:7: a.b: is wrong; mend it"
+    assert str(error) == "f.yaml: is wrong\nf.yaml:3:7: a.b: is wrong; fix it"

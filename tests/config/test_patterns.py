@@ -1,4 +1,4 @@
-"""Patterns fit as Go's regexp has it, in bounded time."""
+"""Regular expressions match like Go's regexp package, in bounded time."""
 
 import re
 import time
@@ -12,7 +12,7 @@ from config.value_types import FormatError
 
 
 @pytest.mark.parametrize(
-    ("pattern", "fits", "fails"),
+    ("pattern", "matching", "other"),
     [
         ("team", ["team", "my-team-x"], ["tea", ""]),
         ("^team$", ["team"], ["my-team", "teams"]),
@@ -43,10 +43,10 @@ from config.value_types import FormatError
         ("a|", ["", "b"], []),
     ],
 )
-def test_what_a_pattern_fits(pattern: str, fits: list[str], fails: list[str]) -> None:
+def test_a_pattern_matches_like_in_go(pattern: str, matching: list[str], other: list[str]) -> None:
     found = Pattern.parse(pattern).found
-    assert [text for text in fits if not found(text)] == []
-    assert [text for text in fails if found(text)] == []
+    assert [text for text in matching if not found(text)] == []
+    assert [text for text in other if found(text)] == []
 
 
 @pytest.mark.parametrize(
@@ -69,19 +69,19 @@ def test_what_a_pattern_fits(pattern: str, fits: list[str], fails: list[str]) ->
         ("a" * 1001, "is too long; the maximum is 1000 characters"),
     ],
 )
-def test_what_is_no_pattern_is_said_with_its_place(pattern: str, message: str) -> None:
+def test_an_invalid_pattern_is_refused_with_its_position(pattern: str, message: str) -> None:
     with pytest.raises(FormatError) as found:
         Pattern.parse(pattern)
     assert message in str(found.value)
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "^(a|a)*$", "(a|aa)+$", "^a*a*a*a*a*a*$", "(.*)*x"])
-def test_no_pattern_takes_long(pattern: str) -> None:
-    """Python's own would take years for some of these."""
+def test_every_pattern_matches_in_bounded_time(pattern: str) -> None:
+    """Python's `re` would take years for some of these."""
     found = Pattern.parse(pattern).found
-    begun = time.process_time()
+    start = time.process_time()
     assert not found("a" * 316 + "b")
-    assert time.process_time() - begun < 0.5
+    assert time.process_time() - start < 0.5
 
 
 _ATOMS = st.sampled_from(["a", "b", "c", ".", "[ab]", "[^a]", "^", "$", r"\b", r"\w", "-", r"\-"])
@@ -99,14 +99,14 @@ _PATTERNS = st.recursive(
 
 
 @given(_PATTERNS, st.text("abc-", max_size=8))
-def test_they_agree_with_pythons_own(pattern: str, text: str) -> None:
+def test_patterns_match_like_the_re_module(pattern: str, text: str) -> None:
     assert Pattern.parse(pattern).found(text) is (re.search(pattern, text) is not None)
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_any_text_is_a_pattern_or_refused(pattern: str, text: str) -> None:
     try:
-        made = Pattern.parse(pattern)
+        parsed = Pattern.parse(pattern)
     except FormatError:
         return
-    assert made.found(text) in {True, False}
+    assert parsed.found(text) in {True, False}

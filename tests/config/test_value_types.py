@@ -1,4 +1,4 @@
-"""Durations, sizes and listen addresses: what parses, what is refused, and how it prints."""
+"""Durations, sizes and listen addresses: parsing, refusing and printing."""
 
 import copy
 import pickle
@@ -46,7 +46,7 @@ def test_durations_are_seconds_with_a_canonical_spelling(
         ("36501d", '"36501d" is too long; the maximum is 36500d'),
     ],
 )
-def test_a_refused_duration_says_how_to_fix_it(text: str, message: str) -> None:
+def test_a_refused_duration_has_a_hint_how_to_fix_it(text: str, message: str) -> None:
     with pytest.raises(FormatError) as caught:
         Duration.parse(text)
     assert str(caught.value) == message
@@ -70,7 +70,7 @@ def test_a_refused_duration_says_how_to_fix_it(text: str, message: str) -> None:
         "9" * 70 + "s",
     ],
 )
-def test_texts_that_are_no_duration(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(FormatError, match="is not a duration"):
         Duration.parse(text)
 
@@ -82,7 +82,7 @@ def test_a_duration_is_finite_and_not_negative(seconds: float) -> None:
 
 
 @given(st.floats(min_value=0, max_value=Duration.longest))
-def test_every_duration_parses_back_from_its_spelling(seconds: float) -> None:
+def test_every_duration_can_be_parsed_from_its_printed_form(seconds: float) -> None:
     duration = Duration(seconds)
     again = Duration.parse(str(duration))
     assert again == duration
@@ -92,8 +92,8 @@ def test_every_duration_parses_back_from_its_spelling(seconds: float) -> None:
 
 def test_durations_copy_and_pickle() -> None:
     duration = Duration.parse("1m30s")
-    for twin in (copy.deepcopy(duration), pickle.loads(pickle.dumps(duration))):  # noqa: S301 - its own
-        assert (twin, type(twin)) == (duration, Duration)
+    for copied in (copy.deepcopy(duration), pickle.loads(pickle.dumps(duration))):  # noqa: S301 - its own
+        assert (copied, type(copied)) == (duration, Duration)
 
 
 @pytest.mark.parametrize(
@@ -131,14 +131,14 @@ def test_sizes_are_bytes_with_a_canonical_spelling(text: str, count: int, canoni
         ),
     ],
 )
-def test_a_refused_size_says_how_to_fix_it(text: str, message: str) -> None:
+def test_a_refused_size_has_a_hint_how_to_fix_it(text: str, message: str) -> None:
     with pytest.raises(FormatError) as caught:
         ByteSize.parse(text)
     assert str(caught.value) == message
 
 
 @given(st.integers(min_value=0, max_value=ByteSize.largest))
-def test_every_size_parses_back_from_its_spelling(count: int) -> None:
+def test_every_size_can_be_parsed_from_its_printed_form(count: int) -> None:
     assert ByteSize.parse(str(ByteSize(count))) == count
 
 
@@ -161,7 +161,9 @@ def test_a_size_fits_63_bits(count: int) -> None:
         ("a-b.example:80", "a-b.example", 80, "a-b.example:80"),
     ],
 )
-def test_listen_addresses(text: str, host: str, port: int, canonical: str) -> None:
+def test_listen_addresses_are_parsed_and_printed(
+    text: str, host: str, port: int, canonical: str
+) -> None:
     address = ListenAddress.parse(text)
     assert address == ListenAddress(host, port)
     assert str(address) == canonical
@@ -186,7 +188,7 @@ def test_listen_addresses(text: str, host: str, port: int, canonical: str) -> No
         ("-a:80", "has a bad host", "write host:port, without a scheme or a path"),
     ],
 )
-def test_a_refused_address_says_how_to_fix_it(text: str, reason: str, hint: str) -> None:
+def test_a_refused_address_has_a_hint_how_to_fix_it(text: str, reason: str, hint: str) -> None:
     with pytest.raises(FormatError) as caught:
         ListenAddress.parse(text)
     assert (caught.value.reason, caught.value.hint) == (reason, hint)

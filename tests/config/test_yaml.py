@@ -1,4 +1,4 @@
-"""YAML itself: what is refused before any option is looked at."""
+"""YAML: what is refused before any option is checked."""
 
 import pytest
 
@@ -67,46 +67,46 @@ def first(text: str | bytes) -> str:
         ('a: "\\0"', "f.yaml:1:4: a: the text holds a character that is not allowed; remove it"),
     ],
 )
-def test_refused(text: str | bytes, problem: str) -> None:
+def test_unsupported_yaml_is_refused(text: str | bytes, problem: str) -> None:
     assert problem in problems_of(text)
 
 
-def test_aliases_that_multiply_are_refused() -> None:
+def test_too_many_expanded_aliases_are_refused() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
     assert "aliases counted at each use" in first("\n".join(lines))
 
 
-def test_many_values_are_refused() -> None:
+def test_too_many_values_are_refused() -> None:
     assert f"more than {MAX_WEIGHT} values" in first("a: [" + "1," * (MAX_WEIGHT + 1) + "]")
 
 
-def test_many_problems_are_counted() -> None:
+def test_only_the_first_problems_are_listed_and_the_others_counted() -> None:
     problems = problems_of("".join(f"key{i}: 1\n" for i in range(500)))
     assert len(problems) == 101
     assert problems[-1] == "f.yaml: 402 more problems are not listed"
 
 
-def test_nesting_up_to_the_limit_is_only_an_unknown_key() -> None:
+def test_nesting_up_to_the_limit_is_accepted() -> None:
     depth = MAX_DEPTH - 1
     assert "a: unknown key" in first("a: " + "[" * depth + "]" * depth)
 
 
-def test_a_byte_order_mark_and_line_ends_of_any_kind_are_fine() -> None:
+def test_a_byte_order_mark_and_crlf_line_ends_are_accepted() -> None:
     text = SINKS + "sources:\n  a: {kind: nvml}\n"
     expected = read(text)
     assert read(b"\xef\xbb\xbf" + text.encode()) == expected
     assert read(text.replace("\n", "\r\n")) == expected
 
 
-def test_anchors_repeat_values_at_their_own_place() -> None:
+def test_an_alias_repeats_the_options_of_its_anchor() -> None:
     text = "sources: {a: &a {kind: nvml, interval: 9s}, b: *a}\n" + SINKS
     sources = read(text).sources
     assert sources["a"].options == sources["b"].options
     assert sources["b"].name == "b"
 
 
-def test_nodes_know_their_line_column_and_quoting() -> None:
+def test_nodes_have_their_line_column_and_quoting() -> None:
     root, problems = compose("a: 1\nb:\n  - 'x'\n")
     assert problems == []
     assert isinstance(root, MapNode)
