@@ -1,4 +1,4 @@
-"""Configurations that lead to code, and code that leaves a trace where it runs."""
+"""Configurations that lead to code, and code that leaves a trace when it runs."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ V1 = "client.authentication.k8s.io/v1"
 
 
 class Program:
-    """A program that leaves a trace when it is run, and gives a token."""
+    """A credential plugin that leaves a trace when it runs, and prints a token."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "get-token"
@@ -90,8 +90,8 @@ def text(sources: str = "", sinks: str = "", more: str = "") -> str:
     )
 
 
-def config(written: str) -> Config:
-    return parse(written, RegisteredKinds(), env={}, origin="test")
+def config(document: str) -> Config:
+    return parse(document, RegisteredKinds(), env={}, origin="test")
 
 
 USES: dict[str, Callable[[Path], str]] = {

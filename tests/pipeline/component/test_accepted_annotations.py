@@ -1,4 +1,4 @@
-"""Which annotations of pods count."""
+"""Which scheduler annotations of pods are accepted."""
 
 from pipeline.component.accepted_annotations import AcceptedAnnotations
 from pipeline.model import RawDeviceId
@@ -8,7 +8,7 @@ ZERO = frozenset({RawDeviceId("minor", "0")})
 KEY = annotated("web", "0", scheme="minor").origin.detail
 
 
-def test_t03_a_forged_mirror_neither_replaces_nor_drops_what_counts_of_another_pod() -> None:
+def test_t03_a_forged_mirror_pod_does_not_change_the_annotation_of_another_pod() -> None:
     accepted = AcceptedAnnotations()
     web = pod("web", uid="uid-web", claims=[annotated("web", "0", scheme="minor")])
     evil = pod("evil", uid="uid-evil", static_uid="uid-web")
@@ -21,7 +21,7 @@ def test_t03_a_forged_mirror_neither_replaces_nor_drops_what_counts_of_another_p
     assert accepted.devices("uid-web", KEY) == ZERO
 
 
-def test_a_static_pod_goes_by_the_kubelets_uid_too() -> None:
+def test_a_static_pod_is_found_by_its_own_uid_and_by_the_kubelets() -> None:
     accepted = AcceptedAnnotations()
     claims = [annotated("static", "0", scheme="minor")]
     accepted.replace("pods", [pod("static", uid="mirror", static_uid="hash", claims=claims)])

@@ -1,4 +1,4 @@
-"""What one look at a file yields; the reader is podlist's."""
+"""The reader of files with claims, tested with the reader function of `podlist`."""
 
 import asyncio
 from functools import partial
@@ -14,7 +14,7 @@ from sources.podlist.pod_list_file import read_pod_list
 from tests.sources.podlist.running import listing, replace
 
 
-def looker_at(path: Path) -> ClaimsFileReader:
+def reader_of(path: Path) -> ClaimsFileReader:
     read = partial(read_pod_list, path=path, integers="minor")
     return ClaimsFileReader(path, ByteSize(10_000), read, Watcher(path))
 
@@ -28,72 +28,74 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each look read the file."""
-    looks: list[bool] = []
+    """Record for each check whether it read the file."""
+    checks: list[bool] = []
 
     def reading(path: Path, max_size: ByteSize, known: Stamp | None) -> Content:
         content = read_file(path, max_size, known)
-        looks.append(content.data is not None)
+        checks.append(content.data is not None)
         return content
 
     monkeypatch.setattr("pipeline.component.claim_file_reader.read_file", reading)
-    return looks
+    return checks
 
 
-def test_an_unchanged_file_is_read_twice_since_its_clock_is_coarse(
+def test_an_unchanged_file_is_read_twice_because_file_times_are_coarse(
     path: Path, read: list[bool]
 ) -> None:
-    looker = looker_at(path)
-    outcomes = [looker.read(changed) for changed in (True, False, False, False)]
+    reader = reader_of(path)
+    outcomes = [reader.read(changed) for changed in (True, False, False, False)]
     assert read == [True, True, False, False]
     assert all(outcome is outcomes[0] for outcome in outcomes)
     replace(path, listing("b"))
-    assert looker.read(changed=False) != outcomes[0]
-    assert looker.read(changed=True) is looker.read(changed=False)
+    assert reader.read(changed=False) != outcomes[0]
+    assert reader.read(changed=True) is reader.read(changed=False)
     assert read[4:] == [True, True, False]
 
 
-def test_a_reported_change_is_read_whatever_the_stamp(path: Path, read: list[bool]) -> None:
-    looker = looker_at(path)
+def test_a_reported_change_is_read_even_if_the_file_time_is_unchanged(
+    path: Path, read: list[bool]
+) -> None:
+    reader = reader_of(path)
     for _ in range(4):
-        looker.read(changed=True)
+        reader.read(changed=True)
     assert read == [True] * 4
 
 
-def test_a_broken_file_is_not_parsed_again_and_again(path: Path, read: list[bool]) -> None:
+def test_an_unchanged_invalid_file_is_not_parsed_repeatedly(path: Path, read: list[bool]) -> None:
     path.write_text("{}")
-    looker = looker_at(path)
-    outcomes = [looker.read(changed=False) for _ in range(3)]
+    reader = reader_of(path)
+    outcomes = [reader.read(changed=False) for _ in range(3)]
     assert outcomes == [Fault(f"{path}:1:1: expected a list, found an object")] * 3
     assert read == [True, True, False]
 
 
-def test_a_list_that_comes_back_after_a_fault_is_the_same_object(path: Path) -> None:
-    looker = looker_at(path)
-    before = looker.read(changed=True)
+def test_equal_claims_after_a_fault_are_the_same_object(path: Path) -> None:
+    reader = reader_of(path)
+    before = reader.read(changed=True)
     path.unlink()
-    assert isinstance(looker.read(changed=True), Fault)
+    assert isinstance(reader.read(changed=True), Fault)
     path.write_text(listing("a"))
-    assert looker.read(changed=True) is before
+    assert reader.read(changed=True) is before
 
 
-def test_claims_stay_the_same_object_while_only_complaints_change(path: Path) -> None:
-    looker = looker_at(path)
-    before = looker.read(changed=True)
+def test_claims_stay_the_same_object_if_only_the_problems_change(path: Path) -> None:
+    reader = reader_of(path)
+    before = reader.read(changed=True)
     path.write_text(listing("a")[:-1] + ", 1]")
-    after = looker.read(changed=True)
+    after = reader.read(changed=True)
     assert isinstance(before, FileClaims)
     assert isinstance(after, FileClaims)
     assert after.claims is before.claims
     assert after.problems != before.problems
 
 
-def test_containers_that_stay_are_the_same_objects(path: Path) -> None:
-    looker = looker_at(path)
+def test_unchanged_containers_are_the_same_objects(path: Path) -> None:
+    reader = reader_of(path)
     path.write_text(listing("a", "b"))
-    before = looker.read(changed=True)
+    before = reader.read(changed=True)
     path.write_text(listing("c", "b", "a"))
-    after = looker.read(changed=True)
+    after = reader.read(changed=True)
     assert isinstance(before, FileClaims)
     assert isinstance(after, FileClaims)
     a, b = (claim.subject for claim in before.claims)
@@ -103,7 +105,7 @@ def test_containers_that_stay_are_the_same_objects(path: Path) -> None:
     assert after.claims[2].origin.detail.endswith("[2]")
 
 
-async def test_watches_do_not_pile_up(path: Path) -> None:
+async def test_the_number_of_inotify_watches_does_not_grow(path: Path) -> None:
     def watches() -> int:
         count = 0
         for descriptor in Path("/proc/self/fdinfo").iterdir():

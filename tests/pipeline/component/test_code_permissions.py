@@ -1,4 +1,4 @@
-"""Code that a configuration leads to runs only if the command line allows it (R13)."""
+"""Code that a configuration refers to runs only if the command line allows it (R13)."""
 
 import ast
 import asyncio
@@ -43,7 +43,7 @@ V1 = "client.authentication.k8s.io/v1"
 SECRET = "hunter2"  # noqa: S105 - of the tests
 
 
-# What leads to code.
+# Options that lead to code.
 
 
 @pytest.mark.parametrize("place", USES)
@@ -55,9 +55,9 @@ def test_r13_a_kubeconfig_with_a_program_is_refused_where_it_is_named(
     made = config(USES[place](path))
     (problem,) = refused(made, NOTHING)
     assert problem.path == place
-    given_out = problem.render("podgpu.yaml")
-    assert f"{path}:1: " in given_out
-    assert "--allow-configured-code" in given_out
+    message = problem.render("podgpu.yaml")
+    assert f"{path}:1: " in message
+    assert "--allow-configured-code" in message
     assert refused(made, Allowed(libraries=frozenset({program.path}))) != []
     assert refused(made, ALL) == []
     assert not program.has_run
@@ -84,7 +84,7 @@ HARMLESS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("user", HARMLESS)
-def test_r13_a_kubeconfig_without_a_program_is_none(tmp_path: Path, user: str) -> None:
+def test_r13_a_kubeconfig_without_a_program_is_accepted(tmp_path: Path, user: str) -> None:
     path = kubeconfig(tmp_path / "config", "http://x", HARMLESS[user])
     assert refused(config(USES["sources.p.kubeconfig"](path)), NOTHING) == []
 
@@ -92,14 +92,18 @@ def test_r13_a_kubeconfig_without_a_program_is_none(tmp_path: Path, user: str) -
 @pytest.mark.parametrize(
     "content", ["", "nonsense: [", "[]", "users: x", "current-context: a", "\0", "a: b\n---\nc: d"]
 )
-def test_r13_what_is_no_kubeconfig_is_for_its_reader_to_say(tmp_path: Path, content: str) -> None:
+def test_r13_an_invalid_kubeconfig_is_reported_only_by_its_reader(
+    tmp_path: Path, content: str
+) -> None:
     path = tmp_path / "config"
     path.write_text(content)
     for each in (path, tmp_path / "none", tmp_path):
         assert plugins(config(USES["sources.p.kubeconfig"](each)), NOTHING) == []
 
 
-def test_r13_another_user_s_program_is_not_meant(program: Program, tmp_path: Path) -> None:
+def test_r13_a_program_of_another_user_in_the_kubeconfig_is_no_problem(
+    program: Program, tmp_path: Path
+) -> None:
     path = tmp_path / "config"
     made = json.loads(kubeconfig(path, "http://x", {"token": "t"}).read_text())
     made["users"].append({"name": "other", "user": program.exec()})
@@ -137,8 +141,10 @@ CLASSES = [
 
 
 @pytest.mark.parametrize("options", CLASSES, ids=lambda each: each.__module__ + each.__name__)
-def test_r13_every_option_that_may_lead_to_code_says_so(options: type[msgspec.Struct]) -> None:
-    """A new option of such a name has the marker, and the walk comes by it."""
+def test_r13_every_option_that_may_lead_to_code_has_the_marker(
+    options: type[msgspec.Struct],
+) -> None:
+    """An option with such a name has the marker, and the search for markers finds it."""
     suspect = re.compile(r"kubeconfig|library|plugin|command|script|exec|program|hook")
     marked = [
         each
@@ -150,24 +156,24 @@ def test_r13_every_option_that_may_lead_to_code_says_so(options: type[msgspec.St
         each.name for each in describe(options) if suspect.search(each.name.rpartition(".")[2])
     ]
     assert len(names) == len(marked), names
-    # What stands within a list or a mapping of names, the walk doesn't come by.
+    # The search does not find markers within a list or a mapping of names.
     for field in record(options).fields:
         if isinstance(field.shape, Items | Table):
             assert not any(isinstance(e, Scalar) and e.leads_to for e in shapes(field.shape))
 
 
-def test_r13_the_marker_is_of_both_kinds() -> None:
+def test_r13_the_marker_has_two_kinds() -> None:
     assert {LeadsTo("library").kind, LeadsTo("kubeconfig").kind} == {"library", "kubeconfig"}
 
 
-# What runs it.
+# Code that runs what an option names.
 
 
 @pytest.mark.parametrize("how", ["exec", "gcp"])
-async def test_r13_a_session_runs_a_program_only_if_it_may(
+async def test_r13_a_session_runs_a_program_only_if_it_is_allowed(
     program: Program, tmp_path: Path, how: str
 ) -> None:
-    """Whatever was looked at before: the file may be another one by now."""
+    """This check is independent of earlier ones: the file may have changed since then."""
     path = kubeconfig(tmp_path / "config", "http://x", getattr(program, how)())
     with pytest.raises(CodeRefusedError, match=r"does not run.*--allow-configured-code"):
         async with Sessions().session(path):
@@ -178,7 +184,7 @@ async def test_r13_a_session_runs_a_program_only_if_it_may(
     assert program.has_run
 
 
-def test_r13_a_token_beside_the_program_is_no_way_around_the_refusal(
+def test_r13_a_token_next_to_the_program_does_not_avoid_the_refusal(
     program: Program, tmp_path: Path
 ) -> None:
     path = kubeconfig(tmp_path / "config", "http://x", {"token": "t", **program.exec()})
@@ -191,7 +197,9 @@ def test_r13_a_token_beside_the_program_is_no_way_around_the_refusal(
     assert not program.has_run
 
 
-async def test_r13_a_start_is_refused(program: Program, trap: Trap, tmp_path: Path) -> None:
+async def test_r13_a_start_with_code_is_refused(
+    program: Program, trap: Trap, tmp_path: Path
+) -> None:
     path = kubeconfig(tmp_path / "config", "http://x", program.exec())
     both = msgspec.structs.replace(
         config(USES["sources.p.kubeconfig"](path)),
@@ -203,14 +211,14 @@ async def test_r13_a_start_is_refused(program: Program, trap: Trap, tmp_path: Pa
     )
     with pytest.raises(PermanentError) as caught:
         await Runtime(both).run(asyncio.Event())
-    given_out = str(caught.value)
-    assert "sources.p.kubeconfig: " in given_out
-    assert f"{ENGINE}: " in given_out
+    message = str(caught.value)
+    assert "sources.p.kubeconfig: " in message
+    assert f"{ENGINE}: " in message
     assert not program.has_run
     assert not trap.was_loaded
 
 
-async def test_r13_a_change_is_refused_and_what_was_in_force_stays_so(
+async def test_r13_a_reload_with_code_is_refused_and_the_configuration_stays(
     program: Program, trap: Trap, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = kubeconfig(tmp_path / "config", "http://x", program.exec())
@@ -218,25 +226,25 @@ async def test_r13_a_change_is_refused_and_what_was_in_force_stays_so(
     stop, runtime = asyncio.Event(), Runtime(first)
     task = asyncio.create_task(runtime.run(stop))
     try:
-        for written in (with_library(trap.path), USES["sources.p.kubeconfig"](path)):
-            changed = msgspec.structs.replace(config(written), sinks=first.sinks)
+        for document in (with_library(trap.path), USES["sources.p.kubeconfig"](path)):
+            changed = msgspec.structs.replace(config(document), sinks=first.sinks)
             assert not await runtime.reload(changed)
             assert runtime.config is first
     finally:
         stop.set()
         await task
-    said = [each for each in caplog.messages if "configuration not reloaded" in each]
-    assert len(said) == 2
-    assert ENGINE in said[0]
-    assert "sources.p.kubeconfig" in said[1]
+    refusals = [each for each in caplog.messages if "configuration not reloaded" in each]
+    assert len(refusals) == 2
+    assert ENGINE in refusals[0]
+    assert "sources.p.kubeconfig" in refusals[1]
     assert not program.has_run
     assert not trap.was_loaded
 
 
-async def test_r13_a_kubeconfig_that_hangs_holds_up_no_start(
+async def test_r13_a_kubeconfig_that_hangs_does_not_delay_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its session looks at it again, and refuses then."""
+    """The session of the kubeconfig checks it again and refuses it then."""
     held = asyncio.Event()
 
     async def to_thread(*_: object) -> None:
@@ -248,7 +256,7 @@ async def test_r13_a_kubeconfig_that_hangs_holds_up_no_start(
     await Runtime(made)._check_code_allowed(made)
 
 
-def test_r13_the_file_can_t_allow_it_itself() -> None:
+def test_r13_the_configuration_file_cannot_allow_code() -> None:
     for name in ("allow_configured_code", "allow-configured-code", "allowConfiguredCode"):
         with pytest.raises(ConfigError):
             config(text(more=f"{name}: true\n"))
@@ -257,12 +265,12 @@ def test_r13_the_file_can_t_allow_it_itself() -> None:
 
 
 RUNS = {
-    "pipeline/diagnostics/clock_sync.py": "the C library that is loaded anyway",
+    "pipeline/diagnostics/clock_sync.py": "the C library, which is always loaded",
     "pipeline/diagnostics/library_load.py": "hostengine's library if it is allowed, NVML's by name",
-    "pipeline/host/memory_footprint.py": "the C library that is loaded anyway",
-    "pipeline/kube/client_library.py": "modules of a package of ours",
+    "pipeline/host/memory_footprint.py": "the C library, which is always loaded",
+    "pipeline/kube/client_library.py": "modules of a podgpu package",
     "pipeline/kube/credential_plugins.py": "programs of kubeconfigs, if they are allowed",
-    "pipeline/component/registry.py": "modules of ours, by a table",
+    "pipeline/component/registry.py": "podgpu's modules, listed in a table",
     "sources/hostengine/library.py": "DCGM's library: the path only if it is allowed",
     "sources/nvml/diagnosis/library_checks.py": "NVML by its name",
 }
@@ -273,7 +281,7 @@ CALLS = re.compile(
 
 
 def calls_of(path: Path) -> set[str]:
-    """Return the names of what a module calls and imports, if it may be of interest."""
+    """Return the names that a module calls and imports, if any of them may run code."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text if CALLS.search(text) else "")
     made = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -284,13 +292,13 @@ def calls_of(path: Path) -> set[str]:
     }
 
 
-def test_r13_code_is_loaded_or_run_nowhere_else() -> None:
-    """Whoever adds a place asks what leads there: see the marker `LeadsTo`."""
+def test_r13_code_is_loaded_or_run_only_in_known_modules() -> None:
+    """If you add a module, check which options lead there: see the marker `LeadsTo`."""
     root = Path(code_permissions.__file__).parents[2]
     found = {
         str(path.relative_to(root))
-        for room in ("config", "pipeline", "podgpu", "sources", "sinks")
-        for path in (root / room).rglob("*.py")
+        for folder in ("config", "pipeline", "podgpu", "sources", "sinks")
+        for path in (root / folder).rglob("*.py")
         if any(map(CALLS.fullmatch, calls_of(path)))
     }
     assert found == set(RUNS)

@@ -1,4 +1,4 @@
-"""Why it isn't known what is free, in words for people."""
+"""The reason why it is unknown which GPUs are free."""
 
 import pytest
 
@@ -16,14 +16,14 @@ from tests.support.nodes import Node, claims, gpu, kubelet_claim, uuid_of
 GPUS = [gpu(0), gpu(1)]
 
 
-def joined() -> Node:
+def node_with_topology() -> Node:
     node = Node()
     node.has(*GPUS)
     node.say(joints(*GPUS))
     return node
 
 
-def test_the_kinds_are_podgpu_s() -> None:
+def test_the_listing_kinds_are_registered_sources() -> None:
     assert {("source", kind) for kind in LISTING_KINDS} <= ENTRIES.keys()
 
 
@@ -32,25 +32,25 @@ def test_the_kinds_are_podgpu_s() -> None:
     [(kind, entry) for (role, kind), entry in ENTRIES.items() if role == "source"],
     ids=lambda given: given if isinstance(given, str) else "",
 )
-def test_whether_a_source_may_list_all_holders_is_what_its_entry_says(
+def test_a_source_lists_all_holders_according_to_its_registry_entry(
     kind: str, entry: Entry
 ) -> None:
-    node = joined()
+    node = node_with_topology()
     node.say(SourceAdded(1), "who", kind)
     assert lists_holders(node.snapshot()) == (entry.holders in {"all", "relayed"})
-    # Who only relays doesn't tell itself, and nobody is told to add it.
+    # A relaying source has no claims of its own, so no message recommends to add it.
     assert (kind in LISTING_KINDS) == (entry.holders == "all")
     assert bool(availability_unknown_reason(node.snapshot())) == (entry.holders in {"some", "all"})
 
 
-def test_a_recording_may_hold_the_word_of_any_source() -> None:
+def test_a_recording_can_contain_the_claims_of_any_source() -> None:
     assert [kind for (_, kind), entry in ENTRIES.items() if entry.holders == "relayed"] == [
         "replay"
     ]
 
 
-def test_where_it_is_known_or_no_one_is_there_to_report() -> None:
-    node = joined()
+def test_there_is_no_reason_if_the_holders_are_known_or_there_is_no_topology() -> None:
+    node = node_with_topology()
     assert availability_unknown_reason(node.snapshot()) == ""
     assert not lists_holders(node.snapshot())
     node.podlist()
@@ -62,8 +62,8 @@ def test_where_it_is_known_or_no_one_is_there_to_report() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(LISTING_KINDS))
-def test_one_that_could_report_and_does_not(kind: str) -> None:
-    node = joined()
+def test_the_reason_names_a_listing_source_that_is_down_or_has_not_reported(kind: str) -> None:
+    node = node_with_topology()
     node.say(SourceAdded(1), "who", kind)
     start = "no source that lists all holders is up: who: "
     assert availability_unknown_reason(node.snapshot()) == start + "has not reported yet"
@@ -71,31 +71,31 @@ def test_one_that_could_report_and_does_not(kind: str) -> None:
     assert availability_unknown_reason(node.snapshot()) == start + "no such socket"
 
 
-def test_pods_alone() -> None:
-    node = joined()
+def test_pods_is_not_a_source_of_all_holders() -> None:
+    node = node_with_topology()
     node.say(PodsReplaced((), NS), "pods", "pods")
     assert availability_unknown_reason(node.snapshot()).startswith(
         "source pods does not report all containers that hold"
     )
 
 
-def test_an_id_that_no_one_knows() -> None:
-    node = joined()
-    node.say(claims(kubelet_claim("a", "riddle")), "kubelet", "podresources")
-    given_out = availability_unknown_reason(node.snapshot())
-    assert "ids that match no GPU of this node" in given_out
-    assert "'riddle'" in given_out
+def test_an_unresolved_id_is_a_reason() -> None:
+    node = node_with_topology()
+    node.say(claims(kubelet_claim("a", "unknown-id")), "kubelet", "podresources")
+    message = availability_unknown_reason(node.snapshot())
+    assert "ids that match no GPU of this node" in message
+    assert "'unknown-id'" in message
     node.say(claims(kubelet_claim("a", uuid_of(0))), "kubelet", "podresources")
     assert availability_unknown_reason(node.snapshot()) == ""
 
 
-def test_a_driver_that_is_gone() -> None:
-    node = joined()
+def test_the_source_of_the_topology_that_is_down_is_a_reason() -> None:
+    node = node_with_topology()
     node.podlist()
     node.say(SourceLost("no driver"))
-    given_out = "the source gpus, which reported the topology, is down: no driver"
+    expected = "the source gpus, which reported the topology, is down: no driver"
     assert (
         topology_down_reason(node.snapshot())
         == availability_unknown_reason(node.snapshot())
-        == given_out
+        == expected
     )

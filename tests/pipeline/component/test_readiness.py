@@ -1,4 +1,4 @@
-"""When all have spoken that could name a holder: at the start, and after reloads."""
+"""When all sources of holders have reported: after the start and after reloads."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ def waiting(**options: frozenset[str]) -> tuple[HolderCompleteness, Node]:
     return complete, Node()
 
 
-async def test_every_source_is_waited_for() -> None:
+async def test_holders_are_complete_when_every_source_has_reported() -> None:
     complete, node = waiting()
     assert complete.seconds_left() == 15
     for name in ("kubelet", "checkpoint"):
@@ -31,12 +31,12 @@ async def test_every_source_is_waited_for() -> None:
     node.say(claims(), "checkpoint", "checkpoint")
     assert complete.is_complete(node.snapshot())
     assert complete.seconds_left() <= 0
-    # One that is lost later has spoken.
+    # A source that goes down later has reported before.
     node.say(SourceLost("gone"), "kubelet", "kubelet")
     assert complete.is_complete(node.snapshot())
 
 
-async def test_not_longer_than_a_while_from_the_beginning_on() -> None:
+async def test_holders_count_as_complete_after_a_timeout() -> None:
     complete, node = waiting()
     await asyncio.sleep(5)
     node.say(SourceAdded(0), "kubelet", "kubelet")
@@ -49,14 +49,14 @@ async def test_not_longer_than_a_while_from_the_beginning_on() -> None:
     assert complete.has_timed_out
 
 
-async def test_some_kinds_are_not_waited_for() -> None:
+async def test_sources_of_excluded_kinds_are_not_waited_for() -> None:
     complete, node = waiting(besides=frozenset({"podlist"}))
     node.say(SourceAdded(0), "file", "podlist")
     assert complete.is_complete(node.snapshot())
 
 
 @pytest.mark.parametrize("after", [1, 100])
-async def test_one_that_is_added_is_waited_for_as_long(after: float) -> None:
+async def test_an_added_source_is_waited_for_until_the_timeout(after: float) -> None:
     complete, node = waiting()
     node.say(claims(), "checkpoint", "checkpoint")
     assert complete.is_complete(node.snapshot())
@@ -68,13 +68,13 @@ async def test_one_that_is_added_is_waited_for_as_long(after: float) -> None:
     assert not complete.is_complete(node.snapshot())
     await asyncio.sleep(1)
     assert complete.is_complete(node.snapshot())
-    # It had its time.
+    # It is not waited for again.
     assert complete.is_complete(node.snapshot())
 
 
 @pytest.mark.parametrize("kind", ["podresources", "checkpoint"])
 @pytest.mark.parametrize("seen", [True, False])
-async def test_so_is_one_that_was_exchanged(kind: str, seen: bool) -> None:
+async def test_a_replaced_source_is_waited_for(kind: str, seen: bool) -> None:
     complete, node = waiting()
     node.say(claims(), "kubelet", "podresources")
     assert complete.is_complete(node.snapshot())
@@ -87,7 +87,7 @@ async def test_so_is_one_that_was_exchanged(kind: str, seen: bool) -> None:
     assert complete.is_complete(node.snapshot())
 
 
-async def test_one_whose_options_change_continues_as_it_was() -> None:
+async def test_a_source_whose_options_change_is_not_waited_for_again() -> None:
     complete, node = waiting()
     node.say(claims(), "kubelet", "podresources")
     assert complete.is_complete(node.snapshot())

@@ -1,4 +1,4 @@
-"""Work under way when a sink has to stop."""
+"""Work that is in progress when a sink has to stop."""
 
 import asyncio
 
@@ -30,36 +30,38 @@ def closing(after: float | None) -> asyncio.Future[None]:
 @pytest.mark.parametrize(
     ("seconds", "closes", "takes", "log"),
     [
-        pytest.param(100 * STOP_SECONDS, None, 100 * STOP_SECONDS, "done", id="nobody stops it"),
-        pytest.param(STOP_SECONDS, 1, STOP_SECONDS, "done", id="it ends within the time"),
-        pytest.param(LONG, 1, 1 + STOP_SECONDS, "cancelled", id="it is late"),
-        pytest.param(1, 0, 1, "done", id="short, though it has to stop"),
+        pytest.param(
+            100 * STOP_SECONDS, None, 100 * STOP_SECONDS, "done", id="the sink does not stop"
+        ),
+        pytest.param(STOP_SECONDS, 1, STOP_SECONDS, "done", id="the work ends within the time"),
+        pytest.param(LONG, 1, 1 + STOP_SECONDS, "cancelled", id="the work takes too long"),
+        pytest.param(1, 0, 1, "done", id="the sink has stopped before"),
     ],
 )
-async def test_it_has_a_little_time(
+async def test_work_gets_a_limited_time_after_the_stop(
     seconds: float, closes: float | None, takes: float, log: str
 ) -> None:
-    said: list[str] = []
+    events: list[str] = []
     loop = asyncio.get_running_loop()
-    began = loop.time()
-    work = await run_until_stopped(working(seconds, said), closing(closes))
-    assert loop.time() - began == pytest.approx(takes)
-    assert said == [log]
+    start = loop.time()
+    work = await run_until_stopped(working(seconds, events), closing(closes))
+    assert loop.time() - start == pytest.approx(takes)
+    assert events == [log]
     cancelled = work.cancelled()
     assert cancelled is (log == "cancelled")
 
 
 @pytest.mark.looptime
-async def test_who_is_cancelled_cancels_it() -> None:
-    said: list[str] = []
+async def test_cancelling_the_caller_cancels_the_work() -> None:
+    events: list[str] = []
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
-            await (await run_until_stopped(working(LONG, said), closing(None)))
-    assert said == ["cancelled"]
+            await (await run_until_stopped(working(LONG, events), closing(None)))
+    assert events == ["cancelled"]
 
 
 @pytest.mark.looptime
-async def test_what_it_raises_is_in_what_is_returned() -> None:
+async def test_an_exception_of_the_work_is_in_the_returned_task() -> None:
     async def fails() -> None:
         raise ValueError("so")
 

@@ -1,4 +1,4 @@
-"""Snapshots as they arrive at a sink that has other things to do in between; on virtual time."""
+"""Snapshots that arrive at a sink with other work in between; on virtual time."""
 
 import asyncio
 from typing import Final
@@ -30,11 +30,11 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def later(seconds: float, inbox: Channel[Snapshot], *coming: Snapshot | None) -> None:
-    """Let snapshots come in after some time, or the inbox end."""
+def later(seconds: float, inbox: Channel[Snapshot], *arriving: Snapshot | None) -> None:
+    """After some seconds, put snapshots into the inbox, or close it."""
 
     def act() -> None:
-        for snapshot in coming:
+        for snapshot in arriving:
             if snapshot is END:
                 inbox.close()
             else:
@@ -44,28 +44,28 @@ def later(seconds: float, inbox: Channel[Snapshot], *coming: Snapshot | None) ->
 
 
 @pytest.mark.parametrize(
-    ("seconds", "coming", "takes", "latest", "closed"),
+    ("seconds", "arriving", "takes", "latest", "closed"),
     [
-        pytest.param(2, [], 2, None, False, id="nothing comes"),
-        pytest.param(0, [], 0, None, False, id="there is no time"),
-        pytest.param(2, [FIRST], 1, FIRST, False, id="one comes in time"),
-        pytest.param(0.5, [FIRST], 0.5, None, False, id="one comes too late"),
-        pytest.param(None, [FIRST], 1, FIRST, False, id="for as long as it takes"),
-        pytest.param(None, [END], 1, None, True, id="the end comes"),
-        # What was there when the inbox closed is still taken.
-        pytest.param(None, [FIRST, END], 1, FIRST, True, id="one comes, and the end"),
-        pytest.param(None, [FIRST, SECOND], 1, FIRST, False, id="one at a time"),
+        pytest.param(2, [], 2, None, False, id="no snapshot"),
+        pytest.param(0, [], 0, None, False, id="no time"),
+        pytest.param(2, [FIRST], 1, FIRST, False, id="a snapshot in time"),
+        pytest.param(0.5, [FIRST], 0.5, None, False, id="a snapshot too late"),
+        pytest.param(None, [FIRST], 1, FIRST, False, id="no time limit"),
+        pytest.param(None, [END], 1, None, True, id="the inbox closes"),
+        # A snapshot that was in the inbox when it closed is still taken.
+        pytest.param(None, [FIRST, END], 1, FIRST, True, id="a snapshot, then the inbox closes"),
+        pytest.param(None, [FIRST, SECOND], 1, FIRST, False, id="one snapshot at a time"),
     ],
 )
-async def test_it_waits_for_a_snapshot_and_no_longer(
+async def test_wait_returns_at_a_snapshot_at_the_end_or_at_the_time_limit(
     seconds: float | None,
-    coming: list[Snapshot | None],
+    arriving: list[Snapshot | None],
     takes: float,
     latest: Snapshot | None,
     closed: bool,
 ) -> None:
     inbox: Channel[Snapshot] = Channel(2)
-    later(1, inbox, *coming)
+    later(1, inbox, *arriving)
     async with Arrivals(inbox, None) as arrivals:
         assert await arrivals.wait(seconds) is (latest is not None)
         assert now() == pytest.approx(takes)
@@ -75,7 +75,7 @@ async def test_it_waits_for_a_snapshot_and_no_longer(
         assert arrivals.closing.done() is closed
 
 
-async def test_all_arrive_in_their_order_and_the_last_one_stays() -> None:
+async def test_snapshots_arrive_in_order_and_the_last_one_stays_available() -> None:
     inbox: Channel[Snapshot] = Channel(3)
     for snapshot in (FIRST, SECOND, THIRD):
         inbox.offer(snapshot)
@@ -87,25 +87,25 @@ async def test_all_arrive_in_their_order_and_the_last_one_stays() -> None:
                 seen.append(arrivals.latest)
         assert seen == [FIRST, SECOND, THIRD]
         assert arrivals.latest is THIRD
-        # Who asks again is not kept waiting.
+        # Another call returns immediately.
         assert await arrivals.wait(None) is False
         assert now() == 0
 
 
-async def test_what_comes_while_the_sink_is_busy_is_there_at_once() -> None:
+async def test_a_snapshot_that_arrived_during_other_work_is_returned_immediately() -> None:
     inbox: Channel[Snapshot] = Channel(1)
     async with Arrivals(inbox, FIRST) as arrivals:
         assert arrivals.latest is FIRST
         later(1, inbox, SECOND)
         await asyncio.sleep(5)
-        # Until it is asked for, the sink goes by what it has.
+        # Until the next `wait()` the previous snapshot stays the latest.
         assert arrivals.latest is FIRST
         assert await arrivals.wait(100) is True
         assert (arrivals.latest, now()) == (SECOND, 5)
 
 
 @pytest.mark.parametrize("waits", [True, False])
-async def test_an_inbox_that_was_closed_before_is_so_from_the_beginning(waits: bool) -> None:
+async def test_an_inbox_that_is_already_closed(waits: bool) -> None:
     inbox: Channel[Snapshot] = Channel(1)
     if waits:
         inbox.offer(SECOND)
@@ -118,7 +118,7 @@ async def test_an_inbox_that_was_closed_before_is_so_from_the_beginning(waits: b
 
 
 @pytest.mark.parametrize("how", ["leaves", "fails", "is cancelled", "is cancelled at once"])
-async def test_nothing_continues_after_it_was_left(how: str) -> None:
+async def test_no_task_continues_after_the_block_is_left(how: str) -> None:
     before = asyncio.all_tasks()
 
     async def sink() -> None:
@@ -130,7 +130,7 @@ async def test_nothing_continues_after_it_was_left(how: str) -> None:
                 await arrivals.wait(None)
 
     task = asyncio.create_task(sink())
-    # The first step enters it, and asks for the second.
+    # The first step enters the block and begins to wait.
     await (asyncio.sleep(0) if how == "is cancelled at once" else asyncio.sleep(2))
     task.cancel()
     await asyncio.wait([task])
@@ -139,8 +139,8 @@ async def test_nothing_continues_after_it_was_left(how: str) -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_a_wait_that_is_given_up_loses_no_snapshot() -> None:
-    """As by a time limit around it: what arrives later is there for the next one."""
+async def test_a_cancelled_wait_loses_no_snapshot() -> None:
+    """For example by a timeout: the next `wait()` returns a snapshot that arrives later."""
     inbox: Channel[Snapshot] = Channel(1)
     async with Arrivals(inbox, None) as arrivals:
         with pytest.raises(TimeoutError):

@@ -1,4 +1,4 @@
-"""What a component warns of: in the log, and for those who look at the component."""
+"""Warnings of a component: in the log and as its last problem."""
 
 import logging
 
@@ -12,20 +12,20 @@ from tests.support.warned import every_warning_stands
 
 
 @pytest.mark.parametrize(
-    ("text", "values", "given_out"),
+    ("text", "values", "expected"),
     [
         ("%s: %d left", ("/a", 2), "/a: 2 left"),
         ("nothing to put in", (), "nothing to put in"),
-        # A text that is no format may have any characters.
+        # A text without values may contain any characters.
         ("100 % of /a%s", (), "100 % of /a%s"),
         ("%s", ("100 %d",), "100 %d"),
     ],
 )
 @pytest.mark.parametrize("news", [True, False])
-def test_it_is_logged_and_stands_as_the_last_trouble(
+def test_a_warning_is_logged_and_is_the_last_problem(
     text: str,
     values: tuple[object, ...],
-    given_out: str,
+    expected: str,
     news: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -34,35 +34,35 @@ def test_it_is_logged_and_stands_as_the_last_trouble(
     ctx.meter.set_problem("before", ctx.clock.now())
     warn(ctx, text, *values, is_new=news)
     [record] = caplog.records
-    assert record.getMessage() == given_out
+    assert record.getMessage() == expected
     assert record.levelno == (logging.WARNING if news else logging.DEBUG)
-    [(owner, trouble)] = ctx.own.problems.items()
-    assert (owner, trouble.text, trouble.warning) == (("sink", "files"), given_out, True)
-    assert trouble.at <= ctx.clock.now()
+    [(owner, problem)] = ctx.own.problems.items()
+    assert (owner, problem.text, problem.warning) == (("sink", "files"), expected, True)
+    assert problem.at <= ctx.clock.now()
 
 
-def test_it_serves_sources_too() -> None:
+def test_a_source_can_warn_too() -> None:
     ctx = FakeSourceContext("gpus")
     warn(ctx, "an odd answer")
-    assert [trouble.text for trouble in ctx.telemetry.problems.values()] == ["an odd answer"]
+    assert [problem.text for problem in ctx.telemetry.problems.values()] == ["an odd answer"]
 
 
-def test_a_component_in_trouble_is_no_warning() -> None:
+def test_a_problem_of_a_component_is_not_a_warning() -> None:
     ctx = FakeSinkContext("files")
     now = ctx.clock.now()
     ctx.meter.set_problem("the disk is full", now)
     assert ctx.own.problems["sink", "files"] == LastProblem("the disk is full", now, warning=False)
 
 
-def test_a_warning_in_the_log_alone_is_found() -> None:
-    """What holds all tests of sinks to it does so."""
+def test_a_warning_that_is_only_in_the_log_is_detected() -> None:
+    """`every_warning_stands` detects it, which checks all tests of sinks."""
     ctx = FakeSinkContext("files")
 
-    def look(text: str, trouble: str) -> None:
+    def warn_and_set_problem(text: str, problem: str) -> None:
         with every_warning_stands():
             ctx.log.warning(text)
-            ctx.meter.set_problem(trouble, ctx.clock.now())
+            ctx.meter.set_problem(problem, ctx.clock.now())
 
-    look("the disk is full; tried again", "the disk is full")
+    warn_and_set_problem("the disk is full; tried again", "the disk is full")
     with pytest.raises(AssertionError, match=r"in the log alone: .*the disk is full"):
-        look("the disk is full", "something else")
+        warn_and_set_problem("the disk is full", "something else")

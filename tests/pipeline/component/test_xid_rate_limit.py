@@ -1,4 +1,4 @@
-"""How many errors of a kind are reported."""
+"""The limit of reported XID errors for each device and code."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,16 +11,18 @@ def admitted(rates: XidRateLimit, *at: float, device: str = "a", code: int = 31)
     return sum(rates.admits(device, code, round(seconds * NS)) for seconds in at)
 
 
-def test_so_many_at_once_and_so_many_a_second_after() -> None:
+def test_errors_are_limited_at_one_time_and_for_each_second() -> None:
     rates = XidRateLimit()
     assert admitted(rates, *[0.0] * 100) == ERRORS_PER_SECOND
     assert admitted(rates, 0.05) == 0
     assert admitted(rates, *[0.11] * 100) == 1
     assert admitted(rates, *[1.11] * 100) == ERRORS_PER_SECOND
-    assert admitted(rates, *[60.0] * 100) == ERRORS_PER_SECOND, "a long silence doesn't add up"
+    assert admitted(rates, *[60.0] * 100) == ERRORS_PER_SECOND, (
+        "a long time without errors does not raise the limit"
+    )
 
 
-def test_each_device_and_code_has_its_own() -> None:
+def test_each_device_and_code_has_a_separate_limit() -> None:
     rates = XidRateLimit()
     assert admitted(rates, *[0.0] * 100) == ERRORS_PER_SECOND
     assert admitted(rates, *[0.0] * 100, code=79) == ERRORS_PER_SECOND
@@ -28,7 +30,7 @@ def test_each_device_and_code_has_its_own() -> None:
     assert admitted(rates, 0.0) == 0
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_number_of_remembered_devices_and_codes_is_limited() -> None:
     rates = XidRateLimit()
     for code in range(3 * _REMEMBERED):
         rates.admits("a", code, 0)
@@ -36,7 +38,7 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 @given(st.lists(st.floats(0, 5), max_size=300))
-def test_never_more_than_the_rate(times: list[float]) -> None:
+def test_errors_never_exceed_the_rate(times: list[float]) -> None:
     rates = XidRateLimit()
     kept = [at for at in sorted(times) if rates.admits("a", 31, round(at * NS))]
     for at in kept:

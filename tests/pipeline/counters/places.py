@@ -1,4 +1,4 @@
-"""Lists where podgpu finds them: a mounted ConfigMap, and one that an API server has."""
+"""Counters lists in a mounted ConfigMap, and in a ConfigMap of a fake API server."""
 
 import contextlib
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ PATH = "/api/v1/namespaces/gpu/configmaps/counters"
 
 
 class ConfigMap(Collection):
-    """What a GET of its path is answered with."""
+    """A ConfigMap that a fake API server returns for a GET request."""
 
     def __init__(self, **data: str) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ def refuse(server: ApiServer, code: int, reason: str) -> None:
 
 
 class Mounted:
-    """A folder as the kubelet mounts a ConfigMap: names that lead through the link `..data`."""
+    """A folder as the kubelet mounts a ConfigMap: files are links through the link `..data`."""
 
     def __init__(self, folder: Path, text: str) -> None:
         self._folder = folder
@@ -40,7 +40,7 @@ class Mounted:
         self.path.symlink_to("..data/metrics")
 
     def swap(self, text: str) -> None:
-        """Exchange the content in one step, and take the old away."""
+        """Replace the content in one step, and remove the old content."""
         old = self._folder / f"..{self._version}"
         self._version += 1
         new = self._folder / f"..{self._version}"
@@ -55,6 +55,6 @@ class Mounted:
 
 @contextlib.asynccontextmanager
 async def nowhere(_: Path | None):  # type: ignore[no-untyped-def]
-    """A session that no test needs."""
-    raise AssertionError("nobody talks to an API server here")
+    """Fail: this test needs no session with an API server."""
+    raise AssertionError("no connection to an API server is expected")
     yield KubeApi

@@ -1,4 +1,4 @@
-"""What a line of a counters list means: dcgm-exporter's files as they are, and more kindly."""
+"""Parsing lines of a counters list: dcgm-exporter's files, and more tolerant than it."""
 
 import re
 
@@ -31,7 +31,7 @@ def row(line: int, name: str = UTIL, type_: str = "gauge", about: str = "Load.")
         pytest.param(f'{UTIL}, gauge, "a ""b"" c"', row(1, about='a "b" c'), id="doubled quotes"),
         pytest.param(f'{UTIL}, gauge, the "SM" load', row(1, about='the "SM" load'), id="inner"),
         pytest.param(f'{UTIL}, gauge, "SM" load', row(1, about='"SM" load'), id="quoted word"),
-        pytest.param(f"{UTIL}, gauge, Load.,,,", row(1), id="filled up by a table program"),
+        pytest.param(f"{UTIL}, gauge, Load.,,,", row(1), id="empty cells of a spreadsheet program"),
         pytest.param(f"{UTIL}, gauge, # 1 of 2", row(1, about="# 1 of 2"), id="# in the help"),
         pytest.param(f"\ufeff{UTIL}, gauge, Load.", row(1), id="byte order mark"),
         pytest.param(f"# c\r\n\r\n{UTIL}, gauge, Load.\r\n", row(3), id="CRLF"),
@@ -43,12 +43,12 @@ def row(line: int, name: str = UTIL, type_: str = "gauge", about: str = "Load.")
         ),
     ],
 )
-def test_one_row(text: str, expected: ListRow) -> None:
+def test_a_valid_line_is_parsed(text: str, expected: ListRow) -> None:
     assert read(text) == ([expected], [])
 
 
 @pytest.mark.parametrize(
-    ("line", "given_out"),
+    ("line", "expected"),
     [
         (UTIL, f'"{UTIL}" has no type; write FIELD, type, help'),
         (f"{UTIL},", f'"{UTIL}" has no type; write FIELD, type, help'),
@@ -60,9 +60,9 @@ def test_one_row(text: str, expected: ListRow) -> None:
         (f'{UTIL}, "gauge, Load', f'"{UTIL}, "gauge, Load" has a quotation mark out of place'),
     ],
 )
-def test_a_malformed_line_is_named_and_costs_no_other(line: str, given_out: str) -> None:
+def test_a_malformed_line_is_reported_and_other_lines_are_kept(line: str, expected: str) -> None:
     rows, complaints = read(f"# c\n{line}\n{UTIL}, gauge, Load.")
-    assert [str(complaint) for complaint in complaints] == [f"line 2: {given_out}"]
+    assert [str(complaint) for complaint in complaints] == [f"line 2: {expected}"]
     assert rows == [row(3)]
 
 
@@ -74,12 +74,12 @@ LINE = st.one_of(
 
 
 @given(lines=st.lists(LINE, max_size=8), end=st.sampled_from(["\n", "\r\n", "\r"]))
-def test_every_line_is_a_row_or_named_or_nothing(lines: list[str], end: str) -> None:
+def test_every_line_is_a_row_or_reported_or_empty(lines: list[str], end: str) -> None:
     text = end.join(lines)
     rows, complaints = read(text)
-    given_out = [row.line for row in rows] + [complaint.line for complaint in complaints]
-    assert len(given_out) == len(set(given_out))
-    left = set(range(1, len(re.split("\r\n|\n|\r", text)) + 1)) - set(given_out)
+    numbers = [row.line for row in rows] + [complaint.line for complaint in complaints]
+    assert len(numbers) == len(set(numbers))
+    left = set(range(1, len(re.split("\r\n|\n|\r", text)) + 1)) - set(numbers)
     for number in left:
         line = re.split("\r\n|\n|\r", text.removeprefix("\ufeff"))[number - 1]
         assert re.fullmatch(r'[\s,]*("?#.*)?', line, re.DOTALL), line
@@ -89,6 +89,6 @@ def test_every_line_is_a_row_or_named_or_nothing(lines: list[str], end: str) -> 
         assert found.name == found.name.strip()
 
 
-def test_a_line_of_a_megabyte_takes_no_longer_than_it_is_worth() -> None:
+def test_a_line_of_a_megabyte_is_parsed_quickly() -> None:
     for line in ("a" + " " * 1_000_000 + '"', "a, " + " " * 1_000_000 + 'b"', '"' * 1_000_001):
         assert len(read(line)[1]) == 1

@@ -1,4 +1,4 @@
-"""A list is followed to wherever it goes, and a bad one never takes the place of a good one."""
+"""The counters list is reread on every change, and an invalid list never replaces a valid one."""
 
 import asyncio
 import logging
@@ -23,17 +23,17 @@ BAD = "not a list\n"
 
 
 class Followed:
-    """What a keeper has handed on."""
+    """A keeper, and the plans that it has passed on."""
 
     def __init__(self, keeper: CountersKeeper) -> None:
         self.keeper = keeper
         self.plans: list[list[str]] = []
-        self.asked: list[bool] = []
+        self.requested: list[bool] = []
         self.counted: list[str] = []
 
-    async def take(self, plan: FieldPlan, asked: bool) -> None:
+    async def take(self, plan: FieldPlan, requested: bool) -> None:
         self.plans.append([row.help for row in plan.rows])
-        self.asked.append(asked)
+        self.requested.append(requested)
 
     async def reaches(self, *plans: list[str]) -> None:
         await until(lambda: len(self.plans) >= len(plans))
@@ -80,19 +80,19 @@ def setting_of(path: Path) -> Counters:
 
 
 class TestFile:
-    async def test_written_in_place(self, path: Path) -> None:
+    async def test_a_file_that_is_overwritten_is_read(self, path: Path) -> None:
         async with followed(setting_of(path), first=["One."]) as found:
             path.write_text(TWO)
             await found.reaches(["One.", "Two."])
 
-    async def test_renamed_into_place(self, path: Path) -> None:
+    async def test_a_file_that_is_replaced_by_rename_is_read(self, path: Path) -> None:
         async with followed(setting_of(path), first=["One."]) as found:
             new = path.with_suffix(".new")
             new.write_text(TWO)
             new.replace(path)
             await found.reaches(["One.", "Two."])
 
-    async def test_a_mounted_configmap_swaps_the_folder_behind_it(self, tmp_path: Path) -> None:
+    async def test_an_update_of_a_mounted_configmap_is_read(self, tmp_path: Path) -> None:
         mounted = Mounted(tmp_path, ONE)
         async with followed(setting_of(mounted.path), first=["One."]) as found:
             mounted.swap(TWO)
@@ -100,7 +100,7 @@ class TestFile:
             mounted.swap(ONE)
             await found.reaches(["One.", "Two."], ["One."])
 
-    async def test_a_change_before_it_is_watched_is_not_lost(self, path: Path) -> None:
+    async def test_a_change_before_the_watch_starts_is_not_lost(self, path: Path) -> None:
         found = Followed(CountersKeeper(setting_of(path), nowhere, LOG, lambda _: None))
         await found.keeper.first(DEFAULT_TEXT)
         path.write_text(TWO)
@@ -109,7 +109,7 @@ class TestFile:
         task.cancel()
         await asyncio.wait([task])
 
-    async def test_half_a_list_is_not_taken_for_a_list(self, path: Path) -> None:
+    async def test_a_partly_written_list_is_not_used(self, path: Path) -> None:
         async with followed(setting_of(path), first=["One."]) as found:
             with path.open("w") as file:
                 for piece in (TWO[:20], TWO[20:40], TWO[40:60], TWO[60:]):
@@ -118,14 +118,14 @@ class TestFile:
                     await asyncio.sleep(0.05)
             await found.reaches(["One.", "Two."])
 
-    async def test_the_same_text_again_is_no_change(self, path: Path) -> None:
+    async def test_writing_the_same_content_again_is_no_change(self, path: Path) -> None:
         async with followed(setting_of(path), first=["One."]) as found:
             path.write_text(ONE)
             await asyncio.sleep(0.5)
             await found.reaches()
 
     @pytest.mark.parametrize("bad", [BAD, "", "# nothing\n", "\0\0\0"])
-    async def test_a_list_of_nothing_is_refused(
+    async def test_a_list_without_usable_rows_is_refused(
         self, path: Path, bad: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         async with followed(setting_of(path), first=["One."]) as found:
@@ -136,7 +136,7 @@ class TestFile:
             await found.reaches(["One.", "Two."])
             assert found.counted == ["refused"]
 
-    async def test_a_file_that_goes_is_said_once_and_taken_when_it_is_back(
+    async def test_a_removed_file_is_reported_once_and_read_when_it_is_back(
         self, path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(list_source, "_POLL", 0.1)
@@ -156,19 +156,19 @@ class TestFile:
             assert "can be read again" in caplog.text
             assert found.counted == ["refused"]
 
-    async def test_one_that_is_back_as_it_was_is_handed_on(
+    async def test_a_file_that_comes_back_unchanged_is_passed_on(
         self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Else nobody would hear that the refusal is over."""
+        """Otherwise the runtime would not learn that the list is valid again."""
         monkeypatch.setattr(list_source, "_POLL", 0.1)
         async with followed(setting_of(path), first=["One."]) as found:
             path.unlink()
             await until(lambda: found.counted)
             path.write_text(ONE)
             await found.reaches(["One."])
-            assert found.asked == [False]
+            assert found.requested == [False]
 
-    async def test_a_wrong_row_is_named_and_costs_no_other(
+    async def test_an_invalid_row_is_reported_and_the_other_rows_are_used(
         self, path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         async with followed(setting_of(path), first=["One."]) as found:
@@ -176,14 +176,16 @@ class TestFile:
             await found.reaches(["One.", "Two."])
             assert f"{path}: a row is ignored:\n  line 3: DCGM_FI_DEV_FB_FRE" in caplog.text
 
-    async def test_asking_hands_it_on_changed_or_not(self, path: Path) -> None:
+    async def test_a_requested_reread_passes_the_list_on_even_if_unchanged(
+        self, path: Path
+    ) -> None:
         async with followed(setting_of(path), first=["One."]) as found:
             await asyncio.sleep(0.5)
             assert found.keeper.ask()
             await found.reaches(["One."])
-            assert found.asked == [True]
+            assert found.requested == [True]
 
-    async def test_without_inotify_it_is_looked_at(
+    async def test_without_inotify_the_file_is_polled(
         self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def refuse_all(*_: object, **__: object) -> None:
@@ -196,20 +198,20 @@ class TestFile:
             new.replace(path)
             await found.reaches(["One.", "Two."])
 
-    async def test_help_in_another_encoding_costs_its_letters_alone(self, path: Path) -> None:
+    async def test_invalid_utf8_in_a_help_text_is_replaced(self, path: Path) -> None:
         path.write_bytes(b"DCGM_FI_DEV_GPU_TEMP, gauge, In \xb0C.\n")
         async with followed(setting_of(path), first=["In \ufffdC."]):
             pass
 
-    async def test_a_start_without_the_file_fails(self, tmp_path: Path) -> None:
+    async def test_a_missing_file_fails_at_the_start(self, tmp_path: Path) -> None:
         keeper = CountersKeeper(setting_of(tmp_path / "none.csv"), nowhere, LOG, lambda _: None)
         with pytest.raises(ListUnavailableError, match=r"none\.csv: no such file"):
             await keeper.first(DEFAULT_TEXT)
 
-    async def test_a_file_that_a_mount_kept_starts_podgpu_and_is_reported_of_later(
+    async def test_a_file_that_only_its_mount_keeps_is_used_and_reported(
         self, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """As with subPath: the name leads to a file that has no name outside any more."""
+        """As with a subPath mount of a file that was removed or replaced outside."""
         with path.open() as kept:
             path.unlink()
             orphan = Path(f"/proc/self/fd/{kept.fileno()}")
@@ -221,10 +223,10 @@ class TestFile:
 
 class TestConfigMap:
     @pytest.fixture(autouse=True)
-    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def short_intervals(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(list_source, "_REQUEST_INTERVAL", 0.1)
 
-    async def test_it_is_read_and_read_again(self, tmp_path: Path) -> None:
+    async def test_a_configmap_is_read_at_the_start_and_after_changes(self, tmp_path: Path) -> None:
         configmap = ConfigMap(metrics=ONE, other="x")
         async with served(configmap).serving() as server:
             setting = Counters(
@@ -240,7 +242,7 @@ class TestConfigMap:
                 assert found.counted == ["refused"]
 
     @pytest.mark.parametrize(
-        ("code", "reason", "given_out"),
+        ("code", "reason", "expected"),
         [
             (404, "NotFound", "404 NotFound"),
             (
@@ -251,12 +253,12 @@ class TestConfigMap:
             (500, "InternalError", "500 InternalError"),
         ],
     )
-    async def test_one_that_cannot_be_had_is_waited_for(
+    async def test_a_configmap_that_cannot_be_read_is_requested_again(
         self,
         tmp_path: Path,
         code: int,
         reason: str,
-        given_out: str,
+        expected: str,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
         configmap = ConfigMap(metrics=ONE)
@@ -268,17 +270,17 @@ class TestConfigMap:
             )
             async with followed(setting, first=None, connect=Sessions().session) as found:
                 await until(lambda: len(server.requests) > 3)
-                assert caplog.text.count(given_out) == 1
+                assert caplog.text.count(expected) == 1
                 assert DEFAULT_TEXT in caplog.text
                 server.refusals.clear()
                 await found.reaches(["One."])
 
     @pytest.mark.parametrize(
-        ("data", "given_out"),
+        ("data", "expected"),
         [({"default.csv": ONE}, "its keys: default.csv"), ({}, "its keys: none")],
     )
-    async def test_one_without_the_key_is_no_list(
-        self, tmp_path: Path, data: dict[str, str], given_out: str, caplog: pytest.LogCaptureFixture
+    async def test_a_configmap_without_the_key_is_reported(
+        self, tmp_path: Path, data: dict[str, str], expected: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         async with served(ConfigMap(**data)).serving() as server:
             setting = Counters(
@@ -287,10 +289,10 @@ class TestConfigMap:
             async with followed(setting, first=None, connect=Sessions().session):
                 assert (
                     "ConfigMap gpu:counters: the key metrics with the counters list is missing; "
-                    f"{given_out}" in caplog.text
+                    f"{expected}" in caplog.text
                 )
 
-    async def test_a_server_that_is_not_there_holds_up_nothing(
+    async def test_an_unreachable_api_server_does_not_block_the_start(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         server = served(ConfigMap(metrics=ONE))

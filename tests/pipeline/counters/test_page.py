@@ -1,4 +1,4 @@
-"""The page while its list changes: never empty, never without what was there before and after."""
+"""The metrics page while the counters list changes: series in both lists never disappear."""
 
 import asyncio
 import socket
@@ -44,19 +44,19 @@ async def get(port: int) -> tuple[int, str]:
         client.writer.transport.abort()
 
 
-async def wanted(port: int, *words: str) -> str:
+async def page_with(port: int, *words: str) -> str:
     async with asyncio.timeout(10):
         while True:
             status, page = await get(port)
             assert status == 200
-            # In both lists, so never missing.
+            # This field is in both lists, so it is never missing.
             assert "\nDCGM_FI_DEV_GPU_UTIL{" in page
             if all(word in page for word in words):
                 return page
             await asyncio.sleep(0.005)
 
 
-async def test_the_page_goes_over_from_one_list_to_the_next_without_a_gap(
+async def test_the_page_changes_from_one_list_to_the_next_without_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_set, "build_source", lambda *_: ScriptedSource(sampling))
@@ -83,16 +83,18 @@ async def test_the_page_goes_over_from_one_list_to_the_next_without_a_gap(
                     break
             except OSError:
                 await asyncio.sleep(0.02)
-    page = await wanted(port, "\npodgpu_gpu_up{")
+    page = await page_with(port, "\npodgpu_gpu_up{")
     assert "DCGM_FI_DEV_FB_USED" not in page
     path.write_text(TWO)
-    page = await wanted(port, "\nDCGM_FI_DEV_FB_USED{")
+    page = await page_with(port, "\nDCGM_FI_DEV_FB_USED{")
     assert "# HELP DCGM_FI_DEV_FB_USED Two.\n# TYPE DCGM_FI_DEV_FB_USED gauge\n" in page
     path.write_text(BAD)
-    await wanted(port, 'podgpu_config_reloads_total{result="refused"} 1', "\nDCGM_FI_DEV_FB_USED{")
+    await page_with(
+        port, 'podgpu_config_reloads_total{result="refused"} 1', "\nDCGM_FI_DEV_FB_USED{"
+    )
     path.write_text(ONE.replace("One.", "Load in %, of the GPU."))
-    page = await wanted(port, "# HELP DCGM_FI_DEV_GPU_UTIL Load in %, of the GPU.\n")
+    page = await page_with(port, "# HELP DCGM_FI_DEV_GPU_UTIL Load in %, of the GPU.\n")
     assert "DCGM_FI_DEV_FB_USED" not in page
-    await wanted(port, 'podgpu_config_reloads_total{result="done"} 2')
+    await page_with(port, 'podgpu_config_reloads_total{result="done"} 2')
     stop.set()
     await task

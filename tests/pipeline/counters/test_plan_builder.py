@@ -1,6 +1,6 @@
-"""From a list and the setting to the plan, and what is said of rows that can't be given.
+"""The plan that results from a list and the setting, and warnings about unusable rows.
 
-`PODGPU_WRITE_GOLDEN=1` writes the file anew; look at the difference before you keep it.
+`PODGPU_WRITE_GOLDEN=1` writes the golden file; check the difference before you commit it.
 """
 
 import os
@@ -16,7 +16,7 @@ from pipeline.fields import CATALOGUE, LABELS, FieldPlan, in_group
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "counters" / "warning.txt"
 ALONE = Counters(own=False)
-NOTHING = "c.csv: no row of the list can be used; so be it"
+NO_ROWS = "c.csv: no row of the list can be used; the effect"
 
 HOSTILE = """\
 # A list with one row that is good, and others.
@@ -77,7 +77,7 @@ def shown(plan: FieldPlan | None) -> list[tuple[str, str, str, str]]:
         pytest.param(
             "DCGM_FI_DEV_GPU_TEMP_CELSIUS, gauge, New.\nDCGM_FI_DEV_GPU_TEMP, gauge, Old.",
             [("gpu_temperature_celsius", "DCGM_FI_DEV_GPU_TEMP_CELSIUS", "gauge", "New.")],
-            id="the first of the old and the new name",
+            id="the old and the new name: the first row",
         ),
         pytest.param(
             "DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL, counter, Sum.\nDCGM_FI_PROF_PCIE_TX_BYTES, gauge, R",
@@ -110,11 +110,11 @@ def shown(plan: FieldPlan | None) -> list[tuple[str, str, str, str]]:
         pytest.param(
             "DCGM_FI_PROF_PCIE_TX_BYTES, counter, B\nDCGM_FI_PROF_PCIE_TX_BYTES, gauge, R",
             [("pcie_transmitted_bytes", "DCGM_FI_PROF_PCIE_TX_BYTES", "counter", "B")],
-            id="the first row of a name",
+            id="the same name twice: the first row",
         ),
     ],
 )
-def test_a_row_is_shown_as_it_is_written(
+def test_the_metric_has_the_name_type_and_help_of_its_row(
     text: str, expected: list[tuple[str, str, str, str]]
 ) -> None:
     assert shown(planned(text, ALONE).plan) == expected
@@ -122,14 +122,14 @@ def test_a_row_is_shown_as_it_is_written(
 
 @pytest.mark.parametrize("type_", ["gauge", "counter", "label"])
 @pytest.mark.parametrize("name", ["DCGM_FI_DEV_UUID", "DCGM_FI_DEV_PCI_BUS_ID"])
-def test_what_names_a_device_is_no_sample(name: str, type_: str) -> None:
-    """A text among the values would cost the whole page."""
+def test_a_field_that_identifies_the_device_is_no_metric(name: str, type_: str) -> None:
+    """A string as a value would make the whole page invalid."""
     found = planned(f"{name}, {type_}, x\nDCGM_FI_DEV_FB_USED, gauge, Used.", ALONE)
     assert shown(found.plan) == [("memory_used_bytes", "DCGM_FI_DEV_FB_USED", "gauge", "Used.")]
     assert [complaint.line for complaint in found.complaints] == [1]
 
 
-def test_label_rows_stand_under_the_name_that_is_written() -> None:
+def test_a_label_has_the_name_of_its_row() -> None:
     plan = planned(
         "DCGM_FI_DRIVER_VERSION, label, V\nserial, label\nDCGM_FI_DEV_GPU_BRAND, label\n"
         "dcgm_fb_used, gauge",
@@ -143,7 +143,7 @@ def test_label_rows_stand_under_the_name_that_is_written() -> None:
     ]
 
 
-def test_everything_left_out_is_named_in_one_text() -> None:
+def test_all_ignored_rows_are_listed_in_one_warning() -> None:
     reading = planned(HOSTILE, ALONE)
     assert [row[0] for row in shown(reading.plan)] == ["gpu_utilization_percent"]
     text = warning("/etc/podgpu/counters.csv", reading, "") + "\n"
@@ -153,35 +153,35 @@ def test_everything_left_out_is_named_in_one_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "given_out"),
+    ("text", "expected"),
     [
-        ("", NOTHING),
+        ("", NO_ROWS),
         (
             "# DCGM_FI_DEV_FB_USED, gauge\n",
-            NOTHING,
+            NO_ROWS,
         ),
         (
             "hello\n",
-            NOTHING + ':\n  line 1: "hello" has no type; write FIELD, type, help',
+            NO_ROWS + ':\n  line 1: "hello" has no type; write FIELD, type, help',
         ),
         (
             "DCGM_FI_DRIVER_VERSION, label",
-            NOTHING,
+            NO_ROWS,
         ),
     ],
-    ids=["empty", "comments", "garbage", "labels alone"],
+    ids=["empty", "comments", "garbage", "only labels"],
 )
-def test_a_list_of_nothing_is_no_list(text: str, given_out: str) -> None:
+def test_a_list_without_usable_rows_gives_no_plan(text: str, expected: str) -> None:
     reading = planned(text, Counters())
     assert reading.plan is None
-    assert warning("c.csv", reading, "so be it") == given_out
+    assert warning("c.csv", reading, "the effect") == expected
 
 
-def test_a_good_list_is_not_talked_about() -> None:
+def test_a_valid_list_causes_no_warning() -> None:
     assert warning("c.csv", planned("dcgm_fb_used, gauge, Used", Counters()), "") == ""
 
 
-def test_a_great_many_complaints_are_counted() -> None:
+def test_only_the_first_problems_are_listed_and_the_others_counted() -> None:
     text = "".join(f"DCGM_FI_DEV_GPU_UTL{at}, gauge\n" for at in range(5000))
     lines = warning("c.csv", planned(f"{text}dcgm_fb_used, gauge", Counters()), "").splitlines()
     assert lines[0] == "c.csv: 5000 rows are ignored:"
@@ -193,7 +193,7 @@ LISTED = "DCGM_FI_DEV_FB_USED, gauge, Used.\n"
 
 
 @pytest.mark.parametrize(
-    ("setting", "listed", "there", "not_there"),
+    ("setting", "listed", "included", "excluded"),
     [
         (Counters(), "", {"gpu_utilization_percent", "gpu_up"}, {"sm_active_ratio"}),
         (Counters(own=False), "", {"gpu_utilization_percent"}, {"gpu_up", "processes"}),
@@ -209,27 +209,27 @@ LISTED = "DCGM_FI_DEV_FB_USED, gauge, Used.\n"
         ),
     ],
 )
-def test_what_stands_beside_the_list(
-    setting: Counters, listed: str, there: set[str], not_there: set[str]
+def test_the_plan_has_the_listed_fields_and_those_of_the_setting(
+    setting: Counters, listed: str, included: set[str], excluded: set[str]
 ) -> None:
     plan = planned(listed, setting).plan if listed else default_plan(setting)
     assert plan is not None
     names = {field.name for field in plan.fields}
-    assert there <= names
-    assert not (not_there & names)
+    assert included <= names
+    assert not (excluded & names)
 
 
-def test_without_a_setting_the_plan_is_that_of_no_one_s_choice() -> None:
+def test_without_a_setting_the_plan_is_the_default_plan() -> None:
     assert default_plan(Counters()) == FieldPlan()
 
 
-def test_the_groups_are_those_of_the_catalogue() -> None:
+def test_a_group_adds_all_its_fields() -> None:
     for group in ("profiling", "statistics", "links", "health", "limits"):
         plan = default_plan(Counters(own=False, also=(group,)))
         assert set(in_group(group)) <= {field.name for field in plan.fields}
 
 
-def test_a_label_among_the_further_fields_stands_under_its_word() -> None:
+def test_a_label_that_the_setting_adds_has_the_name_used_there() -> None:
     plan = default_plan(Counters(also=("DCGM_FI_DEV_SERIAL", "DCGM_FI_DEV_SERIAL", "brand")))
     assert [(row.label, row.field) for row in plan.labels] == [
         ("DCGM_FI_DEV_SERIAL", "serial"),
@@ -238,8 +238,8 @@ def test_a_label_among_the_further_fields_stands_under_its_word() -> None:
 
 
 @pytest.mark.parametrize("kind", ["gauge", "counter"])
-def test_no_two_families_have_one_name(kind: str) -> None:
-    """The rate and the counter share DCGM's name: what is not in the list gets podgpu's."""
+def test_metric_names_are_unique(kind: str) -> None:
+    """The rate and the counter share DCGM's name; the one that is not listed gets podgpu's."""
     plan = planned(f"DCGM_FI_PROF_PCIE_TX_BYTES, {kind}, x", Counters(also=("all",))).plan
     assert plan is not None
     families = [row.metric or row.field.metric for row in plan.rows]
@@ -253,12 +253,12 @@ TYPES = st.sampled_from(["gauge", "counter", "label", "histogram", "summary", "o
 
 
 @given(st.lists(st.tuples(WORDS, TYPES, st.text(max_size=8)), max_size=30))
-def test_every_row_is_in_the_plan_or_named(rows: list[tuple[str, str, str]]) -> None:
+def test_every_row_is_in_the_plan_or_reported(rows: list[tuple[str, str, str]]) -> None:
     text = "".join(f'{name}, {type_}, "{about!r}"\n' for name, type_, about in rows)
     reading = planned(text.replace('"', ""), ALONE)
-    given_ = 0 if reading.plan is None else len(reading.plan.rows) + len(reading.plan.labels)
+    used = 0 if reading.plan is None else len(reading.plan.rows) + len(reading.plan.labels)
     if reading.plan is not None:
-        assert given_ + len(reading.complaints) == len(rows)
+        assert used + len(reading.complaints) == len(rows)
         families = [row.metric or row.field.metric for row in reading.plan.rows]
         assert len(families) == len(set(families))
         labels = [row.label for row in reading.plan.labels]
@@ -266,6 +266,6 @@ def test_every_row_is_in_the_plan_or_named(rows: list[tuple[str, str, str]]) -> 
 
 
 @given(st.text(), st.booleans())
-def test_no_text_is_too_much(text: str, own: bool) -> None:
+def test_any_text_is_parsed(text: str, own: bool) -> None:
     reading = planned(text, Counters(own=own))
     warning("c.csv", reading, "")

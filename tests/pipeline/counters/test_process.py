@@ -1,4 +1,4 @@
-"""The setting in a process of its own: exit statuses and SIGHUP."""
+"""The setting in a separate process: exit statuses and SIGHUP."""
 
 import json
 import signal
@@ -28,13 +28,13 @@ def config(tmp_path: Path) -> Path:
 
 
 def readings(out: Path) -> set[str]:
-    """The names in the newest line of a device."""
+    """Return the names of the readings in the newest line of a device."""
     lines = out.read_text().splitlines() if out.exists() else []
     devices = [found for found in map(json.loads, lines) if found["record"] == "device"]
     return set(devices[-1]["readings"]) if devices else set()
 
 
-def test_the_list_is_followed_and_a_sighup_reads_it_again(
+def test_a_changed_list_and_a_sighup_reload_the_counters(
     tmp_path: Path, config: Path, node: dict[str, str]
 ) -> None:
     out = tmp_path / "out.jsonl"
@@ -52,7 +52,7 @@ def test_the_list_is_followed_and_a_sighup_reads_it_again(
     assert "counters list unchanged" in errors
 
 
-def test_a_list_that_is_not_there_ends_the_start_with_status_2(
+def test_a_missing_list_ends_the_start_with_status_2(
     tmp_path: Path, config: Path, node: dict[str, str]
 ) -> None:
     (tmp_path / "c.csv").unlink()

@@ -1,4 +1,4 @@
-"""A changed list in a running podgpu: who looks at the plan is exchanged, nobody else."""
+"""A changed list in a running podgpu: only components that use the plan are replaced."""
 
 import asyncio
 import inspect
@@ -32,12 +32,12 @@ SINKS = {"k": ("keep", 0), "o": ("other", 0)}
 
 
 class Node:
-    """A podgpu of which one source and one sink look at the plan."""
+    """A podgpu with one source and one sink that use the plan, and others that do not."""
 
     def __init__(self, registered: Registered, monkeypatch: pytest.MonkeyPatch) -> None:
         self.registered = registered
         self.plans: list[list[str]] = []
-        self.kept: list[object] = []
+        self.restart_states: list[object] = []
         self.others = 0
         registered.sources = {"gpus": self._gpus, "pods": self._pods}
         planned = Entry("", "", "", uses_plan=True)
@@ -47,7 +47,7 @@ class Node:
 
     async def _gpus(self, ctx: SourceContext) -> None:
         self.plans.append(listed(ctx.plan))
-        self.kept.append(ctx.restart_state.get("xids"))
+        self.restart_states.append(ctx.restart_state.get("xids"))
         ctx.restart_state["xids"] = len(self.plans)
         await ctx.emit(DevicesDiscovered(GPUS))
         if "gpu_up" in ctx.plan:
@@ -105,18 +105,20 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_changed_list_exchanges_those_that_look_at_it(node: Node, path: Path) -> None:
+async def test_a_changed_list_replaces_the_components_that_use_the_plan(
+    node: Node, path: Path
+) -> None:
     async with node.running(with_counters(Counters(file=path, own=False))) as runtime:
         assert node.plans == [["One."]]
         path.write_text(TWO)
         await until(lambda: len(node.plans) == 2)
         assert node.plans[1] == listed(runtime.plan) == ["One.", "Two."]
         assert (node.entered("keep"), node.entered("other"), node.others) == (2, 1, 1)
-        assert node.kept == [None, 1]
+        assert node.restart_states == [None, 1]
         await until(lambda: node.reloads() == {"done": 1})
 
 
-async def test_a_list_that_comes_to_the_same_plan_changes_nothing(node: Node, path: Path) -> None:
+async def test_a_list_with_the_same_plan_replaces_no_component(node: Node, path: Path) -> None:
     async with node.running(with_counters(Counters(file=path, own=False))) as runtime:
         path.write_text(f"# a comment\n\n{ONE}")
         await asyncio.sleep(1)
@@ -127,7 +129,7 @@ async def test_a_list_that_comes_to_the_same_plan_changes_nothing(node: Node, pa
         assert node.reloads() == {}
 
 
-async def test_a_bad_list_leaves_everything_as_it_was(node: Node, path: Path) -> None:
+async def test_an_invalid_list_changes_nothing(node: Node, path: Path) -> None:
     async with node.running(with_counters(Counters(file=path, own=False))) as runtime:
         path.write_text(BAD)
         await until(node.reloads)
@@ -136,7 +138,7 @@ async def test_a_bad_list_leaves_everything_as_it_was(node: Node, path: Path) ->
         assert node.entered("keep") == 1
 
 
-async def test_a_list_whose_sink_cannot_be_had_is_not_taken_over(node: Node, path: Path) -> None:
+async def test_a_list_with_which_a_sink_fails_is_not_used(node: Node, path: Path) -> None:
     sink = node.registered.sinks["keep"]
     assert isinstance(sink, KeepingSink)
     async with node.running(with_counters(Counters(file=path, own=False))) as runtime:
@@ -151,7 +153,7 @@ async def test_a_list_whose_sink_cannot_be_had_is_not_taken_over(node: Node, pat
         await until(lambda: node.reloads() == {"failed": 1, "done": 1})
 
 
-async def test_a_changed_setting_is_another_list(node: Node, path: Path) -> None:
+async def test_a_changed_setting_uses_the_other_list(node: Node, path: Path) -> None:
     other = path.with_name("other.csv")
     other.write_text(TWO)
     async with node.running(with_counters(Counters(file=path, own=False))) as runtime:
@@ -166,7 +168,7 @@ async def test_a_changed_setting_is_another_list(node: Node, path: Path) -> None
         assert not runtime.reread()
 
 
-async def test_a_setting_whose_file_is_not_there_is_refused_whole(node: Node, path: Path) -> None:
+async def test_a_configuration_with_a_missing_list_is_refused(node: Node, path: Path) -> None:
     config = with_counters(Counters(file=path, own=False))
     async with node.running(config) as runtime:
         assert not await runtime.reload(with_counters(Counters(file=path.with_name("none"))))
@@ -175,14 +177,14 @@ async def test_a_setting_whose_file_is_not_there_is_refused_whole(node: Node, pa
         await until(lambda: listed(runtime.plan) == ["One.", "Two."])
 
 
-async def test_a_start_without_the_file_ends_with_its_name(node: Node, path: Path) -> None:
+async def test_a_start_without_the_list_fails_and_names_the_file(node: Node, path: Path) -> None:
     path.unlink()
     runtime = Runtime(with_counters(Counters(file=path)))
     with pytest.raises(PermanentError, match=r"counters: .*counters\.csv: no such file"):
         await runtime.run(asyncio.Event())
 
 
-async def test_a_start_with_a_list_of_nothing_reads_the_usual_fields(
+async def test_a_start_with_an_unusable_list_reads_the_default_fields(
     node: Node, path: Path
 ) -> None:
     path.write_text(BAD)
@@ -192,7 +194,7 @@ async def test_a_start_with_a_list_of_nothing_reads_the_usual_fields(
         await until(lambda: "One." in listed(runtime.plan))
 
 
-async def test_a_stop_is_heard_while_the_list_is_waited_for(
+async def test_podgpu_can_be_stopped_while_it_waits_for_the_list(
     node: Node, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = asyncio.Event()
@@ -211,7 +213,7 @@ async def test_a_stop_is_heard_while_the_list_is_waited_for(
     assert node.plans == []
 
 
-async def test_a_configmap_that_comes_late_is_taken_over(
+async def test_a_configmap_that_is_readable_later_is_used(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(list_source, "_REQUEST_INTERVAL", 0.1)
@@ -227,7 +229,7 @@ async def test_a_configmap_that_comes_late_is_taken_over(
             await until(lambda: listed(runtime.plan) == ["One.", "Two."])
 
 
-async def test_a_configmap_is_in_force_from_the_first_reading(node: Node, tmp_path: Path) -> None:
+async def test_a_configmap_is_used_from_the_first_reading(node: Node, tmp_path: Path) -> None:
     async with served(ConfigMap(metrics=TWO)).serving() as server:
         setting = Counters(
             configmap="gpu:counters", kubeconfig=server.kubeconfig(tmp_path / "k"), own=False
@@ -249,14 +251,14 @@ class TestPresence:
         ("own", "expected"),
         [(True, {"present": 1, "expected": 2}), (False, {"expected": 2})],
     )
-    async def test_gpus_that_no_one_asked_for_are_not_counted_as_gone(
+    async def test_gpus_whose_presence_is_not_read_are_not_counted(
         self, node: Node, path: Path, own: bool, expected: dict[str, float]
     ) -> None:
         async with node.running(with_counters(Counters(file=path, own=own))) as runtime:
             await until(lambda: self.present(runtime) == expected)
 
 
-def looks_at_the_plan(module: str) -> bool:
+def uses_the_plan(module: str) -> bool:
     package = import_module(module.rpartition(".")[0])
     folder = Path(inspect.getfile(package)).parent
     return any(
@@ -266,7 +268,7 @@ def looks_at_the_plan(module: str) -> bool:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
-def test_who_looks_at_the_plan_says_so_in_the_registry(entry: tuple[str, str]) -> None:
-    known: Callable[..., Entry] = ENTRIES.__getitem__
-    module = known(entry).factory.partition(":")[0]
-    assert known(entry).uses_plan == looks_at_the_plan(module)
+def test_the_registry_marks_components_that_use_the_plan(entry: tuple[str, str]) -> None:
+    entry_of: Callable[..., Entry] = ENTRIES.__getitem__
+    module = entry_of(entry).factory.partition(":")[0]
+    assert entry_of(entry).uses_plan == uses_the_plan(module)

@@ -1,4 +1,4 @@
-"""The setting as a user meets it: in the file, on the command line."""
+"""The counters setting in the configuration file and on the command line."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def counters(text: str) -> Counters:
         *("podgpu_nvlink_up", "DCGM_FI_DEV_SERIAL"),
     ],
 )
-def test_a_field_is_asked_for_by_any_name_and_by_its_group(word: str) -> None:
+def test_a_field_can_be_added_by_any_name_and_by_its_group(word: str) -> None:
     assert counters(f"{{also: [{word}]}}").also == (word,)
     assert chosen(word)
 
@@ -52,13 +52,13 @@ def test_a_field_is_asked_for_by_any_name_and_by_its_group(word: str) -> None:
         ),
     ],
 )
-def test_a_wrong_setting_is_an_error_with_its_place(text: str, problem: str) -> None:
+def test_an_invalid_setting_is_an_error_with_its_position(text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         counters(text)
     assert str(caught.value) == f"f:3:{problem}"
 
 
-def test_every_word_means_something() -> None:
+def test_every_accepted_name_selects_a_field() -> None:
     assert len(all_words()) == len(set(all_words()))
     for word in all_words():
         assert chosen(word), word
@@ -71,28 +71,30 @@ def check(tmp_path: Path, setting: str) -> int:
 
 
 class TestCheck:
-    def test_a_good_list(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_valid_list_is_accepted(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         (tmp_path / "c.csv").write_text(ONE)
         assert check(tmp_path, f"{{file: {tmp_path / 'c.csv'}}}") == 0
         assert capsys.readouterr().err == ""
 
     @pytest.mark.parametrize(
-        ("text", "given_out"),
+        ("text", "expected"),
         [
             (f"{ONE}DCGM_FI_DEV_FB_USE, gauge, x", "did you mean DCGM_FI_DEV_FB_USED?"),
             (BAD, "no row of the list can be used; podgpu reads its default fields"),
         ],
     )
-    def test_wrong_rows_are_reported_and_no_error(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, given_out: str
+    def test_invalid_rows_are_reported_but_are_no_error(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, expected: str
     ) -> None:
         (tmp_path / "c.csv").write_text(text)
         assert check(tmp_path, f"{{file: {tmp_path / 'c.csv'}}}") == 0
         out, err = capsys.readouterr()
         assert "good: sources gpus" in out
-        assert given_out in err
+        assert expected in err
 
-    def test_a_list_that_is_not_there_is_one(
+    def test_a_missing_list_is_an_error(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert check(tmp_path, f"{{file: {tmp_path / 'none.csv'}}}") == 2
@@ -100,7 +102,9 @@ class TestCheck:
 
 
 @pytest.mark.parametrize("form", ["table", "markdown", "json"])
-def test_fields_reports_all_of_each(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_fields_prints_all_names_of_each_field(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["fields", "--format", form]) == 0
     out = capsys.readouterr().out
     for field in (*CATALOGUE, *LABELS):
@@ -111,7 +115,9 @@ def test_fields_reports_all_of_each(form: str, capsys: pytest.CaptureFixture[str
         assert column in out
 
 
-def test_fields_in_json_are_a_row_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_fields_prints_one_json_object_for_each_field(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["fields", "--format", "json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     used, sent, driver = (

@@ -1,4 +1,4 @@
-"""The lists that come with podgpu name what dcgm-exporter's do, and can be given but for one."""
+"""The lists that podgpu ships have the rows of dcgm-exporter's lists; all but one can be used."""
 
 import csv
 from importlib.resources import files
@@ -24,7 +24,7 @@ def text_of(name: str) -> str:
 
 
 def with_all(text: str) -> str:
-    """The list with the rows that are comments, but for those of a name that is there anyway."""
+    """Return the list with its commented rows activated, but no name twice."""
     names = {row.name for row in read(text)[0]}
     lines = []
     for line in text.splitlines():
@@ -39,7 +39,7 @@ def with_all(text: str) -> str:
 @pytest.mark.parametrize(
     ("name", "rows", "every"), [(DEFAULT, 26, 61), (PROFILING, 26, 57), (FIRST, 20, 39)]
 )
-def test_the_rows_are_dcgm_exporter_s(name: str, rows: int, every: int) -> None:
+def test_the_shipped_lists_have_the_rows_of_dcgm_exporter(name: str, rows: int, every: int) -> None:
     found, complaints = read(text_of(name))
     assert complaints == []
     assert len(found) == rows
@@ -48,14 +48,14 @@ def test_the_rows_are_dcgm_exporter_s(name: str, rows: int, every: int) -> None:
 
 
 @pytest.mark.parametrize("name", [DEFAULT, PROFILING, FIRST])
-def test_dcgm_exporter_itself_can_read_them(name: str) -> None:
-    """It ends at a row that has not three cells; whoever goes back to it may have copied a list."""
+def test_dcgm_exporter_can_read_the_shipped_lists(name: str) -> None:
+    """It exits at a row without exactly three cells; users who go back to it may copy a list."""
     rows = list(csv.reader(with_all(text_of(name)).splitlines()))
     assert [row for row in rows if len(row) != 3] == []
 
 
 @pytest.mark.parametrize("name", [DEFAULT, PROFILING, FIRST])
-def test_each_row_can_be_given(name: str) -> None:
+def test_each_row_of_the_shipped_lists_can_be_used(name: str) -> None:
     reading = planned(text_of(name), Counters(own=False))
     assert reading.complaints == ()
     assert reading.plan is not None
@@ -63,7 +63,7 @@ def test_each_row_can_be_given(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "absent"), [(DEFAULT, [HEALTH]), (PROFILING, []), (FIRST, [])])
-def test_each_comment_can_be_taken_away(name: str, absent: list[str]) -> None:
+def test_each_commented_row_can_be_activated(name: str, absent: list[str]) -> None:
     complaints = planned(with_all(text_of(name)), Counters()).complaints
     assert [str(complaint).split()[2] for complaint in complaints] == absent
 
@@ -90,19 +90,19 @@ DCGM_FI_PROF_FP64_CYCLES_ACTIVE_TOTAL, counter, Cycles
 DCGM_FI_PROF_FP32_CYCLES_ACTIVE_TOTAL, counter, Cycles
 DCGM_FI_PROF_FP16_CYCLES_ACTIVE_TOTAL, counter, Cycles
 """
-"""What the lists of dcgm-exporter 4.6.0-4.8.3 have otherwise than those before."""
+"""Rows in which the lists of dcgm-exporter 4.6.0-4.8.3 differ from the earlier ones."""
 
 
-def test_what_newer_lists_have_is_given_or_reported_of_with_the_way_out() -> None:
+def test_rows_of_newer_lists_can_be_used_or_are_reported_with_an_alternative() -> None:
     complaints = [str(each) for each in planned(NEWER, Counters()).complaints]
     assert len(complaints) == 12
-    for said in complaints:
-        assert "is not available: " in said
-        assert "; DCGM_" in said
+    for text in complaints:
+        assert "is not available: " in text
+        assert "; DCGM_" in text
 
 
 @pytest.mark.parametrize("name", ABSENT)
-def test_the_way_out_is_one(name: str) -> None:
-    """What stands there in a field's place is a field."""
+def test_the_alternative_of_an_unavailable_field_is_a_field(name: str) -> None:
+    """If the first word of the alternative is a DCGM name, it is the name of a field."""
     first = ABSENT[name][1].split()[0]
     assert not first.lower().startswith("dcgm_") or list(called(first))

@@ -1,4 +1,4 @@
-"""By which names fields are found: those that DCGM had before 4.6, and those that it has since."""
+"""The names by which fields are found: DCGM's names before 4.6, and those since 4.6."""
 
 import pytest
 from hypothesis import given
@@ -104,9 +104,9 @@ KEPT = {
     *("DCGM_FI_DEV_ROW_REMAP_PENDING", "DCGM_FI_DEV_VGPU_LICENSE_STATUS"),
     *("DCGM_FI_PROF_PCIE_TX_BYTES", "DCGM_FI_PROF_PCIE_RX_BYTES"),
     *("DCGM_FI_PROF_NVLINK_TX_BYTES", "DCGM_FI_PROF_NVLINK_RX_BYTES"),
-    # Not of the library, but of its exporter.
+    # Fields of dcgm-exporter, not of DCGM.
     *("DCGM_EXP_CLOCK_EVENTS_COUNT", "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_EXP_P2P_STATUS"),
-    # Renamed, but to a name that the next release gave to another value.
+    # Renamed, but the next release gave the new name to another value.
     "DCGM_FI_DEV_GPU_UTIL",
 }
 EVERY = (*CATALOGUE, *LABELS)
@@ -114,13 +114,13 @@ PAIRS = [tuple(row.split()[1:]) for row in RENAMED.split("\n") if row]
 
 
 @pytest.mark.parametrize(("before", "since"), PAIRS)
-def test_a_name_since_4_6_is_the_field_of_its_name_before(before: str, since: str) -> None:
+def test_a_dcgm_name_since_4_6_finds_the_field_of_the_old_name(before: str, since: str) -> None:
     [field] = called(since)
     assert [field] == list(called(before)) == list(chosen(since))
     assert field.dcgm == before
 
 
-def test_no_field_of_dcgm_s_is_forgotten() -> None:
+def test_every_dcgm_name_is_either_renamed_or_kept() -> None:
     renamed = {before for before, _ in PAIRS}
     assert not renamed & KEPT
     assert {field.dcgm for field in EVERY if field.dcgm} == renamed | KEPT
@@ -134,26 +134,26 @@ def test_no_field_of_dcgm_s_is_forgotten() -> None:
         ("DCGM_EXP_XID_ERRORS_TOTAL", "xid_errors"),
     ],
 )
-def test_a_name_of_our_own_fields(name: str, field: str) -> None:
+def test_dcgm_names_of_podgpu_fields(name: str, field: str) -> None:
     assert [found.name for found in called(name)] == [field]
 
 
-def test_fields_of_one_name_differ_in_type() -> None:
+def test_fields_with_a_common_name_differ_in_type() -> None:
     for word in all_words():
         types = [field.type for field in called(word)]
         assert len(types) == len(set(types)), word
 
 
 @pytest.mark.parametrize("name", ABSENT)
-def test_what_cannot_be_given_is_no_field(name: str) -> None:
+def test_an_unavailable_dcgm_field_is_not_found(name: str) -> None:
     assert not list(called(name))
 
 
 @given(st.sampled_from(all_words()) | st.text(max_size=8))
-def test_a_field_is_called_by_its_own_names_alone(word: str) -> None:
-    by_hand = [
+def test_a_field_is_found_only_by_its_own_names(word: str) -> None:
+    expected = [
         field
         for field in EVERY
         if word in {field.name, field.dcgm, field.dcgm_1x, field.podgpu_metric, *field.aliases}
     ]
-    assert list(called(word)) == (by_hand if word else [])
+    assert list(called(word)) == (expected if word else [])
