@@ -1,4 +1,4 @@
-"""For every test: no forgotten event loop, no blocking call in a running one."""
+"""Fixtures for all tests: no unclosed event loop, and no blocking call in a running loop."""
 
 import asyncio
 import logging
@@ -10,8 +10,8 @@ from hypothesis import settings
 
 from pipeline.base.logs import ROOT
 
-# How long one example takes says more of the machine than of the code.
-# The same examples in each run: a new one that fails is found by `--hypothesis-profile=random`.
+# No deadline: the time of one example depends on the machine more than on the code.
+# The examples are the same in each run; `--hypothesis-profile=random` tries others.
 settings.register_profile("podgpu", deadline=None, derandomize=True)
 settings.register_profile("random", deadline=None)
 settings.load_profile("podgpu")
@@ -20,7 +20,7 @@ _OURS = ["config", "pipeline", "podgpu", "sources", "sinks"]
 
 
 def pytest_configure() -> None:
-    # Else Python 3.11 makes a loop for whoever asks between two tests, and nobody closes it.
+    # Otherwise Python 3.11 creates a loop between two tests on request, and no code closes it.
     asyncio.set_event_loop(None)
 
 
@@ -29,16 +29,16 @@ def blockbuster() -> Iterator[BlockBuster]:
     """Fail a test in which podgpu's code blocks the event loop."""
     with blockbuster_ctx(scanned_modules=_OURS) as guard:
         for function in guard.functions.values():
-            # The kernel answers these from memory.
+            # The kernel serves these files from memory.
             function.can_block_in("pipeline/host/process_metrics.py", {"_points"})
-            # This loop is one of its own, in a thread.
+            # This function runs in a separate thread with a separate event loop.
             function.can_block_in("pipeline/kube/credentials.py", {"_fill"})
         yield guard
 
 
 @pytest.fixture(autouse=True)
 def logs() -> Iterator[None]:
-    """Leave podgpu's log as it was: a command that a test runs in this process sets it up."""
+    """Restore podgpu's logger after each test; commands that run in this process change it."""
     log = logging.getLogger(ROOT)
     level, handlers, propagate = log.level, log.handlers[:], log.propagate
     yield

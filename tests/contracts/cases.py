@@ -1,4 +1,4 @@
-"""How to make each registered component for the contract suite: one entry a kind, no exceptions."""
+"""Options to create each registered component for the contract tests: one entry for each kind."""
 
 import gzip
 import threading
@@ -42,9 +42,9 @@ from tests.support.kube import ApiServer, Collection, Elsewhere
 from tests.support.nodes import gpu
 
 KUBELET = "kubelet.sock"
-"""Where a kubelet listens in the folder that options are made for."""
+"""The name of the kubelet's socket in the folder of a test."""
 RUNTIME = "nri.sock"
-"""Where a container runtime listens there."""
+"""The name of the container runtime's socket there."""
 
 MakeOptions = Callable[[Path], msgspec.Struct]
 
@@ -69,11 +69,11 @@ def _podlist(folder: Path) -> msgspec.Struct:
 
 @cache
 def _api_server() -> Elsewhere:
-    """Return a server whose one pod changes all the time."""
-    pods, turn = "/api/v1/pods", count()
+    """Return an API server whose only pod changes continuously."""
+    pods, number = "/api/v1/pods", count()
 
     def change(server: ApiServer) -> None:
-        server.paths[pods].put(raw_pod(status={"qosClass": str(next(turn))}))
+        server.paths[pods].put(raw_pod(status={"qosClass": str(next(number))}))
 
     return Elsewhere(lambda: ApiServer({pods: Collection()}), change)
 
@@ -94,7 +94,7 @@ def _checkpoint(folder: Path) -> msgspec.Struct:
 
 @cache
 def _exporter() -> str:
-    """Return the address of a page that is served by a thread of its own."""
+    """Return the address of a metrics page that a separate thread serves."""
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -122,7 +122,7 @@ def _hostengine(folder: Path) -> msgspec.Struct:
 
 
 def _otlp(folder: Path) -> msgspec.Struct:
-    # Nobody listens on port 1, and what is sent there waits in the folder.
+    # No server listens on port 1; the points wait in the folder.
     return OtlpOptions(endpoint="http://127.0.0.1:1", queue=QueueOptions(path=folder / "queue"))
 
 

@@ -15,15 +15,15 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def _every_warning_stands() -> Iterator[None]:
-    """What any component warns of in the log, the status page tells too."""
+def _warnings_are_on_the_status_page() -> Iterator[None]:
+    """Check that each warning that a component logs is on the status page too."""
     with every_warning_stands():
         yield
 
 
 @contextmanager
-def elsewhere(module: str, path: Path) -> Iterator[Path]:
-    """Serve a socket in a process of its own: its tasks and threads are none of the source's."""
+def separate_process(module: str, path: Path) -> Iterator[Path]:
+    """Serve a socket from another process, so that its tasks and threads are not counted here."""
     with subprocess.Popen([sys.executable, "-m", module, path], cwd=ROOT) as process:
         deadline = time.monotonic() + 10
         while not path.exists():
@@ -35,22 +35,24 @@ def elsewhere(module: str, path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def kubelet_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with elsewhere("tests.fakes.kubelet", tmp_path_factory.mktemp("kubelet") / KUBELET) as path:
+def kubelet_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with separate_process(
+        "tests.fakes.kubelet", tmp_path_factory.mktemp("kubelet") / KUBELET
+    ) as path:
         yield path
 
 
 @pytest.fixture(scope="session")
-def runtime_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with elsewhere("tests.fakes.nri", tmp_path_factory.mktemp("runtime") / RUNTIME) as path:
+def runtime_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with separate_process("tests.fakes.nri", tmp_path_factory.mktemp("runtime") / RUNTIME) as path:
         yield path
 
 
 @pytest.fixture
-def fake_kubelet(tmp_path: Path, kubelet_elsewhere: Path) -> None:
-    (tmp_path / KUBELET).symlink_to(kubelet_elsewhere)
+def fake_kubelet(tmp_path: Path, kubelet_process: Path) -> None:
+    (tmp_path / KUBELET).symlink_to(kubelet_process)
 
 
 @pytest.fixture
-def fake_runtime(tmp_path: Path, runtime_elsewhere: Path) -> None:
-    (tmp_path / RUNTIME).symlink_to(runtime_elsewhere)
+def fake_runtime(tmp_path: Path, runtime_process: Path) -> None:
+    (tmp_path / RUNTIME).symlink_to(runtime_process)

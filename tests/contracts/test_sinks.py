@@ -1,4 +1,4 @@
-"""What every sink keeps to, whichever it is."""
+"""The contract that every sink fulfils."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ from tests.support.sinks import FakeSinkContext
 KINDS = [kind for role, kind in ENTRIES if role == "sink"]
 
 
-def test_every_sink_is_held_to_the_contract() -> None:
+def test_every_registered_sink_is_tested() -> None:
     assert list(SINKS) == KINDS
 
 
@@ -36,23 +36,23 @@ def sink(kind: str, tmp_path: Path) -> Sink:
 
 
 def snapshots(count: int) -> list[Snapshot]:
-    """A node that lives: readings, holders that come and go, a GPU that vanishes."""
+    """Return snapshots of a node on which readings, holders and GPUs change."""
     node = Node()
     gpus = [gpu(0), gpu(1), mig(gpu(1), 3)]
     node.has(*gpus)
     made = []
-    for turn in range(count):
-        node.seconds = turn
-        node.podlist(*(claim(f"pod-{turn}", uuid_of(0)) for _ in range(turn % 2)))
+    for number in range(count):
+        node.seconds = number
+        node.podlist(*(claim(f"pod-{number}", uuid_of(0)) for _ in range(number % 2)))
         made.append(node.snapshot())
-        if turn == count // 2:
+        if number == count // 2:
             node.has(gpus[0])
-        node.reads(*every_field(gpus[:1] if turn >= count // 2 else gpus, at(turn)))
+        node.reads(*every_field(gpus[:1] if number >= count // 2 else gpus, at(number)))
         made.append(node.snapshot())
     return made
 
 
-async def test_it_consumes_until_its_inbox_ends_and_returns(sink: Sink) -> None:
+async def test_a_sink_consumes_all_snapshots_and_returns_when_its_inbox_ends(sink: Sink) -> None:
     inbox: Channel[Snapshot] = Channel(100)
     for snapshot in snapshots(10):
         inbox.offer(snapshot)
@@ -62,14 +62,14 @@ async def test_it_consumes_until_its_inbox_ends_and_returns(sink: Sink) -> None:
     assert len(inbox) == 0
 
 
-async def test_an_inbox_that_ends_at_once_is_fine(sink: Sink) -> None:
+async def test_a_sink_accepts_an_inbox_that_ends_immediately(sink: Sink) -> None:
     inbox: Channel[Snapshot] = Channel(1)
     inbox.close()
     async with asyncio.timeout(5), sink:
         await sink.run(inbox)
 
 
-async def test_it_can_be_left_and_entered_again(sink: Sink) -> None:
+async def test_a_sink_can_be_closed_and_opened_again(sink: Sink) -> None:
     before = asyncio.all_tasks()
     for _ in range(3):
         inbox: Channel[Snapshot] = Channel(100)
@@ -82,7 +82,7 @@ async def test_it_can_be_left_and_entered_again(sink: Sink) -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_it_stops_within_a_second_of_being_cancelled(sink: Sink) -> None:
+async def test_a_sink_stops_within_a_second_after_cancellation(sink: Sink) -> None:
     inbox: Channel[Snapshot] = Channel(1)
 
     async def work() -> None:
@@ -98,13 +98,13 @@ async def test_it_stops_within_a_second_of_being_cancelled(sink: Sink) -> None:
     assert time.monotonic() - started < 1
 
 
-async def test_leaving_without_having_run_gives_everything_back(sink: Sink) -> None:
+async def test_a_sink_can_be_closed_without_having_run(sink: Sink) -> None:
     for _ in range(3):
         async with sink:
             pass
 
 
-async def test_its_threads_do_not_grow(sink: Sink) -> None:
+async def test_the_number_of_threads_of_a_sink_does_not_grow(sink: Sink) -> None:
     counts = []
     for _ in range(4):
         async with sink:

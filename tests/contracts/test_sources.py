@@ -1,4 +1,4 @@
-"""What every source keeps to, whichever it is."""
+"""The contract that every source fulfils."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ from tests.support.contexts import FakeSourceContext
 KINDS = [kind for role, kind in ENTRIES if role == "source"]
 
 
-def test_every_source_is_held_to_the_contract() -> None:
+def test_every_registered_source_is_tested() -> None:
     assert list(SOURCES) == KINDS
 
 
@@ -34,28 +34,28 @@ def source(
     return build_source(kind, SOURCES[kind](tmp_path))
 
 
-async def speak(ctx: FakeSourceContext, count: int = 1) -> None:
-    """Wait until the source has emitted or relayed so many events."""
+async def wait_for_events(ctx: FakeSourceContext, count: int = 1) -> None:
+    """Wait until the source has emitted or relayed at least `count` events."""
     async with asyncio.timeout(10):
         while len(ctx.events) + len(ctx.relayed) < count:
             await asyncio.sleep(0.01)
 
 
-async def heard(source: Source, kind: str, count: int = 1) -> FakeSourceContext:
-    """Run the source until it has said so much, and stop it."""
+async def run_until(source: Source, kind: str, count: int = 1) -> FakeSourceContext:
+    """Run the source until it has emitted `count` events, and stop it."""
     ctx = FakeSourceContext(kind)
     task = asyncio.create_task(source.run(ctx))
-    await speak(ctx, count)
+    await wait_for_events(ctx, count)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     return ctx
 
 
-async def test_it_speaks_and_stops_within_a_second(source: Source, kind: str) -> None:
+async def test_a_source_emits_events_and_stops_within_a_second(source: Source, kind: str) -> None:
     ctx = FakeSourceContext(kind)
     task = asyncio.create_task(source.run(ctx))
-    await speak(ctx)
+    await wait_for_events(ctx)
     started = time.monotonic()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -63,15 +63,15 @@ async def test_it_speaks_and_stops_within_a_second(source: Source, kind: str) ->
     assert time.monotonic() - started < 1
 
 
-async def test_it_can_be_run_again_and_leaves_no_tasks_behind(source: Source, kind: str) -> None:
+async def test_a_source_can_run_again_and_leaves_no_tasks_behind(source: Source, kind: str) -> None:
     before = asyncio.all_tasks()
     for _ in range(3):
-        await heard(source, kind)
+        await run_until(source, kind)
     await asyncio.sleep(0.05)
     assert asyncio.all_tasks() == before
 
 
-async def test_being_cancelled_before_it_began_is_fine(source: Source, kind: str) -> None:
+async def test_a_source_can_be_cancelled_before_it_starts(source: Source, kind: str) -> None:
     task = asyncio.create_task(source.run(FakeSourceContext(kind)))
     await asyncio.sleep(0)
     task.cancel()
@@ -79,11 +79,11 @@ async def test_being_cancelled_before_it_began_is_fine(source: Source, kind: str
         await task
 
 
-async def test_its_threads_do_not_grow_with_its_runs(source: Source, kind: str) -> None:
+async def test_the_number_of_threads_of_a_source_does_not_grow(source: Source, kind: str) -> None:
     counts: list[int] = []
     for _ in range(4):
-        await heard(source, kind)
-        # On a busy machine the last threads take their time to end.
+        await run_until(source, kind)
+        # On a busy machine the last threads may end late.
         for _ in range(30):
             await asyncio.sleep(0.1)
             if not counts or threading.active_count() <= counts[0]:
@@ -92,8 +92,10 @@ async def test_its_threads_do_not_grow_with_its_runs(source: Source, kind: str) 
     assert counts[-1] <= counts[0] + 1
 
 
-async def test_what_it_says_has_a_time_and_an_end(source: Source, kind: str) -> None:
-    ctx = await heard(source, kind, 3)
+async def test_readings_and_claims_have_a_time_and_a_limited_validity(
+    source: Source, kind: str
+) -> None:
+    ctx = await run_until(source, kind, 3)
     now = ctx.clock.now()
     for event in [*ctx.events, *(envelope.event for envelope in ctx.relayed)]:
         match event:
@@ -109,8 +111,8 @@ async def test_what_it_says_has_a_time_and_an_end(source: Source, kind: str) -> 
                 pass
 
 
-async def test_the_join_takes_everything_it_says(source: Source, kind: str) -> None:
-    ctx = await heard(source, kind, 3)
+async def test_the_join_accepts_all_events_of_a_source(source: Source, kind: str) -> None:
+    ctx = await run_until(source, kind, 3)
     join = Join()
     for seq, event in enumerate(ctx.events, 1):
         join.apply(Envelope(kind, kind, seq, ctx.clock.now(), event))
