@@ -1,4 +1,4 @@
-"""Commands run code that a configuration leads to only with the option for it (R13)."""
+"""R13: commands run code that a configuration names only if an option allows it."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def status_of(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str
     return status, captured.out + captured.err
 
 
-def test_r13_check_reports_it_and_takes_the_options(
+def test_r13_check_reports_code_and_obeys_the_options(
     program: Program, trap: Trap, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = kubeconfig(tmp_path / "config", "http://x", program.exec())
@@ -43,10 +43,10 @@ def test_r13_check_reports_it_and_takes_the_options(
         *((u(path), p) for p, u in USES.items()),
     ):
         file.write_text(written)
-        status, given_out = status_of(capsys, "check", "-c", str(file))
-        assert (status, f"{file}: {place}: " in given_out) == (2, True), given_out
-        status, given_out = status_of(capsys, "check", "-c", str(file), "--allow-configured-code")
-        assert status == 0, given_out
+        status, output = status_of(capsys, "check", "-c", str(file))
+        assert (status, f"{file}: {place}: " in output) == (2, True), output
+        status, output = status_of(capsys, "check", "-c", str(file), "--allow-configured-code")
+        assert status == 0, output
     file.write_text(with_library(trap.path))
     words = ("check", "-c", str(file), "--allow-library")
     assert status_of(capsys, *words, str(trap.path))[0] == 0
@@ -56,7 +56,7 @@ def test_r13_check_reports_it_and_takes_the_options(
 
 
 @pytest.mark.parametrize("command", ["run", "record"])
-def test_r13_run_and_record_end_with_2(
+def test_r13_run_and_record_end_with_status_2(
     program: Program, trap: Trap, tmp_path: Path, command: str
 ) -> None:
     path = kubeconfig(tmp_path / "config", "http://x", program.exec())
@@ -81,7 +81,9 @@ def test_r13_run_and_record_end_with_2(
     assert not trap.was_loaded
 
 
-def test_r13_run_with_the_option_runs_it(program: Program, trap: Trap, tmp_path: Path) -> None:
+def test_r13_run_with_the_option_runs_the_code(
+    program: Program, trap: Trap, tmp_path: Path
+) -> None:
     path = kubeconfig(tmp_path / "config", "http://127.0.0.1:1", program.exec())
     file = tmp_path / "podgpu.yaml"
     file.write_text(
@@ -104,7 +106,7 @@ def test_r13_run_with_the_option_runs_it(program: Program, trap: Trap, tmp_path:
     assert trap.was_loaded
 
 
-def test_r13_the_doctor_runs_nothing_and_says_so(
+def test_r13_the_doctor_runs_no_code_and_reports_it(
     program: Program, trap: Trap, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = kubeconfig(tmp_path / "config", "http://127.0.0.1:1", program.exec())
@@ -121,26 +123,26 @@ def test_r13_the_doctor_runs_nothing_and_says_so(
     assert status == 2
     assert not program.has_run
     assert not trap.was_loaded
-    given_out = {each["check"]: each for each in found}
-    assert ENGINE in given_out["config"]["saw"]
-    assert "--allow-library" in given_out["config"]["mend"]
-    assert given_out["hostengine.library"]["verdict"] == "skipped"
+    findings = {each["check"]: each for each in found}
+    assert ENGINE in findings["config"]["saw"]
+    assert "--allow-library" in findings["config"]["mend"]
+    assert findings["hostengine.library"]["verdict"] == "skipped"
     for check in ("pods.server", "node.rbac", "events.rbac", "pods.patch"):
-        assert given_out[check]["verdict"] == "failure"
-        assert "--allow-configured-code" in given_out[check]["mend"], given_out[check]
+        assert findings[check]["verdict"] == "failure"
+        assert "--allow-configured-code" in findings[check]["mend"], findings[check]
     status_of(capsys, "doctor", "-c", str(file), "--allow-configured-code", "--json")
     assert program.has_run
     assert trap.was_loaded
 
 
-def test_r13_another_process_option_is_not_the_doctor_s(
+def test_r13_an_option_of_another_process_does_not_apply_to_the_doctor(
     program: Program,
     trap: Trap,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whoever may run programs on the node can have one look like a podgpu with the option."""
+    """A user who can run programs on the node can start one that looks like podgpu with it."""
     path = kubeconfig(tmp_path / "config", "http://127.0.0.1:1", program.exec())
     file = write(
         tmp_path / "podgpu.yaml",
@@ -160,7 +162,7 @@ def test_r13_another_process_option_is_not_the_doctor_s(
     assert not trap.was_loaded
 
 
-def test_r13_what_the_command_line_or_kubeconfig_names_is_exempt(
+def test_r13_a_kubeconfig_named_by_the_command_line_or_environment_may_run_code(
     program: Program,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

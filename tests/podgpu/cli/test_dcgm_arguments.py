@@ -1,4 +1,4 @@
-"""A command line is read as Go's flag package reads it, the environment as urfave/cli does."""
+"""The command line is read as Go's flag package does, and the environment as urfave/cli does."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ TRUE, FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", 
 
 
 def values(*words: str) -> dict[str, Value]:
-    return {name: found.value for name, found in read(words).settings.items()}
+    return {name: setting.value for name, setting in read(words).settings.items()}
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,14 @@ def values(*words: str) -> dict[str, Value]:
         ),
     ],
 )
-def test_the_forms_of_an_option(words: Sequence[str], name: str, value: Value) -> None:
+def test_an_option_can_be_written_in_each_form_of_go(
+    words: Sequence[str], name: str, value: Value
+) -> None:
     assert values(*words)[name] == value
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_every_option_is_read_by_each_of_its_names(option: Option) -> None:
+def test_every_option_can_be_set_by_each_of_its_names(option: Option) -> None:
     text, value = {
         Type.TEXT: ("x", "x"),
         Type.NUMBER: ("7", 7),
@@ -75,8 +77,8 @@ def test_every_option_is_read_by_each_of_its_names(option: Option) -> None:
         assert values(f"{flag}={text}") == {option.name: value}
 
 
-def test_nothing_behind_the_first_other_word_is_read() -> None:
-    """`-k true` is a switch and a word: dcgm-exporter passes over all that follows, in silence."""
+def test_everything_after_the_first_word_is_ignored() -> None:
+    """`-k true` is a switch and a word; dcgm-exporter silently ignores everything after a word."""
     line = read(["-k", "true", "-f", "x"])
     assert list(line.settings) == ["kubernetes"]
     assert line.ignored == ("true", "-f", "x")
@@ -85,7 +87,7 @@ def test_nothing_behind_the_first_other_word_is_read() -> None:
 
 
 @pytest.mark.parametrize("word", ["-h", "--help", "-help", "-v", "--version"])
-def test_asking(word: str) -> None:
+def test_help_and_version(word: str) -> None:
     assert read(["-k", word]).info == ("help" if "h" in word else "version")
 
 
@@ -106,18 +108,18 @@ def test_asking(word: str) -> None:
         (["--a\nb"], "--a\\nb: unknown option"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_option(words: list[str], message: str) -> None:
-    with pytest.raises(ConfigError) as found:
+def test_an_error_names_the_option(words: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
         read(words)
-    assert message in str(found.value)
-    assert str(found.value).startswith("podgpu dcgm-exporter: ")
-    assert "\n" not in str(found.value)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("podgpu dcgm-exporter: ")
+    assert "\n" not in str(caught.value)
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
-    with pytest.raises(ConfigError) as found:
+def test_all_errors_are_reported_together() -> None:
+    with pytest.raises(ConfigError) as caught:
         read(["-c", "x", "-k=maybe", "--nope", "y", "-c", "z"])
-    assert [problem.path for problem in found.value.problems] == ["-c", "-k", "--nope"]
+    assert [problem.path for problem in caught.value.problems] == ["-c", "-k", "--nope"]
 
 
 @pytest.mark.parametrize("option", [o for o in OPTIONS if o.variable], ids=lambda o: o.variable)
@@ -126,7 +128,7 @@ def test_every_variable_is_read(option: Option) -> None:
     assert list(variables({option.variable: text, "OTHER": "z"})) == [option.name]
 
 
-def test_the_forms_of_switches_in_variables() -> None:
+def test_a_switch_in_a_variable_has_the_values_of_go() -> None:
     for option in SWITCHES:
         for text in (*TRUE, *FALSE):
             found = variables({option.variable: text})
@@ -136,12 +138,12 @@ def test_the_forms_of_switches_in_variables() -> None:
                 variables({option.variable: text})
 
 
-def test_an_empty_variable_counts_as_not_set() -> None:
+def test_an_empty_variable_is_ignored() -> None:
     assert variables({option.variable: "" for option in OPTIONS if option.variable}) == {}
 
 
-def test_a_variable_of_a_service_beside_it_is_none_of_ours() -> None:
-    """What Kubernetes sets for a Service of the name dcgm-exporter."""
+def test_variables_of_a_kubernetes_service_are_ignored() -> None:
+    """Kubernetes sets such variables for a Service with the name dcgm-exporter."""
     service = {
         "DCGM_EXPORTER_PORT": "tcp://10.0.0.1:9400",
         "DCGM_EXPORTER_SERVICE_HOST": "10.0.0.1",
@@ -150,7 +152,7 @@ def test_a_variable_of_a_service_beside_it_is_none_of_ours() -> None:
     assert variables(service) == {}
 
 
-def test_options_count_before_variables_and_those_before_the_file() -> None:
+def test_options_take_precedence_over_variables_and_variables_over_the_file() -> None:
     from podgpu.cli.dcgm_exporter.settings import Setting
 
     line = read(["-c", "1000", "-k=false", "--nvidia-resource-names", "a/b"]).settings
@@ -163,19 +165,19 @@ def test_options_count_before_variables_and_those_before_the_file() -> None:
         }
     )
     file = {"address": Setting(":2", "file"), "collectors": Setting("x", "file")}
-    given = Settings(line, env).above(file)
-    assert given.number("collect-interval") == 1000
-    assert given.switch("kubernetes") is False
-    assert given.text("address") == ":1"
-    assert given.text("collectors") == "x"
-    assert given.text("devices") == "f"
-    assert given.list("nvidia-resource-names") == ("a/b",)
-    origins = [given.origin(name) for name in ("collect-interval", "address", "collectors")]
+    settings = Settings(line, env).above(file)
+    assert settings.number("collect-interval") == 1000
+    assert settings.switch("kubernetes") is False
+    assert settings.text("address") == ":1"
+    assert settings.text("collectors") == "x"
+    assert settings.text("devices") == "f"
+    assert settings.list("nvidia-resource-names") == ("a/b",)
+    origins = [settings.origin(name) for name in ("collect-interval", "address", "collectors")]
     assert origins == ["-c", "DCGM_EXPORTER_LISTEN", "file"]
 
 
 @given(st.lists(st.text(max_size=12) | st.sampled_from([f for o in OPTIONS for f in o.flags])))
-def test_any_words_are_read_or_refused(words: list[str]) -> None:
+def test_any_arguments_are_read_or_refused(words: list[str]) -> None:
     try:
         line = read(words)
     except ConfigError:
@@ -187,11 +189,11 @@ def test_any_words_are_read_or_refused(words: list[str]) -> None:
     ("text", "expected"),
     [("30s", 30000), ("1m30s", 90000), ("1.5s", 1500), ("250ms", 250), ("1h0m0s", 3600000)],
 )
-def test_durations_as_go_writes_them(text: str, expected: int) -> None:
+def test_a_duration_of_go_is_read(text: str, expected: int) -> None:
     assert milliseconds(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "30", "s", "0s", "1us", "30 s", "-1s", "1s2", "1d"])
-def test_what_is_no_duration_of_go_s(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no"):
         milliseconds(text)

@@ -1,5 +1,4 @@
-"""The daemon behind dcgm-exporter's command line: a driver, a kubelet and a counters file, and the
-page that comes of them."""
+"""A daemon with dcgm-exporter's command line, with a driver, a kubelet and a counters file."""
 
 import asyncio
 import os
@@ -32,7 +31,7 @@ Page = dict[str, list[dict[str, str]]]
 
 @pytest.fixture
 def node(tmp_path: Path) -> dict[str, str]:
-    """The environment of a machine with two GPUs, without any of dcgm-exporter's variables."""
+    """Return the environment of a node with two GPUs, without variables of dcgm-exporter."""
     return {
         **FakeNvml(h100s(2), tmp_path).env(),
         "PYTHONPATH": str(ROOT),
@@ -48,7 +47,7 @@ def counters(tmp_path: Path) -> Path:
 
 
 class Exporter(Process):
-    """A podgpu that was started as dcgm-exporter is."""
+    """podgpu, started with dcgm-exporter's options."""
 
     def __init__(self, words: list[str], folder: Path, env: dict[str, str]) -> None:
         self.port = free_ports(1)[0]
@@ -58,9 +57,9 @@ class Exporter(Process):
         )
 
     def page(self) -> Page:
-        """The labels of each series, by family; those of DCGM's names alone."""
-        answer = self.answers(self.port, "/metrics")
-        text = answer.body.decode() if answer else ""
+        """Return the labels of each series by family, of DCGM's families only."""
+        response = self.answers(self.port, "/metrics")
+        text = response.body.decode() if response else ""
         return {
             family.name: [dict(sample.labels) for sample in family.samples]
             for family in text_string_to_metric_families(text)
@@ -84,7 +83,7 @@ def exporter(words: list[str], folder: Path, env: dict[str, str]) -> Iterator[Ex
     assert "Traceback" not in running.said()
 
 
-def test_the_page_has_the_list_s_families_and_dcgm_exporter_s_labels(
+def test_the_page_has_the_listed_families_with_labels_of_dcgm_exporter(
     tmp_path: Path, node: dict[str, str], counters: Path
 ) -> None:
     with exporter(["-f", str(counters), "--dump-enabled"], tmp_path, node) as running:
@@ -98,7 +97,9 @@ def test_the_page_has_the_list_s_families_and_dcgm_exporter_s_labels(
     assert "not needed in podgpu: --dump-enabled; see docs/migrating.md" in running.said()
 
 
-def test_another_form_of_labels(tmp_path: Path, node: dict[str, str], counters: Path) -> None:
+def test_variables_select_other_labels_and_devices(
+    tmp_path: Path, node: dict[str, str], counters: Path
+) -> None:
     env = node | {
         "DCGM_EXPORTER_COLLECTORS": str(counters),
         "DCGM_EXPORTER_USE_OLD_NAMESPACE": "true",
@@ -111,7 +112,7 @@ def test_another_form_of_labels(tmp_path: Path, node: dict[str, str], counters: 
     assert labels["gpu"] == "1"
 
 
-async def test_with_a_kubelet_readings_name_pods(
+async def test_with_a_kubelet_series_have_labels_of_pods(
     tmp_path: Path, node: dict[str, str], counters: Path
 ) -> None:
     socket = tmp_path / "kubelet.sock"
@@ -134,7 +135,7 @@ async def test_with_a_kubelet_readings_name_pods(
     assert all(each.keys() == LABELS | {"namespace", "pod", "container"} for each in series)
 
 
-def test_the_list_is_read_again_when_it_changes_and_on_sighup(
+def test_the_counters_file_is_read_again_on_a_change_and_on_sighup(
     tmp_path: Path, node: dict[str, str], counters: Path
 ) -> None:
     with exporter(["-f", str(counters)], tmp_path, node) as running:
@@ -145,7 +146,7 @@ def test_the_list_is_read_again_when_it_changes_and_on_sighup(
         running.wait_for({"DCGM_FI_DEV_SM_CLOCK"})
 
 
-def test_printing_the_configuration_loads_nothing_heavy() -> None:
+def test_printing_the_configuration_loads_no_large_library() -> None:
     code = """
 import sys
 from podgpu.cli import main

@@ -1,5 +1,4 @@
-"""What the image starts, by what its container is started with: the script, with a podgpu that
-tells what it was called with."""
+"""The image's entry point script, with a fake podgpu that prints its arguments."""
 
 import os
 import subprocess
@@ -8,18 +7,18 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / "image" / "entrypoint"
-REPORTING = """\
+FAKE_PODGPU = """\
 #!/bin/sh
 echo "$$" "$@"
 """
 
 
 def started(tmp_path: Path, *words: str, name: str = "podgpu-entrypoint", **env: str) -> str:
-    """Return the words that podgpu gets; it has to be the very process that the script was."""
+    """Return the arguments that podgpu gets; it must replace the script's process."""
     folder = tmp_path / "bin"
     folder.mkdir()
     podgpu = folder / "podgpu"
-    podgpu.write_text(REPORTING)
+    podgpu.write_text(FAKE_PODGPU)
     podgpu.chmod(0o755)
     link = folder / name
     link.symlink_to(SCRIPT)
@@ -29,8 +28,8 @@ def started(tmp_path: Path, *words: str, name: str = "podgpu-entrypoint", **env:
         stdout=subprocess.PIPE,
         text=True,
     )
-    said, _ = process.communicate(timeout=10)
-    pid, _, rest = said.strip().partition(" ")
+    output, _ = process.communicate(timeout=10)
+    pid, _, rest = output.strip().partition(" ")
     assert int(pid) == process.pid
     return rest
 
@@ -44,7 +43,7 @@ SERVICE = {"DCGM_EXPORTER_PORT": "tcp://10.0.0.1:9400", "DCGM_EXPORTER_SERVICE_H
 
 
 @pytest.mark.parametrize(
-    ("words", "env", "gets"),
+    ("words", "env", "arguments"),
     [
         (["-f", "/x y.csv", "-k"], {}, "dcgm-exporter -f /x y.csv -k"),
         (["--kubernetes"], OPERATOR, "dcgm-exporter --kubernetes"),
@@ -63,13 +62,15 @@ SERVICE = {"DCGM_EXPORTER_PORT": "tcp://10.0.0.1:9400", "DCGM_EXPORTER_SERVICE_H
         (["--version"], OPERATOR, "--version"),
     ],
 )
-def test_what_is_started(tmp_path: Path, words: list[str], env: dict[str, str], gets: str) -> None:
-    assert started(tmp_path, *words, **env) == gets
+def test_arguments_and_variables_decide_the_command(
+    tmp_path: Path, words: list[str], env: dict[str, str], arguments: str
+) -> None:
+    assert started(tmp_path, *words, **env) == arguments
 
 
 @pytest.mark.parametrize("name", ["dcgm-exporter", "dcgm-exporter-entrypoint.sh"])
-@pytest.mark.parametrize(("words", "gets"), [([], ""), (["-k"], " -k"), (["run"], " run")])
-def test_called_by_dcgm_exporter_s_names(
-    tmp_path: Path, name: str, words: list[str], gets: str
+@pytest.mark.parametrize(("words", "arguments"), [([], ""), (["-k"], " -k"), (["run"], " run")])
+def test_a_name_of_dcgm_exporter_starts_the_dcgm_exporter_command(
+    tmp_path: Path, name: str, words: list[str], arguments: str
 ) -> None:
-    assert started(tmp_path, *words, name=name) == f"dcgm-exporter{gets}"
+    assert started(tmp_path, *words, name=name) == f"dcgm-exporter{arguments}"

@@ -1,4 +1,4 @@
-"""The command line, as a user meets it."""
+"""The command line, run as a user does."""
 
 import json
 import os
@@ -18,13 +18,13 @@ from podgpu.cli import main
 from tests.e2e.processes import catches
 from tests.fakes.nvml import FakeNvml, h100s
 
-GOOD = """\
+VALID = """\
 sources:
   gpus: {kind: nvml, interval: 200ms, slow_interval: 1s}
 sinks:
   metrics: {kind: prometheus, listen: "127.0.0.1:0"}
 """
-BAD = """\
+INVALID = """\
 nod: x
 sources:
   gpus: {kind: nvml, interval: 3, intervall: 5s}
@@ -36,56 +36,60 @@ sinks:
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "podgpu.yaml"
-    path.write_text(GOOD)
+    path.write_text(VALID)
     return path
 
 
 class TestCheck:
-    def test_a_good_file(self, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_valid_file_is_accepted(
+        self, config: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         assert main(["check", "-c", str(config)]) == 0
         assert "good: sources gpus; sinks metrics" in capsys.readouterr().out
 
-    def test_a_bad_file_names_every_error_at_once(
+    def test_all_errors_of_a_file_are_reported_together(
         self, config: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        config.write_text(BAD)
+        config.write_text(INVALID)
         assert main(["check", "-c", str(config)]) == 2
         errors = capsys.readouterr().err
-        for wanted in ("nod", "write 3s or 3ms", '"interval"', '"prometheus"'):
-            assert wanted in errors
+        for expected in ("nod", "write 3s or 3ms", '"interval"', '"prometheus"'):
+            assert expected in errors
         assert len(errors.strip().splitlines()) == 4
 
-    def test_a_file_that_is_not_there(
+    def test_a_missing_file_is_an_error(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(["check", "-c", str(tmp_path / "none.yaml")]) == 2
         assert "none.yaml" in capsys.readouterr().err
 
-    @pytest.mark.parametrize("there", [True, False])
-    def test_without_a_name_it_says_which_configuration_it_takes(
+    @pytest.mark.parametrize("exists", [True, False])
+    def test_without_an_option_it_reports_which_configuration_it_uses(
         self,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str],
-        there: bool,
+        exists: bool,
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        if there:
-            (tmp_path / "podgpu.yaml").write_text(GOOD)
+        if exists:
+            (tmp_path / "podgpu.yaml").write_text(VALID)
         assert main(["check"]) == 0
-        said = capsys.readouterr().err
-        assert ("using podgpu.yaml" if there else "using the built-in configuration") in said
+        message = capsys.readouterr().err
+        assert ("using podgpu.yaml" if exists else "using the built-in configuration") in message
 
 
-def test_schema_is_a_schema_that_takes_a_good_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_schema_accepts_a_valid_file_and_refuses_an_invalid_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     import yaml
 
     assert main(["schema"]) == 0
     schema = json.loads(capsys.readouterr().out)
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
-    validator.validate(yaml.safe_load(GOOD))
-    assert list(validator.iter_errors(yaml.safe_load(BAD)))
+    validator.validate(yaml.safe_load(VALID))
+    assert list(validator.iter_errors(yaml.safe_load(INVALID)))
 
 
 def test_kinds_lists_every_kind_with_its_options(capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +101,7 @@ def test_kinds_lists_every_kind_with_its_options(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("form", ["table", "markdown", "json"])
-def test_fields_lists_every_reading(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fields_lists_every_field(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fields", "--format", form]) == 0
     out = capsys.readouterr().out
     for field in CATALOGUE:
@@ -106,7 +110,7 @@ def test_fields_lists_every_reading(form: str, capsys: pytest.CaptureFixture[str
 
 
 class Process:
-    """A podgpu of its own; killed if the test leaves it behind."""
+    """A process of podgpu; killed if the test does not end it."""
 
     def __init__(self, *words: str, env: dict[str, str], cwd: Path) -> None:
         self.process = subprocess.Popen(
@@ -117,11 +121,11 @@ class Process:
             stderr=subprocess.PIPE,
         )
 
-    def says(self, text: str) -> None:
-        """Wait until it has said something on stderr."""
+    def wait_for_message(self, text: str) -> None:
+        """Wait for a line on stderr that contains the text."""
         assert self.process.stderr is not None
-        said = iter(self.process.stderr.readline, b"")
-        assert any(text in line.decode() for line in said), "it has ended"
+        lines = iter(self.process.stderr.readline, b"")
+        assert any(text in line.decode() for line in lines), "the process has ended"
 
     def stop(self, signum: int = signal.SIGTERM) -> tuple[int, str]:
         self.process.send_signal(signum)
@@ -135,14 +139,14 @@ class Process:
 def wait_until(condition, seconds: float = 15):  # type: ignore[no-untyped-def]
     end = time.monotonic() + seconds
     while not (found := condition()):
-        assert time.monotonic() < end, "it did not come to pass"
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.02)
     return found
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> dict[str, str]:
-    """The environment of a machine with two GPUs."""
+    """Return the environment of a node with two GPUs."""
     return FakeNvml(h100s(2), tmp_path).env()
 
 
@@ -155,7 +159,7 @@ sinks:
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains_and_ends_with_status_0(
+def test_a_signal_ends_the_process_with_status_0_after_all_data_is_written(
     tmp_path: Path, node: dict[str, str], signum: int
 ) -> None:
     out = tmp_path / "out.jsonl"
@@ -169,7 +173,7 @@ def test_a_signal_drains_and_ends_with_status_0(
     assert {line["device"]["index"] for line in lines if line["record"] == "device"} == {0, 1}
 
 
-def test_a_changed_file_is_taken_over_and_a_bad_one_is_not(
+def test_a_changed_file_is_applied_and_an_invalid_one_is_not(
     tmp_path: Path, node: dict[str, str]
 ) -> None:
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
@@ -192,26 +196,26 @@ def test_a_changed_file_is_taken_over_and_a_bad_one_is_not(
     assert "configuration reloaded" in errors
 
 
-def test_a_machine_without_a_driver_is_waited_for(tmp_path: Path) -> None:
+def test_without_a_driver_podgpu_keeps_running(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     out = tmp_path / "out.jsonl"
     config.write_text(LINES.replace("OUT", str(out)))
     running = Process("run", "-c", str(config), env={"LD_LIBRARY_PATH": ""}, cwd=tmp_path)
-    running.says("libnvidia-ml")
+    running.wait_for_message("libnvidia-ml")
     assert running.process.poll() is None
     status, _ = running.stop()
     assert status == 0
 
 
-def test_a_taken_port_ends_the_start_with_status_2(tmp_path: Path, node: dict[str, str]) -> None:
+def test_a_port_in_use_ends_the_start_with_status_2(tmp_path: Path, node: dict[str, str]) -> None:
     import socket
 
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as used:
+        used.bind(("127.0.0.1", 0))
+        used.listen()
+        port = used.getsockname()[1]
         config = tmp_path / "c.yaml"
-        config.write_text(GOOD.replace(":0", f":{port}"))
+        config.write_text(VALID.replace(":0", f":{port}"))
         running = Process("run", "-c", str(config), env=node, cwd=tmp_path)
         _, errors = running.process.communicate(timeout=15)
     assert running.process.returncode == 2
@@ -220,24 +224,24 @@ def test_a_taken_port_ends_the_start_with_status_2(tmp_path: Path, node: dict[st
 
 
 @pytest.mark.parametrize("after", [0.05, 0.1, 0.2, 0.4, 0.8])
-def test_a_signal_is_heard_at_any_moment(
+def test_a_signal_is_handled_at_any_time_after_the_start(
     tmp_path: Path, node: dict[str, str], after: float
 ) -> None:
     config = tmp_path / "c.yaml"
     config.write_text(LINES.replace("OUT", str(tmp_path / "out.jsonl")))
     running = Process("run", "-c", str(config), env=node, cwd=tmp_path)
     time.sleep(after)
-    heard = catches(running.process.pid, signal.SIGTERM)
+    handled = catches(running.process.pid, signal.SIGTERM)
     status, errors = running.stop()
-    # Before the first line of ours ran there is nobody to hear it.
-    assert status == 0 or (not heard and status == -signal.SIGTERM), errors
+    # Python handles no signal before it runs the first line of podgpu.
+    assert status == 0 or (not handled and status == -signal.SIGTERM), errors
     assert "Traceback" not in errors
 
 
-def test_r5_a_second_signal_changes_nothing_up_to_the_very_end(
+def test_r5_a_second_signal_during_the_stop_has_no_effect(
     tmp_path: Path, node: dict[str, str]
 ) -> None:
-    """Python gives signals back to the kernel while it tidies up, which would end it by one."""
+    """While Python shuts down it restores the default handlers; a signal would then end it."""
     out, config = tmp_path / "out.jsonl", tmp_path / "c.yaml"
     config.write_text(LINES.replace("OUT", str(out)))
     for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
@@ -245,7 +249,7 @@ def test_r5_a_second_signal_changes_nothing_up_to_the_very_end(
         running = Process("run", "-c", str(config), env=node, cwd=tmp_path)
         wait_until(lambda: out.exists() and out.stat().st_size)
         running.process.send_signal(signal.SIGTERM)
-        running.says("stopping")
+        running.wait_for_message("stopping")
         while running.process.poll() is None:
             running.process.send_signal(signum)
             time.sleep(0.001)

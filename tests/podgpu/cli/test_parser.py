@@ -1,14 +1,14 @@
-"""What is said of a command line that means nothing: never the words that may be a password."""
+"""Errors of an invalid command line never repeat words that may be a password."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podgpu.cli.commands import run_command
-from tests.podgpu.cli.asked import KEPT, Said, run
+from tests.podgpu.cli.topology_command import CREDENTIAL, run
 
-SECRETS = ("hunter2", KEPT)
-"""Words without a blank and with one are different things to the library."""
+SECRETS = ("hunter2", CREDENTIAL)
+"""argparse handles a word with a blank differently."""
 
 FORMS = (
     "--pass={}",
@@ -54,39 +54,39 @@ ADDRESSES = (
 )
 
 
-def written(form: str, secret: str) -> list[str]:
+def words_of(form: str, secret: str) -> list[str]:
     return [word.format(secret) for word in form.split(" ")]
 
 
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The message for a command line that has a secret in it somewhere."""
-    said: Said = run(capsys, *words)
-    assert said[:2] == (2, "")
-    assert not any(secret in said[2] for secret in SECRETS), said[2]
-    return said[2].splitlines()[-1]
+def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Return the error of a command line with a secret; check that it does not show the secret."""
+    status, out, err = run(capsys, *words)
+    assert (status, out) == (2, "")
+    assert not any(secret in err for secret in SECRETS), err
+    return err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("form", FORMS)
-def test_no_word_of_a_wrong_option_is_repeated(
+def test_an_error_about_an_option_does_not_repeat_its_value(
     capsys: pytest.CaptureFixture[str], form: str, secret: str
 ) -> None:
-    words = written(form, secret)
-    refused(capsys, *words)
-    refused(capsys, *words, "best", "-n", "1")
-    refused(capsys, "best", "-n", "1", *words)
+    words = words_of(form, secret)
+    error_of(capsys, *words)
+    error_of(capsys, *words, "best", "-n", "1")
+    error_of(capsys, "best", "-n", "1", *words)
 
 
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_no_part_of_a_wrong_address_is_repeated(
+def test_an_error_about_an_address_does_not_repeat_it(
     capsys: pytest.CaptureFixture[str], address: str, secret: str
 ) -> None:
     url = address.format(secret)
     assert "such as http://localhost:9400" in (
-        said := refused(capsys, "--url", url)
-    ) or said.startswith("podgpu: do not put a user name or password in")
-    refused(capsys, "best", "-n", "1", f"--url={url}")
+        message := error_of(capsys, "--url", url)
+    ) or message.startswith("podgpu: do not put a user name or password in")
+    error_of(capsys, "best", "-n", "1", f"--url={url}")
 
 
 @settings(
@@ -97,12 +97,12 @@ def test_no_part_of_a_wrong_address_is_repeated(
     st.sampled_from(FORMS),
     st.lists(st.sampled_from(["--json", "--url x", "--nope", "word", "best", "-n 1"])),
 )
-def test_wherever_it_stands(
+def test_a_secret_is_not_repeated_at_any_position(
     capsys: pytest.CaptureFixture[str], before: list[str], form: str, after: list[str]
 ) -> None:
     rest = [word for words in after for word in words.split()]
     words = [word for words in before for word in words.split()]
-    refused(capsys, *words, *written(form, "hunter2"), *rest)
+    error_of(capsys, *words, *words_of(form, "hunter2"), *rest)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_wherever_it_stands(
         ("best", "the following arguments are required: -n"),
     ],
 )
-def test_what_is_wrong_is_reported_all_the_same(
+def test_an_error_still_names_the_option(
     capsys: pytest.CaptureFixture[str], words: str, why: str
 ) -> None:
     status, _, err = run(capsys, *words.split())
@@ -134,7 +134,7 @@ def test_what_is_wrong_is_reported_all_the_same(
 
 
 @pytest.mark.parametrize("words", ["--js", "--passw x", "--conf x", "best -n 1 --cand 0"])
-def test_no_option_is_cut_short(capsys: pytest.CaptureFixture[str], words: str) -> None:
+def test_options_cannot_be_abbreviated(capsys: pytest.CaptureFixture[str], words: str) -> None:
     status, _, err = run(capsys, *words.split())
     assert status == 2
     assert "unrecognized arguments: --" in err
@@ -153,7 +153,7 @@ def test_no_option_is_cut_short(capsys: pytest.CaptureFixture[str], words: str) 
         "kinds --pw hunter2",
     ],
 )
-def test_of_every_command(capsys: pytest.CaptureFixture[str], words: str) -> None:
+def test_no_command_repeats_a_secret(capsys: pytest.CaptureFixture[str], words: str) -> None:
     with pytest.raises(SystemExit) as ended:
         run_command(words.split())
     assert ended.value.code == 2

@@ -1,4 +1,4 @@
-"""The process of a command ends with the command's status, whatever its threads are doing."""
+"""The process ends with the status of the command, regardless of what its threads do."""
 
 import os
 import subprocess
@@ -41,10 +41,10 @@ sys.exit(cli.program())
         ("raise ValueError('a bug')", 1, "ValueError: a bug"),
     ],
 )
-def test_a_thread_within_a_library_does_not_abort_the_end(
+def test_a_thread_in_a_library_call_does_not_abort_the_process(
     end: str, status: int, error: str
 ) -> None:
-    """Libraries in Rust abort a process that ends their thread within a call."""
+    """Libraries in Rust abort the process when it ends one of their threads during a call."""
     program = [sys.executable, "-c", WORK.format(end=end)]
     ended = subprocess.run(program, check=False, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout) == (status, "printed\n")
@@ -60,7 +60,7 @@ def test_output_that_cannot_be_written_is_an_error() -> None:
     assert ended.returncode == 120
 
 
-def test_closed_streams_are_no_error() -> None:
+def test_closed_output_streams_are_not_an_error() -> None:
     program = [sys.executable, "-c", WORK.format(end="return 0")]
     closed = ["bash", "-c", 'exec "$@" >&- 2>&-', "bash", *program]
     assert subprocess.run(closed, check=False, timeout=60).returncode == 0

@@ -1,4 +1,4 @@
-"""Texts of foreign origin in places of a terminal."""
+"""Text of other programs is fitted into columns of a terminal."""
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +12,7 @@ from tests.pipeline.status_page.scenes import hostile
 
 
 @pytest.mark.parametrize(
-    ("text", "columns", "wanted"),
+    ("text", "columns", "expected"),
     [
         ("abc", 5, "abc  "),
         ("abcdef", 5, "abcd~"),
@@ -27,20 +27,20 @@ from tests.pipeline.status_page.scenes import hostile
         ("", 2, "  "),
     ],
 )
-def test_fitting(text: str, columns: int, wanted: str) -> None:
-    assert fit(text, columns) == wanted
+def test_text_is_fitted_into_columns(text: str, columns: int, expected: str) -> None:
+    assert fit(text, columns) == expected
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.text(min_size=1), st.integers(0, 40), st.booleans())
-def test_anything_fits(text: str, columns: int, right: bool) -> None:
-    made = fit(text, columns, right=right)
-    assert width(made) == columns
-    assert made.isprintable()
+def test_any_text_has_the_width_of_its_columns(text: str, columns: int, right: bool) -> None:
+    fitted = fit(text, columns, right=right)
+    assert width(fitted) == columns
+    assert fitted.isprintable()
 
 
 @pytest.mark.parametrize(
-    ("text", "columns", "wanted"),
+    ("text", "columns", "expected"),
     [
         ("abcdefg", 7, "abcdefg"),
         ("abcdefg", 6, "ab~efg"),
@@ -52,29 +52,29 @@ def test_anything_fits(text: str, columns: int, right: bool) -> None:
         ("日本語日本語", 7, "日~語"),
     ],
 )
-def test_what_is_left_out_within(text: str, columns: int, wanted: str) -> None:
-    assert middle(text, columns) == wanted
+def test_a_long_text_is_shortened_in_its_middle(text: str, columns: int, expected: str) -> None:
+    assert middle(text, columns) == expected
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.text(), st.integers(0, 40))
-def test_what_is_left_out_within_is_no_more_than_has_to_be(text: str, columns: int) -> None:
-    made = middle(text, columns)
-    assert width(made) <= columns
-    assert made.isprintable()
+def test_as_little_as_possible_of_a_text_is_left_out(text: str, columns: int) -> None:
+    fitted = middle(text, columns)
+    assert width(fitted) <= columns
+    assert fitted.isprintable()
     if width(terminal_safe(text)) <= columns:
-        assert made == terminal_safe(text)
+        assert fitted == terminal_safe(text)
     elif columns:
-        head, _, tail = made.rpartition("~")
+        head, _, tail = fitted.rpartition("~")
         assert terminal_safe(text).startswith(head.partition("~")[0])
         assert terminal_safe(text).endswith(tail)
-        # A letter may take two columns.
-        assert width(made) >= columns - 2
+        # A character can take two columns.
+        assert width(fitted) >= columns - 2
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.text(max_size=200), st.integers(4, 40))
-def test_a_text_that_is_broken_is_all_there(text: str, columns: int) -> None:
+def test_a_wrapped_text_is_complete(text: str, columns: int) -> None:
     first, *more = broken(text, columns)
     assert all(width(line) <= columns for line in (first, *more))
     assert all(line.startswith("  ") for line in more)
@@ -84,7 +84,7 @@ def test_a_text_that_is_broken_is_all_there(text: str, columns: int) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.text(min_size=1, max_size=400))
-def test_no_text_gets_out_of_its_line(text: str) -> None:
+def test_any_text_stays_on_its_line(text: str) -> None:
     for tab in (Tab.GPUS, Tab.COMPONENTS):
         feed = Feed(status_of(hostile(text)))
         for line, _ in View().frame(feed, State(tab=tab), 80, 24).lines:
@@ -93,7 +93,7 @@ def test_no_text_gets_out_of_its_line(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "wanted"),
+    ("encoding", "expected"),
     [
         ("utf-8", "é日\N{EN DASH}"),
         ("latin-1", "é??"),
@@ -101,6 +101,6 @@ def test_no_text_gets_out_of_its_line(text: str) -> None:
         ("no-such-encoding", "???"),
     ],
 )
-def test_what_an_encoding_lacks_is_shown_as_such(encoding: str, wanted: str) -> None:
-    assert written("é日\N{EN DASH}", encoding) == wanted
+def test_characters_that_the_encoding_lacks_are_replaced(encoding: str, expected: str) -> None:
+    assert written("é日\N{EN DASH}", encoding) == expected
     assert written("plain", encoding) == "plain"

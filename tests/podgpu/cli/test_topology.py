@@ -1,6 +1,6 @@
-"""`podgpu topology`, as a user meets it.
+"""`podgpu topology`, run as a user does.
 
-`PODGPU_WRITE_GOLDEN=1` writes the files anew; look at the difference before you keep it.
+`PODGPU_WRITE_GOLDEN=1` writes the golden files again; check the difference before you commit it.
 """
 
 import json
@@ -26,7 +26,7 @@ from podgpu.cli.topology import command, local_topology
 from tests.fakes.nvml import FakeNvml, Scenario
 from tests.fakes.nvml.fixtures import fake_nvml
 from tests.fakes.nvml.topologies import dgx1, hgx
-from tests.podgpu.cli.asked import ask, daemon, run
+from tests.podgpu.cli.topology_command import daemon, run, run_in_thread
 from tests.sources.nvml.harness import GPU
 from tests.support.http import says
 from tests.support.joints import joints
@@ -53,7 +53,7 @@ def recording(path: Path, events: Sequence[tuple[str, Event]] = EVENTS) -> Path:
     return path
 
 
-# -- of a recording
+# -- with a recording
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def recording(path: Path, events: Sequence[tuple[str, Event]] = EVENTS) -> Path:
         ("topology-best.json", ("best", "-n", "3", "--must", "5", "--json")),
     ],
 )
-def test_what_is_printed(
+def test_the_output_equals_the_golden_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: tuple[str, ...]
 ) -> None:
     file = recording(tmp_path / "recording.gz")
@@ -78,16 +78,16 @@ def test_what_is_printed(
     assert out + err == file.read_text()
 
 
-def test_where_may_stand_before_best_and_behind_it(
+def test_options_can_be_given_before_or_after_best(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    where = ("--recording", str(recording(tmp_path / "recording.gz")))
-    before = run(capsys, *where, "best", "-n", "2")
-    assert before == run(capsys, "best", *where, "-n", "2")
+    options = ("--recording", str(recording(tmp_path / "recording.gz")))
+    before = run(capsys, *options, "best", "-n", "2")
+    assert before == run(capsys, "best", *options, "-n", "2")
     assert before[0] == 0
 
 
-def test_what_a_recording_ends_with_counts(
+def test_the_last_state_of_a_recording_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = [*EVENTS, ("podlist", claims(claim("late", uuid_of(7))))]
@@ -96,7 +96,7 @@ def test_what_a_recording_ends_with_counts(
     assert json.loads(out)["free"] == "7f"
 
 
-def test_a_recording_that_reports_no_topology(
+def test_a_recording_without_a_topology_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = recording(tmp_path / "recording.gz", EVENTS[:2])
@@ -105,7 +105,7 @@ def test_a_recording_that_reports_no_topology(
     assert "contains no topology: make a new recording" in err
 
 
-def test_a_recording_of_which_it_isn_t_known_what_is_free(
+def test_best_needs_a_recording_that_shows_which_gpus_are_free(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = recording(tmp_path / "recording.gz", EVENTS[:4])
@@ -121,7 +121,7 @@ def test_a_recording_of_which_it_isn_t_known_what_is_free(
 
 
 @pytest.mark.parametrize("content", [None, b"", b"something else"])
-def test_what_is_no_recording(
+def test_a_missing_or_invalid_recording_ends_with_status_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
 ) -> None:
     file = tmp_path / "recording.gz"
@@ -133,7 +133,7 @@ def test_what_is_no_recording(
     assert len(err.splitlines()) == 1
 
 
-def test_too_few_to_choose_from_have_a_status_of_their_own(
+def test_too_few_free_gpus_end_with_status_3(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = recording(tmp_path / "recording.gz")
@@ -152,7 +152,7 @@ def test_too_few_to_choose_from_have_a_status_of_their_own(
         (("-n", "1", "--candidates", "GPU-nope"), "there is no GPU 'GPU-nope' here"),
     ],
 )
-def test_a_wrong_question(
+def test_invalid_options_of_best_end_with_status_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], why: str
 ) -> None:
     file = recording(tmp_path / "recording.gz")
@@ -161,45 +161,47 @@ def test_a_wrong_question(
     assert why in err
 
 
-# -- of a daemon
+# -- with a daemon
 
 
-async def test_a_daemon_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_daemon_is_queried(capsys: pytest.CaptureFixture[str]) -> None:
     async with daemon() as port:
         url = f"http://127.0.0.1:{port}"
-        status, text, _ = await ask(capsys, "--url", url)
+        status, text, _ = await run_in_thread(capsys, "--url", url)
         assert status == 0
         assert "ml/train-0" in text
-        _, made, _ = await ask(capsys, "--json", "--url", f"{url}/")
-        assert json.loads(made)["free"] == "fc"
-        _, graph, _ = await ask(capsys, "--dot", "--url", url)
+        _, printed, _ = await run_in_thread(capsys, "--json", "--url", f"{url}/")
+        assert json.loads(printed)["free"] == "fc"
+        _, graph, _ = await run_in_thread(capsys, "--dot", "--url", url)
         assert graph.startswith("graph topology {")
-        status, best, why = await ask(capsys, "best", "-n", "2", "--must", "5", "--url", url)
+        status, best, why = await run_in_thread(
+            capsys, "best", "-n", "2", "--must", "5", "--url", url
+        )
         assert status == 0
         assert best == f"4\t{uuid_of(4)}\n5\t{uuid_of(5)}\n"
         assert "link score" in why
-        status, _, why = await ask(capsys, "best", "-n", "7", "--url", url)
+        status, _, why = await run_in_thread(capsys, "best", "-n", "7", "--url", url)
         assert (status, why) == (3, "7 are requested, and there are 6 to choose from\n")
 
 
-async def test_without_a_word_the_daemon_of_this_machine_is_asked(
+async def test_without_options_the_daemon_of_this_machine_is_queried(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with daemon() as port:
         url = f"http://127.0.0.1:{port}"
         monkeypatch.setattr(command, "LOCAL", url)
-        status, out, err = await ask(capsys, "--json")
+        status, out, err = await run_in_thread(capsys, "--json")
     assert (status, err) == (0, "")
     assert json.loads(out)["free"] == "fc"
 
 
-async def test_what_a_daemon_refuses_is_reported_in_its_words(
+async def test_an_error_of_the_daemon_is_shown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with daemon() as port:
         url = f"http://127.0.0.1:{port}"
-        said = await ask(capsys, "--url", url, "best", "-n", "1", "--must", "8")
-    assert said == (
+        result = await run_in_thread(capsys, "--url", url, "best", "-n", "1", "--must", "8")
+    assert result == (
         2,
         "",
         "podgpu: there is no GPU '8' here: name some of GPU 0-7 by index or uuid\n",
@@ -207,63 +209,65 @@ async def test_what_a_daemon_refuses_is_reported_in_its_words(
 
 
 async def unknown(_: HttpRequest) -> HttpResponse:
-    return HttpResponse(b"no source tells how the GPUs are joined\n", status=404)
+    return HttpResponse(b"no source reports how the GPUs are connected\n", status=404)
 
 
 @pytest.mark.parametrize(
     ("pages", "why"),
     [
         ({}, "answers 404: not found"),
-        ({"/topology/best": (unknown, "")}, "answers 404: no source tells"),
+        ({"/topology/best": (unknown, "")}, "answers 404: no source reports"),
         ({"/topology/best": (says("<html>"), "")}, "the response is not from podgpu"),
         ({"/topology/best": (says(b"\xff"), "")}, "the response is not from podgpu"),
         ({"/topology/best": (says("[]"), "")}, "the response is not from podgpu"),
         ({"/topology/best": (says('{"gpus": [1]}'), "")}, "the response is not from podgpu"),
     ],
 )
-async def test_answers_that_are_no_good(
+async def test_unusable_responses_are_errors(
     capsys: pytest.CaptureFixture[str], pages: Pages, why: str
 ) -> None:
     async with daemon(pages) as port:
         url = f"http://127.0.0.1:{port}"
-        status, out, err = await ask(capsys, "best", "--url", url, "-n", "1")
+        status, out, err = await run_in_thread(capsys, "best", "--url", url, "-n", "1")
     assert (status, out) == (1, "")
     assert url in err
     assert why in err
 
 
-async def test_an_answer_without_an_end(
+async def test_a_response_that_is_too_large_is_an_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(daemon_client, "_MAX_BYTES", 100)
     async with daemon() as port:
         url = f"http://127.0.0.1:{port}"
-        status, _, err = await ask(capsys, "--url", url)
+        status, _, err = await run_in_thread(capsys, "--url", url)
     assert status == 1
     assert "larger than 100 bytes" in err
 
 
 @pytest.fixture
-def deaf() -> str:
-    """The URL of a port where nobody listens."""
+def unused_url() -> str:
+    """Return a URL whose port nothing listens on."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{reserved.getsockname()[1]}"
 
 
-def test_a_daemon_that_was_named_and_is_not_there(
-    capsys: pytest.CaptureFixture[str], deaf: str
+def test_a_daemon_that_does_not_run_is_an_error(
+    capsys: pytest.CaptureFixture[str], unused_url: str
 ) -> None:
-    status, out, err = run(capsys, "--url", deaf)
+    status, out, err = run(capsys, "--url", unused_url)
     assert (status, out) == (1, "")
-    assert err == f"podgpu: nothing answers at {deaf}: Connection refused\n"
+    assert err == f"podgpu: nothing answers at {unused_url}: Connection refused\n"
 
 
 @pytest.mark.parametrize(
     "url",
     ["localhost:9400", "ftp://x", "http://", "http://x:port", "http://[::1", "http://x/?a=b", ""],
 )
-def test_what_is_no_address(capsys: pytest.CaptureFixture[str], url: str) -> None:
+def test_an_invalid_address_ends_with_status_2(
+    capsys: pytest.CaptureFixture[str], url: str
+) -> None:
     status, out, err = run(capsys, "--url", url)
     assert (status, out) == (2, "")
     assert "give an address such as http://localhost:9400" in err
@@ -280,7 +284,7 @@ def test_what_is_no_address(capsys: pytest.CaptureFixture[str], url: str) -> Non
         "http://me:secret@[::1",
     ],
 )
-def test_no_password_in_an_address(capsys: pytest.CaptureFixture[str], url: str) -> None:
+def test_a_password_in_an_address_is_refused(capsys: pytest.CaptureFixture[str], url: str) -> None:
     status, out, err = run(capsys, "--url", url)
     assert (status, out) == (2, "")
     assert "do not put a user name or password in the address" in err
@@ -288,18 +292,18 @@ def test_no_password_in_an_address(capsys: pytest.CaptureFixture[str], url: str)
     assert "sec" not in err
 
 
-# -- of this machine
+# -- on this machine
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder without a configuration."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_this_machine_s_driver_is_read(
-    fake_nvml: FakeNvml, elsewhere: Path, capsys: pytest.CaptureFixture[str]
+def test_local_reads_the_driver_of_this_machine(
+    fake_nvml: FakeNvml, empty_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_nvml.set(dgx1())
     status, out, _ = run(capsys, "--local")
@@ -313,30 +317,30 @@ def test_this_machine_s_driver_is_read(
 
 def test_without_a_daemon_the_driver_is_read(
     fake_nvml: FakeNvml,
-    elsewhere: Path,
+    empty_folder: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    deaf: str,
+    unused_url: str,
 ) -> None:
-    monkeypatch.setattr(command, "LOCAL", deaf)
+    monkeypatch.setattr(command, "LOCAL", unused_url)
     fake_nvml.set(hgx(4))
     status, out, err = run(capsys, "--json")
     assert status == 0
-    assert f"nothing answers at {deaf}: Connection refused; reading NVML" in err
+    assert f"nothing answers at {unused_url}: Connection refused; reading NVML" in err
     assert json.loads(out)["nvlink"] == [{"kind": "switch", "mask": "f"}]
-    assert "free" not in json.loads(out), "nobody tells who holds what"
+    assert "free" not in json.loads(out), "no source reports the holders"
 
 
-def test_a_configuration_s_sources_report_of_holders(
-    fake_nvml: FakeNvml, elsewhere: Path, capsys: pytest.CaptureFixture[str]
+def test_sources_of_the_configuration_report_the_holders(
+    fake_nvml: FakeNvml, empty_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_nvml.set(hgx(2))
     held = {"namespace": "ml", "name": "train-0", "container": "main", "gpu_list": [GPU[1]]}
-    (elsewhere / "podlist.json").write_text(json.dumps([held]))
-    (elsewhere / "podgpu.yaml").write_text(
+    (empty_folder / "podlist.json").write_text(json.dumps([held]))
+    (empty_folder / "podgpu.yaml").write_text(
         "sources:\n"
         "  gpus: {kind: nvml}\n"
-        f"  holders: {{kind: podlist, path: {elsewhere / 'podlist.json'}}}\n"
+        f"  holders: {{kind: podlist, path: {empty_folder / 'podlist.json'}}}\n"
         "  more: {kind: pods}\n"
         "sinks:\n"
         "  metrics: {kind: prometheus, listen: ':1'}\n"
@@ -346,19 +350,19 @@ def test_a_configuration_s_sources_report_of_holders(
     assert json.loads(out)["free"] == "1"
 
 
-def test_a_machine_without_a_driver(
-    fake_nvml: FakeNvml, elsewhere: Path, capsys: pytest.CaptureFixture[str]
+def test_a_missing_driver_is_an_error(
+    fake_nvml: FakeNvml, empty_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_nvml.set(Scenario(init_error=9))
     status, out, err = run(capsys, "--local")
     assert (status, out) == (1, "")
     assert "the NVIDIA kernel driver is not loaded" in err
-    assert len(err.splitlines()) == 2, "which configuration, and why not"
+    assert len(err.splitlines()) == 2, "which configuration, and the error"
 
 
-def test_a_driver_that_hangs(
+def test_a_driver_that_does_not_respond_is_an_error(
     fake_nvml: FakeNvml,
-    elsewhere: Path,
+    empty_folder: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -369,9 +373,9 @@ def test_a_driver_that_hangs(
     assert "has not responded for 0.2 s" in err
 
 
-def test_only_sources_that_read_run_beside_a_daemon() -> None:
+def test_sources_that_could_disturb_a_daemon_are_not_used() -> None:
     assert {"nri", "pods", "replay"}.isdisjoint(local_topology.READING)
 
 
-def test_the_recording_has_a_topology_in_it() -> None:
+def test_the_events_of_the_recording_contain_a_topology() -> None:
     assert isinstance(EVENTS[2][1], TopologyRead)

@@ -1,4 +1,4 @@
-"""A recording made as the demo's is carries the topology: for the command, and for a replay."""
+"""A recording that is made like the demo's contains the topology, for the command and a replay."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from tests.fakes.nvml.fixtures import fake_nvml
 from tests.fakes.nvml.topologies import hgx
 from tests.gpu.make_recording import CONFIG, rename
 from tests.pipeline.status_page.test_topology_running import holding, running
-from tests.podgpu.cli.asked import ask
+from tests.podgpu.cli.topology_command import Result, run_in_thread
 from tests.sources.nvml.harness import GPU
 
 __all__ = ["fake_nvml"]
@@ -40,7 +40,7 @@ def has_everything(path: Path) -> bool:
 
 @pytest.fixture
 def recorded(fake_nvml: FakeNvml, tmp_path: Path) -> Path:
-    """What `podgpu record` makes of four GPUs of which a pod holds one, its cards renamed."""
+    """Record four GPUs, one of them held by a pod, and replace their UUIDs."""
     fake_nvml.set(hgx(4))
     podlist, config, path = (tmp_path / name for name in ("podlist.json", "c.yaml", "demo.gz"))
     holding(podlist, "pretrain-0", 2)
@@ -61,27 +61,29 @@ def recorded(fake_nvml: FakeNvml, tmp_path: Path) -> Path:
     return path
 
 
-def shown(said: tuple[int, str, str]) -> dict[str, Any]:
-    status, out, err = said
+def document_of(result: Result) -> dict[str, Any]:
+    status, out, err = result
     assert (status, err) == (0, "")
-    given_out: dict[str, Any] = json.loads(out)
-    return given_out
+    document: dict[str, Any] = json.loads(out)
+    return document
 
 
-async def test_of_the_demo_s_recording(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given_out = shown(await ask(capsys, "--recording", str(recorded), "--json"))
-    assert [card["uuid"] for card in given_out["gpus"]] == RENAMED
-    assert given_out["nvlink"] == [{"kind": "switch", "mask": "f"}]
-    assert given_out["free"] == "b"
-    _, text, _ = await ask(capsys, "--recording", str(recorded))
+async def test_the_command_shows_a_recording_as_a_daemon_that_replays_it(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = document_of(await run_in_thread(capsys, "--recording", str(recorded), "--json"))
+    assert [card["uuid"] for card in expected["gpus"]] == RENAMED
+    assert expected["nvlink"] == [{"kind": "switch", "mask": "f"}]
+    assert expected["free"] == "b"
+    _, text, _ = await run_in_thread(capsys, "--recording", str(recorded))
     assert "held; ml/pretrain-0 (main)" in text
-    # What a daemon shows that plays it, as `podgpu demo` does.
+    # The page of a daemon that replays the recording, as `podgpu demo` does.
     player = f"  player: {{kind: replay, path: {recorded}, speed: 100, loop: true}}\n"
     async with running(player) as client, asyncio.timeout(15):
         status, replayed = 0, ""
-        while status != 200 or json.loads(replayed) != given_out:
+        while status != 200 or json.loads(replayed) != expected:
             await asyncio.sleep(0.02)
             status, replayed = await client.get("/topology")
         best = json.loads((await client.get("/topology/best?n=2"))[1])
-    said = await ask(capsys, "best", "-n", "2", "--recording", str(recorded), "--json")
-    assert shown(said) == best
+    result = await run_in_thread(capsys, "best", "-n", "2", "--recording", str(recorded), "--json")
+    assert document_of(result) == best

@@ -1,4 +1,4 @@
-"""What is printed reads back as the same configuration."""
+"""A printed configuration is read back as the same configuration."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from podgpu.cli import main
 from podgpu.cli.dcgm_exporter import yaml_writer
 from podgpu.cli.dcgm_exporter.option import Type
 from podgpu.cli.dcgm_exporter.option_table import OPTIONS
-from tests.podgpu.cli.meanings import again, at, meaning
+from tests.podgpu.cli.dcgm_configs import config_of, parsed, value_at
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "cli"
 
@@ -20,18 +20,18 @@ PLACES = st.tuples(st.sampled_from(["a", "b.c", "b.d", "e.f.g"]), TEXTS)
 
 
 @given(st.lists(PLACES), st.lists(TEXTS, max_size=3))
-def test_any_text_is_written_so_that_it_reads_back(
+def test_any_text_is_written_and_read_back_unchanged(
     places: list[tuple[str, str]], items: list[str]
 ) -> None:
-    made = yaml_writer.ConfigDraft()
-    made.put("list", tuple(items))
+    draft = yaml_writer.ConfigDraft()
+    draft.put("list", tuple(items))
     for place, value in places:
-        made.put(place, value, value)
-    text = yaml_writer.text(made, items)
+        draft.put(place, value, value)
+    text = yaml_writer.text(draft, items)
     read_back = yaml.safe_load(text)
     assert read_back["list"] == [item.replace("${", "$${") for item in items]
     for place, value in dict(places).items():
-        assert at(text, place) == value.replace("${", "$${")
+        assert value_at(text, place) == value.replace("${", "$${")
 
 
 def _words() -> st.SearchStrategy[list[str]]:
@@ -68,9 +68,9 @@ def _words() -> st.SearchStrategy[list[str]]:
 
 
 @given(_words())
-def test_any_options_print_the_configuration_that_they_are(words: list[str]) -> None:
-    found = meaning(*words)
-    assert again(found, {}) == found.config
+def test_any_options_are_printed_as_the_configuration_that_is_used(words: list[str]) -> None:
+    found = config_of(*words)
+    assert parsed(found, {}) == found.config
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ def test_any_options_print_the_configuration_that_they_are(words: list[str]) -> 
         ),
     ],
 )
-def test_what_is_printed(
+def test_the_printed_configuration_equals_the_golden_file(
     name: str, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`PODGPU_WRITE_GOLDEN=1` writes the files anew; look at the difference before you keep it."""
+    """`PODGPU_WRITE_GOLDEN=1` writes the files again; check the difference before you commit it."""
     import os
 
     for option in OPTIONS:
@@ -106,8 +106,8 @@ def test_what_is_printed(
     assert printed == path.read_text(encoding="utf-8")
 
 
-def test_a_wrong_option_ends_with_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_option_ends_with_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dcgm-exporter", "-c", "30", "--print-config"]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "milliseconds" in said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "milliseconds" in output.err

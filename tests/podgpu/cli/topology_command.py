@@ -1,4 +1,4 @@
-"""`podgpu topology` as a user calls it, and a daemon's listener to ask."""
+"""Run `podgpu topology` as a user does, and start a daemon's listener that it can query."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,48 +16,48 @@ from tests.support.http import LOCAL
 from tests.support.joints import busy_node
 from tests.support.web import Web, hashed
 
-Said = tuple[int, str, str]
+Result = tuple[int, str, str]
+"""The exit status of a command, and its output on stdout and stderr."""
 
-KEPT = "correct horse"
+CREDENTIAL = "correct horse"
 """The password of `me`, in the file `password`; see conftest.py."""
 
 USER = ("--user", "me", "--password-file", "password")
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> Said:
-    """The exit status of a command, and what it says on stdout and stderr."""
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> Result:
     try:
         status = run_command(["topology", *words])
-    except SystemExit as ended:  # options that argparse refuses
+    except SystemExit as ended:  # argparse refused the options
         status = int(ended.code or 0)
     out, err = capsys.readouterr()
     return status, out, err
 
 
-async def ask(capsys: pytest.CaptureFixture[str], *words: str) -> Said:
-    """The same, beside a listener in this event loop."""
+async def run_in_thread(capsys: pytest.CaptureFixture[str], *words: str) -> Result:
+    """Run the command in a thread, so that a listener in this event loop can respond."""
     return await asyncio.to_thread(run, capsys, *words)
 
 
-async def given_out(capsys: pytest.CaptureFixture[str], url: str, *words: str) -> Said:
-    """What the command says, which never has a password in it."""
-    status, out, err = await ask(capsys, "--url", url, *words)
-    assert KEPT not in out + err
+async def query(capsys: pytest.CaptureFixture[str], url: str, *words: str) -> Result:
+    """Query a daemon, and check that the output contains no password."""
+    status, out, err = await run_in_thread(capsys, "--url", url, *words)
+    assert CREDENTIAL not in out + err
     return status, out, err
 
 
-def guard(web: Web) -> tuple[str, ...]:
-    """The lines of a web config that let in the user alone."""
-    return ("basic_auth_users:", f"  me: {hashed(KEPT)}")
+def password_lines(web: Web) -> tuple[str, ...]:
+    """Return the lines of a web configuration file that allow only the user `me`."""
+    return ("basic_auth_users:", f"  me: {hashed(CREDENTIAL)}")
 
 
 @asynccontextmanager
 async def daemon(pages: Pages | None = None, web_config: Path | None = None) -> AsyncIterator[int]:
-    """A daemon's listener that shows `busy_node`, or other pages; its port on 127.0.0.1."""
+    """Serve `busy_node`, or other pages, on a daemon's listener; yield its port on 127.0.0.1."""
     topology = TopologyPages(lambda: busy_node().snapshot())
-    well = (True, "ok")
+    ok = (True, "ok")
     shown = topology.pages if pages is None else pages
-    serving = Serving("n", lambda: well, lambda: well, shown)
+    serving = Serving("n", lambda: ok, lambda: ok, shown)
     await serving.enter(Http(web_config=web_config))
     async with serving.listen(LOCAL) as mounts:
         yield mounts.port

@@ -1,4 +1,4 @@
-"""What a command line of dcgm-exporter comes to, and what is printed of it."""
+"""The configuration that results from options of dcgm-exporter, and the text that is printed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,16 +12,16 @@ from podgpu.cli.dcgm_exporter.command import EffectiveConfig, effective_config
 from podgpu.cli.dcgm_exporter.go_arguments import read
 
 
-def meaning(*words: str, **env: str) -> EffectiveConfig:
+def config_of(*words: str, **env: str) -> EffectiveConfig:
     return effective_config(read(words), env)
 
 
-def again(found: EffectiveConfig, env: Mapping[str, str]) -> Config:
+def parsed(found: EffectiveConfig, env: Mapping[str, str]) -> Config:
     return parse(found.text, RegisteredKinds(), env=env, origin="printed.yaml")
 
 
-def at(text: str, place: str) -> Any:
-    """The value at a place of a printed configuration; None where there is none."""
+def value_at(text: str, place: str) -> Any:
+    """Return the value at a dotted path of a printed configuration; None if there is none."""
     value = yaml.safe_load(text)
     for step in place.split("."):
         if step not in value:

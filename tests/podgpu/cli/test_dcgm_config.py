@@ -1,4 +1,4 @@
-"""Options become the configuration that a file gives, and errors name the option."""
+"""Options of dcgm-exporter result in a podgpu configuration, and errors name the option."""
 
 import logging
 import re
@@ -13,9 +13,9 @@ from podgpu.cli.dcgm_exporter.go_arguments import Line
 from podgpu.cli.dcgm_exporter.option import Support, Type
 from podgpu.cli.dcgm_exporter.option_table import OPTIONS
 from podgpu.cli.dcgm_exporter.settings import Setting
-from tests.podgpu.cli.meanings import again, at, meaning
+from tests.podgpu.cli.dcgm_configs import config_of, parsed, value_at
 
-BECOMES: list[tuple[str, dict[str, object]]] = [
+SETTINGS: list[tuple[str, dict[str, object]]] = [
     ("", {"sources.gpus.interval": "30s", "sources.gpus.slow_interval": "30s"}),
     ("", {"sources.gpus.devices": "f", "sources.gpus.processes": False}),
     ("", {"sources.kubelet": None, "sources.pods": None, "sinks.metrics.containers": False}),
@@ -91,26 +91,27 @@ BECOMES: list[tuple[str, dict[str, object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("words", "becomes"), BECOMES, ids=[words for words, _ in BECOMES])
-def test_what_options_become(words: str, becomes: dict[str, object]) -> None:
-    found = meaning(*words.split(), NODE_NAME="node-7")
-    assert {place: at(found.text, place) for place in becomes} == becomes
-    assert again(found, {"NODE_NAME": "node-7"}) == found.config
+@pytest.mark.parametrize(("words", "expected"), SETTINGS, ids=[words for words, _ in SETTINGS])
+def test_options_result_in_these_settings(words: str, expected: dict[str, object]) -> None:
+    found = config_of(*words.split(), NODE_NAME="node-7")
+    assert {place: value_at(found.text, place) for place in expected} == expected
+    assert parsed(found, {"NODE_NAME": "node-7"}) == found.config
     assert found.config.node == "node-7"
 
 
-def test_every_option_that_becomes_something_is_in_that_table() -> None:
-    said = " ".join(words for words, _ in BECOMES).split()
+def test_every_option_with_an_effect_is_in_that_table() -> None:
+    options = " ".join(words for words, _ in SETTINGS).split()
     for option in OPTIONS:
         if option.config_key:
-            assert any(word.startswith(flag) for word in said for flag in option.flags), option.name
-            places = [place for _, becomes in BECOMES for place in becomes]
+            assert any(word.startswith(flag) for word in options for flag in option.flags), (
+                option.name
+            )
+            places = [place for _, expected in SETTINGS for place in expected]
             assert any(place.startswith(option.config_key) for place in places), option.name
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_each_value_says_what_set_it(option: Any) -> None:
-    """What is printed names the variable where a variable set it."""
+def test_a_setting_from_a_variable_names_the_variable(option: Any) -> None:
     text = {
         "configmap-data": "ns:name",
         "devices": "g",
@@ -134,8 +135,8 @@ def test_each_value_says_what_set_it(option: Any) -> None:
         "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS": "true",
         option.variable: text or "x",
     }
-    found = meaning(**env)
-    assert again(found, env) == found.config
+    found = config_of(**env)
+    assert parsed(found, env) == found.config
     if option.config_key:
         key = option.config_key.rpartition(".")[2]
         assert re.search(rf"^ *{key}:.*# .*{option.variable}", found.text, re.MULTILINE)
@@ -183,25 +184,25 @@ def test_each_value_says_what_set_it(option: Any) -> None:
         ("--config-file /none.yaml", "/none.yaml: there is no such file; check the path"),
     ],
 )
-def test_what_can_t_be_taken_is_said_by_its_option(words: str, error: str) -> None:
+def test_an_invalid_value_is_reported_with_its_option(words: str, error: str) -> None:
     with pytest.raises(ConfigError) as found:
-        meaning(*words.split())
+        config_of(*words.split())
     assert error in str(found.value)
 
 
-def test_errors_name_the_variable_that_made_them() -> None:
+def test_an_invalid_variable_is_reported_with_its_name() -> None:
     with pytest.raises(ConfigError) as found:
-        meaning(DCGM_EXPORTER_INTERVAL="30")
+        config_of(DCGM_EXPORTER_INTERVAL="30")
     assert str(found.value).startswith("podgpu dcgm-exporter: DCGM_EXPORTER_INTERVAL: 30 is too sh")
     with pytest.raises(ConfigError) as found:
-        meaning(DCGM_EXPORTER_LISTEN="9400")
+        config_of(DCGM_EXPORTER_LISTEN="9400")
     assert str(found.value).startswith(
         'podgpu dcgm-exporter: DCGM_EXPORTER_LISTEN: "9400" is only a'
     )
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "remarks"),
     [
         ("", []),
         ("-s f -p f --dump-enabled=false --enable-dcgm-log=false", []),
@@ -249,17 +250,17 @@ def test_errors_name_the_variable_that_made_them() -> None:
         ),
     ],
 )
-def test_what_is_said_at_the_start(words: str, said: list[str]) -> None:
-    found = meaning(*words.split())
-    assert len(found.remarks) == len(said)
-    for remark, text in zip(found.remarks, said, strict=True):
+def test_remarks_at_the_start(words: str, remarks: list[str]) -> None:
+    found = config_of(*words.split())
+    assert len(found.remarks) == len(remarks)
+    for remark, text in zip(found.remarks, remarks, strict=True):
         assert remark.text.startswith(text)
         assert remark.level == (logging.INFO if text.startswith("not needed") else logging.WARNING)
         assert f"# {remark.text}\n" in found.text
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_an_option_without_effect_says_so(option: Any) -> None:
+def test_an_option_without_effect_is_reported(option: Any) -> None:
     if option.support not in {Support.NOT_NEEDED, Support.NOT_SUPPORTED, Support.RENAMED}:
         return
     value: Any = {Type.TEXT: "/x", Type.NUMBER: 7, Type.SWITCH: not option.default}[option.type]
@@ -298,27 +299,29 @@ collections:
 """
 
 
-class TestDcgmExportersOwnFile:
+class TestConfigFileOfDcgmExporter:
     @pytest.mark.parametrize(
         ("text", "group"), [(V1, "collection.watchGroups"), (V2, "collection")]
     )
-    def test_both_versions(self, tmp_path: Path, text: str, group: str) -> None:
+    def test_both_versions_of_the_file_are_read(
+        self, tmp_path: Path, text: str, group: str
+    ) -> None:
         path = tmp_path / "c.yaml"
         path.write_text(text)
-        found = meaning("--config-file", str(path), "-a", ":1")
-        assert at(found.text, "counters.file") == "/x.csv"
-        assert at(found.text, "sources.gpus.interval") == "1m30s"
+        found = config_of("--config-file", str(path), "-a", ":1")
+        assert value_at(found.text, "counters.file") == "/x.csv"
+        assert value_at(found.text, "sources.gpus.interval") == "1m30s"
         assert found.remarks[0].text.startswith(f"{path}: {group}")
         assert found.remarks[0].text.endswith("at one interval, so this has no effect")
 
-    def test_options_and_variables_count_more(self, tmp_path: Path) -> None:
+    def test_options_and_variables_take_precedence_over_the_file(self, tmp_path: Path) -> None:
         path = tmp_path / "c.yaml"
         path.write_text(V2)
-        found = meaning(
+        found = config_of(
             "-f", "/y.csv", DCGM_EXPORTER_CONFIG_FILE=str(path), DCGM_EXPORTER_INTERVAL="2000"
         )
-        assert at(found.text, "counters.file") == "/y.csv"
-        assert at(found.text, "sources.gpus.interval") == "2s"
+        assert value_at(found.text, "counters.file") == "/y.csv"
+        assert value_at(found.text, "sources.gpus.interval") == "2s"
 
     @pytest.mark.parametrize(
         ("text", "error"),
@@ -336,16 +339,16 @@ class TestDcgmExportersOwnFile:
             ("version: [", "c.yaml"),
         ],
     )
-    def test_what_is_wrong_in_it(self, tmp_path: Path, text: str, error: str) -> None:
+    def test_an_error_in_the_file_is_reported(self, tmp_path: Path, text: str, error: str) -> None:
         path = tmp_path / "c.yaml"
         path.write_text(text)
         with pytest.raises(ConfigError) as found:
-            meaning("--config-file", str(path))
+            config_of("--config-file", str(path))
         assert error in str(found.value)
 
-    def test_its_places_are_named_by_later_errors(self, tmp_path: Path) -> None:
+    def test_an_error_found_later_names_the_key_of_the_file(self, tmp_path: Path) -> None:
         path = tmp_path / "c.yaml"
         path.write_text("version: 1\ncollection: {interval: 5ms}")
         with pytest.raises(ConfigError) as found:
-            meaning("--config-file", str(path))
+            config_of("--config-file", str(path))
         assert f"{path}: collection.interval: 5 is too short" in str(found.value)
