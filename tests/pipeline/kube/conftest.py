@@ -1,4 +1,4 @@
-"""Servers that answer with the bytes of a test, and sessions that talk to them."""
+"""HTTP servers with scripted responses, and sessions that connect to them."""
 
 import asyncio
 import json
@@ -15,29 +15,29 @@ from pipeline.kube.client import Client
 from pipeline.kube.credentials import KubeconfigFile, ServiceAccount
 from tests.support.kube import Collection, FakeApi, named
 
-Answer = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
+Responder = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 
 
 @cache
 def authority(name: str) -> trustme.CA:
-    """Return the authority of that name, made for this run of the tests."""
+    """Return the certificate authority of a name; it is the same for the whole test run."""
     return trustme.CA()
 
 
-def says(text: str | bytes, code: int = 200, *headers: str) -> Answer:
+def says(text: str | bytes, code: int = 200, *headers: str) -> Responder:
     body = text.encode() if isinstance(text, str) else text
 
-    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+    async def respond(head: str, writer: asyncio.StreamWriter) -> None:
         lines = [f"HTTP/1.1 {code} X", f"Content-Length: {len(body)}", *headers, "", ""]
         writer.write("\r\n".join(lines).encode() + body)
 
-    return answer
+    return respond
 
 
-def streams(*pieces: bytes, end: bool = True) -> Answer:
-    """Send a chunked body; without its end, or without ending at all."""
+def stream(*pieces: bytes, end: bool = True) -> Responder:
+    """Send a chunked body; without `end`, the response never ends."""
 
-    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+    async def respond(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         for piece in pieces:
             writer.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
@@ -45,18 +45,18 @@ def streams(*pieces: bytes, end: bool = True) -> Answer:
         if end:
             writer.write(b"0\r\n\r\n")
 
-    return answer
+    return respond
 
 
-async def hangs(head: str, writer: asyncio.StreamWriter) -> None:
+async def hang(head: str, writer: asyncio.StreamWriter) -> None:
     await asyncio.sleep(60)
 
 
 class Server:
-    """Answers each request of each connection in the same way; keeps what was asked."""
+    """A server that responds to each request in the same way, and keeps the requests."""
 
-    def __init__(self, answer: Answer) -> None:
-        self.answer = answer
+    def __init__(self, respond: Responder) -> None:
+        self.respond = respond
         self.heads: list[str] = []
         self.bodies: list[bytes] = []
         self.port = 0
@@ -93,7 +93,7 @@ class Server:
                 self.heads.append(head)
                 length = head.lower().partition("content-length: ")[2].partition("\r\n")[0]
                 self.bodies.append(await reader.readexactly(int(length or "0")))
-                await self.answer(head, writer)
+                await self.respond(head, writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
@@ -120,7 +120,7 @@ def kubeconfig(path: Path, server: str, user: dict[str, object], **cluster: obje
 
 
 class Account(ServiceAccount):
-    """A pod's credentials, in a folder of the test's."""
+    """The credentials of a pod, in a folder of the test."""
 
     def write_token(self, token: str) -> None:
         (self.folder / "token").write_text(token)
@@ -130,14 +130,14 @@ class Account(ServiceAccount):
 
 
 def account(folder: Path, server: Server) -> Account:
-    found = Account(
+    made = Account(
         folder / "account",
         {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)},
     )
-    found.folder.mkdir()
-    found.write_token("sesame")
-    found.write_authority("first")
-    return found
+    made.folder.mkdir()
+    made.write_token("sesame")
+    made.write_authority("first")
+    return made
 
 
 @asynccontextmanager

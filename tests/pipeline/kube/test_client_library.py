@@ -1,4 +1,4 @@
-"""The library loads without its thousand modules, and with them where it must."""
+"""The Kubernetes client library loads without its generated modules, unless it needs them."""
 
 import os
 import subprocess
@@ -39,15 +39,15 @@ def run(program: str, path: Path = ROOT) -> str:
     return result.stdout
 
 
-def test_none_of_the_generated_modules_is_loaded() -> None:
-    grown, generated = map(int, run(MEASURE).split())
+def test_no_generated_module_is_loaded_and_memory_stays_low() -> None:
+    added_kilobytes, generated = map(int, run(MEASURE).split())
     assert generated == 0
-    assert grown < 6_000
+    assert added_kilobytes < 6_000
 
 
 @pytest.fixture
-def release(tmp_path: Path) -> Path:
-    """Return a folder with a library that says which of its packages ran."""
+def fake_library(tmp_path: Path) -> Path:
+    """Return a folder with a small client library that prints which of its packages ran."""
     files = {
         "__init__.py": "print('whole')",
         "client/__init__.py": "print('client')\nConfiguration = ApiClient = int\nmarker = 1",
@@ -69,24 +69,28 @@ def release(tmp_path: Path) -> Path:
 LOAD = "from pipeline.kube.client_library import library\nprint(library().rest)"
 
 
-def test_packages_are_put_into_place_without_running(release: Path) -> None:
-    assert run(LOAD, release).split("\n")[:-1] == ["<class 'int'>"]
+def test_packages_are_registered_without_running_their_init_modules(fake_library: Path) -> None:
+    assert run(LOAD, fake_library).split("\n")[:-1] == ["<class 'int'>"]
 
 
-def test_a_package_that_is_there_already_is_used_as_it_is(release: Path) -> None:
-    said = run("import kubernetes_asyncio\n" + LOAD, release).split("\n")[:-1]
-    assert said == ["whole", "client", "<class 'int'>"]
+def test_a_library_that_is_already_imported_is_used(fake_library: Path) -> None:
+    output = run("import kubernetes_asyncio\n" + LOAD, fake_library).split("\n")[:-1]
+    assert output == ["whole", "client", "<class 'int'>"]
 
 
 @pytest.mark.parametrize("broken", ["configuration", "rest"])
-def test_a_release_that_needs_its_whole_package_gets_it(release: Path, broken: str) -> None:
-    path = release / "kubernetes_asyncio" / "client" / f"{broken}.py"
+def test_a_library_that_needs_its_whole_package_is_loaded_completely(
+    fake_library: Path, broken: str
+) -> None:
+    path = fake_library / "kubernetes_asyncio" / "client" / f"{broken}.py"
     path.write_text("from kubernetes_asyncio.client import marker\n" + path.read_text())
-    assert run(LOAD, release).split("\n")[:-1] == ["whole", "client", "<class 'int'>"]
+    assert run(LOAD, fake_library).split("\n")[:-1] == ["whole", "client", "<class 'int'>"]
 
 
-def test_a_release_without_such_packages_is_named_by_what_it_lacks(release: Path) -> None:
-    client = release / "kubernetes_asyncio" / "client"
+def test_a_library_without_the_expected_packages_raises_an_error_with_the_name(
+    fake_library: Path,
+) -> None:
+    client = fake_library / "kubernetes_asyncio" / "client"
     client.rename(client.with_name("clients"))
     with pytest.raises(AssertionError, match=r"No module named 'kubernetes_asyncio\.client'"):
-        run(LOAD, release)
+        run(LOAD, fake_library)

@@ -1,4 +1,4 @@
-"""Whatever happens on the way, the copy ends as the server's collection."""
+"""After any history of changes and failures, the copy equals the server's collection."""
 
 import asyncio
 from contextlib import closing
@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import ApiError
-from tests.pipeline.kube.recording import reflecting
+from tests.pipeline.kube.recorder import reflecting
 from tests.support.kube import Collection, FakeApi, named, status
 
 NAMES = st.sampled_from("abcd")
@@ -35,10 +35,10 @@ ACTIONS = st.one_of(
 )
 
 
-async def live(actions: list[tuple[object, ...]]) -> None:
+async def run_history(actions: list[tuple[object, ...]]) -> None:
     collection = Collection()
     api = FakeApi(collection)
-    async with reflecting(api) as given_out:
+    async with reflecting(api) as recorder:
         for kind, *arguments in actions:
             match kind, arguments:
                 case "put", [str(name), generation]:
@@ -64,16 +64,18 @@ async def live(actions: list[tuple[object, ...]]) -> None:
                     raise AssertionError(kind)
         await asyncio.sleep(900)
         expected = {name: raw["metadata"]["uid"] for (_, name), raw in collection.objects.items()}
-        assert given_out.copy == expected
-        begun = api.requests[0][0]
+        assert recorder.copy == expected
+        started = api.requests[0][0]
         ended = asyncio.get_running_loop().time()
-        # Never more than a request a second in the long run, and one of three ways at once.
-        assert len(api.requests) <= 5 + 2 * len(actions) + (ended - begun) / 30
+        # At most 5 requests at the start, 2 for each action, and one in 30 s in the long run.
+        assert len(api.requests) <= 5 + 2 * len(actions) + (ended - started) / 30
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(ACTIONS, max_size=25))
 @example([("wait", 0.0), ("wait", 0.0), ("put", "a", 1), ("wait", 0.0), ("put", "a", 0)])
-def test_any_history_ends_in_the_same_collection(actions: list[tuple[object, ...]]) -> None:
+def test_after_any_history_the_copy_equals_the_collection(
+    actions: list[tuple[object, ...]],
+) -> None:
     with closing(looptime.new_event_loop()) as loop:
-        loop.run_until_complete(live(actions))
+        loop.run_until_complete(run_history(actions))

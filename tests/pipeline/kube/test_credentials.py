@@ -1,4 +1,4 @@
-"""Tokens that are exchanged, certificates that change, and where credentials are looked for."""
+"""Rotated tokens and certificates, and where credentials are read from."""
 
 import asyncio
 import json
@@ -19,8 +19,8 @@ from tests.pipeline.kube.conftest import Server, account, connected, kubeconfig,
 PODS = "/api/v1/pods"
 
 
-class Doorkeeper:
-    """Lets in who has the token of the day."""
+class TokenCheck:
+    """A responder that accepts requests with the current token only."""
 
     def __init__(self, token: str) -> None:
         self.token = token
@@ -31,60 +31,64 @@ class Doorkeeper:
 
 
 @pytest.fixture
-def minute(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let credentials be old at once."""
+def expired(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make credentials count as old immediately."""
     monkeypatch.setattr("pipeline.kube.client._MAX_CREDENTIAL_AGE", -1.0)
     return iter(())
 
 
-async def test_a_pods_own_credentials_need_nothing_configured(tmp_path: Path) -> None:
+async def test_the_service_account_of_the_pod_is_used_without_configuration(tmp_path: Path) -> None:
     async with Server(says("{}")).serving("first") as server:
         async with connected(account(tmp_path, server)) as api:
             assert await api.get(PODS, {}) == b"{}"
         assert server.tokens() == ["sesame"]
 
 
-async def test_an_exchanged_token_is_used_within_a_minute(tmp_path: Path, minute: None) -> None:
+async def test_a_rotated_token_is_used_when_the_credentials_are_read_again(
+    tmp_path: Path, expired: None
+) -> None:
     async with Server(says("{}")).serving("first") as server:
-        mine = account(tmp_path, server)
-        async with connected(mine) as api:
+        pod_account = account(tmp_path, server)
+        async with connected(pod_account) as api:
             await api.get(PODS, {})
-            mine.write_token("open\n")
+            pod_account.write_token("open\n")
             await api.get(PODS, {})
         assert server.tokens() == ["sesame", "open"]
-        # Only the token is another: the connection is the same.
+        # Only the token changed: the connection is the same.
         assert server.connections == 1
 
 
-async def test_an_exchanged_token_is_used_at_once_where_the_old_one_is_refused(
+async def test_a_rotated_token_is_used_immediately_after_the_old_one_is_refused(
     tmp_path: Path,
 ) -> None:
-    door = Doorkeeper("sesame")
-    async with Server(door).serving("first") as server:
-        mine = account(tmp_path, server)
-        async with connected(mine) as api:
+    token_check = TokenCheck("sesame")
+    async with Server(token_check).serving("first") as server:
+        pod_account = account(tmp_path, server)
+        async with connected(pod_account) as api:
             await api.get(PODS, {})
-            door.token = "open"  # noqa: S105 - of the test
-            mine.write_token("open")
+            token_check.token = "open"  # noqa: S105 - of the test
+            pod_account.write_token("open")
             assert await api.get(PODS, {}) == b"{}"
         assert server.tokens() == ["sesame", "sesame", "open"]
 
 
-async def test_a_token_that_is_refused_is_tried_twice_and_named(tmp_path: Path) -> None:
-    async with Server(Doorkeeper("open")).serving("first") as server:
-        mine = account(tmp_path, server)
-        async with connected(mine) as api:
+async def test_a_refused_token_is_tried_twice_and_its_file_is_named(tmp_path: Path) -> None:
+    async with Server(TokenCheck("open")).serving("first") as server:
+        pod_account = account(tmp_path, server)
+        async with connected(pod_account) as api:
             with pytest.raises(ApiError) as caught:
                 await api.get(PODS, {})
             assert len(server.heads) == 2
     assert caught.value.status == 401
-    assert str(mine.folder / "token") in str(caught.value)
+    assert str(pod_account.folder / "token") in str(caught.value)
 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 500])
-async def test_a_server_that_repeats_our_token_is_not_repeated(tmp_path: Path, code: int) -> None:
-    given_out = {"code": code, "reason": "x sesame", "message": "no such token: Bearer sesame!"}
-    async with Server(says(json.dumps(given_out), code)).serving("first") as server:
+async def test_a_token_that_the_server_repeats_is_removed_from_the_error(
+    tmp_path: Path, code: int
+) -> None:
+    body = {"code": code, "reason": "x sesame", "message": "no such token: Bearer sesame!"}
+    async with Server(says(json.dumps(body), code)).serving("first") as server:
         async with connected(account(tmp_path, server)) as api:
             with pytest.raises(ApiError, match="no such token: Bearer ") as caught:
                 await api.get(PODS, {})
@@ -92,59 +96,59 @@ async def test_a_server_that_repeats_our_token_is_not_repeated(tmp_path: Path, c
     assert "sesame" not in str(caught.value) + caught.value.reason
 
 
-async def test_a_token_is_not_read_for_each_request(tmp_path: Path) -> None:
+async def test_the_token_file_is_not_read_for_each_request(tmp_path: Path) -> None:
     async with Server(says("{}")).serving("first") as server:
-        mine = account(tmp_path, server)
-        async with connected(mine) as api:
-            mine.write_token("open")
+        pod_account = account(tmp_path, server)
+        async with connected(pod_account) as api:
+            pod_account.write_token("open")
             await api.get(PODS, {})
         assert server.tokens() == ["sesame"]
 
 
-async def test_a_token_that_is_gone_for_a_moment_is_missed_by_no_one(
-    tmp_path: Path, minute: None
+async def test_while_the_token_file_is_missing_the_last_token_is_used(
+    tmp_path: Path, expired: None
 ) -> None:
     async with Server(says("{}")).serving("first") as server:
-        mine = account(tmp_path, server)
-        async with connected(mine) as api:
-            (mine.folder / "token").unlink()
+        pod_account = account(tmp_path, server)
+        async with connected(pod_account) as api:
+            (pod_account.folder / "token").unlink()
             assert await api.get(PODS, {}) == b"{}"
-            mine.write_token("open")
+            pod_account.write_token("open")
             assert await api.get(PODS, {}) == b"{}"
         assert server.tokens() == ["sesame", "open"]
 
 
-async def test_a_token_that_is_refused_and_gone_is_said_to_be_missing(tmp_path: Path) -> None:
+async def test_a_refused_token_whose_file_is_missing_is_reported_as_missing(tmp_path: Path) -> None:
     async with Server(says("", 401)).serving("first") as server:
-        mine = account(tmp_path, server)
-        async with connected(mine) as api:
-            (mine.folder / "token").unlink()
+        pod_account = account(tmp_path, server)
+        async with connected(pod_account) as api:
+            (pod_account.folder / "token").unlink()
             with pytest.raises(
                 ApiError, match=r"no service account credentials: .* does not exist"
             ):
                 await api.get(PODS, {})
 
 
-async def test_another_authority_is_taken_over(tmp_path: Path) -> None:
+async def test_a_new_certificate_authority_is_used_after_a_tls_failure(tmp_path: Path) -> None:
     async with Server(says("{}")).serving("first") as server:
-        mine = account(tmp_path, server)
-        api_context = connected(mine)
+        pod_account = account(tmp_path, server)
+        api_context = connected(pod_account)
         api = await api_context.__aenter__()
         await api.get(PODS, {})
     async with server.serving("second"):
         with pytest.raises(ApiError, match=r"TLS failed: .*; check that the certificates"):
             await api.get(PODS, {})
-        mine.write_authority("second")
+        pod_account.write_authority("second")
         assert await api.get(PODS, {}) == b"{}"
         await api_context.__aexit__(None, None, None)
 
 
-async def test_a_stream_continues_while_the_connections_are_made_again(
-    tmp_path: Path, minute: None
+async def test_a_stream_continues_while_new_connections_are_opened(
+    tmp_path: Path, expired: None
 ) -> None:
     gate = asyncio.Event()
 
-    async def answers(head: str, writer: asyncio.StreamWriter) -> None:
+    async def respond(head: str, writer: asyncio.StreamWriter) -> None:
         if "watch=true" not in head:
             await says("{}")(head, writer)
             return
@@ -154,11 +158,14 @@ async def test_a_stream_continues_while_the_connections_are_made_again(
             await gate.wait()
         writer.write(b"0\r\n\r\n")
 
-    async with Server(answers).serving("first") as server:
-        mine = account(tmp_path, server)
-        async with connected(mine) as api, api.watch(PODS, {"watch": "true"}, silence=5) as sent:
+    async with Server(respond).serving("first") as server:
+        pod_account = account(tmp_path, server)
+        async with (
+            connected(pod_account) as api,
+            api.watch(PODS, {"watch": "true"}, silence=5) as sent,
+        ):
             assert await anext(sent) == b"{0}"
-            mine.write_authority("first")
+            pod_account.write_authority("first")
             await api.get(PODS, {})
             assert server.connections == 2
             gate.set()
@@ -173,7 +180,7 @@ async def test_a_stream_continues_while_the_connections_are_made_again(
         {"KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": ""},
     ],
 )
-def test_outside_a_pod_it_is_said_what_was_looked_for(
+def test_outside_a_pod_the_error_names_what_is_missing(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     with pytest.raises(TransientError) as caught:
@@ -185,7 +192,7 @@ def test_outside_a_pod_it_is_said_what_was_looked_for(
 
 
 @pytest.mark.parametrize("token", ["", None])
-def test_a_pod_without_a_token_is_reported_so(tmp_path: Path, token: str | None) -> None:
+def test_a_pod_without_a_token_is_an_error(tmp_path: Path, token: str | None) -> None:
     if token is not None:
         (tmp_path / "token").write_text(token)
     environ = {"KUBERNETES_SERVICE_HOST": "x", "KUBERNETES_SERVICE_PORT": "443"}
@@ -207,7 +214,9 @@ def test_a_pod_without_a_token_is_reported_so(tmp_path: Path, token: str | None)
         b"\xff\xfe",
     ],
 )
-def test_a_bad_kubeconfig_is_named(tmp_path: Path, content: str | bytes | None) -> None:
+def test_an_invalid_kubeconfig_is_named_in_the_error(
+    tmp_path: Path, content: str | bytes | None
+) -> None:
     path = tmp_path / "config"
     if content is not None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -217,7 +226,7 @@ def test_a_bad_kubeconfig_is_named(tmp_path: Path, content: str | bytes | None) 
     assert str(caught.value).isprintable()
 
 
-def test_a_tokens_file_and_passwords_are_read(tmp_path: Path) -> None:
+def test_tokens_token_files_and_passwords_are_read(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-file\n")
     for user, header in (
         ({"tokenFile": "token"}, "Bearer from-file"),
@@ -231,7 +240,7 @@ def test_a_tokens_file_and_passwords_are_read(tmp_path: Path) -> None:
         assert access.configuration.host == "http://x"
 
 
-def test_a_tokens_file_is_read_again(tmp_path: Path) -> None:
+def test_a_token_file_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one")
     config = KubeconfigFile(kubeconfig(tmp_path / "config", "http://x", {"tokenFile": "token"}))
     assert config.load(reload=False).authorization == "Bearer one"
@@ -239,7 +248,7 @@ def test_a_tokens_file_is_read_again(tmp_path: Path) -> None:
     assert config.load(reload=False).authorization == "Bearer two"
 
 
-def test_another_kubeconfig_in_its_place_is_read(tmp_path: Path) -> None:
+def test_a_replaced_kubeconfig_is_read_again(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "config", "http://x", {"token": "one"})
     config = KubeconfigFile(path)
     before = config.load(reload=False)
@@ -250,9 +259,9 @@ def test_another_kubeconfig_in_its_place_is_read(tmp_path: Path) -> None:
 
 
 def plugin(folder: Path, *, expires: str = "", fails: bool = False, first: str = "") -> Path:
-    """Return a kubeconfig with a plugin that counts its runs in its tokens.
+    """Return a kubeconfig with a credential plugin that counts its runs in its tokens.
 
-    `first` is what it does before all else, as commands of a shell.
+    `first` are shell commands that the plugin runs before everything else.
     """
     script = folder / "plugin"
     token = f'"token": "run-$n"{expires}'
@@ -270,14 +279,14 @@ def plugin(folder: Path, *, expires: str = "", fails: bool = False, first: str =
     return kubeconfig(folder / "config", "http://x", {"exec": run})
 
 
-def test_a_plugin_is_run_again_once_its_token_expires_or_is_refused(tmp_path: Path) -> None:
+def test_a_plugin_runs_again_if_its_token_expires_or_is_refused(tmp_path: Path) -> None:
     far = ', "expirationTimestamp": "2999-01-01T00:00:00Z"'
     config = KubeconfigFile(plugin(tmp_path, expires=far), plugins=True)
     tokens = [config.load(reload=again).authorization for again in (False, False, True)]
     assert tokens == ["Bearer run-1", "Bearer run-1", "Bearer run-2"]
 
 
-def test_a_plugin_that_fails_is_heard(tmp_path: Path) -> None:
+def test_a_failure_of_a_plugin_is_reported_with_its_status(tmp_path: Path) -> None:
     config = KubeconfigFile(plugin(tmp_path, fails=True), plugins=True)
     with pytest.raises(
         TransientError, match="plugin ended with status 3; its output may contain secrets"
@@ -285,13 +294,13 @@ def test_a_plugin_that_fails_is_heard(tmp_path: Path) -> None:
         config.load(reload=False)
 
 
-def in_use() -> int:
-    """Return how many threads and descriptors there are."""
+def resource_count() -> int:
+    """Return the number of threads and open file descriptors."""
     return threading.active_count() + sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-def alive(pids: Path) -> list[str]:
-    """Return which of the processes in a file are there, and no zombies."""
+def running(pids: Path) -> list[str]:
+    """Return which of the processes in a file still run; zombies do not count."""
     found = []
     for pid in pids.read_text().split():
         try:
@@ -303,23 +312,23 @@ def alive(pids: Path) -> list[str]:
 
 
 HANGING = {
-    "itself": "echo $$ >> {pids}; exec sleep 60",
-    "in a child": "echo $$ >> {pids}; sleep 60 & echo $! >> {pids}; wait",
-    "in a grandchild": "sh -c 'echo $$ >> {pids}; sleep 60 & echo $! >> {pids}; wait'",
-    "against its end": "trap '' TERM INT HUP; echo $$ >> {pids}; while :; do sleep 1; done",
-    "in what it left behind": "sleep 60 & echo $! >> {pids}; exit 0",
-    "without closing its output": "sleep 60 & echo $! >> {pids}; echo '{{}}'; exit 1",
+    "the plugin itself": "echo $$ >> {pids}; exec sleep 60",
+    "a child": "echo $$ >> {pids}; sleep 60 & echo $! >> {pids}; wait",
+    "a grandchild": "sh -c 'echo $$ >> {pids}; sleep 60 & echo $! >> {pids}; wait'",
+    "ignoring signals": "trap '' TERM INT HUP; echo $$ >> {pids}; while :; do sleep 1; done",
+    "a process left running": "sleep 60 & echo $! >> {pids}; exit 0",
+    "output left open": "sleep 60 & echo $! >> {pids}; echo '{{}}'; exit 1",
 }
 
 
-@pytest.mark.parametrize("how", HANGING.values(), ids=list(HANGING))
-def test_a_plugin_that_hangs_is_ended_with_all_that_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+@pytest.mark.parametrize("script", HANGING.values(), ids=list(HANGING))
+def test_a_plugin_that_hangs_is_killed_with_all_its_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
     monkeypatch.setattr("pipeline.kube.credentials._PLUGIN_SECONDS", 0.5)
     pids = tmp_path / "pids"
-    config = KubeconfigFile(plugin(tmp_path, first=how.format(pids=pids)), plugins=True)
-    before = in_use()
+    config = KubeconfigFile(plugin(tmp_path, first=script.format(pids=pids)), plugins=True)
+    before = resource_count()
     for _ in range(3):
         with pytest.raises(TransientError) as caught:
             config.load(reload=False)
@@ -328,13 +337,13 @@ def test_a_plugin_that_hangs_is_ended_with_all_that_it_started(
             "0.5 s and was killed; check that it runs without user input"
         )
     deadline = time.monotonic() + 5
-    while alive(pids):
-        assert time.monotonic() < deadline, alive(pids)
+    while running(pids):
+        assert time.monotonic() < deadline, running(pids)
         time.sleep(0.01)
-    assert in_use() <= before + 2
+    assert resource_count() <= before + 2
 
 
-def test_a_plugin_that_hangs_when_its_token_expires_is_ended_and_run_again(
+def test_a_plugin_that_hangs_after_its_token_expires_is_killed_and_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     past = ', "expirationTimestamp": "2000-01-01T00:00:00Z"'
@@ -347,20 +356,20 @@ def test_a_plugin_that_hangs_when_its_token_expires_is_ended_and_run_again(
         patch.setattr("pipeline.kube.credentials._PLUGIN_SECONDS", 0.5)
         with pytest.raises(TransientError, match="did not respond within"):
             config.load(reload=False)
-    assert alive(pids) == []
+    assert running(pids) == []
     stuck.unlink()
     assert config.load(reload=False).authorization == "Bearer run-2"
 
 
-def test_a_plugin_that_asks_is_reported_nothing(tmp_path: Path) -> None:
+def test_a_plugin_that_reads_input_gets_end_of_file(tmp_path: Path) -> None:
     config = KubeconfigFile(plugin(tmp_path, first="read answer && sleep 60"), plugins=True)
     assert config.load(reload=False).authorization == "Bearer run-1"
 
 
-def test_what_a_plugin_leaves_running_on_purpose_stays(tmp_path: Path) -> None:
+def test_a_background_process_that_a_plugin_detached_keeps_running(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     first = f"sleep 60 >/dev/null 2>&1 & echo $! >> {pids}"
     config = KubeconfigFile(plugin(tmp_path, first=first), plugins=True)
     assert config.load(reload=False).authorization == "Bearer run-1"
-    [pid] = alive(pids)
+    [pid] = running(pids)
     os.kill(int(pid), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What is said of credentials that can't be used: what is wrong, and nothing of what they are."""
+"""Errors about unusable credentials: they name the fault, and contain no secret."""
 
 import base64
 import json
@@ -22,26 +22,26 @@ from tests.podgpu.doctor.support import page, serving, write
 SECRET = "hunter2"  # noqa: S105 - of the tests
 VERSION = "client.authentication.k8s.io/v1"
 LONG = base64.b64encode(SECRET.encode() * 40).decode()
-"""What belongs into a file, where the file's name belongs."""
+"""The content of a file, in a place where its name is expected."""
 
 
-def plugin(folder: Path, does: str, **more: Any) -> Path:
-    """Return a kubeconfig with a plugin that does this, as commands of a shell."""
-    script = write(folder / "plugin", f"#!/bin/sh\n{does}\n")
-    script.chmod(0o700)
-    run = {"command": str(script), "apiVersion": VERSION, **more}
+def plugin(folder: Path, script: str, **more: Any) -> Path:
+    """Return a kubeconfig with a credential plugin that runs shell commands."""
+    path = write(folder / "plugin", f"#!/bin/sh\n{script}\n")
+    path.chmod(0o700)
+    run = {"command": str(path), "apiVersion": VERSION, **more}
     return kubeconfig(folder / "config", "http://127.0.0.1:1", {"exec": run})
 
 
-def answer(status: object, version: str = VERSION) -> str:
-    printed = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status})
-    return f"cat <<'END'\n{printed}\nEND"
+def printing(status: object, version: str = VERSION) -> str:
+    credential = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status})
+    return f"cat <<'END'\n{credential}\nEND"
 
 
-def renewed(issuer: str) -> dict[str, object]:
+def oidc_user(issuer: str) -> dict[str, object]:
     keys = ("client-id", "client-secret", "refresh-token")
-    given = {"idp-issuer-url": issuer, **dict.fromkeys(keys, SECRET)}
-    return {"auth-provider": {"name": "oidc", "config": given}}
+    config = {"idp-issuer-url": issuer, **dict.fromkeys(keys, SECRET)}
+    return {"auth-provider": {"name": "oidc", "config": config}}
 
 
 USERS: dict[str, tuple[dict[str, Any], str]] = {
@@ -69,8 +69,11 @@ USERS: dict[str, tuple[dict[str, Any], str]] = {
         {"auth-provider": {"name": "oidc", "config": {"id-token": f"a.{SECRET}"}}},
         "id-token is not a JWT",
     ),
-    "an issuer with a password": (renewed(f"http://u:{SECRET}@127.0.0.1:1"), "none of it is said"),
-    "an issuer that is no address": (renewed(f"http://[{SECRET}"), "it is not a valid kubeconfig"),
+    "an issuer with a password": (oidc_user(f"http://u:{SECRET}@127.0.0.1:1"), "any error"),
+    "an issuer that is no address": (
+        oidc_user(f"http://[{SECRET}"),
+        "it is not a valid kubeconfig",
+    ),
 }
 PLUGINS: dict[str, tuple[str, str]] = {
     "fails and says why": (f"echo {SECRET} >&2; exit 3", "plugin ended with status 3; its output"),
@@ -92,17 +95,17 @@ PLUGINS: dict[str, tuple[str, str]] = {
         "plugin returned a response without status",
     ),
     "writes another version": (
-        answer({"token": SECRET}, SECRET),
+        printing({"token": SECRET}, SECRET),
         "plugin returned a response with another apiVersion",
     ),
-    "writes a status that is a text": (answer(f"token {SECRET}"), "an unusable response"),
+    "writes a status that is a text": (printing(f"token {SECRET}"), "an unusable response"),
     "writes a time that is none": (
-        answer({"token": SECRET, "expirationTimestamp": SECRET}),
+        printing({"token": SECRET, "expirationTimestamp": SECRET}),
         "an unusable response",
     ),
-    "gives no token": (answer({"tokn": SECRET}), "returned neither a token nor a certificate"),
+    "gives no token": (printing({"tokn": SECRET}), "returned neither a token nor a certificate"),
     "gives a certificate alone": (
-        answer({"clientCertificateData": SECRET}),
+        printing({"clientCertificateData": SECRET}),
         "returned neither a token nor a certificate with its key",
     ),
 }
@@ -136,74 +139,76 @@ FILES: dict[str, tuple[str, str]] = {
 }
 
 
-def refused(path: Path, caplog: pytest.LogCaptureFixture) -> str:
-    """Return what is said of a kubeconfig, having seen that it and the log tell no secret."""
+def load_error(path: Path, caplog: pytest.LogCaptureFixture) -> str:
+    """Return the error of loading a kubeconfig; assert that it and the log contain no secret."""
     with caplog.at_level(logging.DEBUG), pytest.raises(TransientError) as caught:
         KubeconfigFile(path, plugins=True).load(reload=False)
-    # A loop in debug mode logs what it starts; podgpu's never is in it.
+    # An event loop in debug mode logs what it starts; podgpu's never runs in that mode.
     logged = [each.getMessage() for each in caplog.records if each.name != "asyncio"]
     whole = "".join([*traceback.format_exception(caught.value), *logged])
     assert SECRET not in whole.replace(str(path.parent), "")
     assert LONG[:16] not in whole
-    said = str(caught.value)
-    assert said.startswith(f"{path}: ")
-    assert said.isprintable()
-    assert len(said.removeprefix(str(path)).replace(str(path.parent), "")) < 400
-    return said
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert message.isprintable()
+    assert len(message.removeprefix(str(path)).replace(str(path.parent), "")) < 400
+    return message
 
 
 @pytest.mark.parametrize("case", USERS)
-def test_of_a_user_nothing_is_repeated(
+def test_the_error_about_a_user_contains_no_secret(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, case: str
 ) -> None:
-    user, why = USERS[case]
+    user, expected = USERS[case]
     path = kubeconfig(tmp_path / "config", "https://127.0.0.1:1", user)
-    said = refused(path, caplog)
-    assert why in said or why == "none of it is said", said
+    message = load_error(path, caplog)
+    assert expected in message or expected == "any error", message
 
 
 @pytest.mark.parametrize("case", PLUGINS)
-def test_of_what_a_plugin_writes_nothing_is_repeated(
+def test_the_error_about_a_plugin_does_not_contain_its_output(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], case: str
 ) -> None:
-    does, why = PLUGINS[case]
-    assert why in refused(plugin(tmp_path, does), caplog)
+    script, expected = PLUGINS[case]
+    assert expected in load_error(plugin(tmp_path, script), caplog)
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_of_a_file_nothing_is_repeated(
+def test_the_error_about_a_file_does_not_contain_its_content(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, case: str
 ) -> None:
-    text, why = FILES[case]
-    assert why in refused(write(tmp_path / "config", text), caplog)
+    text, expected = FILES[case]
+    assert expected in load_error(write(tmp_path / "config", text), caplog)
 
 
-def test_files_that_are_missing_are_named_where_they_are_names(
+def test_missing_files_are_named_in_the_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said = refused(tmp_path / "config", caplog)
-    assert "No such file or directory; check that the file exists and is readable" in said
+    message = load_error(tmp_path / "config", caplog)
+    assert "No such file or directory; check that the file exists and is readable" in message
     path = kubeconfig(tmp_path / "config", "https://x", {"client-key": "pki/client.key"})
-    assert f"does not exist ({tmp_path}/pki/client.key); mount the file" in refused(path, caplog)
+    assert f"does not exist ({tmp_path}/pki/client.key); mount the file" in load_error(path, caplog)
 
 
-def test_what_embedded_certificates_need_is_reported(
+def test_embedded_certificates_need_a_writable_temporary_folder(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A root that is mounted read-only, and no folder for what goes into files."""
+    """The root file system is mounted read-only, and there is no temporary folder."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
     key = base64.b64encode(f"{SECRET} {tmp_path}".encode()).decode()
     path = kubeconfig(tmp_path / "config", "https://x", {"client-key-data": key})
-    assert f"{tmp_path}/none/" in (said := refused(path, caplog))
-    assert "let podgpu write there" in said
+    assert f"{tmp_path}/none/" in (message := load_error(path, caplog))
+    assert "let podgpu write there" in message
 
 
 TOKENS = [f"{SECRET}\r\nX-More: {SECRET}", f"{SECRET}\x00", f"{SECRET}\udcff", f"{SECRET}\x1b[2J"]
 
 
 @pytest.mark.parametrize("token", TOKENS)
-async def test_a_token_that_no_header_can_have(tmp_path: Path, token: str) -> None:
+async def test_a_token_with_characters_that_headers_forbid_is_not_repeated(
+    tmp_path: Path, token: str
+) -> None:
     async with serving(lambda _: page(b"{}", status="401 no")) as port:
         path = kubeconfig(tmp_path / "config", f"http://127.0.0.1:{port}", {"token": token})
         async with connected(KubeconfigFile(path)) as api:
@@ -230,11 +235,13 @@ PLACES: dict[str, Callable[[int], tuple[str, dict[str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("is_reachable", [True, False])
 @pytest.mark.parametrize("place", PLACES)
-async def test_a_password_in_an_address(tmp_path: Path, place: str, there: bool) -> None:
+async def test_a_password_in_an_address_is_not_repeated(
+    tmp_path: Path, place: str, is_reachable: bool
+) -> None:
     async with serving(lambda _: page(b"{}", status="407 no")) as port:
-        server, cluster = PLACES[place](port if there else 1)
+        server, cluster = PLACES[place](port if is_reachable else 1)
         path = kubeconfig(tmp_path / "config", server, {}, **cluster)
         async with connected(KubeconfigFile(path)) as api:
             with pytest.raises(ApiError) as caught:
@@ -244,7 +251,7 @@ async def test_a_password_in_an_address(tmp_path: Path, place: str, there: bool)
 
 
 @pytest.mark.parametrize("content", [b"", SECRET.encode() + b"\xff", b"\x00" * 9])
-def test_a_pod_s_own_token_is_not_repeated(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_service_account_token_is_not_repeated(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "token").write_bytes(content)
     environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
     with pytest.raises(TransientError) as caught:
@@ -253,17 +260,19 @@ def test_a_pod_s_own_token_is_not_repeated(tmp_path: Path, content: bytes) -> No
 
 
 @given(st.text(), st.sampled_from([Exception, ValueError, OSError, KeyError]), st.booleans())
-def test_of_an_error_that_no_one_knows_the_kind_alone_is_reported(
-    text: str, kind: type[Exception], ran: bool
+def test_of_an_unknown_error_only_the_type_is_reported(
+    text: str, kind: type[Exception], plugin_ran: bool
 ) -> None:
-    """Whatever another version of the library may say."""
-    said = describe_error(kind(f"{SECRET}{text}"), Path("/config"), ["/opt/plugin"] if ran else [])
-    assert SECRET not in said
-    assert said.isprintable()
+    """Another version of the library may raise any error."""
+    message = describe_error(
+        kind(f"{SECRET}{text}"), Path("/config"), ["/opt/plugin"] if plugin_ran else []
+    )
+    assert SECRET not in message
+    assert message.isprintable()
 
 
 @given(st.text())
-def test_a_plugin_has_a_short_name(text: str) -> None:
+def test_the_name_of_a_plugin_is_short_and_without_arguments(text: str) -> None:
     assert program(text).isprintable()
     assert len(program(text)) <= 107
     assert SECRET not in program(f"get {text} {SECRET}")

@@ -1,4 +1,4 @@
-"""Which keys and which names Kubernetes takes."""
+"""Which annotation keys and node names Kubernetes accepts."""
 
 import pytest
 from hypothesis import given
@@ -23,12 +23,12 @@ from pipeline.kube.name_rules import is_subdomain, key_problem
         "kubernetes.io",
     ],
 )
-def test_a_key_that_is_taken(key: str) -> None:
+def test_a_valid_key_is_accepted(key: str) -> None:
     assert key_problem(key) == ""
 
 
 @pytest.mark.parametrize(
-    ("key", "given_out"),
+    ("key", "expected"),
     [
         ("", "1 to 63"),
         ("/topology", "a domain of yours"),
@@ -51,21 +51,21 @@ def test_a_key_that_is_taken(key: str) -> None:
         ("scheduling.k8s.io/topology", "reserved for Kubernetes"),
     ],
 )
-def test_a_key_that_is_refused(key: str, given_out: str) -> None:
-    assert given_out in key_problem(key)
+def test_an_invalid_key_is_refused_with_the_reason(key: str, expected: str) -> None:
+    assert expected in key_problem(key)
 
 
 @given(
     st.from_regex(r"\A(?:[a-z0-9]{1,9}(?:-[a-z0-9]{1,9})?\.){1,3}test\Z"),
     st.from_regex(r"\A[A-Za-z0-9][-A-Za-z0-9_.]{0,61}[A-Za-z0-9]\Z"),
 )
-def test_every_domain_may_own_every_name(domain: str, name: str) -> None:
+def test_each_valid_domain_and_name_make_a_valid_key(domain: str, name: str) -> None:
     assert is_subdomain(domain)
     assert key_problem(f"{domain}/{name}") == ""
 
 
 @pytest.mark.parametrize(
-    ("name", "good"),
+    ("name", "is_valid"),
     [
         ("node-1", True),
         ("ip-10-0-0-1.ec2.internal", True),
@@ -78,5 +78,5 @@ def test_every_domain_may_own_every_name(domain: str, name: str) -> None:
         ("a" * 254, False),
     ],
 )
-def test_names_of_nodes(name: str, good: bool) -> None:
-    assert is_subdomain(name) is good
+def test_which_node_names_are_valid(name: str, is_valid: bool) -> None:
+    assert is_subdomain(name) is is_valid

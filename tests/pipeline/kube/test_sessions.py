@@ -1,4 +1,4 @@
-"""One session for each set of credentials, for as long as somebody uses it."""
+"""Users of the same credentials share one session, which closes after its last user."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -22,7 +22,7 @@ async def test_users_of_the_same_credentials_share_a_session(tmp_path: Path) -> 
                 assert again is first
                 assert other is not first
                 await again.get("/", {})
-            # Whoever stays keeps it.
+            # The remaining users keep the session.
             await first.get("/", {})
             await other.get("/", {})
         assert server.tokens() == ["1", "1", "2"]
@@ -31,7 +31,7 @@ async def test_users_of_the_same_credentials_share_a_session(tmp_path: Path) -> 
             assert again is not first
 
 
-async def test_those_who_join_at_once_share_too(tmp_path: Path) -> None:
+async def test_users_that_open_a_session_concurrently_share_it(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "one", "http://127.0.0.1:1", {"token": "1"})
     sessions = Sessions()
     async with AsyncExitStack() as stack:
@@ -41,7 +41,7 @@ async def test_those_who_join_at_once_share_too(tmp_path: Path) -> None:
         assert len(set(map(id, joined))) == 1
 
 
-async def test_without_credentials_no_one_joins_until_there_are_some(tmp_path: Path) -> None:
+async def test_without_credentials_a_session_is_an_error_until_they_exist(tmp_path: Path) -> None:
     path = tmp_path / "later"
     sessions = Sessions()
     for _ in range(2):
@@ -53,7 +53,7 @@ async def test_without_credentials_no_one_joins_until_there_are_some(tmp_path: P
         pass
 
 
-async def test_in_no_pod_there_are_no_credentials_of_one(
+async def test_outside_a_pod_a_session_without_kubeconfig_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
@@ -62,17 +62,17 @@ async def test_in_no_pod_there_are_no_credentials_of_one(
             pass
 
 
-async def test_giving_up_while_joining_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_user_cancelled_while_opening_a_session_leaves_none_open(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "one", "http://127.0.0.1:1", {"token": "1"})
     sessions = Sessions()
 
-    async def join() -> None:
+    async def use_session() -> None:
         async with sessions.session(path):
             await asyncio.sleep(60)
 
-    for turns in range(5):
-        task = asyncio.create_task(join())
-        for _ in range(turns):
+    for steps in range(5):
+        task = asyncio.create_task(use_session())
+        for _ in range(steps):
             await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

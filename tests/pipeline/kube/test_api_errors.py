@@ -1,4 +1,4 @@
-"""What an operator reads when an API server refuses, and how streams are cut into lines."""
+"""Error texts for refusals of an API server, and how streams are split into lines."""
 
 import json
 
@@ -101,7 +101,7 @@ POD = "/api/v1/namespaces/ml/pods/train-0"
         ),
     ],
 )
-def test_a_refusal_names_server_question_and_fix(
+def test_a_refusal_names_the_server_the_request_and_the_fix(
     path: str, query: dict[str, str], code: int, body: object, text: str
 ) -> None:
     error = response_error(
@@ -122,13 +122,13 @@ POLICY = (
     "pods \"train-0\" is forbidden: ValidatingAdmissionPolicy 'guard' with binding 'guard' denied "
     "request: only annotations"
 )
-NO_RIGHT = (
+NO_PERMISSION = (
     'pods "train-0" is forbidden: User "system:serviceaccount:podgpu:podgpu" cannot patch resource '
     '"pods" in API group "" in the namespace "ml"'
 )
 
 
-def answered(code: int, message: str) -> ApiError:
+def refusal(code: int, message: str) -> ApiError:
     return response_error(
         "https://api",
         Request("PATCH", POD, changes={}),
@@ -141,8 +141,8 @@ def answered(code: int, message: str) -> ApiError:
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 413, 422, 429, 500])
 @pytest.mark.parametrize("message", [WEBHOOK, UNEXPLAINED, POLICY])
-def test_what_admission_denies_sends_no_one_to_rbac(code: int, message: str) -> None:
-    error = answered(code, message)
+def test_a_denial_at_admission_does_not_suggest_a_permission(code: int, message: str) -> None:
+    error = refusal(code, message)
     assert is_admission_denial(error)
     assert error.status == code
     assert str(error) == (
@@ -151,14 +151,14 @@ def test_what_admission_denies_sends_no_one_to_rbac(code: int, message: str) -> 
     )
 
 
-def test_a_denial_is_one_however_long_the_names_are() -> None:
+def test_a_denial_with_very_long_names_is_recognised() -> None:
     message = f"pods \"{'p' * 253}\" is forbidden: ValidatingAdmissionPolicy '{'n' * 253}' with "
-    assert is_admission_denial(answered(403, f"{message}binding 'b' denied request: no"))
+    assert is_admission_denial(refusal(403, f"{message}binding 'b' denied request: no"))
 
 
-@pytest.mark.parametrize("message", [NO_RIGHT, "", "Forbidden", "<html>"])
-def test_a_right_that_is_missing_is_no_denial(message: str) -> None:
-    error = answered(403, message)
+@pytest.mark.parametrize("message", [NO_PERMISSION, "", "Forbidden", "<html>"])
+def test_a_missing_permission_is_not_a_denial_at_admission(message: str) -> None:
+    error = refusal(403, message)
     assert not is_admission_denial(error)
     assert 'resources ["pods"], verbs [get, patch]' in str(error)
 
@@ -181,7 +181,9 @@ def test_a_right_that_is_missing_is_no_denial(message: str) -> None:
         (Request("GET", "/"), Target("", ""), "list"),
     ],
 )
-def test_what_of_rbac_a_request_takes(request_: Request, target: Target, verb: str) -> None:
+def test_the_rbac_resource_and_verb_of_a_request(
+    request_: Request, target: Target, verb: str
+) -> None:
     assert request_.target == target
     assert request_.verb == verb
 
@@ -200,7 +202,7 @@ def test_what_of_rbac_a_request_takes(request_: Request, target: Target, verb: s
         ({"Retry-After": "9" * 40}, {"retryAfterSeconds": "3"}, None),
     ],
 )
-def test_how_long_to_wait(
+def test_the_retry_delay_is_read_from_the_header_or_the_status(
     headers: dict[str, str], details: dict[str, object], seconds: float | None
 ) -> None:
     body = json.dumps(status(429, "TooManyRequests") | {"details": details}).encode()
@@ -219,12 +221,12 @@ def test_how_long_to_wait(
         ),
     )
 )
-def test_no_status_object_is_too_strange(given_out: dict[str, object]) -> None:
-    assert str(status_error(given_out)).isprintable()
+def test_any_status_object_gives_a_printable_error(status_object: dict[str, object]) -> None:
+    assert str(status_error(status_object)).isprintable()
 
 
 @given(st.lists(st.binary(max_size=9).map(lambda b: b.replace(b"\n", b"")), max_size=9), st.data())
-def test_lines_are_those_of_the_stream_however_it_is_cut(
+def test_lines_do_not_depend_on_how_the_stream_is_split(
     sent: list[bytes], data: st.DataObject
 ) -> None:
     stream = b"".join(part + b"\n" for part in sent)
@@ -237,7 +239,7 @@ def test_lines_are_those_of_the_stream_however_it_is_cut(
     assert not lines.partial
 
 
-def test_a_line_that_does_not_end_is_reported() -> None:
+def test_a_line_over_the_limit_is_an_error() -> None:
     lines = Lines(100)
     assert list(lines.feed(b"x" * 60)) == []
     assert lines.partial
@@ -245,7 +247,7 @@ def test_a_line_that_does_not_end_is_reported() -> None:
         list(lines.feed(b"x" * 41))
 
 
-def test_a_long_line_is_put_together_in_linear_time() -> None:
+def test_a_long_line_is_assembled_in_linear_time() -> None:
     lines = Lines(16 << 20)
     for _ in range(16 << 10):
         assert list(lines.feed(b"x" * 1000)) == []

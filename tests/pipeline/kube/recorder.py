@@ -1,4 +1,4 @@
-"""Runs a reflector on a collection and keeps what it tells."""
+"""Run a reflector on a collection, and record what it reports."""
 
 import asyncio
 import random
@@ -21,24 +21,24 @@ def named(raw: object) -> Named | None:
 
 
 class Recorder:
-    """Implements `Handler`; holds the copy that follows from what it was told."""
+    """A `Handler` that records its calls, and the copy of the collection that results from them."""
 
     def __init__(self) -> None:
-        self.given_out: list[str] = []
+        self.calls: list[str] = []
         self.lost_at: list[tuple[float, ApiError]] = []
         self.copy: dict[str, str] = {}
         self.confirmations = 0
 
     async def replaced(self, objects: Sequence[Named]) -> None:
-        self.given_out.append("replaced")
+        self.calls.append("replaced")
         self.copy = dict(objects)
 
     async def upserted(self, found: Named) -> None:
-        self.given_out.append(f"+{found[0]}")
+        self.calls.append(f"+{found[0]}")
         self.copy[found[0]] = found[1]
 
     async def deleted(self, found: Named) -> None:
-        self.given_out.append(f"-{found[0]}")
+        self.calls.append(f"-{found[0]}")
         if self.copy.get(found[0]) == found[1]:
             del self.copy[found[0]]
 
