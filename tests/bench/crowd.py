@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from tests.fakes import kubelet
 from tests.fakes.kubelet import FakeKubelet
-from tests.sources.checkpoint import files
+from tests.sources.checkpoint import checkpoints
 from tests.sources.pods.raws import raw_container, raw_pod
 from tests.support.kube import ApiServer, Collection
 
@@ -226,14 +226,14 @@ class Crowd:
         self._listed[owner.uid] = kubelet.pod(owner.pod, held, namespace=owner.namespace)
         self.kubelet.pods = list(self._listed.values())
         if device:
-            self._entries[owner.uid] = files.entry(
-                [device], files.visible(device), uid=owner.uid, resource=RESOURCE
+            self._entries[owner.uid] = checkpoints.entry(
+                [device], checkpoints.visible(device), uid=owner.uid, resource=RESOURCE
             )
             self.reigns.setdefault(device, []).append(Reign(owner, time.monotonic()))
 
     def _write(self) -> None:
         self.words += 1
-        files.replace(self._checkpoint, files.checkpoint(*self._entries.values()))
+        checkpoints.replace(self._checkpoint, checkpoints.checkpoint(*self._entries.values()))
 
     def _announce(self, what: What, tenant: Tenant) -> None:
         if tenant.device:

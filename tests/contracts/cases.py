@@ -34,11 +34,11 @@ from sources.podresources.options import Options as PodResourcesOptions
 from sources.pods.options import Options as PodsOptions
 from sources.replay.options import Options as ReplayOptions
 from tests.fakes.dcgm import Card, FakeDcgm, Scenario
-from tests.sources.checkpoint.files import checkpoint, entry
+from tests.sources.checkpoint.checkpoints import checkpoint, entry
 from tests.sources.dcgm.reading import PAGES
 from tests.sources.kernel.logs import busy_log
 from tests.sources.pods.raws import raw_pod
-from tests.support.kube import ApiServer, Collection, Elsewhere
+from tests.support.kube import ApiServer, Collection, ThreadedApiServer
 from tests.support.nodes import gpu
 
 KUBELET = "kubelet.sock"
@@ -68,14 +68,14 @@ def _podlist(folder: Path) -> msgspec.Struct:
 
 
 @cache
-def _api_server() -> Elsewhere:
+def _api_server() -> ThreadedApiServer:
     """Return an API server whose only pod changes continuously."""
     pods, number = "/api/v1/pods", count()
 
     def change(server: ApiServer) -> None:
         server.paths[pods].put(raw_pod(status={"qosClass": str(next(number))}))
 
-    return Elsewhere(lambda: ApiServer({pods: Collection()}), change)
+    return ThreadedApiServer(lambda: ApiServer({pods: Collection()}), change)
 
 
 def _pods(folder: Path) -> msgspec.Struct:

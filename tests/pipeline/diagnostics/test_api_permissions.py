@@ -1,4 +1,4 @@
-"""What an API server lets podgpu do, asked by what it answers."""
+"""Which requests an API server allows podgpu to make, and fixes for refusals."""
 
 import json
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def session(folder: Path, server: ApiServer) -> AsyncIterator[KubeApi]:
         yield api
 
 
-async def test_a_review_asks_for_one_verb_and_changes_nothing(tmp_path: Path) -> None:
+async def test_an_access_review_is_about_one_verb(tmp_path: Path) -> None:
     server = ApiServer({})
     async with session(tmp_path, server) as api:
         assert await is_allowed(api, PATCH)
@@ -48,7 +48,9 @@ async def test_a_review_asks_for_one_verb_and_changes_nothing(tmp_path: Path) ->
         assert await is_allowed(api, GET)
 
 
-async def test_each_right_that_is_missing_is_named_with_its_rule(tmp_path: Path) -> None:
+async def test_each_missing_permission_is_named_with_the_rule_that_grants_it(
+    tmp_path: Path,
+) -> None:
     server, check = ApiServer({}), CHECKS["pods.rbac"]
     async with session(tmp_path, server) as api:
         found = await review_rights(api, check, "here", GET, PATCH)
@@ -60,7 +62,7 @@ async def test_each_right_that_is_missing_is_named_with_its_rule(tmp_path: Path)
     assert len(found) == 1
 
 
-async def test_a_server_that_reviews_nothing_says_so(tmp_path: Path) -> None:
+async def test_a_server_that_refuses_access_reviews_is_an_error(tmp_path: Path) -> None:
     server = ApiServer({})
     server.forbidden = {("create", REVIEWS)}
     async with session(tmp_path, server) as api:
@@ -68,7 +70,7 @@ async def test_a_server_that_reviews_nothing_says_so(tmp_path: Path) -> None:
             await is_allowed(api, PATCH)
 
 
-async def test_what_is_created_is_posted_as_json(tmp_path: Path) -> None:
+async def test_an_access_review_is_posted_as_json(tmp_path: Path) -> None:
     async with Server(says('{"status": {"allowed": true}}')).serving() as server:
         url, user = f"http://127.0.0.1:{server.port}", {"token": "sesame"}
         path = kubeconfig(tmp_path / "kubeconfig", url, dict(user))
@@ -85,7 +87,7 @@ async def test_what_is_created_is_posted_as_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b'{"status": {"allowed": "yes"}}'])
-async def test_what_is_no_review_allows_nothing(tmp_path: Path, body: bytes) -> None:
+async def test_an_invalid_access_review_allows_nothing(tmp_path: Path, body: bytes) -> None:
     async with serving(lambda _: page(body)) as port:
         server = ApiServer({})
         server.port = port
@@ -93,7 +95,7 @@ async def test_what_is_no_review_allows_nothing(tmp_path: Path, body: bytes) -> 
             assert not await is_allowed(api, PATCH)
 
 
-async def test_lists_and_watches_are_tried(tmp_path: Path) -> None:
+async def test_lists_and_watches_are_tried_with_requests(tmp_path: Path) -> None:
     nodes = Collection()
     nodes.put(named("node-1", ""))
     server = ApiServer({NODES: nodes})
@@ -101,14 +103,14 @@ async def test_lists_and_watches_are_tried(tmp_path: Path) -> None:
         assert await try_list(api, NODES, {}) is None
         assert await try_watch(api, NODES, {}) is None
         server.forbidden = {("list", NODES), ("watch", NODES)}
-        for tried in (try_list, try_watch):
-            error = await tried(api, NODES, {})
+        for attempt in (try_list, try_watch):
+            error = await attempt(api, NODES, {})
             assert error is not None
             assert error.status == 403
     assert [query.get("limit") for _, query in server.requests] == ["1", None, "1", None]
 
 
-def test_a_right_is_written_as_kubectl_has_it() -> None:
+def test_a_permission_is_written_as_in_kubectl() -> None:
     rights = [
         Right("list", "pods"),
         Right("watch", "resourceslices", "resource.k8s.io"),
@@ -124,7 +126,7 @@ def test_a_right_is_written_as_kubectl_has_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "repair"),
+    ("error", "fix"),
     [
         (TransientError("no file"), "set kubeconfig"),
         (ApiError("refused"), "the address is correct"),
@@ -134,5 +136,5 @@ def test_a_right_is_written_as_kubectl_has_it() -> None:
     ],
     ids=str,
 )
-def test_the_fix_goes_by_what_the_server_said(error: TransientError, repair: str) -> None:
-    assert repair in fix_for(error)
+def test_the_fix_depends_on_the_response_of_the_server(error: TransientError, fix: str) -> None:
+    assert fix in fix_for(error)

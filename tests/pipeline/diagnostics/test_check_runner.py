@@ -1,4 +1,4 @@
-"""Examinations: bounded in time, independent of each other, told in order."""
+"""Examinations: limited in time, independent of each other, reported in order."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,71 +16,71 @@ from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
 from tests.podgpu.doctor.support import config, is_bad, of
 
-OK = CHECKS["clock"].ok("here", "well")
+OK = CHECKS["clock"].ok("here", "synchronised")
 
 
-async def _well() -> list[Finding]:
+async def _succeed() -> list[Finding]:
     return [OK]
 
 
-async def _hangs() -> list[Finding]:
+async def _hang() -> list[Finding]:
     await asyncio.sleep(3600)
     return []
 
 
-async def _crashes() -> list[Finding]:
+async def _crash() -> list[Finding]:
     raise KeyError("minor")
 
 
-async def _says_timeout() -> list[Finding]:
-    raise TimeoutError("of its own")
+async def _raise_timeout() -> list[Finding]:
+    raise TimeoutError("not the deadline of the runner")
 
 
 KINDS: dict[str, tuple[Callable[[], Awaitable[list[Finding]]], str]] = {
-    "well": (_well, "clock"),
-    "hangs": (_hangs, "check.deadline"),
-    "crashes": (_crashes, "check.bug"),
-    "says-timeout": (_says_timeout, "check.bug"),
+    "succeeds": (_succeed, "clock"),
+    "hangs": (_hang, "check.deadline"),
+    "crashes": (_crash, "check.bug"),
+    "raises-timeout": (_raise_timeout, "check.bug"),
 }
 
 
 @pytest.mark.looptime
-async def test_a_check_that_hangs_is_a_failure_that_says_so() -> None:
-    begun = asyncio.get_running_loop().time()
-    found = await run([Examination("the disk", _hangs), Examination("b", _well)], 30)
-    assert asyncio.get_running_loop().time() - begun == pytest.approx(30)
+async def test_a_check_that_hangs_is_a_failure_after_the_deadline() -> None:
+    started = asyncio.get_running_loop().time()
+    found = await run([Examination("the disk", _hang), Examination("b", _succeed)], 30)
+    assert asyncio.get_running_loop().time() - started == pytest.approx(30)
     is_bad(found[0], "failure", "no answer within 30 s", "does not respond")
     assert found[0].subject == "the disk"
     assert found[1] == OK
 
 
-async def test_a_bug_is_a_failure_with_its_text_and_place() -> None:
-    found = await run([Examination("the disk", _crashes)], 30)
+async def test_an_error_in_a_check_is_a_failure_with_its_text_and_line() -> None:
+    found = await run([Examination("the disk", _crash)], 30)
     is_bad(found[0], "failure", "KeyError: 'minor' (test_check_runner.py:", "report this")
     assert exit_status(found) == 2
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(sorted(KINDS)), max_size=8))
-def test_whatever_one_check_does_the_others_are_reported_in_order(names: list[str]) -> None:
+def test_each_check_gives_a_finding_in_order_whatever_the_others_do(names: list[str]) -> None:
     examinations = [Examination(f"{at}", KINDS[name][0]) for at, name in enumerate(names)]
     found = asyncio.run(run(examinations, 0.05))
     assert [finding.check for finding in found] == [KINDS[name][1] for name in names]
 
 
-async def test_findings_of_a_component_name_it() -> None:
-    found = await run([Examination("source kubelet", _well, component=True)], 30)
+async def test_findings_of_a_component_have_its_name() -> None:
+    found = await run([Examination("source kubelet", _succeed, component=True)], 30)
     assert found[0].component == "source kubelet"
 
 
-async def test_each_component_is_looked_after_by_what_its_entry_names(
+async def test_each_component_is_examined_by_the_function_that_its_kind_registers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    given_out: list[tuple[str, msgspec.Struct]] = []
+    calls: list[tuple[str, msgspec.Struct]] = []
 
     def load(dotted: str) -> object:
         async def examine(options: msgspec.Struct, _ctx: DoctorContext) -> list[Finding]:
-            given_out.append((dotted, options))
+            calls.append((dotted, options))
             return [OK]
 
         return examine
@@ -92,12 +92,12 @@ async def test_each_component_is_looked_after_by_what_its_entry_names(
     )
     found = await run(of_components(made, DoctorContext(made)), 30)
     assert [finding.component for finding in found] == ["source a", "source b", "sink l"]
-    assert sorted(dotted for dotted, _ in given_out) == [
+    assert sorted(dotted for dotted, _ in calls) == [
         "sinks.jsonl.doctor:examine",
         "sources.checkpoint.doctor:examine",
         "sources.nvml.doctor:examine",
     ]
-    assert made.sources["a"].options in [options for _, options in given_out]
+    assert made.sources["a"].options in [options for _, options in calls]
 
 
 STATUS = [
@@ -115,16 +115,16 @@ def test_the_worst_verdict_is_the_exit_status(verdicts: list[Verdict], status: i
     assert sum(count_by_verdict(findings).values()) == len(findings)
 
 
-def test_a_check_gives_no_verdict_that_its_row_does_not_name() -> None:
+def test_a_check_gives_only_verdicts_of_its_definition() -> None:
     check = Check("a", "b", "c", "d", WARNS, skips=False)
-    assert check.warning("place", "saw", "mend").verdict is Verdict.WARNING
+    assert check.warning("place", "observed", "fix").verdict is Verdict.WARNING
     with pytest.raises(ValueError, match="a: the check's definition does not allow failure"):
-        check.failure("place", "saw", "mend")
+        check.failure("place", "observed", "fix")
     with pytest.raises(ValueError, match="a: the check's definition does not allow skipped"):
-        check.skip("place", "why")
+        check.skip("place", "reason")
 
 
-def test_the_place_is_reported_once() -> None:
+def test_the_subject_is_not_repeated_in_the_observation() -> None:
     check = CHECKS["nri.socket"]
     assert check.ok("/a/b", "/a/b: is here").observed == "is here"
     assert check.ok("/a", "/a/b: is here").observed == "/a/b: is here"
@@ -133,9 +133,9 @@ def test_the_place_is_reported_once() -> None:
 @pytest.mark.parametrize("worst", [FAILS, BOTH])
 def test_a_failure_has_a_fix(worst: frozenset[Verdict]) -> None:
     with pytest.raises(ValueError, match="needs a fix"):
-        Check("a", "b", "c", "d", worst).failure("place", "saw", "")
+        Check("a", "b", "c", "d", worst).failure("place", "observed", "")
 
 
-def test_of_takes_one_finding_alone() -> None:
+def test_the_helper_of_expects_exactly_one_finding() -> None:
     with pytest.raises(AssertionError):
         of([OK, OK], "clock")

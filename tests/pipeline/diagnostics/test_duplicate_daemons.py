@@ -1,4 +1,4 @@
-"""`twins`, provoked."""
+"""The check `twins`."""
 
 from pathlib import Path
 
@@ -25,25 +25,25 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize(("words", "is_one"), COMMANDS)
-def test_a_process_is_podgpu_by_its_words(
-    tmp_path: Path, words: tuple[str, ...], is_one: bool
+@pytest.mark.parametrize(("command", "is_daemon"), COMMANDS)
+def test_a_podgpu_process_is_identified_by_its_command_line(
+    tmp_path: Path, command: tuple[str, ...], is_daemon: bool
 ) -> None:
-    process(tmp_path, 7, *words)
-    assert duplicate_daemons.daemon_pids(tmp_path) == ([7] if is_one else [], [])
+    process(tmp_path, 7, *command)
+    assert duplicate_daemons.daemon_pids(tmp_path) == ([7] if is_daemon else [], [])
 
 
-async def test_two_podgpu_on_a_node_are_a_warning(tmp_path: Path) -> None:
+async def test_two_podgpu_processes_on_a_node_are_a_warning(tmp_path: Path) -> None:
     ctx = context(tmp_path)
     process(ctx.roots.proc, 1, *PODGPU)
     assert of(await duplicate_daemons.examine(ctx), "twins").verdict is Verdict.OK
     process(ctx.roots.proc, 4711, *PODGPU)
     found = await duplicate_daemons.examine(ctx)
     is_bad(of(found, "twins"), "warning", "2 podgpu processes run: 1, 4711", "remove one of them")
-    assert "if podgpu is being updated" in of(found, "twins").fix, "which can't be seen here"
+    assert "if podgpu is being updated" in of(found, "twins").fix, "an update is not visible here"
 
 
-async def test_dcgm_exporter_beside_podgpu_is_a_warning_unless_its_page_is_read(
+async def test_dcgm_exporter_next_to_podgpu_is_a_warning_unless_podgpu_reads_its_page(
     tmp_path: Path,
 ) -> None:
     ctx = context(tmp_path / "a")
@@ -54,6 +54,6 @@ async def test_dcgm_exporter_beside_podgpu_is_a_warning_unless_its_page_is_read(
         "dcgm-exporter runs",
         "remove one of them",
     )
-    reads = "sources: {d: {kind: dcgm, url: 'http://localhost:9401/metrics'}}\n"
-    beside = context(tmp_path / "b", reads, roots=ctx.roots)
-    assert (await duplicate_daemons.examine(beside))[0].verdict is Verdict.OK
+    source = "sources: {d: {kind: dcgm, url: 'http://localhost:9401/metrics'}}\n"
+    ctx_with_source = context(tmp_path / "b", source, roots=ctx.roots)
+    assert (await duplicate_daemons.examine(ctx_with_source))[0].verdict is Verdict.OK

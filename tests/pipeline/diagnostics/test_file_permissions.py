@@ -1,4 +1,4 @@
-"""Files of somebody else's that podgpu may see and not use, looked at as a user who isn't root."""
+"""Files of another user that podgpu can see and not use, checked as a user who is not root."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from pipeline.diagnostics.file_permissions import inaccessible, not_replaceable_
 from tests.pipeline.diagnostics.test_path_access import PROGRAM, ROOT, SOURCE
 from tests.podgpu.doctor.support import write
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="root alone can make others' files")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can create others' files")
 SINKS = {
     "queue.folder": "sinks: {o: {kind: jsonl, queue: {path: HERE}}}\n",
     "podlist.target": "sinks: {o: {kind: podlist, path: HERE/p.json}}\n",
@@ -26,14 +26,14 @@ OTHER = 65534
 
 @pytest.fixture
 def here() -> Iterator[Path]:
-    """A folder that everybody may reach."""
+    """Return a folder that all users can reach."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o777)
         yield Path(name)
 
 
-def looked(folder: Path, check: str) -> list[str]:
-    """Return verdict, what was seen and the mend, as user 65534 is told."""
+def finding_as_other_user(folder: Path, check: str) -> list[str]:
+    """Return the verdict, the observation and the fix of a check that runs as user 65534."""
     text = SOURCE + SINKS[check].replace("HERE", str(folder))
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
@@ -48,7 +48,7 @@ def looked(folder: Path, check: str) -> list[str]:
     return [str(each) for each in found[1:]]
 
 
-def made(folder: Path, name: str, mode: int, owner: int = 0) -> None:
+def make_file(folder: Path, name: str, mode: int, owner: int = 0) -> None:
     path = write(folder / name)
     path.chmod(mode)
     os.chown(path, owner, owner)
@@ -56,22 +56,26 @@ def made(folder: Path, name: str, mode: int, owner: int = 0) -> None:
 
 @pytest.mark.parametrize("name", ["lock", "cursor", "00000000000000000001.seg"])
 @pytest.mark.parametrize("mode", [0o600, 0o444, 0o222])
-def test_a_queue_s_files_have_to_be_read_and_written(here: Path, name: str, mode: int) -> None:
-    made(here, name, mode)
-    verdict, saw, repair = looked(here, "queue.folder")
+def test_files_of_a_queue_have_to_be_readable_and_writable(
+    here: Path, name: str, mode: int
+) -> None:
+    make_file(here, name, mode)
+    verdict, observed, fix = finding_as_other_user(here, "queue.folder")
     assert verdict == "failure"
-    assert saw == f"{name} may not be read and written by uid {OTHER}"
-    assert repair.startswith(f"chown -R {OTHER} {here}")
+    assert observed == f"{name} may not be read and written by uid {OTHER}"
+    assert fix.startswith(f"chown -R {OTHER} {here}")
 
 
-def test_of_many_files_one_is_named_and_one_s_own_are_well(here: Path) -> None:
+def test_own_files_are_ok_and_of_other_files_one_is_named_and_the_rest_counted(here: Path) -> None:
     names = ["lock", "cursor", "00000000000000000001.seg", "00000000000000000002.seg"]
     for name in names:
-        made(here, name, 0o600, OTHER)
-    assert looked(here, "queue.folder")[0] in {"ok", "warning"}
+        make_file(here, name, 0o600, OTHER)
+    assert finding_as_other_user(here, "queue.folder")[0] in {"ok", "warning"}
     for name in names[1:]:
-        made(here, name, 0o600)
-    assert looked(here, "queue.folder")[1].startswith("cursor and 2 more may not be read")
+        make_file(here, name, 0o600)
+    assert finding_as_other_user(here, "queue.folder")[1].startswith(
+        "cursor and 2 more may not be read"
+    )
 
 
 FILES = {
@@ -84,23 +88,23 @@ CASES = [(0o1777, 0, 0, True), (0o1777, OTHER, 0, False), (0o1777, 0, OTHER, Fal
 CASES.append((0o777, 0, 0, False))
 
 
-@pytest.mark.parametrize(("mode", "folder_of", "file_of", "bad"), CASES)
+@pytest.mark.parametrize(("mode", "folder_owner", "file_owner", "is_failure"), CASES)
 @pytest.mark.parametrize("check", SINKS)
-def test_a_sticky_folder_lets_no_one_replace_another_s_file(
-    here: Path, check: str, mode: int, folder_of: int, file_of: int, *, bad: bool
+def test_in_a_sticky_folder_files_of_other_users_cannot_be_replaced(
+    here: Path, check: str, mode: int, folder_owner: int, file_owner: int, *, is_failure: bool
 ) -> None:
-    made(here, FILES[check], 0o666, file_of)
+    make_file(here, FILES[check], 0o666, file_owner)
     here.chmod(mode)
-    os.chown(here, folder_of, folder_of)
-    verdict, saw, repair = looked(here, check)
-    assert (verdict == "failure") == bad, saw
-    if bad:
-        assert f"{here} is sticky (mode 1777): uid {OTHER} may not replace it" in saw
-        assert "chown" in repair
+    os.chown(here, folder_owner, folder_owner)
+    verdict, observed, fix = finding_as_other_user(here, check)
+    assert (verdict == "failure") == is_failure, observed
+    if is_failure:
+        assert f"{here} is sticky (mode 1777): uid {OTHER} may not replace it" in observed
+        assert "chown" in fix
 
 
-def test_root_may_do_all_as_long_as_it_has_the_capability(here: Path) -> None:
-    made(here, "x.prom", 0o666, OTHER)
+def test_root_may_replace_and_read_all_files(here: Path) -> None:
+    make_file(here, "x.prom", 0o666, OTHER)
     here.chmod(0o1777)
     os.chown(here, OTHER, OTHER)
     assert not_replaceable_reason(here / "x.prom") == ""

@@ -1,4 +1,4 @@
-"""Libraries that hang or break as they are loaded: told, and the doctor comes to its end."""
+"""Libraries that hang or crash when they are loaded: the check reports it, and the doctor ends."""
 
 import json
 import os
@@ -17,20 +17,20 @@ from tests.podgpu.doctor.support import write
 ROOT = Path(__file__).parents[3]
 
 
-def test_one_that_hangs_is_left_behind(tmp_path: Path) -> None:
-    saw, repair = try_loading(str(library(tmp_path / "it.so", HANGS)), 0.7)
-    assert saw == "loading it hangs: it takes longer than 0.7 s"
-    assert "file system" in repair
+def test_loading_a_library_that_hangs_ends_after_a_timeout(tmp_path: Path) -> None:
+    observed, fix = try_loading(str(library(tmp_path / "it.so", HANGS)), 0.7)
+    assert observed == "loading it hangs: it takes longer than 0.7 s"
+    assert "file system" in fix
 
 
-def test_one_that_breaks_does_not_take_the_doctor_with_it(tmp_path: Path) -> None:
-    saw, repair = try_loading(str(library(tmp_path / "it.so", BREAKS)), 20)
-    assert saw == "loading it crashes the process: SIGABRT"
-    assert "reinstall it" in repair
+def test_a_library_that_crashes_does_not_crash_the_doctor(tmp_path: Path) -> None:
+    observed, fix = try_loading(str(library(tmp_path / "it.so", BREAKS)), 20)
+    assert observed == "loading it crashes the process: SIGABRT"
+    assert "reinstall it" in fix
 
 
 @pytest.mark.parametrize("text", ["no library", None])
-def test_what_the_linker_refuses_is_for_who_loads_it_to_say(
+def test_errors_of_the_linker_are_left_to_the_component_that_loads_it(
     tmp_path: Path, text: str | None
 ) -> None:
     if text is not None:
@@ -39,7 +39,7 @@ def test_what_the_linker_refuses_is_for_who_loads_it_to_say(
     assert try_loading(str(library(tmp_path / "good.so", ";")), 20) == ("", "")
 
 
-WORDS = """
+PROGRAM = """
 import sys
 import pipeline.diagnostics.context as context
 from podgpu.cli import main
@@ -57,41 +57,41 @@ KINDS = [
 
 
 @pytest.mark.parametrize("row", KINDS, ids=lambda row: f"{row[0]} {row[3]}")
-@pytest.mark.parametrize("does", [HANGS, BREAKS, ""], ids=["hangs", "breaks", "is a pipe"])
-def test_each_source_s_library_costs_its_own_check_alone(
-    tmp_path: Path, row: tuple[str, str, str, str], does: str
+@pytest.mark.parametrize("code", [HANGS, BREAKS, ""], ids=["hangs", "breaks", "is a pipe"])
+def test_a_broken_library_fails_only_the_check_of_its_source(
+    tmp_path: Path, row: tuple[str, str, str, str], code: str
 ) -> None:
-    check, name, kind, named = row
+    check, name, kind, has_option = row
     path = tmp_path / name
-    library(path, does) if does else os.mkfifo(path)
-    option = f", library: {path}" if named else ""
+    library(path, code) if code else os.mkfifo(path)
+    option = f", library: {path}" if has_option else ""
     text = f"sources: {{s: {{kind: {kind}{option}}}}}\nsinks: {{l: {{kind: jsonl}}}}\n"
     done = subprocess.run(
         [
             sys.executable,
             "-c",
-            WORDS,
+            PROGRAM,
             "doctor",
             "-c",
             str(write(tmp_path / "c.yaml", text)),
             "--json",
-            *(["--allow-library", str(path)] if named else []),
+            *(["--allow-library", str(path)] if has_option else []),
         ],
         cwd=ROOT,
-        env={**os.environ, "LD_LIBRARY_PATH": "" if named else str(tmp_path)},
+        env={**os.environ, "LD_LIBRARY_PATH": "" if has_option else str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=28,
         check=False,
     )
     found = json.loads(done.stdout)["findings"]
-    (given_out,) = [each for each in found if each["check"] == check]
-    assert given_out["verdict"] == "failure"
-    saw = {HANGS: "loading it hangs", BREAKS: "SIGABRT", "": "is not a regular file"}[does]
-    assert saw in given_out["saw"], given_out
+    (finding,) = [each for each in found if each["check"] == check]
+    assert finding["verdict"] == "failure"
+    observed = {HANGS: "loading it hangs", BREAKS: "SIGABRT", "": "is not a regular file"}[code]
+    assert observed in finding["saw"], finding
 
 
-HOLDS = """
+HOLDING_PROGRAM = """
 import ctypes, sys
 from podgpu.cli import main
 from podgpu.cli.doctor.command import _end_on_signal
@@ -105,28 +105,30 @@ def held(argv):
 commands.run_command = held
 main(["doctor"])
 """
-ENDS = [("60", signal.SIGTERM), ("0.3", signal.SIGALRM)]
+SIGNALS = [("60", signal.SIGTERM), ("0.3", signal.SIGALRM)]
 
 
-@pytest.mark.parametrize(("seconds", "by"), ENDS)
-def test_the_doctor_ends_by_a_signal_while_the_interpreter_s_lock_is_held(
-    tmp_path: Path, seconds: str, by: signal.Signals
+@pytest.mark.parametrize(("seconds", "expected"), SIGNALS)
+def test_a_signal_ends_the_doctor_while_a_library_holds_the_interpreter_lock(
+    tmp_path: Path, seconds: str, expected: signal.Signals
 ) -> None:
     path = library(tmp_path / "it.so", f'write(1, "held\\n", 5); {HANGS}')
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDS, str(path), seconds], cwd=ROOT, stdout=subprocess.PIPE
+        [sys.executable, "-c", HOLDING_PROGRAM, str(path), seconds],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
     ) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == b"begun\n"
-        if by is signal.SIGTERM:
+        if expected is signal.SIGTERM:
             assert running.stdout.readline() == b"held\n"
-            running.send_signal(by)
+            running.send_signal(expected)
         running.communicate(timeout=25)
-    assert running.returncode == -by
+    assert running.returncode == -expected
 
 
 @pytest.mark.parametrize(("pid", "handler"), [(1, command._end), (4711, signal.SIG_DFL)])
-def test_process_1_has_a_handler_since_the_kernel_throws_other_signals_away(
+def test_process_1_has_handlers_since_the_kernel_ignores_default_actions(
     monkeypatch: pytest.MonkeyPatch, pid: int, handler: object
 ) -> None:
     monkeypatch.setattr(command.os, "getpid", lambda: pid)  # type: ignore[attr-defined]

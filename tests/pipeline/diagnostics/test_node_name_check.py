@@ -1,4 +1,4 @@
-"""`node.name`, provoked."""
+"""The check `node.name`."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tests.podgpu.doctor.support import context, is_bad, of
         ("", {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, Verdict.WARNING),
     ],
 )
-async def test_the_name_of_a_pod_is_not_the_node_s(
+async def test_in_a_pod_without_a_configured_node_name_a_warning_is_reported(
     tmp_path: Path, text: str, environ: dict[str, str], verdict: Verdict
 ) -> None:
     found = await node_name_check.examine(context(tmp_path, text, environ=environ))

@@ -1,4 +1,4 @@
-"""Paths that may not even be looked at: told as such by every check, and no check's bug."""
+"""Paths without permission: each check reports a failure, and none has an internal error."""
 
 import json
 import os
@@ -31,7 +31,7 @@ PLACES = {
     "counters": "counters: {file: CLOSED/a/c.csv}\n" + SOURCE + SINK,
     "http.web_config": "http: {web_config: CLOSED/a/web.yml}\n" + SOURCE + SINK,
 }
-"""By check: a configuration whose path is below a folder of somebody else's."""
+"""By check: a configuration with a path below a folder of another user."""
 
 PROGRAM = """
 import asyncio, json, os, sys
@@ -55,7 +55,7 @@ print(json.dumps({"uid": os.geteuid(), **{name: looked(text) for name, text in t
 """
 
 
-def test_a_folder_of_someone_else_s_is_reported_by_each_check(tmp_path: Path) -> None:
+def test_a_folder_of_another_user_is_reported_by_each_check(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     (closed / "a").mkdir(parents=True)
     closed.chmod(0o700 if os.geteuid() == 0 else 0)
@@ -71,38 +71,40 @@ def test_a_folder_of_someone_else_s_is_reported_by_each_check(tmp_path: Path) ->
     )
     closed.chmod(0o700)
     assert done.returncode == 0, done.stderr
-    given_out = json.loads(done.stdout)
-    uid = given_out.pop("uid")
-    for check, findings in given_out.items():
+    findings_by_check = json.loads(done.stdout)
+    uid = findings_by_check.pop("uid")
+    for check, findings in findings_by_check.items():
         assert "check.bug" not in [each[0] for each in findings], findings
         (found,) = [each for each in findings if each[0] == check]
-        _, verdict, saw, repair = found
+        _, verdict, observed, fix = found
         assert verdict == "failure", found
-        reported_why = re.search(f"permission denied (to|for) uid {uid}|no permission to read", saw)
-        assert reported_why, found
-        assert "does not exist" not in saw, found
-        assert repair, found
+        has_reason = re.search(
+            f"permission denied (to|for) uid {uid}|no permission to read", observed
+        )
+        assert has_reason, found
+        assert "does not exist" not in observed, found
+        assert fix, found
 
 
-def test_what_is_there_or_is_not_is_no_fault(tmp_path: Path) -> None:
+def test_existing_and_missing_paths_have_no_access_problem(tmp_path: Path) -> None:
     file = write(tmp_path / "file")
     for path in (tmp_path, file, tmp_path / "none", tmp_path / "none/deep", file / "below"):
         assert access_problem(path) == ""
 
 
-LOOPS = [("loop", "symbolic links"), ("x" * 300, "too long"), ("a\0b", "null byte")]
+UNUSABLE_PATHS = [("loop", "symbolic links"), ("x" * 300, "too long"), ("a\0b", "null byte")]
 
 
-@pytest.mark.parametrize(("name", "given_out"), LOOPS)
-def test_other_paths_that_cannot_be_looked_at_are_reported_in_words(
-    tmp_path: Path, name: str, given_out: str
+@pytest.mark.parametrize(("name", "expected"), UNUSABLE_PATHS)
+def test_an_unusable_path_has_an_access_problem_with_the_reason(
+    tmp_path: Path, name: str, expected: str
 ) -> None:
     (tmp_path / "loop").symlink_to("loop")
-    assert given_out in access_problem(tmp_path / name)
+    assert expected in access_problem(tmp_path / name)
     assert not is_socket(tmp_path / name)
 
 
-def test_a_socket_is_one(tmp_path: Path) -> None:
+def test_only_a_socket_is_a_socket(tmp_path: Path) -> None:
     with unix_socket(tmp_path / "s"):
         assert is_socket(tmp_path / "s")
     assert not is_socket(write(tmp_path / "f"))

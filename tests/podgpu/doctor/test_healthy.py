@@ -19,7 +19,7 @@ from tests.fakes.kubelet import FakeKubelet
 from tests.fakes.nvml import FakeNvml
 from tests.fakes.nvml.fixtures import fake_nvml
 from tests.podgpu.doctor.support import config, context, free_port, verdicts
-from tests.sources.checkpoint.files import checkpoint, entry
+from tests.sources.checkpoint.checkpoints import checkpoint, entry
 from tests.sources.pods.raws import raw_pod
 from tests.support.kube import ApiServer, Collection
 

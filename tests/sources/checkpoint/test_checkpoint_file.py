@@ -1,4 +1,4 @@
-"""What a checkpoint says; tables of every form."""
+"""What is read from a checkpoint, in all its formats."""
 
 import json
 import random
@@ -13,27 +13,27 @@ from pipeline.model import Claim, Evidence, PartialRef, RawDeviceId
 from pipeline.model.plugin_ids import glob_matcher
 from sources.checkpoint.checkpoint_file import read_checkpoint
 from sources.checkpoint.options import Options
-from tests.sources.checkpoint.files import (
+from tests.sources.checkpoint.checkpoints import (
     GPU,
     MIG,
     MOUNTS,
     OTHER,
     Ids,
-    answer,
     checkpoint,
     entry,
+    response,
     visible,
 )
 
 PATH = Path("checkpoint")
-WANTED = glob_matcher(Options().resources)
+IS_GPU_RESOURCE = glob_matcher(Options().resources)
 
 
 def read(data: bytes) -> FileClaims:
-    return read_checkpoint(data, PATH, WANTED)
+    return read_checkpoint(data, PATH, IS_GPU_RESOURCE)
 
 
-def only(data: bytes) -> Claim:
+def only_claim(data: bytes) -> Claim:
     listed = read(data)
     assert listed.problems == ()
     [claim] = listed.claims
@@ -45,7 +45,7 @@ def texts(devices: tuple[RawDeviceId, ...]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("ids", "read_as"),
+    ("ids", "expected"),
     [
         ([GPU], [GPU]),
         ([GPU, OTHER], [OTHER, GPU]),
@@ -64,11 +64,11 @@ def texts(devices: tuple[RawDeviceId, ...]) -> list[str]:
         ({"0": [f"{GPU}-memory-{n}" for n in range(80_000)]}, [f"{GPU}-memory-0"]),
     ],
 )
-def test_ids_in_both_formats(ids: Ids, read_as: list[str]) -> None:
-    one = entry()
-    one["DeviceIDs"] = ids
-    claim = only(checkpoint(one))
-    assert claim.devices == tuple(RawDeviceId("plugin", text) for text in read_as)
+def test_device_ids_are_read_in_both_formats(ids: Ids, expected: list[str]) -> None:
+    raw = entry()
+    raw["DeviceIDs"] = ids
+    claim = only_claim(checkpoint(raw))
+    assert claim.devices == tuple(RawDeviceId("plugin", text) for text in expected)
     assert claim.subject == PartialRef(uid="u1", container="main")
     assert claim.resource == "nvidia.com/gpu"
     assert claim.origin.evidence is Evidence.KUBELET_IDS
@@ -76,9 +76,9 @@ def test_ids_in_both_formats(ids: Ids, read_as: list[str]) -> None:
     assert claim.asked == ()
 
 
-AGREES: dict[str, tuple[list[str], str]] = {
-    "no answer": ([GPU], ""),
-    "an empty answer": ([GPU], answer()),
+AGREEING_RESPONSES: dict[str, tuple[list[str], str]] = {
+    "no response": ([GPU], ""),
+    "an empty response": ([GPU], response()),
     "a uuid": ([GPU], visible(GPU)),
     "a uuid in capitals": ([GPU], visible(GPU.upper())),
     "two uuids, in another order": ([GPU, OTHER], visible(f"{GPU},{OTHER}")),
@@ -88,33 +88,35 @@ AGREES: dict[str, tuple[list[str], str]] = {
     "a share of a MIG instance": ([f"{MIG}::3"], visible(MIG)),
     "mounts": (
         [GPU],
-        answer(env={"NVIDIA_VISIBLE_DEVICES": MOUNTS}, mounts=[f"{MOUNTS}/{GPU}"]),
+        response(env={"NVIDIA_VISIBLE_DEVICES": MOUNTS}, mounts=[f"{MOUNTS}/{GPU}"]),
     ),
-    "a CDI name": ([GPU], answer(cdi=[f"nvidia.com/gpu={GPU}"])),
-    "an annotation": ([GPU], answer(annotations={"cdi.k8s.io/x_1": f"nvidia.com/gpu={GPU}"})),
-    "a node": (["nvidia0"], answer(nodes=["/dev/nvidia0", "/dev/nvidiactl"])),
-    "nodes": (["nvidia0", "nvidia3"], answer(nodes=["/dev/nvidia3", "/dev/nvidia0"])),
-    "a node, of which the id is a share": (["nvidia0/vgpu1"], answer(nodes=["/dev/nvidia0"])),
-    "a node, of which the id is a MIG instance": (
+    "a CDI name": ([GPU], response(cdi=[f"nvidia.com/gpu={GPU}"])),
+    "an annotation": ([GPU], response(annotations={"cdi.k8s.io/x_1": f"nvidia.com/gpu={GPU}"})),
+    "a node": (["nvidia0"], response(nodes=["/dev/nvidia0", "/dev/nvidiactl"])),
+    "nodes": (["nvidia0", "nvidia3"], response(nodes=["/dev/nvidia3", "/dev/nvidia0"])),
+    "a node, and the id is a share": (["nvidia0/vgpu1"], response(nodes=["/dev/nvidia0"])),
+    "a node, and the id is a MIG instance": (
         ["nvidia0/gi2"],
-        answer(nodes=["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap21"]),
+        response(nodes=["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap21"]),
     ),
-    "a node beside a MIG instance's uuid": ([MIG], answer(nodes=["/dev/nvidia0"])),
+    "a node in addition to the uuid of a MIG instance": ([MIG], response(nodes=["/dev/nvidia0"])),
     "all": ([GPU], visible("all")),
     "none": ([GPU], visible("none")),
-    "other devices alone": ([GPU], answer(cdi=["nvidia.com/gds=all"])),
+    "only other devices": ([GPU], response(cdi=["nvidia.com/gds=all"])),
 }
 
 
-@pytest.mark.parametrize(("ids", "alloc"), AGREES.values(), ids=AGREES)
-def test_the_ids_stand_where_the_answer_says_no_other(ids: list[str], alloc: str) -> None:
-    claim = only(checkpoint(entry(ids, alloc)))
+@pytest.mark.parametrize(("ids", "alloc"), AGREEING_RESPONSES.values(), ids=AGREEING_RESPONSES)
+def test_the_ids_are_claimed_if_the_response_does_not_contradict_them(
+    ids: list[str], alloc: str
+) -> None:
+    claim = only_claim(checkpoint(entry(ids, alloc)))
     assert claim.devices == tuple(RawDeviceId("plugin", text) for text in sorted(ids))
     assert claim.origin.evidence is Evidence.KUBELET_IDS
     assert claim.asked == ()
 
 
-DIFFERS: dict[str, tuple[list[str], str, list[str]]] = {
+DIFFERING_RESPONSES: dict[str, tuple[list[str], str, list[str]]] = {
     "another GPU": ([GPU], visible(OTHER), [f"visible:{OTHER}"]),
     "a placeholder for another GPU": ([f"{GPU}-3"], visible(OTHER), [f"visible:{OTHER}"]),
     "a placeholder for the same GPU": ([f"{GPU}-3"], visible(GPU), [f"visible:{GPU}"]),
@@ -122,9 +124,9 @@ DIFFERS: dict[str, tuple[list[str], str, list[str]]] = {
     "an index": ([GPU], visible("0"), ["visible:0"]),
     "an index of a MIG instance": ([MIG], visible("0:1"), ["visible:0:1"]),
     "units of memory": ([f"{GPU}-_-0", f"{GPU}-_-1"], visible("2"), ["visible:2"]),
-    "a CDI index": ([GPU], answer(cdi=["nvidia.com/gpu=1"]), ["cdi:nvidia.com/gpu=1"]),
-    "a node": ([GPU], answer(nodes=["/dev/nvidia4"]), ["minor:4"]),
-    "another node": (["nvidia0"], answer(nodes=["/dev/nvidia1"]), ["minor:1"]),
+    "a CDI index": ([GPU], response(cdi=["nvidia.com/gpu=1"]), ["cdi:nvidia.com/gpu=1"]),
+    "a node": ([GPU], response(nodes=["/dev/nvidia4"]), ["minor:4"]),
+    "another node": (["nvidia0"], response(nodes=["/dev/nvidia1"]), ["minor:1"]),
     "no room": (
         [f"{GPU}-_-0"],
         visible("no-gpu-has-3GiB-to-run"),
@@ -133,24 +135,28 @@ DIFFERS: dict[str, tuple[list[str], str, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("ids", "alloc", "devices"), DIFFERS.values(), ids=DIFFERS)
-def test_what_was_handed_out_counts_where_it_is_other(
+@pytest.mark.parametrize(
+    ("ids", "alloc", "devices"), DIFFERING_RESPONSES.values(), ids=DIFFERING_RESPONSES
+)
+def test_devices_of_the_response_are_claimed_if_they_differ_from_the_ids(
     ids: list[str], alloc: str, devices: list[str]
 ) -> None:
-    claim = only(checkpoint(entry(ids, alloc)))
+    claim = only_claim(checkpoint(entry(ids, alloc)))
     assert texts(claim.devices) == devices
     assert claim.origin.evidence is Evidence.PLUGIN_ANSWER
     assert claim.asked[0] == RawDeviceId("plugin", min(ids))
 
 
-def test_answers_as_the_kubelet_wrote_them() -> None:
+def test_responses_that_a_kubelet_wrote_are_read() -> None:
     by_env = (
         "CkIKFk5WSURJQV9WSVNJQkxFX0RFVklDRVMSKEdQVS1mZWY4MDg5Yi00ODIwLWFiZmMtZTgzZS05NDMxODE5NzU3"
         "NmU="
     )
     by_cdi = "KjkKN252aWRpYS5jb20vZ3B1PUdQVS1mZWY4MDg5Yi00ODIwLWFiZmMtZTgzZS05NDMxODE5NzU3NmU="
-    assert texts(only(checkpoint(entry([OTHER], by_env))).devices) == [f"visible:{GPU}"]
-    assert texts(only(checkpoint(entry([OTHER], by_cdi))).devices) == [f"cdi:nvidia.com/gpu={GPU}"]
+    assert texts(only_claim(checkpoint(entry([OTHER], by_env))).devices) == [f"visible:{GPU}"]
+    assert texts(only_claim(checkpoint(entry([OTHER], by_cdi))).devices) == [
+        f"cdi:nvidia.com/gpu={GPU}"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +168,7 @@ def test_answers_as_the_kubelet_wrote_them() -> None:
         ("/w==", "is not a response of a device plugin"),
     ],
 )
-def test_a_bad_answer_costs_itself_alone(alloc: str, text: str) -> None:
+def test_an_invalid_response_does_not_affect_other_claims(alloc: str, text: str) -> None:
     listed = read(checkpoint(entry([GPU], alloc), entry([OTHER], uid="u2")))
     assert [texts(claim.devices) for claim in listed.claims] == [
         [f"plugin:{GPU}"],
@@ -171,18 +177,18 @@ def test_a_bad_answer_costs_itself_alone(alloc: str, text: str) -> None:
     assert listed.problems == (f"checkpoint u1/main: AllocResp for nvidia.com/gpu {text}",)
 
 
-def test_the_first_few_complaints_are_reported() -> None:
+def test_only_the_first_few_problems_are_reported() -> None:
     entries = [entry([GPU], "!", uid=f"u{number}") for number in range(9)]
     random.Random(1).shuffle(entries)
-    given_out = read(checkpoint(*entries)).problems
-    assert [text.split(":")[0] for text in given_out[:3]] == [
+    problems = read(checkpoint(*entries)).problems
+    assert [text.split(":")[0] for text in problems[:3]] == [
         f"checkpoint u{n}/main" for n in range(3)
     ]
-    assert given_out[3:] == ("checkpoint: 6 more problems of this kind",)
+    assert problems[3:] == ("checkpoint: 6 more problems of this kind",)
 
 
 @pytest.mark.parametrize(
-    ("resource", "read_too"),
+    ("resource", "is_read"),
     [
         ("nvidia.com/gpu.shared", True),
         ("nvidia.com/mig-1g.10gb", True),
@@ -192,12 +198,12 @@ def test_the_first_few_complaints_are_reported() -> None:
         ("intel.com/sriov", False),
     ],
 )
-def test_resources_that_are_gpus(resource: str, read_too: bool) -> None:
+def test_only_resources_with_gpus_are_read(resource: str, is_read: bool) -> None:
     listed = read(checkpoint(entry(resource=resource)))
-    assert [claim.resource for claim in listed.claims] == [resource] * read_too
+    assert [claim.resource for claim in listed.claims] == [resource] * is_read
 
 
-def test_one_claim_for_each_container_and_resource() -> None:
+def test_each_container_and_resource_is_one_claim() -> None:
     entries = [
         entry([GPU], uid="b"),
         entry([OTHER], uid="a", container="x"),
@@ -225,20 +231,22 @@ def test_one_claim_for_each_container_and_resource() -> None:
         checkpoint(BootID="7b1c"),
     ],
 )
-def test_no_one_holds_anything(data: bytes) -> None:
+def test_a_checkpoint_without_devices_has_no_claims(data: bytes) -> None:
     assert read(data) == FileClaims(())
 
 
-def test_keys_that_no_one_knows_are_ignored() -> None:
-    one = {**entry(), "Since": {"a": [1]}}
-    assert only(checkpoint(one, BootID="x", More=[{}])).devices == (RawDeviceId("plugin", GPU),)
+def test_unknown_keys_are_ignored() -> None:
+    raw = {**entry(), "Since": {"a": [1]}}
+    assert only_claim(checkpoint(raw, BootID="x", More=[{}])).devices == (
+        RawDeviceId("plugin", GPU),
+    )
 
 
-def test_no_answer_is_null() -> None:
-    assert only(checkpoint(entry(alloc=None))).devices == (RawDeviceId("plugin", GPU),)
+def test_a_response_may_be_null() -> None:
+    assert only_claim(checkpoint(entry(alloc=None))).devices == (RawDeviceId("plugin", GPU),)
 
 
-NO_CHECKPOINT: dict[str, tuple[bytes, str]] = {
+INVALID_CHECKPOINTS: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty"),
     "blank": (b" \n", "is empty"),
     "cut off": (checkpoint(entry())[:-20], "is not a checkpoint of the kubelet: "),
@@ -251,12 +259,12 @@ NO_CHECKPOINT: dict[str, tuple[bytes, str]] = {
         b'{"Data": {"PodDeviceEntries": ' + b"[" * 100_000,
         "is not a checkpoint of the kubelet: ",
     ),
-    "entries that are none": (checkpoint([1]), "Data.PodDeviceEntries[0] has an unknown format: "),
+    "invalid entries": (checkpoint([1]), "Data.PodDeviceEntries[0] has an unknown format: "),
 }
 
 
-@pytest.mark.parametrize(("data", "text"), NO_CHECKPOINT.values(), ids=NO_CHECKPOINT)
-def test_what_is_no_checkpoint(data: bytes, text: str) -> None:
+@pytest.mark.parametrize(("data", "text"), INVALID_CHECKPOINTS.values(), ids=INVALID_CHECKPOINTS)
+def test_an_invalid_checkpoint_is_unreadable(data: bytes, text: str) -> None:
     with pytest.raises(UnreadableError) as caught:
         read(data)
     assert str(caught.value).startswith(f"checkpoint: {text}")
@@ -276,13 +284,13 @@ def test_what_is_no_checkpoint(data: bytes, text: str) -> None:
         ("AllocResp", [1]),
     ],
 )
-def test_an_entry_of_another_form_casts_doubt_on_all(key: str, value: Any) -> None:
+def test_an_entry_of_an_unknown_format_makes_the_file_unreadable(key: str, value: Any) -> None:
     with pytest.raises(UnreadableError) as caught:
         read(checkpoint(entry(), {**entry(), key: value}))
     assert str(caught.value).startswith("checkpoint: Data.PodDeviceEntries[1] has an unknown")
 
 
-def test_more_than_a_node_can_hold() -> None:
+def test_a_checkpoint_with_too_many_devices_is_unreadable() -> None:
     many = [entry([f"{GPU}::{n}" for n in range(2000)], uid=f"u{p}") for p in range(6)]
     with pytest.raises(UnreadableError) as caught:
         read(checkpoint(*many))
@@ -290,7 +298,7 @@ def test_more_than_a_node_can_hold() -> None:
     assert len(read(checkpoint(*many[:5])).claims) == 5
 
 
-def test_a_file_as_the_kubelet_wrote_it() -> None:
+def test_a_file_that_a_kubelet_wrote_is_read() -> None:
     data = json.dumps(
         {
             "Data": {
@@ -309,4 +317,4 @@ def test_a_file_as_the_kubelet_wrote_it() -> None:
         },
         separators=(",", ":"),
     )
-    assert only(data.encode()).subject.uid == "970a395d-bb3b-11e8-89df-408d5c537d23"
+    assert only_claim(data.encode()).subject.uid == "970a395d-bb3b-11e8-89df-408d5c537d23"

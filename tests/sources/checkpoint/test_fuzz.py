@@ -1,4 +1,4 @@
-"""Whatever the file holds, it is read or refused; nothing else escapes."""
+"""Any content of the file is read or refused, without any other error."""
 
 import base64
 import json
@@ -12,10 +12,10 @@ from pipeline.component.claim_file_reader import FileClaims
 from pipeline.files import UnreadableError
 from sources.checkpoint.allocate_response import InvalidResponseError, gpus_of
 from sources.checkpoint.checkpoint_file import read_checkpoint
-from tests.sources.checkpoint.files import GPU, checkpoint, entry, visible
+from tests.sources.checkpoint.checkpoints import GPU, checkpoint, entry, visible
 
 PATH = Path("checkpoint")
-WHOLE = checkpoint(entry([GPU], visible(GPU)), entry({"0": [GPU], "1": None}, None, uid="u2"))
+VALID = checkpoint(entry([GPU], visible(GPU)), entry({"0": [GPU], "1": None}, None, uid="u2"))
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -40,38 +40,40 @@ def read(data: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes(data: bytes) -> None:
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     read(data)
 
 
-@given(st.integers(0, len(WHOLE)), st.binary(max_size=6), st.integers(0, 6))
+@given(st.integers(0, len(VALID)), st.binary(max_size=6), st.integers(0, 6))
 @example(0, b"\xff", 0)
 @example(120, b"\xff", 1)
 @example(60, rb"\ud800", 1)
-def test_a_whole_file_with_a_hole(at: int, junk: bytes, lost: int) -> None:
-    read(WHOLE[:at] + junk + WHOLE[at + lost :])
+def test_a_valid_file_with_a_damaged_part_is_read_or_refused(
+    at: int, junk: bytes, lost: int
+) -> None:
+    read(VALID[:at] + junk + VALID[at + lost :])
 
 
 @given(st.lists(entries, max_size=4))
-def test_entries_of_any_form(listed: list[object]) -> None:
+def test_entries_of_any_format_are_read_or_refused(listed: list[object]) -> None:
     read(checkpoint(*listed))
 
 
 @given(json_values)
-def test_any_json(value: object) -> None:
+def test_any_json_is_read_or_refused(value: object) -> None:
     read(json.dumps(value).encode())
     read(json.dumps({"Data": value}).encode())
 
 
 @given(st.binary(max_size=120))
 @example(b"\x0a\x04\x0a\x02\xff\xff")
-def test_any_answer(data: bytes) -> None:
+def test_any_response_bytes_are_read_or_refused(data: bytes) -> None:
     with suppress(InvalidResponseError):
         found = gpus_of(base64.b64encode(data).decode())
         assert found is None or found.devices
 
 
 @given(st.text(max_size=40))
-def test_an_answer_of_any_text(text: str) -> None:
+def test_any_response_text_is_read_or_refused(text: str) -> None:
     with suppress(InvalidResponseError):
         gpus_of(text)

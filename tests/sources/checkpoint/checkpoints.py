@@ -1,4 +1,4 @@
-"""Writes checkpoints as the kubelet does."""
+"""Write checkpoints in the kubelet's format."""
 
 import base64
 import json
@@ -15,12 +15,12 @@ MOUNTS = "/var/run/nvidia-container-devices"
 
 Ids = Sequence[str] | Mapping[str, Sequence[str] | None] | None
 
-_ANSWER = Schema.load_from_package("sources.checkpoint", "deviceplugin.binpb").message(
+_RESPONSE = Schema.load_from_package("sources.checkpoint", "deviceplugin.binpb").message(
     "v1beta1.ContainerAllocateResponse"
 )
 
 
-def answer(
+def response(
     *,
     env: Mapping[str, str] | None = None,
     mounts: Sequence[str] = (),
@@ -28,19 +28,19 @@ def answer(
     annotations: Mapping[str, str] | None = None,
     cdi: Sequence[str] = (),
 ) -> str:
-    """What a device plugin answered, as it stands in the file."""
-    made = _ANSWER(
+    """Return the response of a device plugin, encoded as in the checkpoint."""
+    message = _RESPONSE(
         envs=dict(env or {}),
         mounts=[{"container_path": path} for path in mounts],
         devices=[{"container_path": path} for path in nodes],
         annotations=dict(annotations or {}),
         cdi_devices=[{"name": name} for name in cdi],
     )
-    return base64.b64encode(made.SerializeToString()).decode()
+    return base64.b64encode(message.SerializeToString()).decode()
 
 
 def visible(value: str) -> str:
-    return answer(env={"NVIDIA_VISIBLE_DEVICES": value})
+    return response(env={"NVIDIA_VISIBLE_DEVICES": value})
 
 
 def entry(

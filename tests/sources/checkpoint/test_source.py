@@ -1,6 +1,6 @@
-"""What the source says while its file changes; real files, real inotify.
+"""What the source reports while its file changes, with real files and inotify.
 
-How files are followed is podlist's to show: both do it by the same code.
+How a file is followed is tested in `tests/sources/podlist`: both sources use the same code.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from config.value_types import ByteSize, Duration
 from pipeline.model import ClaimsReplaced, SourceLost
 from sources.checkpoint.options import Options
 from sources.checkpoint.source import CheckpointSource
-from tests.sources.checkpoint.files import GPU, OTHER, checkpoint, entry, replace
+from tests.sources.checkpoint.checkpoints import GPU, OTHER, checkpoint, entry, replace
 from tests.support.contexts import FakeSourceContext
 from tests.support.running import running
 
@@ -43,18 +43,18 @@ def write(path: Path, data: bytes) -> None:
     replace(path, data)
 
 
-async def test_every_allocation_is_reported(path: Path) -> None:
+async def test_each_allocation_is_reported(path: Path) -> None:
     write(path, checkpoint())
     async with following(path) as ctx:
-        [said] = await ctx.wait_for(ClaimsReplaced)
-        assert said == ClaimsReplaced((), Duration.parse("5m").ns)
+        [report] = await ctx.wait_for(ClaimsReplaced)
+        assert report == ClaimsReplaced((), Duration.parse("5m").ns)
         for number in range(1, 5):
             write(path, checkpoint(*(entry([GPU], uid=f"u{n}") for n in range(number))))
-            said = (await ctx.wait_for(ClaimsReplaced, number + 1, timeout=1))[-1]
-            assert len(said.claims) == number
+            report = (await ctx.wait_for(ClaimsReplaced, number + 1, timeout=1))[-1]
+            assert len(report.claims) == number
 
 
-async def test_the_same_in_another_order_is_no_news(path: Path) -> None:
+async def test_the_same_entries_in_another_order_are_not_reported_again(path: Path) -> None:
     first, second = entry([GPU], uid="a"), entry([OTHER], uid="b")
     write(path, checkpoint(first, second))
     async with following(path) as ctx:
@@ -67,11 +67,11 @@ async def test_the_same_in_another_order_is_no_news(path: Path) -> None:
 async def test_claims_are_confirmed_by_the_same_object(path: Path) -> None:
     write(path, checkpoint(entry()))
     async with following(path, interval=Duration.parse("50ms")) as ctx:
-        said = await ctx.wait_for(ClaimsReplaced, 3)
-        assert all(one is said[0] for one in said)
+        reports = await ctx.wait_for(ClaimsReplaced, 3)
+        assert all(one is reports[0] for one in reports)
 
 
-async def test_a_broken_file_withdraws_nothing(
+async def test_an_invalid_file_does_not_withdraw_claims(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -87,7 +87,7 @@ async def test_a_broken_file_withdraws_nothing(
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
-async def test_a_folder_that_is_not_there_is_waited_for(path: Path) -> None:
+async def test_a_missing_folder_is_reported_and_followed_once_it_exists(path: Path) -> None:
     async with following(path) as ctx:
         [lost] = await ctx.wait_for(SourceLost)
         assert lost.reason == (
@@ -98,14 +98,16 @@ async def test_a_folder_that_is_not_there_is_waited_for(path: Path) -> None:
         await ctx.wait_for(ClaimsReplaced, timeout=1)
 
 
-async def test_a_file_that_is_too_large(path: Path) -> None:
+async def test_a_file_over_max_size_is_reported(path: Path) -> None:
     write(path, checkpoint(entry()) + b" " * 2000)
     async with following(path, max_size=ByteSize(2000)) as ctx:
         [lost] = await ctx.wait_for(SourceLost)
         assert lost.reason == f"{path}: is larger than max_size (2KB)"
 
 
-async def test_a_bad_answer_is_reported_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_response_is_logged_once(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     write(path, checkpoint(entry(alloc="!")))
     async with following(path, interval=Duration.parse("50ms")) as ctx:
@@ -114,15 +116,15 @@ async def test_a_bad_answer_is_reported_once(path: Path, caplog: pytest.LogCaptu
     assert "AllocResp for nvidia.com/gpu is not base64; the entry is skipped" in caplog.messages[0]
 
 
-async def test_t9_what_another_source_changed_is_compared_with_the_file_at_once(
+async def test_t9_after_a_hint_of_another_source_the_file_is_read_immediately(
     path: Path,
 ) -> None:
-    """A name and a uid are one pod's only where both were told of one moment."""
+    """A name and a UID belong to the same pod only if both were reported at the same time."""
     write(path, checkpoint(entry([GPU], uid="u1")))
     async with following(path) as ctx:
-        [said] = await ctx.wait_for(ClaimsReplaced)
+        [report] = await ctx.wait_for(ClaimsReplaced)
         ctx.hint(GPU, source="kubelet")
-        assert await ctx.wait_for(ClaimsReplaced, 2, timeout=1) == [said, said]
+        assert await ctx.wait_for(ClaimsReplaced, 2, timeout=1) == [report, report]
         ctx.hint(GPU, source="checkpoint")
         await asyncio.sleep(0.1)
         assert len(ctx.events) == 2
