@@ -1,4 +1,4 @@
-"""What the doctor says of the runtime's NRI socket, each fault provoked."""
+"""The doctor's findings about the runtime's NRI socket, each fault provoked."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from sources.nri.options import Options
 from tests.podgpu.doctor.support import context, is_bad, of, unix_socket, write
 
 
-async def looked(folder: Path, path: Path, *rows: str) -> Finding:
-    """Look at a socket; `rows` are of the kernel's table, which else can't be read."""
+async def finding_of(folder: Path, path: Path, *rows: str) -> Finding:
+    """Return the finding for a socket; `rows` are the kernel's table of sockets, if readable."""
     ctx = context(folder / "ctx")
     if rows:
         head = "Num       RefCount Protocol Flags    Type St Inode Path"
@@ -31,17 +31,17 @@ def connected(path: object) -> str:
 RUNTIME = listening("/run/containerd/containerd.sock")
 
 
-async def test_a_socket_is_well_and_no_one_connects_to_it(tmp_path: Path) -> None:
+async def test_a_socket_with_a_listener_is_ok_and_not_connected_to(tmp_path: Path) -> None:
     path = tmp_path / "nri.sock"
     with unix_socket(path) as runtime:
-        given_out = await looked(tmp_path, path, RUNTIME, listening(path))
+        finding = await finding_of(tmp_path, path, RUNTIME, listening(path))
         runtime.setblocking(False)
         with pytest.raises(BlockingIOError):
             runtime.accept()
-    assert given_out.verdict is Verdict.OK
+    assert finding.verdict is Verdict.OK
 
 
-NO_ONE = [
+LISTENER_CASES = [
     ((RUNTIME,), "failure", "no process listens"),
     ((RUNTIME, connected("/var/run/nri/nri.sock"), "nonsense"), "failure", "no process listens"),
     ((listening("/var/run/nri/nri.sock"),), "ok", "a process listens"),
@@ -50,42 +50,44 @@ NO_ONE = [
 ]
 
 
-@pytest.mark.parametrize(("rows", "verdict", "saw"), NO_ONE)
-async def test_a_socket_that_its_runtime_left_behind(
-    tmp_path: Path, rows: tuple[str, ...], verdict: str, saw: str
+@pytest.mark.parametrize(("rows", "verdict", "observation"), LISTENER_CASES)
+async def test_a_socket_without_a_listener_is_a_failure_if_the_table_shows_it(
+    tmp_path: Path, rows: tuple[str, ...], verdict: str, observation: str
 ) -> None:
-    """The kernel's table is the host's where what listens there alone is in it."""
+    """The table is the host's only if a socket that only the host has is in it."""
     with unix_socket(tmp_path / "nri.sock", listens=False):
-        given_out = await looked(tmp_path, tmp_path / "nri.sock", *rows)
-    assert (given_out.verdict.value, saw in given_out.observed) == (verdict, True), given_out
+        finding = await finding_of(tmp_path, tmp_path / "nri.sock", *rows)
+    assert (finding.verdict.value, observation in finding.observed) == (verdict, True), finding
 
 
-async def test_a_folder_that_is_not_mounted(tmp_path: Path) -> None:
-    given_out = await looked(tmp_path, tmp_path / "none/nri.sock")
-    is_bad(given_out, "failure", "it is not mounted", f"mount {tmp_path}/none")
+async def test_a_folder_that_is_not_mounted_is_a_failure(tmp_path: Path) -> None:
+    finding = await finding_of(tmp_path, tmp_path / "none/nri.sock")
+    is_bad(finding, "failure", "it is not mounted", f"mount {tmp_path}/none")
 
 
-async def test_nri_that_is_off(tmp_path: Path) -> None:
-    given_out = await looked(tmp_path, tmp_path / "nri.sock")
-    is_bad(given_out, "failure", "NRI disabled", "disable = false")
-    assert "enable_nri = true" in given_out.fix
+async def test_a_missing_socket_is_a_failure_that_explains_how_to_enable_nri(
+    tmp_path: Path,
+) -> None:
+    finding = await finding_of(tmp_path, tmp_path / "nri.sock")
+    is_bad(finding, "failure", "NRI disabled", "disable = false")
+    assert "enable_nri = true" in finding.fix
 
 
-async def test_what_is_no_socket(tmp_path: Path) -> None:
-    given_out = await looked(tmp_path, write(tmp_path / "nri.sock"))
-    is_bad(given_out, "failure", "is not a socket", "set socket")
+async def test_a_file_that_is_no_socket_is_a_failure(tmp_path: Path) -> None:
+    finding = await finding_of(tmp_path, write(tmp_path / "nri.sock"))
+    is_bad(finding, "failure", "is not a socket", "set socket")
 
 
-async def test_a_path_that_leads_nowhere(tmp_path: Path) -> None:
-    given_out = await looked(tmp_path, write(tmp_path / "file") / "nri.sock")
-    is_bad(given_out, "failure", "not a directory", "run podgpu as root")
+async def test_a_path_below_a_file_is_a_failure(tmp_path: Path) -> None:
+    finding = await finding_of(tmp_path, write(tmp_path / "file") / "nri.sock")
+    is_bad(finding, "failure", "not a directory", "run podgpu as root")
 
 
-async def test_a_socket_that_may_not_be_used(
+async def test_a_socket_without_permission_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root may use any: that it may not is the call's word here."""
+    """Root may use any socket, so `access` is replaced here."""
     path = tmp_path / "nri.sock"
     with unix_socket(path):
         monkeypatch.setattr(doctor.os, "access", lambda *_: False)  # type: ignore[attr-defined]
-        is_bad(await looked(tmp_path, path), "failure", "not readable", "run podgpu as root")
+        is_bad(await finding_of(tmp_path, path), "failure", "not readable", "run podgpu as root")

@@ -1,4 +1,4 @@
-"""Runtimes that are not there, refuse, break off, hang or say what no runtime says."""
+"""Runtimes that are missing, refuse the plugin, disconnect, hang or send invalid data."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from sources.nri.source import NriSource
 from tests.fakes.nri import FakeRuntime, wire
 from tests.fakes.nri.connection import PLUGIN, Connection
 from tests.fakes.nri.rules import HEADER
-from tests.sources.nri.running import Following, aside, eventually, following
+from tests.sources.nri.source_runner import TrackingContext, eventually, in_thread, running_source
 from tests.support.contexts import FakeSourceContext
 
 Welcome = Callable[[FakeRuntime, Connection], None]
@@ -31,42 +31,44 @@ Welcome = Callable[[FakeRuntime, Connection], None]
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[FakeRuntime]:
-    with FakeRuntime(tmp_path / "nri.sock") as made:
-        yield made
+    with FakeRuntime(tmp_path / "nri.sock") as started:
+        yield started
 
 
 async def failures(path: Path, count: int = 1) -> list[str]:
-    """Return why the first runs ended."""
-    async with following(path) as ctx:
+    """Return the errors of the first runs."""
+    async with running_source(path) as ctx:
         await eventually(lambda: len(ctx.failures) >= count)
         return [str(error).removeprefix(f"{path}: ") for error in ctx.failures[:count]]
 
 
-class TestNoOneThere:
-    async def test_no_socket(self, tmp_path: Path) -> None:
+class TestNoRuntime:
+    async def test_a_missing_socket_is_an_error_with_a_fix(self, tmp_path: Path) -> None:
         (text,) = await failures(tmp_path / "nri.sock")
         assert text.startswith("the socket does not exist; enable NRI in the container runtime")
 
-    async def test_no_folder(self, tmp_path: Path) -> None:
+    async def test_a_missing_folder_is_the_same_error(self, tmp_path: Path) -> None:
         (text,) = await failures(tmp_path / "nri" / "nri.sock")
         assert text.startswith("the socket does not exist")
 
-    async def test_no_one_listens(self, tmp_path: Path) -> None:
-        with socket.socket(socket.AF_UNIX) as unheard:
-            unheard.bind(str(tmp_path / "nri.sock"))
+    async def test_a_socket_without_a_listener_means_that_the_runtime_is_down(
+        self, tmp_path: Path
+    ) -> None:
+        with socket.socket(socket.AF_UNIX) as unused:
+            unused.bind(str(tmp_path / "nri.sock"))
         (text,) = await failures(tmp_path / "nri.sock")
         assert text == "no process listens on the socket: the container runtime is down"
 
-    async def test_no_socket_but_a_file(self, tmp_path: Path) -> None:
+    async def test_a_regular_file_means_that_the_runtime_is_down(self, tmp_path: Path) -> None:
         (tmp_path / "nri.sock").touch()
         (text,) = await failures(tmp_path / "nri.sock")
         assert text == "no process listens on the socket: the container runtime is down"
 
-    async def test_a_path_that_is_too_long(self, tmp_path: Path) -> None:
+    async def test_a_path_that_is_too_long_is_an_error_with_a_fix(self, tmp_path: Path) -> None:
         (text,) = await failures(tmp_path / ("x" * 120))
         assert "mount its folder at a shorter path" in text
 
-    async def test_too_many_wait(self, tmp_path: Path) -> None:
+    async def test_a_full_backlog_is_an_error(self, tmp_path: Path) -> None:
         with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as first:
             listener.bind(str(tmp_path / "nri.sock"))
             listener.listen(0)
@@ -79,20 +81,20 @@ def hang_up(_: FakeRuntime, connection: Connection) -> None:
     connection.close()
 
 
-def refuse(_: FakeRuntime, connection: Connection) -> None:
+def refuse_the_plugin(_: FakeRuntime, connection: Connection) -> None:
     call = connection.calls.get(timeout=5)
     assert call is not None
     connection.answer(call[0], code=2, text='invalid plugin index "90"')
-    # The real one leaves it open and dead.
+    # A real runtime leaves the connection open, and does not use it.
 
 
-def configure_alone(runtime: FakeRuntime, connection: Connection) -> None:
+def only_configure(runtime: FakeRuntime, connection: Connection) -> None:
     runtime.register(connection)
     runtime.configure(connection)
     connection.close()
 
 
-def break_off(runtime: FakeRuntime, connection: Connection) -> None:
+def disconnect_during_synchronization(runtime: FakeRuntime, connection: Connection) -> None:
     runtime.register(connection)
     runtime.configure(connection)
     answer = connection.call("Synchronize", wire.message({3: 1}), 1e9)
@@ -100,30 +102,32 @@ def break_off(runtime: FakeRuntime, connection: Connection) -> None:
     connection.close()
 
 
-def dislike_the_mask(runtime: FakeRuntime, connection: Connection) -> None:
+def refuse_the_mask(runtime: FakeRuntime, connection: Connection) -> None:
     runtime.valid = 0x0001
     runtime.take(connection)
 
 
-LATER = "the runtime closed the connection before it had listed all containers"
+EARLY_DISCONNECT = "the runtime closed the connection before it had listed all containers"
 
 
 @pytest.mark.parametrize(
     ("welcome", "text"),
     [
         (hang_up, "the runtime closed the connection before it asked which events podgpu needs"),
-        (refuse, 'the runtime refuses the plugin: invalid plugin index "90"'),
-        (configure_alone, LATER),
-        (break_off, LATER),
-        (dislike_the_mask, LATER),
+        (refuse_the_plugin, 'the runtime refuses the plugin: invalid plugin index "90"'),
+        (only_configure, EARLY_DISCONNECT),
+        (disconnect_during_synchronization, EARLY_DISCONNECT),
+        (refuse_the_mask, EARLY_DISCONNECT),
     ],
 )
-async def test_the_runtime_breaks_off(runtime: FakeRuntime, welcome: Welcome, text: str) -> None:
+async def test_the_reason_of_an_early_disconnect_is_reported(
+    runtime: FakeRuntime, welcome: Welcome, text: str
+) -> None:
     runtime.welcome = lambda connection: welcome(runtime, connection)
     assert await failures(runtime.path) == [text]
 
 
-async def test_a_runtime_that_says_nothing_is_given_up(
+async def test_a_runtime_that_does_not_synchronize_times_out(
     runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link, "_SYNC_TIMEOUT_NS", 200_000_000)
@@ -133,11 +137,11 @@ async def test_a_runtime_that_says_nothing_is_given_up(
     stalled.set()
 
 
-async def test_once_synchronized_it_waits_for_ever(
+async def test_there_is_no_timeout_after_synchronization(
     runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link, "_SYNC_TIMEOUT_NS", 200_000_000)
-    async with following(runtime.path) as ctx:
+    async with running_source(runtime.path) as ctx:
         await ctx.wait_for(ContainersReplaced)
         await asyncio.sleep(0.5)
         assert ctx.failures == []
@@ -164,11 +168,11 @@ async def test_once_synchronized_it_waits_for_ever(
         ),
     ],
 )
-async def test_what_no_runtime_says(
+async def test_invalid_data_ends_the_connection_and_podgpu_reconnects(
     runtime: FakeRuntime, data: bytes, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with following(runtime.path) as ctx:
-        plugin = await aside(runtime.wait_plugin)
+    async with running_source(runtime.path) as ctx:
+        plugin = await in_thread(runtime.wait_plugin)
         await ctx.wait_for(ContainersReplaced)
         plugin.raw(data)
         await eventually(lambda: ctx.failures)
@@ -177,32 +181,34 @@ async def test_what_no_runtime_says(
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
 
-async def test_a_fault_of_ours_is_no_fault_of_the_connection(
+async def test_an_internal_error_ends_the_source_and_the_runtime_gets_a_response(
     runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends the source, and podgpu with it, as any other; the runtime has its answer."""
+    """A bug in podgpu ends the source and podgpu, as usual; the runtime still gets a response."""
 
     def broken(_: bytes) -> None:
         raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr("sources.nri.plugin.read_pod", broken)
-    task = asyncio.create_task(NriSource(Options(socket=runtime.path)).run(Following()))
-    await aside(runtime.wait_plugin)
-    assert await aside(runtime.tell, "PostStartContainer", b"", b"") == [b""]
+    task = asyncio.create_task(NriSource(Options(socket=runtime.path)).run(TrackingContext()))
+    await in_thread(runtime.wait_plugin)
+    assert await in_thread(runtime.tell, "PostStartContainer", b"", b"") == [b""]
     with pytest.raises(ZeroDivisionError, match="by zero"):
         await task
 
 
-async def test_an_event_that_cannot_be_read_is_answered_first(runtime: FakeRuntime) -> None:
-    async with following(runtime.path) as ctx:
+async def test_an_invalid_event_is_answered_before_the_connection_ends(
+    runtime: FakeRuntime,
+) -> None:
+    async with running_source(runtime.path) as ctx:
         await ctx.wait_for(ContainersReplaced)
-        assert await aside(runtime.tell, "PostStartContainer", b"\xff", b"\xff") == [b""]
+        assert await in_thread(runtime.tell, "PostStartContainer", b"\xff", b"\xff") == [b""]
         await eventually(lambda: ctx.failures)
         assert str(ctx.failures[0]).endswith("the runtime sent an invalid PodSandbox")
 
 
-async def test_a_runtime_that_reads_no_answers(tmp_path: Path) -> None:
-    """The thread must not wait for it: it would no longer read either."""
+async def test_a_runtime_that_does_not_read_responses_is_disconnected(tmp_path: Path) -> None:
+    """The thread must not block on sending: it would no longer read either."""
     path = tmp_path / "nri.sock"
 
     def flood(listener: socket.socket) -> None:
@@ -219,18 +225,18 @@ async def test_a_runtime_that_reads_no_answers(tmp_path: Path) -> None:
         thread = threading.Thread(target=flood, args=(listener,))
         thread.start()
         assert await failures(path) == ["the runtime does not read podgpu's responses"]
-        await aside(thread.join)
+        await in_thread(thread.join)
 
 
-class Patient(SystemClock):
-    """Keeps how long was slept, and sleeps shortly."""
+class BriefClock(SystemClock):
+    """Record the delays of sleeps, and sleep only briefly."""
 
     def __init__(self) -> None:
-        self.slept: list[float] = []
+        self.delays: list[float] = []
 
     async def sleep(self, seconds: float) -> None:
-        if seconds != 30:  # that is how often it stands by its word
-            self.slept.append(seconds)
+        if seconds != 30:  # the interval of confirmations
+            self.delays.append(seconds)
         await super().sleep(0.001 if seconds != 30 else 30)
 
 
@@ -238,53 +244,57 @@ class Supervised(FakeSourceContext):
     has_emitted = False
 
 
-async def until_slept(path: Path, times: int, longest: float = 0) -> tuple[Supervised, list[float]]:
-    """Return how long was slept, so many times and until it was so long."""
-    clock = Patient()
+async def run_until_delays(
+    path: Path, times: int, longest: float = 0
+) -> tuple[Supervised, list[float]]:
+    """Run the source until it slept some times, once at least this long; return the delays."""
+    clock = BriefClock()
     ctx = Supervised("runtime", clock)
     source = NriSource(Options(socket=path))
     task = asyncio.create_task(supervise_source(source, cast(Any, ctx), fatal=True))
-    await eventually(lambda: len(clock.slept) >= times and max(clock.slept) >= longest, 10)
+    await eventually(lambda: len(clock.delays) >= times and max(clock.delays) >= longest, 10)
     task.cancel()
     await asyncio.wait([task])
-    return ctx, clock.slept
+    return ctx, clock.delays
 
 
-async def test_it_comes_back_less_and_less_often(tmp_path: Path) -> None:
-    _, slept = await until_slept(tmp_path / "nri.sock", 9)
-    for seconds, base in zip(slept[:9], [1, 2, 4, 8, 16, 32, 60, 60, 60], strict=True):
+async def test_delays_between_connections_grow_to_a_minute(tmp_path: Path) -> None:
+    _, delays = await run_until_delays(tmp_path / "nri.sock", 9)
+    for seconds, base in zip(delays[:9], [1, 2, 4, 8, 16, 32, 60, 60, 60], strict=True):
         assert base <= seconds <= 1.25 * base
 
 
-class TestTheRuntimeMayNotBearIt:
-    async def test_after_three_it_is_left_alone(self, runtime: FakeRuntime) -> None:
-        runtime.welcome = lambda it: break_off(runtime, it)
-        ctx, slept = await until_slept(runtime.path, 7)
-        for seconds, base in zip(slept[:7], [1, 2, 300, 600, 1200, 2400, 3600], strict=True):
+class TestRepeatedDisconnects:
+    async def test_after_three_early_disconnects_the_delays_are_minutes(
+        self, runtime: FakeRuntime
+    ) -> None:
+        runtime.welcome = lambda connection: disconnect_during_synchronization(runtime, connection)
+        ctx, delays = await run_until_delays(runtime.path, 7)
+        for seconds, base in zip(delays[:7], [1, 2, 300, 600, 1200, 2400, 3600], strict=True):
             assert base <= seconds <= 1.25 * base
         reasons = [event.reason for event in ctx.events if isinstance(event, SourceLost)]
-        assert reasons[1] == f"{runtime.path}: {LATER}"
+        assert reasons[1] == f"{runtime.path}: {EARLY_DISCONNECT}"
         assert reasons[2] == (
-            f"{runtime.path}: {LATER}, 3 times in a row; the runtime may fail because of it, so "
-            "podgpu waits 5 min before it reconnects; the other sources continue"
+            f"{runtime.path}: {EARLY_DISCONNECT}, 3 times in a row; the runtime may fail because "
+            "of it, so podgpu waits 5 min before it reconnects; the other sources continue"
         )
         assert reasons[3].endswith("waits 10 min before it reconnects; the other sources continue")
 
-    async def test_a_runtime_that_crashed_and_is_down_counts_no_less(
+    async def test_a_runtime_that_is_down_in_between_does_not_reset_the_count(
         self, runtime: FakeRuntime
     ) -> None:
         def crash(connection: Connection) -> None:
             try:
-                break_off(runtime, connection)
+                disconnect_during_synchronization(runtime, connection)
             finally:
                 runtime.path.unlink()
                 runtime.path.touch()
                 threading.Timer(0.05, runtime.start).start()
 
         runtime.welcome = crash
-        await until_slept(runtime.path, 3, longest=300)
+        await run_until_delays(runtime.path, 3, longest=300)
 
-    async def test_what_works_once_restarts(self, runtime: FakeRuntime) -> None:
+    async def test_a_successful_connection_resets_the_count(self, runtime: FakeRuntime) -> None:
         turns = iter(range(1000))
 
         def sometimes(connection: Connection) -> None:
@@ -292,33 +302,33 @@ class TestTheRuntimeMayNotBearIt:
                 runtime.take(connection)
                 connection.close()
             else:
-                break_off(runtime, connection)
+                disconnect_during_synchronization(runtime, connection)
 
         runtime.welcome = sometimes
-        _, slept = await until_slept(runtime.path, 12)
-        assert max(slept) <= 75
+        _, delays = await run_until_delays(runtime.path, 12)
+        assert max(delays) <= 75
 
-    async def test_a_reload_does_not_forget_it(self, runtime: FakeRuntime) -> None:
-        runtime.welcome = lambda it: break_off(runtime, it)
-        ctx = Following()
+    async def test_a_reload_does_not_reset_the_count(self, runtime: FakeRuntime) -> None:
+        runtime.welcome = lambda connection: disconnect_during_synchronization(runtime, connection)
+        ctx = TrackingContext()
         for count in (1, 2, 3):
-            async with following(runtime.path, ctx):
+            async with running_source(runtime.path, ctx):
                 await eventually(lambda: len(ctx.failures) >= count)  # noqa: B023
             ctx.failures[count:] = []
         assert ctx.failures[2].retry_after is not None
 
-    def test_the_count(self) -> None:
-        losses = ReconnectBackoff()
-        pauses = [losses.record_loss() for _ in range(20)]
+    def test_the_delay_after_each_number_of_disconnects(self) -> None:
+        backoff = ReconnectBackoff()
+        pauses = [backoff.record_loss() for _ in range(20)]
         assert pauses[:8] == [None, None, 300, 600, 1200, 2400, 3600, 3600]
         assert pauses[-1] == 3600
-        losses.reset()
-        assert losses.record_loss() is None
+        backoff.reset()
+        assert backoff.record_loss() is None
 
 
-async def test_random_bytes_after_a_good_beginning(runtime: FakeRuntime) -> None:
+async def test_random_bytes_after_synchronization_end_the_connection(runtime: FakeRuntime) -> None:
     rng = random.Random(3)
-    async with following(runtime.path) as ctx:
+    async with running_source(runtime.path) as ctx:
         for count in range(1, 15):
             await ctx.wait_for(ContainersReplaced, count)
             await eventually(lambda: runtime.connections[-1].mask)

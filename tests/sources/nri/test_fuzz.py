@@ -1,4 +1,4 @@
-"""Whatever comes in is understood or costs the connection; nothing escapes."""
+"""Any data from a runtime is understood or ends the connection; no other error is raised."""
 
 import random
 import struct
@@ -18,7 +18,7 @@ from tests.fakes.nri import wire
 from tests.fakes.nri.connection import PLUGIN
 from tests.fakes.nri.rules import HEADER
 from tests.fakes.nri.runtime import EVENTS
-from tests.sources.nri.talking import moment
+from tests.sources.nri.plugin_connection import instant_at
 
 FRAMES = 100_000
 
@@ -47,34 +47,34 @@ CALLS = [
 def request(rng: random.Random) -> bytes:
     method, payload = rng.choice(CALLS)
     if rng.random() < 0.4:
-        payload = spoil(rng, payload)
+        payload = damage(rng, payload)
     data = wire.message({1: PLUGIN, 2: method, 3: payload, 4: 2_000_000_000})
     if rng.random() < 0.2:
-        data = spoil(rng, data)
+        data = damage(rng, data)
     message = HEADER.pack(len(data), rng.randrange(1 << 16), 1, 0) + data
     if rng.random() < 0.1:
-        message = spoil(rng, message)
+        message = damage(rng, message)
     return message
 
 
-def spoil(rng: random.Random, data: bytes) -> bytes:
-    """Change, drop or add some bytes, at any place."""
-    spoilt = bytearray(data)
+def damage(rng: random.Random, data: bytes) -> bytes:
+    """Change, remove or add some bytes at random offsets."""
+    damaged = bytearray(data)
     for _ in range(rng.randint(1, 3)):
-        at = rng.randint(0, len(spoilt))
+        at = rng.randint(0, len(damaged))
         junk = rng.randbytes(rng.randint(0, 4))
         match rng.randrange(4):
             case 0:
-                spoilt[at : at + len(junk)] = junk
+                damaged[at : at + len(junk)] = junk
             case 1:
-                spoilt[at:at] = junk
+                damaged[at:at] = junk
             case 2:
-                del spoilt[at : at + rng.randint(0, 8)]
-            case _ if at < len(spoilt):
-                spoilt[at] ^= 1 << rng.randrange(8)
+                del damaged[at : at + rng.randint(0, 8)]
+            case _ if at < len(damaged):
+                damaged[at] ^= 1 << rng.randrange(8)
             case _:
                 pass
-    return bytes(spoilt)
+    return bytes(damaged)
 
 
 def frames(rng: random.Random, count: int) -> Iterator[bytes]:
@@ -91,55 +91,55 @@ def frames(rng: random.Random, count: int) -> Iterator[bytes]:
                 channel = rng.choice([1, 1, 1, 2])
                 parts = [message[:cut], message[cut:]]
                 data = b"".join(struct.pack(">II", channel, len(one)) + one for one in parts)
-                yield spoil(rng, data) if rng.random() < 0.05 else data
+                yield damage(rng, data) if rng.random() < 0.05 else data
 
 
-def survive(rng: random.Random, count: int) -> tuple[int, int]:
-    """Feed frames to plugins; a lost connection has a successor. Return answers and losses."""
-    answers = losses = 0
+def feed_frames(rng: random.Random, count: int) -> tuple[int, int]:
+    """Feed frames to a plugin, with a new one after an error; return responses and errors."""
+    responses = errors = 0
 
     def send(channel: int, message: tuple[bytes, bytes]) -> None:
-        nonlocal answers
-        answers += 1
+        nonlocal responses
+        responses += 1
         header, body = message
         assert channel == mux.PLUGIN
         assert HEADER.unpack(header)[0] == len(body)
         assert len(body) < 4096
 
-    def fresh() -> tuple[Plugin, ContainerTable]:
-        roster = ContainerTable(moment)
+    def new_plugin() -> tuple[Plugin, ContainerTable]:
+        table = ContainerTable(instant_at)
         inject = rng.choice([None, partial(koordinator_adjustment, AcceptedAnnotations())])
-        return Plugin(Identity("podgpu", "90"), roster, send, inject), roster
+        return Plugin(Identity("podgpu", "90"), table, send, inject), table
 
-    plugin, roster = fresh()
+    plugin, table = new_plugin()
     for data in frames(rng, count):
         try:
             plugin.feed(data)
         except ConnectionLostError:
-            losses += 1
-            plugin, roster = fresh()
+            errors += 1
+            plugin, table = new_plugin()
         chance = rng.random()
         if chance < 0.02:
-            roster.take_changes()
+            table.take_changes()
         elif chance < 0.1:
-            # A frame that announces megabytes has swallowed all that came after it.
-            plugin, roster = fresh()
-    return answers, losses
+            # After a frame header that announces megabytes, all further data would be its body.
+            plugin, table = new_plugin()
+    return responses, errors
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_frames() -> None:
-    answers, losses = survive(random.Random(7), FRAMES)
-    # Both ends were reached often, so that the frames were neither all good nor all bad.
-    assert answers > FRAMES // 4
-    assert losses > FRAMES // 50
+def test_a_hundred_thousand_random_frames_raise_no_other_error() -> None:
+    responses, errors = feed_frames(random.Random(7), FRAMES)
+    # Both numbers are high, so the frames are neither all valid nor all invalid.
+    assert responses > FRAMES // 4
+    assert errors > FRAMES // 50
 
 
-def test_memory_stays_bounded() -> None:
-    survive(random.Random(1), 1000)
+def test_memory_stays_limited_with_random_frames() -> None:
+    feed_frames(random.Random(1), 1000)
     tracemalloc.start()
     try:
-        survive(random.Random(2), 5000)
+        feed_frames(random.Random(2), 5000)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -148,25 +148,25 @@ def test_memory_stays_bounded() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)  # every allocation is traced
-def test_what_is_reported_for_ever_stays_bounded() -> None:
-    """Nobody takes it: the connection is closed, and nothing is kept but names."""
-    roster = ContainerTable(moment)
-    plugin = Plugin(Identity("podgpu", "90"), roster, lambda *_: None)
+def test_memory_stays_limited_if_changes_are_never_taken() -> None:
+    """If no one takes the changes, the connection is closed, and only names are kept."""
+    table = ContainerTable(instant_at)
+    plugin = Plugin(Identity("podgpu", "90"), table, lambda *_: None)
     data = wire.message({1: PLUGIN, 2: "Synchronize"})
     plugin.feed(b"".join(mux.frames(1, HEADER.pack(len(data), 1, 1, 0), data)))
 
-    def tell() -> None:
+    def send_events() -> None:
         for number in range(2 * MAX_CONTAINERS):
             container = wire.container(f"p{number}", pid=7, env=[f"FILLER={'x' * 300}"])
-            given_out = wire.subject(wire.pod(f"p{number}", uid="u" * 500), container)
-            data = wire.message({1: PLUGIN, 2: "PostStartContainer", 3: given_out})
+            subject = wire.subject(wire.pod(f"p{number}", uid="u" * 500), container)
+            data = wire.message({1: PLUGIN, 2: "PostStartContainer", 3: subject})
             header = HEADER.pack(len(data), 2 * number + 3, 1, 0)
             plugin.feed(b"".join(mux.frames(1, header, data)))
 
     tracemalloc.start()
     try:
         with pytest.raises(ConnectionLostError, match=f"{MAX_CONTAINERS} pending changes"):
-            tell()
+            send_events()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

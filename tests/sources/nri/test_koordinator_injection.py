@@ -1,4 +1,4 @@
-"""What a container that is being made gets, and how nothing keeps it from being made."""
+"""What is injected into a new container, and that nothing prevents its creation."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from sources.nri.container_table import ContainerTable
 from sources.nri.koordinator_injection import koordinator_adjustment
 from sources.nri.plugin import Inject
 from tests.fakes.nri import wire
-from tests.sources.nri.talking import Talk
+from tests.sources.nri.plugin_connection import PluginConnection
 
 KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
 ENV = "NVIDIA_VISIBLE_DEVICES"
@@ -27,18 +27,18 @@ def gpus(*minors: object) -> dict[str, str]:
 GPU = "GPU-0000000{}-5eed-4a5e-9c0d-000000000000"
 
 
-class Trusting(AcceptedAnnotations):
-    """A node whose GPUs are all a scheduler's, and a pod that may have what it names."""
+class AcceptsAnything(AcceptedAnnotations):
+    """All GPUs of the node belong to the scheduler, and each annotation is accepted."""
 
     def __init__(self) -> None:
         super().__init__()
         self.gpus = {minor: Gpu(GPU.format(minor), False, frozenset()) for minor in range(10)}
 
     def devices(self, uid: str, annotation: str) -> frozenset[RawDeviceId]:
-        return Anything()
+        return EqualsEverySet()
 
 
-class Anything(frozenset[RawDeviceId]):
+class EqualsEverySet(frozenset[RawDeviceId]):
     """Equal to every set, and not empty."""
 
     def __bool__(self) -> bool:
@@ -54,61 +54,66 @@ class Anything(frozenset[RawDeviceId]):
         return 0
 
 
-def injecting() -> Inject:
-    """Return what injects where a source of pods has accepted the annotation."""
-    return partial(koordinator_adjustment, Trusting())
+def inject_anything() -> Inject:
+    """Return an injection for pods whose annotation is accepted."""
+    return partial(koordinator_adjustment, AcceptsAnything())
 
 
-def adjusted(talk: Talk, annotations: Mapping[str, str], **of: Any) -> dict[str, str]:
-    """Return the variables that a new container gets."""
-    code, answer = talk.call(
-        "CreateContainer", wire.subject(wire.pod(annotations=annotations), wire.container(**of))
+def injected_variables(
+    connection: PluginConnection, annotations: Mapping[str, str], **container: Any
+) -> dict[str, str]:
+    """Return the variables that are injected into a new container."""
+    code, response = connection.call(
+        "CreateContainer",
+        wire.subject(wire.pod(annotations=annotations), wire.container(**container)),
     )
     assert code == 0
-    assert wire.fields(answer).keys() <= {1}, "neither updates nor evictions"
-    adjustment = wire.one(answer, 1)
-    assert wire.fields(adjustment).keys() <= {4}, "nothing but variables"
+    assert wire.fields(response).keys() <= {1}, "no updates or evictions"
+    adjustment = wire.one(response, 1)
+    assert wire.fields(adjustment).keys() <= {4}, "only variables"
     pairs = [pair for pair in wire.fields(adjustment).get(4, []) if isinstance(pair, bytes)]
     return {wire.one(pair, 1).decode(): wire.one(pair, 2).decode() for pair in pairs}
 
 
 @pytest.mark.parametrize(
-    ("annotations", "of", "expected"),
+    ("annotations", "container", "expected"),
     [
-        pytest.param(gpus(1), {}, "1", id="one"),
-        pytest.param(gpus(3, "1"), {}, "3,1", id="several, as they are named"),
-        pytest.param(gpus(1, 1), {}, "1", id="the same twice"),
+        pytest.param(gpus(1), {}, "1", id="one GPU"),
+        pytest.param(gpus(3, "1"), {}, "3,1", id="several GPUs, in the annotation's order"),
+        pytest.param(gpus(1, 1), {}, "1", id="the same GPU twice"),
         pytest.param(
             {KOORDINATOR: json.dumps({"gpu": [{"minor": 2, "id": GPU.format(2)}]})},
             {},
             "2",
             id="by minor number",
         ),
-        pytest.param(gpus(1), {"env": ["CUDA_VERSION=12"]}, "1", id="other variables are fine"),
-        pytest.param(gpus(1), {"env": [f"{ENV}=0"]}, None, id="another's value"),
-        pytest.param(gpus(1), {"env": [f"{ENV}=1"]}, None, id="the same value by another"),
-        pytest.param(gpus(1), {"env": [f"{ENV}="]}, None, id="empty, and there"),
-        pytest.param(gpus(1), {"cdi": ["nvidia.com/gpu=0"]}, None, id="given by CDI already"),
+        pytest.param(gpus(1), {"env": ["CUDA_VERSION=12"]}, "1", id="with other variables"),
+        pytest.param(gpus(1), {"env": [f"{ENV}=0"]}, None, id="variable set to another value"),
+        pytest.param(gpus(1), {"env": [f"{ENV}=1"]}, None, id="variable set to the same value"),
+        pytest.param(gpus(1), {"env": [f"{ENV}="]}, None, id="variable set to an empty value"),
+        pytest.param(gpus(1), {"cdi": ["nvidia.com/gpu=0"]}, None, id="device by CDI"),
         pytest.param(
-            gpus(1), {"mounts": ["/var/run/nvidia-container-devices/GPU-x"]}, None, id="by mounts"
+            gpus(1), {"mounts": ["/var/run/nvidia-container-devices/GPU-x"]}, None, id="by mount"
         ),
         pytest.param({}, {}, None, id="no annotation"),
         pytest.param(gpus(), {}, None, id="no GPUs"),
-        pytest.param({KOORDINATOR: RDMA}, {}, None, id="a network card"),
+        pytest.param({KOORDINATOR: RDMA}, {}, None, id="only a network card"),
     ],
 )
-def test_koordinators_choice(
-    annotations: Mapping[str, str], of: dict[str, Any], expected: str | None
+def test_the_gpus_that_koordinator_chose_are_injected(
+    annotations: Mapping[str, str], container: dict[str, Any], expected: str | None
 ) -> None:
-    talk = Talk(injecting())
-    assert adjusted(talk, annotations, **of) == ({} if expected is None else {ENV: expected})
-    assert talk.news().warnings == []
+    connection = PluginConnection(inject_anything())
+    assert injected_variables(connection, annotations, **container) == (
+        {} if expected is None else {ENV: expected}
+    )
+    assert connection.take_changes().warnings == []
 
 
-def test_an_images_all_gives_way_and_could_be_no_conflict_if_it_were_another_plugins() -> None:
-    """A variable that is taken away and set anew is nobody else's any more."""
-    talk = Talk(injecting())
-    found = adjusted(talk, gpus(1, 2), env=[f"{ENV}=all"])
+def test_the_value_all_of_an_image_is_replaced_without_a_conflict() -> None:
+    """The variable is removed first, so that its owner in the runtime is not in conflict."""
+    connection = PluginConnection(inject_anything())
+    found = injected_variables(connection, gpus(1, 2), env=[f"{ENV}=all"])
     assert list(found.items()) == [(f"-{ENV}", ""), (ENV, "1,2")]
 
 
@@ -126,43 +131,45 @@ def test_an_images_all_gives_way_and_could_be_no_conflict_if_it_were_another_plu
         (json.dumps({"gpu": [{"minor": n} for n in range(2000)]}), "more than 1024 devices"),
     ],
 )
-def test_a_wrong_annotation_is_reported_once_and_costs_no_container(value: str, text: str) -> None:
-    talk = Talk(injecting())
+def test_an_invalid_annotation_is_reported_once_and_prevents_no_container(
+    value: str, text: str
+) -> None:
+    connection = PluginConnection(inject_anything())
     for _ in range(3):
-        assert adjusted(talk, {KOORDINATOR: value}) == {}
-    (complaint,) = talk.news().warnings
-    assert complaint.startswith(f"pod ml/train-0: annotation {KOORDINATOR}: ")
-    assert text in complaint
-    assert complaint.endswith("; no GPU is injected")
+        assert injected_variables(connection, {KOORDINATOR: value}) == {}
+    (warning,) = connection.take_changes().warnings
+    assert warning.startswith(f"pod ml/train-0: annotation {KOORDINATOR}: ")
+    assert text in warning
+    assert warning.endswith("; no GPU is injected")
 
 
 @pytest.mark.parametrize("payload", [b"\xff", wire.subject(b"\xff"), wire.subject(b"", b"\xff")])
-def test_what_cannot_be_read_is_answered_with_nothing(payload: bytes) -> None:
-    assert Talk(injecting()).call("CreateContainer", payload) == (0, b"")
+def test_an_invalid_request_gets_an_empty_response(payload: bytes) -> None:
+    assert PluginConnection(inject_anything()).call("CreateContainer", payload) == (0, b"")
 
 
-def test_a_fault_of_ours_costs_no_container() -> None:
-    def broken(payload: bytes, roster: ContainerTable) -> bytes:
+def test_an_internal_error_prevents_no_container() -> None:
+    def broken(payload: bytes, table: ContainerTable) -> bytes:
         raise ZeroDivisionError("by zero")
 
-    talk = Talk(broken)
+    connection = PluginConnection(broken)
     for _ in range(3):
-        assert talk.call("CreateContainer") == (0, b"")
-    assert talk.news().warnings == ["no GPU is injected: ZeroDivisionError: by zero"]
+        assert connection.call("CreateContainer") == (0, b"")
+    assert connection.take_changes().warnings == ["no GPU is injected: ZeroDivisionError: by zero"]
 
 
-def test_an_observer_injects_nothing() -> None:
-    assert adjusted(Talk(), gpus(1)) == {}
+def test_nothing_is_injected_if_injection_is_off() -> None:
+    assert injected_variables(PluginConnection(), gpus(1)) == {}
 
 
-def accepting(*claims: Claim) -> AcceptedAnnotations:
+def accepted_with(*claims: Claim) -> AcceptedAnnotations:
     accepted = AcceptedAnnotations()
-    accepted.gpus = Trusting().gpus
+    accepted.gpus = AcceptsAnything().gpus
     accepted.replace("pods", [Pod(PodInfo("uid-train-0", "ml", "train-0"), claims=claims)])
     return accepted
 
 
-def allowed(*minors: int) -> Claim:
+def accepted_claim(*minors: int) -> Claim:
     return Claim(
         PartialRef("ml", "train-0", "", "uid-train-0"),
         tuple(RawDeviceId("minor", str(minor)) for minor in minors),
@@ -178,19 +185,21 @@ def allowed(*minors: int) -> Claim:
         pytest.param(
             AcceptedAnnotations(), "the pods source has not reported this pod yet", id="unknown"
         ),
-        pytest.param(accepting(), "the pod does not request these GPUs", id="requests nothing"),
-        pytest.param(accepting(allowed(1)), "names other GPUs", id="others, fewer"),
-        pytest.param(accepting(allowed(1, 3)), "names other GPUs", id="others, as many"),
+        pytest.param(accepted_with(), "the pod does not request these GPUs", id="requests nothing"),
+        pytest.param(accepted_with(accepted_claim(1)), "names other GPUs", id="other GPUs, fewer"),
+        pytest.param(
+            accepted_with(accepted_claim(1, 3)), "names other GPUs", id="other GPUs, as many"
+        ),
     ],
 )
 def test_t03_nothing_is_injected_into_a_pod_that_does_not_request_it(
     accepted: AcceptedAnnotations, why: str
 ) -> None:
-    talk = Talk(partial(koordinator_adjustment, accepted))
+    connection = PluginConnection(partial(koordinator_adjustment, accepted))
     for _ in range(2):
-        assert adjusted(talk, gpus(1, 2)) == {}
-    (complaint,) = talk.news().warnings
-    assert why in complaint
+        assert injected_variables(connection, gpus(1, 2)) == {}
+    (warning,) = connection.take_changes().warnings
+    assert why in warning
 
 
 def by_id(minor: int, uuid: str) -> dict[str, str]:
@@ -198,7 +207,7 @@ def by_id(minor: int, uuid: str) -> dict[str, str]:
 
 
 A, B = GPU.format(1), GPU.format(2)
-NO_ONE: frozenset[str] = frozenset()
+NO_HOLDERS: frozenset[str] = frozenset()
 
 
 @pytest.mark.parametrize(
@@ -206,34 +215,39 @@ NO_ONE: frozenset[str] = frozenset()
     [
         (None, gpus(1), "not all sources have reported which"),
         ({}, gpus(1), "names minor number 1, which is not a known GPU"),
-        ({1: Gpu(A, True, NO_ONE)}, gpus(1), "which a device plugin or a DRA driver manages"),
+        ({1: Gpu(A, True, NO_HOLDERS)}, gpus(1), "which a device plugin or a DRA driver manages"),
         ({1: Gpu(A, False, frozenset({"ml/b"}))}, gpus(1), "that is allocated to another pod"),
         ({1: Gpu(A, False, frozenset({"uid-b"}))}, gpus(1), "that is allocated to another pod"),
-        ({1: Gpu(A, False, NO_ONE)}, by_id(1, B), f"names minor number 1 as {B}, but it is {A}"),
+        (
+            {1: Gpu(A, False, NO_HOLDERS)},
+            by_id(1, B),
+            f"names minor number 1 as {B}, but it is {A}",
+        ),
         ({1: Gpu(A, False, frozenset({"ml/train-0"}))}, gpus(1), ""),
         ({1: Gpu(A, False, frozenset({"uid-train-0"}))}, by_id(1, A.upper()), ""),
     ],
 )
-def test_t03_a_gpu_that_is_no_scheduler_s_or_another_pod_s_is_not_injected(
+def test_t03_a_gpu_of_a_plugin_or_of_another_pod_is_not_injected(
     known: dict[int, Gpu] | None, annotation: dict[str, str], why: str
 ) -> None:
-    accepted = Trusting()
+    accepted = AcceptsAnything()
     accepted.gpus = known
-    talk = Talk(partial(koordinator_adjustment, accepted))
+    connection = PluginConnection(partial(koordinator_adjustment, accepted))
     for _ in range(2):
-        assert adjusted(talk, annotation) == ({} if why else {ENV: "1"})
-    assert [why in complaint for complaint in talk.news().warnings] == [True] * bool(why)
+        assert injected_variables(connection, annotation) == ({} if why else {ENV: "1"})
+    assert [why in warning for warning in connection.take_changes().warnings] == [True] * bool(why)
 
 
-def test_t03_one_number_beside_two_ids_is_no_choice() -> None:
+def test_t03_one_minor_number_with_two_ids_is_refused() -> None:
     both = [{"minor": 1, "id": uuid} for uuid in (A, B)]
-    talk = Talk(injecting())
-    assert adjusted(talk, {KOORDINATOR: json.dumps({"gpu": both})}) == {}
-    (complaint,) = talk.news().warnings
-    assert ".gpu[1]: minor 1 has two different ids" in complaint
+    connection = PluginConnection(inject_anything())
+    assert injected_variables(connection, {KOORDINATOR: json.dumps({"gpu": both})}) == {}
+    (warning,) = connection.take_changes().warnings
+    assert ".gpu[1]: minor 1 has two different ids" in warning
 
 
-def test_t03_a_pod_that_requests_it_gets_it() -> None:
-    assert adjusted(
-        Talk(partial(koordinator_adjustment, accepting(allowed(1, 2)))), gpus(1, 2)
+def test_t03_a_gpu_that_the_pod_requests_is_injected() -> None:
+    assert injected_variables(
+        PluginConnection(partial(koordinator_adjustment, accepted_with(accepted_claim(1, 2)))),
+        gpus(1, 2),
     ) == {ENV: "1,2"}

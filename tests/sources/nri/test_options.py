@@ -1,4 +1,4 @@
-"""As what podgpu may register: a runtime refuses other names, and then stays silent."""
+"""The options of nri; a runtime refuses other names and indexes without an error message."""
 
 import pytest
 
@@ -21,12 +21,12 @@ def options(text: str) -> Options:
 
 
 @pytest.mark.parametrize("index", ["00", "05", "90", '"07"'])
-def test_two_digits_are_an_index(index: str) -> None:
+def test_an_index_has_two_digits(index: str) -> None:
     assert options(f"index: {index}").index == index.strip('"')
 
 
 @pytest.mark.parametrize("name", ["podgpu", "a.b_c+d-E9", "x" * 63])
-def test_a_name(name: str) -> None:
+def test_a_name_may_have_letters_digits_and_some_signs(name: str) -> None:
     assert options(f"name: {name}").name == name
 
 
@@ -49,12 +49,12 @@ def test_a_name(name: str) -> None:
         "max_age: 30s",
     ],
 )
-def test_what_is_refused(text: str) -> None:
+def test_an_invalid_option_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         options(text)
 
 
-def test_nothing_is_injected_unless_asked() -> None:
+def test_nothing_is_injected_by_default() -> None:
     assert options("index: 90").inject == "off"
     assert options("inject: off").inject == "off"
     assert options("inject: koordinator").inject == "koordinator"

@@ -1,4 +1,4 @@
-"""What the plugin answers, and what it makes of what it is told."""
+"""The responses of the plugin, and the containers that it knows from requests."""
 
 import pytest
 
@@ -11,32 +11,32 @@ from tests.fakes.nri import wire
 from tests.fakes.nri.connection import PLUGIN
 from tests.fakes.nri.rules import HEADER
 from tests.fakes.nri.runtime import EVENTS
-from tests.sources.nri.talking import Talk, moment
+from tests.sources.nri.plugin_connection import PluginConnection, instant_at
 
 POD = wire.pod()
-MADE = wire.container()
-RUNS = wire.container(pid=77, state=3)
+CREATED = wire.container()
+RUNNING = wire.container(pid=77, state=3)
 ID = "train-0.main"
 
 
 @pytest.fixture
-def talk() -> Talk:
-    made = Talk()
-    assert made.call("Configure", wire.message({2: "containerd", 3: "2.4.2"}))[0] == 0
-    return made
+def connection() -> PluginConnection:
+    new = PluginConnection()
+    assert new.call("Configure", wire.message({2: "containerd", 3: "2.4.2"}))[0] == 0
+    return new
 
 
 @pytest.fixture
-def synchronized(talk: Talk) -> Talk:
-    talk.synchronize()
-    talk.news()
-    return talk
+def synchronized(connection: PluginConnection) -> PluginConnection:
+    connection.synchronize()
+    connection.take_changes()
+    return connection
 
 
-def test_it_registers() -> None:
-    talk = Talk()
-    talk.plugin.register()
-    ((channel, (header, body)),) = talk.sent
+def test_the_plugin_registers_with_its_name_and_index() -> None:
+    connection = PluginConnection()
+    connection.plugin.register()
+    ((channel, (header, body)),) = connection.sent
     assert channel == mux.RUNTIME
     assert HEADER.unpack(header)[1:] == (1, 1, 0)
     assert wire.one(body, 1) == b"nri.pkg.api.v1alpha1.Runtime"
@@ -44,32 +44,32 @@ def test_it_registers() -> None:
     assert wire.fields(wire.one(body, 3)) == {1: [b"podgpu"], 2: [b"90"]}
 
 
-def test_a_refusal_is_reported() -> None:
-    talk = Talk()
+def test_a_refusal_of_the_runtime_is_reported() -> None:
+    connection = PluginConnection()
     data = wire.message({1: wire.message({1: 2, 2: "invalid plugin\nname"})})
     with pytest.raises(
         ConnectionLostError, match="the runtime refuses the plugin: invalid plugin name"
     ):
-        talk.feed(mux.RUNTIME, HEADER.pack(len(data), 1, 2, 0) + data)
+        connection.feed(mux.RUNTIME, HEADER.pack(len(data), 1, 2, 0) + data)
 
 
-def test_it_serves_before_its_own_call_is_answered() -> None:
-    talk = Talk()
-    talk.plugin.register()
-    talk.sent.clear()
-    assert talk.call("Configure") == (0, b"\x10\xd6\x0c")
-    talk.feed(mux.RUNTIME, HEADER.pack(0, 1, 2, 0))
+def test_requests_are_answered_before_the_registration_is() -> None:
+    connection = PluginConnection()
+    connection.plugin.register()
+    connection.sent.clear()
+    assert connection.call("Configure") == (0, b"\x10\xd6\x0c")
+    connection.feed(mux.RUNTIME, HEADER.pack(0, 1, 2, 0))
 
 
-def test_every_method_of_the_service_is_answered(talk: Talk) -> None:
-    """Methods that are not wanted too: an error could keep a pod from starting."""
+def test_every_method_of_the_service_gets_a_response(connection: PluginConnection) -> None:
+    """Also methods that are not subscribed to: an error could prevent a pod from starting."""
     assert tuple(METHODS) == EVENTS
     for method in METHODS:
-        assert talk.call(method, wire.subject(POD, RUNS)) == (0, b""), method
-    assert talk.call("Shutdown") == (0, b"")
+        assert connection.call(method, wire.subject(POD, RUNNING)) == (0, b""), method
+    assert connection.call("Shutdown") == (0, b"")
     for number in range(20):
-        given_out = wire.message({1: number, 2: POD, 3: RUNS})
-        assert talk.call("StateChange", given_out) == (0, b""), number
+        state_change = wire.message({1: number, 2: POD, 3: RUNNING})
+        assert connection.call("StateChange", state_change) == (0, b""), number
 
 
 @pytest.mark.parametrize(
@@ -80,25 +80,25 @@ def test_every_method_of_the_service_is_answered(talk: Talk) -> None:
         ("nri.pkg.api.v2.Plugin", "Configure", b"service nri.pkg.api.v2.Plugin"),
     ],
 )
-def test_what_is_unknown_is_unimplemented(
-    talk: Talk, service: str, method: str, text: bytes
+def test_an_unknown_method_or_service_is_unimplemented(
+    connection: PluginConnection, service: str, method: str, text: bytes
 ) -> None:
     data = wire.message({1: service, 2: method})
-    talk.feed(mux.PLUGIN, HEADER.pack(len(data), 9, 1, 0) + data)
-    ((_, (_, body)),) = talk.sent
+    connection.feed(mux.PLUGIN, HEADER.pack(len(data), 9, 1, 0) + data)
+    ((_, (_, body)),) = connection.sent
     status = wire.one(body, 1)
     assert (wire.number(status, 1), wire.one(status, 2)) == (12, text)
 
 
-def test_other_types_of_message_are_passed_over(talk: Talk) -> None:
+def test_other_types_of_messages_are_ignored(connection: PluginConnection) -> None:
     for kind in (0, 2, 3, 7, 255):
-        talk.feed(mux.PLUGIN, HEADER.pack(4, 9, kind, 0) + b"\xff\xff\xff\xff")
-        talk.feed(mux.RUNTIME, HEADER.pack(4, 9, kind, 0) + b"\xff\xff\xff\xff")
-    assert talk.sent == []
+        connection.feed(mux.PLUGIN, HEADER.pack(4, 9, kind, 0) + b"\xff\xff\xff\xff")
+        connection.feed(mux.RUNTIME, HEADER.pack(4, 9, kind, 0) + b"\xff\xff\xff\xff")
+    assert connection.sent == []
 
 
-class TestAnswersComeFirst:
-    """All of a node's containers wait for them."""
+class TestResponsesToInvalidRequests:
+    """All containers of the node wait for these responses."""
 
     @pytest.mark.parametrize(
         ("method", "payload"),
@@ -107,7 +107,7 @@ class TestAnswersComeFirst:
             ("Synchronize", wire.message({2: [b"\xff"]})),
             ("PostStartContainer", b"\xff"),
             ("PostStartContainer", wire.subject(POD, b"\xff")),
-            ("PostCreateContainer", wire.subject(b"\xff", MADE)),
+            ("PostCreateContainer", wire.subject(b"\xff", CREATED)),
             ("StopContainer", wire.subject(POD, b"\xff")),
             ("RemoveContainer", wire.subject(POD, b"\xff")),
             ("StopPodSandbox", wire.subject(b"\xff")),
@@ -115,9 +115,13 @@ class TestAnswersComeFirst:
             ("StateChange", wire.message({1: 7, 2: POD, 3: b"\xff"})),
         ],
     )
-    def test_even_to_what_cannot_be_read(self, talk: Talk, method: str, payload: bytes) -> None:
+    def test_an_invalid_request_gets_a_response_before_the_error(
+        self, connection: PluginConnection, method: str, payload: bytes
+    ) -> None:
         sent: list[tuple[int, ttrpc.Encoded]] = []
-        plugin = Plugin(Identity("p", "90"), ContainerTable(moment), lambda *one: sent.append(one))
+        plugin = Plugin(
+            Identity("p", "90"), ContainerTable(instant_at), lambda *one: sent.append(one)
+        )
         data = wire.message({1: PLUGIN, 2: method, 3: payload})
         with pytest.raises(ProtocolError, match="sent an invalid"):
             plugin.feed(b"".join(mux.frames(1, HEADER.pack(len(data), 1, 1, 0), data)))
@@ -127,165 +131,195 @@ class TestAnswersComeFirst:
 
 
 class TestSynchronize:
-    def test_each_part_is_answered_in_kind(self, talk: Talk) -> None:
-        assert talk.synchronize([POD], more=True) == (0, b"\x10\x01")
-        assert talk.news().full_list is None
-        assert not talk.plugin.synchronized
-        assert talk.synchronize([], [RUNS]) == (0, b"")
-        assert talk.plugin.synchronized
-        assert list(talk.running()) == [ID]
+    def test_each_part_of_the_list_gets_a_response(self, connection: PluginConnection) -> None:
+        assert connection.synchronize([POD], more=True) == (0, b"\x10\x01")
+        assert connection.take_changes().full_list is None
+        assert not connection.plugin.synchronized
+        assert connection.synchronize([], [RUNNING]) == (0, b"")
+        assert connection.plugin.synchronized
+        assert list(connection.running()) == [ID]
 
-    def test_a_container_may_come_before_its_pod(self, talk: Talk) -> None:
-        talk.synchronize([], [RUNS], more=True)
-        talk.synchronize([POD])
-        assert list(talk.running()) == [ID]
+    def test_a_container_may_come_before_its_pod(self, connection: PluginConnection) -> None:
+        connection.synchronize([], [RUNNING], more=True)
+        connection.synchronize([POD])
+        assert list(connection.running()) == [ID]
 
-    def test_empty_parts_cost_nothing(self, talk: Talk) -> None:
+    def test_empty_parts_are_not_kept(self, connection: PluginConnection) -> None:
         for _ in range(5000):
-            assert talk.synchronize(more=True) == (0, b"\x10\x01")
-        talk.synchronize([POD], [RUNS])
-        assert list(talk.running()) == [ID]
+            assert connection.synchronize(more=True) == (0, b"\x10\x01")
+        connection.synchronize([POD], [RUNNING])
+        assert list(connection.running()) == [ID]
 
-    def test_what_has_ended_or_has_no_pod_does_not_run(self, talk: Talk) -> None:
+    def test_ended_containers_and_containers_without_pod_are_not_running(
+        self, connection: PluginConnection
+    ) -> None:
         ended = wire.container("train-0", "ended", state=4)
-        lost = wire.container("elsewhere", "lost", pid=9, state=3)
+        without_pod = wire.container("elsewhere", "lost", pid=9, state=3)
         pause = wire.container(
             "train-0", "pause", pid=9, annotations={"io.kubernetes.cri.container-type": "sandbox"}
         )
         same = wire.container("train-0", "same", key="sandbox-train-0", pid=9)
-        talk.synchronize([POD], [ended, lost, pause, same, RUNS, b"", wire.message({2: "x"})])
-        assert list(talk.running()) == [ID]
+        connection.synchronize(
+            [POD], [ended, without_pod, pause, same, RUNNING, b"", wire.message({2: "x"})]
+        )
+        assert list(connection.running()) == [ID]
 
-    def test_what_is_reported_meanwhile_is_newer(self, talk: Talk) -> None:
+    def test_events_during_synchronization_are_newer_than_the_list(
+        self, connection: PluginConnection
+    ) -> None:
         other = wire.container("train-0", "other", pid=5, state=3)
-        talk.synchronize([POD], [MADE, other], more=True)
-        talk.tell("PostStartContainer", POD, RUNS)
-        talk.tell("StopContainer", POD, other)
-        talk.synchronize()
-        (one,) = talk.running().values()
+        connection.synchronize([POD], [CREATED, other], more=True)
+        connection.send_event("PostStartContainer", POD, RUNNING)
+        connection.send_event("StopContainer", POD, other)
+        connection.synchronize()
+        (one,) = connection.running().values()
         assert one.pid == 77
 
-    def test_what_is_listed_may_be_newer(self, talk: Talk) -> None:
-        talk.synchronize(more=True)
-        talk.tell("PostCreateContainer", POD, MADE)
-        talk.synchronize([POD], [RUNS])
-        (one,) = talk.running().values()
+    def test_the_list_may_be_newer_than_events_during_synchronization(
+        self, connection: PluginConnection
+    ) -> None:
+        connection.synchronize(more=True)
+        connection.send_event("PostCreateContainer", POD, CREATED)
+        connection.synchronize([POD], [RUNNING])
+        (one,) = connection.running().values()
         assert one.pid == 77
 
-    def test_a_container_reported_twice_is_one(self, talk: Talk) -> None:
-        talk.synchronize([POD], [MADE])
-        talk.tell("PostStartContainer", POD, RUNS)
-        news = talk.news()
-        assert news.full_list is not None
-        assert [one.pid for one in news.full_list] == [None]
-        assert [one and one.pid for one in news.changes.values()] == [77]
+    def test_a_container_in_the_list_and_in_an_event_is_reported_once_each(
+        self, connection: PluginConnection
+    ) -> None:
+        connection.synchronize([POD], [CREATED])
+        connection.send_event("PostStartContainer", POD, RUNNING)
+        changes = connection.take_changes()
+        assert changes.full_list is not None
+        assert [one.pid for one in changes.full_list] == [None]
+        assert [one and one.pid for one in changes.changes.values()] == [77]
 
-    def test_a_second_list_takes_the_place_of_the_first(self, talk: Talk) -> None:
-        talk.synchronize([POD], [RUNS])
-        talk.news()
-        talk.synchronize([POD], [wire.container("train-0", "other", pid=5)])
-        assert list(talk.running()) == ["train-0.other"]
+    def test_a_second_list_replaces_the_first(self, connection: PluginConnection) -> None:
+        connection.synchronize([POD], [RUNNING])
+        connection.take_changes()
+        connection.synchronize([POD], [wire.container("train-0", "other", pid=5)])
+        assert list(connection.running()) == ["train-0.other"]
 
-    def test_too_many_are_refused(self, talk: Talk) -> None:
+    def test_too_many_containers_in_a_list_end_the_connection(
+        self, connection: PluginConnection
+    ) -> None:
         many = [wire.message({1: f"c{n}", 2: "s", 3: "n"}) for n in range(MAX_CONTAINERS + 1)]
         with pytest.raises(ConnectionLostError, match="more than 10000"):
-            talk.synchronize([], many, more=True)
+            connection.synchronize([], many, more=True)
 
 
 class TestEvents:
     @pytest.mark.parametrize("old", [False, True], ids=["methods", "StateChange"])
-    def test_a_life(self, synchronized: Talk, old: bool) -> None:
-        talk = synchronized
+    def test_the_events_of_a_container_from_creation_to_removal(
+        self, synchronized: PluginConnection, old: bool
+    ) -> None:
+        connection = synchronized
 
-        def tell(event: str, container: bytes = b"") -> None:
+        def send_event(event: str, container: bytes = b"") -> None:
             if old:
                 number = EVENTS.index(event) + 1
-                given_out = wire.message({1: number, 2: POD, 3: container})
-                assert talk.call("StateChange", given_out) == (0, b"")
+                state_change = wire.message({1: number, 2: POD, 3: container})
+                assert connection.call("StateChange", state_change) == (0, b"")
             else:
-                talk.tell(event, POD, container)
+                connection.send_event(event, POD, container)
 
-        tell("PostCreateContainer", MADE)
-        assert [one and one.pid for one in talk.news().changes.values()] == [None]
-        tell("PostStartContainer", RUNS)
-        assert [one and one.pid for one in talk.news().changes.values()] == [77]
-        talk.tell("StopContainer", POD, RUNS)
-        assert talk.news().changes == {ID: None}
-        tell("RemoveContainer", RUNS)
-        tell("StopPodSandbox")
-        tell("RemovePodSandbox")
-        assert talk.news().changes == {}
+        send_event("PostCreateContainer", CREATED)
+        assert [one and one.pid for one in connection.take_changes().changes.values()] == [None]
+        send_event("PostStartContainer", RUNNING)
+        assert [one and one.pid for one in connection.take_changes().changes.values()] == [77]
+        connection.send_event("StopContainer", POD, RUNNING)
+        assert connection.take_changes().changes == {ID: None}
+        send_event("RemoveContainer", RUNNING)
+        send_event("StopPodSandbox")
+        send_event("RemovePodSandbox")
+        assert connection.take_changes().changes == {}
 
     @pytest.mark.parametrize("event", ["StopPodSandbox", "RemovePodSandbox"])
-    def test_a_pod_takes_its_containers_along(self, synchronized: Talk, event: str) -> None:
-        talk = synchronized
+    def test_the_end_of_a_pod_ends_its_containers(
+        self, synchronized: PluginConnection, event: str
+    ) -> None:
+        connection = synchronized
         other = wire.pod("train-1")
-        talk.tell("PostStartContainer", POD, RUNS)
-        talk.tell("PostStartContainer", other, wire.container("train-1", pid=9))
-        talk.news()
-        # Of a pod that is gone the runtime may know the channel alone.
-        talk.tell(event, wire.message({1: "sandbox-train-0"}))
-        assert talk.news().changes == {ID: None}
+        connection.send_event("PostStartContainer", POD, RUNNING)
+        connection.send_event("PostStartContainer", other, wire.container("train-1", pid=9))
+        connection.take_changes()
+        # The runtime may know only the sandbox id of a pod that is gone.
+        connection.send_event(event, wire.message({1: "sandbox-train-0"}))
+        assert connection.take_changes().changes == {ID: None}
 
-    def test_an_end_needs_no_pod(self, synchronized: Talk) -> None:
-        synchronized.tell("PostStartContainer", POD, RUNS)
-        synchronized.news()
-        synchronized.tell("RemoveContainer", b"", wire.message({1: ID}))
-        assert synchronized.news().changes == {ID: None}
+    def test_the_end_of_a_container_needs_no_pod(self, synchronized: PluginConnection) -> None:
+        synchronized.send_event("PostStartContainer", POD, RUNNING)
+        synchronized.take_changes()
+        synchronized.send_event("RemoveContainer", b"", wire.message({1: ID}))
+        assert synchronized.take_changes().changes == {ID: None}
 
-    def test_the_end_of_one_that_no_one_reported_of_is_fine(self, synchronized: Talk) -> None:
-        synchronized.tell("StopContainer", POD, RUNS)
-        synchronized.tell("StopPodSandbox", wire.pod("nobody"))
-        assert synchronized.news().changes == {}
+    def test_the_end_of_an_unknown_container_is_ignored(
+        self, synchronized: PluginConnection
+    ) -> None:
+        synchronized.send_event("StopContainer", POD, RUNNING)
+        synchronized.send_event("StopPodSandbox", wire.pod("nobody"))
+        assert synchronized.take_changes().changes == {}
 
-    def test_a_start_that_is_reported_after_the_end_is_no_start(self, synchronized: Talk) -> None:
-        talk = synchronized
-        talk.tell("PostCreateContainer", POD, MADE)
-        talk.tell("StopContainer", POD, RUNS)
-        talk.tell("PostStartContainer", POD, RUNS)
-        assert talk.news().changes == {ID: None}
+    def test_a_start_that_arrives_after_the_end_is_ignored(
+        self, synchronized: PluginConnection
+    ) -> None:
+        connection = synchronized
+        connection.send_event("PostCreateContainer", POD, CREATED)
+        connection.send_event("StopContainer", POD, RUNNING)
+        connection.send_event("PostStartContainer", POD, RUNNING)
+        assert connection.take_changes().changes == {ID: None}
 
-    def test_a_start_of_what_has_ended_already_is_an_end(self, synchronized: Talk) -> None:
-        talk = synchronized
-        talk.tell("PostCreateContainer", POD, MADE)
-        talk.tell("PostStartContainer", POD, wire.container(pid=77, state=4))
-        assert talk.news().changes == {ID: None}
+    def test_a_start_with_an_ended_state_is_an_end(self, synchronized: PluginConnection) -> None:
+        connection = synchronized
+        connection.send_event("PostCreateContainer", POD, CREATED)
+        connection.send_event("PostStartContainer", POD, wire.container(pid=77, state=4))
+        assert connection.take_changes().changes == {ID: None}
 
-    def test_the_same_again_is_no_news(self, synchronized: Talk) -> None:
-        synchronized.tell("PostStartContainer", POD, RUNS)
-        synchronized.news()
-        synchronized.tell("PostStartContainer", POD, RUNS)
-        assert synchronized.news().changes == {}
+    def test_the_same_event_again_is_no_change(self, synchronized: PluginConnection) -> None:
+        synchronized.send_event("PostStartContainer", POD, RUNNING)
+        synchronized.take_changes()
+        synchronized.send_event("PostStartContainer", POD, RUNNING)
+        assert synchronized.take_changes().changes == {}
 
-    def test_the_newest_word_on_each_waits(self, synchronized: Talk) -> None:
-        talk = synchronized
+    def test_only_the_newest_change_of_a_container_is_kept(
+        self, synchronized: PluginConnection
+    ) -> None:
+        connection = synchronized
         for n in range(50):
-            talk.tell("PostStartContainer", POD, wire.container(pid=n + 1, state=3))
-        assert [one and one.pid for one in talk.news().changes.values()] == [50]
+            connection.send_event("PostStartContainer", POD, wire.container(pid=n + 1, state=3))
+        assert [one and one.pid for one in connection.take_changes().changes.values()] == [50]
 
-    def test_what_no_one_takes_is_bounded(self, synchronized: Talk) -> None:
+    def test_too_many_pending_changes_end_the_connection(
+        self, synchronized: PluginConnection
+    ) -> None:
         def churn() -> None:
             for n in range(MAX_CONTAINERS + 1):
                 container = wire.container(key=f"c{n}", pid=7)
-                synchronized.tell("PostStartContainer", POD, container)
-                synchronized.tell("StopContainer", POD, container)
+                synchronized.send_event("PostStartContainer", POD, container)
+                synchronized.send_event("StopContainer", POD, container)
 
         with pytest.raises(ConnectionLostError, match="event loop has not processed"):
             churn()
 
-    def test_more_than_a_node_has_are_refused(self, synchronized: Talk) -> None:
+    def test_too_many_running_containers_end_the_connection(
+        self, synchronized: PluginConnection
+    ) -> None:
         def start() -> None:
             for n in range(MAX_CONTAINERS + 1):
-                synchronized.tell("PostStartContainer", POD, wire.container(key=f"c{n}", pid=7))
-                synchronized.news()
+                synchronized.send_event(
+                    "PostStartContainer", POD, wire.container(key=f"c{n}", pid=7)
+                )
+                synchronized.take_changes()
 
         with pytest.raises(ConnectionLostError, match="more than 10000 containers"):
             start()
 
-    def test_names_too_long_to_be_true_are_passed_over(self, synchronized: Talk) -> None:
-        talk, long = synchronized, "x" * 600
-        talk.tell("PostStartContainer", wire.pod(long), RUNS)
-        talk.tell("PostStartContainer", wire.pod(uid=long), RUNS)
-        talk.tell("PostStartContainer", POD, wire.container(key=long, pid=7))
-        talk.tell("PostStartContainer", POD, wire.container(name=long, key="c", pid=7))
-        assert talk.news().changes == {}
+    def test_events_with_names_that_are_too_long_are_ignored(
+        self, synchronized: PluginConnection
+    ) -> None:
+        connection, long = synchronized, "x" * 600
+        connection.send_event("PostStartContainer", wire.pod(long), RUNNING)
+        connection.send_event("PostStartContainer", wire.pod(uid=long), RUNNING)
+        connection.send_event("PostStartContainer", POD, wire.container(key=long, pid=7))
+        connection.send_event("PostStartContainer", POD, wire.container(name=long, key="c", pid=7))
+        assert connection.take_changes().changes == {}

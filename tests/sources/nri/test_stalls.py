@@ -1,4 +1,4 @@
-"""podgpu is late, stuck or frozen: the runtime goes on."""
+"""If podgpu is late, blocked or stopped, the runtime continues."""
 
 import os
 import signal
@@ -15,70 +15,70 @@ import pytest
 from pipeline.model import ContainersReplaced
 from sources.nri import watchdog
 from tests.fakes.nri import FakeRuntime, wire
-from tests.sources.nri.running import aside, eventually, following
+from tests.sources.nri.source_runner import eventually, in_thread, running_source
 
 ROOT = Path(__file__).parents[3]
 POD = wire.pod()
 LARGE = [f"FILLER_{n}={'x' * 100_000}" for n in range(6)]
-"""More than a socket holds: the runtime waits without end for somebody who reads it."""
+"""More than a socket buffer holds: the runtime waits until the plugin reads it."""
 
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[FakeRuntime]:
-    with FakeRuntime(tmp_path / "nri.sock") as made:
-        yield made
+    with FakeRuntime(tmp_path / "nri.sock") as started:
+        yield started
 
 
 @contextmanager
-def busy(runtime: FakeRuntime, env: list[str]) -> Iterator[list[str]]:
-    """Run containers all the time; yield the ids of those that run."""
-    over = threading.Event()
-    made: list[str] = []
+def starting_containers(runtime: FakeRuntime, env: list[str]) -> Iterator[list[str]]:
+    """Start containers all the time; yield the ids of the running ones."""
+    stop = threading.Event()
+    started: list[str] = []
 
     def run() -> None:
-        while not over.wait(0.02):
-            key = f"c{len(made)}"
+        while not stop.wait(0.02):
+            key = f"c{len(started)}"
             runtime.run(POD, key=key, env=env)
-            made.append(key)
+            started.append(key)
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        yield made
+        yield started
     finally:
-        over.set()
+        stop.set()
         thread.join()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["sleeps", "computes"])
-async def test_answers_do_not_wait_for_the_event_loop(runtime: FakeRuntime, how: str) -> None:
-    async with following(runtime.path) as ctx:
+async def test_responses_do_not_wait_for_the_event_loop(runtime: FakeRuntime, how: str) -> None:
+    async with running_source(runtime.path) as ctx:
         await ctx.wait_for(ContainersReplaced)
         (plugin,) = runtime.connections
-        with busy(runtime, LARGE) as made:
+        with starting_containers(runtime, LARGE) as started:
             end = time.monotonic() + 3
             if how == "sleeps":
-                time.sleep(3)  # noqa: ASYNC251 - that is the point
+                time.sleep(3)  # noqa: ASYNC251 - it blocks on purpose
             while time.monotonic() < end:
                 sum(range(1000))
-            during = len(made)
+            during = len(started)
         assert during > 20
         assert plugin.slowest < 0.5
         assert runtime.dropped == []
-        await ctx.until(*made)
+        await ctx.until(*started)
         assert ctx.failures == []
 
 
-async def test_a_loop_that_is_late_releases_of_the_runtime(
+async def test_an_event_loop_that_is_late_ends_the_connection(
     runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watchdog, "LOOP_LATE", 0.5)
     runtime.pods["train-0"] = POD
     runtime.containers["train-0.main"] = wire.container(pid=1, state=3)
-    async with following(runtime.path) as ctx:
+    async with running_source(runtime.path) as ctx:
         await ctx.wait_for(ContainersReplaced)
-        time.sleep(1.5)  # noqa: ASYNC251 - that is the point
+        time.sleep(1.5)  # noqa: ASYNC251 - it blocks on purpose
         assert not runtime.connections[0].alive
         await eventually(lambda: ctx.failures)
         assert "podgpu's event loop was blocked" in str(ctx.failures[0])
@@ -86,21 +86,21 @@ async def test_a_loop_that_is_late_releases_of_the_runtime(
         assert list(ctx.running()) == ["train-0.main"]
 
 
-async def test_a_message_that_takes_too_long_costs_the_connection(
+async def test_a_message_that_takes_too_long_ends_the_connection(
     runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sources.nri.plugin.read_pod", lambda _: time.sleep(2))
-    async with following(runtime.path) as ctx:
+    async with running_source(runtime.path) as ctx:
         await ctx.wait_for(ContainersReplaced)
-        began = time.monotonic()
-        await aside(runtime.tell, "PostCreateContainer", POD, wire.container())
+        start = time.monotonic()
+        await in_thread(runtime.tell, "PostCreateContainer", POD, wire.container())
         await eventually(lambda: not runtime.connections[0].alive)
-        assert 0.9 < time.monotonic() - began < 1.9
+        assert 0.9 < time.monotonic() - start < 1.9
         await eventually(lambda: ctx.failures)
         assert "one message took longer than 1 s" in str(ctx.failures[0])
 
 
-STUCK = """
+BLOCKED = """
 import asyncio, sys, time
 from pathlib import Path
 from sources.nri import watchdog
@@ -121,21 +121,21 @@ asyncio.run(main())
 """
 
 
-def test_a_loop_that_is_stuck_ends_the_process(runtime: FakeRuntime) -> None:
-    began = time.monotonic()
+def test_an_event_loop_that_stays_blocked_ends_the_process(runtime: FakeRuntime) -> None:
+    start = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-c", STUCK, runtime.path],
+        [sys.executable, "-c", BLOCKED, runtime.path],
         capture_output=True,
         text=True,
         check=False,
         cwd=ROOT,
         timeout=20,
     )
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - start < 15
     assert done.returncode == 1
     assert done.stdout == "stuck\n"
     assert done.stderr.startswith("podgpu: the event loop was blocked for 2 s; exiting\n")
-    assert "in main" in done.stderr, "where it was stuck"
+    assert "in main" in done.stderr, "where it was blocked"
 
 
 CONFIG = """
@@ -146,7 +146,7 @@ sinks: {{lines: {{kind: jsonl, path: {folder}/lines}}}}
 
 @contextmanager
 def podgpu(runtime: FakeRuntime, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run the whole of it, in a process of its own."""
+    """Run podgpu in its own process."""
     config = folder / "podgpu.yaml"
     config.write_text(CONFIG.format(socket=runtime.path, folder=folder))
     with subprocess.Popen(
@@ -164,8 +164,8 @@ def podgpu(runtime: FakeRuntime, folder: Path) -> Iterator[subprocess.Popen[str]
             with suppress(ProcessLookupError):
                 process.send_signal(signal.SIGCONT)
             process.terminate()
-            _, said = process.communicate(timeout=10)
-            print(said)
+            _, output = process.communicate(timeout=10)
+            print(output)
     assert process.returncode == 0
 
 
@@ -173,36 +173,36 @@ def podgpu(runtime: FakeRuntime, folder: Path) -> Iterator[subprocess.Popen[str]
 @pytest.mark.parametrize(
     ("env", "least", "most"),
     [
-        # What fits the socket: the runtime's own timeout.
+        # It fits into the socket buffer: the runtime's own timeout ends the call.
         pytest.param([], 1.9, 4.5, id="small"),
-        # What doesn't: as long as it takes, and no longer.
+        # It does not fit: the call takes as long as podgpu is stopped.
         pytest.param(LARGE, 4.9, 8, id="large"),
     ],
 )
-def test_podgpu_is_frozen(
+def test_the_runtime_continues_while_podgpu_is_stopped(
     runtime: FakeRuntime, tmp_path: Path, env: list[str], least: float, most: float
 ) -> None:
     with podgpu(runtime, tmp_path) as process:
         process.send_signal(signal.SIGSTOP)
-        # A thread of it that runs on the other processor may answer for some milliseconds more.
+        # A thread on the other processor may continue for some milliseconds.
         while Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2][0] != "T":
             time.sleep(0.001)
         thaw = threading.Timer(5, process.send_signal, [signal.SIGCONT])
         thaw.start()
-        began = time.monotonic()
+        start = time.monotonic()
         runtime.run(POD, env=env)
-        took = time.monotonic() - began
+        took = time.monotonic() - start
         thaw.join()
         assert least < took < most
-        # Afterwards it does its work again, on a new connection if its answer came too late.
+        # Then it works again, on a new connection if its response came too late.
         runtime.wait_plugin(10)
-        began = time.monotonic()
+        start = time.monotonic()
         runtime.run(POD, "later")
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - start < 1
         assert len(runtime.connections) <= 2
 
 
-STOPPED = """
+PAUSED = """
 import asyncio, sys
 from pathlib import Path
 from sources.nri import watchdog
@@ -223,10 +223,10 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-def test_being_stopped_is_not_being_stuck(runtime: FakeRuntime) -> None:
-    """The watchdog counts turns: a clock would have gone on."""
+def test_a_stopped_process_is_not_taken_for_a_blocked_event_loop(runtime: FakeRuntime) -> None:
+    """The watchdog counts its own wake-ups: a clock would have continued."""
     with subprocess.Popen(
-        [sys.executable, "-c", STOPPED, runtime.path],
+        [sys.executable, "-c", PAUSED, runtime.path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=ROOT,
@@ -237,6 +237,6 @@ def test_being_stopped_is_not_being_stuck(runtime: FakeRuntime) -> None:
         time.sleep(3)
         process.send_signal(signal.SIGCONT)
         time.sleep(1)
-        said, _ = process.communicate("\n", timeout=10)
-    assert said == "running\n"
+        output, _ = process.communicate("\n", timeout=10)
+    assert output == "running\n"
     assert runtime.run(POD) == []

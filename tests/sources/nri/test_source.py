@@ -1,4 +1,4 @@
-"""From a runtime's words to events."""
+"""The nri source: what a runtime reports becomes events."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ from pipeline.model import (
 )
 from sources.nri.messages import Event
 from tests.fakes.nri import FakeRuntime, wire
-from tests.sources.nri.running import Following, aside, eventually, following
+from tests.sources.nri.source_runner import TrackingContext, eventually, in_thread, running_source
 
 A = "GPU-8c25ea37-2909-6e62-b7bf-e2fcadebea8d"
 POD = wire.pod()
@@ -32,18 +32,18 @@ BIG = [f"FILLER={'x' * 200_000}"]
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[FakeRuntime]:
-    with FakeRuntime(tmp_path / "nri.sock") as made:
-        yield made
+    with FakeRuntime(tmp_path / "nri.sock") as created:
+        yield created
 
 
-async def connected(ctx: Following, times: int = 1) -> ContainersReplaced:
+async def connected(ctx: TrackingContext, times: int = 1) -> ContainersReplaced:
     return (await ctx.wait_for(ContainersReplaced, times))[-1]
 
 
-async def test_a_container_comes_and_goes(runtime: FakeRuntime) -> None:
-    async with following(runtime.path) as ctx:
+async def test_a_container_is_reported_from_its_creation_to_its_end(runtime: FakeRuntime) -> None:
+    async with running_source(runtime.path) as ctx:
         assert (await connected(ctx)).containers == ()
-        await aside(runtime.run, POD, env=ENV, created=5 * 10**17, started=6 * 10**17)
+        await in_thread(runtime.run, POD, env=ENV, created=5 * 10**17, started=6 * 10**17)
         await eventually(lambda: ctx.running()[ID].pid)
         (one,) = ctx.running().values()
         assert one.subject == PartialRef("ml", "train-0", "main", "uid-train-0", ID)
@@ -51,55 +51,61 @@ async def test_a_container_comes_and_goes(runtime: FakeRuntime) -> None:
         assert one.started is not None
         assert one.started.wall_ns == 6 * 10**17
         assert ctx.devices() == {ID: [A]}
-        await aside(runtime.end, POD, ID)
+        await in_thread(runtime.end, POD, ID)
         await ctx.until()
     (plugin,) = runtime.connections
     assert plugin.mask == 0x0656
     assert plugin.registered == ("podgpu", "90")
 
 
-async def test_what_it_was_given_is_reported_before_it_runs(runtime: FakeRuntime) -> None:
-    """So that its first moments are counted from a reading that was taken before them."""
-    async with following(runtime.path) as ctx:
+async def test_the_claims_of_a_container_are_reported_before_it_starts(
+    runtime: FakeRuntime,
+) -> None:
+    """So that usage counts from a sample that was taken before the container starts."""
+    async with running_source(runtime.path) as ctx:
         await connected(ctx)
-        await aside(runtime.tell, "PostCreateContainer", POD, wire.container(env=ENV, created=1))
-        (made,) = await ctx.wait_for(ContainerStarted)
-        assert (made.container.pid, made.container.started) == (None, None)
+        await in_thread(
+            runtime.tell, "PostCreateContainer", POD, wire.container(env=ENV, created=1)
+        )
+        (created,) = await ctx.wait_for(ContainerStarted)
+        assert (created.container.pid, created.container.started) == (None, None)
         assert ctx.devices() == {ID: [A]}
         container = wire.container(env=ENV, pid=5, state=3, created=1, started=2)
-        await aside(runtime.tell, "PostStartContainer", POD, container)
+        await in_thread(runtime.tell, "PostStartContainer", POD, container)
         (_, started) = await ctx.wait_for(ContainerStarted, 2)
         assert started.container.pid == 5
-        assert started.container.claims == made.container.claims
+        assert started.container.claims == created.container.claims
 
 
-async def test_older_runtimes_have_one_method_for_most_events(tmp_path: Path) -> None:
+async def test_older_runtimes_use_one_method_for_most_events(tmp_path: Path) -> None:
     with FakeRuntime(tmp_path / "nri.sock", methods=False) as runtime:
-        async with following(runtime.path) as ctx:
+        async with running_source(runtime.path) as ctx:
             await connected(ctx)
-            await aside(runtime.run, POD, env=ENV)
+            await in_thread(runtime.run, POD, env=ENV)
             await eventually(lambda: ctx.running()[ID].pid)
-            await aside(runtime.tell, "StopPodSandbox", POD)
+            await in_thread(runtime.tell, "StopPodSandbox", POD)
             await ctx.until()
         assert runtime.dropped == []
 
 
-async def test_what_runs_already_is_reported_in_parts(runtime: FakeRuntime) -> None:
+async def test_containers_that_run_already_are_received_in_several_messages(
+    runtime: FakeRuntime,
+) -> None:
     """64 pods with 200 kB of environment each are 13 MB: four messages of three frames."""
     runtime.chunk = 20
     for number in range(64):
         pod, device = f"p{number}", f"NVIDIA_VISIBLE_DEVICES={number % 8}"
         runtime.pods[pod] = wire.pod(pod)
         runtime.containers[pod] = wire.container(pod, env=[device, *BIG], pid=number + 1, state=3)
-    async with following(runtime.path) as ctx:
-        whole = await connected(ctx)
-        assert len(whole.containers) == 64
-        assert {one.pid for one in whole.containers} == set(range(1, 65))
+    async with running_source(runtime.path) as ctx:
+        listed = await connected(ctx)
+        assert len(listed.containers) == 64
+        assert {one.pid for one in listed.containers} == set(range(1, 65))
         assert len(ctx.events) == 1
         assert ctx.devices()["p63.main"] == ["7"]
 
 
-async def test_what_happens_meanwhile_is_not_lost(runtime: FakeRuntime) -> None:
+async def test_events_during_synchronization_are_not_lost(runtime: FakeRuntime) -> None:
     runtime.chunk = 1
     runtime.pods["train-0"] = POD
     for name in ("main", "side", "late"):
@@ -109,14 +115,14 @@ async def test_what_happens_meanwhile_is_not_lost(runtime: FakeRuntime) -> None:
         ("PostStartContainer", wire.subject(POD, started)),
         ("StopContainer", wire.subject(POD, wire.container(name="side"))),
     ]
-    async with following(runtime.path) as ctx:
+    async with running_source(runtime.path) as ctx:
         await connected(ctx)
         pids = {key: one.pid for key, one in ctx.running().items()}
         assert pids == {ID: 9, "train-0.late": None}
 
 
-async def test_many_come_and_go(runtime: FakeRuntime) -> None:
-    async with following(runtime.path) as ctx:
+async def test_many_short_containers_are_all_reported(runtime: FakeRuntime) -> None:
+    async with running_source(runtime.path) as ctx:
         await connected(ctx)
 
         def churn() -> None:
@@ -125,41 +131,41 @@ async def test_many_come_and_go(runtime: FakeRuntime) -> None:
                 if number >= 5:
                     runtime.end(POD, f"c{number - 5}")
 
-        await aside(churn)
+        await in_thread(churn)
         await ctx.until(*(f"c{number}" for number in range(195, 200)))
         assert runtime.dropped == []
     assert runtime.connections[0].slowest < 1
 
 
-class Hasty(SystemClock):
-    """Half a minute passes in no time."""
+class FastClock(SystemClock):
+    """Half a minute passes in 30 ms."""
 
     async def sleep(self, seconds: float) -> None:
         await super().sleep(seconds / 1000)
 
 
-async def test_it_confirms_its_word(runtime: FakeRuntime) -> None:
+async def test_the_list_of_containers_is_confirmed_periodically(runtime: FakeRuntime) -> None:
     runtime.pods["train-0"] = POD
     runtime.containers[ID] = wire.container(pid=1, state=3)
-    ctx = Following()
-    ctx.clock = Hasty()
-    async with following(runtime.path, ctx, max_age=60):
-        said = await ctx.wait_for(ContainersReplaced, 5)
-        # The same object, which costs the join nothing.
-        assert len({id(event.containers) for event in said}) == 1
-        assert said[0].good_for_ns == 60 * 10**9
-        await aside(runtime.run, POD, "side")
+    ctx = TrackingContext()
+    ctx.clock = FastClock()
+    async with running_source(runtime.path, ctx, max_age=60):
+        confirmations = await ctx.wait_for(ContainersReplaced, 5)
+        # The same object, so that the join does no work.
+        assert len({id(event.containers) for event in confirmations}) == 1
+        assert confirmations[0].good_for_ns == 60 * 10**9
+        await in_thread(runtime.run, POD, "side")
         await eventually(lambda: len(ctx.running()) == 2)
         count = len(ctx.events)
         await eventually(lambda: len(ctx.events) > count + 2)
         assert len(ctx.running()) == 2
 
 
-async def test_the_runtime_is_restarted(runtime: FakeRuntime) -> None:
-    async with following(runtime.path) as ctx:
+async def test_the_source_reconnects_after_a_restart_of_the_runtime(runtime: FakeRuntime) -> None:
+    async with running_source(runtime.path) as ctx:
         await connected(ctx)
-        await aside(runtime.run, POD, "stays", pid=7)
-        await aside(runtime.run, POD, "goes")
+        await in_thread(runtime.run, POD, "stays", pid=7)
+        await in_thread(runtime.run, POD, "goes")
         await eventually(lambda: len(ctx.running()) == 2)
         before = ctx.running()["train-0.stays"]
         runtime.stop()
@@ -173,14 +179,14 @@ async def test_the_runtime_is_restarted(runtime: FakeRuntime) -> None:
         runtime.start()
         await ctx.until("train-0.stays")
         assert ctx.running()["train-0.stays"] == before
-        await aside(runtime.run, POD, "new")
+        await in_thread(runtime.run, POD, "new")
         await ctx.until("train-0.new", "train-0.stays")
 
 
-async def test_koordinators_choice_is_injected(runtime: FakeRuntime) -> None:
+async def test_the_gpu_that_koordinator_chose_is_injected(runtime: FakeRuntime) -> None:
     annotation = {"scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":3}]}'}
     pod = wire.pod(annotations=annotation)
-    async with following(runtime.path, inject="koordinator") as ctx:
+    async with running_source(runtime.path, inject="koordinator") as ctx:
         await connected(ctx)
         claim = Claim(
             PartialRef("ml", "train-0", "", "uid-train-0"),
@@ -191,29 +197,31 @@ async def test_koordinators_choice_is_injected(runtime: FakeRuntime) -> None:
         )
         ctx.accepted.gpus = {3: Gpu("GPU-3", False, frozenset())}
         ctx.accepted.put("pods", Pod(PodInfo("uid-train-0", "ml", "train-0"), claims=(claim,)))
-        (answer,) = await aside(runtime.run, pod)
+        (answer,) = await in_thread(runtime.run, pod)
         assert wire.one(wire.one(answer, 1), 4) == wire.message(
             {1: "NVIDIA_VISIBLE_DEVICES", 2: "3"}
         )
         assert runtime.plugins[0].mask == 0x0656 | Event.CREATE_CONTAINER.bit
 
 
-async def test_the_options_say_as_what_it_registers(runtime: FakeRuntime) -> None:
-    async with following(runtime.path, index="05", name="gpus.a+b"):
-        await aside(runtime.wait_plugin)
+async def test_the_plugin_registers_with_the_name_and_index_of_the_options(
+    runtime: FakeRuntime,
+) -> None:
+    async with running_source(runtime.path, index="05", name="gpus.a+b"):
+        await in_thread(runtime.wait_plugin)
     assert runtime.connections[0].registered == ("gpus.a+b", "05")
 
 
-async def test_what_is_wrong_is_logged_once(
+async def test_an_invalid_annotation_is_logged_once(
     runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     pod = wire.pod(annotations={"scheduling.koordinator.sh/device-allocated": "no JSON"})
-    async with following(runtime.path, inject="koordinator") as ctx:
+    async with running_source(runtime.path, inject="koordinator") as ctx:
         await connected(ctx)
-        await aside(runtime.run, pod)
-        await aside(runtime.run, pod, "side")
+        await in_thread(runtime.run, pod)
+        await in_thread(runtime.run, pod, "side")
         await eventually(lambda: len(ctx.running()) == 2)
-        await aside(runtime.end, pod, ID)
+        await in_thread(runtime.end, pod, ID)
         await ctx.wait_for(ContainerStopped)
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == 1

@@ -1,4 +1,4 @@
-"""A runtime that is broken, or made to do harm, costs little memory and little time."""
+"""A faulty or malicious runtime can't make podgpu use much memory or time."""
 
 import subprocess
 import sys
@@ -8,13 +8,13 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 MOST_MB = 200
-"""A message of 4 MiB, what its parts take once they are told apart, and some to spare."""
+"""For a message of 4 MiB and its decoded parts, with a margin."""
 
 CODE = """
 import resource, sys, time
 from sources.nri.errors import ConnectionLostError
 from tests.fakes.nri import wire
-from tests.sources.nri.talking import Talk
+from tests.sources.nri.plugin_connection import PluginConnection
 
 def field(number, data):
     return wire.varint(number << 3 | 2) + wire.varint(len(data)) + data
@@ -37,21 +37,21 @@ synchronize, parts = {
     "CDI devices": (False, many(20)),
     "one name": (False, field(3, b"x" * 4_000_000)),
 }[sys.argv[1]]
-talk = Talk()
-talk.synchronize([wire.pod()], [wire.container(pid=1)])
+connection = PluginConnection()
+connection.synchronize([wire.pod()], [wire.container(pid=1)])
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
-before, began = peak(), time.monotonic()
+before, start = peak(), time.monotonic()
 try:
     if synchronize:
-        talk.call("Synchronize", parts)
+        connection.call("Synchronize", parts)
     else:
-        talk.tell("PostStartContainer", wire.pod(), wire.container(pid=2) + parts)
+        connection.send_event("PostStartContainer", wire.pod(), wire.container(pid=2) + parts)
 except ConnectionLostError:
     pass
-print(peak() - before, time.monotonic() - began)
+print(peak() - before, time.monotonic() - start)
 """
 
 
@@ -69,7 +69,7 @@ print(peak() - before, time.monotonic() - began)
         "one name",
     ],
 )
-def test_four_megabytes_of(kind: str) -> None:
+def test_a_message_of_four_megabytes_takes_little_memory_and_time(kind: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", CODE, kind], capture_output=True, text=True, check=False, cwd=ROOT
     )

@@ -1,4 +1,4 @@
-"""A plugin without a socket: what goes in, and what comes out."""
+"""A plugin without a socket, with the other end of its connection."""
 
 from dataclasses import dataclass, field
 
@@ -11,21 +11,21 @@ from tests.fakes.nri.connection import PLUGIN
 from tests.fakes.nri.rules import HEADER
 
 
-def moment(wall_ns: int) -> Instant:
+def instant_at(wall_ns: int) -> Instant:
     return Instant(wall_ns, wall_ns)
 
 
 @dataclass
-class Talk:
-    """One connection."""
+class PluginConnection:
+    """A connection to a plugin, as a runtime uses it."""
 
     inject: Inject | None = None
     sent: list[tuple[int, ttrpc.Encoded]] = field(default_factory=list)
     number: int = -1
 
     def __post_init__(self) -> None:
-        self.roster = ContainerTable(moment)
-        self.plugin = Plugin(Identity("podgpu", "90"), self.roster, self.send, self.inject)
+        self.table = ContainerTable(instant_at)
+        self.plugin = Plugin(Identity("podgpu", "90"), self.table, self.send, self.inject)
 
     def send(self, channel: int, message: ttrpc.Encoded) -> None:
         self.sent.append((channel, message))
@@ -34,7 +34,7 @@ class Talk:
         self.plugin.feed(b"".join(mux.frames(channel, message[:10], message[10:])))
 
     def call(self, method: str, payload: bytes = b"", service: str = PLUGIN) -> tuple[int, bytes]:
-        """Return the code of the answer, and what it holds."""
+        """Call a method of the plugin; return the status code and the payload of the response."""
         self.number += 2
         data = wire.message({1: service, 2: method, 3: payload, 4: 1_999_000_000})
         self.feed(mux.PLUGIN, HEADER.pack(len(data), self.number, 1, 0) + data)
@@ -54,18 +54,18 @@ class Talk:
         payload = wire.message({1: pods or [], 2: containers or [], 3: more})
         return self.call("Synchronize", payload)
 
-    def tell(self, event: str, pod: bytes, container: bytes = b"") -> None:
+    def send_event(self, event: str, pod: bytes, container: bytes = b"") -> None:
         assert self.call(event, wire.subject(pod, container)) == (0, b"")
 
-    def news(self) -> ContainerChanges:
-        return self.roster.take_changes()
+    def take_changes(self) -> ContainerChanges:
+        return self.table.take_changes()
 
     def running(self) -> dict[str, RunningContainer]:
-        """All that run, where nothing was taken before."""
-        news = self.news()
-        assert news.full_list is not None
-        found = {one.subject.container_id: one for one in news.full_list}
-        for key, one in news.changes.items():
+        """Return all running containers; no changes may have been taken before."""
+        changes = self.take_changes()
+        assert changes.full_list is not None
+        found = {one.subject.container_id: one for one in changes.full_list}
+        for key, one in changes.changes.items():
             found.pop(key, None)
             if one is not None:
                 found[key] = one

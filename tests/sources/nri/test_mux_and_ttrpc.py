@@ -1,4 +1,4 @@
-"""Frames and calls: byte for byte, in pieces of every size, and within bounds."""
+"""Frames and messages of mux and ttrpc: exact bytes, pieces of any size, and limits."""
 
 import random
 import struct
@@ -21,8 +21,8 @@ REFUSED = bytes.fromhex(
 DONE = bytes.fromhex("000000010000000a 00000000000000050200")
 
 
-def stream(vector: bytes) -> tuple[int, bytes]:
-    """Return the channel of the one frame, and what it carries."""
+def only_frame(vector: bytes) -> tuple[int, bytes]:
+    """Return the channel and the content of the only frame."""
     ((channel, piece),) = mux.Demultiplexer().feed(vector)
     return channel, bytes(piece)
 
@@ -46,24 +46,24 @@ def stream(vector: bytes) -> tuple[int, bytes]:
             CONFIGURED,
             mux.PLUGIN,
             ttrpc.success(1, messages.configured(0x657)),
-            id="the answer to Configure",
+            id="response to Configure",
         ),
         pytest.param(
             REFUSED,
             mux.PLUGIN,
             ttrpc.failure(3, ttrpc.Code.UNIMPLEMENTED, "method RunPodSandbox"),
-            id="an error",
+            id="error",
         ),
-        pytest.param(DONE, mux.PLUGIN, ttrpc.success(5), id="an empty answer"),
+        pytest.param(DONE, mux.PLUGIN, ttrpc.success(5), id="empty response"),
     ],
 )
-def test_what_is_sent_is_what_runtimes_take(
+def test_encoded_messages_have_the_bytes_that_runtimes_accept(
     vector: bytes, channel: int, encoded: ttrpc.Encoded
 ) -> None:
-    assert stream(vector) == (channel, b"".join(encoded))
+    assert only_frame(vector) == (channel, b"".join(encoded))
 
 
-def test_header_and_body_have_a_frame_each() -> None:
+def test_header_and_body_are_sent_in_separate_frames() -> None:
     header, body = ttrpc.success(1, b"x" * 100)
     assert b"".join(mux.frames(1, header, body)) == (
         b"\0\0\0\1\0\0\0\x0a" + header + b"\0\0\0\1" + len(body).to_bytes(4, "big") + body
@@ -89,7 +89,7 @@ def wire(size: int, number: int = 1) -> bytes:
     return struct.pack(">IIBB", size, number, 1, 0) + bytes(size)
 
 
-MANY = b"".join(
+INTERLEAVED = b"".join(
     [
         frame(1, wire(0, 1)),
         frame(7, b"whatever"),
@@ -107,21 +107,23 @@ MANY = b"".join(
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 7, 8, 9, 10, 4096, 1 << 16])
-def test_pieces_of_any_size_come_to_the_same(cut: int) -> None:
-    found = [(channel, frame.stream, len(frame.data)) for channel, frame in assembled(MANY, cut)]
+def test_data_in_pieces_of_any_size_is_assembled_equally(cut: int) -> None:
+    found = [
+        (channel, frame.stream, len(frame.data)) for channel, frame in assembled(INTERLEAVED, cut)
+    ]
     assert found == [(1, 1, 0), (1, 3, 5000), (2, 1, 20), (1, 5, 3), (1, 7, 4), (1, 9, 6)]
 
 
-def test_the_largest_message_is_taken() -> None:
+def test_a_message_of_the_largest_size_is_accepted() -> None:
     data = wire(ttrpc.LONGEST)
-    whole = frame(1, data[:4096]) + frame(1, data[4096:])
-    ((_, taken),) = assembled(whole, 1 << 18)
-    assert len(taken.data) == ttrpc.LONGEST
+    frames = frame(1, data[:4096]) + frame(1, data[4096:])
+    ((_, received),) = assembled(frames, 1 << 18)
+    assert len(received.data) == ttrpc.LONGEST
 
 
-def test_older_runtimes_send_a_message_in_one_frame() -> None:
-    ((_, taken),) = assembled(frame(1, wire(ttrpc.LONGEST)), 1 << 18)
-    assert len(taken.data) == ttrpc.LONGEST
+def test_a_message_in_one_frame_from_older_runtimes_is_accepted() -> None:
+    ((_, received),) = assembled(frame(1, wire(ttrpc.LONGEST)), 1 << 18)
+    assert len(received.data) == ttrpc.LONGEST
 
 
 @pytest.mark.parametrize(
@@ -132,12 +134,12 @@ def test_older_runtimes_send_a_message_in_one_frame() -> None:
         (frame(1, struct.pack(">IIBB", (4 << 20) + 1, 1, 1, 0)), "a message of 4194305 bytes"),
     ],
 )
-def test_what_is_announced_too_large_is_refused_at_once(data: bytes, text: str) -> None:
+def test_an_announced_size_above_the_limit_is_refused_immediately(data: bytes, text: str) -> None:
     with pytest.raises(ProtocolError, match=text):
         assembled(data, 1 << 16)
 
 
-def test_random_streams_survive_random_cuts() -> None:
+def test_random_messages_in_random_pieces_are_assembled() -> None:
     rng = random.Random(1)
     for _ in range(200):
         sizes = [rng.choice([0, 1, 10, 4086, 4087, 9000]) for _ in range(rng.randint(1, 6))]
@@ -151,7 +153,7 @@ def test_random_streams_survive_random_cuts() -> None:
         assert found == sizes
 
 
-def test_a_request_that_cannot_be_read_is_refused() -> None:
+def test_an_invalid_request_or_response_is_refused() -> None:
     with pytest.raises(ProtocolError, match="the runtime sent an invalid request"):
         ttrpc.read_request(b"\xff")
     with pytest.raises(ProtocolError, match="the runtime sent an invalid response"):
@@ -159,11 +161,11 @@ def test_a_request_that_cannot_be_read_is_refused() -> None:
 
 
 @pytest.mark.parametrize("injecting", [False, True])
-def test_the_mask(injecting: bool) -> None:
-    wanted = mask(injecting=injecting)
-    assert wanted == (0x065E if injecting else 0x0656)
-    assert wanted & 0x2000 == 0, "validation would make every container depend on podgpu"
-    assert wanted & ~0x07FF == 0, "older runtimes drop a plugin for a bit that they don't know"
+def test_the_events_that_the_plugin_subscribes_to(injecting: bool) -> None:
+    events = mask(injecting=injecting)
+    assert events == (0x065E if injecting else 0x0656)
+    assert events & 0x2000 == 0, "validation would make every container depend on podgpu"
+    assert events & ~0x07FF == 0, "older runtimes disconnect a plugin that sets an unknown bit"
     if not injecting:
-        # Run, Create, Start, Update: what is refused there can't be made.
-        assert wanted & (0x0001 | 0x0008 | 0x0020 | 0x0080 | 0x0800) == 0
+        # Run, Create, Start, Update: an error there would prevent a container.
+        assert events & (0x0001 | 0x0008 | 0x0020 | 0x0080 | 0x0800) == 0

@@ -1,4 +1,4 @@
-"""Runs the source against a runtime."""
+"""Run the nri source against a fake runtime."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -23,8 +23,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Following(FakeSourceContext):
-    """Knows what the join would know, and why each run ended."""
+class TrackingContext(FakeSourceContext):
+    """A context that tracks the running containers, and keeps the error of each run."""
 
     def __init__(self) -> None:
         super().__init__("runtime")
@@ -45,7 +45,7 @@ class Following(FakeSourceContext):
         return found
 
     def devices(self) -> dict[str, list[str]]:
-        """By container id the texts of the ids that it was given."""
+        """Return the device ids of each running container, by container id."""
         return {
             key: [device.text for claim in one.claims for device in claim.devices]
             for key, one in self.running().items()
@@ -56,11 +56,11 @@ class Following(FakeSourceContext):
 
 
 @asynccontextmanager
-async def following(
-    path: Path, ctx: Following | None = None, **options: Any
-) -> AsyncIterator[Following]:
-    """Run the source, and again each time that it fails."""
-    ctx = ctx or Following()
+async def running_source(
+    path: Path, ctx: TrackingContext | None = None, **options: Any
+) -> AsyncIterator[TrackingContext]:
+    """Run the source, and restart it when it fails."""
+    ctx = ctx or TrackingContext()
     source = NriSource(msgspec.convert({"socket": str(path), **options}, Options, dec_hook=_hook))
 
     async def run() -> None:
@@ -85,12 +85,12 @@ def _hook(kind: type, value: Any) -> Any:
     return kind(value)
 
 
-async def eventually(happened: Callable[[], object], timeout: float = 5) -> None:
+async def eventually(condition: Callable[[], object], timeout: float = 5) -> None:
     async with asyncio.timeout(timeout):
-        while not happened():
+        while not condition():
             await asyncio.sleep(0.002)
 
 
-async def aside(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do something that waits for the plugin, while the loop goes on."""
+async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a call that waits for the plugin in a thread, while the event loop continues."""
     return await asyncio.to_thread(call, *args, **kwargs)
