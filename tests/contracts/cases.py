@@ -37,7 +37,7 @@ from tests.fakes.dcgm import Card, FakeDcgm, Scenario
 from tests.sources.checkpoint.checkpoints import checkpoint, entry
 from tests.sources.dcgm.reading import PAGES
 from tests.sources.kernel.logs import busy_log
-from tests.sources.pods.raws import raw_pod
+from tests.sources.pods.pod_objects import raw_pod
 from tests.support.kube import ApiServer, Collection, ThreadedApiServer
 from tests.support.nodes import gpu
 

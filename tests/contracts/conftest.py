@@ -9,15 +9,15 @@ import pytest
 
 from tests.contracts.cases import KUBELET, RUNTIME
 from tests.fakes.nvml.fixtures import fake_nvml as fake_nvml  # noqa: PLC0414 - a fixture
-from tests.support.warned import every_warning_stands
+from tests.support.warning_check import warnings_are_on_the_status_page
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def _warnings_are_on_the_status_page() -> Iterator[None]:
+def _check_warnings() -> Iterator[None]:
     """Check that each warning that a component logs is on the status page too."""
-    with every_warning_stands():
+    with warnings_are_on_the_status_page():
         yield
 
 

@@ -17,7 +17,7 @@ import yaml
 
 from tests.e2e.node import PODGPU
 from tests.e2e.processes import Process, free_ports, wait_until
-from tests.support.attackers import Times, attacked, resident
+from tests.support.attackers import Times, resident, under_attack
 
 CONNECTIONS = 1000
 SECONDS = 8.0
@@ -135,7 +135,7 @@ def well(title: str, *asked: Times) -> None:
 def test_probes_and_scrapes_are_answered(kind: str, sources: int, tmp_path: Path) -> None:
     with playing(tmp_path) as victim:
         probes, scrapes, pages = Times(), Times(), list[bytes]()
-        attack = attacked(kind, victim.port, connections=CONNECTIONS, sources=sources)
+        attack = under_attack(kind, victim.port, connections=CONNECTIONS, sources=sources)
         with attack, victim.weighed():
             time.sleep(1)
             end = time.monotonic() + SECONDS
@@ -152,7 +152,7 @@ def test_probes_and_scrapes_are_answered(kind: str, sources: int, tmp_path: Path
 def test_a_probe_from_the_address_of_the_attack_is_answered(tmp_path: Path) -> None:
     with playing(tmp_path) as victim:
         probes = Times()
-        with attacked("unread", victim.port, connections=CONNECTIONS, sources=1):
+        with under_attack("unread", victim.port, connections=CONNECTIONS, sources=1):
             time.sleep(1)
             for _ in range(10):
                 probes.ask(victim.port, "/healthz", source="127.1.0.2")
@@ -168,7 +168,7 @@ def test_r3_guesses_lock_no_one_out(sources: int, tmp_path: Path) -> None:
         # What was found good is forgotten with another hash.
         hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(10)).decode()
         probes, first, scrapes = Times(), Times(), Times()
-        attack = attacked("guesses", victim.port, connections=CONNECTIONS, sources=sources)
+        attack = under_attack("guesses", victim.port, connections=CONNECTIONS, sources=sources)
         with attack, victim.weighed():
             time.sleep(1)
             (tmp_path / "web.yml").write_text(f"basic_auth_users:\n  {USER}: {hashed}\n")
@@ -195,7 +195,7 @@ def test_r14_the_scheduler_is_answered(kind: str, tmp_path: Path) -> None:
     with extending(tmp_path) as victim:
         probes, asked = Times(), Times()
         path = "/metrics" if kind == "unread" else "/filter"
-        attack = attacked(kind, victim.port, path, connections=CONNECTIONS, sources=20)
+        attack = under_attack(kind, victim.port, path, connections=CONNECTIONS, sources=20)
         with attack, victim.weighed():
             time.sleep(1)
             end = time.monotonic() + SECONDS
@@ -215,7 +215,7 @@ def test_r7_out_of_descriptors_it_says_so_and_continues(tmp_path: Path) -> None:
         open_now = len(list(Path(f"/proc/{pid}/fd").iterdir()))
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (open_now + 20, open_now + 20))
         times = Times()
-        with attacked("idle", victim.port, connections=200, sources=20):
+        with under_attack("idle", victim.port, connections=200, sources=20):
             time.sleep(1)
             for _ in range(10):
                 times.ask(victim.port, "/metrics")

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.warned import every_warning_stands
+from tests.support.warning_check import warnings_are_on_the_status_page
 
 
 @pytest.fixture(autouse=True)
 def _every_warning_stands() -> Iterator[None]:
-    with every_warning_stands():
+    with warnings_are_on_the_status_page():
         yield

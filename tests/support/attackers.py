@@ -1,6 +1,6 @@
-"""Clients that mean harm, from many addresses of loopback, in a process of their own.
+"""Hostile clients with many loopback addresses, in a separate process.
 
-`python -m tests.support.attackers KIND --port PORT` goes on until it is ended.
+`python -m tests.support.attackers KIND --port PORT` attacks until it is terminated.
 """
 
 import argparse
@@ -23,11 +23,11 @@ _LINE = b"X%d: " + b"h" * 4000 + b"\r\n"
 
 
 class Socket:
-    """One connection, which reads nothing by itself.
+    """One connection, which reads only on request.
 
     Args:
-        source: the address that it comes from.
-        port: of the victim.
+        source: the address of the client.
+        port: the port of the server.
     """
 
     def __init__(self, source: str, port: int) -> None:
@@ -48,7 +48,7 @@ class Socket:
         return await self._loop.sock_recv(self._socket, 1 << 16)
 
     async def until_ended(self) -> None:
-        """Read nothing; a connection that was reset is noticed by writing."""
+        """Read nothing until the connection is reset, which a write detects."""
         while True:
             await asyncio.sleep(1)
             await self.send(b"\r\n")
@@ -65,23 +65,23 @@ def post(path: str, length: int) -> bytes:
     return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode()
 
 
-# What they do with a connection; the path is what is asked for.
+# The attacks. Each gets a connection and the path to request.
 
 
 async def unread(connection: Socket, path: str) -> None:
-    """Ask again and again on one connection, and read nothing."""
+    """Send requests continuously on one connection, and read nothing."""
     while True:
         await connection.send(get(path) * 50)
 
 
 async def pipelined(connection: Socket, path: str) -> None:
-    """Ask twenty times at once, and read nothing; come again every two seconds."""
+    """Send twenty requests at a time, and read nothing; reconnect every two seconds."""
     await connection.send(get(path) * 20)
     await asyncio.sleep(2)
 
 
 async def halves(connection: Socket, _: str) -> None:
-    """Send as many header lines as are taken, and never the end."""
+    """Send as many header lines as the server accepts, and never the end of the request."""
     await connection.send(b"GET / HTTP/1.1\r\nHost: x\r\n")
     for at in range(60):
         await connection.send(_LINE % at)
@@ -91,21 +91,21 @@ async def halves(connection: Socket, _: str) -> None:
 
 
 async def idle(connection: Socket, _: str) -> None:
-    """Say nothing."""
+    """Send nothing."""
     await connection.read()
 
 
 async def guesses(connection: Socket, path: str) -> None:
-    """Guess passwords, one after the other."""
+    """Try random passwords, one after the other."""
     while True:
-        given = base64.b64encode(b"prometheus:%d" % random.getrandbits(60)).decode()
-        await connection.send(get(path, f"Authorization: Basic {given}"))
+        token = base64.b64encode(b"prometheus:%d" % random.getrandbits(60)).decode()
+        await connection.send(get(path, f"Authorization: Basic {token}"))
         if not await connection.read():
             return
 
 
 async def trickle(connection: Socket, path: str) -> None:
-    """Announce a large body, send much of it, then a byte now and then."""
+    """Announce a large body, send much of it, then one byte at a time."""
     await connection.send(post(path, 8 << 20))
     await connection.send(b"{" * (1 << 20))
     while True:
@@ -114,7 +114,7 @@ async def trickle(connection: Socket, path: str) -> None:
 
 
 async def questions(connection: Socket, path: str) -> None:
-    """Ask an extender what takes it long to read."""
+    """Send an extender requests that take long to parse."""
     node = b'{"metadata":{"name":"node-%d","labels":{%s}}}'
     labels = b",".join(b'"l%d":"%s"' % (at, b"v" * 40) for at in range(20))
     items = b",".join(node % (at, labels) for at in range(200))
@@ -127,7 +127,7 @@ async def questions(connection: Socket, path: str) -> None:
 
 
 async def churn(_: Socket, __: str) -> None:
-    """Connect, and leave at once."""
+    """Connect, and disconnect immediately."""
 
 
 KINDS: dict[str, Attack] = {
@@ -139,7 +139,7 @@ KINDS: dict[str, Attack] = {
 async def attack(
     kind: str, port: int, path: str, *, connections: int, sources: int, first: int = 1
 ) -> None:
-    """Go on until cancelled; who is thrown out comes again."""
+    """Attack until cancelled; a client whose connection ends reconnects."""
 
     async def one(at: int) -> None:
         host = first + at % sources
@@ -160,10 +160,10 @@ async def attack(
 
 
 @contextlib.contextmanager
-def attacked(
+def under_attack(
     kind: str, port: int, path: str = "/metrics", *, connections: int, sources: int
 ) -> Iterator[None]:
-    """Have a process attack meanwhile."""
+    """Run an attack in another process during the `with` block."""
     arguments = ["--port", str(port), "--path", path]
     arguments += ["--connections", str(connections), "--sources", str(sources)]
     process = subprocess.Popen([sys.executable, "-m", __spec__.name, kind, *arguments])
@@ -176,7 +176,7 @@ def attacked(
 
 
 class Times:
-    """How long answers took, in seconds, and those that failed."""
+    """Response times in seconds, and the failed requests."""
 
     def __init__(self) -> None:
         self.took: list[float] = []
@@ -198,8 +198,8 @@ class Times:
         body: bytes | None = None,
         seconds: float = 10,
     ) -> bytes:
-        """Ask once, over a connection of its own; return the body."""
-        began = time.perf_counter()
+        """Send one request over a new connection; return the body of the response."""
+        start = time.perf_counter()
         connection = HTTPConnection("127.0.0.1", port, timeout=seconds, source_address=(source, 0))
         try:
             connection.request("GET" if body is None else "POST", path, body, headers or {})
@@ -213,12 +213,12 @@ class Times:
         if answer.status != 200:
             self.failed.append(str(answer.status))
             return b""
-        self.took.append(time.perf_counter() - began)
+        self.took.append(time.perf_counter() - start)
         return found
 
 
 def resident(pid: int) -> int:
-    """Return the bytes of memory that a process has."""
+    """Return the resident memory of a process in bytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS:"))
 
@@ -231,8 +231,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--connections", type=int, default=1000)
     parser.add_argument("--sources", type=int, default=200)
     found = parser.parse_args(arguments)
-    given = {"connections": found.connections, "sources": found.sources}
-    asyncio.run(attack(found.kind, found.port, found.path, **given))
+    options = {"connections": found.connections, "sources": found.sources}
+    asyncio.run(attack(found.kind, found.port, found.path, **options))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Shared libraries that stand in for a vendor's, compiled once per content of their sources."""
+"""Fake vendor libraries, compiled once for each content of their sources."""
 
 import hashlib
 import os
@@ -19,14 +19,14 @@ def compiled(
     also: Iterable[Path] = (),
     flags: Sequence[str] = (),
 ) -> Path:
-    """Return the path of a library, compiled first when it isn't there yet.
+    """Return the path of a library; compile it if it does not exist yet.
 
     Args:
-        name: of the folder below `build`.
-        soname: the library's.
-        sources: what is compiled.
-        also: further files that it is made of.
-        flags: of the compiler, besides the usual ones.
+        name: the folder below `build`.
+        soname: the soname of the library.
+        sources: the files to compile.
+        also: further files that the sources include.
+        flags: additional compiler flags.
     """
     usual = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-O1", "-pthread"]
     usual.append(f"-Wl,-soname,{soname}")
@@ -40,8 +40,8 @@ def compiled(
     if compiler is None:
         raise RuntimeError(f"no C compiler: {name} needs gcc")
     library.parent.mkdir(parents=True, exist_ok=True)
-    # Processes and threads may build at the same time: each compiles to a name of its own, and the
-    # rename leaves one whole library whoever comes last.
+    # Processes and threads may build at the same time: each compiles to a separate file, and the
+    # rename leaves one complete library in any order.
     partial = library.with_name(f"{soname}.{os.getpid()}.{threading.get_ident()}")
     command = [compiler, *usual, *flags, "-o", str(partial), *map(str, sources)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Sources and sinks that do what a test says, and a registry that knows them."""
+"""Sources and sinks with scripted behaviour, and a registry that has them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -27,13 +27,13 @@ RunSource = Callable[[SourceContext], Awaitable[None]]
 
 
 class Options(msgspec.Struct, frozen=True):
-    """Whatever; a different `value` makes a different component."""
+    """Options of a scripted component; a different `value` makes a different component."""
 
     value: int = 0
 
 
 class ScriptedSource:
-    """A source whose `run` is a function of the test."""
+    """A source whose `run` is a function that the test supplies."""
 
     def __init__(self, run: RunSource) -> None:
         self._run = run
@@ -43,12 +43,12 @@ class ScriptedSource:
 
 
 class KeepingSink:
-    """Keeps every snapshot; fails where the test says so.
+    """A sink that keeps every snapshot, and fails on request.
 
     Attributes:
-        entered: how often it was acquired, and `left` how often given back.
-        failures: exceptions to raise on the next entries, the last one first; None is none.
-        gate: closed, it keeps a snapshot from being kept; `door` keeps the sink from being entered.
+        entered: how often it was entered, and `left` how often it was left.
+        failures: exceptions to raise on the next entries, the last one first; None for success.
+        gate: while it is clear, no snapshot is kept; while `door` is clear, no entry succeeds.
     """
 
     def __init__(self) -> None:
@@ -87,10 +87,10 @@ class KeepingSink:
 
 
 class Registered:
-    """Lets `Runtime` build the test's own components.
+    """Makes `Runtime` build the components of the test.
 
     Attributes:
-        sources: what to run, by kind; `sinks` likewise what to hand out.
+        sources: the functions to run, by kind; `sinks` has the sinks by kind.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Registered:
 def configured(
     sources: dict[str, tuple[str, int]], sinks: dict[str, tuple[str, int]], node: str = "node-1"
 ) -> Config:
-    """A configuration of (kind, options value) by name."""
+    """Return a configuration from (kind, options value) by name."""
     return Config(
         node=node,
         sources={
@@ -132,11 +132,11 @@ def configured(
 
 
 async def never() -> None:
-    """Wait for ever."""
+    """Wait forever."""
     await asyncio.Event().wait()
 
 
 async def each(items: list[Snapshot]) -> AsyncIterator[Snapshot]:
-    """An inbox of what is there, which then ends."""
+    """Yield the items, as an inbox that ends after them."""
     for item in items:
         yield item

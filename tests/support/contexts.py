@@ -1,4 +1,4 @@
-"""A source's context for tests: keeps what was emitted, takes hints from the test."""
+"""A source's context for tests: it keeps the emitted events, and passes on hints of the test."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ E = TypeVar("E")
 
 
 class LoopClock:
-    """The event loop's clock, so that looptime's virtual time moves it."""
+    """The event loop's clock, which follows the virtual time of looptime."""
 
     def __init__(self, wall_start_ns: int = 1_700_000_000_000_000_000) -> None:
         self._wall_start_ns = wall_start_ns
@@ -74,7 +74,7 @@ class FakeSourceContext:
         return self._sessions.session(kubeconfig)
 
     async def wait_for(self, kind: type[E], count: int = 1, timeout: float = 10) -> list[E]:
-        """Wait until `count` events of a type were emitted; return all of that type."""
+        """Wait until `count` events of a type were emitted; return all events of that type."""
         async with asyncio.timeout(timeout), self._changed:
             found: list[E] = []
             while len(found := [e for e in self.events if isinstance(e, kind)]) < count:

@@ -1,4 +1,4 @@
-"""Listeners to test with, and a client that has nothing between the test and the bytes."""
+"""Listeners for tests, and a minimal HTTP client with access to the raw bytes."""
 
 import asyncio
 import ssl
@@ -56,7 +56,7 @@ class Client:
         return status, body.decode()
 
     async def ended(self) -> bool:
-        """Wait for the other side to close; what it still sends is passed over."""
+        """Wait until the other side closes the connection; ignore what it still sends."""
         try:
             while await self.reader.read(1 << 16):
                 pass
@@ -66,7 +66,7 @@ class Client:
 
 
 class Clients:
-    """Connections that end with the test."""
+    """Connections that are closed at the end of the test."""
 
     def __init__(self) -> None:
         self._open: list[Client] = []
@@ -74,7 +74,7 @@ class Clients:
     async def connect(
         self, port: int, context: ssl.SSLContext | None = None, *, source: str = "127.0.0.1"
     ) -> Client:
-        """Connect, from an address of loopback."""
+        """Connect from a loopback address."""
         streams = await asyncio.open_connection(
             "127.0.0.1", port, ssl=context, local_addr=(source, 0)
         )

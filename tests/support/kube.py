@@ -1,4 +1,4 @@
-"""A collection of an API server: in process for virtual time, and over HTTP on the loopback."""
+"""Fake API servers: in this process for virtual time, and over HTTP on loopback."""
 
 import asyncio
 import json
@@ -33,13 +33,13 @@ def named(name: str, namespace: str = "ns", **more: Any) -> Raw:
 
 
 class RefusedError(Exception):
-    def __init__(self, given_out: Raw) -> None:
-        super().__init__(given_out["message"])
-        self.given_out = given_out
+    def __init__(self, body: Raw) -> None:
+        super().__init__(body["message"])
+        self.body = body
 
 
 class Collection:
-    """Holds objects, gives each change a version, forgets old versions when told to."""
+    """Objects with versions; each change gets a version, and `compact` forgets old versions."""
 
     def __init__(self) -> None:
         self.version = 100
@@ -66,8 +66,8 @@ class Collection:
     def bookmark(self) -> None:
         self._log("BOOKMARK", {"metadata": {}})
 
-    def error(self, given_out: Raw) -> None:
-        self.log.append((self.version, "ERROR", given_out))
+    def error(self, body: Raw) -> None:
+        self.log.append((self.version, "ERROR", body))
         self._wake()
 
     def compact(self) -> None:
@@ -108,7 +108,7 @@ class Collection:
                 status(422, "Invalid", "sendInitialEvents is forbidden: feature is disabled")
             )
         if whole or position == 0:
-            # What changes while these are read comes after them.
+            # Changes during this loop follow after it.
             position = self.version
             for raw in list(self.objects.values()):
                 yield {"type": "ADDED", "object": raw}
@@ -122,8 +122,8 @@ class Collection:
         log = self.log
         while True:
             if position < self.oldest:
-                given_out = status(410, "Expired", "too old resource version")
-                yield {"type": "ERROR", "object": given_out}
+                body = status(410, "Expired", "too old resource version")
+                yield {"type": "ERROR", "object": body}
                 return
             while sent < len(log):
                 position, kind, raw = log[sent]
@@ -136,8 +136,8 @@ class FakeApi:
     """Implements `KubeApi` in this process.
 
     Attributes:
-        answers: what the next requests meet: an error, or None for none; after them all is well.
-        cut: what open streams meet now.
+        answers: the results of the next requests: an error, or None for success.
+        cut: ends the open streams.
     """
 
     def __init__(self, collection: Collection) -> None:
@@ -150,12 +150,12 @@ class FakeApi:
         return [kind for _, kind, _ in self.requests]
 
     def cut(self, error: ApiError | None = None) -> None:
-        """End all open streams: cleanly, or by an error."""
+        """End all open streams: normally, or with an error."""
         for cut in self._cuts:
             if not cut.done():
                 cut.set_result(error)
 
-    def _asked(self, kind: str, query: Mapping[str, str]) -> None:
+    def _record(self, kind: str, query: Mapping[str, str]) -> None:
         now = asyncio.get_running_loop().time()
         self.requests.append((now, kind, dict(query)))
         if self.answers and (answer := self.answers.popleft()) is not None:
@@ -163,11 +163,11 @@ class FakeApi:
 
     async def get(self, path: str, query: Mapping[str, str]) -> bytes:
         await asyncio.sleep(0)
-        self._asked("list", query)
+        self._record("list", query)
         try:
             return json.dumps(self.collection.listed(query)).encode()
         except RefusedError as refused:
-            raise status_error(refused.given_out) from refused
+            raise status_error(refused.body) from refused
 
     async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
         raise AssertionError(f"{path} is changed")
@@ -180,14 +180,14 @@ class FakeApi:
         self, path: str, query: Mapping[str, str], *, silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         await asyncio.sleep(0)
-        self._asked("stream" if "sendInitialEvents" in query else "watch", query)
+        self._record("stream" if "sendInitialEvents" in query else "watch", query)
         events = self.collection.watched(query)
         try:
             first = asyncio.ensure_future(anext(events))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             if first.done() and isinstance(error := first.exception(), RefusedError):
-                raise status_error(error.given_out)
+                raise status_error(error.body)
             lines = self._lines(events, first, silence)
             yield lines
             await lines.aclose()
@@ -228,11 +228,11 @@ class ApiServer:
 
     Attributes:
         paths: collections by path.
-        refusals: Status objects by path, instead of the collection.
-        forbidden: verbs and paths of requests that RBAC refuses, such as ("watch", "/api/v1/pods").
-        unallowed: verbs and resources that an access review says no to.
-        created: paths and bodies of what was to be created, access reviews as a rule.
-        tokens: those that are accepted; all, if empty.
+        refusals: Status objects by path, returned instead of the collection.
+        forbidden: verbs and paths that RBAC refuses, such as ("watch", "/api/v1/pods").
+        unallowed: verbs and resources that access reviews deny.
+        created: paths and bodies of all POST requests, usually access reviews.
+        tokens: the accepted tokens; if empty, all.
     """
 
     def __init__(self, paths: dict[str, Collection]) -> None:
@@ -297,8 +297,8 @@ class ApiServer:
         if ("create", path) in self.forbidden:
             self._send(writer, status(403, "Forbidden", "create is forbidden"))
             return
-        asked = body["spec"]["resourceAttributes"]
-        allowed = (asked["verb"], asked["resource"]) not in self.unallowed
+        requested = body["spec"]["resourceAttributes"]
+        allowed = (requested["verb"], requested["resource"]) not in self.unallowed
         self._send(writer, {**body, "status": {"allowed": allowed}})
 
     async def _answer(self, head: str, writer: asyncio.StreamWriter) -> None:
@@ -315,8 +315,8 @@ class ApiServer:
             self._send(writer, status(403, "Forbidden", f"{verb} is forbidden"))
             return
         if collection is None or url.path in self.refusals:
-            given_out = self.refusals.get(url.path, status(404, "NotFound", "no such resource"))
-            self._send(writer, given_out)
+            body = self.refusals.get(url.path, status(404, "NotFound", "no such resource"))
+            self._send(writer, body)
             return
         try:
             if "watch" not in query:
@@ -325,7 +325,7 @@ class ApiServer:
             events = collection.watched(query)
             event = await anext(events) if "sendInitialEvents" in query else None
         except RefusedError as refused:
-            self._send(writer, refused.given_out)
+            self._send(writer, refused.body)
             return
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
         if event is not None:
@@ -334,16 +334,16 @@ class ApiServer:
             writer.write(json.dumps(event).encode() + b"\n")
             await writer.drain()
 
-    def _send(self, writer: asyncio.StreamWriter, given_out: Raw) -> None:
-        body = json.dumps(given_out).encode()
-        code = given_out["code"] if given_out["kind"] == "Status" else 200
-        # Each connection has one answer; a client that isn't told so asks again on it.
+    def _send(self, writer: asyncio.StreamWriter, content: Raw) -> None:
+        body = json.dumps(content).encode()
+        code = content["code"] if content["kind"] == "Status" else 200
+        # One response for each connection; without this header a client would reuse it.
         head = f"HTTP/1.1 {code} X\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
 
 
-class Elsewhere:
-    """A server on a thread of its own, for tests that have no event loop when they need one."""
+class ThreadedApiServer:
+    """An API server in a separate thread, for tests that have no running event loop."""
 
     def __init__(self, make: Callable[[], ApiServer], live: Callable[[ApiServer], None]) -> None:
         self._make, self._live = make, live

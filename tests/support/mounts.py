@@ -1,4 +1,4 @@
-"""Programs that see mounts of their own."""
+"""Run programs in a separate mount namespace."""
 
 import asyncio
 import os
@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# Without root, one who is root in a user namespace may mount too.
+# Without root, a process that is root in a user namespace can mount too.
 UNSHARE = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--user", "--map-root-user"])
 
 MAY_MOUNT = pytest.mark.skipif(
     subprocess.run([*UNSHARE, "true"], check=False, stderr=subprocess.DEVNULL).returncode != 0,
-    reason="this kernel lets only root mount",
+    reason="this kernel allows only root to mount",
 )
 
 
 @asynccontextmanager
-async def beside(mounts: str, program: str, *args: Path) -> AsyncIterator[Process]:
-    """A program that sees these mounts, which nobody else does."""
+async def with_mounts(mounts: str, program: str, *args: Path) -> AsyncIterator[Process]:
+    """Run a program in a mount namespace with these mounts, which no other process sees."""
     command = f'{mounts} && exec "$0" -c "$1" "$3"'
     process = await asyncio.create_subprocess_exec(
         *UNSHARE, "sh", "-c", command, sys.executable, program, *args,

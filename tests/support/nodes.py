@@ -1,4 +1,4 @@
-"""Nodes to test with: devices, readings and snapshots, made through the real join."""
+"""Build nodes for tests: devices, readings, and snapshots from the real join."""
 
 from collections.abc import Iterable, Sequence
 
@@ -30,7 +30,7 @@ START = Instant(1_000 * NS, 1_800_000_000 * NS)
 
 
 def at(seconds: float) -> Instant:
-    """A moment so many seconds after `START`."""
+    """Return the time a number of seconds after `START`."""
     return Instant(START.mono_ns + round(seconds * NS), START.wall_ns + round(seconds * NS))
 
 
@@ -95,7 +95,7 @@ def claim(
 def kubelet_claim(
     pod: str, *ids: str, container: str = "main", resource: str = "nvidia.com/gpu"
 ) -> Claim:
-    """A claim as the kubelet's list makes it."""
+    """Return a claim as the source `podresources` makes it."""
     return Claim(
         PartialRef("ml", pod, container),
         tuple(RawDeviceId("plugin", text) for text in ids),
@@ -106,12 +106,12 @@ def kubelet_claim(
     )
 
 
-def claims(*said: Claim, good_for: float = 300) -> ClaimsReplaced:
-    return ClaimsReplaced(said, round(good_for * NS))
+def claims(*listed: Claim, good_for: float = 300) -> ClaimsReplaced:
+    return ClaimsReplaced(listed, round(good_for * NS))
 
 
 class Node:
-    """Feeds events to a join, each at its own second."""
+    """A node that passes events to a join; `seconds` is the time of the next event."""
 
     def __init__(self) -> None:
         self.join = Join()
@@ -130,8 +130,8 @@ class Node:
     def reads(self, *readings: Reading, processes: Sequence[ProcessList] = ()) -> None:
         self.say(SamplesTaken(readings, tuple(processes)))
 
-    def podlist(self, *said: Claim) -> None:
-        self.say(claims(*said), "podlist", "podlist")
+    def podlist(self, *listed: Claim) -> None:
+        self.say(claims(*listed), "podlist", "podlist")
 
     def snapshot(self) -> Snapshot:
         return self.join.snapshot(at(self.seconds))
@@ -140,7 +140,7 @@ class Node:
 def every_field(
     devices: Iterable[Device], when: Instant = START, plan: FieldPlan | None = None
 ) -> list[Reading]:
-    """A plausible reading of every field of a plan, first all there are, for each device."""
+    """Return a plausible reading of every field of a plan, by default all, for each device."""
     sample_attrs = {
         "xid": "79",
         "reason": "sw_power_cap",

@@ -1,4 +1,4 @@
-"""Objects of an API server, one by one, in process: read, and changed by merge patches."""
+"""A fake API server in this process for single objects: read, and changed by merge patches."""
 
 import asyncio
 import json
@@ -16,11 +16,11 @@ class FakeObjects:
     """Implements `KubeApi` for `get` and `patch` of single objects.
 
     Attributes:
-        objects: by path. A test may change them, by `put` and `annotate`, as other writers do.
-        answers: what the next requests meet: an error, or None for none; after them all is well.
+        objects: the objects by path. `put` and `annotate` change them, as other writers do.
+        answers: the results of the next requests: an error, or None for success.
         requests: loop time, method, path and changes of each request.
-        before: called with method and path before a request is answered, so that a test can change
-            the object at the worst moment.
+        before: called with method and path before the response, so that a test can change the
+            object during the request.
     """
 
     def __init__(self) -> None:
@@ -31,14 +31,14 @@ class FakeObjects:
         self._version = 100
 
     def put(self, path: str, raw: Raw) -> None:
-        """Make an object, or put another in its place."""
+        """Create or replace an object."""
         self._version += 1
         raw = deepcopy(raw)
         raw.setdefault("metadata", {})["resourceVersion"] = str(self._version)
         self.objects[path] = raw
 
     def annotate(self, path: str, **annotations: str | None) -> None:
-        """Change annotations as another writer: None takes one away."""
+        """Change annotations as another writer; None removes one."""
         self._merge(path, {"metadata": {"annotations": annotations}})
 
     def annotations(self, path: str) -> dict[str, str]:
@@ -46,22 +46,22 @@ class FakeObjects:
         return found
 
     def patches(self) -> list[tuple[float, Mapping[str, Any]]]:
-        """Loop time and changes of all patches that were asked for."""
+        """Return loop time and changes of all requested patches."""
         return [(at, changes) for at, _, _, changes in self.requests if changes is not None]
 
     async def get(self, path: str, query: Mapping[str, str]) -> bytes:
         assert not query
-        await self._asked("GET", path, None)
+        await self._record("GET", path, None)
         return json.dumps(self._found(path)).encode()
 
     async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
         changes = json.loads(json.dumps(changes))
-        await self._asked("PATCH", path, changes)
+        await self._record("PATCH", path, changes)
         metadata = changes.get("metadata")
-        wanted = metadata if isinstance(metadata, dict) else {}
+        expected = metadata if isinstance(metadata, dict) else {}
         has = self._found(path)["metadata"]
         for key, code, reason in (("resourceVersion", 409, "Conflict"), ("uid", 422, "Invalid")):
-            if key in wanted and wanted[key] != has.get(key):
+            if key in expected and expected[key] != has.get(key):
                 raise ApiError(f"{path}: {code} {reason}: {key}", status=code, reason=reason)
         return json.dumps(self._merge(path, changes)).encode()
 
@@ -73,7 +73,7 @@ class FakeObjects:
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         raise AssertionError(f"{path} is watched")
 
-    async def _asked(self, method: str, path: str, changes: Mapping[str, Any] | None) -> None:
+    async def _record(self, method: str, path: str, changes: Mapping[str, Any] | None) -> None:
         self.requests.append((asyncio.get_running_loop().time(), method, path, changes))
         await asyncio.sleep(0)
         self.before(method, path)
@@ -95,13 +95,13 @@ class FakeObjects:
 
 
 class SlowObjects(FakeObjects):
-    """Takes its time, and may lose an answer or a change.
+    """Objects with slow responses, and with lost responses or changes.
 
     Attributes:
-        takes: seconds to each answer.
-        losing: so many of the next changes are made, and their answers lost.
-        dropping: so many of the next changes are answered well, and not made.
-        most: how many requests were under way together.
+        takes: seconds before each response.
+        losing: the number of next changes that are made but whose responses are lost.
+        dropping: the number of next changes that are answered with success but not made.
+        most: the highest number of simultaneous requests.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class SlowObjects(FakeObjects):
 
 
 def merged(target: Any, changes: Any) -> Any:
-    """Return a JSON value with a merge patch (RFC 7386) made in it."""
+    """Return a JSON value with a merge patch (RFC 7386) applied."""
     if not isinstance(changes, Mapping):
         return changes
     made = dict(target) if isinstance(target, Mapping) else {}

@@ -1,4 +1,4 @@
-"""A server of one page, whose answer a test makes up."""
+"""An HTTP server of one page; the test supplies the response."""
 
 import asyncio
 import ssl
@@ -13,7 +13,7 @@ Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 @cache
 def authority(name: str = "ours") -> trustme.CA:
-    """Return the authority of that name, made for this run of the tests."""
+    """Return the certificate authority of that name, created for this run of the tests."""
     return trustme.CA()
 
 
@@ -29,7 +29,7 @@ def says(body: str | bytes, status: str = "200 OK", *headers: str, length: int =
 
 
 def streams(piece: bytes) -> Answer:
-    """Send the piece again and again, for as long as somebody reads."""
+    """Send the piece repeatedly until the client disconnects."""
 
     async def answer(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -46,12 +46,12 @@ async def hangs(writer: asyncio.StreamWriter) -> None:
 
 
 class PageServer:
-    """Answers every request in the same way.
+    """A server that answers every request in the same way.
 
     Attributes:
-        answer: how; a test changes it.
-        heads: of the requests so far.
-        url: where it listens.
+        answer: writes a response; a test can replace it.
+        heads: the request heads so far.
+        url: the address of the page.
     """
 
     def __init__(self, answer: Answer, *, secure: bool = False) -> None:

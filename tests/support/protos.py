@@ -1,6 +1,6 @@
-"""Compiles the schemas: each `NAME.proto` in our packages to `NAME.binpb` beside it.
+"""Compile each `NAME.proto` in podgpu's packages to `NAME.binpb` in the same folder.
 
-`python -m tests.support.protos` writes them anew.
+`python -m tests.support.protos` writes the files.
 """
 
 import tempfile
@@ -17,7 +17,7 @@ SCHEMAS = sorted(
 
 
 def compiled(schema: Path) -> bytes:
-    """Return the serialised `FileDescriptorSet`, without comments and places in the source."""
+    """Return the serialised `FileDescriptorSet`, without comments and source positions."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "set"
         status = protoc.main(

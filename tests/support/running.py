@@ -1,4 +1,4 @@
-"""Runs a source for the length of a test."""
+"""Run a source during a test."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ C = TypeVar("C", bound=SourceContext)
 
 @asynccontextmanager
 async def running(source: Source, ctx: C) -> AsyncIterator[C]:
-    """Run a source that goes on until it is cancelled, and then ends by that."""
+    """Run a source during the `with` block; it must not end before it is cancelled."""
     task = asyncio.create_task(source.run(ctx))
     try:
         yield ctx

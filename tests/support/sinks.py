@@ -1,4 +1,4 @@
-"""A sink's context for tests: what it is told comes from the test, listeners are real."""
+"""A sink's context for tests: the test supplies its data, and the listeners are real."""
 
 import asyncio
 import logging
@@ -23,12 +23,12 @@ class FakeSinkContext:
     """Implements `pipeline.component.contracts.SinkContext`.
 
     Attributes:
-        snapshot: what `latest()` returns.
+        snapshot: the snapshot that `latest()` returns.
         own: the telemetry that `meter` writes to.
-        computed: points that the runtime would work out, for `telemetry()`.
-        listeners: what `http()` leases from.
-        api: what `kube()` lends; None for no credentials.
-        asked: for which kubeconfigs it was asked.
+        computed: points for `telemetry()` that the runtime would compute.
+        listeners: the listeners that `http()` uses.
+        api: the API that `kube()` yields; None for no credentials.
+        asked: the kubeconfigs with which `kube()` was called.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class FakeSinkContext:
         yield self.api
 
     def counted(self, family: str) -> dict[str, float]:
-        """Return the values of a family by its labels but the sink's, such as `get ok`."""
+        """Return the values of a family by its labels except `sink`, such as `get ok`."""
         return {
             " ".join(value for name, value in point.labels if name != "sink"): point.value
             for found, points in self.own.collect({})
@@ -91,7 +91,7 @@ class FakeSinkContext:
 async def supervised(
     sink: Sink, ctx: FakeSinkContext, inbox: Channel[Snapshot]
 ) -> AsyncIterator[None]:
-    """Run a sink under the daemon's own supervision, from now until it has stopped."""
+    """Run a sink under the supervision of the runtime, until the end of the `with` block."""
     context = RunningSink(
         name=ctx.name,
         node=ctx.node,

@@ -1,4 +1,4 @@
-"""Accounts of usage to test with, in which each quantity is the sum of its parts."""
+"""Build usage accounts for tests, in which each total is the sum of its parts."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -40,9 +40,9 @@ def used(
     own_id: str | None = None,
     closing: tuple[Holding, ...] = (),
 ) -> ContainerUsage:
-    """What a container had: bytes, nanoseconds, millijoules.
+    """Return the account of a container, in bytes, nanoseconds and millijoules.
 
-    Its id is made of its names and its start, if none is given.
+    The default of its id is made of its names and its start.
     """
     subject = _subject(pod, namespace, container, uid)
     made = f"{namespace}/{pod}/{container}/{subject.uid} {start.wall_ns}"
@@ -91,30 +91,30 @@ def holding(
     serial: int = 0,
     own_id: str | None = None,
 ) -> Holding:
-    """A container's time on a device.
+    """Return a holding of a container on a device.
 
     Args:
-        pod: its pod.
+        pod: the name of the pod.
         device: the device.
-        namespace: of the pod.
-        container: its name.
-        uid: of the pod; `u-` and its name, if none is given.
-        info: what is known of the pod.
-        source: by whose word; empty, with no evidence, where it is known by processes alone.
-        evidence: what that rests on.
-        start: when it began.
-        end: when it ended; None while it goes on.
-        until: the last look at one that goes on; the start, if none is given.
-        gap: of its time, what nobody counted, in nanoseconds.
-        held: in nanoseconds; the whole of what was counted, if none is given.
-        busy: likewise, known for all that was counted; None where that was never known.
-        energy: in millijoules.
-        peak: the most memory that it had, in bytes; the mean, if none is given.
-        mean: its mean memory, known for all that was counted; None where that was never known.
-        busy_peak: in millionths.
-        xids: code and count of errors.
-        serial: of its end.
-        own_id: identifies it; made of the device, the container and the start, if none is given.
+        namespace: the namespace of the pod.
+        container: the name of the container.
+        uid: the UID of the pod; by default `u-` and its name.
+        info: information about the pod.
+        source: the source of the claim; empty, without evidence, if only processes show the use.
+        evidence: the evidence of the claim.
+        start: the start of the holding.
+        end: its end; None for a current holding.
+        until: the last usage sample of a current holding; by default the start.
+        gap: the part of its time without usage samples, in nanoseconds.
+        held: the held time in nanoseconds; by default the time with usage samples.
+        busy: the busy time in nanoseconds; None if unknown.
+        energy: the energy in millijoules.
+        peak: the highest memory in bytes; by default the mean.
+        mean: the mean memory in bytes; None if unknown.
+        busy_peak: the highest busy ratio in millionths.
+        xids: codes and counts of XID errors.
+        serial: the serial number of its end.
+        own_id: its id; by default made of the device, the container and the start.
     """
     over = end or until or start
     counted = over.mono_ns - start.mono_ns - gap
@@ -157,7 +157,7 @@ def victim(
     uses: bool = True,
     caused: bool = False,
 ) -> XidVictim:
-    """A container that an XID error struck."""
+    """Return a container that is affected by an XID error."""
     subject = _subject(pod, namespace, container, uid)
     uuid = device if isinstance(device, str) else device.uuid
     return XidVictim(subject, info, uuid, holds, uses, caused)
@@ -173,10 +173,10 @@ def xid_error(
     process: str = "",
     revision: int = 0,
 ) -> XidError:
-    """An XID error and whom it struck."""
+    """Return an XID error with the affected containers."""
     uuid = device if isinstance(device, str) else device.uuid
-    struck = tuple(sorted(victims, key=lambda one: (one.subject, one.device)))
-    return XidError(serial, uuid, code, when, struck, pid, process, revision)
+    affected = tuple(sorted(victims, key=lambda one: (one.subject, one.device)))
+    return XidError(serial, uuid, code, when, affected, pid, process, revision)
 
 
 def account(
@@ -193,21 +193,21 @@ def account(
     unknown: int = 0,
     own_id: str | None = None,
 ) -> DeviceUsage:
-    """The account of a device.
+    """Return the account of a device.
 
     Args:
         device: the device.
-        containers: what they had.
-        start: of the account.
-        until: its last look; the start, if none is given.
-        memory: what belongs to no container, nor to the driver; None where `used` is unknown.
-        reserved: what the driver keeps.
-        busy: what no container did; None where that was never known.
-        unheld: what nobody held.
-        energy: what falls to no container; None where that was never known.
-        forgotten: busy, held and energy of containers that are kept no more.
-        unknown: of what nobody held, the time for which nobody told who holds it.
-        own_id: identifies it; made of the device and the start, if none is given.
+        containers: the accounts of its containers.
+        start: the start of the account.
+        until: the last usage sample; by default the start.
+        memory: bytes of no container and not of the driver; None if the used memory is unknown.
+        reserved: bytes that the driver reserves.
+        busy: unattributed busy time; None if unknown.
+        unheld: unattributed held time.
+        energy: unattributed energy; None if unknown.
+        forgotten: busy time, held time and energy of forgotten containers.
+        unknown: the part of `unheld` for which the holders are unknown.
+        own_id: its id; by default made of the device and the start.
     """
     of_memory = sum(one.memory_bytes or 0 for one in containers)
     of_busy = sum(one.busy_ns or 0 for one in containers) + forgotten[0]
@@ -239,13 +239,13 @@ def account(
 def usage(
     *devices: DeviceUsage, left_out: int = 0, ended: Iterable[Holding] = (), lost: int = 0
 ) -> Usage:
-    """Accounts of devices.
+    """Return the accounts of devices.
 
     Args:
-        devices: one of each.
-        left_out: how many containers found no room.
-        ended: holdings that have ended; those without a serial get the next.
-        lost: how many of those were let go of early.
+        devices: the account of each device.
+        left_out: the number of containers left out because of the limit.
+        ended: ended holdings; those without a serial number get the next one.
+        lost: the number of ended holdings that were dropped early.
     """
     numbered: list[Holding] = []
     for one in ended:
@@ -257,7 +257,7 @@ def usage(
 def with_usage(
     snapshot: Snapshot, *devices: DeviceUsage, ended: Iterable[Holding] = ()
 ) -> Snapshot:
-    """The same snapshot, with an account of usage."""
+    """Return the snapshot with these usage accounts."""
     return replace(snapshot, usage=usage(*devices, ended=ended))
 
 
@@ -267,29 +267,31 @@ _NAMES = st.sampled_from(["", "a", "b", 'a"\n', "\ud800", "\ud801"])
 
 
 def subjects() -> st.SearchStrategy[PartialRef]:
-    """Containers, among them some whose names can't be told apart on a page."""
+    """Generate containers, some of whose names look the same on a page."""
     return st.builds(PartialRef, _NAMES, _NAMES, _NAMES, _NAMES)
 
 
 XIDS = st.dictionaries(st.integers(1, 200), st.integers(1, 1 << 40), max_size=3).map(
     lambda counts: tuple(sorted(counts.items()))
 )
-"""Codes of XID errors, with how often each was."""
+"""Codes of XID errors with their counts."""
 
 
 def holdings(device: Device | str, *, ended: bool = True) -> st.SearchStrategy[Holding]:
-    """Times of containers on a device, over or going on; without serials."""
+    """Generate holdings on a device, ended or current, without serial numbers."""
     uuid = device if isinstance(device, str) else device.uuid
 
-    def made(subject: PartialRef, times: tuple[int, int], **had: object) -> Holding:
+    def build(subject: PartialRef, times: tuple[int, int], **totals: object) -> Holding:
         counted, gap = times
         over = Instant(START.mono_ns + counted + gap, START.wall_ns + counted + gap)
-        known = Holding(uuid, subject, None, "", None, START, counted_ns=counted, gap_ns=gap, **had)  # type: ignore[arg-type]
-        word = {"source": "runtime", "evidence": Evidence.RUNTIME_CDI} if known.held_ns else {}
-        return replace(known, end=over if ended else None, **word)  # type: ignore[arg-type]
+        known = Holding(
+            uuid, subject, None, "", None, START, counted_ns=counted, gap_ns=gap, **totals
+        )  # type: ignore[arg-type]
+        claim = {"source": "runtime", "evidence": Evidence.RUNTIME_CDI} if known.held_ns else {}
+        return replace(known, end=over if ended else None, **claim)  # type: ignore[arg-type]
 
     return st.builds(
-        made,
+        build,
         subjects(),
         st.tuples(st.integers(0, 1 << 61), st.integers(0, 1 << 61)),
         held_ns=_TOTALS,
@@ -305,7 +307,7 @@ def holdings(device: Device | str, *, ended: bool = True) -> st.SearchStrategy[H
 
 
 def containers() -> st.SearchStrategy[list[ContainerUsage]]:
-    """What containers of one device had, each of them once."""
+    """Generate accounts of containers of one device, each container once."""
     made = st.builds(
         ContainerUsage,
         subjects(),
@@ -321,7 +323,7 @@ def containers() -> st.SearchStrategy[list[ContainerUsage]]:
 
 
 def usages(devices: Iterable[Device]) -> st.SearchStrategy[Usage]:
-    """Accounts of some of these devices."""
+    """Generate accounts of some of these devices."""
 
     def of(device: Device) -> st.SearchStrategy[DeviceUsage]:
         return st.builds(

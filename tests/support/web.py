@@ -1,4 +1,4 @@
-"""Listeners behind a web config, and clients with and without certificates."""
+"""Listeners with a web configuration file, and clients with and without certificates."""
 
 import base64
 import logging
@@ -22,7 +22,7 @@ LOG = logging.getLogger("podgpu.http")
 
 @cache
 def authority(name: str) -> trustme.CA:
-    """Return the authority of that name, made for this run of the tests."""
+    """Return the certificate authority of that name, created for this run of the tests."""
     return trustme.CA(organization_name=name)
 
 
@@ -37,12 +37,12 @@ def hashed(password: str, cost: int = 4) -> str:
 
 
 def pem(leaf: trustme.LeafCert) -> tuple[bytes, bytes]:
-    """Return chain and key."""
+    """Return the certificate chain and the key in PEM format."""
     return b"".join(blob.bytes() for blob in leaf.cert_chain_pems), leaf.private_key_pem.bytes()
 
 
 def client_context(ca: str = "server", leaf: trustme.LeafCert | None = None) -> ssl.SSLContext:
-    """Return what trusts an authority, and shows a certificate if it has one."""
+    """Return a client's context that trusts an authority, with a certificate if one is given."""
     context = ssl.create_default_context()
     authority(ca).configure_trust(context)
     if leaf is not None:
@@ -55,7 +55,7 @@ def basic(user: str, password: str) -> str:
 
 
 class Web:
-    """A folder with a web config, and listeners that it holds for."""
+    """A folder with a web configuration file, and the listeners that use it."""
 
     def __init__(self, folder: Path, **limits: float) -> None:
         self.folder = folder
@@ -71,14 +71,14 @@ class Web:
         (self.folder / f"{name}.key").write_bytes(key)
 
     def secure(self, *more: str) -> None:
-        """Write a web config with a certificate of the authority `server`, and more keys of TLS."""
+        """Write a configuration with a certificate of the authority `server`, and more TLS keys."""
         if not (self.folder / "tls.crt").exists():
             self.pair(certificate("server", "127.0.0.1"))
         lines = ("cert_file: tls.crt", "key_file: tls.key", *more)
         self.write("tls_server_config:", *(f"  {line}" for line in lines))
 
     def trust(self, ca: str) -> None:
-        """Write the authority that clients' certificates have to be of."""
+        """Write the authority that has to sign clients' certificates."""
         authority(ca).cert_pem.write_to_path(str(self.folder / "ca.crt"))
 
     def write(self, *lines: str) -> None:
@@ -103,10 +103,10 @@ class Web:
         return await self.clients.connect(self.port, context)
 
     async def scrape(self, context: ssl.SSLContext | None = None, *lines: str) -> tuple[int, str]:
-        """Scrape over a connection of its own."""
+        """Scrape over a new connection."""
         return await (await self.connect(context)).get("/metrics", *lines)
 
 
-def always_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every connection and request look at the files."""
+def always_check_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check the files at every connection and request."""
     monkeypatch.setattr("pipeline.http.access.rules._INTERVAL", 0.0)

@@ -10,8 +10,8 @@ from pipeline.component.holder_sources import (
 )
 from pipeline.component.registry import ENTRIES, Entry
 from pipeline.model import NS, PodsReplaced, SourceAdded, SourceLost
-from tests.support.joints import joints
 from tests.support.nodes import Node, claims, gpu, kubelet_claim, uuid_of
+from tests.support.topology import topology_read
 
 GPUS = [gpu(0), gpu(1)]
 
@@ -19,7 +19,7 @@ GPUS = [gpu(0), gpu(1)]
 def node_with_topology() -> Node:
     node = Node()
     node.has(*GPUS)
-    node.say(joints(*GPUS))
+    node.say(topology_read(*GPUS))
     return node
 
 

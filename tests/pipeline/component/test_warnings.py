@@ -8,7 +8,7 @@ from pipeline.base.telemetry import LastProblem
 from pipeline.component.warnings import warn
 from tests.support.contexts import FakeSourceContext
 from tests.support.sinks import FakeSinkContext
-from tests.support.warned import every_warning_stands
+from tests.support.warning_check import warnings_are_on_the_status_page
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_a_problem_of_a_component_is_not_a_warning() -> None:
 
 
 def test_a_warning_that_is_only_in_the_log_is_detected() -> None:
-    """`every_warning_stands` detects it, which checks all tests of sinks."""
+    """`warnings_are_on_the_status_page` detects it, which checks all tests of sinks."""
     ctx = FakeSinkContext("files")
 
     def warn_and_set_problem(text: str, problem: str) -> None:
-        with every_warning_stands():
+        with warnings_are_on_the_status_page():
             ctx.log.warning(text)
             ctx.meter.set_problem(problem, ctx.clock.now())
 
     warn_and_set_problem("the disk is full; tried again", "the disk is full")
-    with pytest.raises(AssertionError, match=r"in the log alone: .*the disk is full"):
+    with pytest.raises(AssertionError, match=r"only in the log: .*the disk is full"):
         warn_and_set_problem("the disk is full", "something else")

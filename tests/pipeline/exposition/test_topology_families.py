@@ -5,8 +5,8 @@ import pytest
 from pipeline.exposition.text_format import Format
 from pipeline.model import Snapshot
 from tests.pipeline.exposition.pages import SCENES, of, parsed, rendered, renderer
-from tests.support.joints import busy_node, joints
 from tests.support.nodes import Node, gpu, uuid_of
+from tests.support.topology import busy_node, topology_read
 
 LINKS = "podgpu_topology_link_info"
 SIZES = "podgpu_topology_group_gpus"
@@ -65,7 +65,7 @@ def test_without_a_source_of_holders_there_are_no_free_gpu_series() -> None:
     node = Node()
     devices = [gpu(at) for at in range(4)]
     node.has(*devices)
-    node.say(joints(*devices))
+    node.say(topology_read(*devices))
     series = parsed(rendered(node.snapshot()))
     assert of(series, SIZES)
     assert not of(series, FREE)
@@ -84,7 +84,7 @@ def test_the_page_follows_changes_of_holders_and_gpus() -> None:
     assert groups(shown(node.snapshot()), FREE)["system", "0-7"] == 8
     remaining = [gpu(at) for at in range(1, 8)]
     node.has(*remaining)
-    node.say(joints(*remaining))
+    node.say(topology_read(*remaining))
     body = shown(node.snapshot())
     assert groups(body, SIZES)["system", "1-7"] == 7
     assert groups(body, FREE)["system", "1-7"] == 7

@@ -21,13 +21,13 @@ from pipeline.status_page.topology_endpoint import WAITING, TopologyPages
 from pipeline.topology.document import VERSION, document
 from pipeline.topology.preferred_allocation import choose_gpus
 from tests.support.http import LOCAL, Client, Clients
-from tests.support.joints import busy_node, joints
 from tests.support.nodes import Node, gpu, reading, uuid_of
+from tests.support.topology import busy_node, topology_read
 from tests.support.web import basic, hashed
 
 
 class Latest:
-    """What the daemon knows now."""
+    """The latest snapshot, which a test can replace."""
 
     def __init__(self, snapshot: Snapshot | None) -> None:
         self.snapshot = snapshot
@@ -36,28 +36,26 @@ class Latest:
         return self.snapshot
 
 
-def house_of(pages: TopologyPages) -> Listeners:
-    well = (True, "ok")
-    return Listeners(
-        node="n", version="0", health=lambda: well, ready=lambda: well, pages=pages.pages
-    )
+def listeners_of(pages: TopologyPages) -> Listeners:
+    ok = (True, "ok")
+    return Listeners(node="n", version="0", health=lambda: ok, ready=lambda: ok, pages=pages.pages)
 
 
 @asynccontextmanager
 async def served(latest: Latest) -> AsyncIterator[Client]:
     pages = TopologyPages(latest)
-    async with house_of(pages).listen(LOCAL) as mounts, Clients() as clients:
+    async with listeners_of(pages).listen(LOCAL) as mounts, Clients() as clients:
         yield await clients.connect(mounts.port)
     pages.close()
 
 
-async def asked(path: str, snapshot: Snapshot | None) -> tuple[int, str]:
+async def response_to(path: str, snapshot: Snapshot | None) -> tuple[int, str]:
     async with served(Latest(snapshot)) as client:
         return await client.get(path)
 
 
-async def answered(path: str, snapshot: Snapshot | None = None) -> Any:
-    status, body = await asked(path, snapshot or busy_node().snapshot())
+async def document_at(path: str, snapshot: Snapshot | None = None) -> Any:
+    status, body = await response_to(path, snapshot or busy_node().snapshot())
     assert status == 200, body
     return json.loads(body)
 
@@ -66,32 +64,32 @@ def chosen(answer: Any) -> list[int]:
     return [gpu["index"] for gpu in answer["gpus"]]
 
 
-async def test_the_topology_is_a_document() -> None:
+async def test_the_topology_is_a_json_document() -> None:
     node = busy_node()
-    node.say(joints(*(gpu(at) for at in range(8)), nvlinks=0, memory=80 << 30))
-    given_out = await answered("/topology", node.snapshot())
-    assert given_out["version"] == VERSION
-    assert [card["uuid"] for card in given_out["gpus"]] == [uuid_of(at) for at in range(8)]
-    assert [card["state"] for card in given_out["gpus"]] == ["held", "part", *["free"] * 6]
-    assert {card["memory"] for card in given_out["gpus"]} == {80 << 30}
-    assert given_out["free"] == "fc"
-    assert given_out["levels"]["NODE"] == ["f", "f0"]
+    node.say(topology_read(*(gpu(at) for at in range(8)), nvlinks=0, memory=80 << 30))
+    topology = await document_at("/topology", node.snapshot())
+    assert topology["version"] == VERSION
+    assert [card["uuid"] for card in topology["gpus"]] == [uuid_of(at) for at in range(8)]
+    assert [card["state"] for card in topology["gpus"]] == ["held", "part", *["free"] * 6]
+    assert {card["memory"] for card in topology["gpus"]} == {80 << 30}
+    assert topology["free"] == "fc"
+    assert topology["levels"]["NODE"] == ["f", "f0"]
 
 
-async def test_as_text_it_is_matrix_and_tree_with_holders() -> None:
-    status, body = await asked("/topology?format=text", busy_node().snapshot())
+async def test_the_text_has_a_matrix_and_a_tree_with_holders() -> None:
+    status, body = await response_to("/topology?format=text", busy_node().snapshot())
     assert status == 200
     assert "GPU0" in body
     assert "NODE" in body
     assert "ml/train-0" in body
 
 
-async def test_for_graphviz() -> None:
-    status, body = await asked("/topology?format=dot", busy_node().snapshot())
+async def test_the_topology_for_graphviz() -> None:
+    status, body = await response_to("/topology?format=dot", busy_node().snapshot())
     assert (status, body.split("{", maxsplit=1)[0]) == (200, "graph topology ")
 
 
-async def test_it_is_made_once_for_a_snapshot_and_again_for_a_change() -> None:
+async def test_the_document_is_built_again_after_a_change() -> None:
     node = busy_node()
     latest = Latest(node.snapshot())
     async with served(latest) as client:
@@ -104,7 +102,7 @@ async def test_it_is_made_once_for_a_snapshot_and_again_for_a_change() -> None:
     assert json.loads(after)["free"] == "ff"
 
 
-async def test_what_changes_no_topology_makes_no_new_document(
+async def test_readings_cause_no_new_build_of_the_document(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[object] = []
@@ -126,20 +124,20 @@ async def test_what_changes_no_topology_makes_no_new_document(
 
 
 BEST = [
-    ("n=1", [2], "a broken group gives first"),
-    ("n=2", [2, 3], "the rest of the broken group"),
+    ("n=1", [2], "a GPU of an incomplete group is used first"),
+    ("n=2", [2, 3], "the rest of the incomplete group"),
     ("n=4", [4, 5, 6, 7], "the whole group"),
     ("n=2&candidates=0,1,4", [0, 1], "candidates need not be free"),
     ("n=2&must=5", [4, 5], ""),
-    ("n=2&must=0", [0, 2], "what has to be there need not be free"),
-    (f"n=2&must={uuid_of(6)}&candidates=3,%207", [6, 7], "uuids, and blanks"),
-    (f"n=1&must={uuid_of(6).upper()}", [6], "in whatever case"),
+    ("n=2&must=0", [0, 2], "required GPUs need not be free"),
+    (f"n=2&must={uuid_of(6)}&candidates=3,%207", [6, 7], "UUIDs and blanks"),
+    (f"n=1&must={uuid_of(6).upper()}", [6], "upper and lower case"),
 ]
 
 
 @pytest.mark.parametrize(("query", "expected", "_why"), BEST, ids=[query for query, *_ in BEST])
-async def test_the_best(query: str, expected: list[int], _why: str) -> None:
-    answer = await answered(f"/topology/best?{query}")
+async def test_the_best_gpus_are_chosen(query: str, expected: list[int], _why: str) -> None:
+    answer = await document_at(f"/topology/best?{query}")
     assert chosen(answer) == expected
     assert [card["uuid"] for card in answer["gpus"]] == [uuid_of(at) for at in expected]
     assert int(answer["mask"], 16) == sum(1 << at for at in expected)
@@ -148,18 +146,18 @@ async def test_the_best(query: str, expected: list[int], _why: str) -> None:
     assert answer["why"]
 
 
-async def test_where_no_one_reports_of_holders_all_gpus_are_candidates() -> None:
+async def test_without_a_source_of_holders_all_gpus_are_candidates() -> None:
     node = Node()
     devices = [gpu(at) for at in range(4)]
     node.has(*devices)
-    node.say(joints(*devices, each=2))
-    answer = await answered("/topology/best?n=2", node.snapshot())
+    node.say(topology_read(*devices, each=2))
+    answer = await document_at("/topology/best?n=2", node.snapshot())
     assert (answer["among"], chosen(answer)) == ("all", [0, 1])
     assert answer["why"].startswith("no source reports the holders, so held GPUs may be among")
 
 
-def unsure(*, down: bool = False) -> Snapshot:
-    """Of a node with a source of holders which isn't at work, or whose driver is gone."""
+def unknown_availability(*, down: bool = False) -> Snapshot:
+    """Return a snapshot whose source of holders is down, or whose driver is gone."""
     node = busy_node()
     if down:
         node.say(SourceLost("no driver"))
@@ -170,30 +168,28 @@ def unsure(*, down: bool = False) -> Snapshot:
     return node.snapshot()
 
 
-@pytest.mark.parametrize(
-    ("down", "given_out"), [(False, "kubelet: no socket"), (True, "no driver")]
-)
-async def test_where_it_isn_t_known_what_is_free_nothing_is_handed_out(
-    down: bool, given_out: str
+@pytest.mark.parametrize(("down", "reason"), [(False, "kubelet: no socket"), (True, "no driver")])
+async def test_no_gpus_are_chosen_while_it_is_unknown_which_are_free(
+    down: bool, reason: str
 ) -> None:
-    snapshot = unsure(down=down)
-    status, body = await asked("/topology/best?n=1", snapshot)
+    snapshot = unknown_availability(down=down)
+    status, body = await response_to("/topology/best?n=1", snapshot)
     assert (status, body.count("\n")) == (503, 1)
     assert body.startswith("it is unknown which GPUs are free: ")
-    assert given_out in body
-    # Who names candidates knows what is free.
-    answer = await answered("/topology/best?n=1&candidates=5,6", snapshot)
+    assert reason in body
+    # A client that names candidates decides itself what is free.
+    answer = await document_at("/topology/best?n=1&candidates=5,6", snapshot)
     assert chosen(answer) == [5]
-    document = await answered("/topology", snapshot)
+    document = await document_at("/topology", snapshot)
     assert "free" not in document
     assert len(document["gpus"]) == 8
     assert ("down" in document) is down
-    status, body = await asked("/topology?format=text", snapshot)
-    assert (status, given_out in body.splitlines()[0]) == (200, True)
+    status, body = await response_to("/topology?format=text", snapshot)
+    assert (status, reason in body.splitlines()[0]) == (200, True)
 
 
-async def test_too_few_are_no_error_and_no_choice() -> None:
-    answer = await answered("/topology/best?n=7")
+async def test_too_few_free_gpus_are_no_error_and_result_in_no_choice() -> None:
+    answer = await document_at("/topology/best?n=7")
     assert answer == {
         "n": 7,
         "among": "free",
@@ -205,7 +201,7 @@ async def test_too_few_are_no_error_and_no_choice() -> None:
     }
 
 
-BAD = [
+INVALID = [
     ("/topology/best", "n='': give the number of GPUs to choose, 1 or more"),
     ("/topology/best?n=", "n=''"),
     ("/topology/best?n=0", "n='0'"),
@@ -234,37 +230,35 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("path", "given_out"), BAD, ids=[path[:40] for path, _ in BAD])
-async def test_a_bad_question_is_refused_with_what_is_wrong_with_it(
-    path: str, given_out: str
-) -> None:
-    status, body = await asked(path, busy_node().snapshot())
+@pytest.mark.parametrize(("path", "message"), INVALID, ids=[path[:40] for path, _ in INVALID])
+async def test_an_invalid_request_is_refused_with_its_error(path: str, message: str) -> None:
+    status, body = await response_to(path, busy_node().snapshot())
     assert status == 400
-    assert given_out in body
+    assert message in body
     assert len(body) < 250
     assert body.count("\n") == 1
 
 
 @pytest.mark.parametrize("path", ["/topology", "/topology?format=text", "/topology/best?n=1"])
-async def test_where_nothing_is_known(path: str) -> None:
-    assert (await asked(path, None))[0] == 503
+async def test_without_a_snapshot_or_a_topology_the_response_is_an_error(path: str) -> None:
+    assert (await response_to(path, None))[0] == 503
     node = Node()
     node.has(gpu(0))
-    status, body = await asked(path, node.snapshot())
+    status, body = await response_to(path, node.snapshot())
     assert (status, "add a source of kind nvml" in body) == (404, True)
 
 
-async def test_a_choice_keeps_no_one_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    go, threads = threading.Event(), set()
+async def test_a_slow_choice_delays_no_other_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    proceed, threads = threading.Event(), set()
 
     def slow(*args: Any, **named: Any) -> Any:
         threads.add(threading.current_thread())
-        go.wait(20)
+        proceed.wait(20)
         return choose_gpus(*args, **named)
 
     monkeypatch.setattr("pipeline.status_page.topology_endpoint.choose_gpus", slow)
     pages = TopologyPages(Latest(busy_node().snapshot()))
-    async with house_of(pages).listen(LOCAL) as mounts, Clients() as clients:
+    async with listeners_of(pages).listen(LOCAL) as mounts, Clients() as clients:
         waiting = [await clients.connect(mounts.port) for _ in range(WAITING)]
         asking = [asyncio.create_task(c.get("/topology/best?n=2")) for c in waiting]
         other = await clients.connect(mounts.port)
@@ -273,16 +267,16 @@ async def test_a_choice_keeps_no_one_waiting(monkeypatch: pytest.MonkeyPatch) ->
                 await asyncio.sleep(0.01)
             assert (await other.get("/healthz"))[0] == 200
             assert (await other.get("/topology"))[0] == 200
-        go.set()
+        proceed.set()
         assert {status for status, _ in await asyncio.gather(*asking)} == {200}
     pages.close()
-    assert len(threads) == 1, "one after the other"
+    assert len(threads) == 1, "choices are computed one after another"
 
 
-async def test_every_listener_of_the_daemon_serves_it_and_lists_it() -> None:
+async def test_every_listener_serves_the_topology_and_lists_it() -> None:
     pages = TopologyPages(Latest(busy_node().snapshot()))
-    well = (True, "ok")
-    serving = Serving("node-1", lambda: well, lambda: well, pages.pages)
+    ok = (True, "ok")
+    serving = Serving("node-1", lambda: ok, lambda: ok, pages.pages)
     address = ListenAddress.parse("127.0.0.1:0")
     await serving.enter(Http(listen=address))
     try:
@@ -295,20 +289,20 @@ async def test_every_listener_of_the_daemon_serves_it_and_lists_it() -> None:
         pages.close()
     assert '<a href="/topology">' in index
     assert "/topology/best?n=1 chooses the best" in index
-    assert 'href="/topology/best' not in index, "without n it answers 400"
+    assert 'href="/topology/best' not in index, "without n the response is 400"
 
 
 @pytest.mark.parametrize("path", ["/topology", "/topology/best?n=1"])
-async def test_who_is_not_let_in_learns_nothing(path: str, tmp_path: Path) -> None:
+async def test_without_the_password_nothing_is_shown(path: str, tmp_path: Path) -> None:
     config = tmp_path / "web.yml"
     config.write_text(f"basic_auth_users:\n  alice: {hashed('secret')}\n")
     pages = TopologyPages(Latest(busy_node().snapshot()))
-    house = house_of(pages)
-    house.access = await open_access(config, logging.getLogger("podgpu.http"))
-    async with house.listen(LOCAL) as mounts, Clients() as clients:
+    listeners = listeners_of(pages)
+    listeners.access = await open_access(config, logging.getLogger("podgpu.http"))
+    async with listeners.listen(LOCAL) as mounts, Clients() as clients:
         client = await clients.connect(mounts.port)
         status, body = await client.get(path)
         assert (status, "GPU" in body) == (401, False)
         assert (await client.get(path, basic("alice", "secret")))[0] == 200
-    house.access.close()
+    listeners.access.close()
     pages.close()

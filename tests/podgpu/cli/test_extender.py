@@ -20,7 +20,7 @@ from podgpu.cli import main
 from podgpu.extender.server import RESOURCE
 from tests.pipeline.topology.layouts import hgx
 from tests.podgpu.extender.cluster import annotation_with, node, pod, question
-from tests.support.kube import ApiServer, Collection, Elsewhere
+from tests.support.kube import ApiServer, Collection, ThreadedApiServer
 
 ROOT = Path(__file__).parents[3]
 
@@ -73,7 +73,7 @@ def wait_ready(port: int) -> None:
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_it_responds_until_a_signal_stops_it(tmp_path: Path, signum: int) -> None:
-    api = Elsewhere(cluster, lambda _: None).server
+    api = ThreadedApiServer(cluster, lambda _: None).server
     kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
     with started("--kubeconfig", str(kubeconfig)) as (process, port):
         wait_ready(port)

@@ -29,8 +29,8 @@ from tests.fakes.nvml.topologies import dgx1, hgx
 from tests.podgpu.cli.topology_command import daemon, run, run_in_thread
 from tests.sources.nvml.harness import GPU
 from tests.support.http import says
-from tests.support.joints import joints
 from tests.support.nodes import START, at, claim, claims, gpu, mig, uuid_of
+from tests.support.topology import topology_read
 
 __all__ = ["fake_nvml"]
 
@@ -40,7 +40,7 @@ INSTANCE = mig(DEVICES[1], 1, profile="3g.40gb")
 EVENTS: list[tuple[str, Event]] = [
     ("nvml", SourceAdded(0)),
     ("nvml", DevicesDiscovered((*DEVICES, INSTANCE))),
-    ("nvml", joints(*DEVICES)),
+    ("nvml", topology_read(*DEVICES)),
     ("podlist", SourceAdded(1)),
     ("podlist", claims(claim("train-0", uuid_of(0)), claim("serve-a", INSTANCE.uuid, share=0.5))),
 ]

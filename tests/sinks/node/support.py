@@ -13,10 +13,10 @@ from pipeline.topology.node_annotation import KEY, Published, published
 from sinks.node.options import Options
 from sinks.node.sink import NodeSink
 from tests.support.contexts import LoopClock
-from tests.support.joints import joints
 from tests.support.nodes import START, Node, claims, gpu, kubelet_claim, uuid_of
 from tests.support.objects import SlowObjects
 from tests.support.sinks import FakeSinkContext, supervised
+from tests.support.topology import topology_read
 
 PATH = "/api/v1/nodes/node-1"
 GPUS = tuple(gpu(index) for index in range(4))
@@ -33,7 +33,7 @@ class Bench:
         self.ctx.api = self.api
         self.node = Node()
         self.node.has(*GPUS)
-        self.node.say(joints(*GPUS))
+        self.node.say(topology_read(*GPUS))
         self.inbox: Channel[Snapshot] = Channel(1)
         self.sink = self.made(**options)
 

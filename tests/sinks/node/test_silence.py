@@ -15,13 +15,13 @@ from pipeline.model import (
     SourceRemoved,
 )
 from tests.sinks.node.support import GPUS, Bench, now
-from tests.support.joints import joints
 from tests.support.nodes import (
     START,
     claims,
     kubelet_claim,
     uuid_of,
 )
+from tests.support.topology import topology_read
 
 pytestmark = pytest.mark.looptime
 
@@ -43,7 +43,7 @@ async def test_a_topology_that_no_one_reports_any_more_is_written_once_without_w
         assert said.at == START.wall_ns / 1e9 + 20
         assert said.stale(START.wall_ns / 1e9 + now())
         # It comes back with its source.
-        bench.node.say(joints(*GPUS))
+        bench.node.say(topology_read(*GPUS))
         bench.holds(1)
         await asyncio.sleep(2)
         assert bench.said().free == 0b1101
@@ -74,7 +74,7 @@ async def test_where_it_isn_t_known_what_is_free_either_the_source_that_comes_ba
         bench.node.say(SourceLost("the driver is gone"))
         bench.show()
         await asyncio.sleep(20)
-        bench.node.say(joints(*GPUS))
+        bench.node.say(topology_read(*GPUS))
         bench.show()
         await asyncio.sleep(302)
         assert bench.patched_at() == [1, 21, 41, 341]

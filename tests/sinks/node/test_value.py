@@ -7,7 +7,6 @@ import pytest
 
 from pipeline.model.topology_tree import Topology
 from tests.sinks.node.support import GPUS, PATH, Bench
-from tests.support.joints import joints
 from tests.support.nodes import (
     START,
     Node,
@@ -15,13 +14,14 @@ from tests.support.nodes import (
     gpu,
     mig,
 )
+from tests.support.topology import topology_read
 
 pytestmark = pytest.mark.looptime
 
 
 async def test_it_is_what_a_reader_of_it_reads() -> None:
     bench = Bench()
-    bench.node.say(joints(*GPUS, memory=80 << 30))
+    bench.node.say(topology_read(*GPUS, memory=80 << 30))
     async with bench.running():
         await asyncio.sleep(2)
         bench.holds(1)
@@ -89,7 +89,7 @@ async def test_64_gpus_are_far_below_what_a_node_may_be_annotated_with() -> None
     cards = [gpu(index) for index in range(64)]
     bench.node = Node()
     bench.node.has(*cards)
-    bench.node.say(joints(*cards, each=32, memory=192 << 30))
+    bench.node.say(topology_read(*cards, each=32, memory=192 << 30))
     async with bench.running():
         bench.holds(*range(0, 64, 2))
         await asyncio.sleep(2)

@@ -10,12 +10,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.sinks.node.support import GPUS, Bench, now
-from tests.support.joints import joints
 from tests.support.nodes import (
     START,
     Node,
     reading,
 )
+from tests.support.topology import topology_read
 
 pytestmark = pytest.mark.looptime
 
@@ -110,7 +110,7 @@ async def test_memory_that_becomes_known_is_a_change() -> None:
     async with Bench().running() as bench:
         bench.holds(0)
         await asyncio.sleep(20)
-        bench.node.say(joints(*GPUS, memory=80 << 30))
+        bench.node.say(topology_read(*GPUS, memory=80 << 30))
         bench.show()
         await asyncio.sleep(2)
         assert bench.patched_at() == [1, 21]
@@ -167,11 +167,11 @@ async def test_a_new_topology_is_a_change_and_none_is_reported_once(
             record for record in caplog.records if "no topology is known" in record.message
         ]
         assert given_out.levelno == logging.INFO
-        bench.node.say(joints(*GPUS))
+        bench.node.say(topology_read(*GPUS))
         bench.show()
         await asyncio.sleep(2)
         assert bench.said().topology.mask == 0b1111
-        bench.node.say(joints(*GPUS[:2]))
+        bench.node.say(topology_read(*GPUS[:2]))
         bench.show()
         await asyncio.sleep(20)
         assert bench.said().topology.mask == 0b11

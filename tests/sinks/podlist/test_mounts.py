@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.sinks.podlist.support import OTHER_ENTRY, Bench, held, listing, podgpu_entries, uuids
-from tests.support.mounts import MAY_MOUNT, beside
+from tests.support.mounts import MAY_MOUNT, with_mounts
 
 pytestmark = MAY_MOUNT
 
@@ -56,7 +56,7 @@ async def test_a_reader_with_only_the_file_mounted_sees_only_writes_in_place(
     places: tuple[Path, Path], write: str
 ) -> None:
     outside, inside = places
-    async with beside('mount --bind "$2" "$3"', READ, outside, inside) as process:
+    async with with_mounts('mount --bind "$2" "$3"', READ, outside, inside) as process:
         assert "theirs" in await read(process)
         async with Bench(outside, write=write).running() as bench:
             for holders in ([held("a", 0), held("b", 1)], [held("a", 0)]):
@@ -84,7 +84,7 @@ async def test_a_file_that_cannot_be_replaced_is_written_in_place(
 ) -> None:
     outside, inside = places
     before = outside.stat()
-    async with beside(mounts, WRITE, outside, inside) as process:
+    async with with_mounts(mounts, WRITE, outside, inside) as process:
         async with asyncio.timeout(10):
             output, errors = await process.communicate()
         assert process.returncode == 0, errors.decode()
@@ -104,7 +104,7 @@ async def test_a_mount_of_a_file_that_was_replaced_outside_is_an_error(
     """No reader outside of the mount would see what podgpu writes there."""
     outside, inside = places
     program = WRITE.replace("asyncio.run", 'input("?")\nasyncio.run')
-    async with beside('mount --bind "$2" "$3"', program, outside, inside) as process:
+    async with with_mounts('mount --bind "$2" "$3"', program, outside, inside) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         await process.stdout.readexactly(1)

@@ -10,7 +10,7 @@ from pipeline.diagnostics import write_access
 from sinks.textfile.doctor import examine
 from sinks.textfile.options import Options
 from tests.podgpu.doctor.support import context, is_bad, of, write
-from tests.support.mounts import MAY_MOUNT, beside
+from tests.support.mounts import MAY_MOUNT, with_mounts
 
 
 async def check_folder(folder: Path, path: Path) -> Finding:
@@ -75,7 +75,7 @@ print(finding.verdict.value, finding.observed, finding.fix, sep="|")
 @MAY_MOUNT
 async def test_a_read_only_mount_is_a_failure(tmp_path: Path) -> None:
     mounts = f"mount -t tmpfs -o ro none {tmp_path}"
-    async with beside(mounts, CHECK_SCRIPT, tmp_path, tmp_path) as process:
+    async with with_mounts(mounts, CHECK_SCRIPT, tmp_path, tmp_path) as process:
         output, _ = await process.communicate()
     verdict, observed, fix = output.decode().strip().split("|")
     assert (verdict, observed) == ("failure", f"{tmp_path} is mounted read-only")
@@ -86,7 +86,7 @@ async def test_a_read_only_mount_is_a_failure(tmp_path: Path) -> None:
 async def test_a_full_disk_is_a_failure(tmp_path: Path) -> None:
     full = f"mount -t tmpfs -o size=64k none {tmp_path}"
     fill = f"(dd if=/dev/zero of={tmp_path}/all bs=1k 2>/dev/null || true)"
-    async with beside(f"{full} && {fill}", CHECK_SCRIPT, tmp_path, tmp_path) as process:
+    async with with_mounts(f"{full} && {fill}", CHECK_SCRIPT, tmp_path, tmp_path) as process:
         output, errors = await process.communicate()
     verdict, observed, fix = output.decode().strip().split("|")
     assert (verdict, observed) == ("failure", "the disk is full"), errors

@@ -19,7 +19,7 @@ from sinks.textfile.options import Options
 from sinks.textfile.sink import TextfileSink
 from tests.pipeline.exposition.pages import context, plain_gpus
 from tests.sinks.podlist.support import names
-from tests.support.mounts import MAY_MOUNT, beside
+from tests.support.mounts import MAY_MOUNT, with_mounts
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ async def test_a_mounted_file_and_a_read_only_folder_are_reported(
     for place in (outside, inside):
         place.parent.mkdir()
         place.touch()
-    async with beside(mounts, WRITE, outside, inside) as process, asyncio.timeout(10):
+    async with with_mounts(mounts, WRITE, outside, inside) as process, asyncio.timeout(10):
         output, errors = await process.communicate()
     assert MOUNTS[mounts].format(folder=inside.parent) in output.decode(), errors.decode()
     assert names(inside.parent) == ["gpu.prom"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.sources.podlist.running import listing, replace
-from tests.support.mounts import MAY_MOUNT, beside
+from tests.support.mounts import MAY_MOUNT, with_mounts
 
 pytestmark = MAY_MOUNT
 
@@ -37,7 +37,7 @@ async def printed(process: Process) -> str:
 
 
 def mounted(outside: Path, inside: Path) -> AbstractAsyncContextManager[Process]:
-    return beside('mount --bind "$2" "$3"', FOLLOW, outside, inside)
+    return with_mounts('mount --bind "$2" "$3"', FOLLOW, outside, inside)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ async def test_a_mounted_folder_shows_writes_in_place_and_replacements(
 ) -> None:
     outside, inside = places
     folders = 'mount --bind "$(dirname "$2")" "$(dirname "$3")"'
-    async with beside(folders, FOLLOW, outside, inside) as process:
+    async with with_mounts(folders, FOLLOW, outside, inside) as process:
         assert await printed(process) == "['a']"
         outside.write_text(listing("b"))
         assert await printed(process) == "['b']"

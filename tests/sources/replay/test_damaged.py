@@ -67,8 +67,8 @@ from tests.e2e.processes import free_ports
 from tests.podgpu.cli.topology_command import run
 from tests.support.contexts import FakeSourceContext, LoopClock
 from tests.support.http import Clients
-from tests.support.joints import joints
 from tests.support.nodes import START, at, claim, claims, gpu, mig, reading
+from tests.support.topology import topology_read
 from tests.support.usage import account, used
 
 GPUS: Final = (gpu(0), gpu(1))
@@ -97,7 +97,7 @@ def node_events() -> Iterator[tuple[str, Event]]:
     busy = used("trainer", held=5 * NS, energy=5, memory=3, busy=NS)
     yield "usage", TotalsRestored((account(GPUS[0], busy, unheld=NS),))
     yield "gpus", DevicesDiscovered((*GPUS, mig(GPUS[1], 1, profile="3g.40gb")))
-    yield "gpus", joints(*GPUS)
+    yield "gpus", topology_read(*GPUS)
     yield "podlist", claims(claim("trainer", GPUS[0].uuid))
     yield "pods", PodsReplaced((), 300 * NS)
     info = PodInfo("u1", "ml", "trainer", "Running", labels=(("team", "a"),))

@@ -1,4 +1,4 @@
-"""A disk with little room, and a file system that is full: D6 and D7."""
+"""D6, D7: tests of a disk with little space, and of a full file system."""
 
 import contextlib
 import errno
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.delivery.queue.failing import safe
+from tests.pipeline.delivery.queue.failing_calls import safe
 from tests.pipeline.delivery.queue.support import checked, drain, fill, points, segments
-from tests.support.mounts import MAY_MOUNT, beside
+from tests.support.mounts import MAY_MOUNT, with_mounts
 
 
 def open_files() -> list[str]:
@@ -22,15 +22,15 @@ def open_files() -> list[str]:
 
 
 class SmallDisk:
-    """A disk on which segments have so much room.
+    """A disk with limited space for segments.
 
     Args:
-        folder: where they are.
-        room: bytes.
+        folder: folder of the segments.
+        room: space in bytes.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, folder: Path, room: int) -> None:
-        self._whole = os.pwritev
+        self._original = os.pwritev
         self._folder = folder
         self.room = room
         patch.setattr(os, "pwritev", self)
@@ -39,21 +39,21 @@ class SmallDisk:
         taken = sum(file.stat().st_size for file in self._folder.glob("*.seg*"))
         if taken + sum(map(len, pieces)) > self.room:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return self._whole(fd, pieces, place)
+        return self._original(fd, pieces, place)
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_d6_what_is_done_with_gives_its_room_back_on_a_small_disk(
+def test_d6_settled_records_free_their_space_on_a_small_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, restart: bool
 ) -> None:
-    """One segment may have 64 KiB, and the disk has room for 50,000 bytes."""
+    """D6: a segment can have 64 KiB, but the disk has only space for 50,000 bytes."""
     bench = safe(tmp_path)
     SmallDisk(monkeypatch, bench.path, 50_000)
     queue = bench.open()
     for number in range(40):
         put = fill(queue, 1, size=20_000, start=number)
         state = checked(queue)
-        # A file that is removed takes room as long as it is open.
+        # A removed file uses space as long as it is open.
         assert not [one for one in open_files() if one.endswith(".seg (deleted)")]
         assert state.writable
         assert not state.faults
@@ -66,7 +66,7 @@ def test_d6_what_is_done_with_gives_its_room_back_on_a_small_disk(
     assert state.bytes == sum(file.stat().st_size for file in segments(bench.path))
 
 
-def test_d6_what_waits_keeps_its_room_on_a_small_disk(
+def test_d6_queued_records_stay_on_a_small_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = safe(tmp_path)
@@ -143,14 +143,12 @@ print(json.dumps([during.writable, [list(key) for key in during.faults], after.w
 
 @MAY_MOUNT
 @pytest.mark.parametrize(("how", "reason"), [("space", "no_space"), ("inodes", "no_space")])
-async def test_d6_d7_a_file_system_that_is_really_full_loses_nothing(
-    tmp_path: Path, how: str, reason: str
-) -> None:
+async def test_d6_d7_a_full_tmpfs_loses_no_record(tmp_path: Path, how: str, reason: str) -> None:
     folder = tmp_path / "disk"
     folder.mkdir()
     mounts = f"mount -t tmpfs -o size=2m,nr_inodes=40 queue {folder}"
     program = TMPFS.replace("sys.argv[1]", repr(str(folder))).replace("sys.argv[2]", repr(how))
-    async with beside(mounts, program) as process:
+    async with with_mounts(mounts, program) as process:
         out, errors = await process.communicate()
     assert not errors.decode()
     writable, faults, later, same, dropped = json.loads(out)

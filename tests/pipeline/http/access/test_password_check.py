@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pipeline.http.access import password_check
 from pipeline.http.access.password_check import CheckResult, Passwords
 from pipeline.http.access.rules import credentials
-from tests.support.attackers import attacked
+from tests.support.attackers import under_attack
 from tests.support.web import Web, basic, hashed
 
 SECRET = "correct horse"  # noqa: S105 - only for these tests
@@ -298,7 +298,7 @@ async def test_r3_a_thousand_guessing_addresses_do_not_exclude_a_scraper_after_a
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
     try:
         async with web.serving(), asyncio.timeout(25):
-            with attacked("guesses", web.port, connections=1040, sources=1040):
+            with under_attack("guesses", web.port, connections=1040, sources=1040):
                 while len(web.listeners.accounting) < 256:
                     await asyncio.sleep(0.01)
                 made = checks.made

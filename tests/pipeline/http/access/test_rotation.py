@@ -15,7 +15,7 @@ from pipeline.http.access.web_config_reader import WebConfigReader
 from tests.support.http import Client
 from tests.support.web import (
     Web,
-    always_look,
+    always_check_files,
     authority,
     basic,
     certificate,
@@ -32,7 +32,7 @@ SECOND = certificate("server", "127.0.0.1", serial=2)
 
 @pytest.fixture(autouse=True)
 def read_files_at_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    always_look(monkeypatch)
+    always_check_files(monkeypatch)
 
 
 def trusting(*leaf: object) -> ssl.SSLContext:

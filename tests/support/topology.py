@@ -1,4 +1,4 @@
-"""Topologies to test with: what a source says of how GPUs are joined."""
+"""Build topologies for tests, as a source reports them."""
 
 from itertools import combinations
 
@@ -6,16 +6,16 @@ from pipeline.model import Device, Level, TopologyCard, TopologyPair, TopologyRe
 from tests.support.nodes import Node, claim, gpu, mig
 
 
-def joints(
+def topology_read(
     *devices: Device, each: int = 4, nvlinks: int = 18, memory: int | None = None
 ) -> TopologyRead:
-    """GPUs on NVSwitches, as many at each socket.
+    """Return a topology of GPUs on NVSwitches, with the same number of GPUs at each socket.
 
     Args:
         devices: the GPUs, each with an index.
-        each: how many there are at a socket.
-        nvlinks: links to the switches; 0 for none.
-        memory: bytes of each.
+        each: the number of GPUs at a socket.
+        nvlinks: the number of links to the switches; 0 for no NVLink.
+        memory: bytes of each GPU.
     """
     cards = tuple(
         TopologyCard(
@@ -43,11 +43,11 @@ def joints(
 
 
 def busy_node(count: int = 8, *, nvlinks: int = 0) -> Node:
-    """A node where a pod holds the first GPU, and another an instance of the second."""
+    """Return a node: one pod holds the first GPU, and another a MIG instance of the second."""
     node = Node()
     devices = [gpu(index) for index in range(count)]
     instances = [mig(devices[1], gi, profile="3g.40gb") for gi in (1, 2)]
     node.has(*devices, *instances)
-    node.say(joints(*devices, nvlinks=nvlinks))
+    node.say(topology_read(*devices, nvlinks=nvlinks))
     node.podlist(claim("train-0", devices[0].uuid), claim("serve-a", instances[0].uuid))
     return node
