@@ -1,4 +1,4 @@
-"""What the tests of the fake NVML share."""
+"""Helpers for the tests of the fake NVML."""
 
 from collections.abc import Callable
 from typing import Any

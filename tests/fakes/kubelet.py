@@ -1,4 +1,4 @@
-"""The kubelet's end of a pod-resources socket: a real server, told what to do."""
+"""A fake kubelet: a real gRPC server on a pod-resources socket, controlled by the test."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-# It writes to stderr what calls raise; read when it is loaded.
+# Without this, gRPC writes exceptions of calls to stderr. It is read when gRPC is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc
@@ -31,7 +31,7 @@ def message(name: str, /, **fields: Any) -> Any:
 
 
 def devices(resources: Mapping[str, Iterable[str]]) -> list[Any]:
-    """As the kubelet writes them: one entry for each id."""
+    """Return devices in the kubelet's form: one entry for each id."""
     return [
         message("ContainerDevices", resource_name=resource, device_ids=[each])
         for resource, ids in resources.items()
@@ -40,7 +40,7 @@ def devices(resources: Mapping[str, Iterable[str]]) -> list[Any]:
 
 
 def claim(*triples: str, cdi: Sequence[str] = ()) -> Any:
-    """A resource claim of a container: `driver/pool/device` each, or names of CDI alone."""
+    """Return a resource claim of a container: `driver/pool/device` each, or only CDI names."""
     resources = [
         message(
             "ClaimResource",
@@ -62,7 +62,7 @@ def pod(
     container: str = "main",
     claims: Sequence[Any] = (),
 ) -> Any:
-    """A pod of one container."""
+    """Return a pod with one container."""
     held = message(
         "ContainerResources",
         name=container,
@@ -73,20 +73,20 @@ def pod(
 
 
 class FakeKubelet:
-    """Serves the socket; everything may be changed while it runs.
+    """Serves the socket. All attributes may be changed while it runs.
 
     Attributes:
-        pods: what all pods hold.
-        offered: what is allocatable.
-        methods: those that there are; all others answer UNIMPLEMENTED.
-        disabled: those that are switched off.
-        padding: bytes by which an answer to List is larger than it needs to be.
-        hangs: nothing is answered.
-        rejections: so many requests from now on are refused, as by the kubelet's limiter.
-        error: what List is answered with instead, a code and a text.
-        garbled: what a method fails with instead, a text for the number of the call.
-        calls: how often each method was called.
-        lists: when List was called, by the loop's clock.
+        pods: the pods with their devices.
+        offered: the allocatable devices by resource.
+        methods: the methods that exist. All others return UNIMPLEMENTED.
+        disabled: the methods that are switched off.
+        padding: the number of additional bytes in a response to List.
+        hangs: no request gets a response.
+        rejections: how many of the next requests are refused, as by the kubelet's rate limiter.
+        error: the error that List returns, a code and a text.
+        garbled: by method, a function that returns an error text for the number of the call.
+        calls: the number of calls by method.
+        lists: the times at which List was called, by the clock of the loop.
     """
 
     def __init__(self, path: Path, methods: Iterable[str] = V1 | V1ALPHA1) -> None:
@@ -126,7 +126,7 @@ class FakeKubelet:
         await self._server.start()
 
     async def stop(self) -> None:
-        """End as if killed: nothing is finished. The socket goes too."""
+        """Stop immediately, as if killed, without finishing requests. The socket is removed."""
         server, self._server = self._server, None
         if server is not None:
             await server.stop(None)
@@ -166,25 +166,25 @@ class FakeKubelet:
                 del container.devices[:]
                 container.devices.extend(entries)
         answer: bytes = message("ListPodResourcesResponse", pod_resources=pods).SerializeToString()
-        # Field 100, a text: one that nobody knows.
+        # Field 100, a string: an unknown field.
         return answer + (b"\xa2\x06" + _varint(self.padding) + bytes(self.padding))
 
     async def _one(self, request: bytes, context: Any) -> bytes:
-        asked = _SCHEMA.message("v1.GetPodResourcesRequest").FromString(request)
+        wanted = _SCHEMA.message("v1.GetPodResourcesRequest").FromString(request)
         for each in self.pods:
-            if (each.namespace, each.name) == (asked.pod_namespace, asked.pod_name):
+            if (each.namespace, each.name) == (wanted.pod_namespace, wanted.pod_name):
                 answer: bytes = message(
                     "GetPodResourcesResponse", pod_resources=each
                 ).SerializeToString()
                 return answer
-        text = f"pod {asked.pod_name} in namespace {asked.pod_namespace} not found"
+        text = f"pod {wanted.pod_name} in namespace {wanted.pod_namespace} not found"
         await context.abort(grpc.StatusCode.UNKNOWN, text)
         raise AssertionError
 
 
 @cache
 def _keep_library() -> None:
-    """Else the library is taken down after each test, and forgets to close a socket."""
+    """Keep gRPC initialised. Otherwise it shuts down after each test and leaks a socket."""
     grpc.aio.init_grpc_aio()
 
 
@@ -208,11 +208,11 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc] # it has no types
 
 
 def _varint(number: int) -> bytes:
-    made = bytearray()
+    encoded = bytearray()
     while number > 127:
-        made.append(number & 127 | 128)
+        encoded.append(number & 127 | 128)
         number >>= 7
-    return bytes([*made, number])
+    return bytes([*encoded, number])
 
 
 async def _serve(path: Path) -> None:

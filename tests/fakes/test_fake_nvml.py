@@ -39,7 +39,7 @@ def test_pynvml_loads_the_fake_by_its_soname(fake_nvml: FakeNvml) -> None:
     assert pynvml.nvmlSystemGetCudaDriverVersion_v2() == 13000
 
 
-def test_life_cycle(fake_nvml: FakeNvml) -> None:
+def test_init_and_shutdown_are_counted(fake_nvml: FakeNvml) -> None:
     pynvml._LoadNvmlLibrary()
     assert error_of(pynvml.nvmlDeviceGetCount) == 1
     assert error_of(pynvml.nvmlShutdown) == 1
@@ -52,7 +52,7 @@ def test_life_cycle(fake_nvml: FakeNvml) -> None:
 
 
 @pytest.mark.parametrize("code", [9, 12])
-def test_init_errors_and_recovery(fake_nvml: FakeNvml, code: int) -> None:
+def test_init_returns_the_error_until_it_is_removed(fake_nvml: FakeNvml, code: int) -> None:
     fake_nvml.set(Scenario(init_error=code))
     assert error_of(pynvml.nvmlInit) == code
     fake_nvml.set(h100s(2))
@@ -60,13 +60,13 @@ def test_init_errors_and_recovery(fake_nvml: FakeNvml, code: int) -> None:
     assert pynvml.nvmlDeviceGetCount() == 2
 
 
-def test_error_strings(fake_nvml: FakeNvml) -> None:
+def test_error_strings_are_those_of_nvml(fake_nvml: FakeNvml) -> None:
     start(fake_nvml)
     assert pynvml.nvmlErrorString(15) == "GPU is lost"
     assert pynvml.nvmlErrorString(999) == "Unknown Error"
 
 
-def test_identity(fake_nvml: FakeNvml) -> None:
+def test_a_device_has_its_ids_and_is_found_by_them(fake_nvml: FakeNvml) -> None:
     h = start(fake_nvml, mixed())
     uuid = pynvml.nvmlDeviceGetUUID(h)
     assert uuid == mixed().gpus[0].uuid
@@ -91,7 +91,7 @@ def test_identity(fake_nvml: FakeNvml) -> None:
     assert error_of(pynvml.nvmlDeviceGetHandleByIndex, 4) == 2
 
 
-def test_readings(fake_nvml: FakeNvml) -> None:
+def test_readings_are_those_of_an_idle_h100(fake_nvml: FakeNvml) -> None:
     h = start(fake_nvml)
     memory = pynvml.nvmlDeviceGetMemoryInfo(h)
     assert (memory.total, memory.free, memory.used) == (85520809984, 85017493504, 503316480)
@@ -128,7 +128,7 @@ def test_readings(fake_nvml: FakeNvml) -> None:
     assert error_of(pynvml.nvmlDeviceGetNvLinkState, h, 0) == 3
 
 
-def test_what_a_board_says_of_its_fans_links_and_firmware(fake_nvml: FakeNvml) -> None:
+def test_fans_links_licence_and_firmware_are_returned(fake_nvml: FakeNvml) -> None:
     extra = linked(links=2, old=True)
     extra["values"] |= {"fans": 1, "fan_speed_0": 40, "licence_supported": 1, "licence_state": 1}
     h = start(fake_nvml, Scenario(gpus=[a100(0, **extra), t4(1)]))
@@ -152,7 +152,7 @@ def test_what_a_board_says_of_its_fans_links_and_firmware(fake_nvml: FakeNvml) -
     assert pynvml.nvmlDeviceGetFieldValues(other, [29])[0].value.ullVal == 0
 
 
-def test_field_values(fake_nvml: FakeNvml) -> None:
+def test_field_values_have_their_type_value_and_error(fake_nvml: FakeNvml) -> None:
     fields: dict[int | tuple[int, int], Field] = {
         147: Field(1.5, "double"),
         150: Field(error=4),
@@ -160,17 +160,17 @@ def test_field_values(fake_nvml: FakeNvml) -> None:
         (203, 1): Field(7, "ull"),
     }
     h = start(fake_nvml, h100s(1, fields=fields))
-    asked = [82, 83, 94, 186, 193, 147, 150, 151, (203, 1)]
-    got = pynvml.nvmlDeviceGetFieldValues(h, asked)
-    assert [v.nvmlReturn for v in got] == [0, 0, 0, 0, 0, 0, 4, 3, 0]
-    assert [v.valueType for v in got[:6]] == [1, 3, 1, 1, 5, 0]
-    assert [v.value.uiVal for v in (got[0], got[2], got[3])] == [46, 1, 74517]
-    assert (got[1].value.ullVal, got[4].value.siVal, got[5].value.dVal) == (3832567, -8, 1.5)
-    assert got[8].value.ullVal == 7
+    ids = [82, 83, 94, 186, 193, 147, 150, 151, (203, 1)]
+    found = pynvml.nvmlDeviceGetFieldValues(h, ids)
+    assert [v.nvmlReturn for v in found] == [0, 0, 0, 0, 0, 0, 4, 3, 0]
+    assert [v.valueType for v in found[:6]] == [1, 3, 1, 1, 5, 0]
+    assert [v.value.uiVal for v in (found[0], found[2], found[3])] == [46, 1, 74517]
+    assert (found[1].value.ullVal, found[4].value.siVal, found[5].value.dVal) == (3832567, -8, 1.5)
+    assert found[8].value.ullVal == 7
     assert [v.nvmlReturn for v in pynvml.nvmlDeviceClearFieldValues(h, [82, 999])] == [0, 3]
 
 
-def test_processes(fake_nvml: FakeNvml) -> None:
+def test_processes_are_in_the_list_of_their_kind(fake_nvml: FakeNvml) -> None:
     h = start(fake_nvml)
     assert pynvml.nvmlDeviceGetComputeRunningProcesses(h) == []
     assert error_of(pynvml.nvmlDeviceGetProcessUtilization, h, 0) == 6
@@ -189,7 +189,7 @@ def test_processes(fake_nvml: FakeNvml) -> None:
     assert error_of(pynvml.nvmlDeviceGetProcessUtilization, h, 5) == 6
 
 
-def test_all_ones(fake_nvml: FakeNvml) -> None:
+def test_all_ones_are_returned_as_given(fake_nvml: FakeNvml) -> None:
     values = {"util_gpu": ALL_ONES_32, "power_usage": ALL_ONES_32, "energy": ALL_ONES_64}
     h = start(fake_nvml, h100s(1, values={**values, "memory_used": ALL_ONES_64}))
     assert pynvml.nvmlDeviceGetUtilizationRates(h).gpu == ALL_ONES_32
@@ -220,8 +220,8 @@ def test_a_node_of_mig_devices(fake_nvml: FakeNvml) -> None:
 
 
 def test_mig_and_whole_gpus_together(fake_nvml: FakeNvml) -> None:
-    cut = slices(1, "3g.40gb", "1c.2g.20gb", processes=[Proc(21, 5)])
-    whole = start(fake_nvml, mixed().with_gpu(1, mig=cut, processes=[Proc(20, 4)]))
+    instances = slices(1, "3g.40gb", "1c.2g.20gb", processes=[Proc(21, 5)])
+    whole = start(fake_nvml, mixed().with_gpu(1, mig=instances, processes=[Proc(20, 4)]))
     assert pynvml.nvmlDeviceGetMigMode(whole) == [0, 0]
     assert pynvml.nvmlDeviceGetMaxMigDeviceCount(whole) == 0
     assert error_of(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, whole, 0) == 2

@@ -26,7 +26,7 @@ from tests.fakes.nvml import (
 
 
 @pytest.mark.parametrize("code", [6, 2])
-def test_a_new_partition_between_two_calls(fake_nvml: FakeNvml, code: int) -> None:
+def test_handles_of_destroyed_mig_devices_return_an_error(fake_nvml: FakeNvml, code: int) -> None:
     gpu = start(fake_nvml, h100s(1, mig=slices(0, "3g.40gb", "1g.10gb")))
     kept = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)
     gone = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 1)
@@ -39,7 +39,7 @@ def test_a_new_partition_between_two_calls(fake_nvml: FakeNvml, code: int) -> No
     assert pynvml.nvmlDeviceGetUUID(found) == "MIG-new"
 
 
-def test_a_gpu_lost_while_running(fake_nvml: FakeNvml) -> None:
+def test_all_calls_on_a_lost_gpu_return_15(fake_nvml: FakeNvml) -> None:
     start(fake_nvml, mixed())
     gpu = pynvml.nvmlDeviceGetHandleByIndex(1)
     mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)
@@ -55,7 +55,7 @@ def test_a_gpu_lost_while_running(fake_nvml: FakeNvml) -> None:
     assert pynvml.nvmlDeviceGetMinorNumber(pynvml.nvmlDeviceGetHandleByIndex(1)) == 1
 
 
-def test_nothing_is_supported(fake_nvml: FakeNvml) -> None:
+def test_unsupported_calls_return_3(fake_nvml: FakeNvml) -> None:
     h = start(fake_nvml, h100s(1, errors=NOTHING_SUPPORTED))
     assert pynvml.nvmlDeviceGetUUID(h).startswith("GPU-")
     assert error_of(pynvml.nvmlDeviceGetMemoryInfo, h) == 3
@@ -75,7 +75,7 @@ def test_a_name_without_version_means_every_version(fake_nvml: FakeNvml) -> None
     assert pynvml.nvmlDeviceGetComputeRunningProcesses_v2(h) == []
 
 
-def test_errors(fake_nvml: FakeNvml) -> None:
+def test_errors_apply_to_one_function_or_to_all(fake_nvml: FakeNvml) -> None:
     h = start(fake_nvml)
     fake_nvml.set(h100s(1, errors={"nvmlDeviceGetPowerUsage": 4}, values={"temperature": None}))
     assert error_of(pynvml.nvmlDeviceGetPowerUsage, h) == 4
@@ -87,13 +87,13 @@ def test_errors(fake_nvml: FakeNvml) -> None:
     pynvml.nvmlInit()
 
 
-def test_a_blocked_call_holds_up_nothing_else(fake_nvml: FakeNvml) -> None:
+def test_a_blocked_call_does_not_block_other_calls(fake_nvml: FakeNvml) -> None:
     start(fake_nvml, h100s(2).with_gpu(1, block={"nvmlDeviceGetPowerUsage": 60}))
     quick, slow = (pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(2))
     answers: list[int] = []
     thread = threading.Thread(target=lambda: answers.append(pynvml.nvmlDeviceGetPowerUsage(slow)))
     thread.start()
-    began = time.monotonic()
+    started = time.monotonic()
     assert pynvml.nvmlDeviceGetPowerUsage(quick) == 74517
     assert pynvml.nvmlDeviceGetTemperature(slow, 0) == 43
     # A rewrite that still blocks the call keeps it there.
@@ -103,14 +103,14 @@ def test_a_blocked_call_holds_up_nothing_else(fake_nvml: FakeNvml) -> None:
     fake_nvml.set(h100s(2, values={"power_usage": 5}))
     thread.join(5)
     assert answers == [5]
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - started < 5
 
 
 def test_a_short_block_ends_by_itself(fake_nvml: FakeNvml) -> None:
     fake_nvml.set(replace(h100s(1), block={"nvmlDeviceGetHandleByIndex_v2": 0.05}))
-    began = time.monotonic()
+    started = time.monotonic()
     start(fake_nvml)
-    assert 0.05 <= time.monotonic() - began < 0.1 + 1
+    assert 0.05 <= time.monotonic() - started < 0.1 + 1
 
 
 def test_a_ramp_continues_over_a_rewrite(fake_nvml: FakeNvml) -> None:
@@ -134,26 +134,26 @@ def watch(*handles: Any) -> Any:
     return events
 
 
-def test_xid_events(fake_nvml: FakeNvml) -> None:
+def test_xid_events_reach_the_sets_that_watch_the_gpu(fake_nvml: FakeNvml) -> None:
     start(fake_nvml, mixed())
     handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(4)]
     fake_nvml.push_xid(0, 13)  # before anything watches
     events = watch(*handles[:2])
     assert error_of(pynvml.nvmlEventSetWait, events, 0) == 10
     fake_nvml.push_xid(0, 31)
-    fake_nvml.push_xid(2, 48)  # nobody watches this GPU
+    fake_nvml.push_xid(2, 48)  # this GPU is not watched
     fake_nvml.push_xid(0, 31)
     fake_nvml.push_xid(1, 94, gi=8, ci=0)
-    got = [pynvml.nvmlEventSetWait_v2(events, 1000) for _ in range(3)]
-    assert [(e.eventType, e.eventData, e.gpuInstanceId, e.computeInstanceId) for e in got] == [
+    events_ = [pynvml.nvmlEventSetWait_v2(events, 1000) for _ in range(3)]
+    assert [(e.eventType, e.eventData, e.gpuInstanceId, e.computeInstanceId) for e in events_] == [
         (8, 31, ALL_ONES_32, ALL_ONES_32),
         (8, 31, ALL_ONES_32, ALL_ONES_32),
         (8, 94, 8, 0),
     ]
-    assert [pynvml.nvmlDeviceGetIndex(e.device) for e in got] == [0, 0, 1]
-    began = time.monotonic()
+    assert [pynvml.nvmlDeviceGetIndex(e.device) for e in events_] == [0, 0, 1]
+    started = time.monotonic()
     assert error_of(pynvml.nvmlEventSetWait_v2, events, 50) == 10
-    assert 0.05 <= time.monotonic() - began < 1
+    assert 0.05 <= time.monotonic() - started < 1
     pynvml.nvmlEventSetFree(events)
     assert error_of(pynvml.nvmlEventSetWait_v2, events, 0) == 2
 
@@ -182,7 +182,7 @@ def test_events_on_a_mig_handle_are_not_supported(fake_nvml: FakeNvml) -> None:
     assert error_of(pynvml.nvmlDeviceRegisterEvents, mig, 8, events) == 3
 
 
-def test_topology(fake_nvml: FakeNvml) -> None:
+def test_peers_have_topology_levels_and_link_states(fake_nvml: FakeNvml) -> None:
     start(fake_nvml, h100s(2))
     one, two = (pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(2))
     assert pynvml.nvmlDeviceGetTopologyCommonAncestor(one, two) == 30
@@ -201,10 +201,10 @@ def test_calls_are_counted(fake_nvml: FakeNvml) -> None:
     assert fake_nvml.calls() == {}
 
 
-def test_many_threads_and_rewrites(fake_nvml: FakeNvml) -> None:
+def test_threads_may_call_while_the_scenario_is_rewritten(fake_nvml: FakeNvml) -> None:
     start(fake_nvml, mig_node())
     stop = threading.Event()
-    broken: list[BaseException] = []
+    failures: list[BaseException] = []
 
     def hammer(index: int) -> None:
         try:
@@ -215,7 +215,7 @@ def test_many_threads_and_rewrites(fake_nvml: FakeNvml) -> None:
                 pynvml.nvmlDeviceGetComputeRunningProcesses(mig)
                 assert pynvml.nvmlDeviceGetPowerUsage(gpu) in (74517, 9)
         except BaseException as problem:  # noqa: BLE001 - the assertion of a thread
-            broken.append(problem)
+            failures.append(problem)
 
     threads = [threading.Thread(target=hammer, args=(n,)) for n in range(8)]
     for thread in threads:
@@ -226,7 +226,7 @@ def test_many_threads_and_rewrites(fake_nvml: FakeNvml) -> None:
     stop.set()
     for thread in threads:
         thread.join()
-    assert broken == []
+    assert failures == []
 
 
 PROGRAM = """
@@ -242,7 +242,7 @@ print(pynvml.nvmlDeviceGetPowerUsage(gpu), flush=True)
 """
 
 
-def test_another_process(tmp_path: Path) -> None:
+def test_another_process_can_use_the_fake(tmp_path: Path) -> None:
     fake = FakeNvml(h100s(1, values={"power_usage": 1}), tmp_path)
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM],
@@ -264,7 +264,7 @@ def test_another_process(tmp_path: Path) -> None:
     assert fake.subprocess_calls()["nvmlDeviceGetPowerUsage"] == 2
 
 
-def test_the_fixture_leaves_nothing_behind(fake_nvml: FakeNvml) -> None:
+def test_pynvml_is_reset_by_the_fixture(fake_nvml: FakeNvml) -> None:
     assert pynvml.nvmlLib is None
     assert pynvml._nvmlLib_refcount == 0
     assert error_of(pynvml.nvmlDeviceGetCount) == 1

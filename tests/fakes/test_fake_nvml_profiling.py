@@ -23,7 +23,7 @@ def metrics(first: Any, second: Any, *ids: int) -> list[tuple[int, float]]:
     return [(get.metrics[at].nvmlReturn, get.metrics[at].value) for at in range(len(ids))]
 
 
-def taken(gpu: Any, gi: int | None = None) -> Any:
+def take(gpu: Any, gi: int | None = None) -> Any:
     sample = pynvml.nvmlGpmSampleAlloc()
     if gi is None:
         return pynvml.nvmlGpmSampleGet(gpu, sample)
@@ -37,10 +37,10 @@ def test_a_metric_is_the_mean_between_two_samples(fake_nvml: FakeNvml) -> None:
     gpu = start(fake_nvml, Scenario(gpus=scenario.gpus, t0=origin))
     assert pynvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice == 1
     begin = time.monotonic()
-    first = taken(gpu)
+    first = take(gpu)
     time.sleep(0.12)
     end = time.monotonic()
-    second = taken(gpu)
+    second = take(gpu)
     constant, ramp, failed, lacking = metrics(first, second, 1, 2, 3, 4)
     assert (constant, failed[0], lacking[0]) == ((0, 40.5), 20, 3)
     assert ramp[1] == pytest.approx(10 + 100 * ((begin + end) / 2 - origin), abs=1.5)
@@ -48,9 +48,9 @@ def test_a_metric_is_the_mean_between_two_samples(fake_nvml: FakeNvml) -> None:
     assert fake_nvml.gpm_samples() == (1, 0)
 
 
-def test_samples_too_close_give_nonsense(fake_nvml: FakeNvml) -> None:
+def test_samples_that_are_too_close_result_in_nan(fake_nvml: FakeNvml) -> None:
     gpu = start(fake_nvml)
-    ((code, value),) = metrics(taken(gpu), taken(gpu), 1)
+    ((code, value),) = metrics(take(gpu), take(gpu), 1)
     assert code == 0
     assert math.isnan(value)
 
@@ -58,15 +58,15 @@ def test_samples_too_close_give_nonsense(fake_nvml: FakeNvml) -> None:
 def test_misuse_of_samples_is_reported(fake_nvml: FakeNvml) -> None:
     gpu = start(fake_nvml, h100s(2, mig=slices(0, "3g.40gb", "3g.40gb")))
     other = pynvml.nvmlDeviceGetHandleByIndex(1)
-    whole, instance, freed = taken(gpu), taken(gpu, 7), taken(gpu)
+    whole, instance, freed = take(gpu), take(gpu, 7), take(gpu)
     pynvml.nvmlGpmSampleFree(freed)
     misuses = [
         (pynvml.nvmlGpmSampleFree, freed),
         (pynvml.nvmlGpmSampleGet, gpu, freed),
         (metrics, freed, whole, 1),
-        (metrics, whole, taken(other), 1),
+        (metrics, whole, take(other), 1),
         (metrics, whole, instance, 1),
-        (metrics, instance, taken(gpu, 8), 1),
+        (metrics, instance, take(gpu, 8), 1),
         (metrics, pynvml.nvmlGpmSampleAlloc(), whole, 1),
     ]
     for count, (call, *args) in enumerate(misuses, 1):
@@ -74,29 +74,29 @@ def test_misuse_of_samples_is_reported(fake_nvml: FakeNvml) -> None:
         assert fake_nvml.gpm_samples()[1] == count
 
 
-def test_an_instance_that_took_over_an_id_is_another(fake_nvml: FakeNvml) -> None:
+def test_an_instance_with_a_reused_id_is_another_device(fake_nvml: FakeNvml) -> None:
     gpu = start(fake_nvml, h100s(1, mig=slices(0, "3g.40gb")))
-    before = taken(gpu, 7)
+    before = take(gpu, 7)
     fake_nvml.set(Scenario(gpus=[h100(0, mig=slices(1, "3g.40gb"))]))
-    assert error_of(metrics, before, taken(gpu, 7), 1) == 2
+    assert error_of(metrics, before, take(gpu, 7), 1) == 2
     assert fake_nvml.gpm_samples()[1] == 1
-    assert error_of(taken, gpu, 9) == 6
+    assert error_of(take, gpu, 9) == 6
 
 
 def test_cards_and_devices_without_gpm(fake_nvml: FakeNvml) -> None:
     gpu = start(fake_nvml, h100s(1, mig=slices(0, "3g.40gb"), values={"gpm_supported": 0}))
     assert pynvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice == 0
-    assert error_of(taken, gpu) == 3
-    assert error_of(taken, gpu, 7) == 3
+    assert error_of(take, gpu) == 3
+    assert error_of(take, gpu, 7) == 3
     gpu = start(fake_nvml, h100s(1))
-    assert error_of(taken, gpu, 7) == 3
+    assert error_of(take, gpu, 7) == 3
 
 
 def stamps(gpu: Any, kind: int, since: int = 0) -> list[int]:
     return [sample.timeStamp for sample in pynvml.nvmlDeviceGetSamples(gpu, kind, since)[1]]
 
 
-def test_a_ring_holds_the_newest_and_wraps(fake_nvml: FakeNvml) -> None:
+def test_a_ring_keeps_the_newest_samples_and_wraps(fake_nvml: FakeNvml) -> None:
     gpu = start(fake_nvml, h100s(1, sampled={0: Sampled(250_000, period=0.01, room=20)}))
     kind, samples = pynvml.nvmlDeviceGetSamples(gpu, 0, 0)
     assert kind == 1
@@ -110,11 +110,11 @@ def test_a_ring_holds_the_newest_and_wraps(fake_nvml: FakeNvml) -> None:
     assert newer
     assert min(newer) > first[-1]
     time.sleep(0.25)
-    assert min(stamps(gpu, 0, first[-1])) > first[-1] + 10_001, "some are lost"
+    assert min(stamps(gpu, 0, first[-1])) > first[-1] + 10_001, "some samples are lost"
     assert error_of(stamps, gpu, 0, 1 << 62) == 6
 
 
-def test_a_pulse_comes_again_and_again(fake_nvml: FakeNvml) -> None:
+def test_a_pulse_recurs(fake_nvml: FakeNvml) -> None:
     ring = Sampled(10, pulse=(90, 0.1, 0.03), period=0.01, room=101)
     gpu = start(fake_nvml, h100s(1, sampled={1: ring}))
     values = [s.sampleValue.uiVal for s in pynvml.nvmlDeviceGetSamples(gpu, 1, 0)[1]]
@@ -122,7 +122,7 @@ def test_a_pulse_comes_again_and_again(fake_nvml: FakeNvml) -> None:
     assert sum(value == 90 for value in values) == pytest.approx(30, abs=3)
 
 
-def test_rings_that_are_not_there(fake_nvml: FakeNvml) -> None:
+def test_missing_and_empty_rings_return_errors(fake_nvml: FakeNvml) -> None:
     gpu = start(fake_nvml, h100s(1, sampled={0: None}))
     assert error_of(stamps, gpu, 0) == 3
     assert error_of(stamps, gpu, 5) == 6, "an H100's driver samples no clocks"
@@ -138,4 +138,4 @@ def test_the_clock_of_the_rings_can_be_set(fake_nvml: FakeNvml) -> None:
     fake_nvml.set(h100s(1, values={"sampling_shift": -1_000_000_000}))
     assert stamps(gpu, 0)[-1] < before
     fake_nvml.set(h100s(1, values={"sampling_began": 10_000_000}))
-    assert error_of(stamps, gpu, 0) == 6, "none is taken before the beginning"
+    assert error_of(stamps, gpu, 0) == 6, "no sample is taken before the start"

@@ -1,4 +1,4 @@
-"""A wall clock of its own for one program, to be set while that runs."""
+"""A wall clock for one program, which a test can set while the program runs."""
 
 import os
 import struct
@@ -12,10 +12,10 @@ _FORMAT: Final = "<q"
 
 
 class SetClock:
-    """The clock of programs that are started with `env`; monotonic clocks stay as they are.
+    """The wall clock of programs that are started with `env`. Monotonic clocks do not change.
 
     Args:
-        path: a file in which the offset stands.
+        path: the file that holds the offset.
     """
 
     def __init__(self, path: Path) -> None:
@@ -24,13 +24,13 @@ class SetClock:
         path.write_bytes(struct.pack(_FORMAT, 0))
 
     def env(self) -> dict[str, str]:
-        """What a program needs in its environment."""
+        """Return the environment variables that a program needs."""
         source = Path(__file__).with_name("setclock.c")
         library = compiled("setclock", _NAME, [source])
         return {"LD_PRELOAD": str(library), "SETCLOCK_FILE": os.fspath(self._path)}
 
     def step(self, seconds: float) -> None:
-        """Set the wall clock forward, or back."""
+        """Set the wall clock forward by `seconds`, or back if they are negative."""
         self.offset_ns += round(seconds * 1e9)
-        with self._path.open("r+b") as file:  # in place: it is mapped
+        with self._path.open("r+b") as file:  # in place, because the program maps the file
             file.write(struct.pack(_FORMAT, self.offset_ns))

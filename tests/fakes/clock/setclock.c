@@ -1,5 +1,5 @@
-// Adds an offset to the wall clock of one program: a number of nanoseconds that stands in the file
-// SETCLOCK_FILE, and is mapped, so that it can be changed while the program runs.
+// Adds an offset to the wall clock of one program: a number of nanoseconds in the file
+// SETCLOCK_FILE. The file is mapped, so that it can be changed while the program runs.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-"""A client library of DCGM of our own making, which plays what a test says."""
+"""A fake client library of DCGM that plays a scenario."""
 
 from tests.fakes.dcgm.fake import FakeDcgm
 from tests.fakes.dcgm.scenario import Card, Scenario, Slice

@@ -1,4 +1,4 @@
-"""Compile the fake client library of DCGM once per content of its source."""
+"""Compile the fake client library of DCGM, once for each content of its source."""
 
 from pathlib import Path
 
@@ -10,5 +10,5 @@ _HERE = Path(__file__).resolve().parent
 
 
 def build() -> Path:
-    """The path of libdcgm.so.4, compiled first when it isn't there yet."""
+    """Return the path of libdcgm.so.4. It is compiled if it does not exist."""
     return compiled("fakedcgm", SONAME, [_HERE / "fakedcgm.c"])

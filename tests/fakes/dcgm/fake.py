@@ -1,4 +1,4 @@
-"""Play a scenario to the library in this process."""
+"""The fake DCGM library in this process, and the scenario that it plays."""
 
 import ctypes
 import os
@@ -9,7 +9,7 @@ from tests.fakes.dcgm.scenario import Scenario
 
 
 class FakeDcgm:
-    """One scenario file and what can be done with it while it plays."""
+    """A scenario file, and control of the library while it plays it."""
 
     def __init__(self, scenario: Scenario, folder: Path) -> None:
         self.library = build()
@@ -21,19 +21,19 @@ class FakeDcgm:
         self._dll.fakedcgm_use(os.fsencode(self._path))
 
     def set(self, scenario: Scenario) -> None:
-        """Play this from the next call on; a call that hangs looks at it too."""
+        """Play this scenario from the next call on. Calls that hang follow it too."""
         self.scenario = scenario
         partial = self._path.with_suffix(".new")
         partial.write_text("".join(f"{line}\n" for line in scenario.lines()))
         partial.replace(self._path)
 
     def calls(self) -> list[str]:
-        """Return all that was called so far."""
+        """Return all calls so far."""
         return self._calls.read_text().splitlines() if self._calls.exists() else []
 
     @property
     def inits(self) -> int:
-        """How often the library was initialised and not shut down."""
+        """How often the library was initialised without being shut down."""
         return int(self._dll.fakedcgm_inits())
 
     def size(self, name: str) -> int:

@@ -1,4 +1,4 @@
-/* A client library of DCGM that plays a scenario file: see scenario.py for its lines.
+/* A fake client library of DCGM that plays a scenario file. scenario.py describes its lines.
 
    Layouts, numbers and rules are those of DCGM's public headers (dcgm_structs.h, dcgm_agent.h);
    nothing here has met a real host engine. */
@@ -70,7 +70,7 @@ static FILE *open_scenario(void) {
     return fopen(scenario, "r");
 }
 
-/* Copy what follows `key` on the first line that begins with it. */
+/* Copy the text after `key` on the first line that starts with it. */
 static int look_up(const char *key, char *found, size_t size) {
     char line[1024];
     size_t length = strlen(key);
@@ -104,7 +104,7 @@ static void note(const char *text) {
     fclose(file);
 }
 
-/* Begin a call: log it, hang while the scenario says so, return what it wants returned. */
+/* Enter a call: log it, hang while the scenario has a `hang` line, return the scenario's code. */
 static int begin(const char *name) {
     char key[128];
     note(name);

@@ -1,4 +1,4 @@
-"""The pytest fixture; a conftest.py imports it to offer it to its folder."""
+"""The pytest fixture `fake_dcgm`. A conftest.py imports it for its folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +12,11 @@ from tests.fakes.dcgm.scenario import Card, Scenario
 
 @pytest.fixture
 def fake_dcgm(tmp_path: Path) -> Iterator[FakeDcgm]:
-    """An engine with one busy A100; set() changes what it plays."""
+    """Return an engine with one busy A100. set() changes the scenario."""
     folder = tmp_path / "dcgm"
     folder.mkdir()
     library._LOADED.clear()
     fake = FakeDcgm(Scenario((Card(0, values={1001: 0.5, 1004: 0.25, 1009: 1000}),)), folder)
     yield fake
-    # Nothing hangs in an empty scenario: threads that a test left in a call come back.
+    # No call hangs in an empty scenario, so threads that still hang in a call end.
     fake.set(Scenario())

@@ -1,11 +1,11 @@
-"""What a scenario says, and the text file that the C library reads.
+"""Scenarios of the fake DCGM, and the text file that the C library reads. Its lines:
 
-epoch N                     the engine's life; 0 while it is down, another number after a restart
-hang CALL 1                 the call doesn't return while this line stands
+epoch N                     the run of the engine: 0 while it is down, a new number after a restart
+hang CALL 1                 the call doesn't return while the file has this line
 return CALL CODE            the call fails
 unwatchable GPU CODE        the GPU's profiling fields can't be watched
 unreadable KIND ENTITY CODE its values can't be read
-frozen TS                   all values bear this time
+frozen TS                   all values have this timestamp
 gpu ID
 instance ID GPU GI SLICES
 compute ID INSTANCE GI CI
@@ -24,7 +24,7 @@ Values = Mapping[int, float | int | str]
 
 @dataclass(frozen=True)
 class Slice:
-    """A GPU instance, with the ids of its compute instances."""
+    """A GPU instance with the ids of its compute instances."""
 
     gi: int
     cis: tuple[int, ...] = (0,)
@@ -34,7 +34,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU as the engine knows it."""
+    """A GPU of the engine."""
 
     id: int
     capability: int = AMPERE
@@ -50,7 +50,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What the engine and its library do."""
+    """The state and the behaviour of the engine and its library."""
 
     cards: tuple[Card, ...] = ()
     epoch: int = 1

@@ -1,4 +1,4 @@
-"""A runtime's end of NRI, like containerd's; it takes offence where containerd breaks."""
+"""A fake NRI runtime like containerd. It fails a test where containerd would stall or crash."""
 
 from tests.fakes.nri.runtime import FakeRuntime
 

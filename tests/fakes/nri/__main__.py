@@ -1,4 +1,4 @@
-"""A runtime on the socket that is named, whose containers come and go until it is killed."""
+"""Run a fake runtime on the given socket, with containers that start and end, until killed."""
 
 import sys
 import time

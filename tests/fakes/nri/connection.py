@@ -1,4 +1,4 @@
-"""One plugin, as the runtime sees it."""
+"""The connection of the fake runtime with one plugin."""
 
 import queue
 import socket
@@ -16,11 +16,11 @@ _BUFFER = 4096
 
 
 class GoneError(Exception):
-    """The plugin is not there any more."""
+    """The plugin has disconnected or was dropped."""
 
 
 class RefusedError(Exception):
-    """The plugin answered with an error."""
+    """The plugin returned an error."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"code {code}: {text}")
@@ -28,12 +28,12 @@ class RefusedError(Exception):
 
 
 class Connection:
-    """Reads in a thread, which keeps the plugin to the rules; writes as the Go side does.
+    """Reads in a thread, which checks the rules of the protocol, and writes like the Go side.
 
     Attributes:
-        broken: the rules that the plugin broke.
-        registered: name and index, once it has registered.
-        mask: the events that it wants.
+        broken: the violated rules.
+        registered: name and index of the plugin after it has registered.
+        mask: the events that the plugin subscribes to.
     """
 
     def __init__(self, sock: socket.socket, number: int) -> None:
@@ -58,25 +58,25 @@ class Connection:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def call(self, method: str, payload: bytes, deadline: float) -> bytes:
-        """Call the plugin and return what it answers.
+        """Call the plugin and return its response.
 
-        As in the Go peer, the deadline does not hold for writing.
+        As in Go, the deadline does not apply to writing.
 
         Raises:
-            GoneError: it is gone, or was late and is dropped.
-            RefusedError: it answered with an error.
+            GoneError: the plugin has disconnected, or was late and is dropped.
+            RefusedError: the plugin returned an error.
         """
         stream, self._next = self._next, self._next + 2
         answer = self._answers[stream] = queue.SimpleQueue()
         request = wire.message({1: PLUGIN, 2: method, 3: payload, 4: int(2e9), 5: [b"\n\x01a"]})
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             self.send(1, HEADER.pack(len(request), stream, 1, 0) + request)
             data = answer.get(timeout=max(deadline - time.monotonic(), 0.001))
         except (OSError, queue.Empty) as error:
             self.close()
             raise GoneError(f"{method}: {error!r}") from error
-        self.slowest = max(self.slowest, time.monotonic() - began)
+        self.slowest = max(self.slowest, time.monotonic() - started)
         if data is None:
             raise GoneError(f"{method}: the connection is closed")
         status = wire.one(data, 1)
@@ -90,7 +90,7 @@ class Connection:
         self.send(2, HEADER.pack(len(data), stream, 2, 0) + data)
 
     def send(self, channel: int, message: bytes) -> None:
-        """Write a message as the Go peer does: what fits its buffer first, then all the rest."""
+        """Write a message like the Go side: a part of the buffer's size first, then the rest."""
         parts = [message[:_BUFFER], message[_BUFFER:]]
         self.raw(b"".join(_MUX.pack(channel, len(part)) + part for part in parts if part))
 

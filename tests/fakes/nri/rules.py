@@ -1,4 +1,4 @@
-"""What a plugin must not send: each of these stalls or crashes a containerd."""
+"""Rules for the data that a plugin sends. Each violation stalls or crashes containerd."""
 
 import struct
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ _LONGEST_MESSAGE = 4 << 20
 
 
 class BrokenRuleError(AssertionError):
-    """A plugin sent what it must not."""
+    """A plugin sent data that violates a rule."""
 
 
 def keep(rule: bool, text: str) -> None:
@@ -19,7 +19,7 @@ def keep(rule: bool, text: str) -> None:
 
 
 class Stream:
-    """What arrives on one id, as the buffered reader of containerd takes it."""
+    """The data of one connection id, as the buffered reader of containerd reads it."""
 
     def __init__(self, channel: int) -> None:
         self._id = channel
@@ -27,11 +27,11 @@ class Stream:
         self._stream = -1
 
     def frame(self, payload: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield the number and the data of each message that is complete now."""
+        """Yield the stream number and the data of each message that this frame completes."""
         keep(0 < len(payload) <= _LONGEST_FRAME, f"a frame of {len(payload)} bytes")
         missing = self._missing()
         if missing is None or missing < _BUFFER:
-            # It waits with a buffer of 4096 bytes.
+            # containerd reads with a buffer of 4096 bytes.
             keep(len(payload) <= _BUFFER or missing == len(payload), "a header in a large frame")
         else:
             keep(len(payload) <= missing, "a frame with the end of one message and more")
@@ -51,7 +51,7 @@ class Stream:
         keep(not (complete and self._bytes), "two messages in one frame")
 
     def _missing(self) -> int | None:
-        """How many bytes of the body are missing; None while the header is not there."""
+        """Return how many bytes of the body are missing. None if the header is incomplete."""
         if len(self._bytes) < HEADER.size:
             return None
         length = HEADER.unpack_from(self._bytes)[0]

@@ -1,4 +1,4 @@
-"""A runtime that plugins connect to. It makes no containers: a test says what happens to them."""
+"""A fake runtime that plugins connect to. A test decides what happens to its containers."""
 
 import queue
 import socket
@@ -29,29 +29,29 @@ EVENTS = (
     "PostUpdatePodSandbox",
     "ValidateContainerAdjustment",
 )
-"""By their numbers, from 1."""
+"""In the order of their numbers, which start at 1."""
 REQUESTS = {"CreateContainer", "UpdateContainer", "StopContainer", "UpdatePodSandbox"}
 VITAL = {"RunPodSandbox", "CreateContainer", "StartContainer", "UpdateContainer"}
-"""Events that fail the pod or container when a plugin answers with an error."""
+"""Events for which an error of a plugin fails the pod or container."""
 
 
 class FailedError(Exception):
-    """A pod or a container could not be made, and a plugin is to blame."""
+    """A pod or container could not be created because of a plugin."""
 
 
 class FakeRuntime:
-    """Listens, takes plugins one at a time, tells them of pods and containers.
+    """Listens, accepts plugins one at a time, and reports pods and containers to them.
 
     Attributes:
-        plugins: those that are synchronised and still there.
-        connections: all there ever were.
-        pods: encoded, by name; what a plugin is told at first.
-        containers: encoded, by id; likewise.
-        chunk: how many pods and how many containers are told at a time.
-        seconds: for a request.
-        dropped: why plugins were dropped.
-        welcome: does what is done with a new connection.
-        meanwhile: events, encoded, that are told between the parts of the whole.
+        plugins: the plugins that are synchronised and connected.
+        connections: all connections so far.
+        pods: encoded pods by name. A plugin gets them when it is synchronised.
+        containers: encoded containers by id, likewise.
+        chunk: the number of pods and of containers in one message of the synchronisation.
+        seconds: the timeout of a request.
+        dropped: the reasons why plugins were dropped.
+        welcome: the function that handles a new connection.
+        meanwhile: encoded events that are sent between the messages of a synchronisation.
     """
 
     def __init__(self, path: Path, *, methods: bool = True, seconds: float = 2.0) -> None:
@@ -85,7 +85,7 @@ class FakeRuntime:
             assert [broken for each in self.connections for broken in each.broken] == []
 
     def start(self) -> None:
-        """Listen; the socket of an earlier start is replaced."""
+        """Listen. The socket of an earlier start is replaced."""
         self.path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self.path))
@@ -93,7 +93,7 @@ class FakeRuntime:
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def stop(self) -> None:
-        """Be killed: the socket's file stays."""
+        """Stop as if killed: the file of the socket stays."""
         if self._listener is not None:
             with suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
@@ -115,7 +115,7 @@ class FakeRuntime:
                     connection.close()
 
     def take(self, connection: Connection) -> None:
-        """Take a plugin."""
+        """Register, configure and synchronise a plugin."""
         self.register(connection)
         self.configure(connection)
         with self._lock:
@@ -148,24 +148,24 @@ class FakeRuntime:
             answer = connection.call("Synchronize", payload, deadline)
             if wire.number(answer, 2) != more or wire.fields(answer).get(1):
                 raise GoneError("the plugin does not handle split sync requests")
-            for method, given_out in self.meanwhile:
-                connection.call(method, given_out, deadline)
+            for method, payload in self.meanwhile:
+                connection.call(method, payload, deadline)
 
     def _chunks(self) -> Iterator[tuple[Sequence[bytes], Sequence[bytes]]]:
         pods, containers = list(self.pods.values()), list(self.containers.values())
-        # The last pods come after their containers, as they may.
+        # The last pods follow after their containers, which the protocol allows.
         pods.reverse()
         size = self.chunk
         for at in range(0, max(len(pods), len(containers), 1), size):
             yield pods[at : at + size], containers[at : at + size]
 
-    # What happens on the node.
+    # Events on the node.
 
-    def tell(self, event: str, pod: bytes, container: bytes = b"") -> list[bytes]:
-        """Tell all plugins that want to know; return what they answer.
+    def notify(self, event: str, pod: bytes, container: bytes = b"") -> list[bytes]:
+        """Report an event to all plugins that subscribe to it, and return their responses.
 
         Raises:
-            FailedError: a plugin refused what must not be refused.
+            FailedError: a plugin returned an error for a vital event.
         """
         number = EVENTS.index(event) + 1
         answers: list[bytes] = []
@@ -198,27 +198,27 @@ class FakeRuntime:
         return plugin.call("StateChange", wire.message({1: number, 2: pod, 3: container}), deadline)
 
     def run(self, pod: bytes, name: str = "main", **of: object) -> list[bytes]:
-        """Make and start a container; return how plugins adjusted it."""
+        """Create and start a container, and return the adjustments of the plugins."""
         pod_name = wire.one(pod, 2).decode()
-        make: Mapping[str, object] = {"pod": pod_name, "name": name, **of}
-        made = wire.container(**make, state=1)  # type: ignore[arg-type]
-        answers = self.tell("CreateContainer", pod, made)
-        self.tell("PostCreateContainer", pod, made)
-        self.tell("StartContainer", pod, made)
-        started = wire.container(**{"pid": 4321, **make}, state=3)  # type: ignore[arg-type]
+        fields: Mapping[str, object] = {"pod": pod_name, "name": name, **of}
+        created = wire.container(**fields, state=1)  # type: ignore[arg-type]
+        answers = self.notify("CreateContainer", pod, created)
+        self.notify("PostCreateContainer", pod, created)
+        self.notify("StartContainer", pod, created)
+        started = wire.container(**{"pid": 4321, **fields}, state=3)  # type: ignore[arg-type]
         self.pods[pod_name] = pod
         self.containers[wire.one(started, 1).decode()] = started
-        self.tell("PostStartContainer", pod, started)
+        self.notify("PostStartContainer", pod, started)
         return answers
 
     def end(self, pod: bytes, key: str) -> None:
-        """Let a container end, and take it away."""
+        """Stop and remove a container."""
         container = self.containers.pop(key)
-        self.tell("StopContainer", pod, container)
-        self.tell("RemoveContainer", pod, container)
+        self.notify("StopContainer", pod, container)
+        self.notify("RemoveContainer", pod, container)
 
     def wait_plugin(self, seconds: float = 5.0) -> Connection:
-        """Return the plugin once there is one."""
+        """Wait until a plugin is connected, and return it."""
         deadline = time.monotonic() + seconds
         while not self.plugins:
             assert time.monotonic() < deadline, self.dropped

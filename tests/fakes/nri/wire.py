@@ -1,4 +1,4 @@
-"""Protocol buffers by hand, and the messages of NRI: knows nothing of podgpu's schemas."""
+"""Hand-written protocol buffers for the messages of NRI, independent of podgpu's schemas."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
@@ -17,7 +17,7 @@ def varint(number: int) -> bytes:
 
 
 def message(fields: Mapping[int, Value]) -> bytes:
-    """Encode a message; what is empty or 0 is left out, as proto3 has it."""
+    """Encode a message. Empty values and 0 are left out, as in proto3."""
     return b"".join(_field(number, value) for number, value in fields.items())
 
 
@@ -69,14 +69,14 @@ def fields(data: bytes) -> dict[int, list[int | bytes]]:
 
 
 def one(data: bytes, number: int) -> bytes:
-    """Return a field of bytes; empty if it isn't there."""
+    """Return a field of bytes, or empty bytes if it is missing."""
     value = fields(data).get(number, [b""])[0]
     assert isinstance(value, bytes)
     return value
 
 
 def number(data: bytes, field: int) -> int:
-    """Return a field that is a number; 0 if it isn't there."""
+    """Return a field that is a number, or 0 if it is missing."""
     value = fields(data).get(field, [0])[0]
     assert isinstance(value, int)
     return value

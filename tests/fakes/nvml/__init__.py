@@ -1,4 +1,4 @@
-"""A stand-in for the driver's libnvidia-ml.so.1 that plays a scenario file."""
+"""A fake of the driver's library libnvidia-ml.so.1 that plays a scenario file."""
 
 from tests.fakes.nvml.activity import ALL_ONES_64, Gpm, Load, Proc, Sample
 from tests.fakes.nvml.build import build

@@ -1,4 +1,4 @@
-"""What happens on a device: processes, and what they do to it."""
+"""Activity on a device: processes, their utilization, and GPM metrics."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -8,7 +8,7 @@ ALL_ONES_64: Final = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Proc:
-    """A process on a device; memory ALL_ONES_64 is what NVML calls not available."""
+    """A process on a device. Memory ALL_ONES_64 means not available, as in NVML."""
 
     pid: int
     memory: int = 1 << 30
@@ -17,7 +17,7 @@ class Proc:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One answer of nvmlDeviceGetProcessUtilization."""
+    """One entry that nvmlDeviceGetProcessUtilization returns."""
 
     pid: int
     sm: int = 0
@@ -29,19 +29,19 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a process does to a GPU over time; nvmlDeviceGetProcessUtilization tells of it.
+    """The load of a process on a GPU over time, for nvmlDeviceGetProcessUtilization.
 
-    The driver is played as it is: it samples each 200 ms, keeps 70 samples, and answers with one
-    entry for each process that was found at work, the mean up to when it was found last.
+    The fake works like the driver: it samples every 200 ms, keeps 70 samples, and returns one
+    entry for each process that was found busy, with the mean until it was last found busy.
     """
 
     pid: int
     percent: float = 100
     start: float = 0
-    """When it begins, in seconds from the scenario's start."""
+    """When the load starts, in seconds from the scenario's start."""
     end: float = 1e9
     pulse: tuple[float, float] | None = None
-    """How often it works within that, and for how long, both in seconds."""
+    """Period and length of the busy intervals within that time, both in seconds."""
 
     def __str__(self) -> str:
         text = f"{self.pid} {self.percent!r} {self.start!r} {self.end!r}"
@@ -54,7 +54,7 @@ class Gpm:
 
     value: float = 0.0
     rate: float = 0.0
-    """By how much it grows every second from the scenario's start."""
+    """The growth per second from the scenario's start."""
     error: int = 0
 
     def __str__(self) -> str:

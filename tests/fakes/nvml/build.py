@@ -1,4 +1,4 @@
-"""Compile the fake NVML once per content of its sources."""
+"""Compile the fake NVML, once for each content of its sources."""
 
 import importlib.util
 from pathlib import Path
@@ -11,7 +11,7 @@ _HERE = Path(__file__).resolve().parent
 
 
 def header() -> Path:
-    """The nvml.h that the development dependencies install."""
+    """Return the path of nvml.h, which the development dependencies install."""
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         for found in sorted(Path(folder).glob("*/include/nvml.h")):
@@ -20,7 +20,7 @@ def header() -> Path:
 
 
 def build() -> Path:
-    """The folder that holds libnvidia-ml.so.1, compiled first when it isn't there yet."""
+    """Return the folder of libnvidia-ml.so.1. It is compiled if it does not exist."""
     nvml_h = header()
     library = compiled(
         "fakenvml",

@@ -56,12 +56,12 @@ _T4: Final[Mapping[str, Number | None]] = {
 
 
 def a100(place: int = 0, **changes: object) -> Gpu:
-    """An idle A100: MIG and remapped rows, but no GPM."""
+    """Return an idle A100, with MIG and remapped rows but without GPM."""
     return _card(place, "NVIDIA A100-SXM4-80GB", "692-2G506-0212-002", _A100, changes)
 
 
 def t4(place: int = 0, **changes: object) -> Gpu:
-    """An idle T4: retired pages instead of remapped rows, no MIG, no memory temperature."""
+    """Return an idle T4: retired pages, but no MIG, remapped rows or memory temperature."""
     return _card(place, "Tesla T4", "900-2G183-6300-T01", _T4, changes)
 
 
@@ -87,14 +87,14 @@ def linked(
     old: bool = False,
     down: int | None = None,
 ) -> dict[str, Any]:
-    """What a card with NVLinks has in addition: values and fields, for `h100` and the others.
+    """Return the additional values and fields of a card with NVLinks, for `h100` and the others.
 
     Args:
-        sent: KiB over each link; 138 and 139 of one link, and of all together.
-        received: likewise.
-        links: how many there are.
-        old: a card before Hopper, which adds up the errors of its links by itself.
-        down: a link that is down.
+        sent: KiB sent over each link: field 138 of each link, and of all links together.
+        received: KiB received, likewise field 139.
+        links: the number of links.
+        old: whether the card is one before Hopper, which has error totals of all links.
+        down: the number of a link that is down.
     """
     values: dict[str, Number | None] = {"nvlinks": links}
     fields: dict[int | tuple[int, int], Field] = {}

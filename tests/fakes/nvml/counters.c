@@ -1,4 +1,4 @@
-/* What a board says of its fans, its licence, its firmware, and the errors of its NVLinks. */
+/* Fans, licence, firmware and NVLink error counters of a board. */
 #include "scenario.h"
 
 #include <stdio.h>

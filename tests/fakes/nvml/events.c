@@ -1,5 +1,5 @@
-/* Event sets. Events come from "<scenario>.events", a file that only grows: one process appends,
- * and every process that plays the scenario sees each line once. */
+/* Event sets. Events are lines of "<scenario>.events", a file that only grows: one process appends,
+ * and each process that plays the scenario gets each line once. */
 #define _GNU_SOURCE
 #include "scenario.h"
 
@@ -127,7 +127,7 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ty
         return fk_leave(NVML_ERROR_INVALID_ARGUMENT);
     if (fk_u64(dev->values, "event_types", &supported) != NVML_SUCCESS || (types & ~supported))
         return fk_leave(NVML_ERROR_NOT_SUPPORTED);
-    /* What happened before the registration is not delivered. */
+    /* Events before the registration are not delivered. */
     take_events();
     for (int i = 0; i < set->watched_count; i++)
         if (set->watched[i].device == device) {
@@ -181,7 +181,7 @@ static nvmlReturn_t wait_on(nvmlEventSet_t set, nvmlEventData_t *data, unsigned 
 nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms) {
     ENTER();
     nvmlReturn_t code = wait_on(set, data, timeout_ms);
-    /* The first version did not know MIG. */
+    /* The first version has no MIG instances. */
     if (code == NVML_SUCCESS)
         data->gpuInstanceId = data->computeInstanceId = NO_INSTANCE;
     return code;

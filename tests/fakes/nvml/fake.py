@@ -1,4 +1,4 @@
-"""Play a scenario to pynvml in this process, or to other processes."""
+"""The fake NVML for pynvml in this process and for other processes."""
 
 import ctypes
 import os
@@ -20,27 +20,27 @@ _library: ctypes.CDLL | None = None
 
 
 def reset_pynvml() -> None:
-    """Take pynvml back to how it is when just imported: not loaded and not initialised."""
+    """Reset pynvml to its state after import: not loaded and not initialised."""
     pynvml.nvmlLib = None
     pynvml._nvmlLib_refcount = 0
     pynvml._nvmlGetFunctionPointer_cache.clear()
 
 
 class FakeNvml:
-    """One scenario file and what can be done with it while it plays."""
+    """A scenario file, and control of the library while it plays it."""
 
     def __init__(self, scenario: Scenario, tmp_path: Path) -> None:
         self.library_folder = build()
         self.path = tmp_path / "scenario.txt"
         self._events = tmp_path / "scenario.txt.events"
         self._call_log = tmp_path / "nvml-calls.log"
-        # Kept over rewrites, so that a counter that grows doesn't fall back when one is made.
+        # Kept over rewrites, so that growing counters do not decrease at a rewrite.
         self._t0 = time.monotonic()
         self.scenario = scenario
         self.set(scenario)
 
     def set(self, scenario: Scenario) -> None:
-        """Play this from the next call on; a blocked call looks at it too."""
+        """Play this scenario from the next call on. Blocked calls follow it too."""
         self.scenario = scenario
         if scenario.t0 is None:
             scenario = replace(scenario, t0=self._t0)
@@ -49,8 +49,8 @@ class FakeNvml:
     def load_in_process(self) -> None:
         """Make pynvml's CDLL("libnvidia-ml.so.1") in this process find the fake.
 
-        The loader compares that name with the SONAME of what is loaded already. A loaded library
-        stays, so the second and later fakes of a process only point it to another file.
+        The loader compares that name with the SONAMEs of loaded libraries. A loaded library
+        stays loaded, so later fakes of a process only point it to another file.
         """
         global _library
         if _library is None:
@@ -58,7 +58,7 @@ class FakeNvml:
         _library.fakenvml_use(os.fsencode(self.path))
 
     def env(self) -> dict[str, str]:
-        """What a process of its own needs in its environment to load the fake."""
+        """Return the environment variables with which another process loads the fake."""
         folders = [str(self.library_folder), os.environ.get("LD_LIBRARY_PATH", "")]
         return {
             "LD_LIBRARY_PATH": os.pathsep.join(filter(None, folders)),
@@ -69,21 +69,21 @@ class FakeNvml:
     def push_xid(
         self, gpu_index: int, xid: int, *, gi: int | None = None, ci: int | None = None
     ) -> None:
-        """Report an XID to every event set that watches this GPU by now."""
+        """Send an XID event to all event sets that watch this GPU."""
         self.push_event(gpu_index, XID, xid, gi=gi, ci=ci)
 
     def push_event(
         self, gpu_index: int, kind: int, data: int, *, gi: int | None = None, ci: int | None = None
     ) -> None:
-        """Report any event, by its nvmlEventType bit."""
+        """Send an event of any type, given by its nvmlEventType bit."""
         gi, ci = (-1 if number is None else number for number in (gi, ci))
         with self._events.open("a") as file:
             file.write(f"{gpu_index} {kind} {data} {gi} {ci}\n")
 
     def gpm_samples(self) -> tuple[int, int]:
-        """How many GPM samples are allocated, and how often one was misused.
+        """Return how many GPM samples are allocated, and how often one was misused.
 
-        Misused: used when it was not allocated, or compared with one of another device.
+        A misuse is the use of a freed sample, or a comparison with a sample of another device.
         """
         assert _library is not None, "load_in_process() comes first"
         live, misused = ctypes.c_uint(), ctypes.c_uint()
@@ -91,7 +91,7 @@ class FakeNvml:
         return live.value, misused.value
 
     def calls(self, *, reset: bool = False) -> dict[str, int]:
-        """How often each NVML function was called in this process since the last reset."""
+        """Return the number of calls by function in this process since the last reset."""
         assert _library is not None, "load_in_process() comes first"
         buffer = ctypes.create_string_buffer(1 << 16)
         _library.fakenvml_calls(buffer, ctypes.c_ulong(len(buffer)), int(reset))
@@ -99,7 +99,7 @@ class FakeNvml:
         return {name: int(count) for name, count in pairs}
 
     def subprocess_calls(self) -> dict[str, int]:
-        """The same for the processes started with env(), from the first one on."""
+        """Return the number of calls by function in all processes that were started with env()."""
         lines: Iterable[str] = ()
         if self._call_log.exists():
             lines = self._call_log.read_text().splitlines()

@@ -1,4 +1,4 @@
-/* The part of NVML that asks one GPU for one value. */
+/* The functions of NVML that return one value of one GPU. */
 #include "scenario.h"
 
 #include <stdio.h>
@@ -259,7 +259,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     return fk_leave(code);
 }
 
-/* ---- numbers picked by an argument: the key carries the argument ---- */
+/* ---- numbers selected by an argument, which is part of the key ---- */
 
 static nvmlReturn_t keyed(const Dev *dev, const char *stem, int a, unsigned int *out) {
     char key[64];
@@ -361,7 +361,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *ou
     out->reserved = 0;
     if (code == NVML_SUCCESS)
         fk_u64(dev->values, "memory_reserved", &out->reserved);
-    /* The first version counts the reserved bytes as used; the second one shows them apart. */
+    /* The first version includes reserved bytes in used bytes. The second one separates them. */
     if (code == NVML_SUCCESS && out->used != ALL_ONES)
         out->used = out->used > out->reserved ? out->used - out->reserved : 0;
     return fk_leave(code);

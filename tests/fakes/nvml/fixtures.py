@@ -1,4 +1,4 @@
-"""The pytest fixture; a conftest.py imports it to offer it to its folder."""
+"""The pytest fixture `fake_nvml`. A conftest.py imports it for its folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.fakes.nvml.scenario import Scenario
 
 @pytest.fixture
 def fake_nvml(tmp_path: Path) -> Iterator[FakeNvml]:
-    """A fake with one idle H100, loaded into this process; set() changes what it plays."""
+    """Return a fake with one idle H100, loaded into this process. set() changes the scenario."""
     folder = tmp_path / "nvml"
     folder.mkdir()
     fake = FakeNvml(h100s(1), folder)
@@ -20,6 +20,6 @@ def fake_nvml(tmp_path: Path) -> Iterator[FakeNvml]:
     fake.calls(reset=True)
     reset_pynvml()
     yield fake
-    # Nothing blocks in an empty scenario: threads that a test left in a call come back.
+    # No call blocks in an empty scenario, so threads that still hang in a call end.
     fake.set(Scenario())
     reset_pynvml()

@@ -1,4 +1,4 @@
-/* GPU performance monitoring: two samples, and the average of each metric between their moments. */
+/* GPU performance monitoring: the average of each metric between the times of two samples. */
 #include "scenario.h"
 
 #include <math.h>
@@ -6,12 +6,12 @@
 #include <string.h>
 
 #define MAX_SAMPLES 65536
-#define NARROWEST 0.1 /* seconds; between samples closer than that there is nothing to tell */
+#define NARROWEST 0.1 /* seconds; samples that are closer have no metrics */
 
-/* A place is never given out twice, so that the use of a freed sample can be told. */
+/* A place is never reused, so that the use of a freed sample is detected. */
 struct nvmlGpmSample_st {
     int allocated;
-    double at; /* 0 while nothing was read into it */
+    double at; /* 0 while no sample was taken */
     unsigned int gi;
     char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE]; /* of the GPU, or of the instance's MIG device */
 };
@@ -30,7 +30,7 @@ static int is_sample(nvmlGpmSample_t sample) {
     return known;
 }
 
-/* The device whose metrics a GPU instance has: its first compute instance. */
+/* The device that has the metrics of a GPU instance: its first compute instance. */
 static Dev *instance(Dev *gpu, unsigned int gi) {
     Dev *mig = gpu->migs;
     while (mig != NULL && mig->gi != gi)
@@ -147,8 +147,8 @@ nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *get) {
     return fk_leave(NVML_SUCCESS);
 }
 
-/* How many samples are allocated, and how often one was used that is not, or two were compared
- * that have nothing to do with each other. */
+/* How many samples are allocated, and how often a freed one was used, or two were compared
+ * that are of different devices. */
 void fakenvml_gpm(unsigned int *now_live, unsigned int *times_misused);
 void fakenvml_gpm(unsigned int *now_live, unsigned int *times_misused) {
     fk_lock();

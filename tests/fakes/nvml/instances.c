@@ -1,4 +1,4 @@
-/* Processes and MIG: what links a device with something else. */
+/* Processes and MIG. */
 #include "scenario.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 /* ---- processes ---- */
 
-/* Writes at index n when it is given and there is room; answers the new count. */
+/* Writes at index n if there is room. Returns the new count. */
 typedef void (*Store)(void *infos, unsigned int n, const Proc *proc, const Dev *owner);
 
 static void store_v1(void *infos, unsigned int n, const Proc *proc, const Dev *owner) {
@@ -40,8 +40,8 @@ static unsigned int list_processes(const Dev *dev, char kind, Store store, void 
     return n;
 }
 
-/* A caller in a pid namespace of its own is given lists of the processes in there, and of no others.
- * Process utilisation tells of all, by the host's numbers. */
+/* A caller in its own pid namespace gets lists of the processes in that namespace only.
+ * Process utilisation has all processes, by their pids on the host. */
 static int hides_processes(void) {
     u64 hides = 0;
     return fk_u64(fk_now->values, "hides_processes", &hides) == NVML_SUCCESS && hides != 0;

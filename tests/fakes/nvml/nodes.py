@@ -1,4 +1,4 @@
-"""Nodes of H100 cards."""
+"""Scenarios of nodes with H100 cards."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from tests.fakes.nvml.scenario import Gpu, Mig, Number, Scenario
 
 
 def h100(place: int = 0, **changes: object) -> Gpu:
-    """An idle H100, the one at this place of a node."""
+    """Return an idle H100 for this place of a node."""
     return Gpu(
         **{  # type: ignore[arg-type]
             "uuid": f"GPU-{place:08x}-5eed-4a5e-9c0d-10{place:010d}",
@@ -20,7 +20,7 @@ def h100(place: int = 0, **changes: object) -> Gpu:
 
 
 def h100s(count: int, **changes: object) -> Scenario:
-    """Idle H100s on one switch, without MIG; every one with the same changes."""
+    """Return a node of idle H100s on NVSwitches, without MIG, all with the same changes."""
     link: dict[str, Number | None] = {f"nvlink_state_{n}": 1 for n in range(18)}
     link |= {f"nvlink_remote_type_{n}": 2 for n in range(18)}
     values = changes.pop("values", {})
@@ -30,7 +30,7 @@ def h100s(count: int, **changes: object) -> Scenario:
 
 
 def slices(place: int, *names: str, **changes: object) -> list[Mig]:
-    """MIG devices for a GPU, one GPU instance each, numbered as the driver would."""
+    """Return MIG devices of a GPU, each a GPU instance, with numbers like the driver's."""
     start = 0
     made = []
     for at, name in enumerate(names):
@@ -50,11 +50,11 @@ def slices(place: int, *names: str, **changes: object) -> list[Mig]:
 
 
 def mig_node() -> Scenario:
-    """Eight H100s cut into seven 1g.10gb each."""
+    """Return a node of eight H100s with seven 1g.10gb instances each."""
     return Scenario(gpus=[h100(at, mig=slices(at, *["1g.10gb"] * 7)) for at in range(8)])
 
 
 def mixed() -> Scenario:
-    """Four H100s: two whole, two with MIG; the minors run against the indexes."""
+    """Return four H100s, two of them with MIG. Minor numbers descend with the index."""
     cut = {1: slices(1, "3g.40gb", "2g.20gb", "1g.10gb"), 3: slices(3, "7g.80gb")}
     return Scenario(gpus=[h100(at, minor=3 - at, mig=cut.get(at)) for at in range(4)])

@@ -1,4 +1,4 @@
-"""What the fake knows about the H100: the readings of an idle card and its MIG profiles."""
+"""Data of the H100: the readings of an idle card, and its MIG profiles."""
 
 import re
 from dataclasses import dataclass
@@ -108,7 +108,7 @@ GPM: Final = (*GPM_OF_INSTANCE, 20, 21, 60, 61)
 
 UNSAMPLED_WITH_MIG: Final = (1, 2, 3, 4)
 
-# With MIG on the driver can't tell a share of the engines for the whole card.
+# With MIG on, the driver reports no utilization of the whole card.
 UNSUPPORTED_WITH_MIG: Final = frozenset(
     {"util_gpu", "util_memory", "enc_util", "dec_util", "jpg_util", "ofa_util"}
 )
@@ -116,7 +116,7 @@ UNSUPPORTED_WITH_MIG: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One GPU instance profile, as NVML numbers and describes it."""
+    """A GPU instance profile with NVML's number and description."""
 
     name: str
     number: int
@@ -142,7 +142,7 @@ _SPLIT = re.compile(r"(?:(\d)c\.)?(.+)")
 
 
 def split_profile(name: str) -> tuple[Profile, int]:
-    """The GPU instance profile and the compute slices of "2g.20gb" or "1c.2g.20gb"."""
+    """Return the GPU instance profile and the compute slices of "2g.20gb" or "1c.2g.20gb"."""
     match = _SPLIT.fullmatch(name)
     assert match is not None
     for profile in PROFILES:

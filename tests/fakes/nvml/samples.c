@@ -1,4 +1,4 @@
-/* The driver's own samples of a value: a ring of some seconds, worked out from the clock. */
+/* The driver's own samples of a value: a ring of some seconds, calculated from the clock. */
 #define _GNU_SOURCE
 #include "scenario.h"
 
@@ -6,9 +6,9 @@
 #include <string.h>
 #include <time.h>
 
-/* A line says: room in the ring (it holds one less), microseconds between samples, type of the
- * value, the value, and what it is for some time, again and again: `78000 pulse 300000 5 0.1` is
- * 300000 for a tenth of a second each five. */
+/* A line has: room in the ring (it holds one less), microseconds between samples, type of the
+ * value, the value, and optionally a recurring other value: `78000 pulse 300000 5 0.1` is
+ * 300000 for 0.1 s in every 5 s. */
 typedef struct Ring {
     unsigned int room;
     double period, value, pulse, every, length;
@@ -53,9 +53,9 @@ static void store(nvmlValue_t *out, int type, double value) {
     }
 }
 
-/* The driver stamps by the wall clock; `sampling_shift` plays a clock that was set, in us. */
+/* The driver's timestamps are wall clock times. `sampling_shift` is a change of that clock, in us. */
 long long fk_wall_offset_us(const Dev *dev) {
-    static long long offset; /* once: a sample keeps its stamp */
+    static long long offset; /* read once: a sample keeps its timestamp */
     u64 shift = 0;
     if (offset == 0) {
         struct timespec t;
@@ -66,7 +66,7 @@ long long fk_wall_offset_us(const Dev *dev) {
     return offset + (long long)shift;
 }
 
-/* Lock held. Only what the ring still holds is handed out, the oldest first. */
+/* Lock held. Returns only samples that the ring still holds, the oldest first. */
 static unsigned int collect(const Dev *dev, const Ring *ring, u64 since, nvmlSample_t *out,
                             unsigned int room) {
     unsigned int n = 0;
@@ -75,7 +75,7 @@ static unsigned int collect(const Dev *dev, const Ring *ring, u64 since, nvmlSam
     long long offset = fk_wall_offset_us(dev);
     long long newest = down((fk_clock() - began) / step);
     long long oldest = newest - (long long)ring->room + 2, first = oldest;
-    /* In ms after t0; without it the driver has sampled for ever. */
+    /* In ms after t0. Without it the driver has always sampled. */
     if (fk_u64(dev->values, "sampling_began", &began_at) == NVML_SUCCESS)
         first = -down(-(double)began_at / 1e3 / step);
     for (long long k = oldest > first ? oldest : first; k <= newest; k++) {

@@ -141,7 +141,7 @@ static void add_profile(Scenario *s, const char *rest) {
     sscanf(rest, "%u %u %u %u %u %llu %n", &p->number, &i->id, &i->sliceCount, &i->instanceCount,
            &i->multiprocessorCount, &i->memorySizeMB, &at);
     snprintf(i->name, sizeof i->name, "%s", rest + at);
-    /* As on a Hopper card, where the one OFA goes with the whole and with the media extensions. */
+    /* As on a Hopper card, whose one OFA is in the whole-GPU and the media extension profiles. */
     i->decoderCount = i->jpegCount = i->sliceCount;
     i->ofaCount = p->number == NVML_GPU_INSTANCE_PROFILE_7_SLICE ||
                   p->number == NVML_GPU_INSTANCE_PROFILE_1_SLICE_REV1;
@@ -156,7 +156,7 @@ static void parse_pair(Kv **list, char *rest) {
     kv_add(list, rest, space != NULL ? space + 1 : "");
 }
 
-/* Answers 0 for a line it cannot read: a typing error in a scenario should not pass unseen. */
+/* Returns 0 for a line that cannot be read, so that a typing error in a scenario is noticed. */
 static int parse_line(Scenario *s, Dev **gpu, Dev **dev, char *line) {
     char *rest = strchr(line, ' ');
     if (rest != NULL)
@@ -360,7 +360,7 @@ static void count_call(const char *fn) {
     }
 }
 
-/* One line per call, for tests whose NVML user is another process. */
+/* One line per call, for tests in which another process uses NVML. */
 static void log_call(const char *fn) {
     static int fd = -2;
     char line[128];
@@ -375,7 +375,7 @@ static void log_call(const char *fn) {
         fd = -1;
 }
 
-/* A line for "nvmlX" also holds for nvmlX_v2 and the like, unless that one has its own: tests need
+/* A line for "nvmlX" also applies to nvmlX_v2 and others without their own line: tests need
  * not know which version pynvml calls. */
 static const Kv *line_for(const Kv *list, const char *fn) {
     char bare[128];
@@ -395,8 +395,8 @@ static double block_seconds(const char *fn, const Kv *own, const Kv *everywhere)
     return kv != NULL ? strtod(kv->text, NULL) : 0.0;
 }
 
-/* Sleeps without the lock, looking at each slice whether the scenario still wants it. The scenario
- * may be another one afterwards, so callers must look their device up again. */
+/* Sleeps without the lock, and checks at intervals whether the scenario still blocks. The scenario
+ * may be another one afterwards, so callers must look up their device again. */
 static void block(const char *fn, nvmlDevice_t device, int everywhere) {
     double start = fk_clock();
     for (;;) {
@@ -433,7 +433,7 @@ static nvmlReturn_t begin(const char *fn, nvmlDevice_t device) {
     if (!is_lifecycle(fn) && !fk_initialised())
         return NVML_ERROR_UNINITIALIZED;
     block(fn, device, 1);
-    /* Another thread may have shut down while this one was held up. */
+    /* Another thread may have shut down while this one was blocked. */
     if (!is_lifecycle(fn) && !fk_initialised())
         return NVML_ERROR_UNINITIALIZED;
     return scripted_error(fk_now->errors, fn, !is_lifecycle(fn));
@@ -477,7 +477,7 @@ nvmlReturn_t fk_check_dev(const char *fn, Dev **dev) {
     nvmlDevice_t device = fk_handle(*dev);
     if (device == NULL)
         return fk_leave(NVML_ERROR_NOT_FOUND);
-    /* The block that holds for every device was sat out on entry. */
+    /* The block of all devices was waited for on entry. */
     block(fn, device, 0);
     *dev = fk_find(device);
     if (*dev == NULL)
@@ -514,7 +514,7 @@ nvmlReturn_t nvmlShutdown(void) {
     return fk_leave(NVML_SUCCESS);
 }
 
-/* ---- what the tests steer ---- */
+/* ---- functions for the tests ---- */
 
 void fakenvml_use(const char *scenario);
 void fakenvml_use(const char *scenario) {
@@ -537,7 +537,7 @@ void fakenvml_reload(void) {
     fk_unlock();
 }
 
-/* Writes "name count" lines and answers how many bytes that takes. */
+/* Writes "name count" lines and returns their number of bytes. */
 unsigned long fakenvml_calls(char *out, unsigned long length, int reset);
 unsigned long fakenvml_calls(char *out, unsigned long length, int reset) {
     unsigned long used = 0;

@@ -1,8 +1,8 @@
-/* The scenario a fake NVML plays: what the parsed file looks like and how calls enter it. */
+/* The scenario of the fake NVML: the parsed file, and how calls enter it. */
 #ifndef FAKENVML_SCENARIO_H
 #define FAKENVML_SCENARIO_H
 
-/* pynvml asks for old and new symbol names, so none may be renamed by the header's macros. */
+/* pynvml uses old and new symbol names, so the header's macros must not rename any. */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>
 
@@ -60,8 +60,8 @@ typedef struct Scenario {
 
 extern Scenario *fk_now;
 
-/* A handle is a slot that never moves or dies, found again by UUID: it outlives a rewrite of the
- * scenario, and a call on it can tell that what it named is gone. */
+/* A handle is a slot that never moves or ends, found by UUID: it stays valid over a rewrite of the
+ * scenario, and a call on it can detect that its device is gone. */
 struct nvmlDevice_st {
     char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
     int is_mig;
@@ -77,7 +77,7 @@ struct nvmlComputeInstance_st {
     unsigned int ci;
 };
 
-/* All return with the lock held on NVML_SUCCESS, and without it otherwise. */
+/* On NVML_SUCCESS all return with the lock held, otherwise without it. */
 nvmlReturn_t fk_enter(const char *fn);
 nvmlReturn_t fk_enter_dev(const char *fn, nvmlDevice_t device, Dev **out);
 /* For functions that look a device up: the caller holds the lock and keeps it on success. */
@@ -87,13 +87,13 @@ int fk_initialised(void);
 void fk_lock(void);
 void fk_unlock(void);
 void fk_nap(void);
-/* Picks up a rewritten scenario file. Lock held. */
+/* Reads a rewritten scenario file. Lock held. */
 void fk_refresh(void);
 double fk_clock(void);
 const char *fk_path(void);
-/* Forgets every event set. Lock held. */
+/* Drops all event sets. Lock held. */
 void fk_drop_events(void);
-/* Forgets every GPM sample. Lock held. */
+/* Drops all GPM samples. Lock held. */
 void fk_drop_gpm(void);
 
 nvmlDevice_t fk_handle(const Dev *dev);
@@ -104,9 +104,9 @@ nvmlReturn_t fk_u64(const Kv *list, const char *key, u64 *out);
 nvmlReturn_t fk_u32(const Kv *list, const char *key, unsigned int *out);
 nvmlReturn_t fk_copy(const char *text, char *out, unsigned int length);
 u64 fk_value(const Kv *kv);
-/* What a number, or `ramp START RATE`, is on average between two moments of fk_clock. */
+/* The average of a number, or of `ramp START RATE`, between two times of fk_clock. */
 double fk_mean(const char *text, double from, double to);
-/* The driver stamps what it samples by the wall clock: from fk_clock to that, in microseconds. */
+/* Converts fk_clock to the wall clock time of a driver's timestamp, in microseconds. */
 long long fk_wall_offset_us(const Dev *dev);
 int fk_mig_is_on(const Dev *dev);
 

@@ -1,4 +1,4 @@
-"""What a scenario says, and the text file that the C library reads."""
+"""Scenarios of the fake NVML, and the text file that the C library reads."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from tests.fakes.nvml.profiles import MIB
 
 ALL_ONES_32: Final = 2**32 - 1
 
-# Only the functions that find and name a device answer; the rest is NOT_SUPPORTED.
+# Only the functions that find and identify a device work. All others are NOT_SUPPORTED.
 NOTHING_SUPPORTED: Final[Mapping[str, int]] = {
     "*": 3,
     "nvmlDeviceGetHandleByIndex_v2": 0,
@@ -42,7 +42,7 @@ Number = int | Ramp
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The answer for one field id of nvmlDeviceGetFieldValues."""
+    """The value or error of one field id of nvmlDeviceGetFieldValues."""
 
     value: Number | float = 0
     type: FieldType = "uint"
@@ -54,12 +54,12 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A value that the driver samples by itself, into a ring."""
+    """A value that the driver samples itself into a ring."""
 
     value: float = 0
     """In NVML's unit."""
     pulse: tuple[float, float, float] | None = None
-    """Another value, how often it comes, and for how long, both in seconds from the start."""
+    """Another value, the period at which it recurs, and its length, both in seconds."""
     period: float = 0.2
     """Seconds between two samples; 0 for a ring that stays empty."""
     room: int = 72
@@ -79,7 +79,7 @@ class Mig:
     profile: str = "1g.10gb"
     uuid: str
     index: int | None = None
-    """What nvmlDeviceGetMigDeviceHandleByIndex takes; by default its place in the list."""
+    """The index for nvmlDeviceGetMigDeviceHandleByIndex. By default its place in the list."""
     placement_start: int = 0
     values: Mapping[str, Number | None] = field(default_factory=dict)
     fields: Mapping[int | tuple[int, int], Field] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Mig:
     block: Mapping[str, float] = field(default_factory=dict)
     processes: Sequence[Proc] = ()
     gpm: Mapping[int, Gpm | None] = field(default_factory=dict)
-    """By metric id; of a GPU instance with several compute instances, the first one's count."""
+    """By metric id. Of several compute instances of a GPU instance, the first one's are used."""
 
     def lines(self, index: int, gpu_name: str | None) -> Iterator[str]:
         profile, ci_slices = profiles.split_profile(self.profile)
@@ -146,7 +146,7 @@ _KEY_WITH_ARGUMENTS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU; a value set to None is NOT_SUPPORTED, and so is a text set to None."""
+    """One GPU. A value or text that is None is NOT_SUPPORTED."""
 
     uuid: str
     minor: int | None = 0
@@ -168,11 +168,11 @@ class Gpu:
     fields: Mapping[int | tuple[int, int], Field] = field(default_factory=dict)
     """By field id, or by (field id, scope)."""
     errors: Mapping[str, int] = field(default_factory=dict)
-    """Return code by function; "*" is every function not named, and 0 lets one through."""
+    """Return code by function. "*" means all functions without an entry, and 0 means success."""
     block: Mapping[str, float] = field(default_factory=dict)
     processes: Sequence[Proc] = ()
     samples: Sequence[Sample] = ()
-    """Further answers of nvmlDeviceGetProcessUtilization, as they are: stale, impossible."""
+    """More entries of nvmlDeviceGetProcessUtilization, for example stale or impossible ones."""
     loads: Sequence[Load] = ()
     gpm: Mapping[int, Gpm | None] = field(default_factory=dict)
     """By metric id; None is NOT_SUPPORTED."""
@@ -180,9 +180,9 @@ class Gpu:
     """By sampling type; None is NOT_SUPPORTED."""
     lost: bool = False
     remotes: Mapping[int, str] = field(default_factory=dict)
-    """PCI bus ids of what is at the other ends of its NVLinks, by link."""
+    """PCI bus ids of the devices at the other ends of its NVLinks, by link."""
     fabric_cluster: str | None = None
-    """The uuid; it is told with the value `fabric_state`, 3 for a card that is registered."""
+    """The uuid of the cluster, valid with the value `fabric_state` 3 of a registered card."""
 
     def all_values(self) -> dict[str, Number]:
         on = self.mig is not None
@@ -196,7 +196,7 @@ class Gpu:
             **self.values,
         }
         for key in self.values:
-            # A misspelt key would play as NOT_SUPPORTED and let a test pass for a wrong reason.
+            # A misspelt key would mean NOT_SUPPORTED, and a test would pass for a wrong reason.
             if key not in _KEYS and not _KEY_WITH_ARGUMENTS.fullmatch(key):
                 raise ValueError(f"no such value: {key}")
         return {key: value for key, value in values.items() if value is not None}
@@ -246,14 +246,14 @@ _TEXTS: Final = (
     "fabric_cluster",
 )
 
-# What an H100's driver keeps, by type: power; GPU, memory, encoder, decoder utilisation; clocks.
+# The rings of an H100's driver by type: power; GPU, memory, encoder, decoder utilisation; clocks.
 _SAMPLED: Final[Mapping[int, Sampled | None]] = {
     0: Sampled(profiles.VALUES["power_usage"], period=0.02, room=120),
     **dict.fromkeys((1, 2, 3, 4), Sampled()),
     **dict.fromkeys((5, 6), Sampled(period=0, room=100)),
 }
 
-# The fields that repeat what a function answers; each can be overridden in Gpu.fields.
+# The fields that have the same value as a function. Each can be overridden in Gpu.fields.
 _FIELDS_FROM_VALUES: Final[tuple[tuple[int, str, FieldType], ...]] = (
     (82, "memory_temperature", "uint"),
     (83, "energy", "ull"),
@@ -275,7 +275,7 @@ _FIELDS_FROM_VALUES: Final[tuple[tuple[int, str, FieldType], ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Everything the fake NVML answers, until the file is written anew."""
+    """All values and the behaviour of the fake NVML, until the file is rewritten."""
 
     gpus: Sequence[Gpu] = ()
     driver: str | None = profiles.DRIVER
@@ -283,23 +283,23 @@ class Scenario:
     cuda: int | None = profiles.CUDA
     init_error: int = 0
     stale_mig_error: int = 6
-    """What a handle of a destroyed MIG device answers: NOT_FOUND, or 2 for INVALID_ARGUMENT."""
+    """The error for a handle of a destroyed MIG device: NOT_FOUND, or 2 for INVALID_ARGUMENT."""
     hides_processes: bool = False
-    """The caller is in a pid namespace of its own, and the processes aren't."""
+    """Whether the caller is in its own pid namespace, which hides all processes."""
     errors: Mapping[str, int] = field(default_factory=dict)
-    """Return code by function, on every device; "*" spares init and shutdown."""
+    """Return code by function on all devices. "*" does not apply to init and shutdown."""
     block: Mapping[str, float] = field(default_factory=dict)
     t0: float | None = None
-    """CLOCK_MONOTONIC seconds at which ramps start; by default when the library first loads."""
+    """CLOCK_MONOTONIC seconds at which ramps start. By default when the library is loaded."""
 
     def with_gpu(self, place: int, **changes: object) -> "Scenario":
-        """The same with one GPU changed."""
+        """Return a copy with one GPU changed."""
         gpus = list(self.gpus)
         gpus[place] = replace(gpus[place], **changes)  # type: ignore[arg-type]
         return replace(self, gpus=gpus)
 
     def without_gpu(self, place: int) -> "Scenario":
-        """The same with one GPU gone from the count."""
+        """Return a copy without one GPU."""
         return replace(self, gpus=[g for at, g in enumerate(self.gpus) if at != place])
 
     def text(self) -> str:
@@ -329,7 +329,7 @@ class Scenario:
             yield from gpu.lines(place)
 
     def write(self, path: Path) -> None:
-        """Replace the file in one step, so that a reader never sees half of it."""
+        """Replace the file atomically, so that a reader never sees a part of it."""
         partial = path.with_name(f"{path.name}.{os.getpid()}.new")
         partial.write_text(self.text())
         partial.replace(path)

@@ -1,4 +1,4 @@
-"""Nodes that differ in how their GPUs are joined."""
+"""Scenarios of nodes with different topologies."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
@@ -17,13 +17,13 @@ NO_LINK: Final = 5
 """nvmlGpuP2PStatus_t: NOT_SUPPORTED."""
 
 Wires: TypeAlias = Mapping[tuple[int, int], int]
-"""How many direct NVLinks join two GPUs."""
+"""The number of direct NVLinks between two GPUs."""
 
 CUBE_MESH: Final[Wires] = {
     **dict.fromkeys([(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)], 1),
     **dict.fromkeys([(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)], 2),
 }
-"""What a DGX-1 with V100 has: six links at each GPU."""
+"""The NVLinks of a DGX-1 with V100: each GPU has six."""
 
 
 def joined(
@@ -33,13 +33,13 @@ def joined(
     switches: Sequence[Sequence[int]] = (),
     links: int = 18,
 ) -> Scenario:
-    """A node of H100s.
+    """Return a node of H100s.
 
     Args:
-        levels: the common ancestor of each two of them; what is on the diagonal is nobody's.
-        wires: the direct links.
+        levels: the common ancestor of each pair of GPUs. The diagonal is not used.
+        wires: the direct links between GPUs.
         switches: indexes of the GPUs on each set of NVSwitches.
-        links: how many links a GPU has to its switches.
+        links: the number of links of a GPU to its switches.
     """
     cards = [h100(at) for at in range(len(levels))]
     wires = wires or {}
@@ -66,13 +66,13 @@ def joined(
 
 
 def sockets(count: int, each: int, near: int = NODE, far: int = SYSTEM) -> list[list[int]]:
-    """The levels of a node whose GPUs sit in equal groups, the first ones together."""
+    """Return the levels of a node with `count` GPUs in groups of `each`."""
     places = range(count)
     return [[near if a // each == b // each else far for b in places] for a in places]
 
 
 def dgx1() -> Scenario:
-    """Eight GPUs as a DGX-1 with V100 has them: pairs on PCIe switches, a cube of NVLinks."""
+    """Return eight GPUs like a DGX-1 with V100: pairs on PCIe switches, NVLinks as a cube mesh."""
     levels = [
         [
             SINGLE if a // 2 == b // 2 else HOSTBRIDGE if a // 4 == b // 4 else SYSTEM
@@ -84,15 +84,15 @@ def dgx1() -> Scenario:
 
 
 def hgx(count: int = 8) -> Scenario:
-    """GPUs on NVSwitches, half of them at each socket."""
+    """Return GPUs on NVSwitches, half of them at each socket."""
     return joined(sockets(count, max(count // 2, 1)), switches=[range(count)])
 
 
 def pcie(count: int = 8) -> Scenario:
-    """GPUs without NVLinks, half of them at each socket."""
+    """Return GPUs without NVLinks, half of them at each socket."""
     return joined(sockets(count, max(count // 2, 1)))
 
 
 def islands() -> Scenario:
-    """Twice four GPUs, each four on switches of their own."""
+    """Return two groups of four GPUs, each with its own NVSwitches."""
     return joined(sockets(8, 4), switches=[range(4), range(4, 8)])

@@ -1,4 +1,4 @@
-/* How devices are joined: over PCIe, over NVLink, in a fabric. */
+/* The topology of devices: PCIe, NVLink, fabric. */
 #include "scenario.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #define FABRIC_V2 0x02000024U
 #define FABRIC_V3 0x03000028U
 
-/* A key may carry the other one's index, as in `topology_3`; without it, it is for every other. */
+/* A key may end with the index of the peer, as in `topology_3`. Without it, it is for all peers. */
 static nvmlReturn_t pair_value(const Dev *dev, nvmlDevice_t other, const char *key,
                                unsigned int *out) {
     char own[64];
@@ -82,7 +82,7 @@ REMOTE_PCI(nvmlDeviceGetNvLinkRemotePciInfo_v2)
 
 /* ---- fabric ---- */
 
-/* The text is a UUID; what isn't a digit of it is passed over. */
+/* The text is a UUID. Characters that are no hexadecimal digits are skipped. */
 static void read_uuid(const char *text, unsigned char *out) {
     for (int at = 0; *text != '\0' && at < NVML_GPU_FABRIC_UUID_LEN; text++) {
         unsigned int byte;

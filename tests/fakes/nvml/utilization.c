@@ -1,4 +1,4 @@
-/* Process utilization: what the driver's own samples say of each process since a moment. */
+/* Process utilization: the driver's own samples of each process since a given time. */
 #define _GNU_SOURCE
 #include "scenario.h"
 
@@ -9,9 +9,9 @@
 #define PERIOD 0.2 /* seconds between the driver's samples */
 #define HELD 70    /* samples that it keeps */
 
-/* A line says: percent, from and until when, in seconds after the start, and how often and for how
- * long it works within that: `30 1 1e9 0.5 0.1` begins after a second and works for a tenth of a
- * second each half. */
+/* A line has: percent, start and end in seconds after t0, and optionally period and length of the
+ * busy intervals within that time: `30 1 1e9 0.5 0.1` starts after a second and is busy for 0.1 s
+ * in every 0.5 s. */
 typedef struct Work {
     double percent, from, until, every, length;
 } Work;
@@ -28,7 +28,7 @@ static double floor_of(double number) {
     return whole > number ? whole - 1 : whole;
 }
 
-/* For how long it worked until a moment. */
+/* For how long the process was busy until a time. */
 static double worked(const Work *work, double at) {
     double until = at < work->until ? at : work->until, passed = until - work->from;
     if (passed <= 0)
@@ -39,14 +39,14 @@ static double worked(const Work *work, double at) {
     return turns * work->length + (rest < work->length ? rest : work->length);
 }
 
-/* What sample number k says of it, in percent: the mean over the period before. */
+/* The value of sample number k in percent: the mean over the period before it. */
 static double sampled(const Work *work, long long k) {
     double at = (double)k * PERIOD;
     return work->percent * (worked(work, at) - worked(work, at - PERIOD)) / PERIOD;
 }
 
-/* One entry for a process that some sample since then found at work: its mean up to the last that
- * did, and when that was. */
+/* One entry for a process that a sample since then found busy: its mean until the last of these
+ * samples, and the time of that sample. */
 static int entry(const Work *work, long long first, long long newest, long long offset,
                  nvmlProcessUtilizationSample_t *out) {
     double sum = 0, upto = 0;
@@ -72,7 +72,7 @@ static unsigned int played(const Dev *dev, u64 since, nvmlProcessUtilizationSamp
     long long newest = (long long)floor_of((fk_clock() - fk_now->t0) / PERIOD);
     long long first = newest - HELD + 1;
     double seen = ((double)((long long)since - offset) / 1e6 - fk_now->t0) / PERIOD;
-    /* A stamp is cut to a microsecond: what was seen is not to be seen again. */
+    /* A timestamp is truncated to a microsecond: a sample that was read is not returned again. */
     if (since != 0 && (long long)floor_of(seen + 1e-4) + 1 > first)
         first = (long long)floor_of(seen + 1e-4) + 1;
     for (const Kv *kv = dev->loads; kv != NULL; kv = kv->next) {
