@@ -1,6 +1,6 @@
-"""Worlds in which the author of some pods lies, next to the same worlds in which he says nothing.
+"""Random nodes for tests of trust: the author of some pods lies, or writes nothing.
 
-What he writes goes through the real readers of pods and containers and through the real join.
+What the author writes passes through the real readers of pods and containers and the real join.
 """
 
 import json
@@ -21,7 +21,7 @@ RESOURCE = {
     "volcano": "volcano.sh/vgpu-number",
     "gpushare": "aliyun.com/gpu-mem",
 }
-FOREIGN = (
+OTHER_RESOURCES = (
     "example.com/fuse",
     "koordinator.sh/gpu.shared",
     "nvidia.com/gpumem",
@@ -34,7 +34,7 @@ STARTED = "2026-11-01T08:00:00Z"
 
 @dataclass
 class Lie:
-    """What the author writes into one pod."""
+    """What the author writes into one pod: annotations, labels, environment and mounts."""
 
     annotations: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
@@ -44,16 +44,16 @@ class Lie:
 
 
 @dataclass
-class Made:
-    """A pod.
+class RealPod:
+    """A pod as it really is, and the lie in it.
 
     Attributes:
-        requests: of its only container.
-        ids: that the kubelet gave it.
-        nodes: minor numbers of the GPUs whose device nodes its container has.
-        cdi: its CDI names.
-        answer: what the device plugin answered; None where it answered what it was asked.
-        dra: the name by which a DRA driver gave it a GPU.
+        requests: resources that its only container requests.
+        ids: device ids that the kubelet allocated.
+        nodes: minor numbers of the GPUs whose device nodes are in the container.
+        cdi: CDI names of the container.
+        answer: device ids that the device plugin returned; None if they are those of `ids`.
+        dra: name under which a DRA driver allocated a GPU.
     """
 
     namespace: str
@@ -79,17 +79,17 @@ class Made:
 
     @property
     def requested(self) -> bool:
-        """Whether it requests any resource that a plugin or scheduler of GPUs has."""
+        """Whether it requests a resource of a GPU device plugin or a GPU scheduler."""
         return bool(self.dra) or any(name != "example.com/fuse" for name in self.requests)
 
 
 class World:
-    """A node with GPUs of two kinds: those of a device plugin or DRA driver, and a scheduler's.
+    """A node with GPUs of a device plugin or DRA driver, and GPUs that a scheduler manages.
 
     Attributes:
-        managed: the scheduler's GPUs.
-        withdrawn: those that the plugin has withdrawn since.
-        published: by uuid, the names of those of a DRA driver.
+        managed: UUIDs of the GPUs that the scheduler manages.
+        withdrawn: UUIDs of the GPUs that the device plugin has withdrawn.
+        published: by UUID, the names under which a DRA driver publishes GPUs.
     """
 
     def __init__(self, seed: int) -> None:
@@ -112,13 +112,13 @@ class World:
         free = [g.uuid for g in self.gpus if self.form[g.uuid] == "whole"]
         free += [one.uuid for one in self.slices]
         rng.shuffle(free)
-        self.pods: list[Made] = []
+        self.pods: list[RealPod] = []
         for number in range(rng.randint(1, 3)):
-            self.pods.append(self.made("ml", f"p{number}", free))
+            self.pods.append(self.make_pod("ml", f"p{number}", free))
         for number in range(rng.randint(1, 2)):
-            # A name of a pod of another namespace, as often as not.
+            # Half of the names are those of pods in another namespace.
             name = rng.choice([f"p{number}", f"q{number}"])
-            self.pods.append(self.made(AUTHOR, name, free))
+            self.pods.append(self.make_pod(AUTHOR, name, free))
         for one in self.pods:
             if one.namespace == AUTHOR:
                 one.lie = self.lie()
@@ -129,7 +129,7 @@ class World:
             self.reserve(free.pop())
 
     def withdraw(self, rng: Random) -> None:
-        """Let the plugin withdraw GPUs, and a DRA driver have some that nobody holds."""
+        """Let the plugin withdraw GPUs, and move some GPUs without holders to a DRA driver."""
         held = {text for one in self.pods for text in [*one.ids, *(one.answer or ())]}
         own = [u for u, form in self.form.items() if form == "whole"]
         self.withdrawn = {u for u in own if rng.random() < 0.3}
@@ -141,9 +141,9 @@ class World:
             if pods and rng.random() < 0.5:
                 rng.choice(pods).dra = name
 
-    def made(self, namespace: str, name: str, free: list[str]) -> Made:
+    def make_pod(self, namespace: str, name: str, free: list[str]) -> RealPod:
         rng, author = self.rng, namespace == AUTHOR
-        pod = Made(namespace, name)
+        pod = RealPod(namespace, name)
         kind = rng.choice(["whole", "replica", "shared", "nothing", "nothing"])
         if kind == "whole" and free:
             uuid = free.pop()
@@ -157,7 +157,7 @@ class World:
         elif kind == "shared" and self.managed:
             self.share(pod)
         if author and rng.random() < 0.4:
-            pod.requests |= {rng.choice(FOREIGN): "4"}
+            pod.requests |= {rng.choice(OTHER_RESOURCES): "4"}
         return pod
 
     def reserve(self, uuid: str) -> None:
@@ -167,12 +167,14 @@ class World:
         wrote = {"run.ai/reserve_for_gpu_index": uuid}
         resource = GPU if uuid.startswith("GPU") else "nvidia.com/mig-1g.5gb"
         self.pods += [
-            Made("kai-resource-reservation", "held", {resource: "1"}, [uuid], wrote, labels=group),
-            Made("ml", "member", annotations={"gpu-fraction": "0.5"}, labels=group),
+            RealPod(
+                "kai-resource-reservation", "held", {resource: "1"}, [uuid], wrote, labels=group
+            ),
+            RealPod("ml", "member", annotations={"gpu-fraction": "0.5"}, labels=group),
         ]
 
-    def show(self, pod: Made, uuid: str) -> None:
-        """Let the runtime show what the container has, in one of the ways there are."""
+    def show(self, pod: RealPod, uuid: str) -> None:
+        """Show the container's device through the runtime, in a random way."""
         how = self.rng.choice(["nothing", "nodes", "cdi", "env"])
         device = next(g for g in self.gpus if uuid in {g.uuid, *self.instances(g)})
         if how == "nodes" and uuid == device.uuid:
@@ -185,7 +187,7 @@ class World:
     def instances(self, device: Device) -> list[str]:
         return [one.uuid for one in self.slices if one.mig and one.mig.parent_uuid == device.uuid]
 
-    def share(self, pod: Made) -> None:
+    def share(self, pod: RealPod) -> None:
         rng, scheduler = self.rng, self.scheduler
         uuid = rng.choice(sorted(self.managed))
         minor = next(g.minor for g in self.gpus if g.uuid == uuid)
@@ -206,7 +208,7 @@ class World:
         for scheduler in rng.sample(SCHEDULERS, rng.randint(0, 4)):
             lie.annotations |= self.forged(scheduler)
         if rng.random() < 0.3:
-            mirrored = rng.choice([*(one.uid for one in self.pods), "uid-of-nobody"])
+            mirrored = rng.choice([*(one.uid for one in self.pods), "uid-of-no-pod"])
             lie.annotations["kubernetes.io/config.mirror"] = mirrored
         if rng.random() < 0.3:
             lie.labels["runai-gpu-group"] = rng.choice(["group", "another"])

@@ -1,4 +1,4 @@
-"""A node whose sources tell of pods and claims, each in its own words."""
+"""A node whose sources report pods and claims, and constructors of their claims."""
 
 from collections.abc import Iterable
 
@@ -73,7 +73,7 @@ def pod(
     )
 
 
-def said(
+def make_claim(
     evidence: Evidence,
     subject: PartialRef,
     ids: Iterable[str],
@@ -95,64 +95,70 @@ def said(
     )
 
 
-def listed(
+def kubelet_claim(
     name: str, *ids: str, container: str = "main", resource: str = "nvidia.com/gpu"
 ) -> Claim:
-    """The kubelet's list: names and no uids."""
+    """Return a claim of the kubelet's list of pods, which has pod names and no UIDs."""
     ref = PartialRef("ml", name, container)
-    return said(Evidence.KUBELET_IDS, ref, ids, "plugin", resource=resource)
+    return make_claim(Evidence.KUBELET_IDS, ref, ids, "plugin", resource=resource)
 
 
-def kept(uid: str, *ids: str, container: str = "main", resource: str = "nvidia.com/gpu") -> Claim:
-    """The kubelet's checkpoint, where the plugin answered what it was asked: uids and no names."""
+def checkpoint_claim(
+    uid: str, *ids: str, container: str = "main", resource: str = "nvidia.com/gpu"
+) -> Claim:
+    """Return a claim of the kubelet's checkpoint, which has pod UIDs and no names."""
     ref = PartialRef(uid=uid, container=container)
-    return said(Evidence.KUBELET_IDS, ref, ids, "plugin", resource=resource)
+    return make_claim(Evidence.KUBELET_IDS, ref, ids, "plugin", resource=resource)
 
 
-def answered(
+def plugin_answer(
     uid: str, asked: Iterable[str], *ids: str, container: str = "main", scheme: Scheme = "visible"
 ) -> Claim:
-    """The kubelet's checkpoint, where the plugin handed out others than it was asked for."""
+    """Return a checkpoint's claim on other devices than requested, as the plugin answered."""
     ref = PartialRef(uid=uid, container=container)
-    return said(Evidence.PLUGIN_ANSWER, ref, ids, scheme, resource="nvidia.com/gpu", asked=asked)
+    return make_claim(
+        Evidence.PLUGIN_ANSWER, ref, ids, scheme, resource="nvidia.com/gpu", asked=asked
+    )
 
 
-def annotated(
+def annotation_claim(
     name: str, *ids: str, container: str = "", scheme: Scheme = "uuid", share: float | None = None
 ) -> Claim:
-    """A scheduler's annotation, of the pod as a whole unless it names a container."""
+    """Return a claim of a scheduler's annotation, on the whole pod unless it names a container."""
     ref = PartialRef("ml", name, container, uid_of(name))
-    return said(Evidence.SCHEDULER_ANNOTATION, ref, ids, scheme, share=share)
+    return make_claim(Evidence.SCHEDULER_ANNOTATION, ref, ids, scheme, share=share)
 
 
-def filed(name: str, *ids: str, container: str = "main", share: float | None = None) -> Claim:
-    """podlist.json."""
+def podlist_claim(
+    name: str, *ids: str, container: str = "main", share: float | None = None
+) -> Claim:
+    """Return a claim of the file podlist.json."""
     ref = PartialRef("ml", name, container)
-    return said(Evidence.POD_LIST_FILE, ref, ids, "uuid", share=share)
+    return make_claim(Evidence.POD_LIST_FILE, ref, ids, "uuid", share=share)
 
 
-def ran(
+def runtime_claim(
     name: str,
     *ids: str,
     container: str = "main",
     evidence: Evidence = Evidence.RUNTIME_NODES,
     container_id: str = "",
 ) -> Claim:
-    """The container runtime, which knows all of its containers."""
+    """Return a claim of the container runtime, which knows names and UIDs."""
     ref = PartialRef("ml", name, container, uid_of(name), container_id)
-    return said(evidence, ref, ids, "visible")
+    return make_claim(evidence, ref, ids, "visible")
 
 
-def whole(*claims: Claim, complete: bool = False) -> ClaimsReplaced:
+def claim_list(*claims: Claim, complete: bool = False) -> ClaimsReplaced:
     return ClaimsReplaced(claims, GOOD_FOR * NS, complete)
 
 
-def relist(*pods: Pod) -> PodsReplaced:
+def pod_list(*pods: Pod) -> PodsReplaced:
     return PodsReplaced(pods, GOOD_FOR * NS)
 
 
-def offer(**resources: Iterable[str]) -> ResourcesAdvertised:
-    """Resources of `nvidia.com/`, in which `_` stands for `-`, and `__` for a dot."""
+def advertised(**resources: Iterable[str]) -> ResourcesAdvertised:
+    """Return resources `nvidia.com/...`; in a name, `_` means `-`, and `__` means a dot."""
     return ResourcesAdvertised(
         tuple(
             AdvertisedResource(
@@ -166,7 +172,7 @@ def offer(**resources: Iterable[str]) -> ResourcesAdvertised:
 
 
 class Cluster(Node):
-    """The node, with four GPUs whose minor numbers run against their indices."""
+    """A node with one source of each kind and four GPUs; minor numbers run against the indices."""
 
     def __init__(self, devices: Iterable[Device] = GPUS) -> None:
         super().__init__()
@@ -174,39 +180,39 @@ class Cluster(Node):
             self.say(SourceAdded(order), source, source)
         self.has(*devices)
 
-    def tell(self, source: str, event: Event) -> bool:
+    def emit(self, source: str, event: Event) -> bool:
         return self.say(event, source, source)
 
     def pods(self, *pods: Pod) -> None:
-        self.tell("pods", relist(*pods))
+        self.emit("pods", pod_list(*pods))
 
     def upsert(self, pod: Pod) -> None:
-        self.tell("pods", PodUpserted(pod))
+        self.emit("pods", PodUpserted(pod))
 
     def delete(self, name: str, uid: str = "") -> None:
-        self.tell("pods", PodDeleted(uid or uid_of(name)))
+        self.emit("pods", PodDeleted(uid or uid_of(name)))
 
     def kubelet(self, *claims: Claim, complete: bool = False) -> None:
-        self.tell("kubelet", whole(*claims, complete=complete))
+        self.emit("kubelet", claim_list(*claims, complete=complete))
 
     def checkpoint(self, *claims: Claim) -> None:
-        self.tell("checkpoint", whole(*claims))
+        self.emit("checkpoint", claim_list(*claims))
 
     def file(self, *claims: Claim) -> None:
-        self.tell("podlist", whole(*claims))
+        self.emit("podlist", claim_list(*claims))
 
     def runtime(self, *claims: Claim) -> None:
-        self.tell("runtime", whole(*claims))
+        self.emit("runtime", claim_list(*claims))
 
     def tick(self, seconds: float) -> None:
         self.seconds = seconds
         self.say(ClockTicked(), "", "clock")
 
-    def on(self, uuid: str) -> Attribution:
+    def attribution(self, uuid: str) -> Attribution:
         return self.snapshot().layout.attributions[uuid]
 
     def held(self) -> dict[str, list[str]]:
-        """By device, `pod/container` of its holders; a pod without name goes by its uid."""
+        """Return `pod/container` of the holders by device. Without a pod name, its UID is used."""
         return {
             uuid: [f"{h.subject.pod or h.subject.uid}/{h.subject.container}" for h in on.holders]
             for uuid, on in self.snapshot().layout.attributions.items()
@@ -214,15 +220,15 @@ class Cluster(Node):
         }
 
     def shares(self, uuid: str) -> list[float | None]:
-        return [holder.share for holder in self.on(uuid).holders]
+        return [holder.share for holder in self.attribution(uuid).holders]
 
     def conflicts(self) -> dict[str, int]:
-        """By device, where there are any."""
+        """Return the number of conflicting pods by device, for devices that have any."""
         attributions = self.snapshot().layout.attributions
         return {uuid: on.conflicts for uuid, on in attributions.items() if on.conflicts}
 
 
 def moment(seconds: float, *, stepped: float = 0) -> Instant:
-    """A moment after the wall clock was set, by so many seconds."""
+    """Return a time after the wall clock was set forward by `stepped` seconds."""
     when = at(seconds)
     return Instant(when.mono_ns, when.wall_ns + round(stepped * NS))

@@ -1,7 +1,7 @@
-"""How claims become holders, for how long, and what of a snapshot stays the same object.
+"""How claims become holders, for how long they are valid, and which objects a snapshot reuses.
 
-`test_holder_resolution.py` has the rule, `test_pod_table.py` the pods, `test_properties.py` what
-always holds.
+`test_holder_resolution.py` tests the rules, `test_pod_table.py` the pods, `test_properties.py`
+properties that always hold.
 """
 
 from dataclasses import replace
@@ -22,14 +22,14 @@ from pipeline.model import (
     SourceLost,
     SourceRemoved,
 )
-from tests.pipeline.join.cluster import Cluster, listed, pod
+from tests.pipeline.join.cluster import Cluster, kubelet_claim, pod
 from tests.support.nodes import Node, at, claim, claims, gpu, mig, reading, uuid_of
 
 GPUS = [gpu(0, minor=3), gpu(1, minor=2), gpu(2, minor=1), gpu(3, minor=0)]
 
 
 def holders(node: Node) -> dict[str, list[str]]:
-    """Pods by device uuid, for devices that are held."""
+    """Return the names of the pods that hold each device, by device UUID."""
     return {
         uuid: [holder.subject.pod for holder in known.holders]
         for uuid, known in node.snapshot().layout.attributions.items()
@@ -38,44 +38,44 @@ def holders(node: Node) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("reported", "expected"),
     [
-        pytest.param([claim("a", uuid_of(1))], {1: ["a"]}, id="by uuid"),
-        pytest.param([claim("a", uuid_of(1).upper())], {1: ["a"]}, id="uuid in capitals"),
-        pytest.param([claim("a", "3", scheme="minor")], {0: ["a"]}, id="minor is not the index"),
-        pytest.param([claim("a", "3", scheme="index")], {3: ["a"]}, id="index is not the minor"),
+        pytest.param([claim("a", uuid_of(1))], {1: ["a"]}, id="UUID"),
+        pytest.param([claim("a", uuid_of(1).upper())], {1: ["a"]}, id="UUID in upper case"),
+        pytest.param([claim("a", "3", scheme="minor")], {0: ["a"]}, id="minor number"),
+        pytest.param([claim("a", "3", scheme="index")], {3: ["a"]}, id="index"),
         pytest.param([claim("a", uuid_of(0), uuid_of(2))], {0: ["a"], 2: ["a"]}, id="two devices"),
         pytest.param(
-            [claim("b", uuid_of(0)), claim("a", uuid_of(0))], {0: ["a", "b"]}, id="shared"
+            [claim("b", uuid_of(0)), claim("a", uuid_of(0))], {0: ["a", "b"]}, id="two pods"
         ),
         pytest.param(
             [claim("a", uuid_of(0)), claim("a", "3", scheme="minor")],
             {0: ["a"]},
-            id="one container, named twice",
+            id="one container in two claims",
         ),
         pytest.param(
             [claim("a", uuid_of(0)), claim("b", uuid_of(0), evidence=Evidence.RUNTIME_CDI)],
             {0: ["b"]},
-            id="stronger evidence overrules",
+            id="stronger evidence",
         ),
         pytest.param(
             [claim("a", uuid_of(0)), claim("b", uuid_of(1), evidence=Evidence.RUNTIME_NODES)],
             {0: ["a"], 1: ["b"]},
-            id="each device by itself",
+            id="stronger evidence on another device",
         ),
         pytest.param([claim("a", "GPU-none"), claim("b", uuid_of(1))], {1: ["b"]}, id="unknown id"),
-        pytest.param([claim("a", "7", scheme="minor")], {}, id="no such minor"),
-        pytest.param([], {}, id="nobody"),
+        pytest.param([claim("a", "7", scheme="minor")], {}, id="unknown minor number"),
+        pytest.param([], {}, id="no claims"),
     ],
 )
-def test_claims_become_holders(said: list[Claim], expected: dict[int, list[str]]) -> None:
+def test_claims_become_holders(reported: list[Claim], expected: dict[int, list[str]]) -> None:
     node = Node()
     node.has(*GPUS)
-    node.podlist(*said)
+    node.podlist(*reported)
     assert holders(node) == {uuid_of(index): pods for index, pods in expected.items()}
 
 
-def test_a_mig_instance_and_its_gpu_are_held_apart() -> None:
+def test_a_mig_instance_and_its_gpu_have_separate_holders() -> None:
     node = Node()
     instance = mig(GPUS[0], gi=1)
     node.has(GPUS[0], instance)
@@ -91,7 +91,7 @@ def test_numbers_never_name_a_mig_instance() -> None:
 
 
 class TestTime:
-    def test_silence_ends_claims_after_their_time_and_not_before(self) -> None:
+    def test_claims_of_a_silent_source_expire_after_their_max_age(self) -> None:
         node = Node()
         node.has(*GPUS)
         node.say(claims(claim("a", uuid_of(0)), good_for=300), "podlist", "podlist")
@@ -102,14 +102,14 @@ class TestTime:
         node.say(ClockTicked(), "", "clock")
         assert holders(node) == {}
 
-    def test_saying_it_again_confirms_it_and_changes_nothing(self) -> None:
+    def test_the_same_report_again_confirms_the_claims_and_changes_nothing(self) -> None:
         node = Node()
         node.has(*GPUS)
-        said = claims(claim("a", uuid_of(0)), good_for=300)
-        node.say(said, "podlist", "podlist")
+        report = claims(claim("a", uuid_of(0)), good_for=300)
+        node.say(report, "podlist", "podlist")
         before = node.snapshot()
         node.seconds = 200
-        assert node.say(said, "podlist", "podlist") is False
+        assert node.say(report, "podlist", "podlist") is False
         node.seconds = 400
         node.say(ClockTicked(), "", "clock")
         after = node.snapshot()
@@ -118,7 +118,7 @@ class TestTime:
         assert state.confirmed_at is not None
         assert state.confirmed_at.mono_ns == before.at.mono_ns + 200 * NS
 
-    def test_a_lost_source_keeps_its_word_until_it_is_no_longer_good(self) -> None:
+    def test_claims_of_a_lost_source_stay_valid_until_they_expire(self) -> None:
         node = Node()
         node.has(*GPUS)
         node.say(claims(claim("a", uuid_of(0)), good_for=300), "podlist", "podlist")
@@ -131,7 +131,7 @@ class TestTime:
         node.say(ClockTicked(), "", "clock")
         assert holders(node) == {}
 
-    def test_a_removed_source_takes_its_word_along(self) -> None:
+    def test_claims_of_a_removed_source_are_removed(self) -> None:
         node = Node()
         node.has(*GPUS)
         node.podlist(claim("a", uuid_of(0)))
@@ -139,7 +139,7 @@ class TestTime:
         assert holders(node) == {}
         assert "podlist" not in node.snapshot().sources
 
-    def test_since_is_when_it_was_first_heard_and_survives_other_changes(self) -> None:
+    def test_the_start_of_a_holding_is_its_first_report_and_survives_other_changes(self) -> None:
         node = Node()
         node.has(*GPUS)
         node.seconds = 5
@@ -155,7 +155,7 @@ class TestTime:
         assert [h.since.mono_ns // NS - 1000 for h in attribution.holders] == [60, 50]
 
 
-def test_hints_name_the_devices_that_changed_hands_and_no_others() -> None:
+def test_hints_name_only_the_devices_whose_holders_changed() -> None:
     node = Node()
     node.has(*GPUS)
     node.podlist(claim("a", uuid_of(0)), claim("b", uuid_of(1)))
@@ -165,16 +165,16 @@ def test_hints_name_the_devices_that_changed_hands_and_no_others() -> None:
     assert [sorted(hint.devices) for hint in outcome.hints] == [[uuid_of(1)]]
 
 
-def test_a_pod_that_looks_different_has_not_changed_hands() -> None:
+def test_new_labels_of_a_pod_cause_no_hint() -> None:
     node = Cluster()
     node.pods(pod("a"))
-    node.kubelet(listed("a", uuid_of(0)))
-    before = node.on(uuid_of(0))
+    node.kubelet(kubelet_claim("a", uuid_of(0)))
+    before = node.attribution(uuid_of(0))
     labelled = replace(pod("a"), info=replace(pod("a").info, labels=(("team", "x"),)))
-    given_out = Envelope("pods", "pods", 99, at(0), PodUpserted(labelled))
-    outcome = node.join.apply(given_out)
+    envelope = Envelope("pods", "pods", 99, at(0), PodUpserted(labelled))
+    outcome = node.join.apply(envelope)
     assert (outcome.changed, outcome.hints) == (True, ())
-    assert node.on(uuid_of(0)) != before
+    assert node.attribution(uuid_of(0)) != before
 
 
 def envelope_of(node: Node, event: Event) -> Envelope:
@@ -194,11 +194,11 @@ def test_an_unchanged_attribution_is_the_same_object() -> None:
         if before.attributions[uuid] is after.attributions[uuid]
     ]
     assert same == [uuid_of(0), uuid_of(2), uuid_of(3)]
-    kept = [old is new for old, new in zip(before.series, after.series, strict=True)]
-    assert kept == [True, False, True, True]
+    same_series = [old is new for old, new in zip(before.series, after.series, strict=True)]
+    assert same_series == [True, False, True, True]
 
 
-def test_device_order_is_by_index_then_gi_then_ci() -> None:
+def test_devices_are_ordered_by_index_then_gi_then_ci() -> None:
     node = Node()
     devices: list[Device] = [
         gpu(1),
@@ -220,78 +220,78 @@ def test_device_order_is_by_index_then_gi_then_ci() -> None:
 
 
 class TestRelayedSources:
-    """What a replay says for others lives and ends with the replay."""
+    """A relayed source depends on the source that relays it."""
 
     @staticmethod
-    def relaying() -> Node:
+    def relaying_node() -> Node:
         node = Node()
         node.say(SourceAdded(0), "replay", "replay")
         node.say(DevicesDiscovered(tuple(GPUS)), "gpus", "nvml", via="replay")
         node.say(claims(claim("a", uuid_of(0))), "podlist", "podlist", via="replay")
         return node
 
-    def test_the_relaying_source_counts_as_heard(self) -> None:
-        state = self.relaying().snapshot().sources["replay"]
+    def test_the_relaying_source_has_reported(self) -> None:
+        state = self.relaying_node().snapshot().sources["replay"]
         assert (state.up, state.has_reported, state.events) == (True, True, 2)
 
-    def test_they_are_lost_with_it(self) -> None:
-        node = self.relaying()
+    def test_relayed_sources_are_lost_with_the_relaying_source(self) -> None:
+        node = self.relaying_node()
         node.say(SourceLost("finished"), "replay", "replay")
         sources = node.snapshot().sources
         assert {name: (s.up, s.reason) for name, s in sources.items()} == dict.fromkeys(
             ("replay", "gpus", "podlist"), (False, "finished")
         )
 
-    def test_they_are_removed_with_it(self) -> None:
-        node = self.relaying()
+    def test_relayed_sources_are_removed_with_the_relaying_source(self) -> None:
+        node = self.relaying_node()
         node.say(SourceRemoved(), "replay", "replay")
         snapshot = node.snapshot()
         assert (snapshot.sources, snapshot.layout.attributions) == ({}, {})
 
 
-class TestSinceWhenIsSeen:
-    """Whether the beginning of a holding was told, or is only when it was first seen."""
+class TestStartOfAHolding:
+    """Whether the start of a holding was reported, or is the time at which it was first seen."""
 
     @pytest.mark.parametrize(
-        ("given_out", "started", "since", "seen"),
+        ("claimed", "started", "since", "observed"),
         [
-            # A claim without a time, of a pod that nobody tells of: when it was heard of.
+            # A claim without a time and an unknown pod: the time at which the claim was received.
             (None, None, 5, True),
-            # The pod's start, or the claim's own time, which comes first; however long ago.
+            # The time of the claim, otherwise the start of the pod, however long ago.
             (None, -300, -300, False),
             (3, None, 3, False),
             (3, -300, 3, False),
-            # A time that is when it was heard of is a time that was told all the same.
+            # A reported time counts as reported, even if it is the time of receipt.
             (5, None, 5, False),
         ],
     )
-    def test_it_is_unless_the_claim_or_the_pod_says(
-        self, given_out: float | None, started: float | None, since: float, seen: bool
+    def test_the_start_is_observed_unless_the_claim_or_the_pod_has_one(
+        self, claimed: float | None, started: float | None, since: float, observed: bool
     ) -> None:
         node = Cluster()
         node.seconds = 5
         if started is not None:
             node.pods(pod("a", started=started))
         node.kubelet(
-            replace(listed("a", uuid_of(0)), since=None if given_out is None else at(given_out))
+            replace(kubelet_claim("a", uuid_of(0)), since=None if claimed is None else at(claimed))
         )
-        [holder] = node.on(uuid_of(0)).holders
-        assert (holder.since.wall_ns, holder.since_observed) == (at(since).wall_ns, seen)
+        [holder] = node.attribution(uuid_of(0)).holders
+        assert (holder.since.wall_ns, holder.since_observed) == (at(since).wall_ns, observed)
 
-    def test_what_was_reported_later_is_reported_and_stays_so_when_it_no_longer_is(self) -> None:
-        node, untold = Cluster(), listed("a", uuid_of(0))
-        said: list[tuple[float, bool]] = []
-        # What nobody holds for a while begins anew.
+    def test_a_start_that_is_reported_later_stays_known_until_the_device_is_released(self) -> None:
+        node, without_time = Cluster(), kubelet_claim("a", uuid_of(0))
+        found: list[tuple[float, bool]] = []
         for seconds, held in (
-            (10, [untold]),
-            (20, [replace(untold, since=at(7))]),
-            (30, [untold]),
+            (10, [without_time]),
+            (20, [replace(without_time, since=at(7))]),
+            (30, [without_time]),
             (40, []),
-            (50, [untold]),
+            (50, [without_time]),
         ):
             node.seconds = seconds
             node.kubelet(*held)
-            said += [
-                (h.since.mono_ns / NS - 1000, h.since_observed) for h in node.on(uuid_of(0)).holders
+            found += [
+                (h.since.mono_ns / NS - 1000, h.since_observed)
+                for h in node.attribution(uuid_of(0)).holders
             ]
-        assert said == [(10, True), (7, False), (7, False), (50, True)]
+        assert found == [(10, True), (7, False), (7, False), (50, True)]

@@ -1,4 +1,4 @@
-"""Events that wait together are worked out once, and come to what they come to one by one."""
+"""Pending events are resolved together, with the same result as one by one."""
 
 from random import Random
 
@@ -24,15 +24,24 @@ from pipeline.model import (
     RunningContainer,
     SourceRemoved,
 )
-from tests.pipeline.join.cluster import A, Cluster, annotated, listed, pod, ran, relist, whole
-from tests.pipeline.join.watched import Watched
+from tests.pipeline.join.cluster import (
+    A,
+    Cluster,
+    annotation_claim,
+    claim_list,
+    kubelet_claim,
+    pod,
+    pod_list,
+    runtime_claim,
+)
+from tests.pipeline.join.sampled_cluster import SampledCluster
 from tests.pipeline.join.worlds import WORLDS, World, feed, fresh, merged, shown
-from tests.pipeline.usage.looking import MS, use
+from tests.pipeline.usage.samples import MS, use
 from tests.support.nodes import at
 
 
 @given(WORLDS, st.integers(0, 1 << 30))
-def test_together_they_come_to_the_same(world: World, seed: int) -> None:
+def test_a_burst_of_events_has_the_same_result_as_single_events(world: World, seed: int) -> None:
     envelopes = list(merged(world, Random(seed)))
     single = feed(fresh(), envelopes)
     burst = fresh()
@@ -45,7 +54,7 @@ def test_together_they_come_to_the_same(world: World, seed: int) -> None:
 def test_a_burst_costs_one_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Cluster()
     node.pods()
-    node.kubelet(*(listed(f"p{number}", A) for number in range(500)))
+    node.kubelet(*(kubelet_claim(f"p{number}", A) for number in range(500)))
     resolved = 0
     resolve = holder_resolution.resolve
 
@@ -63,51 +72,53 @@ def test_a_burst_costs_one_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def started(name: str, container_id: str) -> ContainerStarted:
-    claim = ran(name, A, evidence=Evidence.RUNTIME_CDI)
+    claim = runtime_claim(name, A, evidence=Evidence.RUNTIME_CDI)
     subject = PartialRef("ml", name, "main", f"uid-{name}", container_id)
     return ContainerStarted(RunningContainer(subject, claims=(claim,)))
 
 
-def together(*given_out: tuple[float, str, Event]) -> list[Holding]:
-    """What has ended on a device after events that all waited, and a look."""
-    node = Watched()
+def together(*events: tuple[float, str, Event]) -> list[Holding]:
+    """Apply events that all are pending until a usage sample; return the ended holdings."""
+    node = SampledCluster()
     node.pods()
-    node.tell("runtime", ContainersReplaced((), 1000 * NS))
-    node.look(0, use(A, 0, None))
-    for when, source, event in given_out:
+    node.emit("runtime", ContainersReplaced((), 1000 * NS))
+    node.sample(0, use(A, 0, None))
+    for when, source, event in events:
         node.join.apply(Envelope(source, source, 1, at(when), event), more_pending=True)
-    node.look(5, use(A, 5, 0))
+    node.sample(5, use(A, 5, 0))
     return list(node.used().ended)
 
 
-CAME: dict[str, tuple[str, Event]] = {
+STARTS: dict[str, tuple[str, Event]] = {
     "container": ("runtime", started("a", "1")),
-    "pod": ("pods", PodUpserted(pod("a", claims=[annotated("a", A)]))),
-    "claim": ("kubelet", whole(ran("a", A))),
+    "pod": ("pods", PodUpserted(pod("a", claims=[annotation_claim("a", A)]))),
+    "claim": ("kubelet", claim_list(runtime_claim("a", A))),
 }
-WENT: list[tuple[str, tuple[str, Event]]] = [
+ENDS: list[tuple[str, tuple[str, Event]]] = [
     ("container", ("runtime", ContainerStopped("1"))),
     ("container", ("runtime", ContainersReplaced((), 1000 * NS))),
     ("container", ("runtime", SourceRemoved())),
     ("pod", ("pods", PodDeleted("uid-a"))),
-    ("pod", ("pods", PodUpserted(pod("a", ended=True, claims=[annotated("a", A)])))),
-    ("pod", ("pods", relist())),
-    ("claim", ("kubelet", whole())),
+    ("pod", ("pods", PodUpserted(pod("a", ended=True, claims=[annotation_claim("a", A)])))),
+    ("pod", ("pods", pod_list())),
+    ("claim", ("kubelet", claim_list())),
 ]
 
 
-@pytest.mark.parametrize(("what", "went"), WENT)
-def test_what_comes_and_goes_while_both_wait_was_there(what: str, went: tuple[str, Event]) -> None:
-    [one] = together((1.0, *CAME[what]), (1.1, "", ClockTicked()), (1.3, *went))
+@pytest.mark.parametrize(("kind", "end"), ENDS)
+def test_a_holding_that_starts_and_ends_within_a_burst_is_counted(
+    kind: str, end: tuple[str, Event]
+) -> None:
+    [one] = together((1.0, *STARTS[kind]), (1.1, "", ClockTicked()), (1.3, *end))
     assert (one.subject.pod, one.start, one.end) == ("a", at(1), at(1.3))
     assert (one.counted_ns, one.gap_ns, one.held_ns) == (300 * MS, 0, 300 * MS)
 
 
 @pytest.mark.parametrize("later", [ClockTicked(), PodUpserted(pod("other")), ClaimsReplaced((), 1)])
-def test_what_waits_counts_from_when_it_was_said(later: Event) -> None:
-    """Not from the moment of what waits behind it."""
-    node = Watched()
-    node.tell("runtime", ContainersReplaced((), 1000 * NS))
+def test_a_pending_event_counts_from_the_time_of_the_event(later: Event) -> None:
+    """The time of a later event in the same burst does not matter."""
+    node = SampledCluster()
+    node.emit("runtime", ContainersReplaced((), 1000 * NS))
     for when, source, event in (
         (1.0, "runtime", started("a", "1")),
         (1.3, "pods", later),
@@ -116,5 +127,5 @@ def test_what_waits_counts_from_when_it_was_said(later: Event) -> None:
     ):
         node.join.apply(Envelope(source, source, 1, at(when), event), more_pending=True)
     node.join.resolve_pending(at(4))
-    found = {holder.subject.pod: holder.since for holder in node.on(A).holders}
+    found = {holder.subject.pod: holder.since for holder in node.attribution(A).holders}
     assert found == {"a": at(1), "b": at(1.6)}

@@ -1,4 +1,4 @@
-"""Which device an id means: every form that is in use, and that no other text means any."""
+"""Which device an id means: every form in use, and that no other text means a device."""
 
 from dataclasses import replace
 from typing import get_args
@@ -13,18 +13,23 @@ from pipeline.model import Device, RawDeviceId
 from pipeline.model.claims import Scheme
 from tests.support.nodes import gpu, mig
 
-# On this node index and minor number run against each other, and GPU 1 is cut into instances whose
-# places differ in GI, in CI and in NVML's index.
+# The indices of the GPUs run against their minor numbers. GPU 1 is divided into MIG instances whose
+# GI, CI and NVML index differ.
 GPUS = [gpu(0, minor=3), gpu(1, minor=2), gpu(2, minor=1), gpu(3, minor=0)]
 
 
-def cut(gi: int, ci: int, index: int) -> Device:
+def mig_instance(gi: int, ci: int, index: int) -> Device:
     device = mig(GPUS[1], gi, ci)
     assert device.mig is not None
     return replace(device, mig=replace(device.mig, index=index))
 
 
-SLICES = [cut(5, 0, 0), cut(7, 0, 1), cut(9, 0, 2), cut(9, 1, 3)]
+SLICES = [
+    mig_instance(5, 0, 0),
+    mig_instance(7, 0, 1),
+    mig_instance(9, 0, 2),
+    mig_instance(9, 1, 3),
+]
 DEVICES = {
     **{f"gpu {device.index}": device.uuid for device in GPUS},
     **{f"slice {number}": device.uuid for number, device in enumerate(SLICES)},
@@ -44,7 +49,7 @@ ALIASES = {
 INDEX = DeviceIndex([*GPUS, *SLICES], ALIASES)
 
 
-def means(scheme: str, text: str) -> str:
+def resolved_device(scheme: str, text: str) -> str:
     found = INDEX.resolve(RawDeviceId(scheme, text))  # type: ignore[arg-type]
     return "none" if found is None else NAMES[found.uuid]
 
@@ -169,7 +174,7 @@ def means(scheme: str, text: str) -> str:
         ("plugin", "nvidia2/gi7", "slice 1"),
         ("plugin", "nvidia2/gi7/vgpu0", "slice 1"),
         ("plugin", "NVIDIA2/GI7/VGPU0", "slice 1"),
-        # Two compute instances: there is no telling which.
+        # There are two compute instances: the id means none of them.
         ("plugin", "nvidia2/gi9", "none"),
         ("plugin", "nvidia1/gi7", "none"),
         ("plugin", "nvidia4", "none"),
@@ -180,8 +185,8 @@ def means(scheme: str, text: str) -> str:
         ("plugin", "0000:09:00.0", "none"),
     ],
 )
-def test_each_form_means_one_device(scheme: str, text: str, device: str) -> None:
-    assert means(scheme, text) == device
+def test_each_form_of_an_id_means_one_device(scheme: str, text: str, device: str) -> None:
+    assert resolved_device(scheme, text) == device
 
 
 @pytest.mark.parametrize(
@@ -200,17 +205,19 @@ def test_each_form_means_one_device(scheme: str, text: str, device: str) -> None
         (f"{G0}-core-3", ResolvedDevice(G0, is_placeholder=True)),
     ],
 )
-def test_what_a_plugin_s_id_is_of_the_device(text: str, kind: ResolvedDevice) -> None:
+def test_an_id_of_a_plugin_means_a_device_a_replica_or_a_placeholder(
+    text: str, kind: ResolvedDevice
+) -> None:
     assert INDEX.resolve(RawDeviceId("plugin", text)) == kind
 
 
 @pytest.mark.parametrize("scheme", ["uuid", "visible", "cdi", "minor", "index", "dra"])
-def test_no_other_scheme_s_id_reports_how_much_of_the_device_it_is(scheme: Scheme) -> None:
+def test_ids_of_other_schemes_do_not_show_how_much_of_the_device_is_meant(scheme: Scheme) -> None:
     index = DeviceIndex(GPUS, {RawDeviceId(scheme, "x=1"): G0})
     assert index.resolve(RawDeviceId(scheme, "x=1")) == ResolvedDevice(G0)
 
 
-def test_a_name_of_a_resource_claim_that_means_two_devices_means_none() -> None:
+def test_a_cdi_name_of_a_claim_that_matches_two_devices_means_none() -> None:
     twice = {
         RawDeviceId("dra", "gpu.nvidia.com/a/gpu-0"): G0,
         RawDeviceId("dra", "gpu.nvidia.com/b/gpu-0"): G1,
@@ -219,15 +226,15 @@ def test_a_name_of_a_resource_claim_that_means_two_devices_means_none() -> None:
     assert index.resolve(RawDeviceId("cdi", f"k8s.gpu.nvidia.com/claim={CLAIM}-gpu-0")) is None
 
 
-def test_of_two_devices_with_one_number_it_is_the_later_one_s() -> None:
-    gone, here = gpu(0), replace(gpu(1), index=0, minor=0)
-    index = DeviceIndex([gone, here])
-    assert index.resolve(RawDeviceId("index", "0")) == ResolvedDevice(here.uuid)
-    assert index.resolve(RawDeviceId("minor", "0")) == ResolvedDevice(here.uuid)
-    assert index.resolve(RawDeviceId("uuid", gone.uuid)) == ResolvedDevice(gone.uuid)
+def test_a_number_of_two_devices_means_the_later_one() -> None:
+    old, new = gpu(0), replace(gpu(1), index=0, minor=0)
+    index = DeviceIndex([old, new])
+    assert index.resolve(RawDeviceId("index", "0")) == ResolvedDevice(new.uuid)
+    assert index.resolve(RawDeviceId("minor", "0")) == ResolvedDevice(new.uuid)
+    assert index.resolve(RawDeviceId("uuid", old.uuid)) == ResolvedDevice(old.uuid)
 
 
-def test_a_device_without_numbers_goes_by_its_uuid_alone() -> None:
+def test_a_device_without_numbers_is_found_only_by_its_uuid() -> None:
     index = DeviceIndex([Device("GPU-x")])
     assert index.resolve(RawDeviceId("uuid", "gpu-X")) == ResolvedDevice("GPU-x")
     assert index.resolve(RawDeviceId("index", "None")) is None
@@ -263,7 +270,7 @@ TEXTS = st.text(max_size=40) | st.lists(PIECES, max_size=6).map("".join)
 @example("uuid", f"MIG-{G1}/{ARABIC_3}/{ARABIC_3}")
 @example("plugin", "nvidia2/gi" + "7" * 5000)
 @example("cdi", "nvidia.com/gpu=" + "1" * 5000)
-def test_no_text_raises_and_whatever_has_a_uuid_in_it_means_no_other_device(
+def test_no_text_raises_and_a_text_with_a_uuid_means_no_other_device(
     scheme: Scheme, text: str
 ) -> None:
     found = INDEX.resolve(RawDeviceId(scheme, text))
@@ -275,14 +282,14 @@ def test_no_text_raises_and_whatever_has_a_uuid_in_it_means_no_other_device(
 
 
 @given(st.sampled_from(get_args(Scheme)), TEXTS)
-def test_the_case_of_letters_makes_no_difference(scheme: Scheme, text: str) -> None:
+def test_the_case_of_letters_does_not_matter(scheme: Scheme, text: str) -> None:
     if text.isascii():
         plain = INDEX.resolve(RawDeviceId(scheme, text))
         assert INDEX.resolve(RawDeviceId(scheme, text.upper())) == plain
         assert INDEX.resolve(RawDeviceId(scheme, text.swapcase())) == plain
 
 
-def test_however_many_ids_come_by_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_ids_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_index, "_MAX_CACHED", 100)
     index = DeviceIndex(GPUS)
     for number in range(1000):

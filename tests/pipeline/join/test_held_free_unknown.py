@@ -1,4 +1,4 @@
-"""Held, free and unknown time of a device, as sources come and go; T25."""
+"""T25: held, free and unknown time of a device while sources come and go."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.support.nodes import Node, at, claim, gpu
 GPUS = gpu(0), gpu(1)
 
 
-def node(*owners: str) -> Node:
+def make_node(*owners: str) -> Node:
     made = Node()
     for order, source in enumerate(("gpus", *owners)):
         made.say(SourceAdded(order), source, "nvml" if source == "gpus" else "podlist")
@@ -22,7 +22,7 @@ def node(*owners: str) -> Node:
     return made
 
 
-def look(made: Node, seconds: float, since: float | None) -> None:
+def sample(made: Node, seconds: float, since: float | None) -> None:
     made.seconds = seconds
     uses = [
         DeviceUse(
@@ -42,7 +42,7 @@ def look(made: Node, seconds: float, since: float | None) -> None:
 
 
 def times(made: Node) -> list[tuple[int, int, int]]:
-    """Seconds that each GPU was held, free, and of unknown holder."""
+    """Return the seconds for which each GPU was held, free, and unknown."""
 
     def of(one: DeviceUsage) -> tuple[int, int, int]:
         held = sum(had.held_ns for had in one.containers)
@@ -55,35 +55,35 @@ def times(made: Node) -> list[tuple[int, int, int]]:
     return [of(usage.devices[one.uuid]) for one in GPUS]
 
 
-def test_t25_one_of_two_gpus_is_given_away() -> None:
-    made = node("podlist")
+def test_t25_one_of_two_gpus_is_held() -> None:
+    made = make_node("podlist")
     made.podlist(claim("a", GPUS[0].uuid))
-    look(made, 1, None)
-    look(made, 41, 1)
+    sample(made, 1, None)
+    sample(made, 41, 1)
     assert times(made) == [(40, 0, 0), (0, 40, 0)]
 
 
-def test_t25_without_a_source_that_reports_of_owners_nothing_is_known() -> None:
-    made = node()
-    look(made, 1, None)
-    look(made, 41, 1)
+def test_t25_without_a_source_of_claims_all_time_is_unknown() -> None:
+    made = make_node()
+    sample(made, 1, None)
+    sample(made, 41, 1)
     assert times(made) == [(0, 0, 40), (0, 0, 40)]
 
 
 @pytest.mark.parametrize("empty", [True, False])
-def test_t25_what_lies_before_such_a_source_speaks_and_after_it_is_unknown(empty: bool) -> None:
-    made = node("podlist")
-    look(made, 1, None)
-    look(made, 12, 1)  # looks are passed over for ten seconds
+def test_t25_the_time_before_a_source_of_claims_reports_is_unknown(empty: bool) -> None:
+    made = make_node("podlist")
+    sample(made, 1, None)
+    sample(made, 12, 1)  # without such a source, samples are ignored for ten seconds
     made.seconds = 20
     made.podlist(*(() if empty else (claim("a", GPUS[0].uuid),)))
-    look(made, 30, 12)
+    sample(made, 30, 12)
     assert times(made) == [(0, 10, 8) if empty else (10, 0, 8), (0, 10, 8)]
 
 
-def test_t25_an_id_that_no_one_can_name_leaves_the_others_unknown() -> None:
-    made = node("podlist")
+def test_t25_an_unresolved_id_makes_the_time_of_other_gpus_unknown() -> None:
+    made = make_node("podlist")
     made.podlist(claim("a", GPUS[0].uuid), claim("b", "mystery"))
-    look(made, 1, None)
-    look(made, 11, 1)
+    sample(made, 1, None)
+    sample(made, 11, 1)
     assert times(made) == [(10, 0, 0), (0, 0, 10)]

@@ -1,4 +1,4 @@
-"""What holds of holdings whatever is told, and over restarts of podgpu."""
+"""Properties of holdings that hold for any events, also over restarts of podgpu."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -30,28 +30,28 @@ from pipeline.usage.interval_samples import ContainerName
 from pipeline.usage.renames import merge_containers
 from tests.pipeline.join.test_usage_properties import (
     EXAMPLES,
-    STORIES,
+    HISTORIES,
     Author,
     assert_grown,
     of_container,
     of_device,
 )
-from tests.pipeline.usage.looking import S, adds_up
+from tests.pipeline.usage.samples import S, adds_up
 
-Whose: TypeAlias = tuple[str, PartialRef]
 Key: TypeAlias = tuple[str, str]
-Had: TypeAlias = tuple[int, int, int]
+Amounts: TypeAlias = tuple[int, int, int]
+"""Held time, busy time and energy."""
 
-_close = HoldingFinalizer._finalize
+_finalize = HoldingFinalizer._finalize
 
 
-def had(one: Holding | ContainerUsage | None) -> Had:
+def amounts(one: Holding | ContainerUsage | None) -> Amounts:
     if one is None:
         return (0, 0, 0)
     return (one.held_ns, one.busy_ns or 0, one.energy_mj or 0)
 
 
-def plus(*parts: Had) -> Had:
+def plus(*parts: Amounts) -> Amounts:
     held, busy, energy = zip(*parts, strict=True)
     return sum(held), sum(busy), sum(energy)
 
@@ -61,20 +61,23 @@ def key_of(one: Holding) -> Key:
 
 
 class Run:
-    """A run of podgpu, and all that must hold of what it shows."""
+    """A run of podgpu, and the checks of everything that it shows.
+
+    Attributes:
+        owners: by ended holding, the id of the account of its container.
+        base: by account, the part of its amounts that is in no holding of this run.
+    """
 
     def __init__(self, number: int = 0) -> None:
-        # Ids begin with the run, so that they are told apart over restarts.
+        # Ids start with the run, so that they differ between runs.
         self.join = Join(f"run{number}")
         self.shown: Usage | None = None
         self.ended: list[Holding] = []
-        self.begun: set[Key] = set()
+        self.started: set[Key] = set()
         self.absorbed: set[Key] = set()
-        # Of each holding that was told of, the account of its container.
-        self.whose: dict[Key, str] = {}
+        self.owners: dict[Key, str] = {}
         self.devices: dict[tuple[str, Instant], DeviceUsage] = {}
-        # What the account of a container had of which no holding will tell any more.
-        self.base: dict[Key, Had] = {}
+        self.base: dict[Key, Amounts] = {}
         self.continued: dict[str, Instant] = {}
         self.errors: dict[int, XidError] = {}
         self.counts: dict[Key, tuple[tuple[int, int], ...]] = {}
@@ -86,7 +89,7 @@ class Run:
         name: ContainerName,
         pod: PodInfo | None,
     ) -> dict[HoldingAccount, HoldingAccount]:
-        """A container is better known: what was told of it under its name so far is its own."""
+        """Merge accounts of one container when it is identified, with the real function."""
         accounts = self.join._usage.accounts._accounts
         [device] = [uuid for uuid, one in accounts.items() if one.containers is roster]
         known, entry = roster.get(before), roster.get(name)
@@ -98,15 +101,15 @@ class Run:
         return merge_containers(roster, before, name, pod)
 
     def apply(self, envelope: Envelope) -> None:
-        def close(
-            closing: HoldingFinalizer, entry: ContainerAccount, one: HoldingAccount, now_ns: int
+        def finalize(
+            finalizer: HoldingFinalizer, entry: ContainerAccount, one: HoldingAccount, now_ns: int
         ) -> None:
-            self.whose[closing._device, one.id] = entry.id
-            _close(closing, entry, one, now_ns)
+            self.owners[finalizer._device, one.id] = entry.id
+            _finalize(finalizer, entry, one, now_ns)
 
         with (
             patch("pipeline.usage.renames.merge_containers", self.rename),
-            patch.object(HoldingFinalizer, "_finalize", close),
+            patch.object(HoldingFinalizer, "_finalize", finalize),
         ):
             self.join.apply(envelope)
         snapshot = self.join.snapshot(envelope.at)
@@ -123,8 +126,8 @@ class Run:
             before = self.devices.get((device, account.start))
             assert_grown(of_device(before) if before else [], of_device(account))
             self.devices[device, account.start] = account
-            there = {(device, one.id) for one in account.containers}
-            for forgotten in [key for key in self.base if key[0] == device and key not in there]:
+            present = {(device, one.id) for one in account.containers}
+            for forgotten in [key for key in self.base if key[0] == device and key not in present]:
                 del self.base[forgotten]
             for one in account.containers:
                 self.absorbed.update((device, each) for each in one.absorbed)
@@ -142,16 +145,16 @@ class Run:
             self.errors[one.serial] = one
 
     def count_errors(self, account: DeviceUsage) -> None:
-        """No count falls, and a holding has no more of them than its container."""
+        """No count falls, and a holding has at most the errors of its container."""
         device = account.device
-        had_before = {key: counts for key, counts in self.counts.items() if key[0] == device}
-        for key in had_before:
+        counts_before = {key: counts for key, counts in self.counts.items() if key[0] == device}
+        for key in counts_before:
             del self.counts[key]
         for one in account.containers:
             key, counts = (device, one.id), Counter(dict(one.xids))
             before = Counter[int]()
             for each in (one.id, *one.absorbed):
-                before.update(dict(had_before.get((device, each), ())))
+                before.update(dict(counts_before.get((device, each), ())))
             assert before <= counts
             if one.holding:
                 assert Counter(dict(one.holding.xids)) <= counts
@@ -163,25 +166,25 @@ class Run:
         assert [one.serial for one in new] == list(range(last + 1, last + 1 + len(new)))
         for one in new:
             assert one.end is not None
-            spans(one, one.end)
+            check_times(one, one.end)
         self.ended += new
 
     def check(self, account: DeviceUsage, one: ContainerUsage, now: Instant) -> None:
-        holding, whose = one.holding, (account.device, one.id)
+        holding, key = one.holding, (account.device, one.id)
         assert (holding is None) == (one.ended is not None)
         if holding is not None:
-            spans(holding, account.at)
+            check_times(holding, account.at)
             if holding.counted_ns:
-                # Of one that ended when it began there is nothing to be told.
-                self.begun.add(key_of(holding))
+                # A holding that ended when it started is not reported.
+                self.started.add(key_of(holding))
         waiting = self.waiting(account.device, one.subject)
         ids = {one.id, *one.absorbed}
-        given_out = [had(each) for each in self.ended if self.whose.get(key_of(each)) in ids]
-        everything = plus(*given_out, *waiting, self.base.get(whose, (0, 0, 0)), (0, 0, 0))
-        assert everything == had(one)
+        ended = [amounts(each) for each in self.ended if self.owners.get(key_of(each)) in ids]
+        everything = plus(*ended, *waiting, self.base.get(key, (0, 0, 0)), (0, 0, 0))
+        assert everything == amounts(one)
 
-    def waiting(self, device: str, subject: PartialRef) -> list[Had]:
-        """What those holdings have that are not told of yet."""
+    def waiting(self, device: str, subject: PartialRef) -> list[Amounts]:
+        """Return the amounts of the holdings that are not reported yet."""
         account = self.join._usage.accounts._accounts[device]
         name = (subject.namespace, subject.pod, subject.container, subject.uid)
         entry = account.containers.get(name)
@@ -189,22 +192,22 @@ class Run:
         return [(h.held_ns, h.busy_ns or 0, h.energy_mj or 0) for h in entry.open_holdings()]
 
     def finish(self, author: Author) -> None:
-        """Each holding that was seen to go on, and doesn't, has been told of once."""
+        """Check that each holding that started and has ended was reported once."""
         for _ in range(2):
-            # What was claimed is no longer good, and then it has waited for too long.
+            # First the claims expire, then the time for which ended holdings wait.
             author.now = round(author.now + 1001)
-            self.apply(author.given_out("", ClockTicked()))
+            self.apply(author.envelope("", ClockTicked()))
         times = Counter(key_of(one) for one in self.ended)
         assert set(times.values()) <= {1}
         devices = self.shown.devices.values() if self.shown is not None else ()
         continuing = {key_of(c.holding) for a in devices for c in a.containers if c.holding}
-        hidden = {key for key in self.begun if key[0] not in {a.device for a in devices}}
-        assert self.begun - continuing - hidden - self.absorbed <= times.keys()
+        hidden = {key for key in self.started if key[0] not in {a.device for a in devices}}
+        assert self.started - continuing - hidden - self.absorbed <= times.keys()
         assert not times.keys() & continuing
 
 
-def spans(one: Holding, until: Instant) -> None:
-    """Its time is what was counted and what was a gap, to the last digit."""
+def check_times(one: Holding, until: Instant) -> None:
+    """Check that counted time and gaps add up exactly to the length of the holding."""
     whole_ns = max(until.mono_ns - one.start.mono_ns, 0)
     assert one.counted_ns + one.gap_ns == whole_ns, one
     parts = (one.counted_ns, one.gap_ns, one.memory_ns, one.busy_time_ns, one.held_ns)
@@ -216,17 +219,17 @@ def spans(one: Holding, until: Instant) -> None:
 
 
 ROOM = st.sampled_from([2, 3, MAX_CONTAINERS, MAX_CONTAINERS])
-"""How many containers of a device are kept account of."""
+"""How many containers of a device have accounts."""
 
 
-@given(STORIES, ROOM)
-@example((3168, 15), 2)  # two of whose memory one look told are one
-@example((1361415, 18), MAX_CONTAINERS)  # one is named, and another of its pod begins with it
+@given(HISTORIES, ROOM)
+@example((3168, 15), 2)  # one sample reported memory of two containers that are one
+@example((1361415, 18), MAX_CONTAINERS)  # one is named while another of its pod starts
 @EXAMPLES
-def test_holdings_add_up_and_each_is_reported_of_once(story: tuple[int, int], room: int) -> None:
-    author, run = Author(story[0]), Run()
+def test_holdings_add_up_and_each_is_reported_once(history: tuple[int, int], room: int) -> None:
+    author, run = Author(history[0]), Run()
     with patch("pipeline.usage.container_accounts.MAX_CONTAINERS", room):
-        for envelope in author.story(story[1]):
+        for envelope in author.history(history[1]):
             run.apply(envelope)
         run.finish(author)
 
@@ -236,23 +239,25 @@ PARTS = st.lists(
     min_size=1,
     max_size=4,
 )
-"""Of each run: events, how many of the last are lost, and how long podgpu is down."""
+"""Of each run: the number of events, how many of the last are lost, how long podgpu is down."""
 
 
 @given(st.integers(0, 1 << 40), PARTS, st.sampled_from([0, 0, 0, 3, -20, -4000]))
 @example(65537, [(13, 0, 0), (11, 3, 0), (10, 4, 0), (10, 0, 0)], 0)  # two unseen ones are one
-@example(269318, [(20, 2, 0), (1, 5, 0)], -4000)  # one that is still to be told of
+@example(269318, [(20, 2, 0), (1, 5, 0)], -4000)  # a holding that is not reported yet
 @EXAMPLES
-def test_over_restarts_too(seed: int, parts: list[tuple[int, int, int]], back: int) -> None:
+def test_holdings_add_up_over_restarts(
+    seed: int, parts: list[tuple[int, int, int]], back: int
+) -> None:
     author, state = Author(seed), Usage({})
     for count, (events, lost, down) in enumerate(parts):
         run = Run(count)
-        begin(run, author, state, back)
+        restart(run, author, state, back)
         written = run.shown
-        given_out = [*author.beginning(), *author.continues(events)]
-        for number, envelope in enumerate(given_out):
+        envelopes = [*author.initial_events(), *author.more_events(events)]
+        for number, envelope in enumerate(envelopes):
             run.apply(envelope)
-            if number < len(given_out) - lost:
+            if number < len(envelopes) - lost:
                 written = run.shown
         run.finish(author)
         check_restart(state, run)
@@ -260,35 +265,35 @@ def test_over_restarts_too(seed: int, parts: list[tuple[int, int, int]], back: i
         author.now = round(author.now + down, 2)
 
 
-def begin(run: Run, author: Author, state: Usage, back: int) -> None:
-    """Let a run go on from what the one before had written down.
+def restart(run: Run, author: Author, state: Usage, back: int) -> None:
+    """Start a run from the state that the previous run has written.
 
     Args:
-        run: the run.
-        author: tells of it.
+        run: the new run.
+        author: makes the events.
         state: what was written.
         back: by how many seconds the wall clock was set forward meanwhile.
     """
-    given_out = shifted(
+    restored = shifted(
         TotalsRestored(tuple(state.devices.values())),
         lambda i: Instant(i.mono_ns - back * S, i.wall_ns),
         lambda good: good,
     )
-    envelope = author.given_out("ledger", given_out)
-    for account in given_out.devices:
+    envelope = author.envelope("ledger", restored)
+    for account in restored.devices:
         run.continued[account.device] = min(account.start, envelope.at)
         for one in account.containers:
-            # Those that are still to be told of.
-            continuing = plus(had(one.holding), *map(had, one.closing))
-            rest = tuple(a - b for a, b in zip(had(one), continuing, strict=True))
+            # Without the holdings that are not reported yet.
+            continuing = plus(amounts(one.holding), *map(amounts, one.closing))
+            rest = tuple(a - b for a, b in zip(amounts(one), continuing, strict=True))
             run.base[account.device, one.id] = rest  # type: ignore[assignment]
     run.apply(envelope)
 
 
 def check_restart(state: Usage, run: Run) -> None:
-    """No total has fallen, and nobody has what another had."""
+    """Check that no total has fallen, and that no container has the amounts of another."""
     for device, before in state.devices.items():
-        # One that is gone for minutes before anybody looked at it is forgotten.
+        # The account of a device that was gone for minutes before its first sample is forgotten.
         first = run.devices.get((device, run.continued[device]))
         if first is None:
             continue
@@ -298,11 +303,12 @@ def check_restart(state: Usage, run: Run) -> None:
             known = old.get(one.subject)
             if known is not None and one.subject.uid and one.start == known.start:
                 assert_grown(of_container(known), of_container(one))
-        assert_not_anothers(before.containers, first)
+        check_new_containers(before.containers, first)
 
 
-def assert_not_anothers(old: Iterable[ContainerUsage], account: DeviceUsage) -> None:
-    had_before = {one.subject for one in old if one.subject.uid}
+def check_new_containers(old: Iterable[ContainerUsage], account: DeviceUsage) -> None:
+    """Check that a container that had no account before has held the device only since then."""
+    known = {one.subject for one in old if one.subject.uid}
     for one in account.containers:
-        if one.subject not in had_before:
+        if one.subject not in known:
             assert one.held_ns <= max(account.at.mono_ns - one.start.mono_ns, 0)

@@ -1,4 +1,4 @@
-"""Which devices are expected: those that were there, and nobody took the place of."""
+"""Which devices are expected: those that were present and have not been replaced."""
 
 from dataclasses import replace
 
@@ -35,21 +35,21 @@ def known(node: Node) -> dict[str, bool]:
         pytest.param(
             [[A, B], [replace(B, pci_bus_id=A.pci_bus_id)]],
             {B.uuid: True},
-            id="another known one in its place",
+            id="another known GPU in its place",
         ),
         pytest.param(
             [[replace(A, pci_bus_id="")], [replace(NEW, pci_bus_id="")]],
             {A.uuid: False, NEW.uuid: True},
-            id="nobody knows where they sit",
+            id="places unknown",
         ),
         pytest.param(
             [[A], [mig(A, 1)]],
             {A.uuid: False, mig(A, 1).uuid: True},
-            id="an instance takes no place",
+            id="a MIG instance takes no place",
         ),
     ],
 )
-def test_what_is_expected(rounds: list[list[Device]], expected: dict[str, bool]) -> None:
+def test_expected_devices(rounds: list[list[Device]], expected: dict[str, bool]) -> None:
     node = Node()
     for devices in rounds:
         node.has(*devices)
@@ -57,7 +57,7 @@ def test_what_is_expected(rounds: list[list[Device]], expected: dict[str, bool])
 
 
 @pytest.mark.parametrize("first", ["one", "two"])
-def test_what_one_source_sees_replaced_no_other_expects(first: str) -> None:
+def test_a_gpu_that_one_source_saw_replaced_is_not_expected_by_another(first: str) -> None:
     node = Node()
     for source in ("one", "two"):
         node.say(DevicesDiscovered((A, B)), source, "nvml")

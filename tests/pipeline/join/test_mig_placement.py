@@ -1,4 +1,4 @@
-"""MIG instances that one source knows by uuid and another by their place alone."""
+"""MIG instances that one source knows by UUID and another only by their placement."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -32,7 +32,7 @@ HALVES = (mig(GPU, 2, 0), mig(GPU, 2, 1))
 
 
 def placed(parent: Device, gi: int, ci: int | None = None, profile: str = "") -> Device:
-    """Return an instance as a source names it that knows where it is."""
+    """Return a MIG instance that is named by its placement."""
     place = MigPlace(parent.uuid, gi, ci, profile)
     return Device(place.name, parent.index, mig=place)
 
@@ -41,15 +41,15 @@ def placed(parent: Device, gi: int, ci: int | None = None, profile: str = "") ->
     ("known", "name", "found"),
     [
         pytest.param([ONE], f"MIG-{GPU.uuid}/7", ONE.uuid, id="its only compute instance"),
-        pytest.param([ONE], f"MIG-{GPU.uuid}/7/0", ONE.uuid, id="by both ids"),
-        pytest.param([ONE], f"mig-{GPU.uuid}/7/0".lower(), ONE.uuid, id="in lower case"),
+        pytest.param([ONE], f"MIG-{GPU.uuid}/7/0", ONE.uuid, id="GI and CI"),
+        pytest.param([ONE], f"mig-{GPU.uuid}/7/0".lower(), ONE.uuid, id="lower case"),
         pytest.param([ONE], f"MIG-{GPU.uuid}/7/1", None, id="another compute instance"),
         pytest.param([ONE], f"MIG-{GPU.uuid}/8", None, id="another GPU instance"),
         pytest.param([ONE], f"MIG-{OTHER.uuid}/7/0", None, id="another GPU"),
-        pytest.param(HALVES, f"MIG-{GPU.uuid}/2", None, id="one of several"),
-        pytest.param(HALVES, f"MIG-{GPU.uuid}/2/1", HALVES[1].uuid, id="of several, named"),
+        pytest.param(HALVES, f"MIG-{GPU.uuid}/2", None, id="several compute instances"),
+        pytest.param(HALVES, f"MIG-{GPU.uuid}/2/1", HALVES[1].uuid, id="one of several"),
         pytest.param([placed(GPU, 7, 0)], f"MIG-{GPU.uuid}/7", f"MIG-{GPU.uuid}/7/0", id="place"),
-        pytest.param([placed(GPU, 7)], f"MIG-{GPU.uuid}/7/0", None, id="less than is asked"),
+        pytest.param([placed(GPU, 7)], f"MIG-{GPU.uuid}/7/0", None, id="CI unknown"),
         pytest.param(
             [ONE, placed(GPU, 7, 0), placed(GPU, 7)], f"MIG-{GPU.uuid}/7", ONE.uuid, id="all three"
         ),
@@ -57,11 +57,13 @@ def placed(parent: Device, gi: int, ci: int | None = None, profile: str = "") ->
             [ONE, replace(ONE, uuid="MIG-new")], f"MIG-{GPU.uuid}/7/0", None, id="contradiction"
         ),
         pytest.param([ONE, GPU], GPU.uuid, None, id="a GPU"),
-        pytest.param([ONE], ONE.uuid, None, id="a uuid"),
-        pytest.param([ONE], "gpu.nvidia.com/7/0", None, id="something else"),
+        pytest.param([ONE], ONE.uuid, None, id="a UUID"),
+        pytest.param([ONE], "gpu.nvidia.com/7/0", None, id="another name"),
     ],
 )
-def test_what_a_name_means(known: list[Device], name: str, found: str | None) -> None:
+def test_a_name_of_a_placement_means_an_instance(
+    known: list[Device], name: str, found: str | None
+) -> None:
     assert MigPlacements(known).canonical_uuid(name) == (found or name)
 
 
@@ -82,7 +84,7 @@ def shown(node: Node) -> dict[str, Any]:
     }
 
 
-def given_out(
+def node_after(
     *events: tuple[str, Event], sources: tuple[str, ...] = ("nvml", "dcgm", "pods")
 ) -> Node:
     node = Node()
@@ -107,8 +109,8 @@ EVENTS: list[tuple[str, Event]] = [
 ]
 
 
-def test_any_order_of_their_words_comes_to_the_same() -> None:
-    expected = shown(given_out(*EVENTS))
+def test_the_order_of_events_does_not_matter() -> None:
+    expected = shown(node_after(*EVENTS))
     assert [device.uuid for device in expected["devices"]] == [GPU.uuid, ONE.uuid]
     assert expected["series"] == [
         ("memory_used_bytes", (), ONE.uuid),
@@ -118,33 +120,33 @@ def test_any_order_of_their_words_comes_to_the_same() -> None:
     assert [found.device for found in expected["readings"]] == [ONE.uuid, GPU.uuid, ONE.uuid]
     assert expected["holders"] == {GPU.uuid: [], ONE.uuid: ["train"]}
     for order in permutations(EVENTS):
-        assert shown(given_out(*order)) == expected
+        assert shown(node_after(*order)) == expected
 
 
-def test_looking_in_between_changes_nothing() -> None:
-    node = given_out()
+def test_snapshots_between_events_change_nothing() -> None:
+    node = node_after()
     for source, event in EVENTS:
         node.say(event, source, source)
         node.snapshot()
-    assert shown(node) == shown(given_out(*EVENTS))
+    assert shown(node) == shown(node_after(*EVENTS))
 
 
-def test_alone_a_place_is_a_device_of_its_own() -> None:
-    node = given_out(*(entry for entry in EVENTS if entry[0] == "dcgm"))
+def test_a_placement_without_uuid_is_a_separate_device() -> None:
+    node = node_after(*(entry for entry in EVENTS if entry[0] == "dcgm"))
     assert list(shown(node)["holders"]) == [GPU.uuid, PLACE.uuid]
     assert ("graphics_engine_active_ratio", (), PLACE.uuid) in shown(node)["series"]
 
 
 @pytest.mark.parametrize("name", [f"MIG-{GPU.uuid}/7/0", f"MIG-{GPU.uuid}/7"])
-def test_a_claim_finds_an_instance_that_is_known_by_its_place(name: str) -> None:
-    node = given_out(
+def test_a_claim_finds_an_instance_known_by_its_placement(name: str) -> None:
+    node = node_after(
         ("dcgm", DevicesDiscovered((GPU, PLACE))), ("pods", claims(claim("train", name)))
     )
     assert shown(node)["holders"][PLACE.uuid] == ["train"]
 
 
-def test_an_instance_that_goes_is_gone_when_both_say_so() -> None:
-    node = given_out(*EVENTS)
+def test_an_instance_is_gone_when_both_sources_lack_it() -> None:
+    node = node_after(*EVENTS)
     node.say(DevicesDiscovered((GPU,)), "nvml", "nvml")
     assert [device.uuid for device in shown(node)["devices"]] == [GPU.uuid, PLACE.uuid]
     node.say(DevicesDiscovered((GPU,)), "dcgm", "dcgm")
@@ -152,9 +154,9 @@ def test_an_instance_that_goes_is_gone_when_both_say_so() -> None:
     assert shown(node)["series"] == [("graphics_engine_active_ratio", (), GPU.uuid)]
 
 
-def test_several_compute_instances_share_what_is_read_of_the_whole() -> None:
+def test_readings_of_a_gpu_instance_with_several_compute_instances() -> None:
     whole = placed(GPU, 2)
-    node = given_out(
+    node = node_after(
         ("nvml", DevicesDiscovered((GPU, *HALVES))),
         ("dcgm", DevicesDiscovered((GPU, whole))),
         ("dcgm", SamplesTaken((active(whole.uuid, 0.5),))),
@@ -169,7 +171,7 @@ def test_several_compute_instances_share_what_is_read_of_the_whole() -> None:
     }
 
 
-class TestWhichSourceWins:
+class TestPriorityOfSources:
     BOTH = (
         ("nvml", SamplesTaken((active(ONE.uuid, 0.1)._replace(good_for_ns=3 * 10**9),))),
         ("dcgm", SamplesTaken((active(PLACE.uuid, 0.9),))),
@@ -178,73 +180,75 @@ class TestWhichSourceWins:
     @pytest.mark.parametrize(
         ("sources", "value"), [(("nvml", "dcgm"), 0.1), (("dcgm", "nvml"), 0.9)]
     )
-    def test_the_earlier_in_the_configuration(self, sources: tuple[str, ...], value: float) -> None:
+    def test_the_reading_of_the_earlier_source_is_shown(
+        self, sources: tuple[str, ...], value: float
+    ) -> None:
         for order in permutations([*EVENTS[:2], *self.BOTH]):
-            node = given_out(*order, sources=sources)
+            node = node_after(*order, sources=sources)
             assert [found.value for found in shown(node)["readings"]] == [value]
 
-    def test_the_later_one_once_the_earlier_has_nothing(self) -> None:
-        node = given_out(*EVENTS[:2], *self.BOTH)
+    def test_the_reading_of_the_later_source_is_shown_if_the_earlier_has_none(self) -> None:
+        node = node_after(*EVENTS[:2], *self.BOTH)
         node.snapshot()
         node.seconds = 4
         node.say(ClockTicked(), "", "clock")
         assert [found.value for found in shown(node)["readings"]] == [0.9]
         assert shown(node)["readings"][0].device == ONE.uuid
 
-    def test_when_one_is_taken_out_the_other_stays(self) -> None:
+    def test_the_reading_of_the_other_source_is_shown_after_one_was_removed(self) -> None:
         for gone, left, value in (("nvml", PLACE.uuid, 0.9), ("dcgm", ONE.uuid, 0.1)):
-            node = given_out(*EVENTS[:2], *self.BOTH)
+            node = node_after(*EVENTS[:2], *self.BOTH)
             node.snapshot()
             node.say(SourceRemoved(), gone, gone)
             assert shown(node)["series"] == [("graphics_engine_active_ratio", (), left)]
             assert [found.value for found in shown(node)["readings"]] == [value]
 
-    def test_a_source_with_two_names_for_one_device_counts_once(self) -> None:
+    def test_a_source_with_two_names_for_one_device_has_one_reading(self) -> None:
         exact = f"MIG-{GPU.uuid}/7/0"
         for readings in permutations([active(PLACE.uuid, 0.1), active(exact, 0.2)]):
-            node = given_out(*EVENTS[:2], ("dcgm", SamplesTaken(readings)))
+            node = node_after(*EVENTS[:2], ("dcgm", SamplesTaken(readings)))
             assert len(shown(node)["readings"]) == 1
 
 
-def test_processes_come_to_the_device_too() -> None:
+def test_processes_of_a_placement_are_shown_for_the_device() -> None:
     listed = ProcessList(PLACE.uuid, (GpuProcess(7, "compute", 5),), START, 15 * 10**9)
-    node = given_out(*EVENTS[:2], ("dcgm", SamplesTaken((), (listed,))))
+    node = node_after(*EVENTS[:2], ("dcgm", SamplesTaken((), (listed,))))
     assert shown(node)["processes"] == {ONE.uuid: listed.processes}
     assert [series[2] for series in shown(node)["series"]] == [ONE.uuid]
 
 
 class TestDescriptions:
-    """Two sources that know the same GPU."""
+    """Two sources describe the same GPU."""
 
     FULL = replace(GPU, facts=(("brand", "NVIDIA"), ("serial", "1")))
     POOR = Device(GPU.uuid, index=4, model="NVIDIA-H100", facts=(("serial", "2"), ("vbios", "9")))
 
-    def test_the_earlier_one_is_used_and_the_later_fills_its_gaps(self) -> None:
+    def test_the_later_description_fills_gaps_of_the_earlier_one(self) -> None:
         for order in permutations(
             [("nvml", DevicesDiscovered((self.FULL,))), ("dcgm", DevicesDiscovered((self.POOR,)))]
         ):
-            [device] = shown(given_out(*order))["devices"]
+            [device] = shown(node_after(*order))["devices"]
             assert device == replace(
                 self.FULL, facts=(("brand", "NVIDIA"), ("serial", "1"), ("vbios", "9"))
             )
-            [device] = shown(given_out(*order, sources=("dcgm", "nvml")))["devices"]
+            [device] = shown(node_after(*order, sources=("dcgm", "nvml")))["devices"]
             assert (device.index, device.minor, device.model) == (4, 0, "NVIDIA-H100")
             assert device.facts == (("brand", "NVIDIA"), ("serial", "2"), ("vbios", "9"))
 
-    def test_of_an_instance(self) -> None:
+    def test_descriptions_of_an_instance_are_merged(self) -> None:
         profiled = replace(PLACE, facts=(("serial", "1"),))
         bare = replace(ONE, mig=MigPlace(GPU.uuid, 7, 0, "", index=3))
         for order in permutations(
             [("nvml", DevicesDiscovered((bare,))), ("dcgm", DevicesDiscovered((profiled,)))]
         ):
             for sources in (("nvml", "dcgm"), ("dcgm", "nvml")):
-                [device] = shown(given_out(*order, sources=sources))["devices"]
+                [device] = shown(node_after(*order, sources=sources))["devices"]
                 assert device.uuid == ONE.uuid
                 assert device.mig == MigPlace(GPU.uuid, 7, 0, "1g.10gb", index=3)
                 assert device.facts == (("serial", "1"),)
 
-    def test_what_is_said_again_leaves_everything_as_it_was(self) -> None:
-        node = given_out(*EVENTS)
+    def test_the_same_descriptions_again_change_nothing(self) -> None:
+        node = node_after(*EVENTS)
         before = node.snapshot().layout
         for _ in range(2):
             for source, event in EVENTS[:2]:
@@ -256,28 +260,28 @@ INSTANCES = [(gi, ci) for gi in (1, 2) for ci in (0, 1)]
 
 
 @given(st.integers(0, 1 << 30), st.integers(0, 1 << 30))
-def test_what_is_shown_depends_on_the_last_words_alone(seed: int, order: int) -> None:
-    """Whatever each source said before, and in whatever order the sources speak.
+def test_the_result_depends_only_on_the_last_reports(seed: int, order: int) -> None:
+    """The reports before the last, and the order of sources, have no effect.
 
-    Readings are said once more: those of a place don't outlive the instance that was there.
+    Readings are emitted once more at the end: those of a placement end with the instance there.
     """
     rng = Random(seed)
-    words: dict[str, list[Event]] = {"nvml": [], "dcgm": [], "read": []}
+    reports: dict[str, list[Event]] = {"nvml": [], "dcgm": [], "read": []}
     for _ in range(rng.randint(1, 3)):
-        there = [pair for pair in INSTANCES if rng.random() < 0.5]
-        words["nvml"].append(DevicesDiscovered((GPU, *(mig(GPU, gi, ci) for gi, ci in there))))
+        present = [pair for pair in INSTANCES if rng.random() < 0.5]
+        reports["nvml"].append(DevicesDiscovered((GPU, *(mig(GPU, gi, ci) for gi, ci in present))))
         seen = [(gi, rng.choice([ci, None])) for gi, ci in INSTANCES if rng.random() < 0.5]
-        words["dcgm"].append(
+        reports["dcgm"].append(
             DevicesDiscovered((GPU, *(placed(GPU, gi, ci) for gi, ci in dict.fromkeys(seen))))
         )
         names = [placed(GPU, gi, ci).uuid for gi, ci in INSTANCES] + [placed(GPU, 1).uuid]
-        words["read"].append(SamplesTaken(tuple(active(name, 0.5) for name in names)))
-    newest = {source: said[-1] for source, said in words.items()}
-    last = given_out(*newest.items(), sources=("nvml", "dcgm"))
-    shuffled, long = Random(order), given_out(sources=("nvml", "dcgm"))
-    while any(words.values()):
-        source = shuffled.choice([name for name, said in words.items() if said])
-        long.say(words[source].pop(0), source, source)
+        reports["read"].append(SamplesTaken(tuple(active(name, 0.5) for name in names)))
+    newest = {source: events[-1] for source, events in reports.items()}
+    last = node_after(*newest.items(), sources=("nvml", "dcgm"))
+    shuffled, long = Random(order), node_after(sources=("nvml", "dcgm"))
+    while any(reports.values()):
+        source = shuffled.choice([name for name, events in reports.items() if events])
+        long.say(reports[source].pop(0), source, source)
         if shuffled.random() < 0.5:
             long.snapshot()
     long.say(newest["read"], "read", "read")
@@ -295,27 +299,27 @@ NEW = replace(ONE, uuid="MIG-new")
 @pytest.mark.parametrize(
     "steps",
     [
-        pytest.param([(GPU, NEW)], id="at once"),
-        pytest.param([(GPU,), (GPU, NEW)], id="after there was none"),
-        pytest.param([(GPU, mig(GPU, 9)), (GPU, NEW)], id="after another"),
+        pytest.param([(GPU, NEW)], id="immediately"),
+        pytest.param([(GPU,), (GPU, NEW)], id="after no instance"),
+        pytest.param([(GPU, mig(GPU, 9)), (GPU, NEW)], id="after another instance"),
     ],
 )
-def test_what_was_read_of_an_instance_is_not_the_next_one_s(
+def test_a_new_instance_does_not_get_the_readings_of_the_previous_one(
     steps: list[tuple[Device, ...]],
 ) -> None:
-    """Ids of GPU instances are used again, and a page is a while behind."""
-    node = given_out(*EVENTS)
+    """Ids of GPU instances are used again, and dcgm-exporter's page is a while behind."""
+    node = node_after(*EVENTS)
     for devices in steps:
         node.say(DevicesDiscovered(devices), "nvml", "nvml")
         read = {found.device for found in node.snapshot().readings}
-        assert read == {GPU.uuid}, "not that of the place"
+        assert read == {GPU.uuid}, "the reading of the placement is still shown"
     node.say(SamplesTaken((active(PLACE.uuid, 0.75),)), "dcgm", "dcgm")
     found = {r.device: r.value for r in node.snapshot().readings}
     assert found == {GPU.uuid: 0.25, NEW.uuid: 0.75}
 
 
-def test_a_place_that_becomes_known_keeps_its_readings() -> None:
-    node = given_out(*EVENTS[1:3])
+def test_a_placement_keeps_its_readings_when_its_uuid_becomes_known() -> None:
+    node = node_after(*EVENTS[1:3])
     node.say(DevicesDiscovered((GPU, ONE)), "nvml", "nvml")
     assert {r.device: r.value for r in node.snapshot().readings} == {GPU.uuid: 0.25, ONE.uuid: 0.5}
 
@@ -326,8 +330,8 @@ def test_a_place_that_becomes_known_keeps_its_readings() -> None:
 def test_a_source_that_is_down_does_not_name_the_profile(
     lost: tuple[str, ...], profile: str
 ) -> None:
-    """Of two that are up, or down, the earlier one does."""
-    node = given_out(sources=("dcgm", "nvml"))
+    """If both are up, or both are down, the earlier source names it."""
+    node = node_after(sources=("dcgm", "nvml"))
     stale = placed(GPU, 1, 0, "4g.40gb")
     fresh = mig(GPU, 1, 0)
     assert fresh.mig is not None

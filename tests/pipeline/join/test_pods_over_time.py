@@ -1,4 +1,4 @@
-"""Static pods, starts, silence, and pods that come and go for months."""
+"""Static pods, starts of pods, silent sources, and pods that come and go for months."""
 
 from dataclasses import replace
 
@@ -21,75 +21,79 @@ from tests.pipeline.join.cluster import (
     A,
     B,
     Cluster,
-    annotated,
+    annotation_claim,
+    checkpoint_claim,
+    claim_list,
     container,
-    kept,
-    listed,
+    kubelet_claim,
     moment,
     pod,
-    ran,
-    relist,
+    pod_list,
+    runtime_claim,
     uid_of,
-    whole,
 )
 
 TEN_MINUTES = 600
-HOLDS_A = pod("a", claims=[annotated("a", A)])
+POD_WITH_A = pod("a", claims=[annotation_claim("a", A)])
 
 
 class TestStaticPods:
-    """The kubelet and the runtime know them by another uid than the API server."""
+    """The kubelet and the runtime know them by another UID than the API server."""
 
     STATIC = pod("etcd-node-1", uid="mirror", static_uid="config-hash")
 
-    def test_all_names_mean_the_one_pod(self) -> None:
+    def test_all_uids_and_names_mean_one_pod(self) -> None:
         node = Cluster()
         node.pods(self.STATIC)
-        node.kubelet(listed("etcd-node-1", A))
-        node.checkpoint(kept("config-hash", A))
-        node.runtime(replace(ran("etcd-node-1", A), subject=kept("config-hash", A).subject))
-        [holder] = node.on(A).holders
+        node.kubelet(kubelet_claim("etcd-node-1", A))
+        node.checkpoint(checkpoint_claim("config-hash", A))
+        node.runtime(
+            replace(
+                runtime_claim("etcd-node-1", A), subject=checkpoint_claim("config-hash", A).subject
+            )
+        )
+        [holder] = node.attribution(A).holders
         assert (holder.subject.pod, holder.subject.uid) == ("etcd-node-1", "config-hash")
 
-    def test_a_new_mirror_takes_over(self) -> None:
+    def test_a_static_pod_keeps_its_uid_when_a_new_mirror_replaces_the_old_one(self) -> None:
         node = Cluster()
         node.pods(self.STATIC)
-        node.checkpoint(kept("config-hash", A))
+        node.checkpoint(checkpoint_claim("config-hash", A))
         node.upsert(pod("etcd-node-1", uid="mirror-2", static_uid="config-hash"))
         node.delete("", uid="mirror")
-        assert [holder.subject.uid for holder in node.on(A).holders] == ["config-hash"]
+        assert [holder.subject.uid for holder in node.attribution(A).holders] == ["config-hash"]
 
-    def test_a_mirror_that_is_made_again_brings_it_back(self) -> None:
+    def test_a_recreated_mirror_brings_the_static_pod_back(self) -> None:
         node = Cluster()
         node.pods(self.STATIC)
-        node.checkpoint(kept("config-hash", A))
+        node.checkpoint(checkpoint_claim("config-hash", A))
         node.delete("", uid="mirror")
         assert node.held() == {}
         node.upsert(pod("etcd-node-1", uid="mirror-2", static_uid="config-hash"))
-        assert [holder.subject.uid for holder in node.on(A).holders] == ["config-hash"]
+        assert [holder.subject.uid for holder in node.attribution(A).holders] == ["config-hash"]
 
-    def test_without_its_mirror_it_continues_for_as_long_as_the_kubelet_lists_it(self) -> None:
-        """A quota may keep the mirror from being made anew."""
+    def test_a_static_pod_without_mirror_continues_while_the_kubelet_lists_it(self) -> None:
+        """A quota may prevent the mirror from being created again."""
         node = Cluster()
         node.pods(self.STATIC, pod("other"))
-        node.kubelet(listed("etcd-node-1", A))
+        node.kubelet(kubelet_claim("etcd-node-1", A))
         envelope = Envelope("pods", "pods", 1, moment(5), PodDeleted("mirror"))
         outcome = node.join.apply(envelope)
         assert [hint.pods for hint in outcome.hints if hint.pods] == [{"mirror"}]
         for _ in range(20):
             node.seconds += 100
             node.pods(pod("other"))
-            node.kubelet(listed("etcd-node-1", A))
+            node.kubelet(kubelet_claim("etcd-node-1", A))
         assert node.held() == {A: ["etcd-node-1/main"]}
         node.kubelet()
         assert node.held() == {}
 
     @pytest.mark.parametrize("before", [True, False])
     @pytest.mark.parametrize("named", ["config-hash", "uid-web"])
-    def test_t01_a_mirror_that_someone_forged_takes_nothing(
+    def test_t01_a_forged_mirror_holds_nothing_of_another_pod(
         self, named: str, *, before: bool
     ) -> None:
-        """Whoever creates a pod may write that it is the mirror of any."""
+        """A pod's author can claim to be the mirror of any pod."""
         node = Cluster()
         honest = (self.STATIC, pod("web", uid="uid-web"))
         evil = pod("evil", uid="uid-evil", static_uid=named)
@@ -98,235 +102,235 @@ class TestStaticPods:
         else:
             node.pods(*honest)
             node.upsert(evil)
-        node.checkpoint(kept("config-hash", A), kept("uid-web", B))
+        node.checkpoint(checkpoint_claim("config-hash", A), checkpoint_claim("uid-web", B))
         assert node.held() == {A: ["etcd-node-1/main"], B: ["web/main"]}
         node.delete("web", uid="uid-web")
         node.upsert(replace(evil, wants_devices=True))
         assert "evil/main" not in [name for names in node.held().values() for name in names]
 
-    def test_a_manifest_that_changed_leaves_its_old_uid_behind(self) -> None:
+    def test_claims_with_the_uid_of_a_changed_manifest_have_no_effect(self) -> None:
         node = Cluster()
         node.pods(self.STATIC)
         node.upsert(replace(self.STATIC, static_uid="config-hash-2"))
-        node.checkpoint(kept("config-hash", A), kept("config-hash-2", B))
+        node.checkpoint(checkpoint_claim("config-hash", A), checkpoint_claim("config-hash-2", B))
         assert node.held() == {B: ["etcd-node-1/main"]}
 
-    def test_without_a_mirror_the_kubelet_s_uid_is_all_that_is_known(self) -> None:
+    def test_without_a_mirror_only_the_kubelet_s_uid_is_known(self) -> None:
         node = Cluster()
-        node.tell("pods", SourceLost("the API server can't be reached"))
-        node.checkpoint(kept("config-hash", A))
+        node.emit("pods", SourceLost("the API server can't be reached"))
+        node.checkpoint(checkpoint_claim("config-hash", A))
         assert node.held() == {A: ["config-hash/main"]}
 
 
-class TestStarts:
-    def test_a_list_of_the_second_in_which_the_pod_started_may_be_about_its_namesake(self) -> None:
-        """Starts are told in whole seconds, rounded down."""
+class TestStartsOfPods:
+    def test_a_list_from_the_second_of_a_pod_s_start_may_mean_the_previous_pod(self) -> None:
+        """Start times are whole seconds, rounded down."""
         node = Cluster()
         node.pods(pod("a", uid="1"))
         node.seconds = 7.5
-        node.kubelet(listed("a", A))
+        node.kubelet(kubelet_claim("a", A))
         node.seconds = 7.8
         node.delete("a", uid="1")
         node.upsert(pod("a", uid="2", started=7))
         assert node.held() == {}
-        node.kubelet(listed("a", B))  # said after the start was told
+        node.kubelet(kubelet_claim("a", B))  # reported after the start
         assert node.held() == {B: ["a/main"]}
 
-    def test_t14_a_start_that_is_heard_after_the_list_that_names_the_pod(self) -> None:
-        """It was replaced quickly, in the second in which its name's last pod went."""
+    def test_t14_a_start_is_reported_after_the_list_that_names_the_pod(self) -> None:
+        """The pod was replaced within the second in which the previous pod ended."""
         node = Cluster()
         node.pods(pod("a", uid="1"))
-        node.kubelet(listed("a", A))
+        node.kubelet(kubelet_claim("a", A))
         node.seconds = 10.1
         node.delete("a", uid="1")
         node.upsert(pod("a", uid="2", started=None))
         node.seconds = 10.2
-        node.kubelet(listed("a", B))
-        assert node.held() == {}  # the kubelet may still name the one that is gone
+        node.kubelet(kubelet_claim("a", B))
+        assert node.held() == {}  # the kubelet may still mean the previous pod
         node.seconds = 10.3
         node.upsert(pod("a", uid="2", started=10))
         assert node.held() == {B: ["a/main"]}
-        assert node.on(B).holders[0].subject.uid == "2"
+        assert node.attribution(B).holders[0].subject.uid == "2"
 
-    @pytest.mark.parametrize("given_out", [None, 10])
-    def test_t14_a_name_that_no_other_pod_has_had_means_the_pod(
-        self, given_out: float | None
+    @pytest.mark.parametrize("started", [None, 10])
+    def test_t14_a_name_that_only_one_pod_has_had_means_that_pod(
+        self, started: float | None
     ) -> None:
         node = Cluster()
         node.pods(pod("a"))
         node.seconds = 10.2
-        node.kubelet(listed("b", A))
+        node.kubelet(kubelet_claim("b", A))
         node.seconds = 10.3
-        node.upsert(pod("b", started=given_out))
-        assert [holder.subject.uid for holder in node.on(A).holders] == [uid_of("b")]
+        node.upsert(pod("b", started=started))
+        assert [holder.subject.uid for holder in node.attribution(A).holders] == [uid_of("b")]
 
-    def test_a_start_that_cannot_be_reported_is_no_reason_to_doubt_the_kubelet(self) -> None:
-        """The API server goes away between the pod's binding and its start."""
+    def test_the_kubelet_s_claim_is_valid_while_the_start_cannot_be_reported(self) -> None:
+        """The API server goes away after the pod was bound and before its start is reported."""
         node = Cluster()
         node.pods(pod("a", started=None), pod("b"))
-        node.kubelet(listed("a", A))
+        node.kubelet(kubelet_claim("a", A))
         assert node.held() == {A: ["a/main"]}
-        node.tell("pods", SourceLost("the API server can't be reached"))
+        node.emit("pods", SourceLost("the API server can't be reached"))
         assert node.held() == {A: ["a/main"]}
 
-    def test_but_it_is_where_the_name_had_another_owner(self) -> None:
+    def test_the_claim_is_not_valid_without_a_start_if_the_name_had_another_pod(self) -> None:
         node = Cluster()
         node.pods(pod("a", uid="1"), pod("b"))
-        node.kubelet(listed("a", A))
+        node.kubelet(kubelet_claim("a", A))
         node.delete("a", uid="1")
         node.upsert(pod("a", uid="2", started=None))
-        node.tell("pods", SourceLost("the API server can't be reached"))
+        node.emit("pods", SourceLost("the API server can't be reached"))
         assert node.held() == {}
 
-    def test_a_scheduler_s_word_counts_once_the_kubelet_has_taken_the_pod_on(self) -> None:
+    def test_an_annotation_counts_after_the_pod_was_admitted(self) -> None:
         node = Cluster()
-        node.pods(pod("a", started=None, claims=[annotated("a", A)]))
+        node.pods(pod("a", started=None, claims=[annotation_claim("a", A)]))
         assert node.held() == {}
-        node.upsert(pod("a", started=3, claims=[annotated("a", A)]))
+        node.upsert(pod("a", started=3, claims=[annotation_claim("a", A)]))
         assert node.held() == {A: ["a/main"]}
 
 
-def test_pods_that_no_one_names_leave_nothing_behind() -> None:
-    """A cluster makes and deletes pods for months beside one that holds a GPU."""
+def test_deleted_pods_without_claims_leave_no_state() -> None:
+    """A cluster creates and deletes pods for months next to one that holds a GPU."""
     node = Cluster()
     node.pods(pod("a"))
-    node.kubelet(listed("a", A))
-    given_out = node.join._attributor.pods._by_source["pods"]
+    node.kubelet(kubelet_claim("a", A))
+    table = node.join._attributor.pods._by_source["pods"]
     sizes = []
     for number in range(4000):
         node.seconds += 5
         node.upsert(pod(f"job-{number}", wants=False))
         node.delete(f"job-{number}")
-        sizes.append(len(given_out._deleted))
+        sizes.append(len(table._deleted))
     assert max(sizes[2000:]) == max(sizes[1000:2000])
 
 
 class TestContainers:
-    def test_a_pod_s_claim_is_its_only_container_s(self) -> None:
+    def test_a_claim_on_the_pod_means_its_only_container(self) -> None:
         node = Cluster()
         node.pods(
             pod("a", container("prepare", "init"), container("main"), container("x", "ephemeral"))
         )
-        node.file(annotated("a", A))
+        node.file(annotation_claim("a", A))
         assert node.held() == {A: ["a/main"]}
 
     @pytest.mark.parametrize("kind", ["app", "sidecar"])
-    def test_of_two_there_is_no_reporting_which(self, kind: str) -> None:
+    def test_a_claim_on_a_pod_of_two_containers_names_neither(self, kind: str) -> None:
         node = Cluster()
         node.pods(pod("a", container("main"), container("other", kind)))
-        node.file(annotated("a", A))
+        node.file(annotation_claim("a", A))
         assert node.held() == {A: ["a/"]}
 
-    def test_a_pod_that_lacks_containers_has_none(self) -> None:
+    def test_a_pod_without_containers(self) -> None:
         node = Cluster()
         node.pods(replace(pod("a"), containers=()))
-        node.file(annotated("a", A))
-        node.kubelet(listed("a", f"{B}-3", container="ghost"))
+        node.file(annotation_claim("a", A))
+        node.kubelet(kubelet_claim("a", f"{B}-3", container="ghost"))
         assert node.held() == {A: ["a/"]}
 
-    def test_the_only_one_that_completed_still_holds_until_its_pod_has_ended(self) -> None:
+    def test_a_completed_only_container_holds_its_gpu_until_the_pod_has_ended(self) -> None:
         node = Cluster()
         node.pods(pod("a", container(ended=True)))
-        node.kubelet(listed("a", A))
+        node.kubelet(kubelet_claim("a", A))
         assert node.held() == {A: ["a/main"]}
 
-    def test_a_container_that_is_made_again_continues_holding(self) -> None:
+    def test_a_restarted_container_continues_its_holding(self) -> None:
         node = Cluster()
         node.pods(pod("a", container(container_id="c1", started=1)))
-        node.runtime(ran("a", A, container_id="c1"))
-        since = node.on(A).holders[0].since
+        node.runtime(runtime_claim("a", A, container_id="c1"))
+        since = node.attribution(A).holders[0].since
         node.seconds = 50
         node.upsert(pod("a", container(container_id="c2", started=49)))
-        node.runtime(ran("a", A, container_id="c2"))
-        [holder] = node.on(A).holders
+        node.runtime(runtime_claim("a", A, container_id="c2"))
+        [holder] = node.attribution(A).holders
         assert (holder.since, holder.subject.container_id) == (since, "c2")
 
 
-class TestSilence:
-    def test_pods_are_forgotten_after_their_time_and_not_before(self) -> None:
+class TestSilentSources:
+    def test_pods_expire_after_their_max_age(self) -> None:
         node = Cluster()
         node.pods(pod("a"))
         node.seconds = 100
-        node.kubelet(listed("a", A))
+        node.kubelet(kubelet_claim("a", A))
         node.tick(GOOD_FOR)
-        assert node.on(A).holders[0].pod is not None
+        assert node.attribution(A).holders[0].pod is not None
         node.tick(GOOD_FOR + 1)
-        [holder] = node.on(A).holders
-        # Which pod the name means stays known for as long as it is listed without a break.
+        [holder] = node.attribution(A).holders
+        # The UID of the name stays known for as long as the name is listed without a break.
         assert (holder.subject.pod, holder.subject.uid, holder.pod) == ("a", uid_of("a"), None)
         node.kubelet()
-        node.kubelet(listed("a", A))
-        assert node.on(A).holders[0].subject.uid == ""
+        node.kubelet(kubelet_claim("a", A))
+        assert node.attribution(A).holders[0].subject.uid == ""
 
-    def test_what_annotations_said_goes_with_them(self) -> None:
+    def test_annotations_expire_with_their_pods(self) -> None:
         node = Cluster()
-        node.pods(pod("a", claims=[annotated("a", A)]))
+        node.pods(pod("a", claims=[annotation_claim("a", A)]))
         node.tick(GOOD_FOR + 1)
         assert node.held() == {}
 
     @pytest.mark.parametrize(
-        "event", [PodUpserted(pod("b")), PodDeleted("nobody"), relist(HOLDS_A)]
+        "event", [PodUpserted(pod("b")), PodDeleted("unknown"), pod_list(POD_WITH_A)]
     )
-    def test_any_word_of_the_source_confirms_all_of_them(self, event: Event) -> None:
+    def test_any_event_of_the_source_confirms_all_pods(self, event: Event) -> None:
         node = Cluster()
-        node.pods(HOLDS_A)
+        node.pods(POD_WITH_A)
         node.seconds = 200
-        node.tell("pods", event)
+        node.emit("pods", event)
         node.tick(GOOD_FOR + 150)
         assert node.held() == {A: ["a/main"]}
 
-    def test_a_change_without_a_list_says_nothing(self) -> None:
+    def test_changes_before_the_first_list_have_no_effect(self) -> None:
         node = Cluster()
-        node.upsert(pod("a", claims=[annotated("a", A)]))
+        node.upsert(pod("a", claims=[annotation_claim("a", A)]))
         node.delete("a")
         assert node.held() == {}
         node.pods()
-        node.kubelet(listed("a", A))
+        node.kubelet(kubelet_claim("a", A))
         assert node.held() == {A: ["a/main"]}
 
-    def test_a_source_that_leaves_takes_its_pods_along(self) -> None:
+    def test_pods_are_removed_with_their_source(self) -> None:
         node = Cluster()
-        node.pods(pod("a", claims=[annotated("a", A)]))
-        node.kubelet(listed("a", B))
-        node.tell("pods", SourceRemoved())
+        node.pods(pod("a", claims=[annotation_claim("a", A)]))
+        node.kubelet(kubelet_claim("a", B))
+        node.emit("pods", SourceRemoved())
         assert node.held() == {B: ["a/main"]}
-        assert node.on(B).holders[0].pod is None
+        assert node.attribution(B).holders[0].pod is None
 
 
 class TestTwoSourcesOfPods:
-    def test_the_earlier_one_counts_and_the_later_one_steps_in(self) -> None:
+    def test_the_earlier_source_counts_and_the_later_one_fills_gaps(self) -> None:
         node = Cluster()
         node.say(SourceAdded(9), "more pods", "pods")
         first, second = pod("a"), replace(pod("a"), info=replace(pod("a").info, phase="Running"))
-        node.say(relist(second, pod("b")), "more pods", "pods")
+        node.say(pod_list(second, pod("b")), "more pods", "pods")
         node.pods(first)
-        node.kubelet(listed("a", A), listed("b", B))
-        assert node.on(A).holders[0].pod is first.info
-        assert node.on(B).holders[0].pod == pod("b").info
-        node.tell("pods", SourceRemoved())
-        assert node.on(A).holders[0].pod == second.info
+        node.kubelet(kubelet_claim("a", A), kubelet_claim("b", B))
+        assert node.attribution(A).holders[0].pod is first.info
+        assert node.attribution(B).holders[0].pod == pod("b").info
+        node.emit("pods", SourceRemoved())
+        assert node.attribution(A).holders[0].pod == second.info
 
 
-def test_a_list_that_names_a_pod_twice_has_it_once() -> None:
+def test_a_pod_that_is_listed_twice_is_one_pod() -> None:
     node = Cluster()
     node.pods(pod("a", started=None), pod("a", started=0))
-    node.kubelet(listed("a", A))
+    node.kubelet(kubelet_claim("a", A))
     assert node.held() == {A: ["a/main"]}
     node.delete("a")
     assert node.held() == {}
 
 
-def test_empty_names_are_names_that_no_one_knows() -> None:
+def test_empty_names_match_no_pod() -> None:
     node = Cluster()
     nameless = replace(pod("a"), info=replace(pod("a").info, uid="", namespace="", name=""))
     node.pods(nameless, pod("b"))
-    node.kubelet(listed("", A, container=""), listed("b", B, container=""))
-    node.checkpoint(kept("", A, container=""))
-    node.tell("pods", PodDeleted(""))
+    node.kubelet(kubelet_claim("", A, container=""), kubelet_claim("b", B, container=""))
+    node.checkpoint(checkpoint_claim("", A, container=""))
+    node.emit("pods", PodDeleted(""))
     assert node.held()[B] == ["b/main"]
 
 
-def test_hints_name_pods_for_which_the_kubelet_may_have_given_devices() -> None:
+def test_hints_name_pods_to_which_the_kubelet_may_have_allocated_devices() -> None:
     node = Cluster()
     node.pods()
 
@@ -343,57 +347,54 @@ def test_hints_name_pods_for_which_the_kubelet_may_have_given_devices() -> None:
     assert hinted(PodDeleted(uid_of("a"))) == []
 
 
-def test_a_pod_that_no_one_names_changes_nothing() -> None:
+def test_a_pod_without_claims_changes_nothing() -> None:
     node = Cluster()
     node.pods(pod("a"))
-    node.kubelet(listed("a", A))
+    node.kubelet(kubelet_claim("a", A))
     layout = node.snapshot().layout
-    assert node.tell("pods", PodUpserted(pod("b", wants=False))) is False
-    assert node.tell("pods", PodDeleted(uid_of("b"))) is False
+    assert node.emit("pods", PodUpserted(pod("b", wants=False))) is False
+    assert node.emit("pods", PodDeleted(uid_of("b"))) is False
     assert node.snapshot().layout is layout
 
 
-def test_a_churn_of_pods_leaves_nothing_behind() -> None:
-    """A hundred thousand pods, a second each, whose names and containers never come again."""
+def test_short_lived_pods_leave_no_state() -> None:
+    """Pods of one second each, whose names and containers never come back."""
     node = Cluster()
     node.pods()
     for number in range(3_000):
         node.seconds += 1
         name = f"p{number}"
         node.upsert(pod(name))
-        node.kubelet(listed(name, f"{A}::{number}", container="not in the pod's spec"))
+        node.kubelet(kubelet_claim(name, f"{A}::{number}", container="not in the pod's spec"))
         node.upsert(pod(name, ended=True))
         node.delete(name)
     pods = node.join._attributor.pods
-    [given_out] = pods._by_rank
-    assert (len(given_out.pods), len(given_out._by_identifier), len(given_out._admitted_ns)) == (
-        0,
-        0,
-        0,
-    )
+    [table] = pods._by_rank
+    sizes = (len(table.pods), len(table._by_identifier), len(table._admitted_ns))
+    assert sizes == (0, 0, 0)
     assert len(pods._subjects) == 0
-    # Uid and name, for each pod of the last ten minutes.
-    assert len(given_out._deleted) <= 2 * (TEN_MINUTES + 2)
+    # UID and name of each pod of the last ten minutes.
+    assert len(table._deleted) <= 2 * (TEN_MINUTES + 2)
 
 
-def test_time_that_stands_still_does_not_stop_it() -> None:
+def test_many_pods_end_at_the_same_time() -> None:
     node = Cluster()
     node.pods(*(pod(f"p{number}") for number in range(100)))
-    node.kubelet(*(listed(f"p{number}", A) for number in range(100)))
+    node.kubelet(*(kubelet_claim(f"p{number}", A) for number in range(100)))
     for number in range(100):
         node.delete(f"p{number}")
     assert node.held() == {}
 
 
-def test_claims_replaced_within_the_same_moment_as_the_pod_are_about_it() -> None:
+def test_claims_from_the_same_time_as_the_pod_s_start_mean_the_pod() -> None:
     node = Cluster()
     event: ClaimsReplaced | PodsReplaced
     for event, source in (
-        (relist(pod("a", started=2)), "pods"),
-        (whole(listed("a", A)), "kubelet"),
+        (pod_list(pod("a", started=2)), "pods"),
+        (claim_list(kubelet_claim("a", A)), "kubelet"),
     ):
         node.seconds = 2
-        node.tell(source, event)
+        node.emit(source, event)
     assert node.held() == {A: ["a/main"]}
-    assert node.on(A).holders[0].since.mono_ns == moment(2).mono_ns
+    assert node.attribution(A).holders[0].since.mono_ns == moment(2).mono_ns
     assert moment(2).mono_ns - moment(0).mono_ns == 2 * NS

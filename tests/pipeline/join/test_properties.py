@@ -1,4 +1,4 @@
-"""What holds whatever the sources say, and in whatever order it is heard."""
+"""Properties that hold for any reports of the sources, in any order of arrival."""
 
 from random import Random
 
@@ -10,7 +10,7 @@ from pipeline.join.holder_resolution import resolve
 from pipeline.join.pod_table import IdentifiedContainer
 from pipeline.model import Claim, ClaimsReplaced, Evidence
 from tests.pipeline.join.cluster import GPUS
-from tests.pipeline.join.reference import expected
+from tests.pipeline.join.reference_holders import expected
 from tests.pipeline.join.worlds import (
     CLAIMING,
     SLICE,
@@ -30,26 +30,28 @@ EXAMPLES = settings(max_examples=300, deadline=None)
 
 @given(WORLDS, SEEDS, SEEDS)
 @EXAMPLES
-def test_any_order_of_the_same_events_comes_to_the_same(world: World, one: int, other: int) -> None:
-    """But for that of each source's own events, which is a source's to keep."""
-    found = [shown(feed(fresh(), merged(world, Random(seed)), look=True)) for seed in (one, other)]
-    assert found[0] == found[1]
+def test_the_order_of_sources_does_not_matter(world: World, one: int, other: int) -> None:
+    """Only the order of the events within each source is fixed."""
+    first, second = [
+        shown(feed(fresh(), merged(world, Random(seed)), snapshots=True)) for seed in (one, other)
+    ]
+    assert first == second
 
 
 @given(WORLDS, SEEDS)
 @EXAMPLES
-def test_step_by_step_is_the_same_as_all_at_once(world: World, seed: int) -> None:
-    long = feed(fresh(), merged(world, Random(seed)), look=True)
+def test_a_long_history_gives_the_same_result_as_its_last_state(world: World, seed: int) -> None:
+    long = feed(fresh(), merged(world, Random(seed)), snapshots=True)
     short = feed(fresh(), Tables.of(world).envelopes())
     assert shown(long)["holders"] == shown(short)["holders"]
     assert shown(long)["unresolved"] == shown(short)["unresolved"]
 
 
 @given(WORLDS, SEEDS)
-# A pod by whose word it has all of the device holds it beside one that has an unknown part.
+# A pod that has all of the device according to itself, next to one with an unknown part.
 @example(Author(630661, 4).world(), 0)
 @EXAMPLES
-def test_it_is_what_the_rule_says(world: World, seed: int) -> None:
+def test_holders_equal_those_of_the_reference_implementation(world: World, seed: int) -> None:
     node = feed(fresh(), merged(world, Random(seed)))
     found = {
         uuid: (
@@ -64,8 +66,8 @@ def test_it_is_what_the_rule_says(world: World, seed: int) -> None:
 
 @given(WORLDS, SEEDS)
 @EXAMPLES
-def test_nothing_impossible_is_ever_shown(world: World, seed: int) -> None:
-    """After each event, and not at the end alone."""
+def test_no_impossible_holders_are_shown(world: World, seed: int) -> None:
+    """This is checked after each event, and not only at the end."""
     node, tables = fresh(), Tables()
     running: set[str] = set()
     for envelope in merged(world, Random(seed)):
@@ -73,8 +75,8 @@ def test_nothing_impossible_is_ever_shown(world: World, seed: int) -> None:
         when = (envelope.at.mono_ns - node.snapshot().at.mono_ns) / 1e9
         tables.take(envelope.source, when, envelope.event)
         if envelope.source == "runtime" and isinstance(envelope.event, ClaimsReplaced):
-            # Whose containers run is there, though the API server has forgotten it: then the word
-            # of those who know names alone may mean it too.
+            # A pod with running containers exists, though the API server has forgotten it: claims
+            # of sources that know only names may mean it too.
             running = {claim.subject.uid for claim in envelope.event.claims}
         for on in node.snapshot().layout.attributions.values():
             subjects = [holder.subject for holder in on.holders]
@@ -88,14 +90,14 @@ def test_nothing_impossible_is_ever_shown(world: World, seed: int) -> None:
                 if holder.evidence > Evidence.RUNTIME_ENV:
                     forgotten = tables.gone.keys() - tables.pods.keys() - running
                     assert holder.subject.uid not in forgotten
-                    given_out = tables.pods.get(holder.subject.uid)
-                    assert given_out is None or not given_out.ended
-                    assert given_out is None or holder.pod == given_out.info
+                    known_pod = tables.pods.get(holder.subject.uid)
+                    assert known_pod is None or not known_pod.ended
+                    assert known_pod is None or holder.pod == known_pod.info
 
 
 @given(WORLDS, SEEDS)
 @EXAMPLES
-def test_a_device_that_the_kubelet_gave_to_two_pods_shows_the_conflict(
+def test_a_device_that_the_kubelet_allocated_to_two_pods_has_a_conflict(
     world: World, seed: int
 ) -> None:
     node = feed(fresh(), merged(world, Random(seed)))
@@ -103,7 +105,7 @@ def test_a_device_that_the_kubelet_gave_to_two_pods_shows_the_conflict(
     index = DeviceIndex(node.snapshot().layout.attributions[u].device for u in all_uuids(node))
     for uuid, on in node.snapshot().layout.attributions.items():
         uids = {h.subject.uid for h in on.holders if h.evidence == Evidence.KUBELET_IDS}
-        given_whole = {
+        listed_whole = {
             claim.subject.pod
             for claim in (tables.claims["kubelet"].claims if "kubelet" in tables.claims else ())
             for raw in claim.devices
@@ -112,7 +114,7 @@ def test_a_device_that_the_kubelet_gave_to_two_pods_shows_the_conflict(
             and found.uuid == uuid
         }
         names = {h.subject.pod for h in on.holders if h.source == "kubelet"}
-        if len(uids) > 1 and names & given_whole and not divisible(tables, index, uuid):
+        if len(uids) > 1 and names & listed_whole and not divisible(tables, index, uuid):
             assert on.conflicts
 
 
@@ -122,7 +124,7 @@ def all_uuids(node: object) -> list[str]:
 
 def divisible(tables: Tables, index: DeviceIndex, uuid: str) -> bool:
     """Whether any claim is on a part of the device."""
-    claims = [claim for said in tables.claims.values() for claim in said.claims]
+    claims = [claim for event in tables.claims.values() for claim in event.claims]
     claims += [claim for pod in tables.pods.values() for claim in pod.claims]
     return any(
         (claim.share or 1) < 1 or found.replica or found.is_placeholder
@@ -136,16 +138,16 @@ NODES = st.sampled_from([[GPUS[0]], GPUS[:2], [*GPUS[:2], SLICE]])
 
 
 @given(SEEDS, NODES, NODES)
-def test_an_earlier_resolution_spares_work_and_changes_nothing(  # type: ignore[no-untyped-def]
+def test_the_previous_resolution_does_not_change_the_result(  # type: ignore[no-untyped-def]
     seed, devices, others
 ) -> None:
     def identify(_source: str, claim: Claim) -> IdentifiedContainer:
         return IdentifiedContainer(claim.subject, None)
 
     author = Author(seed, 4)
-    said = {source: author.claims(source) for source in CLAIMING}
-    before = resolve(said, DeviceIndex(devices), identify)
+    claims = {source: author.claims(source) for source in CLAIMING}
+    before = resolve(claims, DeviceIndex(devices), identify)
     for source in author.some(CLAIMING):
-        said[source] = author.claims(source)
+        claims[source] = author.claims(source)
     index = DeviceIndex(others)
-    assert resolve(said, index, identify, previous=before) == resolve(said, index, identify)
+    assert resolve(claims, index, identify, previous=before) == resolve(claims, index, identify)

@@ -1,4 +1,4 @@
-"""Which readings stand, and for how long."""
+"""Which readings a snapshot shows, and for how long."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def shown(snapshot: Snapshot) -> list[tuple[str, str, float]]:
     ]
 
 
-def test_a_patch_leaves_the_other_readings_alone() -> None:
+def test_new_readings_leave_other_readings_unchanged() -> None:
     node = Node()
     node.has(GPU)
     node.reads(reading(GPU, "power_watts", 100), reading(GPU, "energy_millijoules", 7))
@@ -37,7 +37,7 @@ def test_a_patch_leaves_the_other_readings_alone() -> None:
     ]
 
 
-def test_only_what_was_read_since_the_last_snapshot_is_fresh() -> None:
+def test_only_readings_since_the_last_snapshot_are_fresh() -> None:
     node = Node()
     node.has(GPU)
     node.reads(reading(GPU, "power_watts", 100), reading(GPU, "energy_millijoules", 7))
@@ -48,7 +48,7 @@ def test_only_what_was_read_since_the_last_snapshot_is_fresh() -> None:
     assert node.snapshot().fresh == ()
 
 
-def test_a_reading_that_is_no_longer_good_has_no_series() -> None:
+def test_an_expired_reading_has_no_series() -> None:
     node = Node()
     node.has(GPU)
     node.reads(reading(GPU, "power_watts", 1, good_for=3), reading(GPU, "xid_last", 0, good_for=90))
@@ -63,7 +63,7 @@ def test_a_reading_that_is_no_longer_good_has_no_series() -> None:
     assert shown(node.snapshot()) == []
 
 
-def test_a_newer_reading_may_be_good_for_less_long() -> None:
+def test_a_newer_reading_may_expire_earlier() -> None:
     node = Node()
     node.has(GPU)
     node.reads(reading(GPU, "power_watts", 1, good_for=90))
@@ -100,7 +100,7 @@ def test_a_vanished_gpu_stays_known_and_a_vanished_mig_instance_does_not() -> No
     assert shown(snapshot) == [("gpu_up", OTHER.uuid, 0)]
 
 
-def test_a_field_that_the_catalogue_lacks_is_passed_over() -> None:
+def test_a_field_that_is_not_in_the_catalogue_is_ignored() -> None:
     node = Node()
     node.has(GPU)
     node.reads(reading(GPU, "no_such_field", 1), reading(GPU, "power_watts", 2))
@@ -126,7 +126,7 @@ def test_series_are_grouped_by_field_then_device_and_numbers_sort_as_numbers() -
 
 
 class TestTwoSourcesOfOneField:
-    def test_the_earlier_source_is_shown_whichever_speaks_last(self) -> None:
+    def test_the_earlier_source_is_shown_whichever_reports_last(self) -> None:
         node = Node()
         node.say(SourceAdded(0), "first", "nvml")
         node.say(SourceAdded(1), "second", "dcgm")
@@ -135,7 +135,7 @@ class TestTwoSourcesOfOneField:
         node.say(SamplesTaken((reading(GPU, "power_watts", 2),)), "second", "dcgm")
         assert shown(node.snapshot()) == [("power_watts", GPU.uuid, 1)]
 
-    def test_the_later_one_steps_in_where_the_earlier_has_nothing(self) -> None:
+    def test_the_later_source_is_shown_if_the_earlier_has_no_reading(self) -> None:
         node = Node()
         node.say(SourceAdded(0), "first", "nvml")
         node.say(SourceAdded(1), "second", "dcgm")
@@ -158,20 +158,20 @@ class TestTwoSourcesOfOneField:
 
 
 class TestProcesses:
-    def test_a_process_has_a_series_for_as_long_as_it_is_listed(self) -> None:
+    def test_a_process_has_a_series_while_it_is_listed(self) -> None:
         node = Node()
         node.has(GPU)
-        node.reads(processes=[listed(GPU.uuid, (11, 100), (12, 200))])
+        node.reads(processes=[process_list(GPU.uuid, (11, 100), (12, 200))])
         assert [value for _, _, value in shown(node.snapshot())] == [100, 200]
-        node.reads(processes=[listed(GPU.uuid, (12, 250))])
+        node.reads(processes=[process_list(GPU.uuid, (12, 250))])
         snapshot = node.snapshot()
         assert [s.attrs for s in snapshot.layout.series] == [(("kind", "compute"), ("pid", "12"))]
         assert [p.pid for p in snapshot.processes[GPU.uuid]] == [12]
 
-    def test_memory_that_the_driver_does_not_report_is_no_sample(self) -> None:
+    def test_a_process_without_reported_memory_has_no_series(self) -> None:
         node = Node()
         node.has(GPU)
-        node.reads(processes=[listed(GPU.uuid, (11, None))])
+        node.reads(processes=[process_list(GPU.uuid, (11, None))])
         snapshot = node.snapshot()
         assert shown(snapshot) == []
         assert [p.pid for p in snapshot.processes[GPU.uuid]] == [11]
@@ -179,18 +179,20 @@ class TestProcesses:
     def test_attributes_are_sorted_by_name(self) -> None:
         node = Node()
         node.has(GPU)
-        node.reads(processes=[listed(GPU.uuid, (11, 1))])
+        node.reads(processes=[process_list(GPU.uuid, (11, 1))])
         [series] = node.snapshot().layout.series
         assert series.attrs == tuple(sorted(series.attrs))
 
-    def test_the_largest_of_many_have_series_and_all_are_listed(self) -> None:
+    def test_of_many_processes_the_largest_have_series_and_all_are_listed(self) -> None:
         node = Node()
         node.has(GPU, OTHER)
-        # Of those that use the same, the smaller pids.
-        many = listed(GPU.uuid, *((pid, pid // 1000) for pid in range(1, 10_001)), (10_001, None))
+        # Of processes with the same memory, those with the smaller pids.
+        many = process_list(
+            GPU.uuid, *((pid, pid // 1000) for pid in range(1, 10_001)), (10_001, None)
+        )
         node.reads(
             reading(GPU, "processes", 10_001, attrs=(("kind", "compute"),)),
-            processes=[many, listed(OTHER.uuid, *((pid, 1) for pid in range(1, 301)))],
+            processes=[many, process_list(OTHER.uuid, *((pid, 1) for pid in range(1, 301)))],
         )
         snapshot = node.snapshot()
         pids: dict[str, list[int]] = {}
@@ -205,20 +207,20 @@ class TestProcesses:
         assert snapshot.processes[GPU.uuid] is many.processes
         assert ("processes", GPU.uuid, 10_001) in shown(snapshot)
 
-    def test_a_process_that_grows_takes_the_place_of_the_smallest(self) -> None:
+    def test_a_growing_process_replaces_the_smallest(self) -> None:
         node = Node()
         node.has(GPU)
         many = [(pid, 1000 + pid) for pid in range(1, 258)]
-        node.reads(processes=[listed(GPU.uuid, *many)])
+        node.reads(processes=[process_list(GPU.uuid, *many)])
         assert 1001 not in [value for _, _, value in shown(node.snapshot())]
-        node.reads(processes=[listed(GPU.uuid, (1, 5000), *many[1:])])
+        node.reads(processes=[process_list(GPU.uuid, (1, 5000), *many[1:])])
         values = [value for _, _, value in shown(node.snapshot())]
         assert (len(values), 5000 in values, 1002 in values) == (256, True, False)
 
-    def test_the_same_list_once_more_keeps_the_layout_and_its_readings_good(self) -> None:
+    def test_the_same_list_again_keeps_the_layout_and_confirms_the_readings(self) -> None:
         node = Node()
         node.has(GPU)
-        found = listed(GPU.uuid, (11, 1), (12, 2))
+        found = process_list(GPU.uuid, (11, 1), (12, 2))
         node.reads(processes=[found])
         before = node.snapshot()
         for second in (10, 20, 30):
@@ -232,10 +234,10 @@ class TestProcesses:
             ]
             assert snapshot.fresh == (0, 1)
 
-    def test_the_same_list_after_its_time_is_shown_again(self) -> None:
+    def test_the_same_list_is_shown_again_after_it_expired(self) -> None:
         node = Node()
         node.has(GPU)
-        found = listed(GPU.uuid, (11, 1))
+        found = process_list(GPU.uuid, (11, 1))
         node.reads(processes=[found])
         node.seconds = 20
         node.say(ClockTicked(), "", "clock")
@@ -243,22 +245,22 @@ class TestProcesses:
         node.reads(processes=[replace(found, at=at(20))])
         assert [value for _, _, value in shown(node.snapshot())] == [1]
 
-    def test_a_list_that_is_no_longer_good_is_dropped(self) -> None:
+    def test_an_expired_list_is_dropped(self) -> None:
         node = Node()
         node.has(GPU)
-        node.reads(processes=[listed(GPU.uuid, (11, 1))])
+        node.reads(processes=[process_list(GPU.uuid, (11, 1))])
         node.seconds = 20
         node.say(ClockTicked(), "", "clock")
         assert node.snapshot().processes == {}
         assert shown(node.snapshot()) == []
 
 
-def listed(device: str, *processes: tuple[int, int | None]) -> ProcessList:
+def process_list(device: str, *processes: tuple[int, int | None]) -> ProcessList:
     found = tuple(GpuProcess(pid, "compute", memory) for pid, memory in processes)
     return ProcessList(device, found, at(0), 15 * NS)
 
 
-def test_values_alone_leave_the_layout_alone() -> None:
+def test_new_values_do_not_change_the_layout() -> None:
     node = Node()
     node.has(GPU)
     node.reads(reading(GPU, "power_watts", 1))
@@ -269,30 +271,30 @@ def test_values_alone_leave_the_layout_alone() -> None:
 
 
 def starts(snapshot: Snapshot) -> dict[str, float | None]:
-    """Since when each series counts, in seconds after the start."""
+    """Return since when each series counts, in seconds after the start of the node."""
     return {
-        series.field: None if begun is None else (begun.mono_ns - at(0).mono_ns) / NS
-        for series, begun in zip(snapshot.layout.series, snapshot.starts, strict=True)
+        series.field: None if start is None else (start.mono_ns - at(0).mono_ns) / NS
+        for series, start in zip(snapshot.layout.series, snapshot.starts, strict=True)
     }
 
 
-def test_c1_a_counter_that_was_set_back_counts_from_then_on() -> None:
+def test_c1_a_reset_counter_has_a_new_start() -> None:
     node = Node()
     node.has(GPU)
-    given_out = []
-    # Growing, standing still, set back, growing again beyond where it was.
+    found = []
+    # Growing, unchanged, reset, growing again beyond the value before the reset.
     for second, value in enumerate((10, 20, 20, 5, 30)):
         node.seconds = second
         node.reads(
             reading(GPU, "energy_millijoules", value, when=at(second)),
             reading(GPU, "power_watts", value, when=at(second)),
         )
-        given_out.append(starts(node.snapshot()))
-    assert [start["energy_millijoules"] for start in given_out] == [0, 0, 0, 3, 3]
-    assert {start["power_watts"] for start in given_out} == {None}, "a gauge has no start"
+        found.append(starts(node.snapshot()))
+    assert [start["energy_millijoules"] for start in found] == [0, 0, 0, 3, 3]
+    assert {start["power_watts"] for start in found} == {None}, "a gauge has no start"
 
 
-def test_starts_are_the_same_object_while_nothing_of_them_changes() -> None:
+def test_starts_are_the_same_object_while_unchanged() -> None:
     node = Node()
     node.has(GPU)
     node.reads(reading(GPU, "energy_millijoules", 10))
@@ -304,7 +306,7 @@ def test_starts_are_the_same_object_while_nothing_of_them_changes() -> None:
     assert after.starts is before.starts
 
 
-def test_a_counter_whose_source_knows_when_it_stood_at_zero_starts_there() -> None:
+def test_a_counter_starts_when_its_source_reports_that_it_was_zero() -> None:
     node = Node()
     node.has(GPU)
     counted = reading(GPU, "xid_errors", 1, attrs=(("xid", "79"),), when=at(5))
@@ -312,7 +314,7 @@ def test_a_counter_whose_source_knows_when_it_stood_at_zero_starts_there() -> No
     assert starts(node.snapshot()) == {"xid_errors": -60}
 
 
-def test_a_counter_that_came_back_counts_from_its_first_reading_on() -> None:
+def test_a_counter_that_returns_starts_at_its_first_reading() -> None:
     node = Node()
     node.has(GPU)
     node.reads(reading(GPU, "energy_millijoules", 10, good_for=3))
@@ -323,7 +325,7 @@ def test_a_counter_that_came_back_counts_from_its_first_reading_on() -> None:
     assert starts(node.snapshot()) == {"energy_millijoules": 9}
 
 
-def test_of_two_sources_the_shown_one_reports_the_start() -> None:
+def test_of_two_sources_the_shown_one_determines_the_start() -> None:
     node = Node()
     node.say(SourceAdded(0), "first", "nvml")
     node.say(SourceAdded(1), "second", "dcgm")

@@ -1,57 +1,71 @@
-"""T21: pods that share what a reservation pod got from the kubelet."""
+"""T21: pods that share a device that the kubelet allocated to a reservation pod."""
 
 from dataclasses import replace
 
 import pytest
 
 from pipeline.model import Claim, Pod
-from tests.pipeline.join.cluster import A, B, Cluster, annotated, kept, listed, pod, uid_of
+from tests.pipeline.join.cluster import (
+    A,
+    B,
+    Cluster,
+    annotation_claim,
+    checkpoint_claim,
+    kubelet_claim,
+    pod,
+    uid_of,
+)
 
 
-def shares(name: str, *groups: str, share: float | None = None) -> Pod:
-    claim = annotated(name, *groups, container="main", scheme="reserved", share=share)
+def sharing_pod(name: str, *groups: str, share: float | None = None) -> Pod:
+    claim = annotation_claim(name, *groups, container="main", scheme="reserved", share=share)
     return pod(name, claims=[claim], wants=False)
 
 
-def reserves(name: str, group: str, *claims: Claim) -> Pod:
+def reservation_pod(name: str, group: str, *claims: Claim) -> Pod:
     return replace(pod(name, claims=claims), reserves=(group,))
 
 
 @pytest.mark.parametrize("uuid", [(), (A,), (B,)])
-def test_the_sharing_pods_hold_their_parts_and_the_reservation_pod_none(
+def test_the_sharing_pods_hold_the_device_and_the_reservation_pod_does_not(
     uuid: tuple[str, ...],
 ) -> None:
-    """The kubelet's id counts, whatever the reservation pod has written on itself."""
+    """The kubelet's id counts, whatever annotation the reservation pod has."""
     node = Cluster()
-    own = [annotated("r", *uuid)] if uuid else []
-    node.pods(reserves("r", "g", *own), shares("a", "g", share=0.5), shares("b", "g"))
+    own = [annotation_claim("r", *uuid)] if uuid else []
+    node.pods(
+        reservation_pod("r", "g", *own), sharing_pod("a", "g", share=0.5), sharing_pod("b", "g")
+    )
     node.seconds = 3
-    node.kubelet(listed("r", A))
+    node.kubelet(kubelet_claim("r", A))
     assert node.held() == {A: ["a/main", "b/main"]}
     assert (node.shares(A), node.conflicts()) == ([0.5, None], {})
 
 
-def test_a_checkpoint_reports_it_as_well() -> None:
+def test_the_checkpoint_s_claim_of_a_reservation_pod_counts_too() -> None:
     node = Cluster()
-    node.pods(reserves("r", "g"), shares("a", "g", share=0.5))
+    node.pods(reservation_pod("r", "g"), sharing_pod("a", "g", share=0.5))
     node.seconds = 3
-    node.checkpoint(kept(uid_of("r"), A))
+    node.checkpoint(checkpoint_claim(uid_of("r"), A))
     assert (node.held(), node.conflicts()) == ({A: ["a/main"]}, {})
 
 
-def test_several_groups_are_several_devices() -> None:
+def test_several_groups_share_several_devices() -> None:
     node = Cluster()
     node.pods(
-        reserves("r", "g"), reserves("s", "h"), shares("a", "g", "h", share=0.5), shares("b", "h")
+        reservation_pod("r", "g"),
+        reservation_pod("s", "h"),
+        sharing_pod("a", "g", "h", share=0.5),
+        sharing_pod("b", "h"),
     )
     node.seconds = 3
-    node.kubelet(listed("r", A), listed("s", B))
+    node.kubelet(kubelet_claim("r", A), kubelet_claim("s", B))
     assert node.held() == {A: ["a/main"], B: ["a/main", "b/main"]}
 
 
-def test_a_group_that_no_one_reserved_for_gives_nothing() -> None:
+def test_a_group_without_reservation_pod_holds_nothing() -> None:
     node = Cluster()
-    node.pods(pod("v"), shares("a", "v"), shares("b", "g"))
+    node.pods(pod("v"), sharing_pod("a", "v"), sharing_pod("b", "g"))
     node.seconds = 3
-    node.kubelet(listed("v", A))
+    node.kubelet(kubelet_claim("v", A))
     assert (node.held(), node.conflicts()) == ({A: ["v/main"]}, {})

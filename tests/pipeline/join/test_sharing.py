@@ -1,4 +1,4 @@
-"""Several pods on one device, several containers of one pod, and what part of it each has."""
+"""Several pods on one device, several containers of one pod, and the share that each has."""
 
 from dataclasses import replace
 
@@ -11,21 +11,21 @@ from tests.pipeline.join.cluster import (
     B,
     C,
     Cluster,
-    annotated,
-    answered,
+    annotation_claim,
+    checkpoint_claim,
     container,
-    filed,
-    kept,
-    listed,
+    kubelet_claim,
+    make_claim,
+    plugin_answer,
     pod,
-    ran,
-    said,
+    podlist_claim,
+    runtime_claim,
     uid_of,
 )
 
 
 class TestParts:
-    """Rule 4: what several pods can have together."""
+    """Rule 4: parts of a device that several pods can hold together."""
 
     @pytest.mark.parametrize(
         "ids",
@@ -35,71 +35,75 @@ class TestParts:
             (f"{A}::0", f"{A}::0"),
         ],
     )
-    def test_replicas(self, ids: tuple[str, str]) -> None:
+    def test_replicas_are_parts_of_a_device(self, ids: tuple[str, str]) -> None:
         node = Cluster()
         node.pods(pod("a", started=1), pod("b", started=2))
         node.seconds = 3
-        node.kubelet(*(listed(name, text) for name, text in zip("ab", ids, strict=True)))
+        node.kubelet(*(kubelet_claim(name, text) for name, text in zip("ab", ids, strict=True)))
         assert node.held() == {A: ["a/main", "b/main"]}
         assert (node.conflicts(), node.shares(A)) == ({}, [None, None])
 
     def test_several_replicas_in_one_container_are_one_holder(self) -> None:
         node = Cluster()
-        node.kubelet(listed("a", f"{A}::0", f"{A}::1"))
+        node.kubelet(kubelet_claim("a", f"{A}::0", f"{A}::1"))
         assert (node.held(), node.shares(A)) == ({A: ["a/main"]}, [None])
 
-    def test_which_replicas_a_container_has_is_reported(self) -> None:
+    def test_holders_have_the_replicas_of_their_container(self) -> None:
         node = Cluster()
         node.kubelet(
-            listed("a", f"{A}::10", f"{A}::2"), listed("b", f"{A}::3"), listed("c", B, "x::1")
+            kubelet_claim("a", f"{A}::10", f"{A}::2"),
+            kubelet_claim("b", f"{A}::3"),
+            kubelet_claim("c", B, "x::1"),
         )
-        assert [h.replicas for h in node.on(A).holders] == [("2", "10"), ("3",)]
-        assert [h.replicas for h in node.on(B).holders] == [()]
+        assert [h.replicas for h in node.attribution(A).holders] == [("2", "10"), ("3",)]
+        assert [h.replicas for h in node.attribution(B).holders] == [()]
 
-    def test_so_it_is_where_better_evidence_names_the_device_alone(self) -> None:
+    def test_holders_have_replicas_if_stronger_evidence_names_only_the_device(self) -> None:
         node = Cluster()
-        node.runtime(ran("a", A))
-        node.kubelet(listed("a", f"{A}::1"))
-        [holder] = node.on(A).holders
+        node.runtime(runtime_claim("a", A))
+        node.kubelet(kubelet_claim("a", f"{A}::1"))
+        [holder] = node.attribution(A).holders
         assert (holder.evidence, holder.replicas) == (Evidence.RUNTIME_NODES, ("1",))
 
-    @pytest.mark.parametrize("turned", [False, True])
-    def test_a_replica_and_the_whole_in_one_claim_are_a_part(self, turned: bool) -> None:
+    @pytest.mark.parametrize("reverse", [False, True])
+    def test_a_replica_and_the_whole_device_in_one_claim_are_a_part(self, reverse: bool) -> None:
         ids = [f"{A}::0", A]
         node = Cluster()
-        node.kubelet(listed("a", *(reversed(ids) if turned else ids)), listed("b", f"{A}::1"))
+        node.kubelet(
+            kubelet_claim("a", *(reversed(ids) if reverse else ids)), kubelet_claim("b", f"{A}::1")
+        )
         assert node.held() == {A: ["a/main", "b/main"]}
         assert node.conflicts() == {}
 
-    def test_fractions_that_a_scheduler_gave(self) -> None:
+    def test_shares_of_a_scheduler(self) -> None:
         node = Cluster()
         node.pods(
-            pod("a", claims=[annotated("a", "3", scheme="minor", share=0.5)]),
-            pod("b", claims=[annotated("b", A, share=0.25)]),
+            pod("a", claims=[annotation_claim("a", "3", scheme="minor", share=0.5)]),
+            pod("b", claims=[annotation_claim("b", A, share=0.25)]),
         )
         assert node.held() == {A: ["a/main", "b/main"]}
         assert node.shares(A) == [0.5, 0.25]
         assert node.conflicts() == {}
 
-    def test_t01_a_device_that_a_plugin_gives_out_by_replicas_is_no_schedulers(self) -> None:
+    def test_t01_an_annotation_has_no_effect_on_a_device_offered_as_replicas(self) -> None:
         node = Cluster()
-        node.pods(pod("a", claims=[annotated("a", A, share=0.5)]), pod("b"))
-        node.kubelet(listed("b", f"{A}::1"))
+        node.pods(pod("a", claims=[annotation_claim("a", A, share=0.5)]), pod("b"))
+        node.kubelet(kubelet_claim("b", f"{A}::1"))
         assert node.held() == {A: ["b/main"]}
 
-    def test_claims_that_say_nothing_of_being_alone(self) -> None:
+    def test_claims_without_a_share_do_not_conflict(self) -> None:
         node = Cluster()
-        node.file(filed("a", A), filed("b", A))
+        node.file(podlist_claim("a", A), podlist_claim("b", A))
         assert node.held() == {A: ["a/main", "b/main"]}
         assert (node.conflicts(), node.shares(A)) == ({}, [None, None])
 
-    def test_a_resource_claim_that_several_pods_share(self) -> None:
+    def test_several_pods_share_a_resource_claim(self) -> None:
         node = Cluster()
         node.pods(pod("a", started=1), pod("b", started=2))
         node.seconds = 3
         node.kubelet(
             *(
-                said(
+                make_claim(
                     Evidence.KUBELET_IDS,
                     PartialRef("ml", name, "main"),
                     ["nvidia.com/gpu=0"],
@@ -112,53 +116,63 @@ class TestParts:
         assert node.conflicts() == {}
 
     @pytest.mark.parametrize(
-        ("part", "alone"),
+        ("partial", "exclusive"),
         [
             pytest.param(
-                replace(annotated("a", A, share=0.5), vouched=True), filed("c", A), id="weaker"
+                replace(annotation_claim("a", A, share=0.5), vouched=True),
+                podlist_claim("c", A),
+                id="weaker evidence",
             ),
-            pytest.param(filed("a", A, share=0.5), filed("c", A, share=1), id="earlier"),
+            pytest.param(
+                podlist_claim("a", A, share=0.5),
+                podlist_claim("c", A, share=1),
+                id="same evidence, earlier start",
+            ),
         ],
     )
-    def test_one_that_has_it_all_and_is_overruled_leaves_it_to_all_that_have_a_part(
-        self, part: Claim, alone: Claim
+    def test_an_overruled_exclusive_claim_leaves_the_device_to_all_partial_claims(
+        self, partial: Claim, exclusive: Claim
     ) -> None:
         node = Cluster()
         node.pods(pod("a", started=2), pod("b", started=1), pod("c", started=0))
         node.seconds = 3
-        node.file(part, alone)
-        node.kubelet(listed("b", f"{A}::1"))
+        node.file(partial, exclusive)
+        node.kubelet(kubelet_claim("b", f"{A}::1"))
         assert node.held() == {A: ["a/main", "b/main"]}
         assert node.conflicts() == {A: 1}
 
-    def test_one_that_a_scheduler_gave_all_of_it_has_it_alone_whatever_the_ids_look_like(
+    def test_a_scheduler_s_share_of_1_is_exclusive_despite_placeholders(
         self,
     ) -> None:
         node = Cluster(GPUS[:1])
-        node.pods(pod("a", claims=[annotated("a", A, share=1)]), pod("b"))
-        node.kubelet(listed("a", f"{A}-0"), listed("b", f"{A}-1"))
+        node.pods(pod("a", claims=[annotation_claim("a", A, share=1)]), pod("b"))
+        node.kubelet(kubelet_claim("a", f"{A}-0"), kubelet_claim("b", f"{A}-1"))
         assert (node.held(), node.shares(A)) == ({A: ["a/main"]}, [1.0])
         assert node.conflicts() == {A: 1}
 
-    def test_a_gpu_that_is_time_sliced_since_drops_the_pod_that_had_it_alone(self) -> None:
+    def test_pods_with_replicas_replace_an_older_exclusive_holder(self) -> None:
         node = Cluster()
         node.pods(pod("old", started=0), pod("a", started=1), pod("b", started=2))
         node.seconds = 3
-        node.kubelet(listed("old", A), listed("a", f"{A}::0"), listed("b", f"{A}::1"))
+        node.kubelet(
+            kubelet_claim("old", A), kubelet_claim("a", f"{A}::0"), kubelet_claim("b", f"{A}::1")
+        )
         assert node.held() == {A: ["a/main", "b/main"]}
         assert node.conflicts() == {A: 1}
 
-    def test_a_gpu_that_is_whole_again_drops_them(self) -> None:
+    def test_a_newer_exclusive_holder_replaces_pods_with_replicas(self) -> None:
         node = Cluster()
         node.pods(pod("new", started=3), pod("a", started=1), pod("b", started=2))
         node.seconds = 4
-        node.kubelet(listed("new", A), listed("a", f"{A}::0"), listed("b", f"{A}::1"))
+        node.kubelet(
+            kubelet_claim("new", A), kubelet_claim("a", f"{A}::0"), kubelet_claim("b", f"{A}::1")
+        )
         assert (node.held(), node.shares(A)) == ({A: ["new/main"]}, [1.0])
         assert node.conflicts() == {A: 2}
 
 
 class TestTwoOnOneDevice:
-    """Rule 5: the kubelet gives a device to one pod at a time."""
+    """Rule 5: the kubelet allocates a device to one pod at a time."""
 
     @staticmethod
     def both(*pods: Pod) -> Cluster:
@@ -166,7 +180,7 @@ class TestTwoOnOneDevice:
         if pods:
             node.pods(*pods)
         node.seconds = 100
-        node.kubelet(listed("a", A), listed("b", A))
+        node.kubelet(kubelet_claim("a", A), kubelet_claim("b", A))
         return node
 
     @pytest.mark.parametrize(
@@ -178,7 +192,7 @@ class TestTwoOnOneDevice:
         assert node.held() == {A: [f"{holder}/main"]}
         assert (node.conflicts(), node.shares(A)) == ({A: 1}, [1.0])
 
-    def test_a_container_that_starts_again_and_again_makes_its_pod_no_younger(self) -> None:
+    def test_restarts_of_a_container_do_not_change_the_start_of_its_pod(self) -> None:
         node = self.both(
             pod("a", container(started=9), started=1), pod("b", container(started=5), started=2)
         )
@@ -188,11 +202,11 @@ class TestTwoOnOneDevice:
         "pods",
         [
             pytest.param([], id="no source of pods"),
-            pytest.param([pod("a")], id="one start is unknown"),
-            pytest.param([pod("a"), pod("b")], id="they started together"),
+            pytest.param([pod("a")], id="one start unknown"),
+            pytest.param([pod("a"), pod("b")], id="same start"),
         ],
     )
-    def test_without_a_last_one_both_are_shown_as_a_conflict(self, pods: list[Pod]) -> None:
+    def test_pods_without_different_starts_are_shown_as_a_conflict(self, pods: list[Pod]) -> None:
         node = self.both(*pods)
         assert node.held() == {A: ["a/main", "b/main"]}
         assert (node.conflicts(), node.shares(A)) == ({A: 2}, [None, None])
@@ -200,81 +214,85 @@ class TestTwoOnOneDevice:
     @pytest.mark.parametrize(
         ("shares", "conflicts"),
         [
-            pytest.param([1.0, None], {A: 2}, id="nothing is left for the second"),
-            pytest.param([0.5, 0.5, None], {A: 3}, id="nor for a third"),
-            pytest.param([0.5, None], {}, id="something is left"),
-            pytest.param([0.5, 0.5], {}, id="it fits"),
-            pytest.param([1.0, 0.5], {A: 2}, id="more than there is"),
+            pytest.param([1.0, None], {A: 2}, id="nothing left for the second"),
+            pytest.param([0.5, 0.5, None], {A: 3}, id="nothing left for the third"),
+            pytest.param([0.5, None], {}, id="a part left"),
+            pytest.param([0.5, 0.5], {}, id="sum is 1"),
+            pytest.param([1.0, 0.5], {A: 2}, id="sum above 1"),
         ],
     )
-    def test_who_holds_some_of_what_others_hold_whole_contradicts_them(
+    def test_shares_that_do_not_fit_are_a_conflict(
         self, shares: list[float | None], conflicts: dict[str, int]
     ) -> None:
         node = Cluster()
-        node.file(*(replace(filed(f"p{at}", A), share=share) for at, share in enumerate(shares)))
+        node.file(
+            *(replace(podlist_claim(f"p{at}", A), share=share) for at, share in enumerate(shares))
+        )
         assert len(node.held()[A]) == len(shares)
         assert node.conflicts() == conflicts
 
-    def test_the_best_evidence_of_a_container_counts_whichever_source_is_named(self) -> None:
-        """Rule 8 names the source that stands earlier, and takes no rank from the container."""
+    def test_the_strongest_evidence_of_a_container_counts_whichever_source_is_shown(self) -> None:
+        """Rule 8 selects the source that is shown; the container's rank stays the same."""
         node = Cluster()
         node.pods(pod("a", started=1), pod("b", started=2))
         node.seconds = 4
-        node.kubelet(listed("a", A, resource="example.com/gpu"), listed("b", A))
-        node.checkpoint(answered(uid_of("a"), [B], A))
+        node.kubelet(kubelet_claim("a", A, resource="example.com/gpu"), kubelet_claim("b", A))
+        node.checkpoint(plugin_answer(uid_of("a"), [B], A))
         assert (node.held(), node.conflicts()) == ({A: ["a/main"]}, {A: 1})
 
-    def test_the_source_s_own_times_do_where_no_one_reports_of_pods(self) -> None:
+    def test_start_times_of_claims_decide_without_a_source_of_pods(self) -> None:
         node = Cluster()
-        node.kubelet(replace(listed("a", A), since=pod("", started=7).started))
-        node.checkpoint(replace(kept("1", A), since=pod("", started=6).started))
+        node.kubelet(replace(kubelet_claim("a", A), since=pod("", started=7).started))
+        node.checkpoint(replace(checkpoint_claim("1", A), since=pod("", started=6).started))
         assert node.held() == {A: ["a/main"]}
 
-    def test_a_pod_that_ended_leaves_no_conflict(self) -> None:
+    def test_an_ended_pod_causes_no_conflict(self) -> None:
         node = self.both(pod("a", started=1, ended=True), pod("b", started=1))
         assert (node.held(), node.conflicts()) == ({A: ["b/main"]}, {})
 
-    def test_whoever_the_kubelet_gave_it_to_has_it_alone_even_if_others_say_so_too(self) -> None:
+    def test_the_kubelet_s_claim_is_exclusive_though_weaker_claims_name_both_pods(self) -> None:
         node = self.both(pod("a", started=1), pod("b", started=2))
-        node.file(filed("a", A), filed("b", A))
+        node.file(podlist_claim("a", A), podlist_claim("b", A))
         assert (node.held(), node.shares(A)) == ({A: ["b/main"]}, [1.0])
 
 
 class TestContainersOfOnePod:
     """Rule 6."""
 
-    def test_an_init_container_s_device_passes_on_to_the_app(self) -> None:
+    def test_an_ended_init_container_leaves_its_device_to_the_app(self) -> None:
         node = Cluster()
         containers = (container("prepare", "init", started=1), container("main"))
         node.pods(pod("a", *containers))
-        node.checkpoint(kept(uid_of("a"), A, container="prepare"), kept(uid_of("a"), A))
+        node.checkpoint(
+            checkpoint_claim(uid_of("a"), A, container="prepare"), checkpoint_claim(uid_of("a"), A)
+        )
         assert node.held() == {A: ["a/main", "a/prepare"]}
         ended = replace(containers[0], ended=True)
         node.upsert(pod("a", ended, containers[1]))
         assert (node.held(), node.shares(A)) == ({A: ["a/main"]}, [1.0])
         assert node.conflicts() == {}
 
-    def test_an_init_container_that_alone_had_a_device_is_all_there_is(self) -> None:
+    def test_an_ended_init_container_is_shown_if_no_other_has_the_device(self) -> None:
         node = Cluster()
         node.pods(pod("a", container("prepare", "init", ended=True), container("main")))
-        node.checkpoint(kept(uid_of("a"), A, container="prepare"))
+        node.checkpoint(checkpoint_claim(uid_of("a"), A, container="prepare"))
         assert node.held() == {A: ["a/prepare"]}
 
-    def test_a_sidecar_stays(self) -> None:
+    def test_a_sidecar_holds_its_device(self) -> None:
         node = Cluster()
         node.pods(pod("a", container("proxy", "sidecar", started=1), container("main", started=2)))
-        node.kubelet(listed("a", A, container="proxy"), listed("a", B))
+        node.kubelet(kubelet_claim("a", A, container="proxy"), kubelet_claim("a", B))
         assert node.held() == {A: ["a/proxy"], B: ["a/main"]}
 
-    def test_one_that_completed_yields_on_that_device_alone(self) -> None:
+    def test_a_completed_container_releases_only_the_device_that_another_has(self) -> None:
         node = Cluster()
         node.pods(pod("a", container("first", ended=True), container("main")))
-        node.kubelet(listed("a", A, B, container="first"), listed("a", B))
+        node.kubelet(kubelet_claim("a", A, B, container="first"), kubelet_claim("a", B))
         assert node.held() == {A: ["a/first"], B: ["a/main"]}
 
 
 class TestShares:
-    """Rule 7, and whose share is shown."""
+    """Rule 7, and which share is shown."""
 
     @pytest.mark.parametrize(
         ("shares", "expected"),
@@ -287,54 +305,54 @@ class TestShares:
             ([0.6, 0.5, None], [None, None, None]),
         ],
     )
-    def test_what_comes_to_more_than_a_whole_is_not_believed(
+    def test_shares_with_a_sum_above_1_are_unknown(
         self, shares: list[float | None], expected: list[float | None]
     ) -> None:
         node = Cluster()
-        node.file(*(filed(f"p{n:02}", A, share=share) for n, share in enumerate(shares)))
+        node.file(*(podlist_claim(f"p{n:02}", A, share=share) for n, share in enumerate(shares)))
         assert node.shares(A) == expected
         assert node.conflicts() == ({} if expected == shares else {A: len(shares)})
 
-    def test_one_alone_with_the_kubelet_s_id_has_all_of_it(self) -> None:
+    def test_the_only_holder_with_an_id_of_the_kubelet_has_the_whole_device(self) -> None:
         node = Cluster()
-        node.kubelet(listed("a", A), listed("b", f"{B}::0"))
-        node.file(filed("c", C))
+        node.kubelet(kubelet_claim("a", A), kubelet_claim("b", f"{B}::0"))
+        node.file(podlist_claim("c", C))
         assert [node.shares(device) for device in (A, B, C)] == [[1.0], [None], [None]]
 
-    def test_an_overruled_word_may_know_the_share(self) -> None:
+    def test_the_share_may_come_from_an_overruled_claim(self) -> None:
         node = Cluster()
-        node.pods(pod("a", claims=[annotated("a", A, container="main", share=0.5)]))
-        node.runtime(ran("a", A))
+        node.pods(pod("a", claims=[annotation_claim("a", A, container="main", share=0.5)]))
+        node.runtime(runtime_claim("a", A))
         assert node.shares(A) == [0.5]
-        assert node.on(A).holders[0].evidence is Evidence.RUNTIME_NODES
+        assert node.attribution(A).holders[0].evidence is Evidence.RUNTIME_NODES
 
-    def test_of_several_the_best_founded_share_counts(self) -> None:
+    def test_the_share_of_the_strongest_evidence_counts(self) -> None:
         node = Cluster()
-        node.pods(pod("a", claims=[annotated("a", A, container="main", share=0.5)]))
-        node.file(filed("a", A, share=0.25))
-        node.runtime(ran("a", A))
+        node.pods(pod("a", claims=[annotation_claim("a", A, container="main", share=0.5)]))
+        node.file(podlist_claim("a", A, share=0.25))
+        node.runtime(runtime_claim("a", A))
         assert node.shares(A) == [0.5]
 
     @pytest.mark.parametrize(
         ("containers", "runs", "expected"),
         [
-            pytest.param(["main"], ["main"], [0.5], id="its only container"),
-            pytest.param(["main", "other"], ["main"], [0.5], id="only one of two has the device"),
+            pytest.param(["main"], ["main"], [0.5], id="only container"),
+            pytest.param(["main", "other"], ["main"], [0.5], id="one of two has the device"),
             pytest.param(["main", "other"], ["main", "other"], [None, None], id="both have it"),
-            pytest.param(["main", "other"], [], [0.5], id="nobody tells which"),
+            pytest.param(["main", "other"], [], [0.5], id="unknown which has it"),
         ],
     )
-    def test_a_pod_s_share_is_a_container_s_if_no_other_has_any_of_it(
+    def test_the_share_of_a_pod_is_its_container_s_if_no_other_container_has_the_device(
         self, containers: list[str], runs: list[str], expected: list[float | None]
     ) -> None:
         node = Cluster()
-        claims = [annotated("a", A, share=0.5)]
+        claims = [annotation_claim("a", A, share=0.5)]
         node.pods(pod("a", *(container(name) for name in containers), claims=claims))
-        node.runtime(*(ran("a", A, container=name) for name in runs))
+        node.runtime(*(runtime_claim("a", A, container=name) for name in runs))
         assert node.shares(A) == expected
 
-    def test_a_share_is_of_one_device_and_not_of_another(self) -> None:
+    def test_a_share_applies_to_one_device_only(self) -> None:
         node = Cluster()
-        node.pods(pod("a", claims=[annotated("a", A, container="main", share=0.5)]))
-        node.runtime(ran("a", A, B))
+        node.pods(pod("a", claims=[annotation_claim("a", A, container="main", share=0.5)]))
+        node.runtime(runtime_claim("a", A, B))
         assert (node.shares(A), node.shares(B)) == ([0.5], [None])

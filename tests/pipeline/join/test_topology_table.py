@@ -1,4 +1,4 @@
-"""How the GPUs are joined, as the first source in order tells it, and what is free of them."""
+"""The topology of the first source in order, and the free GPUs, in snapshots."""
 
 from itertools import combinations
 
@@ -27,7 +27,7 @@ GPUS = tuple(gpu(index) for index in range(4))
 
 
 def read(*devices: Device, level: Level = Level.NODE, nvlinks: int = 18) -> TopologyRead:
-    """Every two of the GPUs are equally close."""
+    """Return a topology in which every two of the GPUs have the same distance."""
     cards = tuple(TopologyCard(d.uuid, d.index, d.pci_bus_id, 0, (), nvlinks) for d in devices)
     pairs = tuple(
         TopologyPair(a.uuid, b.uuid, level, nvlinks, bool(nvlinks))
@@ -36,7 +36,7 @@ def read(*devices: Device, level: Level = Level.NODE, nvlinks: int = 18) -> Topo
     return TopologyRead(cards, pairs)
 
 
-def joined(*, claimed: bool = True) -> Node:
+def node_with_topology(*, claimed: bool = True) -> Node:
     node = Node()
     node.has(*GPUS)
     node.say(read(*GPUS))
@@ -50,7 +50,7 @@ def free(node: Node) -> int | None:
     return None if found is None else found.free
 
 
-def test_no_source_reports() -> None:
+def test_without_a_source_there_is_no_topology() -> None:
     node = Node()
     node.has(*GPUS)
     node.podlist(claim("a", GPUS[0].uuid))
@@ -66,8 +66,8 @@ def test_a_topology_is_in_the_snapshot_that_its_event_caused() -> None:
     assert found.link(0, 3) == (Level.NODE, 18)
 
 
-def test_said_again_it_changes_nothing_and_stays_the_same_object() -> None:
-    node = joined()
+def test_the_same_topology_again_stays_the_same_object() -> None:
+    node = node_with_topology()
     before = node.snapshot()
     assert not node.say(read(*GPUS))
     after = node.snapshot()
@@ -75,8 +75,8 @@ def test_said_again_it_changes_nothing_and_stays_the_same_object() -> None:
     assert after.availability is before.availability is not None
 
 
-def test_readings_keep_the_objects() -> None:
-    node = joined()
+def test_readings_leave_topology_and_availability_the_same_objects() -> None:
+    node = node_with_topology()
     before = node.snapshot()
     for second in range(3):
         node.seconds += 1
@@ -86,8 +86,8 @@ def test_readings_keep_the_objects() -> None:
         assert after.availability is before.availability
 
 
-def test_what_is_free_is_in_the_snapshot_of_the_claim_that_changed_it() -> None:
-    node = joined()
+def test_availability_is_in_the_snapshot_of_the_claim_that_changed_it() -> None:
+    node = node_with_topology()
     before = node.snapshot()
     assert before.availability is not None
     assert before.availability.free == 0b1111
@@ -99,7 +99,7 @@ def test_what_is_free_is_in_the_snapshot_of_the_claim_that_changed_it() -> None:
     assert after.availability.topology is after.topology
 
 
-def test_a_claim_on_an_instance_takes_part_of_its_gpu() -> None:
+def test_a_claim_on_a_mig_instance_holds_part_of_its_gpu() -> None:
     node = Node()
     instance = mig(GPUS[0], 1)
     node.has(*GPUS, instance)
@@ -110,16 +110,16 @@ def test_a_claim_on_an_instance_takes_part_of_its_gpu() -> None:
     assert (found.free, found.part, found.held) == (0b1110, 0b0001, 0)
 
 
-def test_where_no_one_reports_of_holders_nothing_is_said_of_what_is_free() -> None:
-    node = joined(claimed=False)
+def test_availability_is_unknown_without_a_source_of_holders() -> None:
+    node = node_with_topology(claimed=False)
     assert node.snapshot().topology is not None
     assert node.snapshot().availability is None
     node.podlist()
     assert free(node) == 0b1111
 
 
-def test_when_the_last_word_on_holders_expires_nothing_is_known_to_be_free() -> None:
-    node = joined(claimed=False)
+def test_availability_is_unknown_when_the_last_claims_have_expired() -> None:
+    node = node_with_topology(claimed=False)
     node.say(claims(claim("a", GPUS[0].uuid), good_for=10), "podlist", "podlist")
     assert free(node) == 0b1110
     node.seconds += 11
@@ -128,7 +128,7 @@ def test_when_the_last_word_on_holders_expires_nothing_is_known_to_be_free() -> 
 
 
 def test_a_gpu_that_is_gone_is_not_free() -> None:
-    node = joined()
+    node = node_with_topology()
     node.has(*GPUS[:3])
     assert free(node) == 0b0111
     node.say(read(*GPUS[:3]))
@@ -137,8 +137,8 @@ def test_a_gpu_that_is_gone_is_not_free() -> None:
     assert len(topology.cards) == 3
 
 
-def test_a_source_that_is_down_is_still_believed_but_of_what_is_free() -> None:
-    node = joined()
+def test_the_topology_of_a_source_that_is_down_stays_and_availability_is_unknown() -> None:
+    node = node_with_topology()
     before = node.snapshot()
     assert before.topology_is_current
     assert node.say(SourceLost("the driver is gone"))
@@ -151,13 +151,13 @@ def test_a_source_that_is_down_is_still_believed_but_of_what_is_free() -> None:
     )
 
 
-def test_a_source_that_is_removed_withdraws_it() -> None:
-    node = joined()
+def test_the_topology_is_removed_with_its_source() -> None:
+    node = node_with_topology()
     node.say(SourceRemoved())
     assert (node.snapshot().topology, node.snapshot().availability) == (None, None)
 
 
-def test_what_came_by_way_of_a_source_goes_with_it() -> None:
+def test_a_relayed_topology_is_removed_with_the_relaying_source() -> None:
     node = Node()
     node.say(SourceAdded(0), "player", "replay")
     node.has(*GPUS)
@@ -168,16 +168,19 @@ def test_what_came_by_way_of_a_source_goes_with_it() -> None:
 
 
 @pytest.mark.parametrize("order", [("first", "second"), ("second", "first")])
-def test_the_first_in_the_configuration_is_believed_whoever_spoke_first(
+def test_the_topology_of_the_first_configured_source_is_shown(
     order: tuple[str, str],
 ) -> None:
     node = Node()
-    said = {"first": read(*GPUS, level=Level.SINGLE), "second": read(*GPUS, level=Level.SYSTEM)}
+    topologies = {
+        "first": read(*GPUS, level=Level.SINGLE),
+        "second": read(*GPUS, level=Level.SYSTEM),
+    }
     node.has(*GPUS)
-    for number, name in enumerate(said):
+    for number, name in enumerate(topologies):
         node.say(SourceAdded(number), name, "nvml")
     for name in order:
-        node.say(said[name], name, "nvml")
+        node.say(topologies[name], name, "nvml")
     found = node.snapshot().topology
     assert found is not None
     assert found.link(0, 1).level is Level.SINGLE
@@ -187,8 +190,8 @@ def test_the_first_in_the_configuration_is_believed_whoever_spoke_first(
     assert found.link(0, 1).level is Level.SYSTEM
 
 
-def test_a_gpu_that_comes_makes_another_topology() -> None:
-    node = joined()
+def test_a_new_gpu_changes_the_topology() -> None:
+    node = node_with_topology()
     before = node.snapshot().topology
     more = (*GPUS, gpu(4))
     node.has(*more)
@@ -200,7 +203,7 @@ def test_a_gpu_that_comes_makes_another_topology() -> None:
 
 
 UUIDS = [device.uuid for device in GPUS]
-SAID = st.one_of(
+EVENTS = st.one_of(
     st.lists(
         st.builds(
             lambda pod, ids, share: claim(pod, *ids, share=share),
@@ -209,7 +212,7 @@ SAID = st.one_of(
             st.none() | st.sampled_from([0.25, 0.5, 1.0]),
         ),
         max_size=3,
-    ).map(lambda said: ("podlist", ClaimsReplaced(tuple(said), 300 * NS))),
+    ).map(lambda made: ("podlist", ClaimsReplaced(tuple(made), 300 * NS))),
     st.integers(1, 4).map(lambda count: ("gpus", read(*GPUS[:count]))),
     st.sampled_from(list(Level)).map(lambda level: ("gpus", read(*GPUS, level=level))),
     st.just(("podlist", SourceRemoved())),
@@ -217,16 +220,16 @@ SAID = st.one_of(
 )
 
 
-@given(st.lists(SAID, max_size=8))
+@given(st.lists(EVENTS, max_size=8))
 @settings(deadline=None)
-def test_after_any_events_it_is_what_a_look_at_the_last_word_gives(
-    said: list[tuple[str, ClaimsReplaced | TopologyRead | SourceRemoved]],
+def test_topology_and_availability_follow_from_the_last_events(
+    events: list[tuple[str, ClaimsReplaced | TopologyRead | SourceRemoved]],
 ) -> None:
     node = Node()
     node.has(*GPUS)
     node.say(SourceAdded(0))
     last: TopologyRead | None = None
-    for source, event in said:
+    for source, event in events:
         node.say(event, source, source)
         if source == "gpus":
             last = event if isinstance(event, TopologyRead) else None
@@ -237,5 +240,5 @@ def test_after_any_events_it_is_what_a_look_at_the_last_word_gives(
         assert snapshot.topology is not None
         assert snapshot.topology.read == build(last).read
         if snapshot.availability is not None:
-            again = availability(snapshot.topology, snapshot.layout.attributions)
-            assert snapshot.availability == again
+            expected = availability(snapshot.topology, snapshot.layout.attributions)
+            assert snapshot.availability == expected

@@ -1,4 +1,4 @@
-"""The rule of trust: its table, and the faults that it answers, through the readers of raw pods."""
+"""The rules of trust: their table, and faults that they prevent, with real readers of raw pods."""
 
 import json
 from dataclasses import replace
@@ -28,26 +28,26 @@ from tests.pipeline.join.cluster import (
     C,
     Cluster,
     D,
-    kept,
-    listed,
-    offer,
-    ran,
+    advertised,
+    checkpoint_claim,
+    kubelet_claim,
+    runtime_claim,
     uid_of,
 )
-from tests.sources.pods.raws import distilled, raw_container, raw_pod
-from tests.support.joints import joints
+from tests.sources.pods.pod_objects import mapped, raw_container, raw_pod
 from tests.support.nodes import mig
+from tests.support.topology import topology_read
 
 DOCS = Path(__file__).parents[3] / "docs"
 KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
 
 
 @pytest.mark.parametrize("page", ["attribution.md", "security.md"])
-def test_the_pages_have_the_table(page: str) -> None:
+def test_the_docs_contain_the_table(page: str) -> None:
     assert markdown_table() in (DOCS / page).read_text(encoding="utf-8")
 
 
-def test_each_kind_of_evidence_has_one_row_and_a_rank_of_its_own() -> None:
+def test_each_kind_of_evidence_has_one_row_and_a_unique_rank() -> None:
     assert sorted(trust.evidence for trust in EVIDENCE_RULES) == sorted(Evidence)
     assert sorted(POD_RANK.values()) == list(range(1, len(Evidence) + 1))
 
@@ -59,10 +59,10 @@ def raw(name: str, limits: dict[str, str], annotations: dict[str, str] | None = 
 
 def node(*raws: Any) -> Cluster:
     cluster = Cluster()
-    pods = tuple(distilled(one) for one in raws)
+    pods = tuple(mapped(one) for one in raws)
     cluster.seconds = 1
-    cluster.tell("pods", PodsReplaced(pods, GOOD_FOR * NS))
-    cluster.tell("kubelet", offer(gpu=[gpu.uuid for gpu in GPUS]))
+    cluster.emit("pods", PodsReplaced(pods, GOOD_FOR * NS))
+    cluster.emit("kubelet", advertised(gpu=[gpu.uuid for gpu in GPUS]))
     return cluster
 
 
@@ -77,79 +77,90 @@ GPU = {"nvidia.com/gpu": "1"}
 
 
 @pytest.mark.parametrize(
-    ("limits", "annotations", "given", "conflicts"),
+    ("limits", "annotations", "allocated_ids", "conflicts"),
     [
-        pytest.param(GPU, allocated(3, id=A), [B], {A: 1}, id="a: another's GPU"),
-        pytest.param(GPU, allocated(2, core="1", id=B), [B], {}, id="b: its own, shrunk"),
+        pytest.param(GPU, allocated(3, id=A), [B], {A: 1}, id="a: another pod's GPU"),
+        pytest.param(GPU, allocated(2, core="1", id=B), [B], {}, id="b: its own GPU, smaller part"),
         pytest.param({"example.com/fuse": "1"}, allocated(3, id=A), [], {}, id="c: none requested"),
-        pytest.param({"example.com/fuse": "1"}, allocated(0, 1, 2, 3), [], {}, id="d: all of them"),
+        pytest.param({"example.com/fuse": "1"}, allocated(0, 1, 2, 3), [], {}, id="d: all GPUs"),
         pytest.param(
             {"koordinator.sh/gpu.shared": "4"},
             allocated(0, 1, 2, 3),
             [],
             {A: 1},
-            id="all of them, requested of a scheduler that manages none",
+            id="all GPUs, requested from a scheduler that manages none",
         ),
     ],
 )
-def test_t01_an_annotation_moves_no_gpu_that_the_kubelet_gave(
-    limits: dict[str, str], annotations: dict[str, str], given: list[str], conflicts: dict[str, int]
+def test_t01_an_annotation_moves_no_gpu_that_the_kubelet_allocated(
+    limits: dict[str, str],
+    annotations: dict[str, str],
+    allocated_ids: list[str],
+    conflicts: dict[str, int],
 ) -> None:
     cluster = node(raw("victim", GPU), raw("evil", limits, annotations))
-    evil = [listed("evil", *given)] if given else []
-    cluster.kubelet(listed("victim", A), *evil)
-    assert cluster.held() == {A: ["victim/main"]} | {uuid: ["evil/main"] for uuid in given}
+    evil = [kubelet_claim("evil", *allocated_ids)] if allocated_ids else []
+    cluster.kubelet(kubelet_claim("victim", A), *evil)
+    assert cluster.held() == {A: ["victim/main"]} | {u: ["evil/main"] for u in allocated_ids}
     assert [cluster.shares(uuid) for uuid in cluster.held()] == [[1.0]] * len(cluster.held())
     assert cluster.conflicts() == conflicts
-    assert cluster.on(A).conflicting_pods == (("ml/evil",) if conflicts else ())
+    assert cluster.attribution(A).conflicting_pods == (("ml/evil",) if conflicts else ())
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_t02_a_variable_takes_no_device_from_the_nodes_really_given(given: bool) -> None:
+@pytest.mark.parametrize("has_gpu", [True, False])
+def test_t02_a_variable_takes_no_device_that_another_container_has(has_gpu: bool) -> None:
     cluster = Cluster()
     cluster.kubelet()
-    evil = [ran("evil", B)] if given else []
+    evil = [runtime_claim("evil", B)] if has_gpu else []
     cluster.runtime(
-        ran("victim", A), ran("evil", A, evidence=Evidence.RUNTIME_ENV, container_id="e"), *evil
+        runtime_claim("victim", A),
+        runtime_claim("evil", A, evidence=Evidence.RUNTIME_ENV, container_id="e"),
+        *evil,
     )
-    assert cluster.held() == {A: ["victim/main"]} | ({B: ["evil/main"]} if given else {})
+    assert cluster.held() == {A: ["victim/main"]} | ({B: ["evil/main"]} if has_gpu else {})
     assert cluster.conflicts() == {A: 1}
-    assert [one.subject.pod for one in cluster.on(A).access] == ["evil"]
+    assert [one.subject.pod for one in cluster.attribution(A).access] == ["evil"]
 
 
 ALL_FOUR = allocated(0, 1, 2, 3)
 SLICES = DeviceAliasesReplaced(
     tuple((RawDeviceId("dra", f"gpu.nvidia.com/node-1/gpu-{g.index}"), g.uuid) for g in GPUS)
 )
-WITHDRAWN = offer(gpu=[])
+WITHDRAWN = advertised(gpu=[])
 
 
 @pytest.mark.parametrize(
-    ("source", "given_out"),
+    ("source", "events"),
     [
-        pytest.param("kubelet", [offer(gpu=[A, B, C, D])], id="offered"),
-        pytest.param("kubelet", [offer(gpu=[A, B, C, D]), offer(gpu=[A, B])], id="two are ill"),
-        pytest.param("kubelet", [offer(gpu=[A, B, C, D]), WITHDRAWN], id="the plugin restarts"),
-        pytest.param("kubelet", [offer(gpu=[f"{u}::0" for u in (A, B, C, D)])], id="time slices"),
-        pytest.param("pods", [SLICES], id="a DRA driver's"),
-        pytest.param("pods", [SLICES, DeviceAliasesReplaced(())], id="its slices are deleted"),
+        pytest.param("kubelet", [advertised(gpu=[A, B, C, D])], id="offered"),
+        pytest.param(
+            "kubelet",
+            [advertised(gpu=[A, B, C, D]), advertised(gpu=[A, B])],
+            id="two are unhealthy",
+        ),
+        pytest.param("kubelet", [advertised(gpu=[A, B, C, D]), WITHDRAWN], id="plugin restarts"),
+        pytest.param(
+            "kubelet", [advertised(gpu=[f"{u}::0" for u in (A, B, C, D)])], id="time slices"
+        ),
+        pytest.param("pods", [SLICES], id="published by a DRA driver"),
+        pytest.param("pods", [SLICES, DeviceAliasesReplaced(())], id="slices deleted"),
     ],
 )
-def test_t01_no_free_gpu_of_a_plugin_or_driver_looks_taken(
-    source: str, given_out: list[Event]
+def test_t01_an_annotation_holds_no_free_gpu_of_a_plugin_or_dra_driver(
+    source: str, events: list[Event]
 ) -> None:
-    """Whoever names the node himself may request a resource that the node doesn't have."""
+    """A pod with `nodeName` may request a resource that the node does not have."""
     cluster = Cluster()
-    cluster.tell("gpus", joints(*GPUS))
+    cluster.emit("gpus", topology_read(*GPUS))
     cluster.seconds = 1
-    for event in given_out:
-        cluster.tell(source, event)
-    evil = distilled(raw("evil", {"koordinator.sh/gpu.shared": "4"}, ALL_FOUR))
+    for event in events:
+        cluster.emit(source, event)
+    evil = mapped(raw("evil", {"koordinator.sh/gpu.shared": "4"}, ALL_FOUR))
     cluster.pods(evil)
     cluster.kubelet()
     found = cluster.snapshot().availability
     assert (cluster.held(), found and found.free) == ({}, 0b1111)
-    # What the kubelet offered is remembered when it has been silent for long.
+    # The kubelet's offer is remembered when the kubelet has not reported for a long time.
     cluster.tick(GOOD_FOR)
     cluster.pods(evil)
     cluster.tick(GOOD_FOR + 5)
@@ -159,8 +170,8 @@ def test_t01_no_free_gpu_of_a_plugin_or_driver_looks_taken(
 @pytest.mark.parametrize(
     "event",
     [
-        pytest.param(SourceRemoved(), id="the source left"),
-        pytest.param(offer(gpu=[f"{u}-0" for u in (A, B, C, D)]), id="HAMi took over"),
+        pytest.param(SourceRemoved(), id="source removed"),
+        pytest.param(advertised(gpu=[f"{u}-0" for u in (A, B, C, D)]), id="HAMi takes over"),
         pytest.param(
             ResourcesAdvertised(
                 (
@@ -171,37 +182,41 @@ def test_t01_no_free_gpu_of_a_plugin_or_driver_looks_taken(
                 ),
                 GOOD_FOR * NS,
             ),
-            id="volcano took over",
+            id="volcano takes over",
         ),
     ],
 )
-def test_t01_a_gpu_is_a_scheduler_s_once_its_plugin_has_gone(event: Event) -> None:
+def test_t01_an_annotation_counts_after_the_plugin_of_the_gpu_is_gone(event: Event) -> None:
     cluster = node(raw("shared", {"koordinator.sh/gpu-core": "100"}, allocated(3)))
     assert cluster.held() == {}
-    cluster.tell("kubelet", event)
+    cluster.emit("kubelet", event)
     assert cluster.held() == {A: ["shared/main"]}
-    cluster.tell("kubelet", WITHDRAWN)
+    cluster.emit("kubelet", WITHDRAWN)
     assert cluster.held() == {A: ["shared/main"]}
 
 
-def test_t01_the_gpu_of_an_instance_that_was_given_out_is_no_scheduler_s() -> None:
-    """The checkpoint is the only source of what the kubelet gave out."""
+def test_t01_an_annotation_does_not_hold_the_gpu_of_an_allocated_mig_instance() -> None:
+    """The checkpoint is the only source of what the kubelet allocated."""
     instance = mig(GPUS[0], 1)
     cluster = Cluster([*GPUS, instance])
     cluster.pods(
-        distilled(raw("victim", {"nvidia.com/mig-1g.10gb": "1"})),
-        distilled(raw("evil", {"koordinator.sh/gpu-core": "100"}, allocated(3))),
+        mapped(raw("victim", {"nvidia.com/mig-1g.10gb": "1"})),
+        mapped(raw("evil", {"koordinator.sh/gpu-core": "100"}, allocated(3))),
     )
-    cluster.checkpoint(kept(uid_of("victim"), instance.uuid, resource="nvidia.com/mig-1g.10gb"))
+    cluster.checkpoint(
+        checkpoint_claim(uid_of("victim"), instance.uuid, resource="nvidia.com/mig-1g.10gb")
+    )
     assert cluster.held() == {instance.uuid: ["victim/main"]}
 
 
 @pytest.mark.parametrize("named", [allocated(99), allocated(99, id="GPU-x")])
-def test_t01_what_no_gpu_of_the_node_is_leaves_known_what_is_free(named: dict[str, str]) -> None:
+def test_t01_free_gpus_stay_known_if_an_annotation_names_unknown_gpus(
+    named: dict[str, str],
+) -> None:
     cluster = Cluster()
-    cluster.tell("gpus", joints(*GPUS))
+    cluster.emit("gpus", topology_read(*GPUS))
     cluster.seconds = 1
-    cluster.pods(distilled(raw("evil", {"koordinator.sh/gpu-core": "100"}, named)))
+    cluster.pods(mapped(raw("evil", {"koordinator.sh/gpu-core": "100"}, named)))
     cluster.kubelet()
     found = cluster.snapshot().availability
     assert (cluster.held(), found and found.free) == ({}, 0b1111)
@@ -209,16 +224,18 @@ def test_t01_what_no_gpu_of_the_node_is_leaves_known_what_is_free(named: dict[st
 
 @pytest.mark.parametrize("annotation", [{}, {"hami.io/vgpu-devices-allocated": "x"}])
 @pytest.mark.parametrize(("held", "free"), [([], 0b0011), ([A], 0b0010), ([A, B], None)])
-def test_t01_a_placeholder_leaves_known_what_a_plugin_gives_out(
+def test_t01_free_gpus_of_a_plugin_stay_known_despite_a_placeholder(
     annotation: dict[str, str], held: list[str], free: int | None
 ) -> None:
-    """HAMi has two of the GPUs; which one its pod was given, the pod's author doesn't let on."""
+    """HAMi has two of the GPUs. Which one its pod got, the pod's author does not reveal."""
     cluster = Cluster()
-    cluster.tell("gpus", joints(*GPUS))
+    cluster.emit("gpus", topology_read(*GPUS))
     cluster.seconds = 1
-    cluster.tell("kubelet", offer(gpu=[A, B, f"{C}-0", f"{D}-0"]))
-    cluster.pods(distilled(raw("evil", GPU, annotation)))
-    cluster.kubelet(listed("evil", f"{C}-0"), *(listed(f"p-{uuid}", uuid) for uuid in held))
+    cluster.emit("kubelet", advertised(gpu=[A, B, f"{C}-0", f"{D}-0"]))
+    cluster.pods(mapped(raw("evil", GPU, annotation)))
+    cluster.kubelet(
+        kubelet_claim("evil", f"{C}-0"), *(kubelet_claim(f"p-{uuid}", uuid) for uuid in held)
+    )
     found = cluster.snapshot().availability
     assert (found and found.free) == free
 
@@ -226,33 +243,35 @@ def test_t01_a_placeholder_leaves_known_what_a_plugin_gives_out(
 @pytest.mark.parametrize(
     ("limits", "added", "own"),
     [
-        pytest.param({}, listed("evil", A), [], id="nothing is requested"),
-        pytest.param({"example.com/fuse": "1"}, listed("evil", A), [], id="something else is"),
-        pytest.param(GPU, replace(listed("evil", A), relayed=True), [B], id="a GPU is"),
+        pytest.param({}, kubelet_claim("evil", A), [], id="nothing requested"),
         pytest.param(
-            GPU, replace(listed("evil", C), relayed=True), [B], id="a GPU is, another free"
+            {"example.com/fuse": "1"}, kubelet_claim("evil", A), [], id="another resource"
+        ),
+        pytest.param(GPU, replace(kubelet_claim("evil", A), relayed=True), [B], id="a GPU"),
+        pytest.param(
+            GPU, replace(kubelet_claim("evil", C), relayed=True), [B], id="a GPU, another free"
         ),
     ],
 )
-def test_t01_what_a_proxy_of_the_kubelet_adds_is_the_annotation(
+def test_t01_claims_that_a_kubelet_proxy_adds_count_as_annotations(
     limits: dict[str, str], added: Claim, own: list[str]
 ) -> None:
-    """It repeats the annotation of any pod."""
+    """The proxy repeats the annotation of any pod."""
     cluster = node(raw("victim", GPU), raw("evil", limits, allocated(3, id=A)))
-    mine = [listed("evil", *own)] if own else []
-    cluster.kubelet(listed("victim", A), *mine, added)
+    evil = [kubelet_claim("evil", *own)] if own else []
+    cluster.kubelet(kubelet_claim("victim", A), *evil, added)
     assert cluster.held() == {A: ["victim/main"]} | {uuid: ["evil/main"] for uuid in own}
     assert cluster.shares(A) == [1.0]
 
 
-@pytest.mark.parametrize("closed", [True, False])
-def test_t01_where_no_one_reports_of_pods_it_is_an_annotation_s_word(closed: bool) -> None:
+@pytest.mark.parametrize("offers_all", [True, False])
+def test_t01_relayed_claims_count_as_annotations_without_a_source_of_pods(offers_all: bool) -> None:
     cluster = Cluster()
-    cluster.tell("kubelet", offer(gpu=[A, B, C, D] if closed else [A]))
-    evil = [replace(listed("evil", uuid), relayed=True) for uuid in (A, C)]
-    cluster.kubelet(listed("victim", A), *evil)
-    assert cluster.held() == {A: ["victim/main"]} | ({} if closed else {C: ["evil/main"]})
+    cluster.emit("kubelet", advertised(gpu=[A, B, C, D] if offers_all else [A]))
+    evil = [replace(kubelet_claim("evil", uuid), relayed=True) for uuid in (A, C)]
+    cluster.kubelet(kubelet_claim("victim", A), *evil)
+    assert cluster.held() == {A: ["victim/main"]} | ({} if offers_all else {C: ["evil/main"]})
     assert cluster.conflicts() == {A: 1}
-    assert [one.evidence for one in cluster.on(C).holders] == (
-        [] if closed else [Evidence.SCHEDULER_ANNOTATION]
+    assert [one.evidence for one in cluster.attribution(C).holders] == (
+        [] if offers_all else [Evidence.SCHEDULER_ANNOTATION]
     )

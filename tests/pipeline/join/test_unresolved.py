@@ -1,4 +1,4 @@
-"""Ids that fit no device, and lists as long as they may be."""
+"""Ids that match no device, and lists of the largest size."""
 
 import time
 
@@ -11,7 +11,7 @@ GPUS = [gpu(index) for index in range(4)]
 
 
 class TestUnresolved:
-    def test_ids_before_the_first_enumeration_are_not_wrong(self) -> None:
+    def test_ids_before_the_first_enumeration_are_not_unresolved(self) -> None:
         node = Node()
         node.podlist(claim("a", uuid_of(0)))
         assert node.snapshot().sources["podlist"].unresolved == ()
@@ -20,7 +20,7 @@ class TestUnresolved:
         attribution = node.snapshot().layout.attributions[uuid_of(0)]
         assert [holder.subject.pod for holder in attribution.holders] == ["a"]
 
-    def test_each_counts_once_for_as_long_as_it_is_there(self) -> None:
+    def test_an_unresolved_id_counts_once_while_it_is_reported(self) -> None:
         node = Node()
         node.has(*GPUS)
         for _ in range(3):
@@ -31,7 +31,7 @@ class TestUnresolved:
         node.podlist(claim("a", "GPU-x"))
         assert node.snapshot().sources["podlist"].unresolved_total == 3
 
-    def test_the_state_names_the_first_thousand_and_counts_all(self) -> None:
+    def test_the_source_state_lists_a_thousand_ids_and_counts_all(self) -> None:
         node = Node()
         node.has(*GPUS)
         ids = [f"GPU-{n:05}" for n in range(2500)]
@@ -42,7 +42,7 @@ class TestUnresolved:
         node.podlist(*(claim(id_, id_) for id_ in ids[:2000]), claim("a", "GPU-99999"))
         assert node.snapshot().sources["podlist"].unresolved_total == 2501
 
-    def test_the_tuple_is_the_same_object_while_the_ids_are_the_same(self) -> None:
+    def test_the_list_of_ids_is_the_same_object_while_unchanged(self) -> None:
         node = Node()
         node.has(*GPUS)
         node.podlist(claim("a", "GPU-x", "GPU-y"))
@@ -50,7 +50,7 @@ class TestUnresolved:
         node.podlist(claim("b", "GPU-y"), claim("c", "GPU-x", uuid_of(0)))
         assert node.snapshot().sources["podlist"].unresolved is before
 
-    def test_each_source_counts_its_own(self) -> None:
+    def test_each_source_counts_its_own_ids(self) -> None:
         node = Node()
         node.has(*GPUS)
         node.say(claims(claim("a", "GPU-x")), "one", "podlist")
@@ -74,22 +74,22 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize("said", LONG.values(), ids=LONG.keys())
-def test_the_largest_list_is_joined_quickly(said: list[Claim]) -> None:
+@pytest.mark.parametrize("reported", LONG.values(), ids=LONG.keys())
+def test_a_list_of_the_largest_size_is_resolved_quickly(reported: list[Claim]) -> None:
     node = Node()
     node.has(*GPUS)
     spent = []
-    for turn in (said, said[::-1], said[1:], []):
-        began = time.thread_time()
+    for turn in (reported, reported[::-1], reported[1:], []):
+        start = time.thread_time()
         node.podlist(*turn)
         node.snapshot()
-        spent.append(time.thread_time() - began)
-    # Some 200 ms, on a busy machine a few times that; the square of the length would be minutes.
+        spent.append(time.thread_time() - start)
+    # About 200 ms, a few times that on a busy machine. Quadratic time would be minutes.
     assert max(spent) < 5
 
 
-def test_a_pod_of_many_containers_is_joined_quickly() -> None:
-    """Their number is limited by the size of what the API server stores."""
+def test_a_pod_with_many_containers_is_resolved_quickly() -> None:
+    """Their number is limited by the size of an object in the API server."""
     many = tuple(
         PodContainer(f"c-{n}", "init" if n % 2 else "app", ended=n % 4 == 1) for n in range(2000)
     )
@@ -97,7 +97,7 @@ def test_a_pod_of_many_containers_is_joined_quickly() -> None:
     node.has(*GPUS)
     pod = Pod(PodInfo("u", "ml", "p"), at(0), containers=many)
     node.say(PodsReplaced((pod,), 300 * NS), "pods", "pods")
-    began = time.thread_time()
+    start = time.thread_time()
     node.podlist(*(claim("p", uuid_of(0), container=one.name) for one in many))
     assert len(node.snapshot().layout.attributions[uuid_of(0)].holders) == 1500
-    assert time.thread_time() - began < 5
+    assert time.thread_time() - start < 5

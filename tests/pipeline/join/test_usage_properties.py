@@ -1,4 +1,4 @@
-"""What holds of the accounts whatever is told, and in whatever order its parts stand."""
+"""Properties of accounts that hold for any events, and for any order of the parts of an event."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,8 +34,8 @@ from pipeline.model import (
     XidReport,
     XidsReported,
 )
-from tests.pipeline.join.cluster import GPUS, container, pod, ran, relist
-from tests.pipeline.usage.looking import adds_up
+from tests.pipeline.join.cluster import GPUS, container, pod, pod_list, runtime_claim
+from tests.pipeline.usage.samples import adds_up
 from tests.support.nodes import Node, at, mig
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ SUBJECTS = [
     PartialRef("ml", "a", "main", "a2", "2"),
     PartialRef("ml", "b", "main", "b1", "3"),
     PartialRef("ml", "b", "side", "b1", "4"),
-    # Nobody tells its uid.
+    # A pod of unknown UID.
     PartialRef("ml", "n", "main", "", "5"),
 ]
 OWNERS = [
@@ -62,63 +62,71 @@ PAUSES = [0, 0.01, 0.3, 1, 1, 5, 5, 5, 20, 200, 400]
 
 
 class Author:
-    """Makes up what is told of a small node, an event at a time."""
+    """Makes random events of a small node, one at a time."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
         self.now = 0.0
         self.counters: dict[str, int] = {}
-        self.looked: dict[tuple[str, str], float] = {}
+        self.sampled: dict[tuple[str, str], float] = {}
 
     def pick(self, *choices: T) -> T:
         return self.rng.choice(choices)
 
-    def beginning(self) -> Iterator[Envelope]:
-        """What is told first, after each start of podgpu."""
-        self.looked.clear()
-        yield self.given_out("gpus", SourceAdded(0))
-        yield self.given_out("other", SourceAdded(1))
-        yield self.given_out("gpus", DevicesDiscovered((*GPUS[:2], *INSTANCES)))
-        yield self.given_out("runtime", ContainersReplaced((), 1000 * NS))
+    def initial_events(self) -> Iterator[Envelope]:
+        """Yield the events after each start of podgpu."""
+        self.sampled.clear()
+        yield self.envelope("gpus", SourceAdded(0))
+        yield self.envelope("other", SourceAdded(1))
+        yield self.envelope("gpus", DevicesDiscovered((*GPUS[:2], *INSTANCES)))
+        yield self.envelope("runtime", ContainersReplaced((), 1000 * NS))
 
-    def story(self, length: int) -> Iterator[Envelope]:
-        yield from self.beginning()
-        yield from self.continues(length)
+    def history(self, length: int) -> Iterator[Envelope]:
+        yield from self.initial_events()
+        yield from self.more_events(length)
 
-    def continues(self, length: int) -> Iterator[Envelope]:
+    def more_events(self, length: int) -> Iterator[Envelope]:
         for _ in range(length):
             self.now = round(self.now + self.rng.choice(PAUSES), 2)
-            acts = [self.look, self.look, self.look, self.life, self.life, self.fate, self.errors]
-            yield self.given_out(*self.rng.choice(acts)())
+            acts = [
+                self.sample,
+                self.sample,
+                self.sample,
+                self.containers,
+                self.containers,
+                self.sources,
+                self.errors,
+            ]
+            yield self.envelope(*self.rng.choice(acts)())
 
-    def given_out(self, source: str, event: Event) -> Envelope:
+    def envelope(self, source: str, event: Event) -> Envelope:
         return Envelope(source, source, 1, at(self.now), event)
 
     def claim(self, subject: PartialRef) -> Claim:
         device = self.rng.choice([*GPUS[:2], *INSTANCES]).uuid
-        made = ran("?", device, evidence=Evidence.RUNTIME_CDI)
+        made = runtime_claim("?", device, evidence=Evidence.RUNTIME_CDI)
         return replace(made, subject=subject, share=self.pick(None, None, 0.25, 1 / 3, 1.0))
 
-    def life(self) -> tuple[str, Event]:
+    def containers(self) -> tuple[str, Event]:
         subject = self.rng.choice(SUBJECTS)
         running = RunningContainer(
             subject, claims=tuple(self.claim(subject) for _ in range(self.rng.randint(0, 2)))
         )
         if self.rng.random() < 0.3:
-            there = [pod("a", container(), uid=self.pick("a1", "a2")), pod("b", uid="b1")]
-            return "pods", relist(*there[: self.rng.randint(0, 2)])
-        given_out: list[Event] = [
+            present = [pod("a", container(), uid=self.pick("a1", "a2")), pod("b", uid="b1")]
+            return "pods", pod_list(*present[: self.rng.randint(0, 2)])
+        events: list[Event] = [
             ContainerStarted(running),
             ContainerStarted(running),
             ContainerStopped(subject.container_id),
             ContainersReplaced((running,), 1000 * NS),
         ]
-        return "runtime", self.rng.choice(given_out)
+        return "runtime", self.rng.choice(events)
 
-    def fate(self) -> tuple[str, Event]:
+    def sources(self) -> tuple[str, Event]:
         self.counters.pop(self.pick(*GPUS).uuid, None)
         source = self.pick("gpus", "other")
-        fates: list[tuple[str, Event]] = [
+        events: list[tuple[str, Event]] = [
             ("", ClockTicked()),
             ("gpus", DevicesDiscovered(tuple(self.rng.choice(SHAPES)))),
             (source, SourceLost("away")),
@@ -126,7 +134,7 @@ class Author:
             ("runtime", SourceRemoved()),
             ("other", SourceAdded(self.pick(0, 2))),
         ]
-        return self.rng.choice(fates)
+        return self.rng.choice(events)
 
     def errors(self) -> tuple[str, Event]:
         source = self.pick("gpus", "other", "kernel")
@@ -139,7 +147,7 @@ class Author:
         pid = self.pick(None, 7)
         return XidReport(*names, self.pick(13, 31, 79), when, pid, "", self.rng.choice(OWNERS))
 
-    def look(self) -> tuple[str, Event]:
+    def sample(self) -> tuple[str, Event]:
         source = self.pick("gpus", "gpus", "other")
         devices = [*INSTANCES, *GPUS[:2]]
         uses = [self.use(source, d.uuid) for d in devices if self.rng.random() < 0.8]
@@ -147,10 +155,10 @@ class Author:
 
     def use(self, source: str, device: str) -> DeviceUse:
         rng, when = self.rng, round(self.now - self.pick(0, 0, 0.02, 2), 2)
-        since: float | None = self.looked.get((source, device))
+        since: float | None = self.sampled.get((source, device))
         if since is not None and rng.random() < 0.3:
             since = self.pick(None, since - 1, round((since + when) / 2, 2), when, when + 1)
-        self.looked[source, device] = when
+        self.sampled[source, device] = when
         by_process = not device.startswith("MIG")
         processes = tuple(
             ProcessUse(
@@ -185,12 +193,12 @@ class Author:
         )
 
 
-STORIES = st.tuples(st.integers(0, 1 << 40), st.integers(1, 60))
+HISTORIES = st.tuples(st.integers(0, 1 << 40), st.integers(1, 60))
 EXAMPLES = settings(max_examples=300, deadline=None)
 
 
 def of_device(account: DeviceUsage) -> list[int]:
-    """All that may grow and never falls."""
+    """Return all values that never decrease."""
     return [
         account.elapsed_ns,
         account.unheld_ns,
@@ -214,13 +222,13 @@ def shown(usage: Usage | None) -> dict[tuple[str, Instant], DeviceUsage]:
     return {(uuid, account.start): account for uuid, account in devices.items()}
 
 
-@given(STORIES)
+@given(HISTORIES)
 @EXAMPLES
-def test_every_sum_is_right_and_no_total_falls(story: tuple[int, int]) -> None:
+def test_every_sum_is_exact_and_no_total_decreases(history: tuple[int, int]) -> None:
     node = Node()
     accounts: dict[tuple[str, Instant], DeviceUsage] = {}
     containers: dict[object, list[int]] = {}
-    for envelope in Author(story[0]).story(story[1]):
+    for envelope in Author(history[0]).history(history[1]):
         node.join.apply(envelope)
         snapshot = node.join.snapshot(envelope.at)
         found = shown(snapshot.usage)
@@ -233,7 +241,7 @@ def test_every_sum_is_right_and_no_total_falls(story: tuple[int, int]) -> None:
                 ids = [(*key, each) for each in (one.id, *one.absorbed)]
                 known = [containers[each] for each in ids if each in containers]
                 if known:
-                    # What was kept apart while a part of its name was missing is its own.
+                    # Accounts that were separate while the name was incomplete are merged.
                     assert_grown(
                         [sum(parts) for parts in zip(*known, strict=True)], of_container(one)
                     )
@@ -250,31 +258,31 @@ def assert_grown(before: list[int], after: list[int]) -> None:
 
 
 def assert_new(one: ContainerUsage, account: DeviceUsage, before: DeviceUsage | None) -> None:
-    """A container that wasn't there has nothing of what was before it."""
-    begin = before.at if before is not None else account.start
-    assert one.start.mono_ns >= begin.mono_ns
+    """Check that a new container has nothing of what was counted before it."""
+    start = before.at if before is not None else account.start
+    assert one.start.mono_ns >= start.mono_ns
     assert one.held_ns <= max(account.at.mono_ns - one.start.mono_ns, 0)
     for what in ("busy_ns", "energy_mj"):
         grown = (getattr(account, what) or 0) - (getattr(before, what, 0) or 0)
         assert (getattr(one, what) or 0) <= grown
 
 
-@given(STORIES)
-@example((64520, 30))  # two containers of a pod that had a uid alone until then
+@given(HISTORIES)
+@example((64520, 30))  # two containers of a pod of which only the UID was known until then
 @EXAMPLES
-def test_the_order_of_processes_and_containers_does_not_matter(story: tuple[int, int]) -> None:
+def test_the_order_of_processes_and_containers_does_not_matter(history: tuple[int, int]) -> None:
     one, other = Node(), Node()
-    chance = Random(story[0])
-    for envelope in Author(story[0]).story(story[1]):
+    rng = Random(history[0])
+    for envelope in Author(history[0]).history(history[1]):
         one.join.apply(envelope)
-        other.join.apply(replace(envelope, event=shuffled(envelope.event, chance)))
+        other.join.apply(replace(envelope, event=shuffled(envelope.event, rng)))
         found, again = (shown(node.join.snapshot(envelope.at).usage) for node in (one, other))
         assert found == again
 
 
-def shuffled(event: Event, chance: Random) -> Event:
+def shuffled(event: Event, rng: Random) -> Event:
     def mixed(items: tuple[T, ...]) -> tuple[T, ...]:
-        return tuple(chance.sample(items, len(items)))
+        return tuple(rng.sample(items, len(items)))
 
     match event:
         case ProcessesSampled(uses):
@@ -287,12 +295,12 @@ def shuffled(event: Event, chance: Random) -> Event:
             return event
 
 
-@given(STORIES)
+@given(HISTORIES)
 @EXAMPLES
-def test_sums_are_right_however_events_wait_for_each_other(story: tuple[int, int]) -> None:
-    node, chance = Node(), Random(story[0])
-    for envelope in Author(story[0]).story(story[1]):
-        waits = chance.random() < 0.5
+def test_sums_are_exact_when_events_are_pending(history: tuple[int, int]) -> None:
+    node, rng = Node(), Random(history[0])
+    for envelope in Author(history[0]).history(history[1]):
+        waits = rng.random() < 0.5
         node.join.apply(envelope, more_pending=waits)
         if not waits:
             for account in shown(node.join.snapshot(envelope.at).usage).values():

@@ -1,4 +1,4 @@
-"""Whom an XID error strikes, and what two sources tell of one."""
+"""Which containers an XID error affects, and how reports of two sources are combined."""
 
 import pytest
 
@@ -12,9 +12,9 @@ from pipeline.model import (
     XidsReported,
 )
 from pipeline.usage.holding import MAX_XID_CODES
-from tests.pipeline.join.cluster import GPUS, A, B, ran
-from tests.pipeline.join.watched import Watched, ids, ran_by
-from tests.pipeline.usage.looking import use
+from tests.pipeline.join.cluster import GPUS, A, B, runtime_claim
+from tests.pipeline.join.sampled_cluster import SampledCluster, cgroup_owner, process_of
+from tests.pipeline.usage.samples import use
 from tests.support.nodes import at, mig
 
 
@@ -31,21 +31,23 @@ def report(
     return XidReport("" if bus else device, bus, code, at(when), pid, process, owner)
 
 
-def tell(node: Watched, when: float, *reports: XidReport, source: str = "gpus") -> bool:
+def report_errors(
+    node: SampledCluster, when: float, *reports: XidReport, source: str = "gpus"
+) -> bool:
     node.seconds = when
     return node.say(XidsReported(reports), source, source)
 
 
-def kernel(node: Watched, when: float, *reports: XidReport) -> bool:
-    return tell(node, when, *reports, source="kernel")
+def report_kernel_errors(node: SampledCluster, when: float, *reports: XidReport) -> bool:
+    return report_errors(node, when, *reports, source="kernel")
 
 
-def holds(node: Watched, when: float, *pods: str, device: str = A) -> None:
+def set_holders(node: SampledCluster, when: float, *pods: str, device: str = A) -> None:
     node.seconds = when
-    node.runtime(*(ran(name, device) for name in pods))
+    node.runtime(*(runtime_claim(name, device) for name in pods))
 
 
-def sole(node: Watched) -> XidError:
+def only_error(node: SampledCluster) -> XidError:
     [one] = node.snapshot().xids
     return one
 
@@ -54,73 +56,82 @@ def victims(error: XidError) -> list[tuple[str, bool, bool]]:
     return [(one.subject.pod, one.holds, one.uses) for one in error.victims]
 
 
-def xids(node: Watched, pod: str, device: str = A) -> tuple[tuple[int, int], ...]:
+def error_counts(node: SampledCluster, pod: str, device: str = A) -> tuple[tuple[int, int], ...]:
     [one] = [c for c in node.account(device).containers if c.subject.pod == pod]
     return one.xids
 
 
-# -- victims
+# -- affected containers
 
 
-def test_those_who_hold_and_those_who_use_the_device() -> None:
-    node = Watched()
-    holds(node, 0, "a", "b")
-    node.look(0, use(A, 0, None))
-    node.look(5, use(A, 5, 0, ran_by(ids("b"), busy=0), ran_by(ids("c", "2"), busy=0)))
-    assert tell(node, 6, report(6))
-    error = sole(node)
+def test_holders_and_users_of_the_device_are_affected() -> None:
+    node = SampledCluster()
+    set_holders(node, 0, "a", "b")
+    node.sample(0, use(A, 0, None))
+    node.sample(
+        5,
+        use(
+            A,
+            5,
+            0,
+            process_of(cgroup_owner("b"), busy=0),
+            process_of(cgroup_owner("c", "2"), busy=0),
+        ),
+    )
+    assert report_errors(node, 6, report(6))
+    error = only_error(node)
     assert (error.serial, error.device, error.code, error.at) == (1, A, 79, at(6))
     assert sorted(victims(error)) == [("", False, True), ("a", True, False), ("b", True, True)]
-    assert xids(node, "a") == xids(node, "b") == ((79, 1),)
+    assert error_counts(node, "a") == error_counts(node, "b") == ((79, 1),)
     continuing = [one.holding for one in node.account().containers if one.holding]
     assert [one.xids for one in continuing] == [((79, 1),)] * 3
-    tell(node, 7, report(7, 31), report(7, 31))
-    assert xids(node, "a") == ((31, 2), (79, 1))
+    report_errors(node, 7, report(7, 31), report(7, 31))
+    assert error_counts(node, "a") == ((31, 2), (79, 1))
 
 
-def test_without_looks_those_who_hold_it() -> None:
-    node = Watched()
-    holds(node, 0, "a")
-    holds(node, 5, "b")
-    tell(node, 6, report(4), report(6))
+def test_holders_are_affected_without_usage_samples() -> None:
+    node = SampledCluster()
+    set_holders(node, 0, "a")
+    set_holders(node, 5, "b")
+    report_errors(node, 6, report(4), report(6))
     first, second = node.snapshot().xids
     assert (victims(first), victims(second)) == ([("a", True, False)], [("b", True, False)])
 
 
-def test_it_is_who_was_there_then_and_not_who_is_there_now() -> None:
-    node = Watched()
-    holds(node, 0, "a")
-    node.look(0, use(A, 0, None))
-    node.look(5, use(A, 5, 0, ran_by(ids("a"), busy=0)))
-    holds(node, 7)
-    node.look(7.1, use(A, 7.1, 5))
-    holds(node, 8, "b")
-    tell(node, 9, report(6.9))
-    assert victims(sole(node)) == [("a", True, True)]
-    assert xids(node, "a") == ((79, 1),)
-    assert xids(node, "b") == ()
-    # What has been told of is final.
+def test_the_containers_at_the_time_of_the_error_are_affected() -> None:
+    node = SampledCluster()
+    set_holders(node, 0, "a")
+    node.sample(0, use(A, 0, None))
+    node.sample(5, use(A, 5, 0, process_of(cgroup_owner("a"), busy=0)))
+    set_holders(node, 7)
+    node.sample(7.1, use(A, 7.1, 5))
+    set_holders(node, 8, "b")
+    report_errors(node, 9, report(6.9))
+    assert victims(only_error(node)) == [("a", True, True)]
+    assert error_counts(node, "a") == ((79, 1),)
+    assert error_counts(node, "b") == ()
+    # A holding that was reported is final.
     [ended] = node.used().ended
     assert ended.xids == ()
 
 
-def test_it_is_in_the_holding_that_ends_right_after_it() -> None:
-    node = Watched()
-    holds(node, 0, "a")
-    node.look(0, use(A, 0, None))
-    holds(node, 7)
-    tell(node, 7.1, report(6.9))
-    node.look(7.2, use(A, 7.2, 0))
+def test_an_error_is_counted_in_the_holding_that_ends_right_after_it() -> None:
+    node = SampledCluster()
+    set_holders(node, 0, "a")
+    node.sample(0, use(A, 0, None))
+    set_holders(node, 7)
+    report_errors(node, 7.1, report(6.9))
+    node.sample(7.2, use(A, 7.2, 0))
     [ended] = node.used().ended
     assert ended.xids == ((79, 1),)
 
 
-def test_one_on_a_gpu_strikes_all_its_instances_and_one_on_an_instance_no_other() -> None:
+def test_an_error_of_a_gpu_affects_all_its_instances_and_an_instance_s_only_itself() -> None:
     one, other = mig(GPUS[0], 1), mig(GPUS[0], 2)
-    node = Watched([*GPUS, one, other])
+    node = SampledCluster([*GPUS, one, other])
     node.seconds = 0
-    node.runtime(ran("a", one.uuid), ran("b", other.uuid))
-    tell(node, 1, report(1), report(1, device=other.uuid))
+    node.runtime(runtime_claim("a", one.uuid), runtime_claim("b", other.uuid))
+    report_errors(node, 1, report(1), report(1, device=other.uuid))
     of_gpu, of_instance = node.snapshot().xids
     assert [(v.subject.pod, v.device) for v in of_gpu.victims] == [
         ("a", one.uuid),
@@ -129,56 +140,60 @@ def test_one_on_a_gpu_strikes_all_its_instances_and_one_on_an_instance_no_other(
     assert (of_instance.device, victims(of_instance)) == (other.uuid, [("b", True, False)])
 
 
-def test_codes_are_counted_and_not_too_many() -> None:
-    node = Watched()
-    holds(node, 0, "a")
-    node.look(0, use(A, 0, None))
-    tell(node, 1, *(report(1, code) for code in range(MAX_XID_CODES + 9)))
-    tell(node, 2, *(report(2, 5) for _ in range(1000)))
-    assert xids(node, "a") == tuple((n, 1001 if n == 5 else 1) for n in range(MAX_XID_CODES))
+def test_the_number_of_counted_codes_is_bounded() -> None:
+    node = SampledCluster()
+    set_holders(node, 0, "a")
+    node.sample(0, use(A, 0, None))
+    report_errors(node, 1, *(report(1, code) for code in range(MAX_XID_CODES + 9)))
+    report_errors(node, 2, *(report(2, 5) for _ in range(1000)))
+    assert error_counts(node, "a") == tuple(
+        (n, 1001 if n == 5 else 1) for n in range(MAX_XID_CODES)
+    )
     assert len(node.snapshot().xids) == MAX_ERRORS
 
 
-# -- which device
+# -- finding the device
 
 
 @pytest.mark.parametrize(
-    "written",
+    "text",
     ["00000000:01:00.0", "0000:01:00", "PCI:0000:01:00", "pci:0000:01:00.0", "01:00.0", "0:1:0"],
 )
-def test_a_gpu_by_its_place_on_the_bus(written: str) -> None:
-    node = Watched()
-    assert tell(node, 1, report(1, bus=written))
-    assert sole(node).device == A
+def test_a_gpu_is_found_by_its_pci_address(text: str) -> None:
+    node = SampledCluster()
+    assert report_errors(node, 1, report(1, bus=text))
+    assert only_error(node).device == A
 
 
-def test_one_of_a_device_that_no_one_knows_is_counted_and_strikes_no_one() -> None:
-    node = Watched()
-    holds(node, 0, "a")
+def test_an_error_of_an_unknown_device_is_counted_and_affects_no_container() -> None:
+    node = SampledCluster()
+    set_holders(node, 0, "a")
     strange = [report(1, bus="0001:01:00.0"), report(1, device="GPU-?"), report(1, device="GPU-?")]
-    assert not tell(node, 1, *strange, report(1, bus="nonsense"))
+    assert not report_errors(node, 1, *strange, report(1, bus="nonsense"))
     assert node.snapshot().xids == ()
     assert node.join.unknown_xid_devices == {"0001:01:00.0": 1, "GPU-?": 2, "nonsense": 1}
-    tell(node, 2, *(report(2, device=f"GPU-{n}x") for n in range(2 * MAX_UNKNOWN_DEVICES)))
+    report_errors(node, 2, *(report(2, device=f"GPU-{n}x") for n in range(2 * MAX_UNKNOWN_DEVICES)))
     assert len(node.join.unknown_xid_devices) == MAX_UNKNOWN_DEVICES + 1
     assert sum(node.join.unknown_xid_devices.values()) == 4 + 2 * MAX_UNKNOWN_DEVICES
 
 
-# -- two sources
+# -- reports of two sources
 
 
-def test_the_kernels_log_adds_the_process_and_whose_it_is() -> None:
-    node = Watched()
-    holds(node, 0, "a", "b")
-    node.look(0, use(A, 0, None))
-    tell(node, 1, report(1))
-    before = sole(node)
-    assert kernel(node, 2, report(1.2, bus="0000:01:00", pid=42, owner=ids("a", "1")))
-    after = sole(node)
+def test_the_kernel_s_log_adds_the_process_and_its_container() -> None:
+    node = SampledCluster()
+    set_holders(node, 0, "a", "b")
+    node.sample(0, use(A, 0, None))
+    report_errors(node, 1, report(1))
+    before = only_error(node)
+    assert report_kernel_errors(
+        node, 2, report(1.2, bus="0000:01:00", pid=42, owner=cgroup_owner("a", "1"))
+    )
+    after = only_error(node)
     assert (after.serial, after.revision, after.pid, after.process) == (1, 1, 42, "python3")
     assert [(v.subject.pod, v.caused) for v in after.victims] == [("a", True), ("b", False)]
     assert before.revision == 0
-    assert xids(node, "a") == ((79, 1),)
+    assert error_counts(node, "a") == ((79, 1),)
 
 
 @pytest.mark.parametrize(
@@ -189,59 +204,61 @@ def test_the_kernels_log_adds_the_process_and_whose_it_is() -> None:
         ("kernel", 5.1, 79, A, False),
         ("kernel", 1, 31, A, False),
         ("kernel", 1, 79, B, False),
-        # Twice from one source are two.
+        # Two reports of one source are two errors.
         ("gpus", 0, 79, A, False),
     ],
 )
-def test_what_is_one_error(*, source: str, apart: float, code: int, device: str, one: bool) -> None:
-    node = Watched()
-    tell(node, 10, report(10))
-    tell(node, 20, report(10 + apart, code, device=device), source=source)
+def test_reports_that_mean_the_same_error(
+    *, source: str, apart: float, code: int, device: str, one: bool
+) -> None:
+    node = SampledCluster()
+    report_errors(node, 10, report(10))
+    report_errors(node, 20, report(10 + apart, code, device=device), source=source)
     assert len(node.snapshot().xids) == (1 if one else 2)
 
 
-def test_each_word_has_the_nearest_other() -> None:
-    node = Watched()
-    tell(node, 10, report(8), report(10))
-    kernel(node, 11, report(10.1, pid=2), report(8.1, pid=1))
+def test_each_report_is_combined_with_the_nearest_in_time() -> None:
+    node = SampledCluster()
+    report_errors(node, 10, report(8), report(10))
+    report_kernel_errors(node, 11, report(10.1, pid=2), report(8.1, pid=1))
     assert [error.pid for error in node.snapshot().xids] == [1, 2]
 
 
-def test_the_kernels_word_may_come_first_and_nothing_new_is_no_news() -> None:
-    node = Watched()
-    kernel(node, 1, report(1, bus="0000:01:00", pid=42))
-    assert not tell(node, 2, report(1))
-    assert (sole(node).pid, sole(node).revision) == (42, 0)
-    assert not kernel(node, 3)
+def test_the_kernel_may_report_first_and_a_repeated_report_changes_nothing() -> None:
+    node = SampledCluster()
+    report_kernel_errors(node, 1, report(1, bus="0000:01:00", pid=42))
+    assert not report_errors(node, 2, report(1))
+    assert (only_error(node).pid, only_error(node).revision) == (42, 0)
+    assert not report_kernel_errors(node, 3)
 
 
-def test_an_instance_is_known_better_than_its_gpu() -> None:
+def test_a_report_on_the_instance_has_priority_over_one_on_its_gpu() -> None:
     one = mig(GPUS[0], 1)
     for first, second in ((one.uuid, A), (A, one.uuid)):
-        node = Watched([*GPUS, one])
-        tell(node, 1, report(1, device=first))
-        kernel(node, 1, report(1, device=second))
-        assert sole(node).device == one.uuid
+        node = SampledCluster([*GPUS, one])
+        report_errors(node, 1, report(1, device=first))
+        report_kernel_errors(node, 1, report(1, device=second))
+        assert only_error(node).device == one.uuid
 
 
-def test_whose_process_it_was_is_a_victim_though_no_one_saw_it_there() -> None:
-    node = Watched()
-    holds(node, 0, "a")
-    kernel(node, 1, report(1, pid=7, owner=ids("z", "9")))
-    found = [(one.subject.uid, one.holds, one.caused) for one in sole(node).victims]
+def test_the_container_of_the_process_is_affected_though_it_was_not_sampled() -> None:
+    node = SampledCluster()
+    set_holders(node, 0, "a")
+    report_kernel_errors(node, 1, report(1, pid=7, owner=cgroup_owner("z", "9")))
+    found = [(one.subject.uid, one.holds, one.caused) for one in only_error(node).victims]
     assert found == [("uid-z", False, True), ("uid-a", True, False)]
-    kernel(node, 20, report(20, pid=8, owner=PartialRef()))
+    report_kernel_errors(node, 20, report(20, pid=8, owner=PartialRef()))
     assert not any(one.caused for one in node.snapshot().xids[1].victims)
 
 
-# -- for how long
+# -- retention
 
 
-def test_errors_are_kept_for_a_while_and_stay_the_same_objects() -> None:
-    node = Watched()
-    tell(node, 1, report(1))
+def test_errors_are_kept_for_some_time_as_the_same_objects() -> None:
+    node = SampledCluster()
+    report_errors(node, 1, report(1))
     before = node.snapshot().xids
-    tell(node, 200, report(99, 31))
+    report_errors(node, 200, report(99, 31))
     assert [one.serial for one in node.snapshot().xids] == [1, 2]
     assert node.snapshot().xids is node.snapshot().xids
     assert node.snapshot().xids[0] is before[0]
@@ -249,7 +266,7 @@ def test_errors_are_kept_for_a_while_and_stay_the_same_objects() -> None:
     assert [one.serial for one in node.snapshot().xids] == [2]
 
 
-def test_one_from_the_future_is_of_now() -> None:
-    node = Watched()
-    tell(node, 5, report(50))
-    assert sole(node).at == Instant(at(5).mono_ns, at(5).wall_ns)
+def test_an_error_from_the_future_gets_the_present_time() -> None:
+    node = SampledCluster()
+    report_errors(node, 5, report(50))
+    assert only_error(node).at == Instant(at(5).mono_ns, at(5).wall_ns)

@@ -1,4 +1,4 @@
-"""Whatever sources may say of a small node, and what it comes to in the end."""
+"""Random reports of all sources of a small node, and the tables that result from them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,16 +34,16 @@ from tests.pipeline.join.cluster import (
     SOURCES,
     A,
     B,
-    answered,
+    advertised,
+    checkpoint_claim,
+    claim_list,
     container,
-    filed,
-    kept,
-    listed,
-    offer,
+    kubelet_claim,
+    make_claim,
+    plugin_answer,
     pod,
-    relist,
-    said,
-    whole,
+    pod_list,
+    podlist_claim,
 )
 from tests.support.nodes import Node, at, mig
 
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 SLICE = mig(GPUS[1], 7)
 S = SLICE.uuid
-# Starts are whole seconds: so those that were told are told apart from those that the join noted.
+# Pod starts are whole seconds. Times of events are not, so that the two can be distinguished.
 MOMENTS = [second + 0.5 for second in range(100)]
 SEATS = [[GPUS[0]], GPUS[:2], [*GPUS[:2], SLICE], [GPUS[1]]]
 TABLE = [
@@ -66,7 +66,7 @@ CONTAINERS = [
     (container(ended=True), container("side")),
     (),
 ]
-# The name is the first letter: `a2` is what `a1` was replaced by. `s1` is a static pod.
+# The first letter of a UID is the pod's name: `a2` replaced `a1`. `s1` is a static pod.
 UIDS = ["a1", "a2", "a3", "b1", "b2", "c1", "s1"]
 NAMES = "abcsx"
 KNOWN = [*UIDS, "hash-s1", "x9"]
@@ -80,22 +80,22 @@ VISIBLE = [A, B, S, "0", "1", "nvidia.com/gpu=0", "all"]
 
 @dataclass
 class World:
-    """What each source says, in its order, each event at its own moment."""
+    """Events of each source in its order, each with its time."""
 
     events: dict[str, list[tuple[float, Event]]]
 
     def envelopes(self) -> dict[str, list[Envelope]]:
         return {
-            source: [Envelope(source, source, 1, at(when), event) for when, event in given_out]
-            for source, given_out in self.events.items()
+            source: [Envelope(source, source, 1, at(when), event) for when, event in events]
+            for source, events in self.events.items()
         }
 
 
 class Author:
-    """Makes a world up.
+    """Makes random worlds.
 
-    Drawn by `random` and not piece by piece by hypothesis, which takes a hundred times as long;
-    what hypothesis draws, and makes smaller when a test fails, are the seed and the size.
+    `random` makes them because hypothesis would take a hundred times as long. Hypothesis draws the
+    seed and the size, and reduces these when a test fails.
     """
 
     def __init__(self, seed: int, size: int) -> None:
@@ -112,18 +112,18 @@ class Author:
         name, where = self.rng.choice(NAMES), self.rng.choice(WHERE)
         if self.rng.random() < 0.2:
             ref = PartialRef("ml", name, where)
-            return said(Evidence.KUBELET_IDS, ref, [self.rng.choice(TABLE)[0].text], "dra")
-        return listed(name, *self.some(PLUGIN), container=where)
+            return make_claim(Evidence.KUBELET_IDS, ref, [self.rng.choice(TABLE)[0].text], "dra")
+        return kubelet_claim(name, *self.some(PLUGIN), container=where)
 
     def checkpoint(self) -> Claim:
         uid, where = self.rng.choice(KNOWN), self.rng.choice(WHERE)
         if self.rng.random() < 0.5:
-            return answered(uid, self.some(PLUGIN), *self.some(VISIBLE), container=where)
-        return kept(uid, *self.some(PLUGIN), container=where)
+            return plugin_answer(uid, self.some(PLUGIN), *self.some(VISIBLE), container=where)
+        return checkpoint_claim(uid, *self.some(PLUGIN), container=where)
 
     def podlist(self) -> Claim:
         where, share = self.rng.choice([*WHERE, ""]), self.rng.choice(SHARES)
-        return filed(self.rng.choice(NAMES), *self.some(REAL), container=where, share=share)
+        return podlist_claim(self.rng.choice(NAMES), *self.some(REAL), container=where, share=share)
 
     def runtime(self) -> Claim:
         uid, where = self.rng.choice(KNOWN), self.rng.choice(WHERE)
@@ -131,11 +131,11 @@ class Author:
             [Evidence.RUNTIME_ENV, Evidence.RUNTIME_NODES, Evidence.RUNTIME_CDI]
         )
         ref = PartialRef("ml", uid[0], where, uid, self.rng.choice(["", "c1", "c2"]))
-        return said(evidence, ref, self.some(VISIBLE), "visible")
+        return make_claim(evidence, ref, self.some(VISIBLE), "visible")
 
     def pod(self, uid: str) -> Pod:
         ref = PartialRef("ml", uid[0], self.rng.choice(["", "", "main", "side"]), uid)
-        held = said(
+        held = make_claim(
             Evidence.SCHEDULER_ANNOTATION,
             ref,
             self.some(REAL),
@@ -153,31 +153,31 @@ class Author:
         )
 
     def history(self) -> list[Event]:
-        """What a source of pods tells: each uid once, and of two of a name one at a time."""
+        """Return events of a source of pods. No UID comes back; of one name, one pod at a time."""
         events: list[Event] = []
-        there: dict[str, Pod] = {}
+        present: dict[str, Pod] = {}
         gone: set[str] = set()
         if self.rng.random() < 0.7:
-            events.append(relist())
+            events.append(pod_list())
         for uid in self.some(UIDS, 3 * self.size, 0):
             if uid in gone:
                 continue
             act = self.rng.choice(["put", "put", "put", "drop", "list"])
             new = self.pod(uid)
-            if uid in there and there[uid].started is not None:
-                new = replace(new, started=there[uid].started)
-            for other in [other for other in there if other[0] == uid[0] and other != uid]:
-                del there[other]
+            if uid in present and present[uid].started is not None:
+                new = replace(new, started=present[uid].started)
+            for other in [other for other in present if other[0] == uid[0] and other != uid]:
+                del present[other]
                 gone.add(other)
                 if act != "list":
                     events.append(PodDeleted(other))
             if act == "drop":
-                there.pop(uid, None)
+                present.pop(uid, None)
                 gone.add(uid)
                 events.append(PodDeleted(uid))
                 continue
-            there[uid] = new
-            events.append(PodUpserted(new) if act == "put" else relist(*there.values()))
+            present[uid] = new
+            events.append(PodUpserted(new) if act == "put" else pod_list(*present.values()))
         return events
 
     def world(self) -> World:
@@ -187,21 +187,23 @@ class Author:
             "slices": [
                 DeviceAliasesReplaced(tuple(TABLE[:n])) for n in self.some([0, 1, 2], least=0)
             ],
-            "kubelet": [offer(gpu=self.some(PLUGIN, 3)) for _ in range(self.rng.randint(0, 2))],
+            "kubelet": [
+                advertised(gpu=self.some(PLUGIN, 3)) for _ in range(self.rng.randint(0, 2))
+            ],
         }
         for source in CLAIMING:
-            given_out = [
-                whole(
+            reports = [
+                claim_list(
                     *self.claims(source), complete=source == "kubelet" and self.rng.random() < 0.5
                 )
                 for _ in range(self.rng.randint(0, 2))
             ]
-            events.setdefault(source, []).extend(given_out)
+            events.setdefault(source, []).extend(reports)
         return World(
             {
-                source: list(zip(sorted(self.some(MOMENTS, n, n)), given_out, strict=True))
-                for source, given_out in events.items()
-                for n in [len(given_out)]
+                source: list(zip(sorted(self.some(MOMENTS, n, n)), reports, strict=True))
+                for source, reports in events.items()
+                for n in [len(reports)]
             }
         )
 
@@ -211,14 +213,14 @@ WORLDS = st.builds(lambda seed, size: Author(seed, size).world(), st.integers(0)
 
 
 class Forgetful(PodIdentities):
-    """Puts names and uids together by what is told now alone, and whenever that was told.
+    """Matches names and UIDs by the present reports only, at whatever time they were reported.
 
-    What is remembered is for `test_identity_stories`: it hangs on when something was told.
+    What `PodIdentities` remembers depends on the time of each report (see `test_pod_identity.py`).
     """
 
     def complete(
         self,
-        heard: ResolvedClaims,
+        resolved: ResolvedClaims,
         devices: DeviceIndex,
         running: Iterable[tuple[tuple[str, str], str]],
         moment: ResolutionTime,
@@ -226,11 +228,11 @@ class Forgetful(PodIdentities):
         complete: bool,
     ) -> None:
         now = moment._replace(confirmed_at=lambda _: None, previously_confirmed_at=lambda _: None)
-        PodIdentities().complete(heard, devices, running, now, complete=complete)
+        PodIdentities().complete(resolved, devices, running, now, complete=complete)
 
 
 def fresh() -> Node:
-    """A node that has all sources, and has heard nothing."""
+    """Return a node that has all sources, none of which has reported."""
     node = Node()
     node.join._attributor._pod_identities = Forgetful()
     for order, source in enumerate([*SOURCES, "slices"]):
@@ -238,17 +240,17 @@ def fresh() -> Node:
     return node
 
 
-def feed(node: Node, envelopes: Iterable[Envelope], *, look: bool = False) -> Node:
+def feed(node: Node, envelopes: Iterable[Envelope], *, snapshots: bool = False) -> Node:
     for envelope in envelopes:
         node.join.apply(envelope)
-        if look:
+        if snapshots:
             node.snapshot()
     return node
 
 
 def merged(world: World, rng: Random) -> list[Envelope]:
-    """Any order that keeps that of each source."""
-    left = {source: given_out for source, given_out in world.envelopes().items() if given_out}
+    """Return the events of all sources in a random order that keeps the order of each source."""
+    left = {source: events for source, events in world.envelopes().items() if events}
     order = []
     while left:
         source = rng.choice(sorted(left))
@@ -259,7 +261,7 @@ def merged(world: World, rng: Random) -> list[Envelope]:
 
 
 def shown(node: Node) -> dict[str, object]:
-    """Everything that must not depend on the order of events."""
+    """Return everything that must not depend on the order of events."""
     snapshot = node.snapshot()
     return {
         "holders": {
@@ -272,21 +274,21 @@ def shown(node: Node) -> dict[str, object]:
 
 
 def since_known(holder: Holder) -> tuple[object, ...]:
-    """A holder, with its beginning if that was told and not noted when it was heard of."""
-    given_out = holder.pod is not None and not holder.since_observed
+    """Return a holder, with its start only if a source reported the start."""
+    reported = holder.pod is not None and not holder.since_observed
     return (
         holder.subject,
         holder.share,
         holder.source,
         holder.evidence,
         holder.pod,
-        holder.since if given_out else None,
+        holder.since if reported else None,
     )
 
 
 @dataclass
 class Tables:
-    """What it all comes to, kept in the plainest way."""
+    """The tables that result from a world, kept in the simplest way."""
 
     devices: list[Device] = field(default_factory=list)
     ever: dict[str, Device] = field(default_factory=dict)
@@ -294,7 +296,7 @@ class Tables:
     pods: dict[str, Pod] = field(default_factory=dict)
     gone: dict[str, Pod] = field(default_factory=dict)
     taken_on: dict[str, float] = field(default_factory=dict)
-    listed: bool = False
+    pods_listed: bool = False
     listed_at: float = 0
     gone_at: dict[str, float] = field(default_factory=dict)
     confirmed: dict[str, float] = field(default_factory=dict)
@@ -305,8 +307,8 @@ class Tables:
     @classmethod
     def of(cls, world: World) -> "Tables":
         tables = cls()
-        for source, given_out in world.events.items():
-            for when, event in given_out:
+        for source, events in world.events.items():
+            for when, event in events:
                 tables.take(source, when, event)
         return tables
 
@@ -323,20 +325,20 @@ class Tables:
                 self.confirmed[source] = when
             case ResourcesAdvertised():
                 self.offered.append(event)
-            case PodsReplaced(given_out):
-                if not self.listed:
-                    self.listed, self.listed_at = True, when
-                for uid in set(self.pods) - {one.info.uid for one in given_out}:
+            case PodsReplaced(pods):
+                if not self.pods_listed:
+                    self.pods_listed, self.listed_at = True, when
+                for uid in set(self.pods) - {one.info.uid for one in pods}:
                     self.drop(uid, when)
-                for one in given_out:
+                for one in pods:
                     self.put(one, when)
                 self.confirmed[source] = when
             case PodUpserted(one):
-                if self.listed:
+                if self.pods_listed:
                     self.put(one, when)
                 self.confirmed[source] = when
             case PodDeleted(uid):
-                if self.listed and uid in self.pods:
+                if self.pods_listed and uid in self.pods:
                     self.drop(uid, when)
                 self.confirmed[source] = when
             case _:
@@ -353,21 +355,21 @@ class Tables:
         self.taken_on.pop(uid, None)
 
     def envelopes(self) -> list[Envelope]:
-        """The shortest way to tell all this, to one who has heard nothing."""
+        """Return the fewest events that bring a new node into this state."""
         found: list[tuple[str, float, Event]] = []
         if self.ever or self.devices:
             found.append(("gpus", 0, DevicesDiscovered(tuple(self.ever.values()))))
             found.append(("gpus", 0, DevicesDiscovered(tuple(self.devices))))
-        # Whatever was offered once by its own id is closed to schedulers.
+        # A device that was offered under its real id stays closed to schedulers.
         found += [("slices", 0, event) for event in self.published]
         found += [("kubelet", 0, event) for event in self.offered]
-        if self.listed:
+        if self.pods_listed:
             end = self.confirmed["pods"]
-            found.append(("pods", self.listed_at, relist(*self.gone.values())))
+            found.append(("pods", self.listed_at, pod_list(*self.gone.values())))
             found += [("pods", self.gone_at[uid], PodDeleted(uid)) for uid in self.gone]
             for uid, one in self.pods.items():
                 found.append(("pods", self.taken_on.get(uid, end), PodUpserted(one)))
-            found.append(("pods", end, relist(*self.pods.values())))
+            found.append(("pods", end, pod_list(*self.pods.values())))
         for source, event in self.claims.items():
             found.append((source, self.confirmed[source], event))
         return [Envelope(source, source, 1, at(when), event) for source, when, event in found]

@@ -1,4 +1,4 @@
-"""A node of which a source tells who uses the devices."""
+"""A node with usage samples and XID errors, for tests of accounts and process owners."""
 
 from collections.abc import Iterable
 
@@ -15,15 +15,15 @@ from pipeline.model import (
     XidsReported,
 )
 from tests.pipeline.join.cluster import GPUS, SOURCES, A, Cluster, uid_of
-from tests.pipeline.usage.looking import S, adds_up, use
+from tests.pipeline.usage.samples import S, adds_up, use
 
 
-def ids(name: str, container_id: str = "1") -> PartialRef:
-    """What stands in the cgroup of a process."""
+def cgroup_owner(name: str, container_id: str = "1") -> PartialRef:
+    """Return the owner that the cgroup of a process names: pod UID and container id."""
     return PartialRef(uid=uid_of(name) if name else "", container_id=container_id)
 
 
-def ran_by(
+def process_of(
     owner: PartialRef | None, *, memory: int | None = 5, busy: int | None = S, kind: str = "compute"
 ) -> ProcessUse:
     return ProcessUse(1, 1, owner, kind, memory, busy)  # type: ignore[arg-type]
@@ -34,29 +34,29 @@ def running(name: str, container_id: str = "1", where: str = "main") -> RunningC
     return RunningContainer(subject)
 
 
-class Watched(Cluster):
-    """A node of which a source tells who uses the GPUs; all sources have spoken."""
+class SampledCluster(Cluster):
+    """A node with usage samples of its GPUs. All its sources have reported."""
 
     def __init__(self, devices: Iterable[Device] = GPUS) -> None:
         super().__init__(devices)
         for source in SOURCES:
             self.say(XidsReported(()), source, source)
 
-    def look(
+    def sample(
         self,
         when: float,
         *uses: DeviceUse,
         source: str = "gpus",
-        heard: float | None = None,
+        received: float | None = None,
     ) -> bool:
-        self.seconds = when if heard is None else heard
+        self.seconds = when if received is None else received
         return self.say(ProcessesSampled(uses), source, source)
 
-    def looks(self, *processes: ProcessUse, device: str = A, until: float = 10) -> None:
-        """A first look, and one some seconds later, in which these are seen."""
-        self.look(0, use(device, 0, None))
+    def take_samples(self, *processes: ProcessUse, device: str = A, until: float = 10) -> None:
+        """Take two samples, at 0 and at `until`. The processes are in the second one."""
+        self.sample(0, use(device, 0, None))
         busy = sum(one.busy_ns or 0 for one in processes)
-        self.look(until, use(device, until, 0, *processes, used=100, busy=busy))
+        self.sample(until, use(device, until, 0, *processes, used=100, busy=busy))
 
     def used(self) -> Usage:
         usage = self.snapshot().usage
@@ -69,10 +69,10 @@ class Watched(Cluster):
         return self.used().devices[device]
 
     def containers(self, device: str = A) -> list[tuple[str, ...]]:
-        """Namespace, pod, container and uid of all in the account."""
+        """Return namespace, pod, container and UID of all containers in the account."""
         found = [one.subject for one in self.account(device).containers]
         return [(s.namespace, s.pod, s.container, s.uid) for s in found]
 
-    def sole(self, device: str = A) -> ContainerUsage:
+    def only_container(self, device: str = A) -> ContainerUsage:
         [found] = self.account(device).containers
         return found

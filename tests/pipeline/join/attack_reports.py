@@ -1,4 +1,4 @@
-"""What the sources tell of a node on which an author lies, through their real readers."""
+"""Sources' reports on a node on which the author of some pods lies, made by the real readers."""
 
 from collections.abc import Collection
 from functools import partial
@@ -24,52 +24,55 @@ from sources.pods.options import Options
 from sources.pods.pod_mapper import PodMapper
 from sources.pods.timestamps import Timestamps
 from tests.fakes.nri import wire
-from tests.pipeline.join.attacks import GPU, PLACEHOLDER, RESOURCE, STARTED, Lie, Made, World
-from tests.pipeline.join.cluster import GOOD_FOR, said
+from tests.pipeline.join.attacks import GPU, PLACEHOLDER, RESOURCE, STARTED, Lie, RealPod, World
+from tests.pipeline.join.cluster import GOOD_FOR, make_claim
+from tests.pipeline.join.sampled_cluster import SampledCluster
 from tests.pipeline.join.test_xid_table import report
-from tests.pipeline.join.watched import Watched
-from tests.pipeline.usage.looking import use
-from tests.sources.nri.talking import Talk
-from tests.support.joints import joints
+from tests.pipeline.usage.samples import use
+from tests.sources.nri.plugin_connection import PluginConnection
 from tests.support.nodes import at
+from tests.support.topology import topology_read
 
 
-def given_out(world: World, *, lying: bool) -> Watched:
-    """Return the node once all sources have spoken, and each device had a look and an XID error."""
-    node = Watched([*world.gpus, *world.slices])
-    node.tell("gpus", joints(*world.gpus))
-    node.tell("pods", PodsReplaced(tuple(pods(world, lying=lying)), GOOD_FOR * NS))
+def reporting_node(world: World, *, lying: bool) -> SampledCluster:
+    """Return a node after all sources have reported.
+
+    Each device has usage samples and one XID error.
+    """
+    node = SampledCluster([*world.gpus, *world.slices])
+    node.emit("gpus", topology_read(*world.gpus))
+    node.emit("pods", PodsReplaced(tuple(pods(world, lying=lying)), GOOD_FOR * NS))
     names = [(RawDeviceId("dra", name), uuid) for uuid, name in world.published.items()]
-    node.tell("pods", DeviceAliasesReplaced(tuple(names)))
+    node.emit("pods", DeviceAliasesReplaced(tuple(names)))
     if "kubelet" in world.sources:
-        node.tell("kubelet", offered(world))
-        node.tell("kubelet", offered(world, without=world.withdrawn))
+        node.emit("kubelet", offered(world))
+        node.emit("kubelet", offered(world, without=world.withdrawn))
         claims = [claim(one, PartialRef(one.namespace, one.name, "main")) for one in world.pods]
-        node.tell("kubelet", ClaimsReplaced(tuple(filter(None, claims)), GOOD_FOR * NS))
+        node.emit("kubelet", ClaimsReplaced(tuple(filter(None, claims)), GOOD_FOR * NS))
     if "checkpoint" in world.sources:
         claims = [
             claim(one, PartialRef(uid=one.uid, container="main"), answered=True)
             for one in world.pods
         ]
-        node.tell("checkpoint", ClaimsReplaced(tuple(filter(None, claims)), GOOD_FOR * NS))
+        node.emit("checkpoint", ClaimsReplaced(tuple(filter(None, claims)), GOOD_FOR * NS))
     if "runtime" in world.sources:
-        node.tell("runtime", containers(world, lying=lying))
-    every = [d.uuid for d in [*world.gpus, *world.slices]]
-    node.look(5, *(use(uuid, 5, None) for uuid in every))
-    node.look(15, *(use(uuid, 15, 5) for uuid in every))
+        node.emit("runtime", containers(world, lying=lying))
+    uuids = [device.uuid for device in [*world.gpus, *world.slices]]
+    node.sample(5, *(use(uuid, 5, None) for uuid in uuids))
+    node.sample(15, *(use(uuid, 15, 5) for uuid in uuids))
     node.seconds = 16
-    node.tell("gpus", XidsReported(tuple(report(16, 79, device=uuid) for uuid in every)))
-    node.look(25, *(use(uuid, 25, 15) for uuid in every))
+    node.emit("gpus", XidsReported(tuple(report(16, 79, device=uuid) for uuid in uuids)))
+    node.sample(25, *(use(uuid, 25, 15) for uuid in uuids))
     return node
 
 
-def claim(pod: Made, ref: PartialRef, *, answered: bool = False) -> Claim | None:
+def claim(pod: RealPod, ref: PartialRef, *, answered: bool = False) -> Claim | None:
     if pod.dra and not answered:
-        return said(Evidence.KUBELET_IDS, ref, [pod.dra], "dra")
+        return make_claim(Evidence.KUBELET_IDS, ref, [pod.dra], "dra")
     if not pod.ids:
         return None
     if answered and pod.answer is not None:
-        return said(
+        return make_claim(
             Evidence.PLUGIN_ANSWER,
             ref,
             pod.answer,
@@ -77,7 +80,7 @@ def claim(pod: Made, ref: PartialRef, *, answered: bool = False) -> Claim | None
             resource=pod.resource,
             asked=pod.ids,
         )
-    return said(Evidence.KUBELET_IDS, ref, pod.ids, "plugin", resource=pod.resource)
+    return make_claim(Evidence.KUBELET_IDS, ref, pod.ids, "plugin", resource=pod.resource)
 
 
 def offered(world: World, without: Collection[str] = ()) -> ResourcesAdvertised:
@@ -90,8 +93,8 @@ def offered(world: World, without: Collection[str] = ()) -> ResourcesAdvertised:
         elif form == "replicas":
             ids.setdefault("nvidia.com/gpu.shared", []).extend(f"{uuid}::{n}" for n in range(4))
         elif form == "shared" and world.scheduler in PLACEHOLDER:
-            made = [PLACEHOLDER[world.scheduler].format(uuid, n) for n in range(10)]
-            ids.setdefault(RESOURCE[world.scheduler], []).extend(made)
+            placeholders = [PLACEHOLDER[world.scheduler].format(uuid, n) for n in range(10)]
+            ids.setdefault(RESOURCE[world.scheduler], []).extend(placeholders)
     if world.slices:
         ids["nvidia.com/mig-1g.5gb"] = [one.uuid for one in world.slices]
     return ResourcesAdvertised(
@@ -104,11 +107,11 @@ def offered(world: World, without: Collection[str] = ()) -> ResourcesAdvertised:
 
 
 def pods(world: World, *, lying: bool) -> list[Any]:
-    distil = PodMapper(Options(), Timestamps(lambda: at(0)), lambda _: None)
-    return [distil(raw(one, lying=lying)) for one in world.pods]
+    map_pod = PodMapper(Options(), Timestamps(lambda: at(0)), lambda _: None)
+    return [map_pod(raw(one, lying=lying)) for one in world.pods]
 
 
-def raw(pod: Made, *, lying: bool) -> dict[str, Any]:
+def raw(pod: RealPod, *, lying: bool) -> dict[str, Any]:
     lie = pod.lie if lying else Lie()
     return {
         "metadata": {
@@ -128,12 +131,12 @@ def raw(pod: Made, *, lying: bool) -> dict[str, Any]:
 
 
 def containers(world: World, *, lying: bool) -> ContainersReplaced:
-    talk = Talk()
-    made_pods, made = [], []
+    talk = PluginConnection()
+    sandboxes, made = [], []
     for one in world.pods:
         lie = one.lie if lying else Lie()
         sandbox = f"sandbox-{one.uid}"
-        made_pods.append(sandbox_of(one, lying=lying))
+        sandboxes.append(sandbox_of(one, lying=lying))
         nodes = [wire.gpu_node(minor) for minor in one.nodes]
         mounts = [wire.message({1: path, 2: "bind", 3: "/dev/null"}) for path in lie.mounts]
         made.append(
@@ -152,11 +155,11 @@ def containers(world: World, *, lying: bool) -> ContainersReplaced:
                 }
             )
         )
-    talk.synchronize(made_pods, made)
+    talk.synchronize(sandboxes, made)
     return ContainersReplaced(tuple(talk.running().values()), GOOD_FOR * NS)
 
 
-def sandbox_of(pod: Made, *, lying: bool) -> bytes:
+def sandbox_of(pod: RealPod, *, lying: bool) -> bytes:
     lie = pod.lie if lying else Lie()
     return wire.message(
         {
@@ -170,12 +173,12 @@ def sandbox_of(pod: Made, *, lying: bool) -> bytes:
     )
 
 
-def injected(world: World, node: Watched, pod: Made) -> list[int]:
-    """The minor numbers of the GPUs that a new container of a pod gets by its annotation."""
+def injected(world: World, node: SampledCluster, pod: RealPod) -> list[int]:
+    """Return the minor numbers of the GPUs that a new container gets by its pod's annotation."""
     accepted = AcceptedAnnotations()
     accepted.replace("pods", pods(world, lying=True))
     accepted.gpus = by_minor(node.snapshot().layout.attributions.values(), node.join.plugin_managed)
-    talk = Talk(partial(koordinator_adjustment, accepted))
+    talk = PluginConnection(partial(koordinator_adjustment, accepted))
     new = wire.subject(sandbox_of(pod, lying=True), wire.container())
     _, answer = talk.call("CreateContainer", new)
     if not answer:

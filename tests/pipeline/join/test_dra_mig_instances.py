@@ -1,4 +1,4 @@
-"""MIG instances that a DRA driver makes for a claim, which have no uuid before that."""
+"""MIG instances that a DRA driver creates for a ResourceClaim and that have no UUID before."""
 
 from dataclasses import replace
 
@@ -30,36 +30,36 @@ ONE, TWO = placed(3, "3g.40gb", 0), placed(1, "3g.40gb", 4)
         ([], "gpu-0-mig-3g40gb-9-0", None),
     ],
 )
-def test_t16_an_instance_made_for_a_claim_is_found_by_profile_and_placement(
+def test_t16_an_instance_of_a_claim_is_found_by_profile_and_placement(
     devices: list[Device], name: str, found: Device | None
 ) -> None:
     start = name.rpartition("-")[2]
     node = Dra()
     node.has(PARENT, *devices)
     node.slices({name: f"MIG-{PARENT.uuid}/3g.40gb@{start}"}, 0, 1)
-    node.begins("py", 10, 11)
+    node.start_pod("py", 10, 11)
     node.prepare(12, prepared("py", name))
     assert node.held() == ({} if found is None else {found.uuid: ["py/main"]})
-    # By the runtime's name, where nobody tells of slices, by the minor number alone.
+    # Without published slices, the runtime's name is resolved by the minor number.
     node = Dra()
     node.has(PARENT, *devices)
     node.runtime(injected("py", name))
     assert node.held() == ({} if found is None else {found.uuid: ["py/main"]})
 
 
-def test_t16_the_next_claim_on_the_place_holds_the_next_instance() -> None:
+def test_t16_the_next_claim_on_a_placement_holds_the_next_instance() -> None:
     name = "gpu-0-mig-3g40gb-9-0"
     node = Dra()
     node.has(PARENT)
     node.slices({name: f"MIG-{PARENT.uuid}/3g.40gb@0"}, 0, 1)
-    node.begins("py", 10, 11)
+    node.start_pod("py", 10, 11)
     node.prepare(12, prepared("py", name))
     assert node.held() == {}
     node.has(PARENT, ONE)
     assert node.held() == {ONE.uuid: ["py/main"]}
-    node.ends("py", 20)
+    node.end_pod("py", 20)
     again = replace(ONE, uuid="MIG-another")
     node.has(PARENT, again)
-    node.begins("pz", 22, 23)
+    node.start_pod("pz", 22, 23)
     node.prepare(24, prepared("pz", name))
     assert node.held() == {"MIG-another": ["pz/main"]}

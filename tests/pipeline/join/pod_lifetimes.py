@@ -1,4 +1,4 @@
-"""Pods as they really were, and what sources tell of one."""
+"""Pods as they really ran, and what each source reports about one."""
 
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -9,11 +9,16 @@ from pipeline.model import (
     Pod,
     RunningContainer,
 )
-from tests.pipeline.join.cluster import container, pod, said
+from tests.pipeline.join.cluster import container, make_claim, pod
 
 
-class Life(NamedTuple):
-    """A pod as it really was."""
+class PodLifetime(NamedTuple):
+    """A pod as it really ran.
+
+    Attributes:
+        device: UUID of the GPU that it holds.
+        busy: part of the time during which it keeps the GPU busy.
+    """
 
     name: str
     uid: str
@@ -35,27 +40,28 @@ class Life(NamedTuple):
 
 @dataclass
 class Polls:
-    """When two sources that tell parts of a pod have each told of it."""
+    """Times at which two sources reported a pod: one its name, the other its UID."""
 
     names: list[float] = field(default_factory=list)
     uids: list[float] = field(default_factory=list)
 
     @property
-    def meet(self) -> bool:
-        """Whether both were told of one moment: the uid was told before the name and after it.
+    def match(self) -> bool:
+        """Whether name and UID are known to belong together at one time.
 
-        A uid never comes back; of a name that is listed twice nobody knows what was in between.
+        This is so if the UID was reported before and after the name. A UID is never used again,
+        but a name that was reported twice may have belonged to another pod in between.
         """
         return any(self.uids[0] <= when <= self.uids[-1] for when in self.names if self.uids)
 
 
-def pod_of(life: Life, when: float) -> Pod:
+def pod_of(life: PodLifetime, when: float) -> Pod:
     started = float(int(life.start // 1)) if when >= life.start else None
     made = pod(life.name, container(container_id=life.container_id), uid=life.uid, started=started)
     return replace(made, containers=made.containers if started is not None else (container(),))
 
 
-def running_of(life: Life) -> RunningContainer:
+def running_of(life: PodLifetime) -> RunningContainer:
     subject = PartialRef("ml", life.name, "main", life.uid, life.container_id)
-    claim = said(Evidence.RUNTIME_NODES, subject, [life.device], "visible")
+    claim = make_claim(Evidence.RUNTIME_NODES, subject, [life.device], "visible")
     return RunningContainer(subject, claims=(claim,))

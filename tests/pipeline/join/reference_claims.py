@@ -1,6 +1,6 @@
-"""What all claims are about: the first half of the rule written down from its text.
+"""The first half of the reference implementation: which pod and which devices a claim names.
 
-How ids are read is left to `DeviceIndex`, which has tests of its own.
+`DeviceIndex` resolves the ids; it has tests of its own.
 """
 
 from dataclasses import dataclass, field
@@ -17,8 +17,13 @@ PodName: TypeAlias = tuple[str, str, str]
 
 
 @dataclass
-class Said:
-    """A claim, and what it is about as far as it is known."""
+class PodClaim:
+    """A claim, and the pod, container and devices that it names as far as these are known.
+
+    Attributes:
+        parts: the claim is on parts of the devices.
+        plugin_managed: UUIDs of the plugin-managed devices.
+    """
 
     source: str
     claim: Claim
@@ -29,7 +34,7 @@ class Said:
     container: str
     pod: Pod | None
     parts: bool = False
-    shut: set[str] = field(default_factory=set)
+    plugin_managed: set[str] = field(default_factory=set)
     index: DeviceIndex = field(default_factory=lambda: DeviceIndex(()))
 
     @property
@@ -46,20 +51,21 @@ class Said:
 
     @property
     def vague(self) -> bool:
-        """Whether it may mean any device, and not by what anybody can write."""
+        """Whether it may mean any device. A variable, which any image can set, is not vague."""
         unknown = [raw for raw in self.claim.devices if self.index.resolve(raw) is None]
         return self.evidence is not Evidence.RUNTIME_ENV and any(
             map(self.index.is_ambiguous, unknown)
         )
 
-    def on(self, uuid: str, *, counting: bool) -> list[ResolvedDevice]:
+    def ids_on(self, uuid: str, *, counting: bool) -> list[ResolvedDevice]:
         return [f for f in self.found if f.uuid == uuid and (counting or not f.is_placeholder)]
 
 
-def closed(tables: Tables, index: DeviceIndex) -> set[str]:
-    """What a device plugin offered last by its real id: no annotation and no variable reaches it.
+def offered_by_plugins(tables: Tables, index: DeviceIndex) -> set[str]:
+    """Return the devices that a device plugin offered last under their real ids.
 
-    Nor what a DRA driver ever published.
+    Devices that a DRA driver ever published are included. Annotations and variables have no effect
+    on any of them.
     """
     closed: set[str] = set()
     for event in tables.offered:
@@ -67,20 +73,20 @@ def closed(tables: Tables, index: DeviceIndex) -> set[str]:
         real = {one.uuid for one in ids if one is not None and not one.is_placeholder}
         closed -= {one.uuid for one in ids if one is not None and one.is_placeholder}
         closed |= real
-    for given_out in tables.published:
-        found = [index.alias_target(target) for _, target in given_out.aliases]
+    for published in tables.published:
+        found = [index.alias_target(target) for _, target in published.aliases]
         closed |= {one.uuid for one in found if one is not None}
     return closed
 
 
-def with_parents(closed: set[str], tables: Tables) -> set[str]:
-    """And the GPUs of the MIG instances among them."""
+def with_parents(devices: set[str], tables: Tables) -> set[str]:
+    """Add the GPUs of the MIG instances among the devices."""
     parents = {d.uuid: d.mig.parent_uuid for d in tables.devices if d.mig is not None}
-    return closed | {parents[uuid] for uuid in closed if uuid in parents}
+    return devices | {parents[uuid] for uuid in devices if uuid in parents}
 
 
-def sayings(tables: Tables, index: DeviceIndex) -> list[Said]:
-    """Rule 1."""
+def reported_claims(tables: Tables, index: DeviceIndex) -> list[PodClaim]:
+    """Return all claims whose pods may hold devices (rule 1)."""
     found = []
     for source in SOURCES:
         claims = list(tables.claims[source].claims) if source in tables.claims else []
@@ -98,12 +104,12 @@ def sayings(tables: Tables, index: DeviceIndex) -> list[Said]:
             runtime = claim.origin.evidence <= Evidence.RUNTIME_ENV
             pod = meant(ref, tables.pods)
             if pod is None:
-                unheard_of = not ref.pod and tables.listed
-                if runtime or not (gone(ref, tables.gone) or unheard_of):
+                unknown_uid = not ref.pod and tables.pods_listed
+                if runtime or not (gone(ref, tables.gone) or unknown_uid):
                     where = (ref.namespace, ref.pod, ref.uid, ref.container)
-                    found.append(Said(source, claim, ids, *where, None, parts, index=index))
+                    found.append(PodClaim(source, claim, ids, *where, None, parts, index=index))
                 continue
-            by_name = not ref.uid and not took_on(tables, pod, source, claim.origin.evidence)
+            by_name = not ref.uid and not admitted(tables, pod, source, claim.origin.evidence)
             early = claim.origin.evidence is Evidence.SCHEDULER_ANNOTATION and pod.started is None
             if not runtime and (pod.ended or by_name or early):
                 continue
@@ -112,7 +118,7 @@ def sayings(tables: Tables, index: DeviceIndex) -> list[Said]:
             info = pod.info
             uid = pod.static_uid or info.uid
             found.append(
-                Said(
+                PodClaim(
                     source,
                     claim,
                     ids,
@@ -136,22 +142,22 @@ def meant(ref: PartialRef, pods: dict[str, Pod]) -> Pod | None:
 
 
 def gone(ref: PartialRef, pods: dict[str, Pod]) -> bool:
-    """Of a static pod its mirror alone, which goes by the uid."""
+    """Whether a claim names a pod that is gone. Of a static pod, only the mirror's UID is gone."""
     return any(
         ref.uid == uid if pod.static_uid else meant(ref, {uid: pod}) is not None
         for uid, pod in pods.items()
     )
 
 
-def took_on(tables: Tables, pod: Pod, source: str, evidence: Evidence) -> bool:
-    """Whether the name meant the pod when the source stood by its word."""
-    said: Instant = at(tables.confirmed[source])
+def admitted(tables: Tables, pod: Pod, source: str, evidence: Evidence) -> bool:
+    """Whether the name meant this pod when the source last confirmed its report."""
+    confirmed: Instant = at(tables.confirmed[source])
     uid, started = pod.info.uid, pod.started
     if started is not None and (
-        started.wall_ns + NS <= said.wall_ns or at(tables.taken_on[uid]) <= said
+        started.wall_ns + NS <= confirmed.wall_ns or at(tables.taken_on[uid]) <= confirmed
     ):
         return True
-    if said < at(tables.listed_at):
+    if confirmed < at(tables.listed_at):
         return False
     before = [
         tables.gone_at[other]
@@ -160,28 +166,28 @@ def took_on(tables: Tables, pod: Pod, source: str, evidence: Evidence) -> bool:
     ]
     if started is None:
         return evidence is not Evidence.POD_LIST_FILE and not before
-    return not before or (started <= said and all(at(when) < said for when in before))
+    return not before or (started <= confirmed and all(at(when) < confirmed for when in before))
 
 
-def named(words: list[Said]) -> list[Said]:
-    """Names for those who know uids alone, and uids for those who know names alone.
+def named(claims: list[PodClaim]) -> list[PodClaim]:
+    """Complete names and UIDs: claims that have only one of them get the other.
 
-    Who knows both goes before what the kubelet's words have in common. An id that is listed under a
-    name is no other pod's.
+    A source that reports both has priority over a match of the kubelet's list and checkpoint. An id
+    that is listed under a name belongs to no other pod.
     """
-    stated = {((w.namespace, w.name), w.uid) for w in words if w.name and w.uid}
+    stated = {((one.namespace, one.name), one.uid) for one in claims if one.name and one.uid}
     pairs = set(stated)
-    for word in words:
-        if not word.name:
+    for claim in claims:
+        if not claim.name:
             places = {
                 (other.namespace, other.name)
-                for other in words
-                if listing(other) and same_devices(word, other)
+                for other in claims
+                if is_listed(other) and same_devices(claim, other)
             }
             if len(places) == 1 and not any(
-                places == {place} or uid == word.uid for place, uid in stated
+                places == {place} or uid == claim.uid for place, uid in stated
             ):
-                pairs.add((places.pop(), word.uid))
+                pairs.add((places.pop(), claim.uid))
     sure = [
         pair
         for pair in pairs
@@ -189,51 +195,51 @@ def named(words: list[Said]) -> list[Said]:
             pair != other and (pair[0] == other[0] or pair[1] == other[1]) for other in pairs
         )
     ]
-    for word in words:
-        places = {place for place, uid in stated if uid == word.uid}
-        if not word.name and len(places) == 1:
-            [(word.namespace, word.name)] = places
-    for word, (place, uid) in product(words, sure):
-        if not word.name and word.uid == uid:
-            word.namespace, word.name = place
-        elif word.name and not word.uid and (word.namespace, word.name) == place:
-            word.uid = uid
+    for claim in claims:
+        places = {place for place, uid in stated if uid == claim.uid}
+        if not claim.name and len(places) == 1:
+            [(claim.namespace, claim.name)] = places
+    for claim, (place, uid) in product(claims, sure):
+        if not claim.name and claim.uid == uid:
+            claim.namespace, claim.name = place
+        elif claim.name and not claim.uid and (claim.namespace, claim.name) == place:
+            claim.uid = uid
     taken = {
-        (word.claim.resource, raw.text)
-        for word in words
-        if listing(word)
-        for raw in word.claim.asked or word.claim.devices
+        (claim.claim.resource, raw.text)
+        for claim in claims
+        if is_listed(claim)
+        for raw in claim.claim.asked or claim.claim.devices
     }
-    return [left for word in words if (left := without(word, taken)) is not None]
+    return [left for claim in claims if (left := without(claim, taken)) is not None]
 
 
-def listing(word: Said) -> bool:
-    return bool(word.claim.subject.pod) and not word.claim.subject.uid
+def is_listed(claim: PodClaim) -> bool:
+    return bool(claim.claim.subject.pod) and not claim.claim.subject.uid
 
 
-def without(word: Said, taken: set[tuple[str, str]]) -> Said | None:
-    """Leave out what is listed under a name, of a word that nobody has a name for."""
-    claim = word.claim
-    if word.name or word.evidence < Evidence.PLUGIN_ANSWER or not claim.resource:
-        return word
-    ids = claim.asked or claim.devices
-    left = [raw for raw in ids if (claim.resource, raw.text) not in taken]
+def without(claim: PodClaim, taken: set[tuple[str, str]]) -> PodClaim | None:
+    """Remove the ids that are listed under a name from a claim whose pod has no name."""
+    made = claim.claim
+    if claim.name or claim.evidence < Evidence.PLUGIN_ANSWER or not made.resource:
+        return claim
+    ids = made.asked or made.devices
+    left = [raw for raw in ids if (made.resource, raw.text) not in taken]
     if len(left) == len(ids):
-        return word
-    if claim.asked or not left:
+        return claim
+    if made.asked or not left:
         return None
-    if not word.found:
-        return word
-    word.found = [one for one in word.found if any(one == word.index.resolve(r) for r in left)]
-    return word if word.found else None
+    if not claim.found:
+        return claim
+    claim.found = [one for one in claim.found if any(one == claim.index.resolve(r) for r in left)]
+    return claim if claim.found else None
 
 
-def same_devices(one: Said, other: Said) -> bool:
-    def asked(said: Said) -> set[str]:
-        return {raw.text for raw in said.claim.asked or said.claim.devices}
+def same_devices(one: PodClaim, other: PodClaim) -> bool:
+    def ids(claim: PodClaim) -> set[str]:
+        return {raw.text for raw in claim.claim.asked or claim.claim.devices}
 
     return (
         one.container == other.container
         and one.claim.resource == other.claim.resource
-        and asked(one) == asked(other)
+        and ids(one) == ids(other)
     )

@@ -1,6 +1,6 @@
-"""Stories of pods that come and go on two GPUs, told by sources that are asked now and then.
+"""Random scenarios: pods start and end on two GPUs, and sources report them at random times.
 
-What really happened is known; what the join makes of it is held against that.
+What really happened is known; the results of the join are compared with that.
 """
 
 import heapq
@@ -31,9 +31,9 @@ from pipeline.model import (
     SourceAdded,
     TotalsRestored,
 )
-from tests.pipeline.join.cluster import GPUS, A, B, kept, listed
-from tests.pipeline.join.lives import Life, Polls, pod_of, running_of
-from tests.pipeline.usage.looking import adds_up
+from tests.pipeline.join.cluster import GPUS, A, B, checkpoint_claim, kubelet_claim
+from tests.pipeline.join.pod_lifetimes import PodLifetime, Polls, pod_of, running_of
+from tests.pipeline.usage.samples import adds_up
 from tests.support.nodes import at
 
 END = 40.0
@@ -54,16 +54,16 @@ SETS = [
     ("kubelet", "checkpoint", "runtime"),
     ALL,
 ]
-"""Which sources a node has."""
+"""The sets of sources that a node may have."""
 
-Reported: TypeAlias = tuple[float, int, str, Callable[[float], Event | None]]
+ScheduledReport: TypeAlias = tuple[float, int, str, Callable[[float], Event | None]]
 
 
-class Story:
-    """One node, with its pods, its sources and what went wrong.
+class Scenario:
+    """A scenario on one node, with its pods and sources.
 
     Attributes:
-        wrong: what the join told that wasn't so.
+        wrong: results of the join that differ from what happened.
     """
 
     def __init__(self, seed: int) -> None:
@@ -71,8 +71,8 @@ class Story:
         self.lives = self._lives()
         self.sources = rng.choice(SETS)
         self.complete = rng.random() < 0.5
-        self.hinted = rng.random() < 0.6
-        self.lag = {source: rng.choice([0.0, 0.0, 0.3, 1.2]) for source in ("pods", "look")}
+        self.follows_hints = rng.random() < 0.6
+        self.lag = {source: rng.choice([0.0, 0.0, 0.3, 1.2]) for source in ("pods", "sample")}
         self.restarts = sorted(
             round(rng.uniform(4, 36), 1) for _ in range(rng.choice([0, 1, 1, 2]))
         )
@@ -80,20 +80,20 @@ class Story:
         self.wrong: list[str] = []
         self.join = Join()
         self.now = 0.0
-        self._queue: list[Reported] = []
+        self._queue: list[ScheduledReport] = []
         self._number = 0
         self._epoch = 0
         self._reported: dict[str, set[str]] = {}
         self._polls: dict[str, Polls] = {}
         self._lists: list[float] = []
-        self._looked: float | None = None
+        self._sampled_at: float | None = None
         self._serial = 0
         self._busy: dict[str, tuple[str, int]] = {}
-        self._looks: list[tuple[float, float, tuple[DeviceUse, ...]]] = []
+        self._samples: list[tuple[float, float, tuple[DeviceUse, ...]]] = []
 
-    def _lives(self) -> list[Life]:
-        """Pods that follow each other on each device; a name is one pod's at a time."""
-        rng, found = self.rng, list[Life]()
+    def _lives(self) -> list[PodLifetime]:
+        """Return pods that follow each other on each device; of one name, one pod at a time."""
+        rng, found = self.rng, list[PodLifetime]()
         free = {A: -rng.uniform(0, 20), B: -rng.uniform(0, 20)}
         names = dict.fromkeys("abc", -100.0)
         while min(free.values()) < END:
@@ -106,55 +106,57 @@ class Story:
             name = rng.choice(can)
             start, end = round(start, 2), round(start + rng.choice([0.4, 2, 5, 9, 15, 25]), 2)
             found.append(
-                Life(name, f"u{len(found)}", device, start, end, rng.choice([0, 0.3, 0.5]))
+                PodLifetime(name, f"u{len(found)}", device, start, end, rng.choice([0, 0.3, 0.5]))
             )
             names[name] = free[device] = end
         return found
 
-    # -- what each source tells
+    # -- what each source reports
 
     def kubelet(self, when: float) -> Event:
-        there = [life for life in self.lives if life.lives(when)]
+        present = [life for life in self.lives if life.lives(when)]
         self._lists.append(when)
-        for life in there:
+        for life in present:
             self._polls.setdefault(life.uid, Polls()).names.append(when)
-        claims = tuple(listed(life.name, life.device) for life in there)
+        claims = tuple(kubelet_claim(life.name, life.device) for life in present)
         return ClaimsReplaced(claims, GOOD_NS, self.complete)
 
     def checkpoint(self, when: float) -> Event:
-        """The kubelet writes it whenever it gives a device away."""
+        """Return the checkpoint, which the kubelet writes when it allocates a device."""
         written = max((one.start for one in self.lives if one.start <= when), default=-100.0)
-        there = [one for one in self.lives if one.lives(written)]
-        for life in there:
+        present = [one for one in self.lives if one.lives(written)]
+        for life in present:
             if life.lives(when):
                 self._polls.setdefault(life.uid, Polls()).uids.append(when)
-        return ClaimsReplaced(tuple(kept(one.uid, one.device) for one in there), GOOD_NS)
+        return ClaimsReplaced(
+            tuple(checkpoint_claim(one.uid, one.device) for one in present), GOOD_NS
+        )
 
     def pods(self, when: float) -> Event:
         seen = when - self.lag["pods"]
-        there = [one for one in self.lives if one.start - 0.3 <= seen < one.end + 0.1]
-        for life in there:
-            self._known(life)
-        return PodsReplaced(tuple(pod_of(one, seen) for one in there), GOOD_NS)
+        present = [one for one in self.lives if one.start - 0.3 <= seen < one.end + 0.1]
+        for life in present:
+            self._mark_reported(life)
+        return PodsReplaced(tuple(pod_of(one, seen) for one in present), GOOD_NS)
 
     def runtime(self, when: float) -> Event:
-        there = [one for one in self.lives if one.lives(when)]
-        for life in there:
-            self._known(life)
-        return ContainersReplaced(tuple(running_of(one) for one in there), GOOD_NS)
+        present = [one for one in self.lives if one.lives(when)]
+        for life in present:
+            self._mark_reported(life)
+        return ContainersReplaced(tuple(running_of(one) for one in present), GOOD_NS)
 
-    def look(self, when: float) -> Event:
-        since, self._looked = self._looked, when
+    def sample(self, when: float) -> Event:
+        since, self._sampled_at = self._sampled_at, when
         uses = tuple(self._use(device, since, when) for device in (A, B))
         return ProcessesSampled(uses)
 
     def _use(self, device: str, since: float | None, when: float) -> DeviceUse:
         processes, total = [], 0
         for number, life in enumerate(self.lives):
-            begin = when if since is None else since
-            spent = round(life.overlap(begin, when) * life.busy * NS)
-            there = life.lives(when)
-            if life.device != device or not (there or spent):
+            start_s = when if since is None else since
+            spent = round(life.overlap(start_s, when) * life.busy * NS)
+            present = life.lives(when)
+            if life.device != device or not (present or spent):
                 continue
             busy = None if since is None else spent
             seen = since is not None and life.lives(since)
@@ -163,9 +165,9 @@ class Story:
                 ProcessUse(
                     number,
                     1,
-                    owner if there or seen else None,
-                    "compute" if there else "",
-                    7 if there else 0,
+                    owner if present or seen else None,
+                    "compute" if present else "",
+                    7 if present else 0,
                     busy,
                 )
             )
@@ -174,21 +176,21 @@ class Story:
         whole = None if since is None else total
         return DeviceUse(device, moment, before, tuple(processes), 100, 0, whole, 0, 15 * NS)
 
-    def _known(self, life: Life) -> None:
+    def _mark_reported(self, life: PodLifetime) -> None:
         self._reported.setdefault(life.uid, set()).add("both")
 
-    def _reported_from(self, life: Life) -> float | None:
-        """From which moment on it has been told whose the pod's name is; None if it hasn't been."""
+    def _reported_since(self, life: PodLifetime) -> float | None:
+        """Return since when name and UID of the pod are reported; None if they are not."""
         if life.uid in self._reported:
             return life.start
-        if self._unbroken(life):
+        if self._name_may_be_older(life):
             return None
         polls = self._polls.get(life.uid, Polls())
-        # A source of pods is the authority: a uid that it doesn't know yet has no name.
-        return polls.uids[0] if polls.meet and "pods" not in self.sources else None
+        # Only a source of pods may name a UID: one that it does not know yet has no name.
+        return polls.uids[0] if polls.match and "pods" not in self.sources else None
 
-    def _unbroken(self, life: Life) -> bool:
-        """Whether the list never showed that the name on the device had become another pod's."""
+    def _name_may_be_older(self, life: PodLifetime) -> bool:
+        """Whether no list showed that the name on the device had become another pod's."""
         for one in self.lives:
             if (one.name, one.device) == (life.name, life.device) and one.end <= life.start:
                 before = [when for when in self._lists if one.lives(when)]
@@ -196,28 +198,28 @@ class Story:
                     return True
         return False
 
-    # -- the course of events
+    # -- the sequence of events
 
     def put(self, when: float, source: str, event: Callable[[float], Event | None]) -> None:
         self._number += 1
         heapq.heappush(self._queue, (round(when, 3), self._number, source, event))
 
-    def again(self, source: str, when: float, gaps: list[float]) -> None:
-        """A source that is asked again and again."""
+    def report_repeatedly(self, source: str, when: float, gaps: list[float]) -> None:
+        """Let a source report repeatedly."""
         epoch = self._epoch
-        reports = getattr(self, source)
+        make_report = getattr(self, source)
 
-        def tell(now: float) -> Event | None:
+        def report(now: float) -> Event | None:
             if epoch != self._epoch:
                 return None
-            self.put(now + self.rng.choice(gaps), source, tell)
-            found: Event = reports(now)
-            return found
+            self.put(now + self.rng.choice(gaps), source, report)
+            event: Event = make_report(now)
+            return event
 
-        self.put(when, source, tell)
+        self.put(when, source, report)
 
-    def begin(self, when: float) -> None:
-        """Podgpu starts."""
+    def start_podgpu(self, when: float) -> None:
+        """Start podgpu, or restart it."""
         rng = self.rng
         before = self.join.snapshot(at(when)).usage if self._epoch else None
         self.join = Join(f"run-{self._epoch}")
@@ -227,9 +229,9 @@ class Story:
         self._reported.clear()
         self._polls.clear()
         self._lists.clear()
-        self._looked, self._serial = None, 0
+        self._sampled_at, self._serial = None, 0
         self._busy.clear()
-        self._looks.clear()
+        self._samples.clear()
         self.now = when
         if before is not None and self.ledger:
             self.apply("", TotalsRestored(tuple(before.devices.values())))
@@ -239,10 +241,10 @@ class Story:
         for source in self.sources:
             first = when + rng.choice([0.01, 0.1, 0.4, 1.5])
             gaps = {"kubelet": [0.3, 1, 4, 9], "checkpoint": [0.3, 1, 4, 9]}.get(source, [20.0])
-            self.again(source, first, gaps)
+            self.report_repeatedly(source, first, gaps)
             if source in {"pods", "runtime"}:
-                self._follow(source, first)
-        self._look_again(when + rng.choice([0.0, 0.02, 0.5, 2]))
+                self._schedule_changes(source, first)
+        self._sample_repeatedly(when + rng.choice([0.0, 0.02, 0.5, 2]))
         self.put(when + 1, "clock", self._tick(self._epoch))
 
     def _tick(self, epoch: int) -> Callable[[float], Event | None]:
@@ -254,35 +256,35 @@ class Story:
 
         return tick
 
-    def _look_again(self, when: float) -> None:
-        """A look is heard of some time after it was taken."""
+    def _sample_repeatedly(self, when: float) -> None:
+        """Take usage samples repeatedly. Each arrives some time after it was taken."""
         epoch = self._epoch
 
         def take(now: float) -> Event | None:
             if epoch == self._epoch:
-                event = self.look(now)
-                self.put(now + self.rng.choice([0, self.lag["look"]]), "gpus", lambda _now: event)
-                self.put(now + self.rng.choice([1.3, 2, 5]), "taking", take)
+                event = self.sample(now)
+                self.put(now + self.rng.choice([0, self.lag["sample"]]), "gpus", lambda _now: event)
+                self.put(now + self.rng.choice([1.3, 2, 5]), "sampling", take)
             return None
 
-        self.put(when, "taking", take)
+        self.put(when, "sampling", take)
 
-    def _follow(self, source: str, first: float) -> None:
-        """Changes that a source tells of as they come, after its first list."""
+    def _schedule_changes(self, source: str, first: float) -> None:
+        """Schedule the changes that a source reports as they happen, after its first list."""
         for life in self.lives:
-            for when, event in self._course(source, life):
+            for when, event in self._changes_of(source, life):
                 if when > first:
                     self.put(when, source, event)
 
-    def _course(
-        self, source: str, life: Life
+    def _changes_of(
+        self, source: str, life: PodLifetime
     ) -> Iterator[tuple[float, Callable[[float], Event | None]]]:
         def known(event: Event) -> Callable[[float], Event]:
-            def tell(_now: float) -> Event:
-                self._known(life)
+            def report(_now: float) -> Event:
+                self._mark_reported(life)
                 return event
 
-            return tell
+            return report
 
         if source == "pods":
             lag = self.lag["pods"]
@@ -294,91 +296,95 @@ class Story:
             yield life.end, lambda _now: ContainerStopped(life.container_id)
 
     def play(self) -> list[str]:
-        """Play the story; return what was wrong."""
+        """Play the scenario; return what is wrong."""
         for when in self.restarts:
             self.put(when, "restart", lambda _now: None)
-        self.begin(0.0)
+        self.start_podgpu(0.0)
         while self._queue:
             when, _, source, event = heapq.heappop(self._queue)
             if when > END:
                 break
             self.now = when
             if source == "restart":
-                self.begin(when)
+                self.start_podgpu(when)
                 continue
-            given_out = event(when)
-            if given_out is not None:
-                self.apply(source, given_out)
+            reported = event(when)
+            if reported is not None:
+                self.apply(source, reported)
         return self.wrong
 
     def apply(self, source: str, event: Event) -> None:
         outcome = self.join.apply(Envelope(source, source, 1, at(self.now), event))
-        if self.hinted:
+        if self.follows_hints:
             for hint in outcome.hints:
-                for asked in {"kubelet", "checkpoint"} & set(self.sources):
-                    if hint.pods or hint.sources - {asked}:
-                        self._ask(asked)
+                for requested in {"kubelet", "checkpoint"} & set(self.sources):
+                    if hint.pods or hint.sources - {requested}:
+                        self._request_report(requested)
         self.check(event)
 
-    def _ask(self, source: str) -> None:
-        epoch, reports = self._epoch, getattr(self, source)
+    def _request_report(self, source: str) -> None:
+        epoch, make_report = self._epoch, getattr(self, source)
         self.put(
-            self.now + 0.03, source, lambda now: reports(now) if epoch == self._epoch else None
+            self.now + 0.03, source, lambda now: make_report(now) if epoch == self._epoch else None
         )
 
-    # -- what is right
+    # -- checks
 
     def check(self, event: Event) -> None:
         snapshot = self.join.snapshot(at(self.now))
         real = {(life.name, life.uid) for life in self.lives}
         for known in snapshot.layout.attributions.values():
             for holder in known.holders:
-                self._pair(holder.subject, real, "holds")
+                self._check_pair(holder.subject, real, "holds")
         usage = snapshot.usage
         if usage is None:
             return
         for account in usage.devices.values():
             adds_up(account)
             for one in account.containers:
-                self._pair(one.subject, real, "is accounted")
+                self._check_pair(one.subject, real, "is accounted")
         for holding in usage.ended_after(self._serial):
-            self._pair(holding.subject, real, "has held")
+            self._check_pair(holding.subject, real, "has held")
             if holding.end is not None:
-                self._half_known(holding.device, holding.subject, holding.start, holding.end)
+                self._check_incomplete_name(
+                    holding.device, holding.subject, holding.start, holding.end
+                )
         self._serial = max([self._serial, *(one.serial for one in usage.ended)])
         if isinstance(event, ProcessesSampled):
             for use in event.uses:
                 if (counted := usage.devices.get(use.device)) is not None and counted.at == use.at:
-                    self._looked_at(counted, use)
+                    self._check_busy_time(counted, use)
 
-    def _pair(self, subject: PartialRef, real: set[tuple[str, str]], what: str) -> None:
+    def _check_pair(self, subject: PartialRef, real: set[tuple[str, str]], what: str) -> None:
         if subject.pod and subject.uid and (subject.pod, subject.uid) not in real:
-            self._note(f"{subject.pod} with {subject.uid} {what}")
+            self._record(f"{subject.pod} with {subject.uid} {what}")
 
-    def _looked_at(self, account: DeviceUsage, use: DeviceUse) -> None:
+    def _check_busy_time(self, account: DeviceUsage, use: DeviceUse) -> None:
         before = self._busy.get(use.device)
         busy = account.busy_ns or 0
         same = before is not None and before[0] == account.id
         grown = busy - before[1] if before is not None else 0
         if same and use.busy_ns is not None and grown != use.busy_ns:
-            self._note(f"{use.device[:8]} was busy for {grown}, not {use.busy_ns}")
+            self._record(f"{use.device[:8]} was busy for {grown}, not {use.busy_ns}")
         self._busy[use.device] = (account.id, busy)
         for one in account.containers:
             if one.holding is not None:
-                self._half_known(use.device, one.subject, one.holding.start, use.at)
+                self._check_incomplete_name(use.device, one.subject, one.holding.start, use.at)
 
-    def _half_known(self, device: str, subject: PartialRef, start: Instant, end: Instant) -> None:
-        """A container of which a part of the name is missing, though it had been told."""
+    def _check_incomplete_name(
+        self, device: str, subject: PartialRef, start: Instant, end: Instant
+    ) -> None:
+        """Record a container without name or UID, although both were reported."""
         if (subject.uid and subject.pod) or not {"kubelet", "pods", "runtime"} & {*self.sources}:
             return
-        begin, until = ((one.mono_ns - at(0).mono_ns) / NS for one in (start, end))
+        start_s, until = ((one.mono_ns - at(0).mono_ns) / NS for one in (start, end))
         for life in self.lives:
             its = subject.uid == life.uid if subject.uid else subject.pod == life.name
-            if not its or life.device != device or life.start > begin + 1e-6:
+            if not its or life.device != device or life.start > start_s + 1e-6:
                 continue
-            given_out = self._reported_from(life)
-            if given_out is not None and life.overlap(max(begin, given_out), until) > 1e-6:
-                self._note(f"{life.name} with {life.uid} is accounted as {subject}")
+            reported = self._reported_since(life)
+            if reported is not None and life.overlap(max(start_s, reported), until) > 1e-6:
+                self._record(f"{life.name} with {life.uid} is accounted as {subject}")
 
-    def _note(self, text: str) -> None:
+    def _record(self, text: str) -> None:
         self.wrong.append(f"{self.now}: {text}")
