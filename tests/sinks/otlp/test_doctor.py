@@ -1,4 +1,4 @@
-"""What the doctor says of a receiver, each fault provoked on real ones."""
+"""The doctor's check `otlp.receiver`, with each fault provoked on real receivers."""
 
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ def options(url: str, protocol: Any, **more: Any) -> Options:
     return Options(endpoint=endpoint, protocol=protocol, **more)
 
 
-async def looked(folder: Path, made: Options, **environ: str) -> Finding:
-    return of(await examine(made, context(folder / "ctx", environ=environ)), "otlp.receiver")
+async def check_receiver(folder: Path, options_: Options, **environ: str) -> Finding:
+    return of(await examine(options_, context(folder / "ctx", environ=environ)), "otlp.receiver")
 
 
 def receiver(protocol: str) -> Any:
@@ -29,18 +29,18 @@ def receiver(protocol: str) -> Any:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_receiver_is_sent_no_point_and_is_well(tmp_path: Path, protocol: str) -> None:
-    async with receiver(protocol).serving() as made:
-        given_out = await looked(tmp_path, options(made.url, protocol))
-    assert given_out.verdict is Verdict.OK, given_out
-    assert made.messages == [b""]
+async def test_an_accepted_empty_request_is_ok(tmp_path: Path, protocol: str) -> None:
+    async with receiver(protocol).serving() as server:
+        finding = await check_receiver(tmp_path, options(server.url, protocol))
+    assert finding.verdict is Verdict.OK, finding
+    assert server.messages == [b""]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_no_one_listens(tmp_path: Path, protocol: str) -> None:
+async def test_a_port_without_a_listener_is_a_failure(tmp_path: Path, protocol: str) -> None:
     url = f"http://127.0.0.1:{await free_port()}"
-    given_out = await looked(tmp_path, options(url, protocol))
-    is_bad(given_out, "failure", "127.0.0.1", "check that the collector runs")
+    finding = await check_receiver(tmp_path, options(url, protocol))
+    is_bad(finding, "failure", "127.0.0.1", "check that the collector runs")
 
 
 REFUSALS = [
@@ -54,38 +54,42 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize("row", REFUSALS, ids=lambda row: f"{row[0]} {row[2]}")
-async def test_a_receiver_that_refuses(tmp_path: Path, row: tuple[str, Any, str, str]) -> None:
-    protocol, answer, saw, repair = row
-    made = receiver(protocol)
-    made.answer = answer
-    async with made.serving():
-        given_out = await looked(tmp_path, options(made.url, protocol))
-    is_bad(given_out, "failure", saw, repair)
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: f"{case[0]} {case[2]}")
+async def test_a_receiver_that_refuses_is_a_failure(
+    tmp_path: Path, case: tuple[str, Any, str, str]
+) -> None:
+    protocol, answer, observed, fix = case
+    server = receiver(protocol)
+    server.answer = answer
+    async with server.serving():
+        finding = await check_receiver(tmp_path, options(server.url, protocol))
+    is_bad(finding, "failure", observed, fix)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_receiver_that_does_not_answer(tmp_path: Path, protocol: str) -> None:
-    made = receiver(protocol)
-    made.answer = never
-    async with made.serving():
-        asked = options(made.url, protocol, timeout=Duration.parse("200ms"))
-        given_out = await looked(tmp_path, asked)
-    is_bad(given_out, "failure", "0.2 s", "check that the collector runs")
+async def test_a_receiver_that_does_not_respond_is_a_failure(tmp_path: Path, protocol: str) -> None:
+    server = receiver(protocol)
+    server.answer = never
+    async with server.serving():
+        with_timeout = options(server.url, protocol, timeout=Duration.parse("200ms"))
+        finding = await check_receiver(tmp_path, with_timeout)
+    is_bad(finding, "failure", "0.2 s", "check that the collector runs")
 
 
-async def test_a_token_that_cannot_be_read(tmp_path: Path) -> None:
-    made = options("http://127.0.0.1:4317", "grpc", bearer_token_file=tmp_path / "none")
-    is_bad(await looked(tmp_path, made), "failure", "none", "mount the named file")
+async def test_an_unreadable_token_file_is_a_failure(tmp_path: Path) -> None:
+    with_token = options("http://127.0.0.1:4317", "grpc", bearer_token_file=tmp_path / "none")
+    is_bad(await check_receiver(tmp_path, with_token), "failure", "none", "mount the named file")
 
 
-async def test_a_variable_that_cannot_be_used(tmp_path: Path) -> None:
-    given_out = await looked(tmp_path, Options(), OTEL_EXPORTER_OTLP_PROTOCOL="carrier-pigeon")
-    is_bad(given_out, "failure", "OTEL_EXPORTER_OTLP_PROTOCOL", "fix the named option or variable")
+async def test_an_invalid_environment_variable_is_a_failure(tmp_path: Path) -> None:
+    finding = await check_receiver(
+        tmp_path, Options(), OTEL_EXPORTER_OTLP_PROTOCOL="carrier-pigeon"
+    )
+    is_bad(finding, "failure", "OTEL_EXPORTER_OTLP_PROTOCOL", "fix the named option or variable")
 
 
-SECRET = "hunter2-and-more"  # noqa: S105 - of the test
-REPEATS = [
+SECRET = "hunter2-and-more"  # noqa: S105 - only for tests
+ECHOES = [
     ("grpc", fails("UNAUTHENTICATED", f"no such token: {SECRET}, Bearer {SECRET}")),
     ("grpc", fails("UNAVAILABLE", "x" * 290 + SECRET)),
     ("http/protobuf", answers(401, f"no such token: {SECRET}".encode(), "text/plain")),
@@ -93,21 +97,23 @@ REPEATS = [
 ]
 
 
-@pytest.mark.parametrize("row", REPEATS, ids=lambda row: row[0])
-@pytest.mark.parametrize("way", ["token", "header", "scheme"])
-async def test_a_receiver_that_repeats_a_secret_is_not_repeated(
-    tmp_path: Path, row: tuple[str, Any], way: str
+@pytest.mark.parametrize("case", ECHOES, ids=lambda case: case[0])
+@pytest.mark.parametrize("kind", ["token", "header", "scheme"])
+async def test_a_secret_in_a_response_is_concealed(
+    tmp_path: Path, case: tuple[str, Any], kind: str
 ) -> None:
-    protocol, answer = row
+    protocol, answer = case
     (tmp_path / "token").write_text(SECRET)
-    ways: dict[str, dict[str, Any]] = {
+    secret_options: dict[str, dict[str, Any]] = {
         "token": {"bearer_token_file": tmp_path / "token"},
         "header": {"headers": {"x-key": SECRET}},
         "scheme": {"headers": {"authorization": f"Bearer {SECRET}"}},
     }
-    made = receiver(protocol)
-    made.answer = answer
-    async with made.serving():
-        given_out = await looked(tmp_path, options(made.url, protocol, **ways[way]))
-    assert "(concealed)" in given_out.observed, given_out
-    assert SECRET[:4] not in given_out.observed
+    server = receiver(protocol)
+    server.answer = answer
+    async with server.serving():
+        finding = await check_receiver(
+            tmp_path, options(server.url, protocol, **secret_options[kind])
+        )
+    assert "(concealed)" in finding.observed, finding
+    assert SECRET[:4] not in finding.observed

@@ -1,4 +1,4 @@
-"""Accounts of usage as an encoder is shown them."""
+"""A node with usage accounts, and an encoder that encodes them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,31 +21,31 @@ DEVICES = [gpu(0), PARENT, mig(PARENT, 1), gpu(2)]
 
 
 class Scene:
-    """A node, and an encoder that is shown its accounts."""
+    """A node, and an encoder that gets its snapshots."""
 
-    def __init__(self, *devices: Device, given_out: bool = True, **options: object) -> None:
+    def __init__(self, *devices: Device, started: bool = True, **options: object) -> None:
         self.node = Node()
         self.node.has(*(devices or (gpu(0),)))
         plan = FieldPlan(["power_watts"])
         self.encoder = Encoder("node-1", plan, **options)  # type: ignore[arg-type]
         self.usage: Usage | None = None
-        if given_out:  # podgpu has just started: nobody has looked yet
-            self.take()
+        if started:  # podgpu has just started: there is no usage sample yet
+            self.encode()
 
-    def look(self, *accounts: DeviceUsage) -> list[Point]:
+    def sample(self, *accounts: DeviceUsage) -> list[Point]:
         self.usage = usage(*accounts)
-        return self.take()
+        return self.encode()
 
-    def look_at(self, *containers: ContainerUsage, second: float) -> list[Point]:
+    def sample_containers(self, *containers: ContainerUsage, second: float) -> list[Point]:
         self.node.seconds = second
-        return self.look(account(gpu(0), *containers, until=at(second)))
+        return self.sample(account(gpu(0), *containers, until=at(second)))
 
-    def take(self) -> list[Point]:
+    def encode(self) -> list[Point]:
         return points(self.encoder.encode(self.snapshot()))
 
     def snapshot(self) -> Snapshot:
         return replace(self.node.snapshot(), usage=self.usage)
 
 
-def of_pods(found: Sequence[Point]) -> list[Point]:
+def container_points(found: Sequence[Point]) -> list[Point]:
     return [point for point in found if point.name.startswith(("podgpu.container", "podgpu_cont"))]

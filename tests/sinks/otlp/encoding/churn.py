@@ -1,4 +1,4 @@
-"""A node on which pods come and go, and what a receiver is pushed of it."""
+"""A node on which pods start and end, and the records that an encoder makes of it."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -20,17 +20,17 @@ def _container(pod: str) -> PartialRef:
 
 
 class Churn:
-    """Pods that have a GPU each, one after the other, and a look at all GPUs each second.
+    """Pods that hold a GPU each, one after another, and a usage sample of all GPUs each second.
 
     Attributes:
         alive: pods that hold a GPU now, by the GPU's index.
-        records: what was pushed with each look and since the one before, by its second.
+        records: the records of each usage sample and since the one before, by second.
 
     Args:
-        gpus: how many there are.
-        per_second: pods that begin in a second; each takes the place of the one that has held its
-            GPU longest.
-        temporality: how counters are sent.
+        gpus: number of GPUs.
+        per_second: pods that start in a second; each replaces the pod that has held its GPU
+            longest.
+        temporality: temporality of counters.
     """
 
     def __init__(
@@ -43,32 +43,32 @@ class Churn:
         self.encoder = Encoder("node-1", PLAN, temporality=temporality)
         self.alive: dict[int, str] = {}
         self.records: defaultdict[int, list[Record]] = defaultdict(list)
-        self._begun = 0
+        self._started = 0
         self._energy = 0
-        self._looked: int | None = None
+        self._sampled: int | None = None
 
     def run(self, seconds: int) -> "Churn":
-        """Let so many seconds pass."""
-        first = 0 if self._looked is None else self._looked + 1
+        """Run for this number of seconds."""
+        first = 0 if self._sampled is None else self._sampled + 1
         for second in range(first, first + seconds):
             self._second(second)
         return self
 
     def stop(self) -> None:
-        """No pod begins any more."""
+        """Start no more pods."""
         self.per_second = 0
 
     def restarted(self) -> "Churn":
-        """Return the same node after podgpu was started again, with what a ledger kept."""
+        """Return the same node after a restart of podgpu with a ledger."""
         usage = self.node.snapshot().usage
         assert usage is not None
-        made = Churn(len(self.devices), self.per_second)
-        made.node.seconds = self.node.seconds
-        made.node.say(TotalsRestored(tuple(usage.devices.values())), "ledger", "ledger")
-        made.node.has(*self.devices)
-        made.alive, made._begun = dict(self.alive), self._begun
-        made._energy, made._looked = self._energy, self._looked
-        return made
+        restarted_churn = Churn(len(self.devices), self.per_second)
+        restarted_churn.node.seconds = self.node.seconds
+        restarted_churn.node.say(TotalsRestored(tuple(usage.devices.values())), "ledger", "ledger")
+        restarted_churn.node.has(*self.devices)
+        restarted_churn.alive, restarted_churn._started = dict(self.alive), self._started
+        restarted_churn._energy, restarted_churn._sampled = self._energy, self._sampled
+        return restarted_churn
 
     def pushed(self) -> Iterator[Point]:
         """Yield all points so far."""
@@ -76,36 +76,36 @@ class Churn:
             yield from points(records)
 
     def volume(self, since: int, until: int) -> float:
-        """Points a second in a span."""
+        """Return the points per second in a range of seconds."""
         seconds = range(since, until)
         return sum(r.points for s in seconds for r in self.records[s]) / len(seconds)
 
     def rate(self, since: int, until: int) -> float:
-        """Bytes a second in a span."""
+        """Return the bytes per second in a range of seconds."""
         seconds = range(since, until)
         return sum(len(r.data) for s in seconds for r in self.records[s]) / len(seconds)
 
     def _second(self, second: int) -> None:
-        last = self._looked
-        while self._begun < self.per_second * second:
-            self.node.seconds = self._begun / self.per_second
-            self.alive[self._begun % len(self.devices)] = f"pod-{self._begun}"
-            self._begun += 1
+        last = self._sampled
+        while self._started < self.per_second * second:
+            self.node.seconds = self._started / self.per_second
+            self.alive[self._started % len(self.devices)] = f"pod-{self._started}"
+            self._started += 1
             self._claim()
             self._push(second)
         self.node.seconds = second
         self._claim()
         self._energy += 300_000
         self.node.say(ProcessesSampled(tuple(self._uses(last))))
-        self._looked = second
+        self._sampled = second
         self.node.reads(*every_field(self.devices, at(second), PLAN))
         self._push(second)
 
     def _claim(self) -> None:
-        said = [
+        pod_claims = [
             (_container(pod), claim(pod, self.devices[at].uuid)) for at, pod in self.alive.items()
         ]
-        self.node.podlist(*(replace(one, subject=subject) for subject, one in said))
+        self.node.podlist(*(replace(one, subject=subject) for subject, one in pod_claims))
 
     def _uses(self, last: int | None) -> Iterator[DeviceUse]:
         now = at(self.node.seconds)

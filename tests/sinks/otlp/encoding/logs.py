@@ -1,4 +1,4 @@
-"""Log records taken apart again, by the messages themselves."""
+"""Log records decoded with the protobuf classes of OTLP."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,21 +24,21 @@ class Log:
 
 
 def logs(records: Iterable[Record]) -> list[Log]:
-    """Take those records apart that are log records, each of which is one."""
+    """Decode the records that are log records; each must hold one."""
     found: list[Log] = []
     for record in records:
         if record.signal != LOGS.number:
             continue
         request = ExportLogsServiceRequest.FromString(record.data)
         assert request.SerializeToString() == record.data
-        mine = logs_of(record.data)
-        assert len(mine) == record.points == 1
-        found += mine
+        decoded = logs_of(record.data)
+        assert len(decoded) == record.points == 1
+        found += decoded
     return found
 
 
 def logs_of(message: bytes) -> list[Log]:
-    """Take a message apart."""
+    """Decode a request message."""
     return [
         Log(
             _attributes(under.resource.attributes),

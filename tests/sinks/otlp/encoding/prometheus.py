@@ -1,7 +1,7 @@
-"""What Prometheus makes of a metric's name that comes by OTLP, as far as podgpu's need it.
+"""The name that Prometheus gives to a metric received by OTLP, as far as podgpu's names need it.
 
-The default of its receiver: what a name may not hold becomes an underscore, the unit is put behind
-the name unless it is a word of it, and then `_total` or `_ratio`.
+The default of its receiver: invalid characters become underscores, the unit is appended
+unless it is already a word of the name, and then `_total` or `_ratio`.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The encoder once more, slow and plain: what `Encoder` has to come to."""
+"""A slow and simple encoder; `Encoder` must have the same results."""
 
 import math
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from tests.sinks.otlp.encoding.support import Identity, Point
 
 
 @dataclass
-class Seen:
-    """A series that has had a point."""
+class SentSeries:
+    """A series of which a point was sent."""
 
     last: Point
-    begun: int
+    started: int
     raw: Value | None = None
 
 
@@ -55,53 +55,53 @@ class Reference:
         self.delta = temporality == "delta"
         self.style = PageNaming(PageOptions(hostname=False), plan, node)
         self.timeline = WallTimeline()
-        self.least = self.most = 0
-        self.seen: dict[Identity, Seen] = {}
-        self.former: set[tuple[object, ...]] | None = None
+        self.earliest = self.latest = 0
+        self.sent_series: dict[Identity, SentSeries] = {}
+        self.previous_series: set[tuple[object, ...]] | None = None
         self.origins: dict[Identity, tuple[int, int]] = {}
         self.not_finite = 0
-        self.doubled = 0
+        self.duplicates = 0
 
     def encode(self, snapshot: Snapshot) -> list[Point]:
         self.timeline.update(snapshot.at)
-        self.least = self.most + 1_000_000
+        self.earliest = self.latest + 1_000_000
         known: dict[Identity, Candidate] = {}
         for candidate in self.candidates(snapshot):
             if candidate.identity not in known:
                 known[candidate.identity] = candidate
             elif candidate.fresh:
-                self.doubled += 1
+                self.duplicates += 1
         for gone in self.origins.keys() - known.keys():
             del self.origins[gone]
         for identity, one in known.items():
-            moved = self.former is not None and one.series in self.former
+            reassigned = self.previous_series is not None and one.series in self.previous_series
             if (
                 one.since is not None
                 and one.instrument.kind == "counter"
-                and identity not in self.seen
-                and not moved
-                and not (self.delta and self.former is None)
+                and identity not in self.sent_series
+                and not reassigned
+                and not (self.delta and self.previous_series is None)
             ):
-                begun = one.since.mono_ns
-                self.origins.setdefault(identity, (begun, self.timeline(begun)))
-        self.former = {one.series for one in known.values()}
-        over = self.seen.keys() - known.keys()
-        ends = [self.end(identity, self.least) for identity in over]
-        if over:
-            self.most = self.least
-            self.least += 1_000_000
+                started = one.since.mono_ns
+                self.origins.setdefault(identity, (started, self.timeline(started)))
+        self.previous_series = {one.series for one in known.values()}
+        ended = self.sent_series.keys() - known.keys()
+        ends = [self.end(identity, self.earliest) for identity in ended]
+        if ended:
+            self.latest = self.earliest
+            self.earliest += 1_000_000
         made = [self.point(one) for one in known.values() if one.fresh]
         return [*ends, *(point for point in made if point is not None)]
 
     def time(self, mono_ns: int) -> int:
         time = self.timeline(mono_ns)
-        if self.least - NS // 10 <= time < self.least:
-            time = self.least
-        self.most = max(self.most, time)
+        if self.earliest - NS // 10 <= time < self.earliest:
+            time = self.earliest
+        self.latest = max(self.latest, time)
         return time
 
     def end(self, identity: Identity, time: int) -> Point:
-        last = self.seen.pop(identity).last
+        last = self.sent_series.pop(identity).last
         start = last.start
         if self.delta and last.kind == "counter":
             start = last.time
@@ -123,15 +123,21 @@ class Reference:
         if value is None:
             return None
         time = self.time(one.at.mono_ns)
-        seen = self.seen.get(one.identity)
+        sent_series = self.sent_series.get(one.identity)
         counter = metric.kind == "counter"
         try:
             sent = value
             if counter and self.delta:
                 sent = value if math.isfinite(value) else 10**400
-                before = seen.raw if seen else 0 if one.identity in self.origins else value
+                before = (
+                    sent_series.raw if sent_series else 0 if one.identity in self.origins else value
+                )
                 assert before is not None
-                if seen and one.start is not None and one.start.mono_ns > seen.begun:
+                if (
+                    sent_series
+                    and one.start is not None
+                    and one.start.mono_ns > sent_series.started
+                ):
                     before = 0
                 sent = sent - before if sent >= before else sent
             if one.divisor != 1:
@@ -143,19 +149,24 @@ class Reference:
         except OverflowError:
             self.not_finite += 1
             return None
-        begun, start = self.origins.pop(one.identity, (one.at.mono_ns, time))
-        if seen is None and counter and one.start is not None and one.start.mono_ns > begun:
-            begun = one.start.mono_ns
+        started, start = self.origins.pop(one.identity, (one.at.mono_ns, time))
+        if (
+            sent_series is None
+            and counter
+            and one.start is not None
+            and one.start.mono_ns > started
+        ):
+            started = one.start.mono_ns
             if not self.delta:
-                start = self.time(begun)
-        if seen is not None:
-            begun, start = seen.begun, seen.last.start
+                start = self.time(started)
+        if sent_series is not None:
+            started, start = sent_series.started, sent_series.last.start
             if counter and self.delta:
-                start = seen.last.time
-            if counter and one.start is not None and one.start.mono_ns > begun:
-                begun = one.start.mono_ns
+                start = sent_series.last.time
+            if counter and one.start is not None and one.start.mono_ns > started:
+                started = one.start.mono_ns
                 if not self.delta:
-                    start = self.time(begun)
+                    start = self.time(started)
         kind = metric.kind
         point = Point(
             *one.identity,
@@ -168,7 +179,7 @@ class Reference:
             schemas=(SCHEMA_URL,) * 2 if self.semconv else ("", ""),
             about=metric.description,
         )
-        self.seen[one.identity] = Seen(point, begun, value)
+        self.sent_series[one.identity] = SentSeries(point, started, value)
         return point
 
     def candidates(self, snapshot: Snapshot) -> Iterator[Candidate]:
@@ -181,12 +192,12 @@ class Reference:
             device = attribution.device
             if row is None:
                 continue
-            given_out = (
+            mapping = (
                 metric_names.semconv_mapping(row, instance=device.mig is not None)
                 if self.semconv
                 else metric_names.dcgm_mapping(row, self.style)
             )
-            if given_out is None:
+            if mapping is None:
                 continue
             own = series.attrs
             if self.semconv and series.field == "xid_errors":
@@ -196,16 +207,16 @@ class Reference:
                 )
             yield Candidate(
                 self.resource(attribution),
-                given_out.instrument,
+                mapping.instrument,
                 merged(
-                    self.device(attribution, given_out.instrument.typed, given_out.is_own),
-                    given_out.attrs,
+                    self.device(attribution, mapping.instrument.typed, mapping.is_own),
+                    mapping.attrs,
                     own,
                 ),
                 reading.value,
                 reading.at,
                 at in fresh,
-                given_out.divisor,
+                mapping.divisor,
                 snapshot.starts[at] if at < len(snapshot.starts) else None,
                 reading.window_start,
                 (device.uuid, series.field, series.attrs),
@@ -217,14 +228,14 @@ class Reference:
         self, snapshot: Snapshot, attribution: Attribution, fresh: set[int]
     ) -> Iterator[Candidate]:
         uuid = attribution.device.uuid
-        mine = {
+        device_series = {
             at: series
             for at, series in enumerate(snapshot.layout.series)
             if series.attribution.device.uuid == uuid
         }
         plain = {
             series.field: at
-            for at, series in mine.items()
+            for at, series in device_series.items()
             if not series.attrs and series.field in self.plan
         }
         values = {name: snapshot.readings[at].value for name, at in plain.items()}
@@ -245,10 +256,10 @@ class Reference:
                 at in fresh,
             )
         inputs = {"gpu_up", "row_remap_failed", "row_remap_pending", "recovery_action"}
-        given_out = inputs & plain.keys()
-        if self.semconv and given_out:
-            sound = {name for name in given_out if 0 <= values[name] < math.inf}
-            values = {name: values[name] for name in sound}
+        known = inputs & plain.keys()
+        if self.semconv and known:
+            valid = {name for name in known if 0 <= values[name] < math.inf}
+            values = {name: values[name] for name in valid}
             now = "ok"
             if values.get("row_remap_pending"):
                 now = "predicted_failure"
@@ -267,11 +278,11 @@ class Reference:
                         device_attributes.constant_attributes(attribution.device),
                         [("hw.state", state)],
                     ),
-                    int(state == now) if sound else None,
+                    int(state == now) if valid else None,
                     snapshot.at,
-                    any(plain[name] in fresh for name in given_out),
+                    any(plain[name] in fresh for name in known),
                 )
-        if mine and attribution.holders:
+        if device_series and attribution.holders:
             yield Candidate(
                 resource,
                 Instrument(
@@ -285,21 +296,23 @@ class Reference:
                 self.device(attribution, typed=False, own=True),
                 attribution.conflicts,
                 snapshot.at,
-                not fresh.isdisjoint(mine),
+                not fresh.isdisjoint(device_series),
             )
-        for holder in attribution.holders if mine else ():
-            yield from self.holding(snapshot, attribution, holder, not fresh.isdisjoint(mine))
+        for holder in attribution.holders if device_series else ():
+            yield from self.holding(
+                snapshot, attribution, holder, not fresh.isdisjoint(device_series)
+            )
 
     def holding(
         self, snapshot: Snapshot, attribution: Attribution, holder: Holder, fresh: bool
     ) -> Iterator[Candidate]:
         dots = self.semconv
-        said = (("evidence", holder.evidence.name.lower()), ("source", holder.source))
+        claim_attrs = (("evidence", holder.evidence.name.lower()), ("source", holder.source))
         source = snapshot.sources.get(holder.source)
         confirmed = source.confirmed_at if source else None
         age = None if confirmed is None else confirmed.seconds_until(snapshot.at)
         for dotted, page, unit, value, attrs, about in (
-            ("info", "info", "", 1, said, "Containers that hold the device; always 1."),
+            ("info", "info", "", 1, claim_attrs, "Containers that hold the device; always 1."),
             (
                 "share",
                 "share",

@@ -1,4 +1,4 @@
-"""Records taken apart again, by the messages themselves."""
+"""Metric records decoded with the protobuf classes of OTLP."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ ENDED = 1
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A data point, with all that is said of its metric."""
+    """A data point with its resource and its metric."""
 
     resource: Attributes = field(repr=False)
     name: str
@@ -37,19 +37,19 @@ class Point:
         return (self.resource, self.name, self.attributes)
 
     def of(self, name: str) -> str | int | None:
-        """An attribute of the point, else of its resource."""
+        """Return an attribute of the point, or else of its resource."""
         return dict(self.attributes).get(name, dict(self.resource).get(name))
 
 
 def points(records: Iterable[Record]) -> list[Point]:
-    """Take records apart, of which each has to be a request as the messages would write it."""
+    """Decode records; each must equal the protobuf library's serialization of its request."""
     found: list[Point] = []
     for record in records:
         request = ExportMetricsServiceRequest.FromString(record.data)
         assert request.SerializeToString() == record.data
-        mine = list(_points(request))
-        assert len(mine) == record.points > 0
-        found += mine
+        decoded = list(_points(request))
+        assert len(decoded) == record.points > 0
+        found += decoded
     return found
 
 
@@ -103,12 +103,12 @@ def pods(node: Node, *infos: PodInfo) -> None:
     node.say(PodsReplaced(tuple(Pod(info, at(-60)) for info in infos), 300 * NS), "pods", "pods")
 
 
-def held(node: Node, *said: object) -> None:
-    node.say(claims(*said), "podlist", "podlist")  # type: ignore[arg-type]
+def held(node: Node, *held_claims: object) -> None:
+    node.say(claims(*held_claims), "podlist", "podlist")  # type: ignore[arg-type]
 
 
 def shifted(snapshot: Snapshot, wall_ns: int) -> Snapshot:
-    """A snapshot as it would be if the wall clock had been set by so much."""
+    """Return the snapshot as if the wall clock had been set by `wall_ns`."""
 
     def moved(moment: Instant) -> Instant:
         return Instant(moment.mono_ns, moment.wall_ns + wall_ns)

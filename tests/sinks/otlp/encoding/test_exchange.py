@@ -1,4 +1,4 @@
-"""An encoder that takes another's place, as after a reload: nothing is told twice or left out."""
+"""An encoder that replaces another, as after a reload: no point is repeated or missing."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from sinks.otlp.push import OtlpPush
 from tests.sinks.otlp.encoding.accounts import BUSY, ENERGY, HELD
 from tests.sinks.otlp.encoding.churn import PLAN, Churn
 from tests.sinks.otlp.encoding.support import Identity, Point, named, points
-from tests.sinks.otlp.transport.sending import TurnedClock, pushing_options
+from tests.sinks.otlp.transport.sending import ManualClock, pushing_options
 from tests.support.nodes import Node, at, gpu, reading
 from tests.support.sinks import FakeSinkContext
 
 TEMPORALITIES: tuple[Temporality, ...] = ("cumulative", "delta")
 TOTALS = (BUSY, HELD, ENERGY)
-SAME: tuple[dict[str, Any], ...] = ({}, {"most_bytes": 9000})
-OTHERS: tuple[dict[str, Any], ...] = (
+HARMLESS_CHANGES: tuple[dict[str, Any], ...] = ({}, {"most_bytes": 9000})
+OTHER_CHANGES: tuple[dict[str, Any], ...] = (
     {"plan": FieldPlan(["power_watts", "energy_millijoules"])},
     {"resource": {"k8s.cluster.name": "lab"}},
     {"containers": False},
@@ -32,16 +32,16 @@ OTHERS: tuple[dict[str, Any], ...] = (
 )
 
 
-def _named(changed: Mapping[str, Any]) -> str:
+def _id(changed: Mapping[str, Any]) -> str:
     return ",".join(changed) or "nothing"
 
 
 class Reloaded(Churn):
-    """A node whose encoder is exchanged now and then.
+    """A node whose encoder is replaced repeatedly.
 
     Args:
-        every: snapshots between two exchanges.
-        changed: what the other encoder is given; it takes turns with the first.
+        every: number of snapshots between two replacements.
+        changed: changed arguments of the second encoder; the two settings alternate.
     """
 
     def __init__(self, temporality: Temporality, every: int, changed: Mapping[str, Any]) -> None:
@@ -58,7 +58,7 @@ class Reloaded(Churn):
         return self
 
     def _push(self, second: int) -> None:
-        # The newest snapshot is seen once more, as by whoever comes just then.
+        # A new sink also encodes the newest snapshot again.
         self._pushes += 1
         snapshot = self.node.snapshot()
         self.records[second] += self.encoder.encode(snapshot)
@@ -68,31 +68,31 @@ class Reloaded(Churn):
         self.records[second] += self.encoder.encode(replace(snapshot, fresh=()))
 
 
-def _sorted(point: Point) -> tuple[Identity, int, bool]:
+def _sort_key(point: Point) -> tuple[Identity, int, bool]:
     return (point.identity, point.time, point.ended)
 
 
 @pytest.mark.parametrize("temporality", TEMPORALITIES)
 @pytest.mark.parametrize("every", [1, 3, 7])
-@pytest.mark.parametrize("changed", SAME, ids=_named)
-def test_no_one_can_report_that_an_encoder_was_exchanged(
+@pytest.mark.parametrize("changed", HARMLESS_CHANGES, ids=_id)
+def test_replacing_the_encoder_does_not_change_the_points(
     temporality: Temporality, every: int, changed: dict[str, Any]
 ) -> None:
-    """Soak: a look at the devices was told again, and 28 points came with another start."""
+    """In a soak test, a usage sample was sent twice, and 28 points had another start."""
     churn, reloaded = Churn(2, 2, temporality=temporality), Reloaded(temporality, every, changed)
     for each in (churn, reloaded):
         each.run(20)
         each.stop()
         each.run(70)
     for second, records in churn.records.items():
-        given_out, expected = points(reloaded.records[second]), points(records)
-        assert sorted(given_out, key=_sorted) == sorted(expected, key=_sorted)
+        found, expected = points(reloaded.records[second]), points(records)
+        assert sorted(found, key=_sort_key) == sorted(expected, key=_sort_key)
 
 
 @pytest.mark.parametrize("temporality", TEMPORALITIES)
 @pytest.mark.parametrize("every", [1, 5])
-@pytest.mark.parametrize("changed", [*SAME, *OTHERS], ids=_named)
-def test_no_point_has_the_series_and_the_time_of_another(
+@pytest.mark.parametrize("changed", [*HARMLESS_CHANGES, *OTHER_CHANGES], ids=_id)
+def test_no_two_points_have_the_same_series_and_time(
     temporality: Temporality, every: int, changed: dict[str, Any]
 ) -> None:
     seen: dict[tuple[Identity, int], Point] = {}
@@ -101,28 +101,28 @@ def test_no_point_has_the_series_and_the_time_of_another(
 
 
 @pytest.mark.parametrize("temporality", TEMPORALITIES)
-@pytest.mark.parametrize("changed", [*SAME, *OTHERS[:3]], ids=_named)
-def test_nothing_of_what_was_used_is_missing_or_reported_twice(
+@pytest.mark.parametrize("changed", [*HARMLESS_CHANGES, *OTHER_CHANGES[:3]], ids=_id)
+def test_totals_are_complete_across_replacements(
     temporality: Temporality, changed: dict[str, Any]
 ) -> None:
-    """In increments, whichever resource they came in; else by the last value."""
+    """With delta temporality as the sum over all resources; otherwise as the last value."""
     reloaded = Reloaded(temporality, 3, changed).run(20)
-    had: defaultdict[tuple[object, str], float] = defaultdict(float)
+    totals: defaultdict[tuple[object, str], float] = defaultdict(float)
     for point in reloaded.pushed():
         if point.name in TOTALS and not point.ended:
             key = (point.of("k8s.pod.name"), point.name)
-            had[key] = float(point.value or 0) + (had[key] if temporality == "delta" else 0)
+            totals[key] = float(point.value or 0) + (totals[key] if temporality == "delta" else 0)
     usage = reloaded.node.snapshot().usage
     assert usage is not None
-    given_out = [one for device in usage.devices.values() for one in device.containers]
-    assert len(given_out) > 30
-    for one in given_out:
-        assert had[one.subject.pod, HELD] == pytest.approx(one.held_ns / 1e9)
-        assert had[one.subject.pod, ENERGY] == pytest.approx((one.energy_mj or 0) / 1e3)
+    containers = [one for device in usage.devices.values() for one in device.containers]
+    assert len(containers) > 30
+    for one in containers:
+        assert totals[one.subject.pod, HELD] == pytest.approx(one.held_ns / 1e9)
+        assert totals[one.subject.pod, ENERGY] == pytest.approx((one.energy_mj or 0) / 1e3)
 
 
-def test_another_resource_takes_the_series_along() -> None:
-    """They end where they were, and a total has the start that it had."""
+def test_another_resource_ends_the_series_and_keeps_the_start() -> None:
+    """The old series end, and a total keeps its start in the new resource."""
     reloaded = Reloaded("cumulative", 10_000, {"resource": {"k8s.cluster.name": "lab"}}).run(5)
     before = reloaded.records[4]
     reloaded.stop()
@@ -132,19 +132,17 @@ def test_another_resource_takes_the_series_along() -> None:
     living = set(reloaded.alive.values())
     old = {p.of("k8s.pod.name"): p for p in named(points(before), HELD) if not p.ended}
     for pod in living:
-        given_out = [p for p in named(after, HELD) if p.of("k8s.pod.name") == pod]
-        assert [(p.of("k8s.cluster.name"), p.ended) for p in given_out] == [
+        sent = [p for p in named(after, HELD) if p.of("k8s.pod.name") == pod]
+        assert [(p.of("k8s.cluster.name"), p.ended) for p in sent] == [
             (None, True),
             ("lab", False),
             ("lab", False),
         ]
-        assert {p.start for p in given_out} == {old[pod].start}
+        assert {p.start for p in sent} == {old[pod].start}
 
 
-@pytest.mark.parametrize(("receiver", "again"), [("first", 0), ("another", 1)])
-def test_another_receiver_gets_final_values_that_the_first_one_has(
-    receiver: str, again: int
-) -> None:
+@pytest.mark.parametrize(("receiver", "times"), [("first", 0), ("another", 1)])
+def test_another_receiver_gets_the_final_values_too(receiver: str, times: int) -> None:
     reloaded = Reloaded("cumulative", 10_000, {})
     reloaded.encoder = Encoder("node-1", PLAN, receiver="first")
     reloaded.run(10)
@@ -162,13 +160,13 @@ def test_another_receiver_gets_final_values_that_the_first_one_has(
     pods = [p.of("k8s.pod.name") for p in after]
     assert {pods.count(pod) for pod in living} == {4}
     gone = {f"pod-{number}" for number in range(18)} - living
-    assert {pods.count(pod) for pod in gone} == {again}
+    assert {pods.count(pod) for pod in gone} == {times}
 
 
 @pytest.mark.parametrize(
-    "changed", [{}, {"resource": {"k8s.cluster.name": "lab"}}, {"receiver": "another"}], ids=_named
+    "changed", [{}, {"resource": {"k8s.cluster.name": "lab"}}, {"receiver": "another"}], ids=_id
 )
-def test_increments_of_readings_count_from_the_last_point(changed: dict[str, Any]) -> None:
+def test_increments_of_readings_continue_from_the_last_point(changed: dict[str, Any]) -> None:
     node, plan = Node(), FieldPlan(["pcie_replays"])
     node.has(gpu(0))
     encoder = Encoder("node-1", plan, temporality="delta")
@@ -183,7 +181,7 @@ def test_increments_of_readings_count_from_the_last_point(changed: dict[str, Any
     assert [p.start for p in found[1:]] == [p.time for p in found[:-1]]
 
 
-def test_a_field_that_the_plan_has_lost_ends() -> None:
+def test_series_of_a_field_removed_from_the_plan_end() -> None:
     node = Node()
     node.has(gpu(0))
     encoder = Encoder("node-1", FieldPlan(["power_watts", "gpu_temperature_celsius"]))
@@ -199,22 +197,22 @@ def test_a_field_that_the_plan_has_lost_ends() -> None:
     assert ended.identity in {point.identity for point in first}
 
 
-def test_own_increments_count_from_the_last_point() -> None:
+def test_increments_of_own_metrics_continue_from_the_last_point() -> None:
     own = Telemetry()
     encoder = Encoder("node-1", PLAN, temporality="delta")
-    given_out: list[float] = []
+    increments: list[float] = []
     for second in range(1, 4):
         own.add("podgpu_sink_errors_total", 5, (("sink", "a"),))
         record = encoder.telemetry(at(second), own.collect({}))
         assert record is not None
-        given_out += [float(p.value or 0) for p in named(points([record]), "podgpu.sink.errors")]
+        increments += [float(p.value or 0) for p in named(points([record]), "podgpu.sink.errors")]
         encoder = Encoder("node-1", PLAN, temporality="delta", previous=encoder)
-    assert given_out == [5, 5, 5]
+    assert increments == [5, 5, 5]
 
 
-async def test_a_sink_continues_where_the_one_before_it_was() -> None:
-    """Whatever was changed but the receiver; a change that is put back goes on, too."""
-    ctx, churn = FakeSinkContext(clock=TurnedClock(), plan=PLAN), Churn(2, 1)
+async def test_a_sink_continues_where_the_previous_one_stopped() -> None:
+    """After any change except of the receiver; also after the change is reverted."""
+    ctx, churn = FakeSinkContext(clock=ManualClock(), plan=PLAN), Churn(2, 1)
     churn.run(3)
     snapshot = replace(churn.node.snapshot(), fresh=())
     first = OtlpPush(pushing_options(headers={"authorization": "a"}), ctx, {})

@@ -1,6 +1,6 @@
-"""Requests as text, for people to read and for others to depend on.
+"""Compare requests, as text, with golden files.
 
-`PODGPU_WRITE_GOLDEN=1` writes the files anew; look at the difference before you keep it.
+`PODGPU_WRITE_GOLDEN=1` writes the files again; read the difference before you commit it.
 """
 
 import json
@@ -23,8 +23,8 @@ FOLDER = Path(__file__).parents[3] / "golden" / "otlp"
 
 FIRST = replace(gpu(0), facts=(("serial", "1650522012345"), ("vbios_version", "96.00.74")))
 SHARED = gpu(1)
-PARTED = gpu(2)
-INSTANCE = mig(PARTED, 7, profile="2g.20gb")
+DIVIDED = gpu(2)
+INSTANCE = mig(DIVIDED, 7, profile="2g.20gb")
 PLAN = FieldPlan(
     [
         "power_watts",
@@ -48,7 +48,7 @@ PLAN = FieldPlan(
 
 def _node() -> Node:
     node = Node()
-    node.has(FIRST, SHARED, PARTED, INSTANCE)
+    node.has(FIRST, SHARED, DIVIDED, INSTANCE)
     labels = (("app.kubernetes.io/name", "llm"),)
     pods(
         node,
@@ -72,7 +72,7 @@ def _hold(node: Node, pod: str) -> None:
 def _read(node: Node, energy: int) -> Snapshot:
     node.seconds += 1
     now = at(node.seconds)
-    for device in (FIRST, SHARED, PARTED):
+    for device in (FIRST, SHARED, DIVIDED):
         busy = 50 if device is FIRST else 0
         node.reads(
             reading(device, "power_watts", 310.25, when=now),
@@ -118,18 +118,18 @@ def moved() -> Iterator[Snapshot]:
 def gone() -> Iterator[Snapshot]:
     node = _node()
     yield _read(node, 5_000)
-    node.join = type(node.join)()  # nothing at all is left
+    node.join = type(node.join)()  # a new join, without any report
     node.has(FIRST)
     yield node.snapshot()
 
 
-def used_up() -> Iterator[Snapshot]:
-    """A shared GPU and an instance of another; one container has ended, and is then forgotten."""
+def usage() -> Iterator[Snapshot]:
+    """A shared GPU and a MIG instance; one container has ended, and is later forgotten."""
     node = _node()
     gone = used("job-0", start=at(1), ended=at(2), busy=2 * NS, energy=90_000, xids=((31, 2),))
-    for second, those in ((5, [gone]), (10, [])):
+    for second, ended in ((5, [gone]), (10, [])):
         node.seconds = second
-        yield with_usage(node.snapshot(), *_accounts(second, *those))
+        yield with_usage(node.snapshot(), *_accounts(second, *ended))
 
 
 def _accounts(second: int, *more: ContainerUsage) -> Iterator[DeviceUsage]:
@@ -147,7 +147,7 @@ def _accounts(second: int, *more: ContainerUsage) -> Iterator[DeviceUsage]:
     )
     note = used("note-0", namespace="lab", container="jupyter", uid="", held=second * NS)
     yield account(INSTANCE, note, until=now, busy=NS, energy=None)
-    yield account(PARTED, until=now, memory=None, busy=None, energy=1_000)
+    yield account(DIVIDED, until=now, memory=None, busy=None, energy=1_000)
 
 
 SCENES: dict[str, Callable[[], Iterator[Snapshot]]] = {
@@ -155,17 +155,17 @@ SCENES: dict[str, Callable[[], Iterator[Snapshot]]] = {
     "counter-set-back": set_back,
     "holder-changed": moved,
     "gpus-gone": gone,
-    "usage": used_up,
+    "usage": usage,
 }
 
 
 @pytest.mark.parametrize("names", ["semconv", "dcgm"])
 @pytest.mark.parametrize("scene", SCENES)
-def test_requests_are_as_they_were(scene: str, names: Names) -> None:
+def test_requests_equal_their_golden_file(scene: str, names: Names) -> None:
     encoder = Encoder("node-1", PLAN, names=names, resource={"k8s.cluster.name": "lab"})
-    given_out = [_reported(points(encoder.encode(snapshot))) for snapshot in SCENES[scene]()]
-    shown = given_out if scene in {"readings", "usage"} else given_out[1:]
-    text = json.dumps(shown, indent=1, ensure_ascii=False) + "\n"
+    requests = [_as_text(points(encoder.encode(snapshot))) for snapshot in SCENES[scene]()]
+    compared = requests if scene in {"readings", "usage"} else requests[1:]
+    text = json.dumps(compared, indent=1, ensure_ascii=False) + "\n"
     path = FOLDER / f"{scene}-{names}.json"
     if os.environ.get("PODGPU_WRITE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)
@@ -173,8 +173,8 @@ def test_requests_are_as_they_were(scene: str, names: Names) -> None:
     assert text == path.read_text(encoding="utf-8")
 
 
-def _reported(found: list[Point]) -> list[object]:
-    """Group points by resource and metric; a point is a line."""
+def _as_text(found: list[Point]) -> list[object]:
+    """Return points as text, one line each, grouped by resource and metric."""
     resources: dict[object, dict[str, list[str]]] = {}
     for point in found:
         place = ", ".join(
@@ -187,6 +187,6 @@ def _reported(found: list[Point]) -> list[object]:
         if point.start:
             times = f"from {point.start - at(0).wall_ns} {times}"
         value = "ended" if point.ended else repr(point.value)
-        into = resources.setdefault(place, {}).setdefault(metric, [])
-        into.append(f"{value} {times}: {attributes}")
+        lines = resources.setdefault(place, {}).setdefault(metric, [])
+        lines.append(f"{value} {times}: {attributes}")
     return [{"resource": place, "metrics": metrics} for place, metrics in resources.items()]

@@ -1,4 +1,4 @@
-"""The name, unit and type of every field there is."""
+"""Name, unit and type of the metric of every field."""
 
 import os
 import re
@@ -26,19 +26,19 @@ PAGE = Path(__file__).parents[4] / "docs" / "otlp-names.md"
 STYLE = PageNaming(PageOptions(hostname=False), FieldPlan.everything(), "node-1")
 
 
-def given_out(name: str, *, instance: bool = False) -> FieldMapping | None:
+def mapping_of(name: str, *, instance: bool = False) -> FieldMapping | None:
     field = by_name(name)
     assert field is not None
     return metric_names.semconv_mapping(Row(field), instance=instance)
 
 
 @pytest.mark.parametrize("names", ["semconv", "dcgm"])
-def test_no_two_readings_of_a_device_have_one_name_and_the_same_attributes(names: Names) -> None:
+def test_no_two_readings_of_a_device_are_the_same_series(names: Names) -> None:
     devices = [gpu(0), gpu(1), mig(gpu(1), 1)]
     node = Node()
     node.has(*devices)
     node.podlist(claim("train", devices[0].uuid), claim("serve", devices[2].uuid))
-    # Whatever the driver gives for it: a page that is read may have every field of an instance too.
+    # An instance can have every field too, if it comes from a scraped page.
     whole = every_field(devices[:2])
     node.reads(*whole, *(r._replace(device=devices[2].uuid) for r in whole[: len(CATALOGUE)]))
     encoder = Encoder("node-1", FieldPlan.everything(), names=names)
@@ -46,38 +46,38 @@ def test_no_two_readings_of_a_device_have_one_name_and_the_same_attributes(names
     assert encoder.duplicates == 0
     times = Counter(point.identity for point in found)
     assert [identity for identity, count in times.items() if count > 1] == []
-    # Nor do two places of one device: each reading is published once.
-    apart = Counter((point.name, point.attributes) for point in found)
-    assert [what for what, count in apart.items() if count > 1] == []
+    # Names and attributes differ even without the resource: each reading is sent once.
+    without_resource = Counter((point.name, point.attributes) for point in found)
+    assert [series for series, count in without_resource.items() if count > 1] == []
 
 
 @pytest.mark.parametrize("names", ["semconv", "dcgm"])
-def test_one_name_has_one_unit_and_one_type(names: Names) -> None:
+def test_a_metric_name_has_one_unit_and_one_type(names: Names) -> None:
     seen: dict[str, set[tuple[str, str, bool]]] = {}
     for row in FieldPlan.everything().rows:
         for instance in (False, True):
-            made = (
+            mapping = (
                 metric_names.semconv_mapping(row, instance=instance)
                 if names == "semconv"
                 else metric_names.dcgm_mapping(row, STYLE)
             )
-            if made is not None:
-                metric = made.instrument
+            if mapping is not None:
+                metric = mapping.instrument
                 seen.setdefault(metric.name, set()).add((metric.unit, metric.kind, metric.whole))
     assert [name for name, kinds in seen.items() if len(kinds) > 1] == []
 
 
-def test_every_field_of_the_conventions_is_one_that_is_known() -> None:
+def test_every_otel_name_in_the_catalogue_is_a_known_instrument() -> None:
     named = {field.otel for field in CATALOGUE if field.otel}
     assert named < INSTRUMENTS.keys()
     assert INSTRUMENTS.keys() - named == {"hw.gpu.memory.utilization"}
 
 
-def test_every_unit_has_a_word_in_ucum() -> None:
+def test_every_unit_has_a_ucum_code() -> None:
     assert {field.unit for field in CATALOGUE} <= UCUM.keys()
 
 
-FIELDS_REPORTED: list[tuple[Any, ...]] = [
+MAPPINGS: list[tuple[Any, ...]] = [
     # field, of a MIG instance, name, attributes, unit, divisor
     ("gpu_utilization_percent", False, "hw.gpu.utilization", "general", "1", 100),
     ("gpu_utilization_percent", True, "dcgm.gpu_util", "", "%", 1),
@@ -100,26 +100,26 @@ FIELDS_REPORTED: list[tuple[Any, ...]] = [
 
 @pytest.mark.parametrize(
     ("field", "instance", "expected"),
-    [(field, instance, expected) for field, instance, *expected in FIELDS_REPORTED],
+    [(field, instance, expected) for field, instance, *expected in MAPPINGS],
     ids=str,
 )
-def test_names_of_the_conventions_and_of_the_rest(
+def test_names_units_and_divisors_of_selected_fields(
     field: str, instance: bool, expected: list[str | int]
 ) -> None:
-    found = given_out(field, instance=instance)
+    found = mapping_of(field, instance=instance)
     assert found is not None
     attr = "".join(value for _, value in found.attrs)
     assert [found.instrument.name, attr, found.instrument.unit, found.divisor] == expected
 
 
 @pytest.mark.parametrize("field", ["gpu_up", "row_remap_failed"])
-def test_what_is_a_state_has_no_series_of_its_own(field: str) -> None:
-    assert given_out(field) is None
+def test_fields_that_are_part_of_hw_status_have_no_own_metric(field: str) -> None:
+    assert mapping_of(field) is None
 
 
-def test_prometheus_gives_podgpu_s_names_those_of_the_page() -> None:
-    """But for MHz, which Prometheus has no word for."""
-    unlike = {}
+def test_prometheus_converts_podgpu_names_to_those_of_the_page() -> None:
+    """Except for MHz, which Prometheus does not translate."""
+    different = {}
     for field in CATALOGUE:
         found = metric_names.semconv_mapping(Row(field), instance=False)
         if found is None or not found.instrument.name.startswith("podgpu."):
@@ -127,13 +127,13 @@ def test_prometheus_gives_podgpu_s_names_those_of_the_page() -> None:
         metric = found.instrument
         name = name_of(metric.name, metric.unit, metric.kind)
         if name != field.podgpu_metric:
-            unlike[field.podgpu_metric] = name
-    assert all(name.replace("MHz", "mhz") == page for page, name in unlike.items())
+            different[field.podgpu_metric] = name
+    assert all(name.replace("MHz", "mhz") == page for page, name in different.items())
     for ours, theirs in (*zip(HOLDING, HOLDING_ON_PAGE, strict=True), CONFLICTS):
         assert name_of(ours.name, ours.unit, ours.kind) == theirs.name
 
 
-def test_a_counters_file_names_metrics_in_dcgm_s_mode() -> None:
+def test_with_dcgm_names_the_counters_file_sets_metric_names() -> None:
     field = by_name("memory_used_bytes")
     assert field is not None
     found = metric_names.dcgm_mapping(Row(field, "dcgm_fb_used", "counter", "Used."), STYLE)
@@ -148,8 +148,8 @@ TABLE = re.compile(r"^\| field \| .*?(?=^[^|])", re.MULTILINE | re.DOTALL)
 METRICS = re.compile(r"^\| metric \| .*?(?=^[^|])", re.MULTILINE | re.DOTALL)
 
 
-def test_the_page_of_names_is_the_code_s() -> None:
-    """`PODGPU_WRITE_GOLDEN=1` writes its tables anew."""
+def test_docs_otlp_names_has_the_current_tables() -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes its tables again."""
     page = PAGE.read_text(encoding="utf-8")
     fields = "\n".join(_fields()) + "\n"
     metrics = "\n".join(_metrics()) + "\n"
@@ -180,16 +180,16 @@ def _fields() -> Iterator[str]:
             yield f"| `{field.name}` | `hw.status` | | updowncounter | `1` | a state |"
             continue
         metric = whole.instrument
-        other = "" if part == whole or part is None else f" {_named(part, field)}"
+        other = "" if part == whole or part is None else f" {_shown_name(part, field)}"
         unit = f"`{metric.unit}`" if metric.unit else ""
         value = field.unit if whole.divisor == 1 else f"{field.unit} / {whole.divisor}"
         yield (
-            f"| `{field.name}` | {_named(whole, field)} |{other} | {metric.kind} | "
+            f"| `{field.name}` | {_shown_name(whole, field)} |{other} | {metric.kind} | "
             f"{unit} | {value} |".replace("|  |", "| |")
         )
 
 
-def _named(found: FieldMapping, field: Field) -> str:
+def _shown_name(found: FieldMapping, field: Field) -> str:
     attrs = "".join(f"{{{name}={value}}}" for name, value in found.attrs)
     if field.name == "xid_errors":
         attrs = "{error.type=xid_N}"

@@ -1,4 +1,4 @@
-"""podgpu's own metrics."""
+"""podgpu's own metrics in OTLP."""
 
 import pytest
 
@@ -27,20 +27,20 @@ def make(temporality: Temporality = "cumulative") -> Encoder:
 
 
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f.type != "summary"], ids=str)
-def test_prometheus_gives_them_the_page_s_names(family: Family) -> None:
+def test_prometheus_converts_own_metrics_to_the_names_of_the_page(family: Family) -> None:
     found = instrument(family)
     assert name_of(found.name, found.unit, found.kind) == family.name
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
-def test_among_dcgm_s_names_they_are_the_page_s(family: Family) -> None:
+def test_with_dcgm_names_own_metrics_have_the_names_of_the_page(family: Family) -> None:
     for suffix in ("_sum", "_count") if family.type == "summary" else ("",):
         found = instrument(family, suffix, page=True)
         assert (found.name, found.unit) == (family.name + suffix, "")
 
 
 @pytest.mark.parametrize("temporality", ["cumulative", "delta"])
-def test_a_series_whose_component_left_the_configuration_ends(temporality: Temporality) -> None:
+def test_series_of_a_removed_component_end(temporality: Temporality) -> None:
     own, encoder = Telemetry(), make(temporality)
     for sink in ("a", "b"):
         own.set("podgpu_sink_queued", 5, (("sink", sink),))
@@ -54,10 +54,10 @@ def test_a_series_whose_component_left_the_configuration_ends(temporality: Tempo
         for sink in ("a", "b")
     }
     assert {(p.value, p.time) for p in found if p.ended} == {(None, at(2).wall_ns)}
-    assert not [p for p in sent(encoder, 3, own.collect({})) if p.ended], "once"
+    assert not [p for p in sent(encoder, 3, own.collect({})) if p.ended], "ended once"
 
 
-def test_no_two_have_one_name() -> None:
+def test_no_two_own_metrics_have_the_same_name() -> None:
     names = [
         instrument(family, suffix).name
         for family in FAMILIES
@@ -66,7 +66,7 @@ def test_no_two_have_one_name() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_they_come_under_the_node_s_resource() -> None:
+def test_own_metrics_have_the_resource_of_the_node() -> None:
     own = Telemetry()
     own.set("podgpu_sink_queue_bytes", 4096, (("sink", "otlp"),))
     own.add(COUNTS, 3, (("source", "gpus"),))
@@ -84,18 +84,18 @@ def test_they_come_under_the_node_s_resource() -> None:
     assert {p.of("service.instance.id") for p in found.values()} == {"node-1"}
     assert found["podgpu.sink.queue"].attributes == (("sink", "otlp"),)
     assert {p.time for p in found.values()} == {at(10).wall_ns}
-    # Counters began when podgpu did.
+    # Counters start with the process.
     assert {p.start for p in found.values()} == {0, at(-50).wall_ns}
 
 
-def test_without_a_known_start_counters_begin_at_the_first_call() -> None:
+def test_without_a_known_process_start_counters_start_at_the_first_call() -> None:
     own, encoder = Telemetry(), make()
     own.add(COUNTS, 3, ())
     assert [p.start for p in sent(encoder, 10, own.collect({}))] == [at(10).wall_ns]
     assert [p.start for p in sent(encoder, 70, own.collect({}))] == [at(10).wall_ns]
 
 
-def test_increments() -> None:
+def test_delta_temporality_sends_increments() -> None:
     own, encoder = Telemetry(), make("delta")
     computed = {"process_start_time_seconds": [Own((), START.wall_ns / 1e9)]}
     found = []
@@ -107,7 +107,7 @@ def test_increments() -> None:
     assert {p.temporality for p in found} == {1}
 
 
-def test_what_is_no_finite_number_is_left_out() -> None:
+def test_values_that_are_not_finite_are_left_out() -> None:
     own = Telemetry()
     own.set("podgpu_sink_queued", float("nan"), ())
     assert make().telemetry(at(1), own.collect({})) is None

@@ -1,4 +1,4 @@
-"""Whatever happens on a node: the encoder says what a slow and plain one says."""
+"""For any events on a node, the encoder has the same results as a slow, simple encoder."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -78,29 +78,29 @@ def ordered(found: Sequence[Point]) -> list[Point]:
 @pytest.mark.parametrize("temporality", ["cumulative", "delta"])
 @given(STEPS, st.booleans(), st.sampled_from([100, 5_000, 1 << 19]))
 @settings(deadline=None, max_examples=60)
-def test_it_says_what_the_plain_one_says(
+def test_the_encoder_equals_the_reference_encoder(
     names: Names,
     temporality: Temporality,
     steps: list[tuple[str, object]],
     containers: bool,
-    most: int,
+    most_bytes: int,
 ) -> None:
     plan = FieldPlan({name for name, _ in FIELDS} - {"sm_clock_mhz"})
-    ours = Encoder(
+    encoder = Encoder(
         "node-1",
         plan,
         names=names,
         containers=containers,
         temporality=temporality,
-        most_bytes=most,
+        most_bytes=most_bytes,
     )
-    plain = Reference("node-1", plan, names, containers=containers, temporality=temporality)
+    reference = Reference("node-1", plan, names, containers=containers, temporality=temporality)
     node = Node()
     node.has(*DEVICES)
-    off = 0
-    for kind, what in steps:
+    wall_offset = 0
+    for kind, argument in steps:
         node.seconds += 1
-        match kind, what:
+        match kind, argument:
             case "read", list(values):
                 now = at(node.seconds)
                 node.reads(
@@ -109,12 +109,12 @@ def test_it_says_what_the_plain_one_says(
                         for device, (field, attrs), value in values
                     )
                 )
-            case "hold", list(said):
+            case "hold", list(holders):
                 held(
                     node,
                     *(
                         claim(pod, device.uuid, container=container, share=share)
-                        for pod, device, container, share in said
+                        for pod, device, container, share in holders
                     ),
                 )
             case "have", list(devices):
@@ -123,18 +123,21 @@ def test_it_says_what_the_plain_one_says(
                 label = (("app.kubernetes.io/name", name),)
                 pods(node, PodInfo("u-a", "ml", "a", owner_kind="Job", labels=label))
             case "set", int(seconds):
-                off += seconds * NS
+                wall_offset += seconds * NS
             case _:
                 node.say(SourceRemoved(), "podlist", "podlist")
-        taken = node.snapshot()
-        taken = replace(taken, at=Instant(taken.at.mono_ns, taken.at.wall_ns + off))
-        records = ours.encode(taken)
+        snapshot = node.snapshot()
+        snapshot = replace(
+            snapshot, at=Instant(snapshot.at.mono_ns, snapshot.at.wall_ns + wall_offset)
+        )
+        records = encoder.encode(snapshot)
         found = points(records)
-        assert ordered(found) == ordered(plain.encode(taken))
-        together = b"".join(record.data for record in records)
-        if together:  # records that are put together are one request
-            whole = replace(records[0], data=together, points=len(found))
+        assert ordered(found) == ordered(reference.encode(snapshot))
+        concatenated = b"".join(record.data for record in records)
+        if concatenated:  # concatenated records are one valid request
+            whole = replace(records[0], data=concatenated, points=len(found))
             assert ordered(points([whole])) == ordered(found)
-        assert all(record.created_ns == taken.at.wall_ns for record in records)
-        assert (ours.not_finite, ours.duplicates) == (plain.not_finite, plain.doubled)
-        assert ours.clock_steps == plain.timeline.steps
+        assert all(record.created_ns == snapshot.at.wall_ns for record in records)
+        assert encoder.not_finite == reference.not_finite
+        assert encoder.duplicates == reference.duplicates
+        assert encoder.clock_steps == reference.timeline.steps

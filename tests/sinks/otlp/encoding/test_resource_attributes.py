@@ -1,4 +1,4 @@
-"""In whose resource a reading stands, and what is said there."""
+"""The resource of a reading, and its attributes."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tests.support.nodes import START, Node, at, claim, gpu, reading
 SUBJECT = PartialRef("ml", "train-0", "main", "u-1", "c0ffee")
 POD = PodInfo("u-1", "ml", "train-0")
 HOLDER = Holder(SUBJECT, None, START, "podlist", Evidence.POD_LIST_FILE, POD)
-REPORTED = "resource.opentelemetry.io/"
+RESOURCE_PREFIX = "resource.opentelemetry.io/"
 APP = "app.kubernetes.io/"
 
 
@@ -24,11 +24,11 @@ def container(holder: Holder, extra: Mapping[str, str] | None = None) -> dict[st
     return dict(resource_attributes.of_container(holder, "node-1", extra or {}))
 
 
-def with_pod(**given: object) -> Holder:
-    return replace(HOLDER, pod=replace(POD, **given))  # type: ignore[arg-type]
+def with_pod(**changes: object) -> Holder:
+    return replace(HOLDER, pod=replace(POD, **changes))  # type: ignore[arg-type]
 
 
-def test_the_node_s_resource() -> None:
+def test_attributes_of_the_resource_of_a_node() -> None:
     extra = {"service.name": "gpus", "k8s.cluster.name": "c", "deployment": "", "host.id": "h"}
     assert dict(resource_attributes.of_node("node-1", extra)) == {
         "k8s.node.name": "node-1",
@@ -41,7 +41,7 @@ def test_the_node_s_resource() -> None:
     assert "host.name" not in dict(resource_attributes.of_node("node-1", {}))
 
 
-def test_a_container_s_resource() -> None:
+def test_attributes_of_the_resource_of_a_container() -> None:
     holder = with_pod(
         owner_kind="Deployment",
         owner_name="train",
@@ -82,9 +82,9 @@ def test_a_container_s_resource() -> None:
             with_pod(
                 labels=((f"{APP}instance", "llm-a"),),
                 annotations=(
-                    (f"{REPORTED}service.instance.id", "one"),
-                    (f"{REPORTED}service.name", "mine"),
-                    (f"{REPORTED}service.namespace", "shop"),
+                    (f"{RESOURCE_PREFIX}service.instance.id", "one"),
+                    (f"{RESOURCE_PREFIX}service.name", "mine"),
+                    (f"{RESOURCE_PREFIX}service.namespace", "shop"),
                 ),
             ),
             ("shop", "mine", "one"),
@@ -99,15 +99,22 @@ def test_a_container_s_resource() -> None:
         ),
     ],
 )
-def test_what_a_service_is_called(holder: Holder, expected: tuple[str | None, str, str]) -> None:
+def test_service_name_namespace_and_instance_id_of_a_container(
+    holder: Holder, expected: tuple[str | None, str, str]
+) -> None:
     found = container(holder)
     names = ("service.namespace", "service.name", "service.instance.id")
     assert tuple(found.get(name) for name in names) == expected
 
 
-def test_what_is_configured_reports_no_containers_apart_and_no_pod_takes_another_s_name() -> None:
+def test_configured_attributes_do_not_change_the_identity_of_a_container() -> None:
     found = container(
-        with_pod(annotations=((f"{REPORTED}k8s.pod.uid", "u-2"), (f"{REPORTED}team", "nlp"))),
+        with_pod(
+            annotations=(
+                (f"{RESOURCE_PREFIX}k8s.pod.uid", "u-2"),
+                (f"{RESOURCE_PREFIX}team", "nlp"),
+            )
+        ),
         {"service.instance.id": "one", "k8s.pod.uid": "u-3", "zone": "b"},
     )
     assert found["service.instance.id"] == "ml.train-0.main"
@@ -132,8 +139,8 @@ def test_what_is_configured_reports_no_containers_apart_and_no_pod_takes_another
         "container.image.name",
     ],
 )
-def test_what_an_operator_injects_about_podgpu_s_own_pod_says_nothing_of_others(name: str) -> None:
-    """As `OTEL_RESOURCE_ATTRIBUTES` has it, and for a pod of which little else is known."""
+def test_injected_attributes_of_podgpus_pod_are_not_set_on_other_containers(name: str) -> None:
+    """For example from `OTEL_RESOURCE_ATTRIBUTES`; also if little is known of the other pod."""
     holder = replace(HOLDER, subject=PartialRef("ml", "train-0"), pod=None)
     injected = {name: "podgpu's", "deployment.environment": "prod"}
     found = container(holder, injected)
@@ -154,18 +161,18 @@ def test_what_an_operator_injects_about_podgpu_s_own_pod_says_nothing_of_others(
         ("PyTorchJob", None),
     ],
 )
-def test_workloads(kind: str, name: str | None) -> None:
+def test_the_workload_has_the_attribute_of_its_kind(kind: str, name: str | None) -> None:
     found = container(with_pod(owner_kind=kind, owner_name="w"))
     assert [key for key, value in found.items() if value == "w" and key.startswith("k8s.")] == (
         [name] if name else []
     )
 
 
-def scene(*said: object, containers: bool = True) -> list[Point]:
+def scene(*held_claims: object, containers: bool = True) -> list[Point]:
     node = Node()
     node.has(gpu(0), gpu(1))
     pods(node, *(PodInfo(f"u-{name}", "ml", name) for name in ("a", "b")))
-    held(node, *said)
+    held(node, *held_claims)
     node.seconds = 5
     node.reads(reading(gpu(0), "power_watts", 1.5), reading(gpu(1), "power_watts", 2.5))
     encoder = Encoder("node-1", FieldPlan(["power_watts"]), containers=containers)
@@ -176,7 +183,7 @@ WHOLE = gpu(0).uuid
 
 
 @pytest.mark.parametrize(
-    ("said", "containers", "pod", "container_name"),
+    ("held_claims", "containers", "pod", "container_name"),
     [
         ([], True, None, None),
         ([claim("a", WHOLE)], True, "a", "main"),
@@ -185,18 +192,18 @@ WHOLE = gpu(0).uuid
         ([claim("a", WHOLE, share=0.5), claim("b", WHOLE, share=0.5)], True, None, None),
     ],
 )
-def test_a_reading_stands_with_who_alone_holds_the_device_else_with_the_node(
-    said: list[object], containers: bool, pod: str | None, container_name: str | None
+def test_a_reading_has_the_resource_of_the_only_holder_or_of_the_node(
+    held_claims: list[object], containers: bool, pod: str | None, container_name: str | None
 ) -> None:
     first, second = sorted(
-        named(scene(*said, containers=containers), "hw.power"), key=lambda p: p.value or 0
+        named(scene(*held_claims, containers=containers), "hw.power"), key=lambda p: p.value or 0
     )
     assert (first.of("k8s.pod.name"), first.of("k8s.container.name")) == (pod, container_name)
     assert first.of("service.name") == (pod or "podgpu")
     assert second.of("service.name") == "podgpu"
 
 
-def test_every_claim_of_ownership_carries_its_source_and_its_age() -> None:
+def test_every_holder_has_its_source_evidence_and_age() -> None:
     found = scene(claim("a", WHOLE, share=0.25), claim("b", WHOLE))
     infos = named(found, "podgpu.device.holder.info")
     assert {
@@ -205,13 +212,13 @@ def test_every_claim_of_ownership_carries_its_source_and_its_age() -> None:
     } == {("a", "podlist", "pod_list_file", WHOLE, 1), ("b", "podlist", "pod_list_file", WHOLE, 1)}
     assert [p.value for p in named(found, "podgpu.device.holder.age")] == [5.0, 5.0]
     assert [p.value for p in named(found, "podgpu.device.holder.since_timestamp")] == [
-        at(-60).wall_ns / 1e9  # the pods did, and the list doesn't say
+        at(-60).wall_ns / 1e9  # the pods started then; the list reports no start
     ] * 2
     (share,) = named(found, "podgpu.device.holder.share")
     assert (share.of("k8s.pod.name"), share.value) == ("a", 0.25)
 
 
-def test_no_two_resources_are_one_service() -> None:
+def test_no_two_resources_have_the_same_service_identity() -> None:
     found = scene(claim("a", WHOLE), claim("b", WHOLE), claim("b", gpu(1).uuid, container="x"))
     services = {
         point.resource: tuple(

@@ -1,4 +1,4 @@
-"""Series over time: where they start, how they end, and what is left out of them."""
+"""Series over time: starts, ends, increments, and values that are left out."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -19,7 +19,7 @@ GPU = gpu(0)
 
 
 class Scene:
-    """A node with one GPU and an encoder of everything about it."""
+    """A node with one GPU, and an encoder that gets its snapshots."""
 
     def __init__(self, *fields: str, **options: object) -> None:
         self.node = Node()
@@ -34,18 +34,18 @@ class Scene:
                 for field, value in values.items()
             )
         )
-        return self.take()
+        return self.encode()
 
-    def take(self) -> list[Point]:
+    def encode(self) -> list[Point]:
         return points(self.encoder.encode(self.node.snapshot()))
 
 
-def test_only_what_is_fresh_is_sent() -> None:
+def test_only_fresh_readings_are_sent() -> None:
     scene = Scene("power_watts", "gpu_temperature_celsius")
     assert len(scene.read(power_watts=70, gpu_temperature_celsius=40)) == 2
     assert [p.name for p in scene.read(power_watts=71)] == ["hw.power"]
     held(scene.node, claim("a", GPU.uuid))
-    assert [p for p in scene.take() if not p.ended] == []
+    assert [p for p in scene.encode() if not p.ended] == []
     assert scene.encoder.encode(scene.node.snapshot()) == []
 
 
@@ -54,23 +54,21 @@ def test_a_field_that_is_not_in_the_plan_is_not_sent() -> None:
     assert scene.read(gpu_temperature_celsius=40, memory_used_bytes=1, memory_total_bytes=2) == []
 
 
-def test_c1_a_counter_starts_with_its_first_point_and_again_where_it_was_set_back() -> None:
+def test_c1_a_counter_restarts_when_its_value_decreases() -> None:
     scene = Scene("pcie_replays")
     found = [
         point for value in (100, 105, 105, 3, 4, 0) for point in scene.read(pcie_replays=value)
     ]
-    begun = [at(second).wall_ns for second in range(1, 7)]
-    assert [p.time for p in found] == begun
-    assert [p.start for p in found] == [begun[at_] for at_ in (0, 0, 0, 3, 3, 5)]
+    times = [at(second).wall_ns for second in range(1, 7)]
+    assert [p.time for p in found] == times
+    assert [p.start for p in found] == [times[at_] for at_ in (0, 0, 0, 3, 3, 5)]
     assert [p.value for p in found] == [100, 105, 105, 3, 4, 0]
     assert {p.kind for p in found} == {"counter"}
 
 
 @given(st.lists(st.integers(0, 1 << 70), min_size=2, max_size=12), st.booleans())
 @settings(deadline=None)
-def test_c1_no_rate_is_negative_and_no_point_counts_from_before_a_set_back(
-    values: list[int], delta: bool
-) -> None:
+def test_c1_no_rate_is_negative_after_a_counter_was_reset(values: list[int], delta: bool) -> None:
     scene = Scene("pcie_replays", temporality="delta" if delta else "cumulative")
     found = [point for value in values for point in scene.read(pcie_replays=value)]
     assert all(point.start <= point.time for point in found)
@@ -87,7 +85,7 @@ def test_c1_no_rate_is_negative_and_no_point_counts_from_before_a_set_back(
 
 
 @pytest.mark.parametrize("temporality", ["cumulative", "delta"])
-def test_c1_the_first_error_of_a_rare_code_is_a_step_from_0(temporality: Temporality) -> None:
+def test_c1_the_first_error_of_a_rare_code_is_an_increment_from_0(temporality: Temporality) -> None:
     scene = Scene("xid_errors", "power_watts", temporality=temporality)
     scene.read(power_watts=70.5)
     scene.node.seconds = 5
@@ -101,12 +99,14 @@ def test_c1_the_first_error_of_a_rare_code_is_a_step_from_0(temporality: Tempora
     later = rare._replace(window_start=at(-60), at=at(6))
     scene.node.reads(later)
     moved = named(points(scene.encoder.encode(scene.node.snapshot())), "hw.errors")
-    assert [(p.start, p.time) for p in moved] == [(at(6).wall_ns,) * 2], "none of that pod's doing"
+    assert [(p.start, p.time) for p in moved] == [(at(6).wall_ns,) * 2], (
+        "the error occurred before this pod"
+    )
     if temporality == "delta":
         assert moved[0].value == 0
 
 
-def test_c1_of_what_a_new_sink_finds_no_one_knows_what_was_counted_before() -> None:
+def test_c1_a_new_sink_starts_an_existing_counter_at_its_first_point() -> None:
     scene = Scene("pcie_replays", "xid_errors")
     scene.read(pcie_replays=5_000)
     scene.encoder = Scene("pcie_replays", "xid_errors").encoder
@@ -116,14 +116,14 @@ def test_c1_of_what_a_new_sink_finds_no_one_knows_what_was_counted_before() -> N
             window_start=since
         )
     )
-    replays, xids = scene.read(pcie_replays=5_001) + scene.take()
+    replays, xids = scene.read(pcie_replays=5_001) + scene.encode()
     if replays.value == 1:
         replays, xids = xids, replays
-    assert replays.start == replays.time, "5,001 replays within a second would be a lie"
+    assert replays.start == replays.time, "5,001 replays within a second would be wrong"
     assert (xids.value, xids.start) == (1, since.wall_ns)
 
 
-def test_c1_without_the_join_s_word_a_counter_starts_with_its_first_point() -> None:
+def test_c1_without_starts_of_the_join_a_counter_starts_at_its_first_point() -> None:
     scene = Scene("pcie_replays")
     scene.node.reads(reading(GPU, "pcie_replays", 5))
     first = points(scene.encoder.encode(replace(scene.node.snapshot(), starts=())))
@@ -136,7 +136,7 @@ def test_c1_without_the_join_s_word_a_counter_starts_with_its_first_point() -> N
     ]
 
 
-def test_a_gauge_has_no_start_and_an_up_down_counter_the_first_point_s() -> None:
+def test_a_gauge_has_no_start_and_an_updowncounter_that_of_its_first_point() -> None:
     scene = Scene("power_watts", "memory_used_bytes")
     scene.read(power_watts=70.5, memory_used_bytes=7)
     power, memory = scene.read(power_watts=71.5, memory_used_bytes=3)
@@ -144,19 +144,19 @@ def test_a_gauge_has_no_start_and_an_up_down_counter_the_first_point_s() -> None
     assert (memory.kind, memory.start) == ("updowncounter", at(1).wall_ns)
 
 
-def test_when_the_holder_changes_the_series_ends_and_another_starts() -> None:
+def test_when_the_holder_changes_the_series_ends_and_a_new_one_starts() -> None:
     scene = Scene("energy_millijoules")
     held(scene.node, claim("a", GPU.uuid))
     scene.read(energy_millijoules=5_000)
     scene.read(energy_millijoules=6_000)
     held(scene.node, claim("b", GPU.uuid))
-    ended = scene.take()
+    ended = scene.encode()
     (end,) = named(ended, "hw.energy")
     assert end.ended
     assert end.value is None
     assert end.of("k8s.pod.name") == "a"
     assert (end.start, end.time) == (at(1).wall_ns, at(2).wall_ns + MS)
-    # Who held the device is told no more, either.
+    # The series about the holder end, too.
     assert {p.name for p in ended if p.ended and p.name != "hw.energy"} == {
         "podgpu.attribution.conflicts",
         *(f"podgpu.device.holder.{what}" for what in ("info", "since_timestamp", "age")),
@@ -177,23 +177,23 @@ def test_when_an_attribute_of_the_resource_changes_the_series_ends() -> None:
     scene.read(power_watts=70)
     # Its phase is not in the resource.
     pods(scene.node, PodInfo("u", "ml", "a", "Running", labels=(("v", "1"),)))
-    assert scene.take() == []
+    assert scene.encode() == []
     pods(scene.node, PodInfo("u", "ml", "a", "Running", labels=(("v", "2"),)))
-    assert {p.of("k8s.pod.label.v") for p in scene.take() if p.ended} == {"1"}
+    assert {p.of("k8s.pod.label.v") for p in scene.encode() if p.ended} == {"1"}
     assert {p.of("k8s.pod.label.v") for p in scene.read(power_watts=71)} == {"2"}
 
 
-def test_a_device_that_is_gone_ends_once() -> None:
+def test_series_of_a_removed_device_end_once() -> None:
     scene = Scene("power_watts", "energy_millijoules")
     scene.read(power_watts=70, energy_millijoules=1)
     scene.node.say(SourceRemoved())
-    assert {p.name for p in scene.take() if p.ended} == {"hw.power", "hw.energy"}
-    assert scene.take() == []
+    assert {p.name for p in scene.encode() if p.ended} == {"hw.power", "hw.energy"}
+    assert scene.encode() == []
     scene.node.say(SourceRemoved())
-    assert scene.take() == []
+    assert scene.encode() == []
 
 
-def test_a_reading_that_is_too_old_ends_and_restarts() -> None:
+def test_an_expired_series_ends_and_restarts() -> None:
     scene = Scene("power_watts", "pcie_replays")
     scene.read(good_for=2, power_watts=70, pcie_replays=5)
     scene.node.seconds = 10
@@ -204,20 +204,20 @@ def test_a_reading_that_is_too_old_ends_and_restarts() -> None:
     assert [(p.start, p.time) for p in again] == [(at(12).wall_ns,) * 2]
 
 
-def test_a_series_that_had_no_point_has_no_end() -> None:
+def test_a_series_without_a_point_has_no_end() -> None:
     scene = Scene("power_watts")
     assert scene.read(power_watts=float("nan")) == []
     scene.node.say(SourceRemoved())
-    assert scene.take() == []
+    assert scene.encode() == []
 
 
-def test_ends_are_in_their_own_kind_of_metric() -> None:
+def test_an_end_has_type_unit_and_temporality_of_its_series() -> None:
     scene = Scene("power_watts", "pcie_replays", "memory_used_bytes", temporality="delta")
     before = {p.name: p for p in scene.read(power_watts=1, pcie_replays=1, memory_used_bytes=1)}
     scene.node.say(SourceRemoved())
-    for end in scene.take():
-        was = before[end.name]
-        assert (end.kind, end.unit, end.temporality) == (was.kind, was.unit, was.temporality)
+    for end in scene.encode():
+        point = before[end.name]
+        assert (end.kind, end.unit, end.temporality) == (point.kind, point.unit, point.temporality)
 
 
 def test_increments_count_from_the_last_point() -> None:
@@ -234,7 +234,7 @@ def test_increments_count_from_the_last_point() -> None:
     assert {(p.temporality, p.start) for p in memory} == {(2, at(1).wall_ns)}
 
 
-def test_lowmemory_is_cumulative() -> None:
+def test_lowmemory_temporality_is_cumulative_for_counters() -> None:
     scene = Scene("energy_millijoules", temporality="lowmemory")
     scene.read(energy_millijoules=1_000)
     (point,) = scene.read(energy_millijoules=3_000)
@@ -252,7 +252,7 @@ def test_lowmemory_is_cumulative() -> None:
         (2.5, 2.5),
     ],
 )
-def test_what_is_no_integer_of_64_bits_is_a_float(value: Value, sent: Value) -> None:
+def test_a_value_outside_int64_is_sent_as_a_float(value: Value, sent: Value) -> None:
     scene = Scene("memory_used_bytes")
     scene.read(memory_used_bytes=1)
     (point,) = scene.read(memory_used_bytes=value)
@@ -263,7 +263,7 @@ def test_what_is_no_integer_of_64_bits_is_a_float(value: Value, sent: Value) -> 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 10**400])
 @pytest.mark.parametrize("field", ["power_watts", "memory_used_bytes"])
-def test_what_is_no_finite_number_is_left_out_and_counted(field: str, value: Value) -> None:
+def test_values_that_are_not_finite_are_left_out_and_counted(field: str, value: Value) -> None:
     scene = Scene(field, "gpu_temperature_celsius")
     found = scene.read(**{field: value, "gpu_temperature_celsius": 40})
     assert [p.name for p in found] == ["hw.temperature"]
@@ -288,7 +288,7 @@ STATUS = [
 
 
 @pytest.mark.parametrize(("values", "state"), STATUS)
-def test_the_state_of_a_gpu(values: dict[str, Value], state: str | None) -> None:
+def test_hw_status_shows_the_state_of_the_gpu(values: dict[str, Value], state: str | None) -> None:
     scene = Scene("gpu_up", "row_remap_pending", "row_remap_failed", "recovery_action")
     found = named(scene.read(**values), "hw.status")
     if state is None:
@@ -296,11 +296,11 @@ def test_the_state_of_a_gpu(values: dict[str, Value], state: str | None) -> None
         return
     states = ("ok", "degraded", "failed", "predicted_failure")
     assert {p.of("hw.state"): p.value for p in found} == {s: int(s == state) for s in states}
-    # What was read before counts on.
+    # An unrelated reading sends no new status.
     assert len(named(scene.read(power_watts=5), "hw.status")) == 0
 
 
-def test_memory_utilisation_is_the_part_that_is_used() -> None:
+def test_memory_utilization_is_used_divided_by_total() -> None:
     scene = Scene("memory_used_bytes", "memory_total_bytes")
     assert named(scene.read(memory_used_bytes=20), "hw.gpu.memory.utilization") == []
     assert named(scene.read(memory_total_bytes=80), "hw.gpu.memory.utilization") == []
@@ -309,7 +309,7 @@ def test_memory_utilisation_is_the_part_that_is_used() -> None:
     assert named(scene.read(memory_used_bytes=0, memory_total_bytes=0), point.name) == []
 
 
-def test_large_snapshots_become_several_records() -> None:
+def test_a_large_snapshot_is_split_into_several_records() -> None:
     devices = [gpu(index) for index in range(40)]
     node = Node()
     node.has(*devices)
@@ -335,7 +335,7 @@ HOSTILE = st.text(
 
 @given(HOSTILE, HOSTILE, HOSTILE)
 @settings(deadline=None)
-def test_whatever_things_are_called_the_messages_take_it(name: str, value: str, other: str) -> None:
+def test_any_names_result_in_valid_messages(name: str, value: str, other: str) -> None:
     pairs = tuple(sorted({name: value, other: value}.items()))
     device = replace(GPU, model=value, facts=(("serial", value),))
     part = replace(mig(device, 1, profile=name), uuid=f"MIG-{other}")
@@ -356,13 +356,13 @@ def test_whatever_things_are_called_the_messages_take_it(name: str, value: str, 
         assert sum(len(record.data) for record in records) < 200_000
 
 
-def test_what_is_kept_of_series_goes_with_them() -> None:
-    """Pods that come and go each second, as they do in a soak."""
+def test_the_state_of_ended_series_is_freed() -> None:
+    """Pods start and end each second, as in a soak test."""
     scene = Scene("power_watts", "energy_millijoules")
     sizes = []
     for turn in range(30):
         held(scene.node, claim(f"pod-{turn}", GPU.uuid))
-        scene.take()
+        scene.encode()
         scene.read(power_watts=70, energy_millijoules=turn)
         encoder = scene.encoder
         sizes.append(
@@ -379,7 +379,7 @@ def test_what_is_kept_of_series_goes_with_them() -> None:
     assert len(set(sizes[3:])) == 1
 
 
-def test_sets_of_fresh_readings_that_never_come_again_are_not_kept() -> None:
+def test_cached_sets_of_fresh_readings_are_bounded() -> None:
     fields = [field.name for field in FieldPlan().fields if not field.attrs]
     scene = Scene(*fields)
     for turn in range(60):
@@ -387,7 +387,7 @@ def test_sets_of_fresh_readings_that_never_come_again_are_not_kept() -> None:
     assert len(scene.encoder._selections) <= 16
 
 
-def test_the_snapshot_reports_the_time_of_a_record() -> None:
+def test_a_record_has_the_time_of_its_snapshot() -> None:
     node = Node()
     node.has(GPU)
     node.reads(reading(GPU, "power_watts", 5))

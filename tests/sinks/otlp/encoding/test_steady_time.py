@@ -1,4 +1,4 @@
-"""Wall times that never go back, whatever the wall clock does."""
+"""Times of points never go back, even if the wall clock does."""
 
 from bisect import bisect_left
 from itertools import pairwise
@@ -19,7 +19,7 @@ HOUR = 3600 * NS
 CLOCKS = st.lists(
     st.tuples(
         st.integers(1, 60 * NS),  # time that passes
-        st.one_of(  # what somebody does to the wall clock in it
+        st.one_of(  # how much the wall clock is set in it
             st.just(0),
             st.integers(-NS // 1000, NS // 1000),
             st.integers(-2 * HOUR, 2 * HOUR),
@@ -33,72 +33,72 @@ ANY = st.one_of(st.integers(), st.integers(-(1 << 80), 1 << 80))
 
 
 @given(st.lists(st.builds(Instant, ANY, ANY), min_size=1, max_size=5), st.lists(ANY, max_size=5))
-def test_r4_whatever_clocks_report_a_message_has_room_for_it(
-    seen: list[Instant], moments: list[int]
+def test_r4_any_clock_value_results_in_a_valid_time(
+    instants: list[Instant], moments: list[int]
 ) -> None:
-    """A damaged recording may tell of any time."""
+    """A damaged recording may contain any time."""
     timeline = WallTimeline()
     order = PointOrder(timeline)
-    for moment in seen:
+    for moment in instants:
         timeline.update(moment)
         order.next_message()
-        for mono_ns in (*moments, *(each.mono_ns for each in seen)):
+        for mono_ns in (*moments, *(each.mono_ns for each in instants)):
             for time in (timeline(mono_ns), timeline.start(moment), order(mono_ns)):
                 assert 0 <= time < 1 << 64
 
 
 @given(CLOCKS, st.data())
 @settings(deadline=None)
-def test_c2_no_later_moment_has_an_earlier_time(
+def test_c2_a_later_moment_never_has_an_earlier_time(
     clocks: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     timeline = WallTimeline()
     mono, wall = START.mono_ns, START.wall_ns
-    given_out: list[tuple[int, int]] = []
+    times: list[tuple[int, int]] = []
     timeline.update(START)
-    for passed, pushed in clocks:
-        mono, wall = mono + passed, wall + passed + pushed
+    for passed, step in clocks:
+        mono, wall = mono + passed, wall + passed + step
         timeline.update(Instant(mono, wall))
-        # Readings come late and in any order.
-        late = data.draw(st.lists(st.integers(0, 90 * NS), max_size=3))
-        given_out += [(mono - back, timeline(mono - back)) for back in (*late, 0)]
-    given_out.sort()
-    for (_, before), (_, after) in pairwise(given_out):
+        # Readings arrive late and in any order.
+        delays = data.draw(st.lists(st.integers(0, 90 * NS), max_size=3))
+        times += [(mono - delay, timeline(mono - delay)) for delay in (*delays, 0)]
+    times.sort()
+    for (_, before), (_, after) in pairwise(times):
         assert before <= after
-    for moment, time in given_out:  # nor does a moment ever get another time
-        assert given_out[bisect_left(given_out, (moment, 0))][1] == time
+    for moment, time in times:  # the time of a moment never changes
+        assert times[bisect_left(times, (moment, 0))][1] == time
 
 
 @pytest.mark.parametrize(
-    ("pushed", "steps"),
+    ("step", "steps"),
     [(HOUR, 1), (-HOUR, 1), (NS * 6 // 10, 1), (NS * 4 // 10, 0), (-NS * 4 // 10, 0), (0, 0)],
 )
-def test_c2_steps_of_the_wall_clock_are_counted_once(pushed: int, steps: int) -> None:
+def test_c2_steps_of_the_wall_clock_are_counted_once(step: int, steps: int) -> None:
     timeline = WallTimeline()
     for second in range(20):
         now = at(second)
-        timeline.update(Instant(now.mono_ns, now.wall_ns + (pushed if second > 9 else 0)))
+        timeline.update(Instant(now.mono_ns, now.wall_ns + (step if second > 9 else 0)))
     assert timeline.steps == steps
 
 
-def test_c2_a_step_forward_is_followed_at_once() -> None:
+def test_c2_a_step_forward_is_followed_immediately() -> None:
     timeline = WallTimeline()
     timeline.update(START)
     later = Instant(START.mono_ns + NS, START.wall_ns + HOUR + NS)
     timeline.update(later)
     assert timeline(later.mono_ns) == later.wall_ns
-    # What was read just before the snapshot has the clock's time as it is now, too.
+    # A reading just before the snapshot also has a time of the new clock.
     assert timeline(later.mono_ns - NS // 2) == later.wall_ns - NS // 2
     assert timeline(START.mono_ns) == START.wall_ns
 
 
-def test_c2_a_step_back_is_worked_off_by_running_slower() -> None:
+def test_c2_after_a_step_back_the_times_run_slower_until_they_agree() -> None:
     timeline = WallTimeline()
     timeline.update(START)
-    behind = -10 * NS
+    offset = -10 * NS
     times = []
     for second in range(1, 121):
-        now = Instant(START.mono_ns + second * NS, START.wall_ns + second * NS + behind)
+        now = Instant(START.mono_ns + second * NS, START.wall_ns + second * NS + offset)
         timeline.update(now)
         times.append((timeline(now.mono_ns), now.wall_ns))
     ahead = [time - wall for time, wall in times]
@@ -107,10 +107,10 @@ def test_c2_a_step_back_is_worked_off_by_running_slower() -> None:
     assert ahead[99:] == [0] * 21  # 10 s take 100 s
 
 
-def test_c2_a_leap_second_and_a_slewed_clock_are_no_steps() -> None:
+def test_c2_a_slewed_clock_is_not_a_step() -> None:
     timeline = WallTimeline()
     for minute in range(600):
-        slewed = minute * 60 * NS // 2000  # 500 millionths, the most that Linux does
+        slewed = minute * 60 * NS // 2000  # 500 ppm, the maximum of Linux
         moment = at(minute * 60)
         timeline.update(Instant(moment.mono_ns, moment.wall_ns + slewed))
     assert timeline.steps == 0
@@ -118,15 +118,17 @@ def test_c2_a_leap_second_and_a_slewed_clock_are_no_steps() -> None:
 
 @given(CLOCKS)
 @settings(deadline=None)
-def test_c2_no_point_is_missed_or_doubled_and_none_goes_back(clocks: list[tuple[int, int]]) -> None:
+def test_c2_no_point_is_missing_repeated_or_goes_back_in_time(
+    clocks: list[tuple[int, int]],
+) -> None:
     node = Node()
     node.has(gpu(0))
     encoder = Encoder("node-1", FieldPlan(["power_watts", "energy_millijoules"]))
     times: list[int] = []
     wall = 0
-    for count, (passed, pushed) in enumerate(clocks, 1):
+    for count, (passed, step) in enumerate(clocks, 1):
         node.seconds += max(passed, NS // 10) / NS
-        wall += pushed
+        wall += step
         now = at(node.seconds)
         node.reads(
             reading(gpu(0), "power_watts", count, when=now, good_for=100),
@@ -145,23 +147,25 @@ MOMENTS = st.lists(
     min_size=2,
     max_size=20,
 )
-"""Milliseconds to the next snapshot, how much older its reading is, and who holds the GPU."""
+"""Milliseconds to the next snapshot, the age of its reading in milliseconds, and the holder."""
 
 
 @given(MOMENTS)
 @settings(deadline=None)
-def test_no_message_goes_back_for_any_resource(moments: list[tuple[int, int, str]]) -> None:
-    """For else Prometheus refuses it whole: each resource has a series of its own there."""
+def test_times_of_messages_never_go_back_for_any_resource(
+    moments: list[tuple[int, int, str]],
+) -> None:
+    """Prometheus would refuse the whole message: each resource has its own series there."""
     node = Node()
     devices = [gpu(0), gpu(1)]
     node.has(*devices)
     encoder = Encoder("node-1", FieldPlan(["power_watts", "energy_millijoules"]))
     last = 0
-    for count, (passed, older, pod) in enumerate(moments):
+    for count, (passed, age, pod) in enumerate(moments):
         node.seconds += passed / 1000
         node.podlist(*([claim(pod, devices[0].uuid)] if pod else []))
-        # One reader after the other tells what it has read.
-        read = at(node.seconds - older / 1000)
+        # The readers of the devices report one after another.
+        read = at(node.seconds - age / 1000)
         node.reads(reading(devices[count % 2], "power_watts", count, when=read, good_for=9))
         for record in encoder.encode(node.snapshot()):
             times = [point.time for point in points([record])]
@@ -170,7 +174,7 @@ def test_no_message_goes_back_for_any_resource(moments: list[tuple[int, int, str
         assert last - at(node.seconds).wall_ns <= NS // 10
 
 
-def test_what_was_read_long_before_the_last_message_keeps_its_time() -> None:
+def test_a_reading_from_long_before_the_last_message_keeps_its_time() -> None:
     timeline = WallTimeline()
     order = PointOrder(timeline)
     timeline.update(at(0))
@@ -182,12 +186,12 @@ def test_what_was_read_long_before_the_last_message_keeps_its_time() -> None:
     assert order(at(9).mono_ns) == at(9).wall_ns
     end = order.end()
     assert end == at(10.001).wall_ns
-    assert order(at(10).mono_ns) == at(10.002).wall_ns, "what comes after an end is later"
+    assert order(at(10).mono_ns) == at(10.002).wall_ns, "a point after an end is later"
 
 
 @pytest.mark.parametrize("suspended", [True, False])
-def test_c3_a_pause_of_five_minutes_is_a_gap(suspended: bool) -> None:
-    """Whether the monotonic clock stood still meanwhile or not."""
+def test_c3_a_pause_of_five_minutes_is_a_gap_in_the_times(suspended: bool) -> None:
+    """With and without a suspend, in which the monotonic clock stops."""
     node = Node()
     node.has(gpu(0))
     encoder = Encoder("node-1", FieldPlan(["power_watts"]))
@@ -207,7 +211,7 @@ def test_c3_a_pause_of_five_minutes_is_a_gap(suspended: bool) -> None:
     assert encoder.clock_steps == suspended
 
 
-def test_late_readings_keep_their_place_for_a_thousand_snapshots() -> None:
+def test_late_readings_keep_their_time_for_a_thousand_snapshots() -> None:
     timeline = WallTimeline()
     for second in range(1500):
         timeline.update(at(second))

@@ -1,3 +1,3 @@
-"""The variables that gRPC reads when it is loaded are set before a test's own import of it."""
+"""Set the environment variables that gRPC reads at import, before any test imports it."""
 
 import pipeline.net.grpc_client  # noqa: F401

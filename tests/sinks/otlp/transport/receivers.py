@@ -1,4 +1,4 @@
-"""Receivers of OTLP to send to: real servers in this process, whose answers a test makes up."""
+"""OTLP receivers for tests: real servers in this process, with responses that a test sets."""
 
 import asyncio
 import gzip
@@ -24,23 +24,23 @@ SCHEMA: Final = Schema.load_from_package("sinks.otlp.transport", "status.binpb")
 
 def status(code: int, message: str, retry: float | None = None, *, others: int = 0) -> bytes:
     """Return an encoded google.rpc.Status, with RetryInfo if there is a delay."""
-    made = SCHEMA.message("podgpu.otlp.Status")(code=code, message=message)
+    encoded = SCHEMA.message("podgpu.otlp.Status")(code=code, message=message)
     for number in range(others):
-        made.details.add(
+        encoded.details.add(
             type_url=f"type.googleapis.com/google.rpc.Other{number}", value=b"\x08\x01"
         )
     if retry is not None:
         info = SCHEMA.message("podgpu.otlp.RetryInfo")()
         info.retry_delay.seconds = int(retry // 1)
         info.retry_delay.nanos = int(retry % 1 * 1e9)
-        made.details.add(
+        encoded.details.add(
             type_url="type.googleapis.com/google.rpc.RetryInfo", value=info.SerializeToString()
         )
-    return bytes(made.SerializeToString())
+    return bytes(encoded.SerializeToString())
 
 
 def record(number: int = 0, *, size: int = 0, points: int = 1) -> Record:
-    """Return a record of one metric, of about so many bytes."""
+    """Return a record of one metric, with a description of `size` bytes."""
     request = ExportMetricsServiceRequest()
     metric = request.resource_metrics.add().scope_metrics.add().metrics.add(name=f"m{number}")
     metric.description = "".join(chr(33 + at * 7 % 90) for at in range(size))
@@ -50,7 +50,7 @@ def record(number: int = 0, *, size: int = 0, points: int = 1) -> Record:
 
 
 def names(message: bytes) -> list[str]:
-    """Return the metrics of a message."""
+    """Return the names of the metrics in a message."""
     request = ExportMetricsServiceRequest.FromString(message)
     return [
         metric.name
@@ -61,15 +61,15 @@ def names(message: bytes) -> list[str]:
 
 
 class GrpcReceiver:
-    """Takes messages over gRPC.
+    """A gRPC receiver.
 
     Attributes:
-        messages: those that came.
-        metadata: of each.
-        answer: what is answered; called with the server's context, returns bytes or aborts.
-        logs: messages with log records; None where it has no service for them.
-        answer_logs: what is answered to those.
-        port: where it listens.
+        messages: received messages with metrics.
+        metadata: the metadata of each.
+        answer: makes the response; called with the server's context, returns bytes or aborts.
+        logs: received messages with log records; None without a service for them.
+        answer_logs: makes the response to those.
+        port: the port on which it listens.
     """
 
     def __init__(self, *, logs: bool = True) -> None:
@@ -105,7 +105,7 @@ class GrpcReceiver:
         clients: bytes | None = None,
         options: Sequence[tuple[str, Any]] = (),
     ) -> AsyncIterator["GrpcReceiver"]:
-        """Serve; with TLS if there is a certificate, and for an authority's clients alone."""
+        """Serve; with TLS if there is a `certificate`, and only for clients of the CA `clients`."""
         keep_library()
         server = grpc.aio.server(options=[("grpc.so_reuseport", 0), *options])
         handler = grpc.unary_unary_rpc_method_handler(self._export)
@@ -141,7 +141,7 @@ def fails(code: str, details: str = "", trailer: bytes = b"") -> Callable[[Any],
     return answer
 
 
-def says(body: bytes) -> Callable[[Any], Awaitable[bytes]]:
+def responds(body: bytes) -> Callable[[Any], Awaitable[bytes]]:
     async def answer(_: Any) -> bytes:
         return body
 
@@ -157,18 +157,18 @@ async def _nothing(_: Any) -> bytes:
 
 
 class HttpReceiver:
-    """Takes messages over HTTP.
+    """An HTTP receiver.
 
     Attributes:
-        messages: those that came, unpacked.
-        bodies: as they came.
-        headers: of each, with names in lower case.
-        paths: that they were sent to.
-        answer: what is answered.
-        logs: messages with log records; None where it has no path for them.
-        answer_logs: what is answered to those.
-        connections: how many were made.
-        port: where it listens.
+        messages: received messages with metrics, decompressed.
+        bodies: the request bodies as received.
+        headers: the headers of each request, with names in lower case.
+        paths: the request paths.
+        peers: the address of the client of each request.
+        answer: makes the response.
+        logs: received messages with log records, decompressed; None without a path for them.
+        answer_logs: makes the response to those.
+        port: the port on which it listens.
     """
 
     def __init__(self, *, logs: bool = True) -> None:
@@ -188,14 +188,14 @@ class HttpReceiver:
 
     async def _take(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.content.read()
-        packed = request.headers.get("Content-Encoding") == "gzip"
+        compressed = request.headers.get("Content-Encoding") == "gzip"
         if request.path.endswith("/v1/logs"):
             if self.logs is None:
                 return web.Response(status=404)
-            self.logs.append(gzip.decompress(body) if packed else body)
+            self.logs.append(gzip.decompress(body) if compressed else body)
             return await self.answer_logs(request)
         self.bodies.append(body)
-        self.messages.append(gzip.decompress(body) if packed else body)
+        self.messages.append(gzip.decompress(body) if compressed else body)
         self.headers.append({name.lower(): value for name, value in request.headers.items()})
         self.paths.append(request.raw_path)
         self.peers.append(request.transport and request.transport.get_extra_info("peername"))
@@ -227,7 +227,7 @@ def answers(
     code: int, body: bytes = b"", content_type: str = "application/x-protobuf", **headers: str
 ) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
     async def answer(_: web.BaseRequest) -> web.StreamResponse:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return web.Response(status=code, body=body, content_type=content_type, headers=named)
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        return web.Response(status=code, body=body, content_type=content_type, headers=fields)
 
     return answer

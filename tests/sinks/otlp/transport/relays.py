@@ -1,4 +1,4 @@
-"""What stands between a sender and a receiver: a relay that sees, and ends, connections."""
+"""A TCP relay between a sender and a receiver, which records and ends connections."""
 
 import asyncio
 import socket
@@ -14,21 +14,22 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 
 class Relay:
-    """Passes bytes on.
+    """A TCP relay, or an HTTP proxy.
 
     Attributes:
-        port: where it listens.
-        seen: what came from the side that connected.
-        heads: the first line of each connection, if it is a proxy.
-        taken: connections so far.
-        open: those that stand: their ends at the side that connected.
+        port: the port on which it listens.
+        seen: the bytes that clients sent.
+        heads: the request head of each connection, if it is a proxy.
+        accepted: number of accepted connections.
+        open: the client sides of open connections.
+        refuse: the response of a proxy that refuses, if not empty.
     """
 
     def __init__(self, target: int, *, proxy: bool = False) -> None:
         self.port = 0
         self.seen = bytearray()
         self.heads: list[str] = []
-        self.taken = 0
+        self.accepted = 0
         self.open: set[asyncio.StreamWriter] = set()
         self.refuse = b""
         self._target = target
@@ -54,8 +55,8 @@ class Relay:
         assert task is not None
         self._tasks.add(task)
         self.open.add(writer)
-        self.taken += 1
-        away: asyncio.StreamWriter | None = None
+        self.accepted += 1
+        target: asyncio.StreamWriter | None = None
         try:
             head = b""
             if self._proxy:
@@ -68,17 +69,19 @@ class Relay:
                 if head.startswith(b"CONNECT "):
                     writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
                     head = b""
-            back, away = await asyncio.open_connection("127.0.0.1", self._target)
-            away.write(head)
-            await asyncio.gather(self._pump(reader, away, keep=True), self._pump(back, writer))
+            target_reader, target = await asyncio.open_connection("127.0.0.1", self._target)
+            target.write(head)
+            await asyncio.gather(
+                self._pump(reader, target, keep=True), self._pump(target_reader, writer)
+            )
         except (ConnectionError, asyncio.CancelledError, asyncio.IncompleteReadError):
             pass
         finally:
             self.open.discard(writer)
             self._tasks.discard(task)
             writer.transport.abort()
-            if away is not None:
-                away.transport.abort()
+            if target is not None:
+                target.transport.abort()
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, keep: bool = False

@@ -1,4 +1,4 @@
-"""A push under test: what it sends to, and what becomes of it."""
+"""An `OtlpPush` for tests, with a clock and certificate files that a test controls."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -42,13 +42,13 @@ async def pushing(
     clock: Clock | None = None,
     **options: Any,
 ) -> AsyncIterator[OtlpPush]:
-    made = pushing_options(endpoint, protocol, timeout=timeout, **options)
-    async with OtlpPush(made, FakeSinkContext(clock=clock), environ or {}) as push:
+    options_ = pushing_options(endpoint, protocol, timeout=timeout, **options)
+    async with OtlpPush(options_, FakeSinkContext(clock=clock), environ or {}) as push:
         yield push
 
 
-class TurnedClock:
-    """Stands still until a test turns it, so that files are looked at when it says so."""
+class ManualClock:
+    """A clock that a test advances, so that files are checked at known times."""
 
     def __init__(self) -> None:
         self.seconds = 0
@@ -59,12 +59,12 @@ class TurnedClock:
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    def turn(self) -> None:
+    def advance(self) -> None:
         self.seconds += 1
 
 
-class Files:
-    """Certificates and keys on the disk, which a test exchanges."""
+class CertificateFiles:
+    """Certificate and key files that a test replaces."""
 
     def __init__(self, folder: Path) -> None:
         self.ca = folder / "ca.pem"
@@ -72,21 +72,21 @@ class Files:
         self.key = folder / "key.pem"
 
     def trust(self, name: str) -> None:
-        """Trust an authority."""
+        """Write the certificate of an authority to `ca`."""
         self._write(self.ca, authority(name).cert_pem.bytes())
 
-    def show(self, leaf: trustme.LeafCert) -> None:
-        """Show a certificate."""
+    def write_certificate(self, leaf: trustme.LeafCert) -> None:
+        """Write a client certificate and its key."""
         chain, key = pem(leaf)
         self._write(self.cert, chain)
         self._write(self.key, key)
 
     @staticmethod
     def _write(path: Path, data: bytes) -> None:
-        # As whoever exchanges certificates: never half of one.
-        fresh = path.with_suffix(".new")
-        fresh.write_bytes(data)
-        fresh.replace(path)
+        # Atomically, as tools that rotate certificates do it.
+        new_file = path.with_suffix(".new")
+        new_file.write_bytes(data)
+        new_file.replace(path)
 
     def options(self, *, client: bool = False, name: str = "") -> TlsOptions:
         return TlsOptions(

@@ -1,4 +1,4 @@
-"""How files are read: seldom, and so that one that hangs holds up a single thread."""
+"""Credential files are read rarely, and a slow disk blocks only one thread."""
 
 import asyncio
 import os
@@ -12,35 +12,35 @@ from pipeline.files.bounded_read import read_file
 from sinks.otlp.options import TlsOptions
 from sinks.otlp.transport import credentials
 from sinks.otlp.transport.credentials import Credentials, CredentialsError
-from tests.sinks.otlp.transport.sending import Files, TurnedClock
+from tests.sinks.otlp.transport.sending import CertificateFiles, ManualClock
 from tests.support.web import certificate
 
 
-async def test_a_disk_that_hangs_costs_one_thread_and_data_waits(
+async def test_a_slow_disk_blocks_one_thread_and_credentials_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token, hangs = tmp_path / "token", threading.Event()
+    token, released = tmp_path / "token", threading.Event()
     token.write_text("word")
     calls = 0
 
     def read(*args: Any) -> Any:
         nonlocal calls
         calls += 1
-        hangs.wait(20)
+        released.wait(20)
         return read_file(*args)
 
     monkeypatch.setattr(credentials, "read_file", read)
     monkeypatch.setattr(credentials, "_READ_TIMEOUT", 0.05)
-    held = Credentials(None, token, TurnedClock())
+    credentials_ = Credentials(None, token, ManualClock())
     for _ in range(3):
         with pytest.raises(CredentialsError, match=f"{token}: could not be read within 0.05 s"):
-            await held.get()
+            await credentials_.get()
     assert calls == 1
-    hangs.set()
+    released.set()
     async with asyncio.timeout(10):
         while True:
             try:
-                found = await held.get()
+                found = await credentials_.get()
                 break
             except CredentialsError:
                 continue
@@ -48,81 +48,81 @@ async def test_a_disk_that_hangs_costs_one_thread_and_data_waits(
     assert calls == 1
 
 
-async def test_without_files_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = TurnedClock()
-    held = Credentials(TlsOptions(), None, clock)
-    first = await held.get()
+async def test_without_files_nothing_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+    credentials_ = Credentials(TlsOptions(), None, clock)
+    first = await credentials_.get()
     assert first.tls is not None
-    clock.turn()
-    assert await held.get() is first
-    assert not held.files
+    clock.advance()
+    assert await credentials_.get() is first
+    assert not credentials_.files
 
 
-async def test_files_that_say_the_same_are_the_same_connection(tmp_path: Path) -> None:
-    files, clock = Files(tmp_path), TurnedClock()
+async def test_rewritten_files_with_the_same_content_keep_the_tls_context(tmp_path: Path) -> None:
+    files, clock = CertificateFiles(tmp_path), ManualClock()
     leaf = certificate("clients", "podgpu")
     files.trust("server")
-    files.show(leaf)
-    held = Credentials(files.options(client=True), None, clock)
-    first = await held.get()
-    files.show(leaf)
-    clock.turn()
-    assert (await held.get()).tls is first.tls
-    assert held.files
+    files.write_certificate(leaf)
+    credentials_ = Credentials(files.options(client=True), None, clock)
+    first = await credentials_.get()
+    files.write_certificate(leaf)
+    clock.advance()
+    assert (await credentials_.get()).tls is first.tls
+    assert credentials_.files
 
 
-async def test_a_token_of_others_letters(tmp_path: Path) -> None:
+async def test_an_invalid_token_is_an_error(tmp_path: Path) -> None:
     token = tmp_path / "token"
     for content in ("", " \n", "a b\nc", "ä", "a\x00b"):
         token.write_text(content)
         with pytest.raises(CredentialsError, match="only the token, on one line"):
-            await Credentials(None, token, TurnedClock()).get()
+            await Credentials(None, token, ManualClock()).get()
 
 
-async def test_a_file_that_is_too_large_or_none(tmp_path: Path) -> None:
+async def test_a_too_large_file_or_a_folder_is_an_error(tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(bytes(2 << 20))
     for path in (large, tmp_path):
         with pytest.raises(CredentialsError, match=f"^{path}: "):
-            await Credentials(None, path, TurnedClock()).get()
+            await Credentials(None, path, ManualClock()).get()
 
 
-async def test_what_was_refused_is_read_again_whatever_its_stamp_says(tmp_path: Path) -> None:
+async def test_reload_reads_files_even_with_an_unchanged_modification_time(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old")
-    held = Credentials(None, token, TurnedClock())
-    first = await held.get()
+    credentials_ = Credentials(None, token, ManualClock())
+    first = await credentials_.get()
     before = token.stat()
     token.write_text("new")
     os.utime(token, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert await held.get() is first
-    assert (await held.get(reload=True)).token == token.read_text()
+    assert await credentials_.get() is first
+    assert (await credentials_.get(reload=True)).token == token.read_text()
 
 
-async def test_secrets_are_not_shown(tmp_path: Path) -> None:
-    files, token = Files(tmp_path), tmp_path / "token"
+async def test_secrets_are_not_in_repr(tmp_path: Path) -> None:
+    files, token = CertificateFiles(tmp_path), tmp_path / "token"
     token.write_text("hidden")
     files.trust("server")
-    files.show(certificate("clients", "podgpu"))
-    held = await Credentials(files.options(client=True), token, TurnedClock()).get()
-    assert "hidden" not in repr(held)
-    assert "PRIVATE" not in repr(held)
+    files.write_certificate(certificate("clients", "podgpu"))
+    credentials_ = await Credentials(files.options(client=True), token, ManualClock()).get()
+    assert "hidden" not in repr(credentials_)
+    assert "PRIVATE" not in repr(credentials_)
 
 
-async def test_a_file_that_a_variable_names_is_reported_by_the_variable(tmp_path: Path) -> None:
+async def test_an_error_names_the_environment_variable_of_the_file(tmp_path: Path) -> None:
     names = {"ca": "the file of CERTIFICATE", "cert": "the file of CERT", "key": "the file of KEY"}
-    files = Files(tmp_path)
-    held = Credentials(files.options(client=True), None, TurnedClock(), names=names)  # type: ignore[arg-type]
+    files = CertificateFiles(tmp_path)
+    credentials_ = Credentials(files.options(client=True), None, ManualClock(), names=names)  # type: ignore[arg-type]
 
-    async def given_out() -> str:
+    async def message() -> str:
         with pytest.raises(CredentialsError) as caught:
-            await held.get(reload=True)
+            await credentials_.get(reload=True)
         return str(caught.value)
 
-    assert await given_out() == (
+    assert await message() == (
         f"{files.ca}: no such file; check that the file of CERTIFICATE is mounted and readable"
     )
     files.trust("server")
-    files.show(certificate("clients", "podgpu"))
+    files.write_certificate(certificate("clients", "podgpu"))
     files.key.write_text("nothing")
-    assert (await given_out()).endswith("; check the file of KEY")
+    assert (await message()).endswith("; check the file of KEY")

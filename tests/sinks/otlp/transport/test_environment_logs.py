@@ -1,4 +1,4 @@
-"""Where log records go, by options and variables: precedence and endpoints."""
+"""The endpoint of log records, from options and environment variables."""
 
 import pytest
 
@@ -30,7 +30,7 @@ LOGS = "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"
         (None, {EXACT: "http://c/v1/metrics"}, None),
     ],
 )
-def test_where_log_records_go_over_http(
+def test_endpoint_of_log_records_over_http(
     option: str | None, env: dict[str, str], url: str | None
 ) -> None:
     found = resolve_log_settings(Options(endpoint=option, protocol="http/protobuf"), env)
@@ -46,14 +46,14 @@ def test_where_log_records_go_over_http(
         (None, {EXACT: "http://c:4317"}, None),
     ],
 )
-def test_where_log_records_go_over_grpc(
+def test_endpoint_of_log_records_over_grpc(
     option: str | None, env: dict[str, str], target: str | None
 ) -> None:
     found = resolve_log_settings(Options(endpoint=option), env)
     assert (None if found is None else found.endpoint.address) == target
 
 
-def test_variables_for_log_records_go_before_those_for_all() -> None:
+def test_variables_for_logs_override_those_for_all_signals() -> None:
     names = ("METRICS", "LOGS")
     env = {
         f"OTEL_EXPORTER_OTLP_{signal}_{name}": value.format(signal=signal.lower())

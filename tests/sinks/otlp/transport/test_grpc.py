@@ -1,4 +1,4 @@
-"""Sending over gRPC to real servers in this process."""
+"""The gRPC transport with real servers in this process."""
 
 import asyncio
 import re
@@ -23,7 +23,7 @@ from tests.sinks.otlp.transport.receivers import (
     names,
     never,
     record,
-    says,
+    responds,
     status,
 )
 from tests.sinks.otlp.transport.relays import Relay, reset
@@ -31,7 +31,7 @@ from tests.sinks.otlp.transport.sending import pushing
 from tests.support.web import certificate, pem
 
 
-async def test_records_go_as_one_message_in_their_order() -> None:
+async def test_records_are_sent_as_one_message_in_order() -> None:
     async with GrpcReceiver().serving() as receiver, pushing(receiver.url) as push:
         assert await push.send([record(1), record(2), record(3)]) == Acked()
         assert await push.send([record(4)]) == Acked()
@@ -40,21 +40,21 @@ async def test_records_go_as_one_message_in_their_order() -> None:
     assert len(set(receiver.peers)) == 1
 
 
-async def test_headers_and_who_asks() -> None:
-    given = {"X-Scope-OrgID": "tenant", "authorization": "Basic x"}
-    async with GrpcReceiver().serving() as receiver, pushing(receiver.url, headers=given) as push:
+async def test_headers_and_user_agent_are_sent() -> None:
+    headers = {"X-Scope-OrgID": "tenant", "authorization": "Basic x"}
+    async with GrpcReceiver().serving() as receiver, pushing(receiver.url, headers=headers) as push:
         await push.send([record()])
     [metadata] = receiver.metadata
     assert metadata["x-scope-orgid"] == "tenant"
     assert metadata["authorization"] == "Basic x"
     assert metadata["user-agent"].startswith(f"{USER_AGENT} grpc-python-asyncio/")
-    # It is none of the SDK's exporters, and doesn't say that it is.
+    # It does not claim to be an exporter of the SDK.
     assert re.fullmatch(r"podgpu/[\w.+-]+ \(OTLP exporter; Python\)", USER_AGENT)
 
 
 @pytest.mark.parametrize("compression", ["gzip", "none"])
-async def test_both_ways_of_packing(compression: str) -> None:
-    """What is on the wire is seen by a relay."""
+async def test_messages_are_compressed_if_configured(compression: str) -> None:
+    """A relay records the bytes on the wire."""
     async with (
         GrpcReceiver().serving() as receiver,
         Relay(receiver.port).serving() as relay,
@@ -65,7 +65,7 @@ async def test_both_ways_of_packing(compression: str) -> None:
         assert (len(relay.seen) < 8_000) == (compression == "gzip")
 
 
-async def test_o2_what_the_receiver_says_comes_through() -> None:
+async def test_o2_errors_and_delays_of_the_receiver_are_returned() -> None:
     async with GrpcReceiver().serving() as receiver, pushing(receiver.url) as push:
         receiver.answer = fails("UNAVAILABLE", "memory limit")
         assert await push.send([record()]) == Retry(
@@ -82,7 +82,7 @@ async def test_o2_what_the_receiver_says_comes_through() -> None:
         assert isinstance(await push.send([record()]), Rejected)
         receiver.answer = fails("INVALID_ARGUMENT", "bad")
         assert isinstance(await push.send([record()]), Rejected)
-        receiver.answer = says(b"")
+        receiver.answer = responds(b"")
         assert await push.send([record()]) == Acked()
 
 
@@ -90,7 +90,7 @@ CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
 
 
 @pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
-async def test_o2_every_code_comes_through(code: grpc.StatusCode) -> None:
+async def test_o2_every_status_code_is_returned(code: grpc.StatusCode) -> None:
     async with GrpcReceiver().serving() as receiver, pushing(receiver.url) as push:
         receiver.answer = fails(code.name, "words", status(code.value[0], "words", 2.0))
         found = await push.send([record()])
@@ -101,21 +101,21 @@ async def test_o2_every_code_comes_through(code: grpc.StatusCode) -> None:
             status=status(code.value[0], "words", 2.0),
             timeout=5,
         )
-        receiver.answer = says(b"")
+        receiver.answer = responds(b"")
         assert await push.send([record()]) == Acked()
 
 
-async def test_o4_partial_success() -> None:
+async def test_o4_partial_success_is_returned() -> None:
     answer = ExportMetricsServiceResponse()
     answer.partial_success.rejected_data_points = 2
     answer.partial_success.error_message = "too old"
     async with GrpcReceiver().serving() as receiver, pushing(receiver.url) as push:
-        receiver.answer = says(answer.SerializeToString())
+        receiver.answer = responds(answer.SerializeToString())
         found = await push.send([record(points=5)])
     assert found == Acked(2, f"{receiver.url}: rejected 2 points: too old")
 
 
-async def test_o5_a_receiver_that_never_answers() -> None:
+async def test_o5_a_receiver_that_never_responds_is_a_timeout() -> None:
     async with GrpcReceiver().serving() as receiver:
         receiver.answer = never
         async with pushing(receiver.url, timeout="200ms") as push, asyncio.timeout(5):
@@ -123,13 +123,13 @@ async def test_o5_a_receiver_that_never_answers() -> None:
             assert isinstance(found, Retry)
             assert found.reason == "timeout"
             assert "no response within 0.2 s" in found.message
-            receiver.answer = says(b"")
+            receiver.answer = responds(b"")
             assert await push.send([record()]) == Acked()
-    # What seemed dead was not used again.
+    # The connection was not used again after the timeout.
     assert len(set(receiver.peers)) == 2
 
 
-async def test_o5_a_connection_on_which_no_one_says_a_word() -> None:
+async def test_o5_a_silent_connection_is_a_timeout() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -144,37 +144,37 @@ async def test_o5_a_connection_on_which_no_one_says_a_word() -> None:
     ("options", "outcome"),
     [
         ((), Acked),
-        # 100 MB in some 100 kB, which the library doesn't unpack. It has the same words for a
-        # server that doesn't unpack a message, so that is what it has to be taken for.
+        # 100 MB compressed to about 100 kB, which the library does not decompress. Its message is
+        # the same as for a request that the server does not decompress, so podgpu assumes that.
         ((("grpc.default_compression_algorithm", 2),), TooLarge),
     ],
 )
-async def test_o5_an_answer_that_is_too_large(options: Any, outcome: type) -> None:
+async def test_o5_a_response_that_is_too_large_is_handled(options: Any, outcome: type) -> None:
     answer = ExportMetricsServiceResponse()
     answer.partial_success.error_message = "x" * 100_000_000
     large = answer.SerializeToString()
     async with GrpcReceiver().serving(options=options) as receiver:
-        receiver.answer = says(large)
+        receiver.answer = responds(large)
         async with pushing(receiver.url) as push, asyncio.timeout(10):
             assert isinstance(await push.send([record()]), outcome)
-            receiver.answer = says(b"")
+            receiver.answer = responds(b"")
             assert await push.send([record()]) == Acked()
 
 
-async def test_o8_no_one_there(unused_tcp_port: int) -> None:
+async def test_o8_an_unreachable_receiver_is_retried(unused_tcp_port: int) -> None:
     async with pushing(f"http://127.0.0.1:{unused_tcp_port}") as push:
         found = await push.send([record()])
         assert isinstance(found, Retry)
         assert found.reason == "unreachable"
         assert "refused" in found.message
         assert "check that the receiver runs and its address is right" in found.message
-        # The same fault has the same text, and whoever comes is found at once.
+        # The same fault has the same message, and a new server is used immediately.
         assert await push.send([record()]) == found
         async with GrpcReceiver().serving(f"127.0.0.1:{unused_tcp_port}"):
             assert await push.send([record()]) == Acked()
 
 
-async def test_o8_a_name_that_leads_nowhere() -> None:
+async def test_o8_an_unknown_host_name_is_retried() -> None:
     async with pushing("http://nowhere.invalid:4317") as push:
         found = await push.send([record()])
     assert isinstance(found, Retry)
@@ -182,10 +182,10 @@ async def test_o8_a_name_that_leads_nowhere() -> None:
     assert "nowhere.invalid" in found.message
 
 
-async def test_o8_a_server_that_comes_back_has_its_name_looked_up_again(
+async def test_o8_the_host_name_is_resolved_again_for_a_moved_server(
     unused_tcp_port: int,
 ) -> None:
-    """localhost has two addresses here; the server moves from one to the other."""
+    """localhost has two addresses; the server moves from one to the other."""
     port = unused_tcp_port
     async with pushing(f"http://localhost:{port}") as push:
         for address in ("127.0.0.1", "[::1]", "127.0.0.1"):
@@ -198,20 +198,20 @@ async def test_o8_a_server_that_comes_back_has_its_name_looked_up_again(
             assert isinstance(await push.send([record()]), Retry)
 
 
-async def test_o8_ipv6_alone() -> None:
+async def test_o8_a_receiver_on_ipv6_only() -> None:
     receiver = GrpcReceiver()
     async with receiver.serving("[::1]:0"), pushing(f"http://[::1]:{receiver.port}") as push:
         assert await push.send([record()]) == Acked()
 
 
-async def test_o8_a_socket_of_this_machine(tmp_path: Path) -> None:
+async def test_o8_a_receiver_on_a_unix_socket(tmp_path: Path) -> None:
     receiver = GrpcReceiver()
     endpoint = f"unix:{tmp_path / 'otel.sock'}"
     async with receiver.serving(endpoint), pushing(endpoint) as push:
         assert await push.send([record()]) == Acked()
 
 
-async def test_o8_a_connection_that_a_balancer_dropped() -> None:
+async def test_o8_a_connection_dropped_by_a_load_balancer_is_replaced() -> None:
     async with (
         GrpcReceiver().serving() as receiver,
         Relay(receiver.port).serving() as relay,
@@ -228,31 +228,31 @@ async def test_o8_a_connection_that_a_balancer_dropped() -> None:
     assert [names(message) for message in receiver.messages] == [["m1"], ["m2"]]
 
 
-async def test_o6_a_connection_that_breaks_before_the_answer() -> None:
+async def test_o6_a_connection_that_breaks_before_the_response_is_retried() -> None:
     async with (
         GrpcReceiver().serving() as receiver,
         Relay(receiver.port).serving() as relay,
         pushing(f"http://127.0.0.1:{relay.port}") as push,
     ):
 
-        async def breaks(_: Any) -> bytes:
+        async def break_connections(_: Any) -> bytes:
             for writer in relay.open:
                 reset(writer)
             await asyncio.sleep(60)
             return b""
 
-        receiver.answer = breaks
+        receiver.answer = break_connections
         found = await push.send([record(1, points=3)])
         assert isinstance(found, Retry)
         assert found.reason == "unavailable"
-        receiver.answer = says(b"")
+        receiver.answer = responds(b"")
         assert await push.send([record(1, points=3)]) == Acked()
     first, second = receiver.messages
     assert first == second
 
 
-async def test_o9_a_server_s_limit_halves_the_message() -> None:
-    """The default of a Collector's receiver, and of most servers."""
+async def test_o9_a_message_over_the_limit_of_the_server_is_too_large() -> None:
+    """4 MiB is the default of a Collector's receiver and of most servers."""
     async with GrpcReceiver().serving() as receiver, pushing(receiver.url) as push:
         records = [record(at, size=1 << 20) for at in range(5)]
         found = await push.send(records)
@@ -261,7 +261,7 @@ async def test_o9_a_server_s_limit_halves_the_message() -> None:
         assert await push.send(records[:3]) == Acked()
 
 
-async def test_o9_a_message_that_no_client_may_send() -> None:
+async def test_o9_a_message_over_the_limit_of_the_client_is_too_large() -> None:
     unlimited = (("grpc.max_receive_message_length", -1),)
     async with (
         GrpcReceiver().serving(options=unlimited) as receiver,
@@ -273,14 +273,14 @@ async def test_o9_a_message_that_no_client_may_send() -> None:
         assert await push.send([large] * 63) == Acked()
 
 
-async def test_a_port_for_http() -> None:
-    async def old(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def test_a_port_for_http_is_reported_with_a_fix() -> None:
+    async def http_1_server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
         writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(old, "127.0.0.1", 0)
+    server = await asyncio.start_server(http_1_server, "127.0.0.1", 0)
     async with server, pushing(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as push:
         found = await push.send([record()])
     assert isinstance(found, Retry)
@@ -289,7 +289,7 @@ async def test_a_port_for_http() -> None:
 
 
 @pytest.mark.parametrize("http", [False, True])
-async def test_a_port_with_tls_that_is_asked_without(http: bool) -> None:
+async def test_a_port_with_tls_is_reported_with_a_fix(http: bool) -> None:
     leaf = certificate("server", "127.0.0.1")
     receiver: Any = HttpReceiver() if http else GrpcReceiver()
     if http:
@@ -305,7 +305,7 @@ async def test_a_port_with_tls_that_is_asked_without(http: bool) -> None:
     assert "a receiver with TLS fails in this way: then use https" in found.message
 
 
-async def test_o8_a_proxy_that_is_not_there(
+async def test_o8_an_unreachable_proxy_is_named(
     unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_tcp_port}")
@@ -344,15 +344,13 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("left", [0, 1, 4, 8])
+@pytest.mark.parametrize("remaining", [0, 1, 4, 8])
 @pytest.mark.parametrize("when", ["at first", "later"])
-async def test_without_descriptors_the_records_wait_and_the_process_lives(
-    when: str, left: int
-) -> None:
-    """The library itself would end it."""
+async def test_without_file_descriptors_the_records_wait(when: str, remaining: int) -> None:
+    """Otherwise the gRPC library would abort the process."""
     done = await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, "-c", STARVED, when, str(left)],
+        [sys.executable, "-c", STARVED, when, str(remaining)],
         capture_output=True,
         text=True,
         timeout=60,

@@ -1,4 +1,4 @@
-"""What each answer comes to. Pure tables; the servers are in the modules beside this one."""
+"""The outcome of each HTTP and gRPC status. No servers; those are in the other modules here."""
 
 import pytest
 
@@ -50,18 +50,18 @@ PROTOBUF = "application/x-protobuf"
         ("Fri, 99 Jan 2027 08:00:00 GMT", None),
     ],
 )
-def test_o1_retry_after(code: int, header: str, after: float | None) -> None:
+def test_o1_retry_after_is_parsed(code: int, header: str, after: float | None) -> None:
     found = http(code, retry_after=header)
     assert isinstance(found, Retry)
     assert (found.reason, found.after) == (f"http_{code}", after)
 
 
-def test_o1_no_retry_after() -> None:
+def test_o1_without_retry_after_there_is_no_delay() -> None:
     assert http(503) == Retry("http_503", f"{PLACE}: answered 503 Service Unavailable")
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "expected"),
     [
         (400, "answered 400 Bad Request; see the log of the receiver"),
         (401, "answered 401 Unauthorized; check that the receiver accepts the headers, token"),
@@ -78,23 +78,23 @@ def test_o1_no_retry_after() -> None:
         (599, "see the log"),
     ],
 )
-def test_o3_what_is_not_tried_again_is_counted_by_its_code(code: int, said: str) -> None:
+def test_o3_a_rejected_request_has_its_status_code_as_reason(code: int, expected: str) -> None:
     found = http(code)
     assert isinstance(found, Rejected)
     assert found.reason == f"http_{code}"
     assert found.message.startswith(f"{PLACE}: answered {code}")
-    assert said in found.message
+    assert expected in found.message
 
 
 @pytest.mark.parametrize("code", [400, 503, 413])
-def test_o3_the_receiver_s_words_are_shown(code: int) -> None:
+def test_o3_the_message_of_the_receiver_is_shown(code: int) -> None:
     found = http(code, status(3, "points\nare too old"))
     assert not isinstance(found, Acked)
     assert ": points are too old" in found.message
 
 
 @pytest.mark.parametrize("body", [b"<html>no</html>", b"\xff" * 9, b"", b"\x12\x02\xff\xfe"])
-def test_o3_words_that_are_none_are_no_matter(body: bytes) -> None:
+def test_o3_a_body_that_is_not_a_status_is_ignored(body: bytes) -> None:
     assert http(400, body) == http(400)
 
 
@@ -102,28 +102,30 @@ TEXT = "text/plain; charset=utf-8"
 
 
 @pytest.mark.parametrize(
-    ("body", "form", "said"),
+    ("body", "content_type", "expected"),
     [
         (b"no such tenant\nmore of it\n", TEXT, "no such tenant"),
         (b"\r\n  no\tone \r\nmore", "TEXT/PLAIN", "no one"),
         (b'{"code": 3, "message": "no"}', "application/json", '{"code": 3, "message": "no"}'),
         (b"x" * 100_000, TEXT, "x" * 300 + "..."),
         (b"a\xffb", TEXT, "a\N{REPLACEMENT CHARACTER}b"),
-        # Without a word of what it is.
+        # Without a content type.
         (b"Client sent it.\n", "", "Client sent it."),
     ],
 )
 @pytest.mark.parametrize("code", [400, 500, 503, 429, 413])
-def test_o3_words_in_plain_text_are_shown(code: int, body: bytes, form: str, said: str) -> None:
-    found = http(code, body, content_type=form)
+def test_o3_the_first_line_of_a_text_body_is_shown(
+    code: int, body: bytes, content_type: str, expected: str
+) -> None:
+    found = http(code, body, content_type=content_type)
     assert not isinstance(found, Acked)
-    assert f": {said}" in found.message
+    assert f": {expected}" in found.message
     assert "more" not in found.message.replace("take more", "")
     assert found.message.isprintable()
 
 
 @pytest.mark.parametrize(
-    ("body", "form"),
+    ("body", "content_type"),
     [
         (b"<html>no</html>", "text/html"),
         (b"<!doctype html>no", TEXT),
@@ -133,8 +135,8 @@ def test_o3_words_in_plain_text_are_shown(code: int, body: bytes, form: str, sai
         (b"\n\n", TEXT),
     ],
 )
-def test_o3_pages_are_not_shown(body: bytes, form: str) -> None:
-    assert http(400, body, content_type=form) == http(400)
+def test_o3_html_and_binary_bodies_are_not_shown(body: bytes, content_type: str) -> None:
+    assert http(400, body, content_type=content_type) == http(400)
 
 
 LATE = [
@@ -145,25 +147,25 @@ LATE = [
 ]
 
 
-@pytest.mark.parametrize("said", LATE)
-@pytest.mark.parametrize("form", [TEXT, PROTOBUF])
-def test_o3_prometheus_is_reported_to_take_what_comes_late(said: str, form: str) -> None:
-    body = said.encode() if form == TEXT else status(3, said)
-    repair = "set out_of_order_time_window in Prometheus"
+@pytest.mark.parametrize("expected", LATE)
+@pytest.mark.parametrize("content_type", [TEXT, PROTOBUF])
+def test_o3_late_samples_in_prometheus_have_a_fix(expected: str, content_type: str) -> None:
+    body = expected.encode() if content_type == TEXT else status(3, expected)
+    fix = "set out_of_order_time_window in Prometheus"
 
     def at(place: str, code: int = 400) -> str:
-        found = http_outcome(place, code, {"content-type": form}, body, now_s=NOW)
+        found = http_outcome(place, code, {"content-type": content_type}, body, now_s=NOW)
         assert isinstance(found, Rejected)
-        assert said in found.message
+        assert expected in found.message
         return found.message
 
     for place in ("http://p:9090/api/v1/otlp/v1/metrics", "https://p/x/api/v1/otlp/v1/metrics/"):
-        assert f"{said}; {repair}" in at(place)
-        assert repair not in at(place, 500)
-    assert repair not in at("http://collector:4318/v1/metrics")
+        assert f"{expected}; {fix}" in at(place)
+        assert fix not in at(place, 500)
+    assert fix not in at("http://collector:4318/v1/metrics")
 
 
-def test_o3_another_refusal_of_prometheus_is_for_its_log() -> None:
+def test_o3_other_errors_of_prometheus_refer_to_its_log() -> None:
     place = "http://p:9090/api/v1/otlp/v1/metrics"
     found = http_outcome(place, 400, {"content-type": TEXT}, b"invalid label", now_s=NOW)
     assert isinstance(found, Rejected)
@@ -171,19 +173,19 @@ def test_o3_another_refusal_of_prometheus_is_for_its_log() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "form"),
+    ("body", "content_type"),
     [
         (b"Client sent an HTTP request to an HTTPS server.\n", ""),
         (b"<html><center>The plain HTTP request was sent to HTTPS port</center>", "text/html"),
     ],
 )
-def test_o3_a_server_with_tls_that_is_asked_without(body: bytes, form: str) -> None:
-    found = http(400, body, content_type=form)
+def test_o3_http_to_a_tls_server_is_reported(body: bytes, content_type: str) -> None:
+    found = http(400, body, content_type=content_type)
     assert isinstance(found, Rejected)
     assert found.message.endswith("; use https")
 
 
-def test_a_redirect_loses_nothing() -> None:
+def test_a_redirect_is_retried() -> None:
     found = http(302, location="http://d/v1/metrics")
     assert isinstance(found, Retry)
     assert found.reason == "http_302"
@@ -191,7 +193,7 @@ def test_a_redirect_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "rejected", "said"),
+    ("body", "rejected", "expected"),
     [
         (b"", 0, ""),
         (partial(0, ""), 0, ""),
@@ -205,12 +207,12 @@ def test_a_redirect_loses_nothing() -> None:
         (partial(-1, ""), 0, ""),
     ],
 )
-def test_o4_partial_success(body: bytes, rejected: int, said: str) -> None:
-    assert http(200, body, content_type=PROTOBUF) == Acked(rejected, said)
-    assert accepted_response(PLACE, body) == Acked(rejected, said)
+def test_o4_rejected_points_are_counted(body: bytes, rejected: int, expected: str) -> None:
+    assert http(200, body, content_type=PROTOBUF) == Acked(rejected, expected)
+    assert accepted_response(PLACE, body) == Acked(rejected, expected)
 
 
-def test_o4_partial_success_of_log_records() -> None:
+def test_o4_rejected_log_records_are_counted() -> None:
     answer = ExportLogsServiceResponse()
     answer.partial_success.rejected_log_records = 3
     answer.partial_success.error_message = "too large"
@@ -227,7 +229,7 @@ def test_o4_partial_success_of_log_records() -> None:
     ("signal", "path", "name"),
     [(METRICS, "/v1/metrics", "metrics"), (LOGS, "/v1/logs", "log records")],
 )
-def test_the_fix_is_of_the_signal(signal: Signal, path: str, name: str) -> None:
+def test_the_fix_names_the_path_of_the_signal(signal: Signal, path: str, name: str) -> None:
     found = http_outcome(PLACE, 404, {}, b"", now_s=NOW, signal=signal)
     assert found.message.endswith(f"ends with {path}, and that it accepts {name} there")
     found = grpc_outcome(
@@ -237,26 +239,28 @@ def test_the_fix_is_of_the_signal(signal: Signal, path: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("code", [200, 202, 204, 299])
-def test_every_2xx_is_taken(code: int) -> None:
+def test_every_2xx_status_is_accepted(code: int) -> None:
     assert http(code) == Acked()
 
 
-def test_a_receiver_that_answers_in_json_has_taken_it() -> None:
+def test_a_json_response_is_accepted() -> None:
     assert http(200, b"{}\n", content_type="application/json; charset=utf-8") == Acked()
 
 
 @pytest.mark.parametrize(
-    ("body", "form"),
+    ("body", "content_type"),
     [(b"<html>hello</html>", "text/html"), (b"\xff\xff", PROTOBUF), (b'{"a": 1}', "text/plain")],
 )
-def test_a_page_is_no_answer_of_a_receiver(body: bytes, form: str) -> None:
-    found = http(200, body, content_type=form)
+def test_a_response_that_is_not_otlp_is_accepted_with_a_warning(
+    body: bytes, content_type: str
+) -> None:
+    found = http(200, body, content_type=content_type)
     assert isinstance(found, Acked)
     assert found.rejected == 0
-    assert f"{form} that is not OTLP; check that the endpoint" in found.message
+    assert f"{content_type} that is not OTLP; check that the endpoint" in found.message
 
 
-def test_o5_an_answer_that_is_too_large_is_one() -> None:
+def test_o5_a_too_large_response_still_has_its_status() -> None:
     fault = "an answer of more than 4194304 bytes"
     assert http(200, fault=fault) == Acked(
         message=f"{PLACE}: accepted the message, but sent {fault}"
@@ -279,7 +283,7 @@ def grpc(code: str, details: str = "", trailer: bytes = b"") -> Outcome:
 
 @pytest.mark.parametrize("code", RETRIED)
 @pytest.mark.parametrize(("retry", "after"), [(None, None), (0.0, 0.0), (1.5, 1.5), (1e9, 1e9)])
-def test_o2_codes_that_are_tried_again(code: str, retry: float | None, after: float | None) -> None:
+def test_o2_retryable_grpc_codes(code: str, retry: float | None, after: float | None) -> None:
     found = grpc(code, "busy", status(14, "busy", retry))
     assert isinstance(found, Retry)
     assert found.reason == ("timeout" if code == "DEADLINE_EXCEEDED" else code.lower())
@@ -288,14 +292,14 @@ def test_o2_codes_that_are_tried_again(code: str, retry: float | None, after: fl
 
 @pytest.mark.parametrize("code", REFUSED)
 @pytest.mark.parametrize("retry", [None, 1.0])
-def test_o2_codes_that_are_not(code: str, retry: float | None) -> None:
+def test_o2_grpc_codes_that_are_not_retried(code: str, retry: float | None) -> None:
     found = grpc(code, "no", status(3, "no", retry))
     assert isinstance(found, Rejected)
     assert found.reason == code.lower()
     assert found.message.startswith(f"c:4317: answered {code}: no; ")
 
 
-def test_o2_exhausted_resources_are_tried_again_only_if_the_receiver_wants_it() -> None:
+def test_o2_resource_exhausted_is_retried_only_with_a_delay() -> None:
     assert grpc("RESOURCE_EXHAUSTED", "quota", status(8, "quota", 2.0)) == Retry(
         "resource_exhausted", "c:4317: answered RESOURCE_EXHAUSTED: quota", 2.0
     )
@@ -319,12 +323,12 @@ def test_o2_exhausted_resources_are_tried_again_only_if_the_receiver_wants_it() 
         "request too large",
     ],
 )
-def test_o9_a_message_that_is_too_large_for_the_receiver(details: str) -> None:
+def test_o9_a_message_over_the_limit_of_the_receiver_is_too_large(details: str) -> None:
     for trailer in (b"", status(8, details, 1.0)):
         assert isinstance(grpc("RESOURCE_EXHAUSTED", details, trailer), TooLarge)
 
 
-def test_o5_an_answer_that_is_too_large_over_grpc() -> None:
+def test_o5_a_too_large_grpc_response_is_accepted_with_a_warning() -> None:
     found = grpc(
         "RESOURCE_EXHAUSTED", "Stream removed (CLIENT: Received message larger than max (9 vs 4))"
     )
@@ -336,7 +340,7 @@ def test_a_delay_is_never_negative() -> None:
     assert read_status(status(8, "", -3.0)).retry == 0.0
 
 
-def test_a_status_with_other_details() -> None:
+def test_other_details_of_a_status_are_ignored() -> None:
     trailer = status(8, "x", 2.5, others=3)
     assert read_status(trailer).retry == 2.5
     assert read_status(trailer).message == "x"
@@ -346,7 +350,7 @@ CONNECT = "failed to connect to all addresses; last error: "
 
 
 @pytest.mark.parametrize(
-    ("details", "secure", "reason", "said"),
+    ("details", "secure", "reason", "expected"),
     [
         ("UNAVAILABLE: ipv4:1: Unwrap failed (TSI_DATA_CORRUPTED)", True, "tls", "check cert_file"),
         ("UNAVAILABLE: ipv4:1: Unwrap failed (TSI_DATA_CORRUPTED)", False, "unreachable", "right"),
@@ -379,14 +383,14 @@ CONNECT = "failed to connect to all addresses; last error: "
     ],
 )
 @pytest.mark.parametrize("proxy", ["", "https_proxy"])
-def test_o8_what_the_library_says_is_reported_with_a_fix(
-    details: str, secure: bool, reason: str, said: str, proxy: str
+def test_o8_connection_errors_of_grpc_are_reported_with_a_fix(
+    details: str, secure: bool, reason: str, expected: str, proxy: str
 ) -> None:
     found = grpc_outcome(
         "c:4317", "UNAVAILABLE", CONNECT + details, timeout=TIMEOUT, secure=secure, proxy=proxy
     )
     assert isinstance(found, Retry)
     assert found.reason == reason
-    assert said in found.message
+    assert expected in found.message
     if reason == "unreachable":
         assert ("check the proxy in https_proxy," in found.message) == bool(proxy)

@@ -1,4 +1,4 @@
-"""Sending over HTTP to real servers in this process."""
+"""The HTTP transport with real servers in this process."""
 
 import asyncio
 import gzip
@@ -28,7 +28,7 @@ HTTP = "http/protobuf"
 
 
 @pytest.mark.parametrize("size", [0, 200_000], ids=["in the loop", "in a thread"])
-async def test_records_go_as_one_message_in_their_order(size: int) -> None:
+async def test_records_are_sent_as_one_message_in_order(size: int) -> None:
     async with HttpReceiver().serving() as receiver, pushing(receiver.url, HTTP) as push:
         assert await push.send([record(1), record(2, size=size), record(3)]) == Acked()
         assert await push.send([record(4)]) == Acked()
@@ -38,11 +38,11 @@ async def test_records_go_as_one_message_in_their_order(size: int) -> None:
 
 
 @pytest.mark.parametrize("compression", ["gzip", "none"])
-async def test_headers_and_both_ways_of_packing(compression: str) -> None:
-    given = {"X-Scope-OrgID": "tenant"}
+async def test_headers_are_sent_and_bodies_compressed_if_configured(compression: str) -> None:
+    extra_headers = {"X-Scope-OrgID": "tenant"}
     async with (
         HttpReceiver().serving() as receiver,
-        pushing(receiver.url, HTTP, headers=given, compression=compression) as push,
+        pushing(receiver.url, HTTP, headers=extra_headers, compression=compression) as push,
     ):
         assert await push.send([record(size=20_000)]) == Acked()
     [headers], [body] = receiver.headers, receiver.bodies
@@ -55,7 +55,7 @@ async def test_headers_and_both_ways_of_packing(compression: str) -> None:
     assert (len(body) < 8_000) == (compression == "gzip")
 
 
-async def test_o1_backpressure() -> None:
+async def test_o1_retry_after_of_the_receiver_is_returned() -> None:
     async with HttpReceiver().serving() as receiver, pushing(receiver.url, HTTP) as push:
         receiver.answer = answers(429, status(8, "slow down"), Retry_After="7")
         assert await push.send([record()]) == Retry(
@@ -66,7 +66,7 @@ async def test_o1_backpressure() -> None:
 
 
 @pytest.mark.parametrize("code", [400, 401, 404, 413, 500])
-async def test_o3_what_is_refused(code: int) -> None:
+async def test_o3_a_refused_request_is_rejected_or_too_large(code: int) -> None:
     async with HttpReceiver().serving() as receiver, pushing(receiver.url, HTTP) as push:
         receiver.answer = answers(code, status(3, "no"))
         found: Outcome = await push.send([record()])
@@ -75,7 +75,7 @@ async def test_o3_what_is_refused(code: int) -> None:
     assert len(receiver.messages) == 1
 
 
-async def test_o4_partial_success() -> None:
+async def test_o4_partial_success_is_returned() -> None:
     answer = ExportMetricsServiceResponse()
     answer.partial_success.rejected_data_points = 2
     async with HttpReceiver().serving() as receiver, pushing(receiver.url, HTTP) as push:
@@ -96,9 +96,9 @@ def endless(piece: bytes, pause: float = 0.0, code: int = 200) -> Any:
 
 
 @pytest.mark.parametrize(
-    "answer", [never, endless(b"x", 0.05)], ids=["never answers", "a byte now and then"]
+    "answer", [never, endless(b"x", 0.05)], ids=["no response", "one byte at a time"]
 )
-async def test_o5_a_receiver_that_is_too_slow(answer: Any) -> None:
+async def test_o5_a_slow_receiver_is_a_timeout(answer: Any) -> None:
     async with HttpReceiver().serving() as receiver:
         receiver.answer = answer
         async with pushing(receiver.url, HTTP, timeout="300ms") as push, asyncio.timeout(5):
@@ -110,11 +110,13 @@ async def test_o5_a_receiver_that_is_too_slow(answer: Any) -> None:
             assert await push.send([record()]) == Acked()
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["100 MB", "gzip bomb"])
+@pytest.mark.parametrize("compressed", [False, True], ids=["100 MB", "gzip bomb"])
 @pytest.mark.parametrize(("code", "outcome"), [(200, Acked), (503, Retry), (400, Rejected)])
-async def test_o5_an_answer_that_is_too_large(packed: bool, code: int, outcome: type) -> None:
+async def test_o5_a_response_that_is_too_large_is_cut_off(
+    compressed: bool, code: int, outcome: type
+) -> None:
     async with HttpReceiver().serving() as receiver:
-        if packed:
+        if compressed:
             bomb = gzip.compress(bytes(100_000_000), 1)
             receiver.answer = answers(code, bomb, Content_Encoding="gzip")
         else:
@@ -128,19 +130,19 @@ async def test_o5_an_answer_that_is_too_large(packed: bool, code: int, outcome: 
             assert await push.send([record()]) == Acked()
 
 
-async def test_o6_a_connection_that_breaks_before_the_answer() -> None:
+async def test_o6_a_connection_that_breaks_before_the_response_is_retried() -> None:
     async with (
         HttpReceiver().serving() as receiver,
         Relay(receiver.port).serving() as relay,
         pushing(f"http://127.0.0.1:{relay.port}", HTTP) as push,
     ):
 
-        async def breaks(_: web.BaseRequest) -> web.StreamResponse:
+        async def break_connections(_: web.BaseRequest) -> web.StreamResponse:
             for writer in list(relay.open):
                 reset(writer)
             return web.Response()
 
-        receiver.answer = breaks
+        receiver.answer = break_connections
         found = await push.send([record(1, points=3)])
         assert isinstance(found, Retry)
         assert found.reason == "broken"
@@ -150,7 +152,7 @@ async def test_o6_a_connection_that_breaks_before_the_answer() -> None:
     assert first == second
 
 
-async def test_o8_no_one_there(unused_tcp_port: int) -> None:
+async def test_o8_an_unreachable_receiver_is_retried(unused_tcp_port: int) -> None:
     async with pushing(f"http://127.0.0.1:{unused_tcp_port}", HTTP) as push:
         found = await push.send([record()])
         assert isinstance(found, Retry)
@@ -161,7 +163,7 @@ async def test_o8_no_one_there(unused_tcp_port: int) -> None:
             assert await push.send([record()]) == Acked()
 
 
-async def test_o8_a_name_that_leads_nowhere() -> None:
+async def test_o8_an_unknown_host_name_is_retried() -> None:
     async with pushing("http://nowhere.invalid:4318", HTTP) as push:
         found = await push.send([record()])
     assert isinstance(found, Retry)
@@ -169,33 +171,33 @@ async def test_o8_a_name_that_leads_nowhere() -> None:
     assert "nowhere.invalid" in found.message
 
 
-async def test_o8_a_server_that_comes_back_has_its_name_looked_up_again(
+async def test_o8_the_host_name_is_resolved_again_for_a_moved_server(
     unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where = ""
+    address = ""
 
     def resolve(host: str, port: int, *args: Any, **kwargs: Any) -> Any:
         assert host == "collector.test"
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (where, port))]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     port = unused_tcp_port
     async with pushing(f"http://collector.test:{port}", HTTP) as push:
-        for where in ("127.0.0.2", "127.0.0.3", "127.0.0.2"):
+        for address in ("127.0.0.2", "127.0.0.3", "127.0.0.2"):
             receiver = HttpReceiver()
-            async with receiver.serving(where, port):
+            async with receiver.serving(address, port):
                 assert await push.send([record()]) == Acked()
             assert len(receiver.messages) == 1
             assert isinstance(await push.send([record()]), Retry)
 
 
-async def test_o8_ipv6_alone() -> None:
+async def test_o8_a_receiver_on_ipv6_only() -> None:
     receiver = HttpReceiver()
     async with receiver.serving("::1"), pushing(f"http://[::1]:{receiver.port}", HTTP) as push:
         assert await push.send([record()]) == Acked()
 
 
-async def test_o8_a_connection_that_the_server_release() -> None:
+async def test_o8_a_connection_closed_by_the_server_is_replaced() -> None:
     async with (
         HttpReceiver().serving(keepalive=0.1) as receiver,
         pushing(receiver.url, HTTP) as push,
@@ -207,7 +209,7 @@ async def test_o8_a_connection_that_the_server_release() -> None:
 
 
 @pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "ALL_PROXY"])
-async def test_o8_a_proxy(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_o8_a_proxy_is_used(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with (
         HttpReceiver().serving() as receiver,
         Relay(receiver.port, proxy=True).serving() as relay,
@@ -218,13 +220,13 @@ async def test_o8_a_proxy(variable: str, monkeypatch: pytest.MonkeyPatch) -> Non
         [head] = relay.heads
         assert head.startswith("POST http://collector.test:4318/v1/metrics HTTP/1.1\r\n")
         assert "Proxy-Authorization: Basic dXNlcjpwQHNz\r\n" in head
-        # Loopback goes without.
+        # Loopback addresses use no proxy.
         async with pushing(receiver.url, HTTP) as push:
             assert await push.send([record()]) == Acked()
         assert len(relay.heads) == 1
 
 
-async def test_o8_a_proxy_that_is_not_there(
+async def test_o8_an_unreachable_proxy_is_named(
     unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", f"127.0.0.1:{unused_tcp_port}")
@@ -237,7 +239,7 @@ async def test_o8_a_proxy_that_is_not_there(
 
 
 @pytest.mark.parametrize("value", ["http://[bad", "http://u:secret@h:x", "socks5://u:secret@h:1"])
-async def test_o8_a_proxy_that_is_none_keeps_the_records(
+async def test_o8_an_invalid_proxy_setting_is_retried(
     value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", value)
@@ -250,8 +252,8 @@ async def test_o8_a_proxy_that_is_none_keeps_the_records(
             assert "secret" not in found.message
 
 
-async def test_o3_a_refusal_in_plain_text() -> None:
-    """As Prometheus refuses what comes late."""
+async def test_o3_a_refusal_in_plain_text_is_shown() -> None:
+    """As Prometheus rejects late samples."""
     async with (
         HttpReceiver().serving() as receiver,
         pushing(f"{receiver.url}/api/v1/otlp/v1/metrics", HTTP) as push,
@@ -263,7 +265,7 @@ async def test_o3_a_refusal_in_plain_text() -> None:
 
 
 @pytest.mark.parametrize("secure", [False, True])
-async def test_a_port_for_grpc(secure: bool) -> None:
+async def test_a_port_for_grpc_is_reported_with_a_fix(secure: bool) -> None:
     leaf = pem(certificate("server", "127.0.0.1")) if secure else None
     async with (
         GrpcReceiver().serving(certificate=leaf) as receiver,
@@ -277,8 +279,8 @@ async def test_a_port_for_grpc(secure: bool) -> None:
     assert "\\x" not in found.message
 
 
-async def test_a_balancer_that_drops_without_a_word() -> None:
-    """Half-open: the other end of the connection is gone, and nobody said so."""
+async def test_a_silent_half_open_connection_is_a_timeout() -> None:
+    """A half-open connection: the other end is gone, without a RST or FIN."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

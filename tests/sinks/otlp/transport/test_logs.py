@@ -1,4 +1,4 @@
-"""Log records beside metrics: with the whole sink, its queue, and real receivers."""
+"""Log records in addition to metrics: the whole sink with its queue and real receivers."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from tests.sinks.otlp.transport.receivers import (
     answers,
     fails,
     names,
-    says,
+    responds,
     status,
 )
 from tests.sinks.otlp.transport.sending import pushing
@@ -44,26 +44,26 @@ def receiver_of(protocol: str, *, logs: bool = True) -> Any:
     return GrpcReceiver(logs=logs) if protocol == "grpc" else HttpReceiver(logs=logs)
 
 
-def busy(protocol: str, asks: float | None = None) -> Any:
-    """Takes nothing now, and may ask to be left alone for some seconds."""
+def unavailable(protocol: str, delay_s: float | None = None) -> Any:
+    """Return a response that requests a retry, after `delay_s` seconds if given."""
     if protocol == "grpc":
-        return fails("UNAVAILABLE", "no", status(14, "no", asks) if asks else b"")
-    return answers(503, Retry_After=f"{asks:.0f}") if asks else answers(503)
+        return fails("UNAVAILABLE", "no", status(14, "no", delay_s) if delay_s else b"")
+    return answers(503, Retry_After=f"{delay_s:.0f}") if delay_s else answers(503)
 
 
-def fine(protocol: str) -> Any:
-    return says(b"") if protocol == "grpc" else answers(200)
+def success(protocol: str) -> Any:
+    return responds(b"") if protocol == "grpc" else answers(200)
 
 
-class Story:
-    """A node of one GPU whose fields are read once a second, with what happens there."""
+class EventNode:
+    """A node of one GPU with readings each second, ended holdings and XID errors."""
 
     def __init__(self) -> None:
         self.node = Node()
         self.node.has(gpu(0))
         self.ended: list[Holding] = []
 
-    def continues(self, *, ends: bool = True, errors: Sequence[Any] = ()) -> Snapshot:
+    def next_snapshot(self, *, ends: bool = True, errors: Sequence[Any] = ()) -> Snapshot:
         self.node.seconds += 1
         self.node.reads(*every_field([gpu(0)], at(self.node.seconds)))
         if ends:
@@ -74,230 +74,237 @@ class Story:
         return replace(snapshot, usage=usage(ended=self.ended), xids=tuple(errors))
 
 
-def taken(receiver: Any) -> list[Log]:
+def received_logs(receiver: Any) -> list[Log]:
     return [log for message in receiver.logs for log in logs_of(message)]
 
 
-def powers(receiver: Any) -> int:
+def received_power_points(receiver: Any) -> int:
     return sum(names(message).count("hw.power") for message in receiver.messages)
 
 
 async def settled(running: Running) -> None:
     async with asyncio.timeout(15):
-        while not running.of("produced_total") or running.of("queued"):
+        while not running.total("produced_total") or running.total("queued"):
             await asyncio.sleep(0.01)
 
 
-async def until(what: Any) -> None:
+async def until(condition: Any) -> None:
     async with asyncio.timeout(15):
-        while not what():
+        while not condition():
             await asyncio.sleep(0.01)
 
 
-async def test_each_arrives_once_beside_the_metrics(protocol: str) -> None:
-    receiver, story = receiver_of(protocol), Story()
+async def test_each_log_record_arrives_once_with_the_metrics(protocol: str) -> None:
+    receiver, node = receiver_of(protocol), EventNode()
     async with receiver.serving(), Running(options(receiver.url, protocol)) as running:
         for number in range(3):
-            running.inbox.offer(story.continues(errors=[ERROR] if number else []))
-            await until(lambda: powers(receiver) + running.of("queued") > number)  # noqa: B023
-        await until(lambda: len(taken(receiver)) == 5)
+            running.inbox.offer(node.next_snapshot(errors=[ERROR] if number else []))
+            await until(lambda: received_power_points(receiver) + running.total("queued") > number)  # noqa: B023
+        await until(lambda: len(received_logs(receiver)) == 5)
         await settled(running)
-        running.adds_up()
-        assert running.of("emitted_total") == running.of("produced_total")
-    found = taken(receiver)
-    ends = [log for log in found if log.event == "podgpu.holding.ended"]
-    assert [log.resource["k8s.pod.name"] for log in ends] == ["p1", "p2", "p3"]
+        running.assert_balanced()
+        assert running.total("emitted_total") == running.total("produced_total")
+    found = received_logs(receiver)
+    holdings = [log for log in found if log.event == "podgpu.holding.ended"]
+    assert [log.resource["k8s.pod.name"] for log in holdings] == ["p1", "p2", "p3"]
     errors = [log for log in found if log.event == "podgpu.xid_error"]
     assert [log.resource["k8s.pod.name"] for log in errors] == ["a", "b"]
-    assert powers(receiver) == 3
+    assert received_power_points(receiver) == 3
 
 
-async def test_none_are_made_where_none_are_wanted(protocol: str) -> None:
-    receiver, story = receiver_of(protocol), Story()
+async def test_with_logs_false_no_log_records_are_sent(protocol: str) -> None:
+    receiver, node = receiver_of(protocol), EventNode()
     async with (
         receiver.serving(),
         Running(options(receiver.url, protocol, logs=False)) as running,
     ):
-        running.inbox.offer(story.continues(errors=[ERROR]))
+        running.inbox.offer(node.next_snapshot(errors=[ERROR]))
         await settled(running)
-    assert (taken(receiver), powers(receiver)) == ([], 1)
-    assert running.by("rejected_total") == {}
+    assert (received_logs(receiver), received_power_points(receiver)) == ([], 1)
+    assert running.by_reason("rejected_total") == {}
 
 
-async def test_over_a_reload_each_is_reported_once(protocol: str) -> None:
-    receiver, story = receiver_of(protocol), Story()
+async def test_each_log_record_is_sent_once_across_reloads(protocol: str) -> None:
+    receiver, node = receiver_of(protocol), EventNode()
     ctx = FakeSinkContext()
     async with receiver.serving():
         for _ in range(3):
             async with Running(options(receiver.url, protocol), ctx) as running:
-                running.inbox.offer(ctx.snapshot or story.continues())
-                ctx.snapshot = story.continues()
+                running.inbox.offer(ctx.snapshot or node.next_snapshot())
+                ctx.snapshot = node.next_snapshot()
                 running.inbox.offer(ctx.snapshot)
-                await until(lambda: len(taken(receiver)) == len(story.ended))
-    assert [log.resource["k8s.pod.name"] for log in taken(receiver)] == ["p1", "p2", "p3", "p4"]
+                await until(lambda: len(received_logs(receiver)) == len(node.ended))
+    assert [log.resource["k8s.pod.name"] for log in received_logs(receiver)] == [
+        "p1",
+        "p2",
+        "p3",
+        "p4",
+    ]
 
 
-async def test_a_receiver_without_a_use_for_them_costs_no_metrics_and_is_reported_of_once(
+async def test_a_receiver_without_log_support_is_logged_once_and_gets_metrics(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    receiver, story = receiver_of(protocol, logs=False), Story()
+    receiver, node = receiver_of(protocol, logs=False), EventNode()
     async with receiver.serving(), Running(options(receiver.url, protocol)) as running:
         for _ in range(4):
-            running.inbox.offer(story.continues())
-            await until(lambda: running.of("rejected_total") == len(story.ended))
+            running.inbox.offer(node.next_snapshot())
+            await until(lambda: running.total("rejected_total") == len(node.ended))
         await settled(running)
-        running.adds_up()
-        assert running.by("rejected_total") == {"no_logs": 4}
-        assert running.of("delivering") == 1
-    assert powers(receiver) == 4
-    given_out = [e.getMessage() for e in caplog.records if e.levelno >= logging.WARNING]
-    assert len(given_out) == 1
+        running.assert_balanced()
+        assert running.by_reason("rejected_total") == {"no_logs": 4}
+        assert running.total("delivering") == 1
+    assert received_power_points(receiver) == 4
+    warnings = [e.getMessage() for e in caplog.records if e.levelno >= logging.WARNING]
+    assert len(warnings) == 1
     assert (
-        "set logs: false, or enable log records in the receiver; 1 points are lost" in given_out[0]
+        "set logs: false, or enable log records in the receiver; 1 points are lost" in warnings[0]
     )
 
 
-async def test_they_are_tried_again_later(
+async def test_log_records_are_sent_again_later(
     protocol: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(circuit_breaker, "REOPEN_NS", 0)
-    receiver, story = receiver_of(protocol), Story()
+    receiver, node = receiver_of(protocol), EventNode()
     receiver.answer_logs = fails("UNIMPLEMENTED") if protocol == "grpc" else answers(404)
     caplog.set_level(logging.INFO)
     async with receiver.serving(), Running(options(receiver.url, protocol)) as running:
         for number in (1, 2):
-            running.inbox.offer(story.continues())
-            await until(lambda: running.of("rejected_total") == number)  # noqa: B023
-        receiver.answer_logs = fine(protocol)
-        running.inbox.offer(story.continues())
-        await until(lambda: len(taken(receiver)) == 3)
+            running.inbox.offer(node.next_snapshot())
+            await until(lambda: running.total("rejected_total") == number)  # noqa: B023
+        receiver.answer_logs = success(protocol)
+        running.inbox.offer(node.next_snapshot())
+        await until(lambda: len(received_logs(receiver)) == 3)
         await settled(running)
-    said = [entry.getMessage() for entry in caplog.records]
-    assert sum("log records again" in each for each in said) == 1
+    messages = [entry.getMessage() for entry in caplog.records]
+    assert sum("log records again" in each for each in messages) == 1
 
 
 @pytest.mark.parametrize("on_disk", [True, False])
-async def test_a_dead_receiver_costs_none(protocol: str, on_disk: bool, tmp_path: Path) -> None:
-    receiver, story = receiver_of(protocol), Story()
-    receiver.answer = receiver.answer_logs = busy(protocol)
+async def test_an_outage_of_the_receiver_loses_no_log_records(
+    protocol: str, on_disk: bool, tmp_path: Path
+) -> None:
+    receiver, node = receiver_of(protocol), EventNode()
+    receiver.answer = receiver.answer_logs = unavailable(protocol)
     queue = QueueOptions(path=tmp_path / "queue" if on_disk else None)
     async with receiver.serving(), Running(options(receiver.url, protocol, queue=queue)) as running:
         for _ in range(5):
-            running.inbox.offer(story.continues(errors=[ERROR]))
-        await running.until("retries_total", 2)
+            running.inbox.offer(node.next_snapshot(errors=[ERROR]))
+        await running.wait_for("retries_total", 2)
         before = len(receiver.messages), len(receiver.logs)
-        receiver.answer = receiver.answer_logs = fine(protocol)
+        receiver.answer = receiver.answer_logs = success(protocol)
         await settled(running)
-        running.adds_up()
-        assert running.of("emitted_total") == running.of("produced_total")
+        running.assert_balanced()
+        assert running.total("emitted_total") == running.total("produced_total")
     assert before[1] == 0
-    pods = [log.resource["k8s.pod.name"] for log in taken(receiver)]
+    pods = [log.resource["k8s.pod.name"] for log in received_logs(receiver)]
     assert sorted(pods) == ["a", "b", "p1", "p2", "p3", "p4", "p5"]
 
 
-@pytest.mark.parametrize("asks", [None, 300], ids=["", "and is to be left alone"])
-async def test_log_records_that_are_not_taken_now_do_not_hold_up_metrics_for_long(
-    protocol: str, asks: float | None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("delay_s", [None, 300], ids=["without a delay", "with a delay"])
+async def test_log_records_that_are_not_accepted_delay_metrics_only_briefly(
+    protocol: str, delay_s: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(circuit_breaker, "MAX_RETRY_NS", NS // 5)
-    receiver, story = receiver_of(protocol), Story()
-    receiver.answer_logs = busy(protocol, asks)
+    receiver, node = receiver_of(protocol), EventNode()
+    receiver.answer_logs = unavailable(protocol, delay_s)
     retry = RetryOptions(initial=Duration.parse("20ms"), max=Duration.parse("5m"))
     async with (
         receiver.serving(),
         Running(options(receiver.url, protocol, retry=retry)) as running,
     ):
         for _ in range(3):
-            running.inbox.offer(story.continues())
-        await until(lambda: powers(receiver) == 3)
+            running.inbox.offer(node.next_snapshot())
+        await until(lambda: received_power_points(receiver) == 3)
         await settled(running)
-        running.adds_up()
-        assert running.of("rejected_total") >= 1
-        assert running.of("retries_total") >= 1
-        assert running.by("rejected_total").keys() <= {"unavailable", "http_503"}
-        assert running.of("delivering") == 1
+        running.assert_balanced()
+        assert running.total("rejected_total") >= 1
+        assert running.total("retries_total") >= 1
+        assert running.by_reason("rejected_total").keys() <= {"unavailable", "http_503"}
+        assert running.total("delivering") == 1
 
 
-async def test_log_records_that_are_too_large_together_go_in_halves(protocol: str) -> None:
-    receiver, story = receiver_of(protocol), Story()
-    small, large = fine(protocol), cast("Any", answers(413))
+async def test_a_too_large_message_of_log_records_is_split(protocol: str) -> None:
+    receiver, node = receiver_of(protocol), EventNode()
+    small, large = success(protocol), cast("Any", answers(413))
     if protocol == "grpc":
         large = fails("RESOURCE_EXHAUSTED", "Received message larger than max (9999 vs. 2000)")
     refused = 0
 
     async def answer(request: Any) -> Any:
         nonlocal refused
-        whole = len(receiver.logs[-1]) <= 2000
-        refused += not whole
-        return await (small if whole else large)(request)
+        fits = len(receiver.logs[-1]) <= 2000
+        refused += not fits
+        return await (small if fits else large)(request)
 
     receiver.answer_logs = answer
-    crowd = xid_error(gpu(0), 79, *(victim(f"v{number}", gpu(0)) for number in range(20)))
+    error = xid_error(gpu(0), 79, *(victim(f"v{number}", gpu(0)) for number in range(20)))
     async with receiver.serving(), Running(options(receiver.url, protocol)) as running:
-        running.inbox.offer(story.continues(errors=[crowd]))
+        running.inbox.offer(node.next_snapshot(errors=[error]))
         await settled(running)
-        running.adds_up()
-        assert running.of("emitted_total") == running.of("produced_total")
+        running.assert_balanced()
+        assert running.total("emitted_total") == running.total("produced_total")
     assert refused
     sent = [log for each in receiver.logs if len(each) <= 2000 for log in logs_of(each)]
     assert len(sent) == 21
     assert len({log.resource["k8s.pod.name"] for log in sent}) == 21
-    assert powers(receiver) == 1
+    assert received_power_points(receiver) == 1
 
 
-async def test_some_of_them_refused_are_counted(protocol: str) -> None:
-    receiver, story = receiver_of(protocol), Story()
+async def test_rejected_log_records_of_a_partial_success_are_counted(protocol: str) -> None:
+    receiver, node = receiver_of(protocol), EventNode()
     answer = ExportLogsServiceResponse()
     answer.partial_success.rejected_log_records = 1
     body = answer.SerializeToString()
-    receiver.answer_logs = says(body) if protocol == "grpc" else answers(200, body)
+    receiver.answer_logs = responds(body) if protocol == "grpc" else answers(200, body)
     async with receiver.serving(), Running(options(receiver.url, protocol)) as running:
-        running.inbox.offer(story.continues())
-        await until(lambda: running.by("rejected_total") == {"partial": 1})
+        running.inbox.offer(node.next_snapshot())
+        await until(lambda: running.by_reason("rejected_total") == {"partial": 1})
         await settled(running)
-        running.adds_up()
+        running.assert_balanced()
 
 
-async def test_what_waits_on_the_disk_is_sent_by_the_next_life_as_what_it_is(
+async def test_queued_metrics_and_log_records_are_sent_after_a_restart(
     protocol: str, tmp_path: Path
 ) -> None:
-    receiver, story = receiver_of(protocol), Story()
-    receiver.answer = receiver.answer_logs = busy(protocol)
+    receiver, node = receiver_of(protocol), EventNode()
+    receiver.answer = receiver.answer_logs = unavailable(protocol)
     queue = QueueOptions(path=tmp_path / "queue")
     async with receiver.serving():
-        made = options(receiver.url, protocol, queue=queue)
-        async with Running(made) as running:
-            running.inbox.offer(story.continues())
-            running.inbox.offer(story.continues())
-            await running.until("retries_total", 1)
-        produced = running.of("produced_total")
+        queued = options(receiver.url, protocol, queue=queue)
+        async with Running(queued) as running:
+            running.inbox.offer(node.next_snapshot())
+            running.inbox.offer(node.next_snapshot())
+            await running.wait_for("retries_total", 1)
+        produced = running.total("produced_total")
         receiver.messages.clear()
-        receiver.answer = receiver.answer_logs = fine(protocol)
-        async with Running(made) as again:
-            await again.until("emitted_total", produced)
-            again.adds_up()
-    assert [log.resource["k8s.pod.name"] for log in taken(receiver)] == ["p1", "p2"]
-    assert powers(receiver) == 2
+        receiver.answer = receiver.answer_logs = success(protocol)
+        async with Running(queued) as again:
+            await again.wait_for("emitted_total", produced)
+            again.assert_balanced()
+    assert [log.resource["k8s.pod.name"] for log in received_logs(receiver)] == ["p1", "p2"]
+    assert received_power_points(receiver) == 2
 
 
-async def test_what_waits_is_refused_once_they_are_turned_off(tmp_path: Path) -> None:
-    receiver, story = HttpReceiver(), Story()
+async def test_queued_log_records_are_rejected_when_logs_are_turned_off(tmp_path: Path) -> None:
+    receiver, node = HttpReceiver(), EventNode()
     receiver.answer = answers(503)
     queue = QueueOptions(path=tmp_path / "queue")
     async with receiver.serving():
         async with Running(options(receiver.url, "http/protobuf", queue=queue)) as running:
-            running.inbox.offer(story.continues())
-            await running.until("retries_total", 1)
+            running.inbox.offer(node.next_snapshot())
+            await running.wait_for("retries_total", 1)
         receiver.answer = answers(200)
         off = options(receiver.url, "http/protobuf", queue=queue, logs=False)
         async with Running(off) as again:
-            await until(lambda: again.by("rejected_total") == {"not_wanted": 1})
-            await until(lambda: not again.of("queued"))
-            again.adds_up()
+            await until(lambda: again.by_reason("rejected_total") == {"not_wanted": 1})
+            await until(lambda: not again.total("queued"))
+            again.assert_balanced()
     assert receiver.logs == []
 
 
-async def test_a_signal_that_is_not_known_is_refused_without_a_message() -> None:
+async def test_a_record_of_an_unknown_signal_is_rejected_without_a_request() -> None:
     receiver = HttpReceiver()
     async with receiver.serving(), pushing(f"{receiver.url}/v1/metrics", "http/protobuf") as push:
         outcome = await push.send([Record(b"x", 3, 1, signal=max(SIGNALS) + 1)])

@@ -1,4 +1,4 @@
-"""Which options are refused, whatever the variables say."""
+"""Errors in the options of the sink `otlp` that do not depend on environment variables."""
 
 import re
 
@@ -26,7 +26,7 @@ def check(*options: str) -> list[str]:
         ["endpoint: http://collector:4317"],
         ["endpoint: collector:4317"],
         ["endpoint: unix:/run/otel.sock"],
-        # Variables may set the protocol.
+        # Environment variables may set the protocol.
         ["endpoint: http://collector:4318/v1/metrics"],
         ["endpoint: https://c/v1/metrics", "protocol: http/protobuf", "tls: {ca_file: /ca}"],
         ["endpoint: https://c", "tls: {cert_file: /c, key_file: /k, server_name: x}"],
@@ -38,12 +38,12 @@ def check(*options: str) -> list[str]:
         ["endpoint: DNS:///collector:4317"],
     ],
 )
-def test_what_is_fine(options: list[str]) -> None:
+def test_valid_options_are_accepted(options: list[str]) -> None:
     assert check(*options) == []
 
 
 @pytest.mark.parametrize(
-    ("options", "place", "said"),
+    ("options", "place", "expected"),
     [
         (["endpoint: ftp://c"], "endpoint", "has the scheme ftp: over gRPC it must be http://"),
         (["endpoint: ftp://c", "protocol: http/protobuf"], "endpoint", "scheme ftp: over HTTP it"),
@@ -87,16 +87,16 @@ def test_what_is_fine(options: list[str]) -> None:
         ),
     ],
 )
-def test_what_is_refused(options: list[str], place: str, said: str) -> None:
+def test_invalid_options_are_rejected(options: list[str], place: str, expected: str) -> None:
 
     found = check(*options)
     assert len(found) == 1
     assert found[0].startswith(f"sinks.push.{place}")
-    assert re.search(said, found[0])
+    assert re.search(expected, found[0])
     assert "secret" not in found[0]
 
 
-def test_two_sinks_push_to_two_places() -> None:
+def test_several_otlp_sinks_with_their_own_queues_are_accepted() -> None:
     text = """
         sources: {gpus: {kind: nvml}}
         sinks:
@@ -113,7 +113,7 @@ def test_two_sinks_push_to_two_places() -> None:
     }
 
 
-def test_two_sinks_have_two_queues() -> None:
+def test_two_sinks_cannot_use_the_same_queue_folder() -> None:
     text = """
         sources: {gpus: {kind: nvml}}
         sinks:

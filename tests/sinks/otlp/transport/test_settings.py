@@ -1,4 +1,4 @@
-"""What options and variables come to: precedence, endpoints, values that can't be used."""
+"""Settings from options and environment variables: precedence, endpoints, invalid values."""
 
 import re
 from pathlib import Path
@@ -16,14 +16,14 @@ EXACT = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
 HTTP = {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
 
 
-def settled(options: Options | None = None, /, **env: str) -> Settings:
+def resolve(options: Options | None = None, /, **env: str) -> Settings:
     return resolve_settings(
         options or Options(), {f"OTEL_EXPORTER_OTLP_{k}": v for k, v in env.items()}
     )
 
 
-def test_what_holds_if_no_one_says_anything() -> None:
-    found = settled()
+def test_default_settings() -> None:
+    found = resolve()
     assert found.protocol == "grpc"
     assert found.endpoint.address == "dns:///localhost:4317"
     assert not found.endpoint.secure
@@ -35,8 +35,8 @@ def test_what_holds_if_no_one_says_anything() -> None:
     assert found.hints == ()
 
 
-def test_what_holds_over_http_if_no_one_says_more() -> None:
-    assert settled(PROTOCOL="http/protobuf").endpoint.address == "http://localhost:4318/v1/metrics"
+def test_default_endpoint_over_http() -> None:
+    assert resolve(PROTOCOL="http/protobuf").endpoint.address == "http://localhost:4318/v1/metrics"
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_what_holds_over_http_if_no_one_says_more() -> None:
         ("headers", {"a": "1"}, "a=2", "a=3", {}),
     ],
 )
-def test_a_file_goes_before_a_variable_for_metrics_and_that_before_one_for_all(
+def test_precedence_of_options_and_environment_variables(
     name: str, option: Any, specific: str, generic: str, default: object
 ) -> None:
     def read(text: str) -> object:
@@ -56,15 +56,15 @@ def test_a_file_goes_before_a_variable_for_metrics_and_that_before_one_for_all(
             return int(text) / 1000
         return {"a": text[-1]} if name == "headers" else text
 
-    given: Any = Duration.parse(option) if name == "timeout" else option
+    configured: Any = Duration.parse(option) if name == "timeout" else option
     env = {f"METRICS_{name.upper()}": specific, name.upper(): generic}
-    assert getattr(settled(Options(**{name: given}), **env), name) == given
-    assert getattr(settled(**env), name) == read(specific)
-    assert getattr(settled(**{name.upper(): generic}), name) == read(generic)
-    assert getattr(settled(**{f"METRICS_{name.upper()}": "", name.upper(): " "}), name) == default
+    assert getattr(resolve(Options(**{name: configured}), **env), name) == configured
+    assert getattr(resolve(**env), name) == read(specific)
+    assert getattr(resolve(**{name.upper(): generic}), name) == read(generic)
+    assert getattr(resolve(**{f"METRICS_{name.upper()}": "", name.upper(): " "}), name) == default
 
 
-def test_the_endpoint_of_the_file_goes_before_those_of_the_variables() -> None:
+def test_the_endpoint_option_overrides_the_variables() -> None:
     env = {BASE: "http://base:1", EXACT: "http://exact:2"}
     assert (
         resolve_settings(Options(endpoint="http://file:3"), env).endpoint.address == "dns:///file:3"
@@ -87,14 +87,14 @@ def test_the_endpoint_of_the_file_goes_before_those_of_the_variables() -> None:
         (BASE, "http://c:4318/mine", "http://c:4318/mine/v1/metrics"),
         (BASE, "http://c:4318/mine/", "http://c:4318/mine/v1/metrics"),
         (BASE, "http://c//", "http://c/v1/metrics"),
-        # As is, though it looks like a mistake: the specification wants it so.
+        # It looks like a mistake, but the specification requires it.
         (BASE, "http://c/v1/metrics", "http://c/v1/metrics/v1/metrics"),
         (EXACT, "http://c:4318", "http://c:4318/"),
         (EXACT, "http://c:4318/v1/metrics/", "http://c:4318/v1/metrics/"),
         (EXACT, "https://c/x?y=1", "https://c/x?y=1"),
     ],
 )
-def test_paths_over_http(where: str, given: str, url: str) -> None:
+def test_the_path_of_an_http_endpoint(where: str, given: str, url: str) -> None:
     if where == "option":
         found = resolve_settings(Options(endpoint=given, protocol="http/protobuf"), {})
     else:
@@ -112,7 +112,7 @@ def test_paths_over_http(where: str, given: str, url: str) -> None:
         ({}, "dns:///c:4317?api-key=secret", "dns:///c:4317"),
     ],
 )
-def test_a_query_is_not_shown(env: dict[str, str], given: str, place: str) -> None:
+def test_the_query_of_an_endpoint_is_not_shown(env: dict[str, str], given: str, place: str) -> None:
     found = resolve_settings(Options(), {**env, EXACT: given})
     assert found.endpoint.display_address == place
     assert "secret" not in "".join(found.hints)
@@ -134,7 +134,7 @@ def test_a_query_is_not_shown(env: dict[str, str], given: str, place: str) -> No
         ("ipv4:10.0.0.1:4317,10.0.0.2:4317", "ipv4:10.0.0.1:4317,10.0.0.2:4317", True),
         ("unix:/run/otel.sock", "unix:/run/otel.sock", False),
         ("unix:///run/otel.sock", "unix:///run/otel.sock", False),
-        # A host of that name.
+        # A host of this name.
         ("unix:4317", "dns:///unix:4317", True),
         # A scheme is the same in capitals (RFC 3986, 3.1).
         ("DNS:///C:4317", "dns:///C:4317", True),
@@ -143,7 +143,7 @@ def test_a_query_is_not_shown(env: dict[str, str], given: str, place: str) -> No
         ("HTTP://c:4317", "dns:///c:4317", False),
     ],
 )
-def test_targets_over_grpc(given: str, target: str, secure: bool) -> None:
+def test_the_target_of_a_grpc_endpoint(given: str, target: str, secure: bool) -> None:
     for options, env in ((Options(endpoint=given), {}), (Options(), {EXACT: given})):
         found = resolve_settings(options, env).endpoint
         assert (found.address, found.secure) == (target, secure)
@@ -151,37 +151,37 @@ def test_targets_over_grpc(given: str, target: str, secure: bool) -> None:
 
 @pytest.mark.parametrize("given", ["http://c:4317", "https://c:4317"])
 @pytest.mark.parametrize("insecure", ["true", "false"])
-def test_a_scheme_goes_before_insecure(given: str, insecure: str) -> None:
-    found = settled(METRICS_ENDPOINT=given, METRICS_INSECURE=insecure)
+def test_the_scheme_overrides_the_insecure_variable(given: str, insecure: str) -> None:
+    found = resolve(METRICS_ENDPOINT=given, METRICS_INSECURE=insecure)
     assert found.endpoint.secure == given.startswith("https")
 
 
-def test_insecure_is_for_endpoints_without_a_scheme() -> None:
-    assert not settled(ENDPOINT="c:4317", INSECURE="True").endpoint.secure
-    assert settled(ENDPOINT="c:4317", INSECURE="true", METRICS_INSECURE="false").endpoint.secure
-    assert not settled(Options(endpoint="dns:///c:1"), METRICS_INSECURE="true").endpoint.secure
+def test_insecure_applies_to_endpoints_without_a_scheme() -> None:
+    assert not resolve(ENDPOINT="c:4317", INSECURE="True").endpoint.secure
+    assert resolve(ENDPOINT="c:4317", INSECURE="true", METRICS_INSECURE="false").endpoint.secure
+    assert not resolve(Options(endpoint="dns:///c:1"), METRICS_INSECURE="true").endpoint.secure
 
 
 @pytest.mark.parametrize("value", ["1", "yes", "tru", "on"])
 @pytest.mark.parametrize("name", ["INSECURE", "METRICS_INSECURE"])
-def test_anything_but_true_is_false_and_said(name: str, value: str) -> None:
-    found = settled(ENDPOINT="c:4317", **{name: value})
+def test_an_insecure_value_other_than_true_is_false_with_a_hint(name: str, value: str) -> None:
+    found = resolve(ENDPOINT="c:4317", **{name: value})
     assert found.endpoint.secure
     [hint] = found.hints
     assert f"OTEL_EXPORTER_OTLP_{name} is '{value}', which counts as false: set true" in hint
 
 
 @pytest.mark.parametrize("value", ["true", "True", "FALSE", ""])
-def test_what_is_true_or_false_needs_no_word(value: str) -> None:
-    assert settled(ENDPOINT="c:4317", INSECURE=value).hints == ()
+def test_valid_insecure_values_have_no_hint(value: str) -> None:
+    assert resolve(ENDPOINT="c:4317", INSECURE=value).hints == ()
 
 
 @pytest.mark.parametrize(
     ("value", "protocol"),
     [("GRPC", "grpc"), ("Http/Protobuf", "http/protobuf"), ("HTTP/PROTOBUF", "http/protobuf")],
 )
-def test_a_protocol_in_capitals(value: str, protocol: str) -> None:
-    assert settled(PROTOCOL=value).protocol == protocol
+def test_the_protocol_is_case_insensitive(value: str, protocol: str) -> None:
+    assert resolve(PROTOCOL=value).protocol == protocol
 
 
 @pytest.mark.parametrize(
@@ -212,9 +212,7 @@ def test_a_protocol_in_capitals(value: str, protocol: str) -> None:
         ),
     ],
 )
-def test_what_looks_like_a_mistake_is_said(
-    options: Options, env: dict[str, str], hint: str
-) -> None:
+def test_probable_mistakes_have_a_hint(options: Options, env: dict[str, str], hint: str) -> None:
     [found] = resolve_settings(options, env).hints
     assert re.search(hint, found)
 
@@ -229,25 +227,25 @@ def test_what_looks_like_a_mistake_is_said(
         ("a=x%2Cy%3D", {"a": "x,y="}),
     ],
 )
-def test_headers_are_pairs_with_escapes(text: str, found: dict[str, str]) -> None:
-    assert settled(HEADERS=text).headers == found
+def test_headers_of_a_variable_are_parsed(text: str, found: dict[str, str]) -> None:
+    assert resolve(HEADERS=text).headers == found
 
 
-def test_a_token_s_file_goes_before_a_variable_s_header() -> None:
+def test_a_token_file_overrides_the_authorization_header_of_a_variable() -> None:
     options = Options(bearer_token_file=Path("/token"))
-    found = settled(options, HEADERS="Authorization=Basic%20x,tenant=a")
+    found = resolve(options, HEADERS="Authorization=Basic%20x,tenant=a")
     assert found.headers == {"tenant": "a"}
     assert found.token_file == Path("/token")
 
 
-def test_certificates() -> None:
+def test_certificate_files_of_variables() -> None:
     env = {
         "CERTIFICATE": "/generic/ca",
         "METRICS_CERTIFICATE": "/ca",
         "CLIENT_CERTIFICATE": "/cert",
         "METRICS_CLIENT_KEY": "/key",
     }
-    found = settled(ENDPOINT="https://c:4317", **env)
+    found = resolve(ENDPOINT="https://c:4317", **env)
     assert found.tls == TlsOptions(
         ca_file=Path("/ca"), cert_file=Path("/cert"), key_file=Path("/key")
     )
@@ -256,14 +254,14 @@ def test_certificates() -> None:
         "cert": "the file of OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
         "key": "the file of OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY",
     }
-    # They are for whoever speaks TLS, and there are others than podgpu.
-    assert settled(ENDPOINT="http://c:4317", **env).tls == TlsOptions()
+    # Without TLS the variables have no effect: they may be meant for other programs.
+    assert resolve(ENDPOINT="http://c:4317", **env).tls == TlsOptions()
     ours = TlsOptions(server_name="c")
-    found = settled(Options(endpoint="https://c:1", tls=ours), **env)
+    found = resolve(Options(endpoint="https://c:1", tls=ours), **env)
     assert (found.tls, found.tls_names) == (ours, {})
 
 
-def test_attributes_of_the_resource() -> None:
+def test_resource_attributes_of_options_and_variables() -> None:
     env = {
         "OTEL_RESOURCE_ATTRIBUTES": "service.name=a,team=x%20y,rack=1",
         "OTEL_SERVICE_NAME": "b",
@@ -277,14 +275,14 @@ def test_attributes_of_the_resource() -> None:
 
 
 @pytest.mark.parametrize("text", ["delta", "DELTA", "LowMemory", "cumulative"])
-def test_temporality(text: str) -> None:
+def test_the_temporality_option_overrides_the_variable(text: str) -> None:
     env = {"METRICS_TEMPORALITY_PREFERENCE": text}
-    assert settled(**env).temporality == text.lower()
-    assert settled(Options(temporality="delta"), **env).temporality == "delta"
+    assert resolve(**env).temporality == text.lower()
+    assert resolve(Options(temporality="delta"), **env).temporality == "delta"
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "expected"),
     [
         ("PROTOCOL", "http/json", "http/json, which podgpu does not support: set http/protobuf"),
         ("PROTOCOL", "HTTP/JSON", "http/json, which podgpu does not support: set http/protobuf"),
@@ -294,7 +292,7 @@ def test_temporality(text: str) -> None:
         ("TIMEOUT", "10s", "whole milliseconds without a unit, such as 10000"),
         ("TIMEOUT", "1.5", "whole milliseconds"),
         ("TIMEOUT", "-1", "whole milliseconds"),
-        # What means ten seconds to some programs.
+        # Some programs read this as ten seconds.
         ("METRICS_TIMEOUT", "10", "10 milliseconds: it must be from 100"),
         ("TIMEOUT", "0", "from 100 to 600000"),
         ("TIMEOUT", "600001", "from 100 to 600000"),
@@ -326,20 +324,18 @@ def test_temporality(text: str) -> None:
         ("METRICS_ENDPOINT", "http://c:4318/v1/metrics", "but gRPC has no paths: remove it"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_named_with_its_fix(
-    name: str, value: str, said: str
-) -> None:
+def test_an_invalid_variable_is_named_with_a_fix(name: str, value: str, expected: str) -> None:
     with pytest.raises(PermanentError) as caught:
-        settled(**{name: value})
+        resolve(**{name: value})
     text = str(caught.value)
     assert text.startswith(f"the variable OTEL_EXPORTER_OTLP_{name} ")
-    assert said in text
+    assert expected in text
     assert "secret" not in text
     assert "\n" not in text
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         ("ftp://c:4318", "has the scheme ftp: over HTTP it must be http:// or https://"),
         ("grpc://c:4318", "has the scheme grpc: over HTTP it must be http:// or https://"),
@@ -351,26 +347,26 @@ def test_a_value_that_cannot_be_used_is_named_with_its_fix(
     ],
 )
 @pytest.mark.parametrize("name", ["ENDPOINT", "METRICS_ENDPOINT"])
-def test_what_http_cannot_use(name: str, value: str, said: str) -> None:
-    with pytest.raises(PermanentError, match=f"OTEL_EXPORTER_OTLP_{name} {said}"):
-        settled(PROTOCOL="http/protobuf", **{name: value})
+def test_invalid_endpoints_over_http(name: str, value: str, expected: str) -> None:
+    with pytest.raises(PermanentError, match=f"OTEL_EXPORTER_OTLP_{name} {expected}"):
+        resolve(PROTOCOL="http/protobuf", **{name: value})
 
 
 @pytest.mark.parametrize("value", [f"http://{63 * 'a'}.b:1", "http://a.b.:1", "http://[::1]:1"])
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
-def test_names_that_are_some(value: str, protocol: str) -> None:
-    assert settled(PROTOCOL=protocol, ENDPOINT=value).endpoint.display_address.startswith(value)
+def test_valid_host_names_are_accepted(value: str, protocol: str) -> None:
+    assert resolve(PROTOCOL=protocol, ENDPOINT=value).endpoint.display_address.startswith(value)
 
 
 @pytest.mark.parametrize("value", ["c:4318", "localhost"])
-def test_http_wants_a_scheme(value: str) -> None:
+def test_an_http_endpoint_needs_a_scheme(value: str) -> None:
     with pytest.raises(
         PermanentError, match="has no scheme: over HTTP it must begin with http:// or https://"
     ):
-        settled(PROTOCOL="http/protobuf", ENDPOINT=value)
+        resolve(PROTOCOL="http/protobuf", ENDPOINT=value)
 
 
-def test_attributes_that_are_none() -> None:
+def test_invalid_resource_attributes_are_an_error() -> None:
     with pytest.raises(
         PermanentError, match="variable OTEL_RESOURCE_ATTRIBUTES has entry 1, which is not"
     ):
@@ -381,13 +377,13 @@ def test_attributes_that_are_none() -> None:
     ("given", "missing"),
     [("CLIENT_KEY", "CLIENT_CERTIFICATE"), ("METRICS_CLIENT_CERTIFICATE", "CLIENT_KEY")],
 )
-def test_a_certificate_without_its_key(given: str, missing: str) -> None:
+def test_a_certificate_without_its_key_is_an_error(given: str, missing: str) -> None:
     with pytest.raises(PermanentError, match=f"OTEL_EXPORTER_OTLP_{missing} is not set"):
-        settled(ENDPOINT="https://c:1", **{given: "/pem"})
+        resolve(ENDPOINT="https://c:1", **{given: "/pem"})
 
 
-def test_an_endpoint_of_the_file_that_the_variables_protocol_cannot_use() -> None:
+def test_an_endpoint_option_must_fit_the_protocol_of_a_variable() -> None:
     options = Options(endpoint="http://c:4318/v1/metrics")
-    assert settled(options, PROTOCOL="http/protobuf").endpoint.address == options.endpoint
+    assert resolve(options, PROTOCOL="http/protobuf").endpoint.address == options.endpoint
     with pytest.raises(PermanentError, match=r"endpoint has the path .* \(the protocol is grpc\)"):
-        settled(options)
+        resolve(options)

@@ -1,4 +1,4 @@
-"""The whole sink, with its queue, against real receivers."""
+"""The whole sink `otlp` with its queue and real receivers."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from tests.sinks.otlp.transport.receivers import (
     answers,
     fails,
     names,
-    says,
+    responds,
 )
 from tests.support.nodes import Node, at, every_field, gpu
 from tests.support.sinks import FakeSinkContext
@@ -49,8 +49,8 @@ def options(endpoint: str, protocol: str = "grpc", **others: Any) -> Options:
     )
 
 
-def rounds(count: int) -> Iterator[Snapshot]:
-    """A node of two GPUs, every field of which is read once a second."""
+def snapshots(count: int) -> Iterator[Snapshot]:
+    """Yield snapshots of two GPUs, with readings of every field each second."""
     node = Node()
     gpus = [gpu(0), gpu(1)]
     node.has(*gpus)
@@ -61,12 +61,12 @@ def rounds(count: int) -> Iterator[Snapshot]:
 
 
 class Running:
-    """A sink that runs until it is told to end."""
+    """A sink that runs until the context ends."""
 
-    def __init__(self, made: Options, ctx: FakeSinkContext | None = None) -> None:
+    def __init__(self, options_: Options, ctx: FakeSinkContext | None = None) -> None:
         self.ctx = ctx or FakeSinkContext()
         self.inbox: Channel[Snapshot] = Channel(100)
-        self._sink = OtlpSink(made, self.ctx)
+        self._sink = OtlpSink(options_, self.ctx)
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Running":
@@ -80,7 +80,7 @@ class Running:
         await self._task
         await self._sink.__aexit__(None, None, None)
 
-    def of(self, family: str) -> float:
+    def total(self, family: str) -> float:
         return sum(
             point.value
             for found, points in self.ctx.telemetry()
@@ -88,7 +88,7 @@ class Running:
             for point in points
         )
 
-    def by(self, family: str) -> dict[str, float]:
+    def by_reason(self, family: str) -> dict[str, float]:
         return {
             dict(point.labels)["reason"]: point.value
             for found, points in self.ctx.telemetry()
@@ -97,107 +97,111 @@ class Running:
             if "reason" in dict(point.labels) and point.value
         }
 
-    async def until(self, family: str, count: float) -> None:
+    async def wait_for(self, family: str, count: float) -> None:
         async with asyncio.timeout(15):
-            while self.of(family) < count:
+            while self.total(family) < count:
                 await asyncio.sleep(0.02)
 
-    def adds_up(self) -> None:
-        ends = self.of("emitted_total") + self.of("rejected_total") + self.of("queued")
-        lost = {k: v for k, v in self.by("dropped_total").items() if k != "doubled"}
-        assert self.of("produced_total") + self.of("recovered_total") == ends + sum(lost.values())
+    def assert_balanced(self) -> None:
+        ends = self.total("emitted_total") + self.total("rejected_total") + self.total("queued")
+        lost = {k: v for k, v in self.by_reason("dropped_total").items() if k != "doubled"}
+        assert self.total("produced_total") + self.total("recovered_total") == ends + sum(
+            lost.values()
+        )
 
 
-async def test_readings_arrive(protocol: str) -> None:
+async def test_readings_are_sent(protocol: str) -> None:
     receiver = receiver_of(protocol)
     async with receiver.serving(), Running(options(receiver.url, protocol)) as running:
-        for snapshot in rounds(3):
+        for snapshot in snapshots(3):
             running.inbox.offer(snapshot)
-        await running.until("produced_total", 1)
-        await running.until("emitted_total", running.of("produced_total"))
+        await running.wait_for("produced_total", 1)
+        await running.wait_for("emitted_total", running.total("produced_total"))
     sent = {name for message in receiver.messages for name in names(message)}
     assert {"hw.gpu.utilization", "hw.power", "hw.temperature"} <= sent
-    running.adds_up()
-    assert running.of("queued") == 0
+    running.assert_balanced()
+    assert running.total("queued") == 0
 
 
-async def test_podgpu_s_own_metrics_come_along(protocol: str) -> None:
+async def test_podgpus_own_metrics_are_sent_too(protocol: str) -> None:
     receiver = receiver_of(protocol)
     hourly = Duration.parse("1h")
     async with (
         receiver.serving(),
         Running(options(receiver.url, protocol, telemetry_interval=hourly)) as running,
     ):
-        for snapshot in rounds(3):
+        for snapshot in snapshots(3):
             running.inbox.offer(snapshot)
-        await running.until("produced_total", 1)
-        await running.until("emitted_total", running.of("produced_total"))
+        await running.wait_for("produced_total", 1)
+        await running.wait_for("emitted_total", running.total("produced_total"))
     sent = [name for message in receiver.messages for name in names(message)]
     assert sum("podgpu_sink_produced" in name or "sink.produced" in name for name in sent) == 1
 
 
-async def test_d1_an_outage_costs_nothing(protocol: str, tmp_path: Path) -> None:
+async def test_d1_an_outage_loses_no_points(protocol: str, tmp_path: Path) -> None:
     receiver = receiver_of(protocol)
     receiver.answer = fails("UNAVAILABLE", "no") if protocol == "grpc" else answers(503)
     queue = QueueOptions(path=tmp_path / "queue")
     async with receiver.serving(), Running(options(receiver.url, protocol, queue=queue)) as running:
-        for snapshot in rounds(20):
+        for snapshot in snapshots(20):
             running.inbox.offer(snapshot)
-        await running.until("retries_total", 3)
+        await running.wait_for("retries_total", 3)
         refused = len(receiver.messages)
-        receiver.answer = says(b"") if protocol == "grpc" else answers(200)
-        await running.until("emitted_total", running.of("produced_total"))
-    taken = receiver.messages[refused:]
-    assert sum(names(message).count("hw.power") for message in taken) >= 1
-    running.adds_up()
-    assert running.by("dropped_total").keys() <= {"doubled"}
+        receiver.answer = responds(b"") if protocol == "grpc" else answers(200)
+        await running.wait_for("emitted_total", running.total("produced_total"))
+    accepted = receiver.messages[refused:]
+    assert sum(names(message).count("hw.power") for message in accepted) >= 1
+    running.assert_balanced()
+    assert running.by_reason("dropped_total").keys() <= {"doubled"}
 
 
 @pytest.mark.parametrize("code", [400, 401, 404, 500])
-async def test_o3_what_is_refused_is_counted_by_its_code(
+async def test_o3_rejected_points_are_counted_by_status_code(
     code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     receiver = HttpReceiver()
     receiver.answer = answers(code)
     async with receiver.serving(), Running(options(receiver.url, "http/protobuf")) as running:
-        for snapshot in rounds(5):
+        for snapshot in snapshots(5):
             running.inbox.offer(snapshot)
-        await running.until("produced_total", 1)
-        await running.until("rejected_total", running.of("produced_total"))
-    assert running.by("rejected_total") == {f"http_{code}": running.of("produced_total")}
-    running.adds_up()
-    given_out = [entry for entry in caplog.records if entry.levelno >= logging.WARNING]
-    assert len(given_out) == 1
-    assert f"answered {code}" in given_out[0].getMessage()
+        await running.wait_for("produced_total", 1)
+        await running.wait_for("rejected_total", running.total("produced_total"))
+    assert running.by_reason("rejected_total") == {f"http_{code}": running.total("produced_total")}
+    running.assert_balanced()
+    warnings = [entry for entry in caplog.records if entry.levelno >= logging.WARNING]
+    assert len(warnings) == 1
+    assert f"answered {code}" in warnings[0].getMessage()
 
 
 @pytest.mark.parametrize("limit", [100_000, 200])
-async def test_o9_a_receiver_with_a_small_limit(limit: int, tmp_path: Path) -> None:
-    """Messages are halved until they fit; a record that never will is refused and counted."""
+async def test_o9_messages_are_split_for_a_receiver_with_a_small_limit(
+    limit: int, tmp_path: Path
+) -> None:
+    """Messages are halved until they fit; a record that never fits is rejected and counted."""
     receiver = GrpcReceiver()
     small = (("grpc.max_receive_message_length", limit),)
     async with receiver.serving(options=small):
-        # Something waits, so that there is more in a message than a single record.
+        # Records wait first, so that a message has more than one record.
         receiver.answer = fails("UNAVAILABLE", "not yet")
         async with Running(options(receiver.url, compression="none")) as running:
-            for snapshot in rounds(8):
+            for snapshot in snapshots(8):
                 running.inbox.offer(snapshot)
-            # A server that is so small refuses before it asks anybody.
-            await running.until("retries_total" if limit > 200 else "rejected_total", 1)
-            receiver.answer = says(b"")
+            # With such a small limit the server rejects a message before it calls `answer`.
+            await running.wait_for("retries_total" if limit > 200 else "rejected_total", 1)
+            receiver.answer = responds(b"")
             async with asyncio.timeout(10):
-                while running.of("queued"):
+                while running.total("queued"):
                     await asyncio.sleep(0.02)
-    running.adds_up()
+    running.assert_balanced()
     if limit == 200:
-        assert running.by("rejected_total") == {"too_large": running.of("produced_total")}
+        assert running.by_reason("rejected_total") == {"too_large": running.total("produced_total")}
         assert receiver.messages == []
     else:
-        assert running.of("rejected_total") == 0
+        assert running.total("rejected_total") == 0
         assert max(map(len, receiver.messages)) <= limit
 
 
-async def test_o10_two_receivers_of_which_one_is_dead(
+async def test_o10_an_unreachable_receiver_does_not_affect_another_sink(
     protocol: str, unused_tcp_port: int, tmp_path: Path
 ) -> None:
     receiver = receiver_of(protocol)
@@ -208,44 +212,44 @@ async def test_o10_two_receivers_of_which_one_is_dead(
         Running(options(receiver.url, protocol)) as alive,
         Running(dead) as waiting,
     ):
-        for snapshot in rounds(10):
+        for snapshot in snapshots(10):
             alive.inbox.offer(snapshot)
             waiting.inbox.offer(snapshot)
-        await waiting.until("retries_total", 1)
-        await alive.until("produced_total", 1)
-        await alive.until("emitted_total", alive.of("produced_total"))
-        assert waiting.of("queued") > 0
-    waiting.adds_up()
-    assert waiting.of("emitted_total") == 0
+        await waiting.wait_for("retries_total", 1)
+        await alive.wait_for("produced_total", 1)
+        await alive.wait_for("emitted_total", alive.total("produced_total"))
+        assert waiting.total("queued") > 0
+    waiting.assert_balanced()
+    assert waiting.total("emitted_total") == 0
 
 
-async def test_o11_the_end_during_an_outage_keeps_the_rest_for_the_next_life(
+async def test_o11_a_stop_during_an_outage_keeps_the_queue_for_the_next_start(
     protocol: str, unused_tcp_port: int, tmp_path: Path
 ) -> None:
     url = f"http://127.0.0.1:{unused_tcp_port}"
     queue = QueueOptions(path=tmp_path / "queue")
     loop = asyncio.get_running_loop()
     async with Running(options(url, protocol, queue=queue)) as first:
-        for snapshot in rounds(10):
+        for snapshot in snapshots(10):
             first.inbox.offer(snapshot)
-        await first.until("retries_total", 1)
+        await first.wait_for("retries_total", 1)
         ended = loop.time()
     assert loop.time() - ended < 5
-    first.adds_up()
-    made = first.of("produced_total")
+    first.assert_balanced()
+    produced = first.total("produced_total")
     receiver = receiver_of(protocol)
-    where = f"127.0.0.1:{unused_tcp_port}" if protocol == "grpc" else "127.0.0.1"
+    address = f"127.0.0.1:{unused_tcp_port}" if protocol == "grpc" else "127.0.0.1"
     others = () if protocol == "grpc" else (unused_tcp_port,)
     async with (
-        receiver.serving(where, *others),
+        receiver.serving(address, *others),
         Running(options(url, protocol, queue=queue)) as second,
     ):
-        await second.until("emitted_total", made)
-    assert second.of("recovered_total") == made
-    second.adds_up()
+        await second.wait_for("emitted_total", produced)
+    assert second.total("recovered_total") == produced
+    second.assert_balanced()
 
 
-async def test_what_two_libraries_cost_is_paid_by_who_uses_them() -> None:
+async def test_only_the_library_of_the_used_protocol_is_imported() -> None:
     code = """
 import asyncio, logging, sys
 from pipeline.base.clock import SystemClock
@@ -278,30 +282,32 @@ asyncio.run(main())
         assert done.stdout.strip() == f"['{library}']"
 
 
-async def test_a_variable_that_cannot_be_used_stops_the_start(
+async def test_an_invalid_variable_is_a_permanent_error_at_the_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "10")
-    made = Options(queue=QueueOptions(path=tmp_path / "queue"))
+    options_ = Options(queue=QueueOptions(path=tmp_path / "queue"))
     with pytest.raises(PermanentError, match="the variable OTEL_EXPORTER_OTLP_TIMEOUT is 10 milli"):
-        await OtlpSink(made, FakeSinkContext()).__aenter__()
+        await OtlpSink(options_, FakeSinkContext()).__aenter__()
 
 
-async def test_variables_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endpoint_and_protocol_can_be_set_by_variables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     receiver = HttpReceiver()
     async with receiver.serving():
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=a%20b")
-        made = Options(telemetry_interval=NEVER, max_message_size=ByteSize.parse("64KiB"))
-        async with Running(made) as running:
-            for snapshot in rounds(1):
+        options_ = Options(telemetry_interval=NEVER, max_message_size=ByteSize.parse("64KiB"))
+        async with Running(options_) as running:
+            for snapshot in snapshots(1):
                 running.inbox.offer(snapshot)
-            await running.until("emitted_total", 1)
+            await running.wait_for("emitted_total", 1)
     assert receiver.headers[0]["x-key"] == "a b"
 
 
-async def test_what_looks_like_a_mistake_is_logged_once(
+async def test_a_probable_mistake_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://c:4318")
@@ -309,7 +315,5 @@ async def test_what_looks_like_a_mistake_is_logged_once(
     for _ in range(2):
         async with sink:
             pass
-    [given_out] = [
-        entry.getMessage() for entry in caplog.records if entry.levelno >= logging.WARNING
-    ]
-    assert given_out.startswith("http://c:4318/: messages go to the path /, but most receivers use")
+    [warning] = [entry.getMessage() for entry in caplog.records if entry.levelno >= logging.WARNING]
+    assert warning.startswith("http://c:4318/: messages go to the path /, but most receivers use")

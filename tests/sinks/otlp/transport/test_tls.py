@@ -1,4 +1,4 @@
-"""Certificates and tokens that are exchanged while podgpu runs, over both protocols (O7)."""
+"""Certificates and tokens that are replaced while podgpu runs, over both protocols (O7)."""
 
 import asyncio
 import datetime
@@ -21,10 +21,10 @@ from tests.sinks.otlp.transport.receivers import (
     answers,
     fails,
     record,
-    says,
+    responds,
 )
 from tests.sinks.otlp.transport.relays import Relay
-from tests.sinks.otlp.transport.sending import Files, TurnedClock, pushing
+from tests.sinks.otlp.transport.sending import CertificateFiles, ManualClock, pushing
 from tests.support.web import authority, certificate, pem
 
 PROTOCOLS = ("grpc", "http/protobuf")
@@ -37,10 +37,10 @@ def protocol(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
-    made = Files(tmp_path)
-    made.trust("server")
-    return made
+def files(tmp_path: Path) -> CertificateFiles:
+    created = CertificateFiles(tmp_path)
+    created.trust("server")
+    return created
 
 
 def receiving(
@@ -66,16 +66,18 @@ async def pushing_to(
         yield push
 
 
-def again(found: object, reason: str, *said: str) -> None:
-    """The records are kept, and it is clear what is wrong."""
+def assert_retry(found: object, reason: str, *expected: str) -> None:
+    """Assert that the outcome is a retry with this reason and message."""
     assert isinstance(found, Retry)
     assert found.reason in reason.split("|")
-    for text in said:
+    for text in expected:
         assert text in found.message
     assert "\n" not in found.message
 
 
-async def test_o7_a_certificate_is_checked(protocol: str, files: Files) -> None:
+async def test_o7_a_valid_server_certificate_is_accepted(
+    protocol: str, files: CertificateFiles
+) -> None:
     async with (
         receiving(protocol, certificate("server", "127.0.0.1")) as receiver,
         pushing_to(receiver.port, protocol, files.options()) as push,
@@ -84,25 +86,27 @@ async def test_o7_a_certificate_is_checked(protocol: str, files: Files) -> None:
         assert len(receiver.messages) == 1
 
 
-async def test_o7_another_authority_then_the_right_one(protocol: str, files: Files) -> None:
-    clock = TurnedClock()
+async def test_o7_a_replaced_ca_file_is_used(protocol: str, files: CertificateFiles) -> None:
+    clock = ManualClock()
     files.trust("other")
     async with (
         receiving(protocol, certificate("server", "127.0.0.1")) as receiver,
         pushing_to(receiver.port, protocol, files.options(), clock) as push,
     ):
-        again(await push.send([record()]), "tls", "TLS failed", "ca_file")
+        assert_retry(await push.send([record()]), "tls", "TLS failed", "ca_file")
         files.trust("server")
-        clock.turn()
+        clock.advance()
         assert await push.send([record()]) == Acked()
         assert len(receiver.messages) == 1
 
 
-async def test_o7_the_wrong_name(protocol: str, files: Files) -> None:
+async def test_o7_a_certificate_with_another_name_is_refused(
+    protocol: str, files: CertificateFiles
+) -> None:
     leaf = certificate("server", "collector.example")
     async with receiving(protocol, leaf) as receiver:
         async with pushing_to(receiver.port, protocol, files.options()) as push:
-            again(
+            assert_retry(
                 await push.send([record()]), "tls", "TLS failed", "check the server's certificate"
             )
         options = files.options(name="collector.example")
@@ -110,37 +114,39 @@ async def test_o7_the_wrong_name(protocol: str, files: Files) -> None:
             assert await push.send([record()]) == Acked()
 
 
-async def test_o7_an_expired_certificate(protocol: str, files: Files) -> None:
+async def test_o7_an_expired_certificate_is_refused(protocol: str, files: CertificateFiles) -> None:
     leaf = authority("server").issue_cert("127.0.0.1", not_after=PAST, not_before=PAST)
     async with (
         receiving(protocol, leaf) as receiver,
         pushing_to(receiver.port, protocol, files.options()) as push,
     ):
-        again(await push.send([record()]), "tls", "TLS failed")
+        assert_retry(await push.send([record()]), "tls", "TLS failed")
 
 
-async def test_o7_a_client_certificate_is_required(protocol: str, files: Files) -> None:
-    clock = TurnedClock()
+async def test_o7_a_missing_or_unknown_client_certificate_is_reported(
+    protocol: str, files: CertificateFiles
+) -> None:
+    clock = ManualClock()
     leaf = certificate("server", "127.0.0.1")
     async with receiving(protocol, leaf, "clients") as receiver:
         async with pushing_to(receiver.port, protocol, files.options()) as push:
-            again(await push.send([record()]), "tls|broken", "cert_file")
-        files.show(certificate("other", "podgpu"))
+            assert_retry(await push.send([record()]), "tls|broken", "cert_file")
+        files.write_certificate(certificate("other", "podgpu"))
         options = files.options(client=True)
         async with pushing_to(receiver.port, protocol, options, clock) as push:
-            again(await push.send([record()]), "tls|broken", "cert_file")
-            files.show(certificate("clients", "podgpu"))
-            clock.turn()
+            assert_retry(await push.send([record()]), "tls|broken", "cert_file")
+            files.write_certificate(certificate("clients", "podgpu"))
+            clock.advance()
             assert await push.send([record()]) == Acked()
 
 
-async def test_o7_a_certificate_that_is_exchanged_makes_a_new_connection(
-    protocol: str, files: Files
+async def test_o7_a_replaced_client_certificate_makes_a_new_connection(
+    protocol: str, files: CertificateFiles
 ) -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     leaf = certificate("server", "127.0.0.1")
     async with receiving(protocol, leaf, "clients") as receiver:
-        files.show(certificate("clients", "podgpu"))
+        files.write_certificate(certificate("clients", "podgpu"))
         options = files.options(client=True)
         async with (
             Relay(receiver.port).serving() as relay,
@@ -148,66 +154,68 @@ async def test_o7_a_certificate_that_is_exchanged_makes_a_new_connection(
         ):
             for _ in range(3):
                 assert await push.send([record()]) == Acked()
-                clock.turn()
-            assert relay.taken == 1
-            files.show(certificate("clients", "podgpu", serial=1))
-            # Looked at once a second at most.
+                clock.advance()
+            assert relay.accepted == 1
+            files.write_certificate(certificate("clients", "podgpu", serial=1))
+            # Files are checked at most once per second.
             clock.seconds -= 1
             assert await push.send([record()]) == Acked()
-            assert relay.taken == 1
-            clock.turn()
+            assert relay.accepted == 1
+            clock.advance()
             assert await push.send([record()]) == Acked()
-            assert relay.taken == 2
+            assert relay.accepted == 2
 
 
-async def test_o7_broken_files_keep_the_records_and_name_the_file(
-    protocol: str, files: Files
+async def test_o7_invalid_files_are_named_and_the_records_wait(
+    protocol: str, files: CertificateFiles
 ) -> None:
-    clock = TurnedClock()
+    clock = ManualClock()
     leaf = certificate("server", "127.0.0.1")
     async with receiving(protocol, leaf, "clients") as receiver:
         good = certificate("clients", "podgpu")
-        files.show(good)
+        files.write_certificate(good)
         async with pushing_to(receiver.port, protocol, files.options(client=True), clock) as push:
             assert await push.send([record()]) == Acked()
 
-            async def broken(*said: str) -> None:
-                clock.turn()
-                # What was good before is not used meanwhile.
+            async def assert_broken(*expected: str) -> None:
+                clock.advance()
+                # The previous valid credentials are not used meanwhile.
                 for _ in range(2):
-                    again(await push.send([record()]), "credentials", *said)
+                    assert_retry(await push.send([record()]), "credentials", *expected)
                 assert len(receiver.messages) == 1
 
             files.key.unlink()
-            await broken(f"{files.key}: no such file; check that key_file is mounted and readable")
+            await assert_broken(
+                f"{files.key}: no such file; check that key_file is mounted and readable"
+            )
             files.key.write_bytes(pem(certificate("clients", "another"))[1])
-            await broken(f"{files.key}: is not the key of the certificate")
+            await assert_broken(f"{files.key}: is not the key of the certificate")
             files.key.write_text("nothing")
-            await broken(f"{files.key}: has no usable key in PEM format")
-            files.show(good)
+            await assert_broken(f"{files.key}: has no usable key in PEM format")
+            files.write_certificate(good)
             files.cert.write_text("nothing")
-            await broken(f"{files.cert}: has no usable certificate in PEM format")
-            files.show(good)
+            await assert_broken(f"{files.cert}: has no usable certificate in PEM format")
+            files.write_certificate(good)
             files.ca.write_text("nothing")
-            await broken(f"{files.ca}: has no usable certificate in PEM format")
+            await assert_broken(f"{files.ca}: has no usable certificate in PEM format")
             files.trust("server")
-            clock.turn()
+            clock.advance()
             assert await push.send([record()]) == Acked()
 
 
-@pytest.mark.parametrize("way", ["rename", "symlink"])
-async def test_a_token_is_read_again(protocol: str, tmp_path: Path, way: str) -> None:
-    clock, token = TurnedClock(), tmp_path / "token"
+@pytest.mark.parametrize("method", ["rename", "symlink"])
+async def test_a_replaced_token_is_read_again(protocol: str, tmp_path: Path, method: str) -> None:
+    clock, token = ManualClock(), tmp_path / "token"
 
     def put(text: str) -> None:
-        if way == "symlink":  # as the kubelet does it
+        if method == "symlink":  # as the kubelet does
             (tmp_path / f"..{text}").write_text(f"{text}\n")
             (tmp_path / "..new").symlink_to(f"..{text}")
             (tmp_path / "..new").replace(token)
         else:
-            fresh = tmp_path / "fresh"
-            fresh.write_text(f"{text}\n")
-            fresh.replace(token)
+            new_file = tmp_path / "new"
+            new_file.write_text(f"{text}\n")
+            new_file.replace(token)
 
     put("first")
     receiver: Any = GrpcReceiver() if protocol == "grpc" else HttpReceiver()
@@ -218,42 +226,46 @@ async def test_a_token_is_read_again(protocol: str, tmp_path: Path, way: str) ->
         assert await push.send([record()]) == Acked()
         put("second")
         assert await push.send([record()]) == Acked()
-        clock.turn()
+        clock.advance()
         assert await push.send([record()]) == Acked()
         token.write_text("two\nlines")
-        clock.turn()
-        again(await push.send([record()]), "credentials", f"{token}: must contain only the token")
+        clock.advance()
+        assert_retry(
+            await push.send([record()]), "credentials", f"{token}: must contain only the token"
+        )
     heads = receiver.metadata if protocol == "grpc" else receiver.headers
     found = [head["authorization"] for head in heads]
     assert found == ["Bearer first", "Bearer first", "Bearer second"]
 
 
-def refusing(protocol: str, word: str) -> Any:
+def refusing(protocol: str, refusal: str) -> Any:
     if protocol == "grpc":
-        return fails("UNAUTHENTICATED" if word == "login" else "PERMISSION_DENIED", "who?")
-    return answers(401 if word == "login" else 403)
+        return fails("UNAUTHENTICATED" if refusal == "login" else "PERMISSION_DENIED", "who?")
+    return answers(401 if refusal == "login" else 403)
 
 
-@pytest.mark.parametrize("word", ["login", "right"])
-async def test_o3_a_refused_login_is_tried_once_more_with_files_read_again(
-    protocol: str, word: str, tmp_path: Path
+@pytest.mark.parametrize("refusal", ["login", "permission"])
+async def test_o3_a_refused_login_is_retried_once_with_reloaded_files(
+    protocol: str, refusal: str, tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
     token.write_text("old")
     receiver: Any = GrpcReceiver() if protocol == "grpc" else HttpReceiver()
-    accepted = says(b"") if protocol == "grpc" else answers(200)
+    accepted = responds(b"") if protocol == "grpc" else answers(200)
 
     async def answer(context: Any) -> Any:
         if protocol == "grpc":
-            shown = dict(context.invocation_metadata())["authorization"]
+            authorization = dict(context.invocation_metadata())["authorization"]
         else:
-            shown = context.headers["Authorization"]
-        return await (accepted if shown == "Bearer new" else refusing(protocol, word))(context)
+            authorization = context.headers["Authorization"]
+        return await (accepted if authorization == "Bearer new" else refusing(protocol, refusal))(
+            context
+        )
 
     receiver.answer = answer
     async with (
         receiver.serving(),
-        pushing(receiver.url, protocol, clock=TurnedClock(), bearer_token_file=token) as push,
+        pushing(receiver.url, protocol, clock=ManualClock(), bearer_token_file=token) as push,
     ):
         found = await push.send([record()])
         assert isinstance(found, Rejected)
@@ -264,7 +276,7 @@ async def test_o3_a_refused_login_is_tried_once_more_with_files_read_again(
         assert len(receiver.messages) == 4
 
 
-async def test_o3_without_files_a_refused_login_is_final(protocol: str) -> None:
+async def test_o3_without_files_a_refused_login_is_not_retried(protocol: str) -> None:
     receiver: Any = GrpcReceiver() if protocol == "grpc" else HttpReceiver()
     receiver.answer = refusing(protocol, "login")
     async with receiver.serving(), pushing(receiver.url, protocol) as push:
@@ -273,8 +285,8 @@ async def test_o3_without_files_a_refused_login_is_final(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("variable", ["https_proxy"])
-async def test_o8_a_proxy_passes_tls_on(
-    protocol: str, variable: str, files: Files, monkeypatch: pytest.MonkeyPatch
+async def test_o8_tls_goes_through_a_proxy(
+    protocol: str, variable: str, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leaf = certificate("server", "collector.test")
     async with (
@@ -292,17 +304,17 @@ async def test_o8_a_proxy_passes_tls_on(
         assert isinstance(found, Retry)
 
 
-async def test_a_receiver_without_tls(protocol: str, files: Files) -> None:
+async def test_a_receiver_without_tls_is_reported(protocol: str, files: CertificateFiles) -> None:
     receiver: Any = GrpcReceiver() if protocol == "grpc" else HttpReceiver()
     async with (
         receiver.serving(),
         pushing_to(receiver.port, protocol, files.options()) as push,
     ):
-        again(await push.send([record()]), "tls", "TLS failed")
+        assert_retry(await push.send([record()]), "tls", "TLS failed")
 
 
-async def test_o7_a_client_certificate_is_required_after_the_handshake(files: Files) -> None:
-    """TLS 1.3: the client is done before the server has seen what it shows, as with those in Go."""
+async def test_o7_a_client_certificate_refused_after_the_handshake(files: CertificateFiles) -> None:
+    """In TLS 1.3 the client finishes before the server checks its certificate, as Go servers do."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
@@ -310,31 +322,31 @@ async def test_o7_a_client_certificate_is_required_after_the_handshake(files: Fi
     certificate("server", "127.0.0.1").configure_cert(context)
     authority("clients").configure_trust(context)
 
-    async def never(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
-    server = await asyncio.start_server(never, "127.0.0.1", 0, ssl=context)
+    server = await asyncio.start_server(close, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
     async with server, pushing_to(port, "grpc", files.options()) as push:
-        again(await push.send([record()]), "tls", "TLS failed", "check cert_file")
+        assert_retry(await push.send([record()]), "tls", "TLS failed", "check cert_file")
 
 
-async def test_a_receiver_with_tls_that_speaks_no_http2(files: Files) -> None:
+async def test_a_receiver_with_tls_but_without_http2_is_reported(files: CertificateFiles) -> None:
     async with (
         receiving("http/protobuf", certificate("server", "127.0.0.1")) as receiver,
         pushing_to(receiver.port, "grpc", files.options()) as push,
     ):
-        again(await push.send([record()]), "tls", "set protocol: http/protobuf")
+        assert_retry(await push.send([record()]), "tls", "set protocol: http/protobuf")
 
 
-async def test_o7_a_file_that_a_variable_names_is_reported_by_the_variable(
+async def test_o7_an_error_names_the_environment_variable_of_the_file(
     protocol: str, tmp_path: Path
 ) -> None:
-    lost = tmp_path / "lost.pem"
-    env = {"OTEL_EXPORTER_OTLP_CERTIFICATE": str(lost)}
+    missing = tmp_path / "missing.pem"
+    env = {"OTEL_EXPORTER_OTLP_CERTIFICATE": str(missing)}
     async with pushing("https://127.0.0.1:1", protocol, environ=env) as push:
-        again(
+        assert_retry(
             await push.send([record()]),
             "credentials",
-            f"{lost}: no such file; check that the file of OTEL_EXPORTER_OTLP_CERTIFICATE is",
+            f"{missing}: no such file; check that the file of OTEL_EXPORTER_OTLP_CERTIFICATE is",
         )
