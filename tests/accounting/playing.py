@@ -1,6 +1,6 @@
-"""Plays stories through the real runtime, join and ledger, on virtual time.
+"""Play stories through the real runtime, join and ledger, on virtual time.
 
-SIGKILL: what stands in the ledger's file at that moment is all that the next podgpu gets.
+After a SIGKILL, the next podgpu gets only what is in the ledger's file at that time.
 """
 
 import asyncio
@@ -38,25 +38,25 @@ from pipeline.runtime import source_set
 from sinks.ledger import ledger_file
 from sinks.ledger import sink as ledger_sink
 from sinks.ledger.ledger_file import LedgerFile
-from tests.accounting.given_out import (
-    Act,
-    Begun,
-    Erred,
-    Failed,
-    Filed,
-    Given,
+from tests.accounting.action_count import (
+    Action,
+    Started,
+    ErrorReported,
+    SourceFailed,
+    PodListChanged,
+    KubeletChanged,
     Killed,
-    Listed,
-    Looked,
+    ContainersListed,
+    SamplesReported,
     Rebooted,
     Reloaded,
-    Running,
-    Set,
-    Shown,
-    Spoken,
+    ContainerChanged,
+    ClockSet,
+    DevicesChanged,
+    RuntimeReported,
     Stopped,
     Story,
-    Who,
+    ContainerName,
 )
 from tests.accounting.reporting import (
     ALIASES,
@@ -64,32 +64,32 @@ from tests.accounting.reporting import (
     FOREVER,
     PODS,
     claim,
-    given,
+    kubelet_claim,
     owner,
     pod_of,
     ref,
-    running,
+    running_container,
 )
 from tests.accounting.running import Machine, Podgpu
 from tests.accounting.virtual import VirtualLoop
-from tests.pipeline.delivery.support import AtOnce
+from tests.pipeline.delivery.support import InlineExecutor
 
 
 @dataclass
-class Seen:
-    """What a run has shown.
+class RunResult:
+    """The results of a run.
 
     Attributes:
-        acts: what was told in it.
-        page: the accounts as they stood at its end.
-        path: a ledger as it stood then.
-        end: when that was.
-        ended: how, `killed` or `stopped`.
-        written: how many of the acts the file has.
-        when: when podgpu heard of the last of what the file has.
+        acts: the actions of the run.
+        page: the last snapshot.
+        path: a copy of the ledger at the end.
+        end: when the run ended.
+        ended: how it ended, `killed` or `stopped`.
+        written: how many of the actions the file contains.
+        when: the time of the last action that the file contains, as podgpu noticed it.
     """
 
-    acts: list[Act]
+    actions: list[Action]
     page: Snapshot
     path: Path
     end: int
@@ -99,85 +99,87 @@ class Seen:
 
 
 class Player:
-    """Plays one story."""
+    """Play one story."""
 
     def __init__(self, story: Story, folder: Path) -> None:
         self.story = story
         self.loop = VirtualLoop()
         self.machine = Machine(folder, self.loop, story.wall)
         self.run: Podgpu | None = None
-        self.seen: list[Seen] = []
-        self.taken = self.taken_at = self.written_at = 0
+        self.results: list[RunResult] = []
+        self.accumulated = self.accumulated_at = self.written_at = 0
         self.written = 0
-        """How many acts of the run the ledger has, by the calls that write it."""
-        self.begun = 0
-        """How many there were when podgpu had begun: the clock may have been set before."""
-        self._reported: list[Act] = []
-        self._alive: dict[Who, dict[str, float | None]] = {}
-        self._given: dict[str, Who] = {}
-        self._filed: dict[str, Who] = {}
+        """How many actions of the run the ledger contains, by its write calls."""
+        self.actions_at_start = 0
+        """How many there were when podgpu had started: the clock may have been set before."""
+        self._actions: list[Action] = []
+        self._containers_running: dict[ContainerName, dict[str, float | None]] = {}
+        self._allocated: dict[str, ContainerName] = {}
+        self._in_file: dict[str, ContainerName] = {}
 
     @property
-    def given_out(self) -> int:
-        """How many acts of the run have been told."""
-        return len(self._reported)
+    def action_count(self) -> int:
+        """Return how many actions of the run have been performed."""
+        return len(self._actions)
 
-    def reported_until(self, moment: int) -> int:
-        """Return how many of them had been by a moment."""
-        return sum(act.at <= moment for act in self._reported)
+    def actions_until(self, moment: int) -> int:
+        """Return how many actions had been performed by a time."""
+        return sum(action.at <= moment for action in self._actions)
 
-    def play(self) -> list[Seen]:
+    def play(self) -> list[RunResult]:
         with patched(self):
             asyncio.set_event_loop(self.loop)
             try:
                 self.loop.run_until_complete(self._play())
             finally:
                 asyncio.set_event_loop(None)
-                self.loop.close()
-        return self.seen
+                self.loop.finalize_ended()
+        return self.results
 
     async def _play(self) -> None:
-        for act in self.story.acts:
-            await self.loop.until(act.at)
-            self._reported.append(act)
-            match act:
-                case Begun():
-                    await self._begin(act)
+        for action in self.story.actions:
+            await self.loop.until(action.at)
+            self._actions.append(action)
+            match action:
+                case Started():
+                    await self._start(action)
                 case Killed() | Stopped():
-                    await self._end(act)
+                    await self._end(action)
                 case Rebooted():
                     self.machine.boots += 1
                     self.machine.booted = self.loop.now_ns
-                case Set(by=by):
+                case ClockSet(by=by):
                     self.machine.offset += by
                 case _:
                     assert self.run is not None
-                    await self._do(self.run, act)
+                    await self._perform(self.run, action)
         assert self.run is None, "a story ends with the end of podgpu"
 
-    async def _begin(self, act: Begun) -> None:
+    async def _start(self, action: Started) -> None:
         self.machine.path.parent.mkdir(exist_ok=True)
-        self.begun = self.given_out
+        self.actions_at_start = self.action_count
         run = self.run = Podgpu(self.machine, self.story.commit, self.story.sources)
-        await run.begun()
-        self._alive = {who: dict(holds) for who, holds in act.running.items()}
-        self._given, self._filed = dict(act.given), {}
-        await run.tell("gpus", DevicesDiscovered(tuple(DEVICES[name] for name in act.devices)))
-        await run.tell("pods", PodsReplaced(tuple(map(pod_of, PODS)), FOREVER))
-        await run.tell("kubelet", self._list())
-        await run.tell("file", self._file())
+        await run.actions_at_start()
+        self._containers_running = {
+            container: dict(holds) for container, holds in action.running.items()
+        }
+        self._allocated, self._in_file = dict(action.allocated), {}
+        await run.emit("gpus", DevicesDiscovered(tuple(DEVICES[name] for name in action.devices)))
+        await run.emit("pods", PodsReplaced(tuple(map(pod_of, PODS)), FOREVER))
+        await run.emit("kubelet", self._kubelet_claims())
+        await run.emit("file", self._file_claims())
         for source in ("other", "kernel"):
-            await run.tell(source, XidsReported(()))
-        await run.tell("pods", ALIASES)
-        if not act.late:
-            await run.tell("runtime", self._containers())
+            await run.emit(source, XidsReported(()))
+        await run.emit("pods", ALIASES)
+        if not action.late:
+            await run.emit("runtime", self._running_containers())
 
-    async def _end(self, act: Act) -> None:
+    async def _end(self, action: Action) -> None:
         run, machine = self.run, self.machine
         assert run is not None
         page, written, when = run.snapshot, self.written, self.written_at
         before = machine.path
-        if isinstance(act, Killed):
+        if isinstance(action, Killed):
             machine.runs += 1
             machine.path.parent.mkdir()
             for end in ("", "-wal"):
@@ -186,113 +188,123 @@ class Player:
             shutil.rmtree(before.parent)
         else:
             await run.stop()
-            written, when = len(self._reported), self.taken_at
+            written, when = len(self._actions), self.accumulated_at
         self.run = None
-        kept = machine.path.parent / f"after-{len(self.seen)}.db"
+        copy = machine.path.parent / f"after-{len(self.results)}.db"
         for end in ("", "-wal"):
             if Path(f"{machine.path}{end}").exists():
-                shutil.copyfile(f"{machine.path}{end}", f"{kept}{end}")
-        ended = "killed" if isinstance(act, Killed) else "stopped"
-        kept = kept.rename(machine.folder / f"after-{len(self.seen)}.db")
-        log = machine.path.parent / f"after-{len(self.seen)}.db-wal"
+                shutil.copyfile(f"{machine.path}{end}", f"{copy}{end}")
+        ended = "killed" if isinstance(action, Killed) else "stopped"
+        copy = copy.rename(machine.folder / f"after-{len(self.results)}.db")
+        log = machine.path.parent / f"after-{len(self.results)}.db-wal"
         if log.exists():
             log.rename(machine.folder / log.name)
-        self.seen.append(Seen(self._reported, page, kept, act.at, ended, written, when))
-        self._reported, self.written, self.taken = [], 0, 0
+        self.results.append(RunResult(self._actions, page, copy, action.at, ended, written, when))
+        self._actions, self.written, self.accumulated = [], 0, 0
 
-    async def _do(self, run: Podgpu, act: Act) -> None:
-        match act:
-            case Running(who=who, holds=None):
-                self._alive.pop(who, None)
-                await run.tell("runtime", ContainerStopped(ref(who).container_id))
-            case Running(who=who, holds=holds):
+    async def _perform(self, run: Podgpu, action: Action) -> None:
+        match action:
+            case ContainerChanged(container=container, holds=None):
+                self._containers_running.pop(container, None)
+                await run.emit("runtime", ContainerStopped(ref(container).container_id))
+            case ContainerChanged(container=container, holds=holds):
                 assert holds is not None
-                self._alive[who] = dict(holds)
-                await run.tell("runtime", ContainerStarted(running(who, holds)))
-            case Listed() | Spoken():
-                await run.tell("runtime", self._containers())
-            case Given(device=device, who=who):
-                self._given.pop(device, None)
-                if who is not None:
-                    self._given[device] = who
-                await run.tell("kubelet", self._list())
-            case Filed(device=device, who=who):
-                self._filed.pop(device, None)
-                if who is not None:
-                    self._filed[device] = who
-                await run.tell("file", self._file())
-            case Looked(looks=looks, by=by):
-                await run.tell(by, ProcessesSampled(tuple(self._use(one) for one in looks)))
-            case Erred(device=device, code=code, when=when, by=by):
+                self._containers_running[container] = dict(holds)
+                await run.emit("runtime", ContainerStarted(running_container(container, holds)))
+            case ContainersListed() | RuntimeReported():
+                await run.emit("runtime", self._running_containers())
+            case KubeletChanged(device=device, container=container):
+                self._allocated.pop(device, None)
+                if container is not None:
+                    self._allocated[device] = container
+                await run.emit("kubelet", self._kubelet_claims())
+            case PodListChanged(device=device, container=container):
+                self._in_file.pop(device, None)
+                if container is not None:
+                    self._in_file[device] = container
+                await run.emit("file", self._file_claims())
+            case SamplesReported(samples=samples, by=by):
+                await run.emit(
+                    by, ProcessesSampled(tuple(self._device_use(one) for one in samples))
+                )
+            case ErrorReported(device=device, code=code, when=when, by=by):
                 names = (
                     ("", DEVICES[device].pci_bus_id)
                     if by == "kernel"
                     else (DEVICES[device].uuid, "")
                 )
                 report = XidReport(*names, code, self._instant(when))
-                await run.tell(by, XidsReported((report,)))
-            case Shown(devices=devices):
+                await run.emit(by, XidsReported((report,)))
+            case DevicesChanged(devices=devices):
                 found = tuple(DEVICES[name] for name in devices)
-                await run.tell("gpus", DevicesDiscovered(found))
+                await run.emit("gpus", DevicesDiscovered(found))
             case Reloaded(what=what):
                 await run.reload(what)
-            case Failed(source=source):
+            case SourceFailed(source=source):
                 await run.fail(source)
             case _:
-                await run.settled()
+                await run.settle()
 
-    def _containers(self) -> ContainersReplaced:
+    def _running_containers(self) -> ContainersReplaced:
         return ContainersReplaced(
-            tuple(running(who, holds) for who, holds in self._alive.items()), FOREVER
-        )
-
-    def _list(self) -> ClaimsReplaced:
-        return ClaimsReplaced(
             tuple(
-                given(who, device, by_claim=self.story.claims)
-                for device, who in self._given.items()
+                running_container(container, holds)
+                for container, holds in self._containers_running.items()
             ),
             FOREVER,
         )
 
-    def _file(self) -> ClaimsReplaced:
+    def _kubelet_claims(self) -> ClaimsReplaced:
         return ClaimsReplaced(
-            tuple(claim(who, d, Evidence.POD_LIST_FILE) for d, who in self._filed.items()), FOREVER
+            tuple(
+                kubelet_claim(container, device, by_claim=self.story.claims)
+                for device, container in self._allocated.items()
+            ),
+            FOREVER,
+        )
+
+    def _file_claims(self) -> ClaimsReplaced:
+        return ClaimsReplaced(
+            tuple(
+                claim(container, d, Evidence.POD_LIST_FILE)
+                for d, container in self._in_file.items()
+            ),
+            FOREVER,
         )
 
     def _instant(self, moment: int) -> Instant:
         machine = self.machine
         return Instant(moment - machine.booted + 1000 * NS, moment + machine.offset)
 
-    def _use(self, look: Any) -> DeviceUse:
+    def _device_use(self, sample: Any) -> DeviceUse:
         return DeviceUse(
-            DEVICES[look.device].uuid,
-            self._instant(look.at),
-            None if look.since is None else self._instant(look.since),
+            DEVICES[sample.device].uuid,
+            self._instant(sample.at),
+            None if sample.since is None else self._instant(sample.since),
             tuple(
                 ProcessUse(
                     number,
                     number,
-                    None if one.who is None else owner(one.who),
-                    "mps" if one.client else "compute" if one.there else "",
+                    None if one.container is None else owner(one.container),
+                    "mps" if one.client else "compute" if one.running else "",
                     one.memory,
                     one.busy,
                 )
-                for number, one in enumerate(look.works)
+                for number, one in enumerate(sample.processes)
             ),
-            look.used,
-            0 if look.used is not None else None,
-            look.busy,
-            look.energy,
-            look.good_for,
-            look.listed,
-            look.mps,
+            sample.used,
+            0 if sample.used is not None else None,
+            sample.busy,
+            sample.energy,
+            sample.valid_for,
+            sample.listed,
+            sample.mps,
         )
 
 
 @contextmanager
 def patched(player: Player) -> Iterator[None]:
-    """Let podgpu have the story's sources, and call what blocks where it is asked for."""
+    """Give podgpu the story's sources, and run blocking calls in the event loop's thread."""
 
     async def run(ctx: SourceContext) -> None:
         assert player.run is not None
@@ -305,26 +317,29 @@ def patched(player: Player) -> Iterator[None]:
 
     def write(file: LedgerFile, batch: Any) -> Any:
         report = put(file, batch)
-        # That podgpu has begun is in all that it writes.
-        player.written, player.written_at = max(player.taken, player.begun), player.taken_at
+        # Everything that podgpu writes contains its start.
+        player.written, player.written_at = (
+            max(player.accumulated, player.actions_at_start),
+            player.accumulated_at,
+        )
         return report
 
     take = LedgerAccumulator.add_snapshot
 
-    def book(self: LedgerAccumulator, snapshot: Snapshot) -> None:
+    def add_snapshot(self: LedgerAccumulator, snapshot: Snapshot) -> None:
         take(self, snapshot)
-        # A book that is new gets a snapshot that was there before.
-        player.taken_at = player.machine.passed(snapshot.at)
-        player.taken = player.reported_until(player.taken_at)
+        # A new accumulator may get a snapshot from before.
+        player.accumulated_at = player.machine.elapsed_at(snapshot.at)
+        player.accumulated = player.actions_until(player.accumulated_at)
 
     level = logging.getLogger("podgpu").level
     logging.getLogger("podgpu").setLevel(logging.CRITICAL)
     try:
         with (
             mock.patch.object(source_set, "build_source", build),
-            mock.patch.object(ledger_sink, "DaemonExecutor", AtOnce),
+            mock.patch.object(ledger_sink, "DaemonExecutor", InlineExecutor),
             mock.patch.object(LedgerFile, "put", write),
-            mock.patch.object(LedgerAccumulator, "add_snapshot", book),
+            mock.patch.object(LedgerAccumulator, "add_snapshot", add_snapshot),
             mock.patch.object(ledger_file, "boot_id", player.machine.boot),
             mock.patch.object(runtimes, "settle"),
         ):

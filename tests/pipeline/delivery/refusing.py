@@ -1,4 +1,4 @@
-"""A receiver that can't be had, and what is told of it."""
+"""A receiver that refuses connections, and the warnings that were logged."""
 
 import logging
 from collections.abc import Callable

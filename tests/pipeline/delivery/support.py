@@ -1,4 +1,4 @@
-"""Delivery under test: a queue that is no more than its contract, a receiver that does as told."""
+"""Test doubles for delivery: a queue in a list, a receiver with given outcomes, a test bench."""
 
 import asyncio
 from collections import Counter
@@ -38,8 +38,8 @@ from tests.support.contexts import LoopClock
 from tests.support.sinks import FakeSinkContext
 
 
-class AtOnce(Executor):
-    """Makes calls where they are asked for: on virtual time, a thread would take ages."""
+class InlineExecutor(Executor):
+    """An executor without threads, for virtual time: a call runs inside `submit`."""
 
     def __init__(self, name: str = "") -> None:
         pass
@@ -48,7 +48,7 @@ class AtOnce(Executor):
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - it belongs to who waits
+        except Exception as error:  # noqa: BLE001 - the future gets it
             future.set_exception(error)
         return future
 
@@ -57,8 +57,8 @@ class AtOnce(Executor):
 
 
 @dataclass
-class Kept:
-    """What outlives a queue."""
+class StoredRecords:
+    """The records and counts that remain when a queue is closed."""
 
     records: list[Record] = field(default_factory=list)
     appended: int = 0
@@ -68,29 +68,32 @@ class Kept:
 
 
 class ListQueue:
-    """Implements `pipeline.delivery.contract.Queue`, and checks that it is used as it says.
+    """Implements `pipeline.delivery.contract.Queue` and checks that it is used as documented.
 
     Attributes:
-        fails: what each call does first, by its name.
-        most: the largest it ever was, in bytes.
+        fails: function that a method calls first, by name of the method.
+        most_bytes: the largest size that it had.
     """
 
-    def __init__(self, kept: Kept, *, lasting: bool, max_size: int) -> None:
-        self.kept = kept
-        self.lasting = lasting
+    def __init__(self, stored: StoredRecords, *, durable: bool, max_size: int) -> None:
+        self.stored = stored
+        self.durable = durable
         self.max_size = max_size
-        self.recovered = points_of(kept.records)
+        self.recovered = points_of(stored.records)
         self.earlier = Totals(
-            kept.appended - self.recovered, kept.acked, dict(kept.rejected), dict(kept.dropped)
+            stored.appended - self.recovered,
+            stored.acked,
+            dict(stored.rejected),
+            dict(stored.dropped),
         )
         self.warnings: list[str] = []
         self.taken: int | None = None
         self.closed = False
-        self.most = 0
+        self.most_bytes = 0
         self.writable = True
         self.faults: dict[tuple[str, str], int] = {}
         self.notes: list[str] = []
-        self.tended: list[int] = []
+        self.maintained: list[int] = []
         self.fails: dict[str, Callable[[], None]] = {}
 
     def _called(self, name: str) -> None:
@@ -99,20 +102,20 @@ class ListQueue:
 
     def append(self, records: Sequence[Record]) -> None:
         self._called("append")
-        kept = self.kept
+        stored = self.stored
         assert records
-        kept.records.extend(records)
-        kept.appended += points_of(records)
+        stored.records.extend(records)
+        stored.appended += points_of(records)
         first = self.taken or 0
-        while size_of(kept.records) > self.max_size and len(kept.records) > first:
-            kept.dropped["full"] += kept.records.pop(first).points
-        self.most = max(self.most, size_of(kept.records))
+        while size_of(stored.records) > self.max_size and len(stored.records) > first:
+            stored.dropped["full"] += stored.records.pop(first).points
+        self.most_bytes = max(self.most_bytes, size_of(stored.records))
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
         self._called("take")
-        assert self.taken is None, "what was taken is neither settled nor released"
+        assert self.taken is None, "the records in flight are neither settled nor released"
         taken: list[Record] = []
-        for record in self.kept.records:
+        for record in self.stored.records:
             if taken and size_of([*taken, record]) > most_bytes:
                 break
             if taken and record.signal != taken[0].signal:
@@ -127,30 +130,30 @@ class ListQueue:
         self._called("settle")
         assert self.taken is not None
         assert 0 < count <= self.taken
-        settled = self.kept.records[:count]
+        settled = self.stored.records[:count]
         assert acked + sum((rejected or {}).values()) == points_of(settled)
-        del self.kept.records[:count]
+        del self.stored.records[:count]
         self.taken = self.taken - count or None
-        self.kept.acked += acked
-        self.kept.rejected.update(rejected or {})
+        self.stored.acked += acked
+        self.stored.rejected.update(rejected or {})
 
     def release(self) -> None:
         self._called("release")
         self.taken = None
 
     def maintain(self, now_ns: int) -> None:
-        self._called("tend")
-        self.tended.append(now_ns)
+        self._called("maintain")
+        self.maintained.append(now_ns)
 
     def state(self) -> QueueState:
-        kept, notes, warnings = self.kept, tuple(self.notes), tuple(self.warnings)
+        stored, notes, warnings = self.stored, tuple(self.notes), tuple(self.warnings)
         self.notes.clear()
         self.warnings.clear()
         return QueueState(
-            Totals(kept.appended, kept.acked, dict(kept.rejected), dict(kept.dropped)),
+            Totals(stored.appended, stored.acked, dict(stored.rejected), dict(stored.dropped)),
             self.recovered,
-            size_of(kept.records),
-            kept.records[0].created_ns if kept.records else None,
+            size_of(stored.records),
+            stored.records[0].created_ns if stored.records else None,
             self.writable,
             dict(self.faults),
             notes,
@@ -162,9 +165,9 @@ class ListQueue:
         self._called("close")
         self.closed = True
         self.taken = None
-        if not self.lasting:
-            self.kept.dropped[SHUTDOWN] += points_of(self.kept.records)
-            self.kept.records.clear()
+        if not self.durable:
+            self.stored.dropped[SHUTDOWN] += points_of(self.stored.records)
+            self.stored.records.clear()
 
 
 def points_of(records: Iterable[Record]) -> int:
@@ -183,14 +186,14 @@ Answer = Callable[[Sequence[Record]], Outcome | Awaitable[Outcome]]
 
 
 class Receiver:
-    """A `PushSink`: a snapshot's `fresh` says how many points each of its records has.
+    """A `PushSink`. A snapshot's `fresh` contains the number of points of each of its records.
 
     Attributes:
-        answer: what becomes of a message.
-        messages: all that were sent, with the second of each.
-        accepted: the numbers of records that were taken, in their order.
-        size: bytes of a record.
-        signals: those of the records, one after the other and from the first again.
+        answer: returns the outcome of a message.
+        messages: all messages that were sent, with the time of each in seconds.
+        accepted: the numbers of the records that were accepted, in order.
+        size: size of a record in bytes.
+        signals: the signals of the records, repeated in this order.
     """
 
     def __init__(self, size: int = 100) -> None:
@@ -199,13 +202,13 @@ class Receiver:
         self.answer: Answer = lambda _: Acked()
         self.messages: list[tuple[float, tuple[Record, ...]]] = []
         self.accepted: list[int] = []
-        self.made = 0
+        self.encoded = 0
         self.entered = self.left = 0
-        self.entering: list[Exception] = []
+        self.enter_errors: list[Exception] = []
 
     async def __aenter__(self) -> Self:
-        if self.entering:
-            raise self.entering.pop(0)
+        if self.enter_errors:
+            raise self.enter_errors.pop(0)
         self.entered += 1
         return self
 
@@ -220,10 +223,10 @@ class Receiver:
 
     def encode(self, snapshot: Snapshot) -> Iterator[Record]:
         for points in snapshot.fresh:
-            data = b"%d:%d\n" % (self.made, points)
-            signal = self.signals[self.made % len(self.signals)]
+            data = b"%d:%d\n" % (self.encoded, points)
+            signal = self.signals[self.encoded % len(self.signals)]
             yield Record(data.rjust(self.size, b"0"), points, snapshot.at.wall_ns, signal)
-            self.made += 1
+            self.encoded += 1
 
     async def send(self, records: Sequence[Record]) -> Outcome:
         loop = asyncio.get_running_loop()
@@ -242,12 +245,12 @@ class Receiver:
 
 
 class Bench:
-    """A `QueuedSink` with its inbox, and what its metrics say.
+    """A `QueuedSink` with its inbox, its test doubles and its metrics.
 
     Attributes:
-        kept: what its queue leaves to the next one.
-        queue: the one that was opened last.
-        opens: whether the next one is writable when it is opened.
+        stored: what remains of its queue for the next one.
+        queue: the queue that was opened last.
+        opens_writable: whether the next queue is writable when it is opened.
     """
 
     def __init__(
@@ -263,14 +266,14 @@ class Bench:
         fsync: str = "1s",
         flush: float = 2.0,
         name: str = "under-test",
-        kept: Kept | None = None,
-        executor: Callable[[str], Executor] = AtOnce,
+        stored: StoredRecords | None = None,
+        executor: Callable[[str], Executor] = InlineExecutor,
         open_queue: OpenQueue | None = None,
     ) -> None:
         self.clock = LoopClock()
         self.ctx = FakeSinkContext(name, clock=self.clock)
         self.push = Receiver(size)
-        self.kept = kept or Kept()
+        self.stored = stored or StoredRecords()
         self.options = QueueOptions(
             path=path,
             max_size=ByteSize.parse(max_size),
@@ -282,14 +285,14 @@ class Bench:
         self.flush = flush
         self.executor = executor
         self.open_queue = open_queue or self._open
-        self.queue = ListQueue(self.kept, lasting=path is not None, max_size=0)
-        self.opens = True
+        self.queue = ListQueue(self.stored, durable=path is not None, max_size=0)
+        self.opens_writable = True
         self.inbox: Channel[Snapshot] = Channel(1000)
-        self.sink = self._made()
+        self.sink = self._new_sink()
         self.running: asyncio.Task[None] | None = None
         self.given = 0
 
-    def _made(self) -> QueuedSink:
+    def _new_sink(self) -> QueuedSink:
         return QueuedSink(
             self.push,
             self.options,
@@ -303,20 +306,20 @@ class Bench:
         )
 
     def _open(self, options: QueueOptions, kind: str, now: Callable[[], Instant]) -> ListQueue:
-        lasting, max_size = options.path is not None, int(options.max_size)
-        self.queue = ListQueue(self.kept, lasting=lasting, max_size=max_size)
-        self.queue.writable = self.opens
+        durable, max_size = options.path is not None, int(options.max_size)
+        self.queue = ListQueue(self.stored, durable=durable, max_size=max_size)
+        self.queue.writable = self.opens_writable
         return self.queue
 
     @asynccontextmanager
-    async def life(self, *, afresh: bool = False) -> AsyncIterator[Self]:
-        """Run the sink until its inbox ends, or until the test ends it.
+    async def life(self, *, new_object: bool = False) -> AsyncIterator[Self]:
+        """Run the sink until the end of the block, and then until it has processed its inbox.
 
         Args:
-            afresh: with another object of the same name, as after a reload.
+            new_object: with a new sink object of the same name, as after a reload.
         """
-        if afresh:
-            self.sink = self._made()
+        if new_object:
+            self.sink = self._new_sink()
         self.inbox = Channel(1000)
         async with self.sink:
             self.running = asyncio.create_task(self.sink.run(self.inbox))
@@ -330,15 +333,15 @@ class Bench:
                 await asyncio.gather(self.running, return_exceptions=True)
 
     def give(self, *points: int) -> None:
-        """Hand a snapshot over whose records have so many points."""
+        """Put a snapshot into the inbox, whose records have these numbers of points."""
         self.inbox.offer(Snapshot(self.clock.now(), Layout((), {}), (), points or (1,)))
         self.given += sum(points or (1,))
 
-    async def passes(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
     def value(self, family: str, **labels: str) -> float:
-        """The sum of the points of a family that have these labels."""
+        """Return the sum of the values of a family that have these labels."""
         return sum(
             point.value
             for known, points in self.ctx.own.collect({})
@@ -358,10 +361,10 @@ class Bench:
 
     @property
     def imbalance(self) -> float:
-        """produced + recovered - emitted - rejected - dropped - queued."""
-        came = self.value("produced_total") + self.value("recovered_total")
-        went = ("emitted_total", "rejected_total", "dropped_total", "queued")
-        return came - sum(map(self.value, went))
+        """Return produced + recovered - emitted - rejected - dropped - queued."""
+        sources = self.value("produced_total") + self.value("recovered_total")
+        destinations = ("emitted_total", "rejected_total", "dropped_total", "queued")
+        return sources - sum(map(self.value, destinations))
 
 
 virtual = pytest.mark.looptime(start=1000)

@@ -1,4 +1,4 @@
-"""Any history: each record arrives once unless it is counted, in its order, and the sums hold."""
+"""Random histories: each record arrives once and in order, or it is counted as lost."""
 
 import asyncio
 from collections import Counter
@@ -40,21 +40,21 @@ ACTIONS = st.one_of(
 )
 
 
-async def live(
+async def run_history(
     actions: list[tuple[str, Any]], *, queue: str, rate: str, signals: tuple[int, ...]
 ) -> None:
-    lasting = queue == "lasting"
+    durable = queue == "durable list"
     bench = Bench(
-        path=Path("/queue") if lasting else None,
+        path=Path("/queue") if durable else None,
         most_bytes=500,
         max_rate=rate,
         max_size="1MiB",
         open_queue=open_queue if queue == "memory" else None,
     )
     answers: list[Outcome] = []
-    gone: list[int] = []
-    said: Counter[str] = Counter()  # points that the receiver took or refused, by its own account
-    put_off: set[str] = set()  # reasons for which it took none for now
+    refused_records: list[int] = []
+    expected: Counter[str] = Counter()  # points that the receiver accepted or refused
+    retried: set[str] = set()  # reasons for which it accepted no points for now
     slow, large = 0.0, False
 
     async def answer(records: Sequence[Record]) -> Outcome:
@@ -62,25 +62,25 @@ async def live(
         assert size_of(records) <= 500
         outcome, points = answers.pop(0) if answers else Acked(), points_of(records)
         if isinstance(outcome, Retry):
-            put_off.add(outcome.reason)
-            taken = records[: outcome.accepted]
-            bench.push.accepted += map(number_of, taken)
-            said["taken"] += points_of(taken)
+            retried.add(outcome.reason)
+            partial = records[: outcome.accepted]
+            bench.push.accepted += map(number_of, partial)
+            expected["accepted"] += points_of(partial)
         elif isinstance(outcome, Acked):
             refused = min(max(0, outcome.rejected), points)
-            said["partial"] += refused
-            said["taken"] += points - refused
+            expected["partial"] += refused
+            expected["accepted"] += points - refused
         elif isinstance(outcome, Rejected) or len(records) == 1:
-            gone.extend(map(number_of, records))
-            said[outcome.reason if isinstance(outcome, Rejected) else "too_large"] += points
+            refused_records.extend(map(number_of, records))
+            expected[outcome.reason if isinstance(outcome, Rejected) else "too_large"] += points
         return outcome
 
     bench.push.answer = answer
     bench.push.signals = signals
     while True:
         async with bench.sink:
-            # The queue of the test has room for what a test gives, so that all that is dropped is
-            # dropped at the end.
+            # The queue has room for all points of a test, so that points are dropped only at the
+            # end.
             running = asyncio.create_task(bench.sink.run(bench.inbox))
             ended = True
             for _ in range(len(actions)):
@@ -94,13 +94,13 @@ async def live(
                 elif kind == "slow":
                     slow = what
                 elif kind == "size":
-                    await asyncio.sleep(0.001)  # what was given has been encoded
+                    await asyncio.sleep(0.001)  # the given points are encoded first
                     bench.push.size = what
                     large |= bench.push.size > 500
                 else:
                     ended = False
                     if kind == "cancel":
-                        await asyncio.sleep(0.001)  # what the inbox holds is the runtime's to count
+                        await asyncio.sleep(0.001)  # the runtime counts what is in the inbox
                         running.cancel()
                     break
                 assert bench.imbalance == 0
@@ -117,20 +117,23 @@ async def live(
         bench.inbox = type(bench.inbox)(1000)
     accepted = bench.push.accepted
     assert len(accepted) == len(set(accepted))
-    assert not set(accepted) & set(gone)
+    assert not set(accepted) & set(refused_records)
     assert accepted == sorted(accepted)
     refused, dropped = bench.by_reason("rejected_total"), bench.by_reason("dropped_total")
-    assert not lasting or not dropped
-    # What is too large was never sent.
-    said["too_large"] += round(refused.get("too_large", 0)) - said["too_large"] if large else 0
-    if not lasting and any(signals):
-        # What comes beside and isn't taken at the end is given up, for what stands behind it.
+    assert not durable or not dropped
+    # Records that are too large were never sent.
+    expected["too_large"] += (
+        round(refused.get("too_large", 0)) - expected["too_large"] if large else 0
+    )
+    if not durable and any(signals):
+        # At the end, records of other signals that are not accepted are dropped, because they
+        # block the main signal.
         given_up = {
-            reason: refused.pop(reason) for reason in put_off & refused.keys() - said.keys()
+            reason: refused.pop(reason) for reason in retried & refused.keys() - expected.keys()
         }
-        assert sum(given_up.values()) <= bench.given - said["taken"]
-    assert refused == {k: v for k, v in said.items() if v and k != "taken"}
-    assert bench.value("emitted_total") == said["taken"]
+        assert sum(given_up.values()) <= bench.given - expected["accepted"]
+    assert refused == {k: v for k, v in expected.items() if v and k != "accepted"}
+    assert bench.value("emitted_total") == expected["accepted"]
     assert bench.value("produced_total") == bench.given
     assert bench.value("queued") == 0
 
@@ -139,12 +142,12 @@ async def live(
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(ACTIONS, max_size=25),
-    st.sampled_from(["lasting", "passing", "memory"]),
+    st.sampled_from(["durable list", "list", "memory"]),
     st.sampled_from(["0B", "3KiB", "4MiB"]),
     st.sampled_from([(0,), (0, 0, 1), (0, 1, 1, 3)]),
 )
-def test_any_history_delivers_once_or_counts(
+def test_each_record_is_delivered_once_or_counted_in_any_history(
     actions: list[tuple[str, Any]], queue: str, rate: str, signals: tuple[int, ...]
 ) -> None:
     with closing(looptime.new_event_loop()) as loop:
-        loop.run_until_complete(live(list(actions), queue=queue, rate=rate, signals=signals))
+        loop.run_until_complete(run_history(list(actions), queue=queue, rate=rate, signals=signals))

@@ -1,4 +1,4 @@
-"""What of a queue stands as a sink's trouble."""
+"""Tests of which states of a queue are a problem of its sink."""
 
 import pytest
 
@@ -23,13 +23,15 @@ EMPTY = QueueState(Totals(), 0, 0, None)
             "queue: fsync fails: io_error",
         ),
     ],
-    ids=["a loss", "a disk that fails", "a loss, and the disk goes on failing"],
+    ids=["a loss", "a disk that fails", "a loss and a disk that fails"],
 )
-def test_what_a_queue_lost_and_what_fails_is_no_mere_warning(state: QueueState, text: str) -> None:
+def test_lost_points_and_disk_faults_are_problems_and_not_warnings(
+    state: QueueState, text: str
+) -> None:
     ctx = FakeSinkContext("push")
     reporter = DeliveryMetrics(ctx)
     reporter.on_opened(EMPTY, None)
     assert ctx.own.problems == {}
     reporter.update(state)
-    given_out = ctx.own.problems["sink", "push"]
-    assert (given_out.text, given_out.warning) == (text, False)
+    problem = ctx.own.problems["sink", "push"]
+    assert (problem.text, problem.warning) == (text, False)

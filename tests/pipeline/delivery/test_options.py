@@ -1,4 +1,4 @@
-"""What is refused of a queue's options, whichever sink has them."""
+"""Tests of queue options that are refused in any sink."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def check(*sinks: str) -> list[str]:
 
 
 @pytest.mark.parametrize("sink", SINKS)
-def test_a_path_means_the_same_wherever_podgpu_is_started(sink: str) -> None:
+def test_the_path_of_a_queue_must_be_absolute(sink: str) -> None:
     assert check(f"{sink}, queue: {{path: /var/lib/q}}") == []
     assert check(f"{sink}, queue: {{path: q/rel}}") == [
         "sinks.s0.queue.path: q/rel is a relative path; write the absolute path"
@@ -28,7 +28,7 @@ def test_a_path_means_the_same_wherever_podgpu_is_started(sink: str) -> None:
 
 
 @pytest.mark.parametrize("other", SINKS)
-def test_a_folder_has_one_owner(other: str) -> None:
+def test_two_sinks_cannot_use_the_same_folder(other: str) -> None:
     found = check(
         "kind: otlp, queue: {path: /var/lib/q}",
         f'{other}, queue: {{path: "/var/lib/./q/"}}'

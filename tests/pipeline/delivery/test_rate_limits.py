@@ -1,4 +1,4 @@
-"""Waits, sizes and rates, without a loop."""
+"""Tests of retry delays, message sizes and rate limits."""
 
 import math
 import random
@@ -13,23 +13,23 @@ from pipeline.delivery.rate_limits import MessageSizeLimit, RateLimiter, RetryBa
 from pipeline.model import NS
 
 
-def waits(initial: str = "1s", longest: str = "30s", seed: int = 1) -> RetryBackoff:
+def backoff(initial: str = "1s", longest: str = "30s", seed: int = 1) -> RetryBackoff:
     options = RetryOptions(initial=Duration.parse(initial), max=Duration.parse(longest))
     return RetryBackoff(options, random.Random(seed))
 
 
-def test_each_wait_is_twice_the_one_before_up_to_the_longest() -> None:
-    own = waits()
+def test_each_delay_is_twice_the_previous_one_up_to_the_maximum() -> None:
+    delays = backoff()
     for expected in (1, 2, 4, 8, 16, 30, 30, 30):
-        assert expected * 0.75 <= own.next_delay() <= expected
-    own.reset()
-    assert own.next_delay() <= 1
+        assert expected * 0.75 <= delays.next_delay() <= expected
+    delays.reset()
+    assert delays.next_delay() <= 1
 
 
-def test_chance_keeps_nodes_from_coming_in_step() -> None:
-    assert len({waits(seed=seed).next_delay() for seed in range(20)}) == 20
-    # Also if the receiver tells all of them the same.
-    assert len({waits(seed=seed).next_delay(5.0) for seed in range(20)}) == 20
+def test_random_delays_keep_nodes_from_retrying_at_the_same_time() -> None:
+    assert len({backoff(seed=seed).next_delay() for seed in range(20)}) == 20
+    # Also if the receiver requests the same delay from all of them.
+    assert len({backoff(seed=seed).next_delay(5.0) for seed in range(20)}) == 20
 
 
 @pytest.mark.parametrize(
@@ -46,15 +46,15 @@ def test_chance_keeps_nodes_from_coming_in_step() -> None:
         (math.inf, 30, 30),
     ],
 )
-def test_o1_the_receiver_s_delay_is_a_floor_that_the_longest_wait_caps(
+def test_o1_the_receivers_delay_is_the_minimum_up_to_the_longest_delay(
     after: float | None, least: float, most: float
 ) -> None:
     for seed in range(20):
-        assert least <= waits(seed=seed).next_delay(after) <= most
+        assert least <= backoff(seed=seed).next_delay(after) <= most
 
 
-def test_a_first_wait_longer_than_the_longest() -> None:
-    assert waits("10m", "2s").next_delay() <= 2
+def test_an_initial_delay_over_the_maximum_is_limited() -> None:
+    assert backoff("10m", "2s").next_delay() <= 2
 
 
 @example(5, [(0, 59), (744, 1)])
@@ -62,29 +62,31 @@ def test_a_first_wait_longer_than_the_longest() -> None:
     st.integers(1, 1000),
     st.lists(st.tuples(st.integers(0, 5_000), st.integers(1, 3_000)), max_size=50),
 )
-def test_the_rate_holds_whatever_comes_when(rate: int, coming: list[tuple[int, int]]) -> None:
-    """After waiting as told, no more was sent than the rate allows, one burst and one message."""
-    pace, now_ns, sent, last = RateLimiter(rate), 0, 0, 0
-    for after_ms, size in coming:
+def test_the_rate_limit_is_kept_for_any_sequence_of_messages(
+    rate: int, messages: list[tuple[int, int]]
+) -> None:
+    """After the delays, at most the rate plus one burst and one message was sent."""
+    limiter, now_ns, sent, last = RateLimiter(rate), 0, 0, 0
+    for after_ms, size in messages:
         now_ns += after_ms * NS // 1000
-        now_ns += math.ceil(pace.delay(now_ns) * NS)
-        assert pace.delay(now_ns) < 1e-6
+        now_ns += math.ceil(limiter.delay(now_ns) * NS)
+        assert limiter.delay(now_ns) < 1e-6
         assert sent - last <= rate * (now_ns / NS + 1) + 1e-3
-        pace.spend(size)
+        limiter.spend(size)
         sent, last = sent + size, size
 
 
-def test_no_rate_is_no_wait() -> None:
-    pace = RateLimiter(0)
+def test_a_rate_of_zero_means_no_delay() -> None:
+    limiter = RateLimiter(0)
     for _ in range(10):
-        pace.spend(1 << 40)
-        assert pace.delay(0) == 0
+        limiter.spend(1 << 40)
+        assert limiter.delay(0) == 0
 
 
-def test_the_limit_falls_at_once_and_grows_slowly() -> None:
+def test_the_message_size_limit_falls_immediately_and_grows_slowly() -> None:
     limit = MessageSizeLimit(1000)
     limit.reduce(400)
-    limit.on_accepted(100)  # a small message tells nothing
+    limit.on_accepted(100)  # a small message shows nothing
     assert limit.bytes == 400
     limit.on_accepted(400)
     assert 400 < limit.bytes <= 410
@@ -98,15 +100,15 @@ def test_the_limit_falls_at_once_and_grows_slowly() -> None:
 
 
 @given(st.integers(1, 1 << 40), st.lists(st.integers(1, 1 << 40), min_size=1, max_size=20))
-def test_no_wait_is_so_short_that_no_time_goes_by(rate: int, sizes: list[int]) -> None:
-    """Else who waits again and again until it is time would never see that it is."""
-    pace, now = RateLimiter(rate), 1_000 * NS
+def test_a_delay_is_never_shorter_than_a_millisecond(rate: int, sizes: list[int]) -> None:
+    """Otherwise a loop that waits for the remaining delay might never end."""
+    limiter, now = RateLimiter(rate), 1_000 * NS
     for size in sizes:
-        pace.spend(size)
+        limiter.spend(size)
         for _ in range(3):
-            seconds = pace.delay(now)
+            seconds = limiter.delay(now)
             if not seconds:
                 break
             assert seconds >= 0.001
             now += round(seconds * NS)
-        assert pace.delay(now) == 0
+        assert limiter.delay(now) == 0

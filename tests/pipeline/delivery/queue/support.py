@@ -1,4 +1,4 @@
-"""Records with a number in them, queues of every kind, and what must hold at every moment."""
+"""Numbered records, queues of all kinds, and checks that must always succeed."""
 
 import itertools
 import os
@@ -20,7 +20,7 @@ MAX = 1 << 20
 
 
 def record(number: int, size: int = 40, points: int | None = None) -> Record:
-    """A record that tells its number, with as many points as make numbers easily mistaken."""
+    """Return a record that contains its number. By default, its points depend on the number."""
     data = b"%012d" % number
     return Record(data.ljust(size, b"."), points or number % 7 + 1, 10**18 + number)
 
@@ -35,7 +35,7 @@ def points(records: Iterable[Record]) -> int:
 
 @dataclass
 class Clock:
-    """Both clocks, moved by hand."""
+    """Both clocks, which only `pass_` moves."""
 
     mono_ns: int = 5 * NS
     wall_ns: int = 1_700_000_000 * NS
@@ -49,20 +49,20 @@ class Clock:
         return self.mono_ns
 
 
-class DiskAlone(DiskQueue):
-    """A queue on the disk without memory behind it: what that doesn't take is dropped."""
+class DiskOnlyQueue(DiskQueue):
+    """A queue on disk without a fallback to memory: records that can't be written are dropped."""
 
     def __init__(
         self, path: Path, max_size: int, *, fsync_ns: int, now: Callable[[], Instant]
     ) -> None:
-        self.tally = PointCounters()
+        self.counters = PointCounters()
         super().__init__(
             path,
             max_size,
             kind="lines",
             fsync_ns=fsync_ns,
             now=now,
-            counters=self.tally,
+            counters=self.counters,
             fault_log=FaultLog(),
         )
 
@@ -72,24 +72,24 @@ class DiskAlone(DiskQueue):
                 try:
                     self.put(record)
                 except OSError as error:
-                    self.tally.drop(reason_of(error), record.points)
+                    self.counters.drop(reason_of(error), record.points)
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
         if self.in_flight:
-            raise RuntimeError("what was taken before is neither settled nor released")
+            raise RuntimeError("the records in flight are neither settled nor released")
         return super().take(most_bytes)
 
     def settle(
         self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
     ) -> None:
         check_count(count, self.in_flight)
-        self.tally.settle(self.points_of(count), acked, rejected or {})
+        self.counters.settle(self.points_of(count), acked, rejected or {})
         self.forget(count)
 
 
 @dataclass
 class Bench:
-    """Makes queues of one kind in one folder."""
+    """Opens queues of one kind in one folder."""
 
     kind: str
     path: Path
@@ -103,7 +103,7 @@ class Bench:
         if self.kind == "memory":
             return MemoryQueue(self.max_size)
         if self.kind == "disk":
-            queue = DiskAlone(self.path, self.max_size, fsync_ns=fsync_ns, now=self.clock.now)
+            queue = DiskOnlyQueue(self.path, self.max_size, fsync_ns=fsync_ns, now=self.clock.now)
             queue.open()
             return queue
         return FallbackQueue(
@@ -117,7 +117,7 @@ class Bench:
 
 
 def checked(queue: Queue) -> QueueState:
-    """The state, in which nothing is missing."""
+    """Return the state of a queue, after a check that its counts add up."""
     state = queue.state()
     totals = state.totals
     done = totals.acked + sum(totals.rejected.values()) + sum(totals.dropped.values())
@@ -128,7 +128,7 @@ def checked(queue: Queue) -> QueueState:
 
 
 def drain(queue: Queue, most: int = 1 << 16) -> list[Record]:
-    """Take and settle all there is."""
+    """Take and settle all records, and return them."""
     found: list[Record] = []
     while taken := queue.take(most):
         queue.settle(len(taken), acked=points(taken))
@@ -151,14 +151,14 @@ def fill(queue: Queue, count: int, size: int = 40, start: int = 0) -> list[Recor
 
 
 def settle(queue: Queue, records: Iterable[Record]) -> None:
-    """Take records one by one, in the order of the queue, and be done with each."""
+    """Take records one by one, in the order of the queue, and settle each one."""
     for one in records:
         queue.take(1)
         queue.settle(1, acked=one.points)
 
 
 def kill(queue: Queue) -> None:
-    """Leave the queue as a process that is killed does: the kernel closes its files."""
+    """Leave the queue as a killed process does: its files are closed without a flush."""
     disk = queue._disk if isinstance(queue, FallbackQueue) else queue
     assert isinstance(disk, DiskQueue)
     store = disk._store
@@ -172,11 +172,11 @@ def kill(queue: Queue) -> None:
 
 
 class Failing:
-    """Calls of the system that fail when they are told to.
+    """A system call that fails while `on` is set, after `after` successful calls.
 
     Args:
-        call: the call itself.
-        fails: what to raise for a call with these arguments, if anything.
+        call: the real call.
+        error: the error number with which it fails.
     """
 
     def __init__(self, call: Callable[..., object], error: int) -> None:

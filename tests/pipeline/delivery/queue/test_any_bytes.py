@@ -1,4 +1,4 @@
-"""Any bytes at all in place of a queue, and what reading them takes."""
+"""Tests of folders with arbitrary bytes, and of the memory that reading them takes."""
 
 import tracemalloc
 from pathlib import Path
@@ -65,7 +65,7 @@ def _points_in_flight(queue: object) -> int:
     return int(flight.points(len(flight)))
 
 
-def test_f1_a_large_queue_is_opened_and_read_in_little_memory(tmp_path: Path) -> None:
+def test_f1_a_large_queue_is_opened_and_read_with_little_memory(tmp_path: Path) -> None:
     bench = Bench("disk", tmp_path / "queue", max_size=256 << 20)
     queue = bench.open()
     data = bytes(256 << 10)
@@ -86,7 +86,7 @@ def test_f1_a_large_queue_is_opened_and_read_in_little_memory(tmp_path: Path) ->
     assert peak < 4 << 20
 
 
-def test_f1_a_header_that_is_broken_in_a_large_segment_needs_little_memory(tmp_path: Path) -> None:
+def test_f1_a_large_segment_with_a_corrupt_header_needs_little_memory(tmp_path: Path) -> None:
     bench = Bench("disk", tmp_path / "queue", max_size=256 << 20)
     bench.path.mkdir()
     (bench.path / f"{1:020}.seg").write_bytes(b"\xf5rec" * (1 << 14) + bytes(15 << 20))

@@ -1,4 +1,4 @@
-"""What every queue promises, whatever is behind it."""
+"""Tests of the contract of queues, for all kinds of queues."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def queue(bench: Bench) -> Queue:
     return bench.open()
 
 
-def test_an_empty_queue_gives_nothing(queue: Queue) -> None:
+def test_an_empty_queue_returns_no_records(queue: Queue) -> None:
     assert queue.take(100) == ()
     queue.release()
     queue.settle(0)
@@ -37,18 +37,20 @@ def test_an_empty_queue_gives_nothing(queue: Queue) -> None:
     assert state.writable
 
 
-def test_records_come_back_as_they_were_and_in_their_order(queue: Queue) -> None:
+def test_records_are_returned_unchanged_and_in_order(queue: Queue) -> None:
     put = fill(queue, 50)
     assert queue.take(1 << 20) == tuple(put)
 
 
 @pytest.mark.parametrize(("most", "count"), [(0, 1), (39, 1), (40, 1), (79, 1), (80, 2), (125, 3)])
-def test_as_many_are_taken_as_fit_but_one_at_least(queue: Queue, most: int, count: int) -> None:
+def test_take_returns_as_many_records_as_fit_but_at_least_one(
+    queue: Queue, most: int, count: int
+) -> None:
     put = fill(queue, 10)
     assert queue.take(most) == tuple(put[:count])
 
 
-def test_what_is_taken_waits_until_it_is_settled(queue: Queue) -> None:
+def test_records_in_flight_count_as_queued_until_they_are_settled(queue: Queue) -> None:
     put = fill(queue, 10)
     queue.take(120)
     assert checked(queue).totals.queued == points(put)
@@ -57,7 +59,7 @@ def test_what_is_taken_waits_until_it_is_settled(queue: Queue) -> None:
     assert queue.take(40) == (put[3],)
 
 
-def test_some_may_be_settled_and_the_others_put_back(queue: Queue) -> None:
+def test_some_records_in_flight_can_be_settled_and_the_others_released(queue: Queue) -> None:
     put = fill(queue, 10)
     queue.take(200)
     queue.settle(2, acked=points(put[:2]))
@@ -69,7 +71,7 @@ def test_some_may_be_settled_and_the_others_put_back(queue: Queue) -> None:
     assert queue.take(1 << 20) == tuple(put[3:])
 
 
-def test_a_receiver_may_refuse_some_points_of_a_record(queue: Queue) -> None:
+def test_some_points_of_a_record_can_be_rejected(queue: Queue) -> None:
     queue.append([record(0, points=10)])
     queue.take(1)
     queue.settle(1, acked=7, rejected={"partial": 2, "late": 1})
@@ -77,7 +79,7 @@ def test_a_receiver_may_refuse_some_points_of_a_record(queue: Queue) -> None:
     assert (totals.acked, dict(totals.rejected)) == (7, {"partial": 2, "late": 1})
 
 
-def test_what_was_put_back_is_taken_again(queue: Queue) -> None:
+def test_released_records_are_taken_again(queue: Queue) -> None:
     put = fill(queue, 5)
     for most in (40, 1000, 80):
         queue.take(most)
@@ -85,7 +87,7 @@ def test_what_was_put_back_is_taken_again(queue: Queue) -> None:
     assert drain(queue) == put
 
 
-def test_nothing_is_taken_twice(queue: Queue) -> None:
+def test_records_in_flight_must_be_settled_before_the_next_take(queue: Queue) -> None:
     fill(queue, 5)
     queue.take(80)
     with pytest.raises(RuntimeError, match="neither settled nor released"):
@@ -96,7 +98,7 @@ def test_nothing_is_taken_twice(queue: Queue) -> None:
     ("count", "acked", "rejected"),
     [(3, 6, {}), (-1, 0, {}), (2, 2, {}), (2, 4, {}), (2, 4, {"a": -1}), (2, -1, {"a": 4})],
 )
-def test_what_is_settled_has_to_add_up(
+def test_settled_counts_must_match_the_records_in_flight(
     queue: Queue, count: int, acked: int, rejected: dict[str, int]
 ) -> None:
     put = fill(queue, 5)
@@ -108,7 +110,7 @@ def test_what_is_settled_has_to_add_up(
     assert checked(queue).totals.acked == 3
 
 
-def test_it_says_how_old_the_oldest_is(queue: Queue) -> None:
+def test_the_state_shows_the_time_of_the_oldest_record(queue: Queue) -> None:
     put = fill(queue, 3)
     assert checked(queue).oldest_ns == put[0].created_ns
     queue.take(80)
@@ -123,7 +125,7 @@ def test_it_says_how_old_the_oldest_is(queue: Queue) -> None:
     assert checked(queue).oldest_ns == later[0].created_ns
 
 
-def test_d2_the_oldest_make_room_and_are_counted(queue: Queue) -> None:
+def test_d2_a_full_queue_drops_its_oldest_records_and_counts_them(queue: Queue) -> None:
     put = fill(queue, 40, size=100_000)
     state = checked(queue)
     assert state.bytes <= 1 << 20
@@ -134,7 +136,7 @@ def test_d2_the_oldest_make_room_and_are_counted(queue: Queue) -> None:
     assert state.totals.dropped["queue_over_size"] == points(put[: -len(left)])
 
 
-def test_d2_what_is_in_flight_is_not_lost_to_make_room_but_when_it_comes_back(
+def test_d2_records_in_flight_are_dropped_only_when_they_are_released(
     queue: Queue,
 ) -> None:
     put = fill(queue, 5, size=100_000)
@@ -154,20 +156,20 @@ def test_d2_what_is_in_flight_is_not_lost_to_make_room_but_when_it_comes_back(
     assert left == (put + later)[-len(left) :]
 
 
-def test_d2_a_record_larger_than_the_queue_is_lost_itself(queue: Queue) -> None:
+def test_d2_a_record_larger_than_the_queue_is_dropped(queue: Queue) -> None:
     put = fill(queue, 3)
     queue.append([record(7, size=(1 << 20) + 1), record(8)])
     assert checked(queue).totals.dropped == {"too_large": record(7).points}
     assert numbers(drain(queue)) == [*numbers(put), 8]
 
 
-def test_a_record_as_large_as_segments_has_its_place(queue: Queue) -> None:
+def test_a_record_larger_than_a_segment_is_stored(queue: Queue) -> None:
     put = [record(0, 300_000), record(1), record(2, 70_000), record(3)]
     queue.append(put)
     assert drain(queue) == put
 
 
-def test_reasons_without_end_become_one(queue: Queue) -> None:
+def test_too_many_reasons_are_combined_into_one(queue: Queue) -> None:
     for number in range(200):
         queue.append([record(number)])
         queue.take(1)
@@ -177,7 +179,7 @@ def test_reasons_without_end_become_one(queue: Queue) -> None:
     assert totals.rejected["other"] > 0
 
 
-def test_closing_puts_back_what_was_taken(bench: Bench) -> None:
+def test_closing_a_queue_releases_the_records_in_flight(bench: Bench) -> None:
     queue = bench.open()
     put = fill(queue, 5)
     queue.take(80)

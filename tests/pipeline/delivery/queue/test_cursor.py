@@ -1,4 +1,4 @@
-"""The file that tells what is done with: a whole mark is in it whatever happens."""
+"""Tests of the cursor file: it always contains a complete state."""
 
 import struct
 import zlib
@@ -14,7 +14,7 @@ SLOT = 8192
 
 
 def torn(now: bytes, before: bytes) -> bytes:
-    """Each slot that was written since has only its first half of what was written."""
+    """Return the file with only the first bytes of each slot that was written since `before`."""
     slots = []
     for start in range(0, len(now), SLOT):
         new, old = now[start : start + SLOT], before[start : start + SLOT]
@@ -24,7 +24,7 @@ def torn(now: bytes, before: bytes) -> bytes:
 
 @pytest.mark.parametrize("reopened", [1, 2, 3, 100])
 @pytest.mark.parametrize("refused", [False, True])
-def test_d4_what_was_flushed_last_is_there_if_everything_since_is_torn(
+def test_d4_the_last_flushed_state_survives_torn_later_writes(
     tmp_path: Path, reopened: int, *, refused: bool
 ) -> None:
     path, after = tmp_path / "cursor", tmp_path / "after"
@@ -42,16 +42,16 @@ def test_d4_what_was_flushed_last_is_there_if_everything_since_is_torn(
         if refused:
             cursor.save_to_flush(CursorState(position=position))
         after.write_bytes(torn(path.read_bytes(), before))
-        mark, broken = read_cursor(after)
-        assert mark is not None
-        assert mark.position == position - 1
-        assert broken
+        state, corrupt = read_cursor(after)
+        assert state is not None
+        assert state.position == position - 1
+        assert corrupt
         cursor.mark_flushed()
         before = path.read_bytes()
     cursor.close()
 
 
-def test_d3_a_write_that_is_torn_leaves_the_mark_before(tmp_path: Path) -> None:
+def test_d3_a_torn_write_leaves_the_previous_state(tmp_path: Path) -> None:
     path, after = tmp_path / "cursor", tmp_path / "after"
     cursor = CursorFile(path)
     cursor.save(CursorState(position=0))
@@ -59,13 +59,13 @@ def test_d3_a_write_that_is_torn_leaves_the_mark_before(tmp_path: Path) -> None:
         before = path.read_bytes()
         cursor.save(CursorState(position=position))
         after.write_bytes(torn(path.read_bytes(), before))
-        mark, _ = read_cursor(after)
-        assert mark is not None
-        assert mark.position == position - 1
+        state, _ = read_cursor(after)
+        assert state is not None
+        assert state.position == position - 1
     cursor.close()
 
 
-def test_the_last_mark_counts(tmp_path: Path) -> None:
+def test_the_last_saved_state_is_read(tmp_path: Path) -> None:
     cursor = CursorFile(tmp_path / "cursor")
     assert cursor.state is None
     assert not cursor.broken
@@ -79,7 +79,7 @@ def test_the_last_mark_counts(tmp_path: Path) -> None:
 
 
 @given(data=st.binary(max_size=300), place=st.integers(0, 4 * SLOT))
-def test_f1_any_bytes_are_no_error(
+def test_f1_arbitrary_bytes_are_no_error(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, place: int
 ) -> None:
     path = tmp_path_factory.mktemp("any") / "cursor"
@@ -88,17 +88,19 @@ def test_f1_any_bytes_are_no_error(
     assert cursor.state is None
     cursor.save(CursorState(position=3))
     cursor.close()
-    mark, _ = read_cursor(path)
-    assert mark is not None
-    assert mark.position == 3
+    state, _ = read_cursor(path)
+    assert state is not None
+    assert state.position == 3
 
 
 @pytest.mark.parametrize(
     "body",
     [b"{}", b"[]", b"nonsense", b'{"position":-1}', b'{"dropped":{"a":-1}}', b'{"acked":1e99}'],
 )
-def test_f1_a_sound_slot_that_says_what_it_may_not_is_none(tmp_path: Path, body: bytes) -> None:
+def test_f1_a_slot_with_a_valid_checksum_and_invalid_content_is_ignored(
+    tmp_path: Path, body: bytes
+) -> None:
     path = tmp_path / "cursor"
     path.write_bytes(struct.pack("<4sII", b"pgc1", len(body), zlib.crc32(body)) + body)
-    mark, broken = read_cursor(path)
-    assert (mark == CursorState(), broken) == ((True, False) if body == b"{}" else (False, True))
+    state, corrupt = read_cursor(path)
+    assert (state == CursorState(), corrupt) == ((True, False) if body == b"{}" else (False, True))

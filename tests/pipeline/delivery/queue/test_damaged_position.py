@@ -1,4 +1,4 @@
-"""R4: damaged bytes in what keeps a queue's position, in all copies of it at once."""
+"""R4: tests of a cursor that is damaged in all its slots at the same byte."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,14 +7,14 @@ import pytest
 
 from pipeline.delivery.contract import Queue
 from pipeline.delivery.queue.factory import inspect
-from tests.pipeline.delivery.queue.breaking import folder
+from tests.pipeline.delivery.queue.corruption import folder
 from tests.pipeline.delivery.queue.support import Bench, checked, drain, fill, numbers, settle
 
 SLOT, SLOTS = 8192, 4
 
 
-def kept(tmp_path: Path) -> tuple[Bench, Queue, bytes]:
-    """A queue of five records of which two are done with, and what its cursor has then."""
+def queue_with_cursor(tmp_path: Path) -> tuple[Bench, Queue, bytes]:
+    """Return a queue of five records, two of them settled, and the bytes of its cursor."""
     bench = folder(tmp_path)
     queue = bench.open()
     put = fill(queue, 5)
@@ -23,52 +23,52 @@ def kept(tmp_path: Path) -> tuple[Bench, Queue, bytes]:
     return bench, bench.open(), (bench.path / "cursor").read_bytes()
 
 
-def damages(sound: bytes) -> Iterator[bytes]:
-    """Yield a cursor in each slot of which the same byte is damaged."""
-    used = max(len(sound[at : at + SLOT].rstrip(b"\0")) for at in range(0, SLOT * SLOTS, SLOT))
+def damages(intact: bytes) -> Iterator[bytes]:
+    """Yield cursors with the same byte damaged in all slots."""
+    used = max(len(intact[at : at + SLOT].rstrip(b"\0")) for at in range(0, SLOT * SLOTS, SLOT))
     assert used > 100
     for place in range(used):
-        data = bytearray(sound)
+        data = bytearray(intact)
         for slot in range(SLOTS):
             data[slot * SLOT + place] ^= (0xFF, 0x01, 0x80)[place % 3]
         yield bytes(data)
 
 
-def test_r4_a_damaged_position_costs_no_record(tmp_path: Path) -> None:
-    """What was done with may be sent again; what was not is there, and all points are counted."""
-    bench, queue, sound = kept(tmp_path)
+def test_r4_a_damaged_position_loses_no_record(tmp_path: Path) -> None:
+    """R4: settled records may be sent again; all others are still there, and are counted."""
+    bench, queue, intact = queue_with_cursor(tmp_path)
     queue.close()
     segments = {path: path.read_bytes() for path in bench.path.glob("*.seg")}
-    given_out = 0
-    for data in damages(sound):
+    with_faults = 0
+    for data in damages(intact):
         for path, content in segments.items():
             path.write_bytes(content)
         (bench.path / "cursor").write_bytes(data)
         inspect(bench.path)
         queue = bench.open()
-        given_out += bool(checked(queue).faults)
+        with_faults += bool(checked(queue).faults)
         assert numbers(drain(queue))[-3:] == [2, 3, 4]
         put = fill(queue, 1, start=9)
         queue.close()
         queue = bench.open()
-        assert drain(queue) == put, "a new one is begun"
+        assert drain(queue) == put, "a new position is written"
         assert checked(queue).totals.queued == 0
         queue.close()
         for path in set(bench.path.glob("*.seg")) - segments.keys():
             path.unlink()
-    assert given_out > 100
+    assert with_faults > 100
 
 
 @pytest.mark.parametrize("mask", [0xFF, 0x01])
-def test_r4_a_position_that_is_damaged_while_it_runs_is_written_again(
+def test_r4_a_position_damaged_while_the_queue_is_open_is_written_again(
     mask: int, tmp_path: Path
 ) -> None:
-    bench, queue, sound = kept(tmp_path)
+    bench, queue, intact = queue_with_cursor(tmp_path)
     for place in range(0, 300, 3):
         with (bench.path / "cursor").open("r+b") as file:
             for slot in range(SLOTS):
                 file.seek(slot * SLOT + place)
-                file.write(bytes([sound[slot * SLOT + place] ^ mask]))
+                file.write(bytes([intact[slot * SLOT + place] ^ mask]))
         fill(queue, 2, start=place)
         assert numbers(drain(queue))[-2:] == [place, place + 1]
         assert checked(queue).totals.queued == 0

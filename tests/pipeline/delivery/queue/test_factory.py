@@ -1,4 +1,4 @@
-"""From options to a queue, and looking at one from outside."""
+"""Tests of opening a queue from its options, and of inspecting a folder."""
 
 import fcntl
 import os
@@ -20,11 +20,11 @@ from tests.pipeline.delivery.queue.support import Clock, checked, drain, fill, o
 NOW = Clock().now
 
 
-def test_without_a_path_it_is_in_memory() -> None:
+def test_a_queue_without_path_is_in_memory() -> None:
     assert isinstance(open_queue(QueueOptions(), "lines", NOW), MemoryQueue)
 
 
-def test_with_a_path_it_is_on_the_disk_and_made_for_its_owner_alone(tmp_path: Path) -> None:
+def test_a_queue_with_path_is_on_disk_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "down"
     queue = open_queue(QueueOptions(path=path), "lines", NOW)
     assert isinstance(queue, FallbackQueue)
@@ -33,7 +33,7 @@ def test_with_a_path_it_is_on_the_disk_and_made_for_its_owner_alone(tmp_path: Pa
     assert {file.stat().st_mode & 0o777 for file in path.iterdir()} == {0o600}
 
 
-def test_the_options_are_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_max_size_and_fsync_are_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = QueueOptions(
         path=tmp_path / "queue", max_size=ByteSize.parse("1MiB"), fsync=Duration.parse("0s")
     )
@@ -46,10 +46,10 @@ def test_the_options_are_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     queue.close()
 
 
-def test_d9_a_second_instance_is_reported_what_to_do(tmp_path: Path) -> None:
+def test_d9_a_folder_in_use_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     options = QueueOptions(path=tmp_path / "queue")
     open_queue(options, "lines", NOW).close()
-    # In containers the other one may have the number that this one has, too.
+    # In containers, two processes can have the same process id.
     (tmp_path / "queue" / "lock").write_text(f"{os.getpid()}\n")
     with (tmp_path / "queue" / "lock").open("r+b") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -63,7 +63,9 @@ def test_d9_a_second_instance_is_reported_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_d9_what_this_process_has_itself_is_free_soon(tmp_path: Path, times: int) -> None:
+def test_d9_a_folder_in_use_by_the_same_process_is_a_transient_error(
+    tmp_path: Path, times: int
+) -> None:
     options = QueueOptions(path=tmp_path / "queue")
     first = open_queue(options, "lines", NOW)
     for _ in range(times):
@@ -77,7 +79,7 @@ def test_d9_what_this_process_has_itself_is_free_soon(tmp_path: Path, times: int
 
 @pytest.mark.parametrize(("one", "other"), [("otlp", "jsonl"), ("jsonl", "otlp")])
 @pytest.mark.parametrize("settled", [False, True])
-def test_records_of_another_kind_are_refused_and_kept(
+def test_a_folder_with_records_of_another_kind_is_refused_and_unchanged(
     tmp_path: Path, one: str, other: str, *, settled: bool
 ) -> None:
     path = tmp_path / "queue"
@@ -91,8 +93,8 @@ def test_records_of_another_kind_are_refused_and_kept(
     for _ in range(2):
         with pytest.raises(PermanentError) as refused:
             open_queue(options, other, NOW)
-        for word in (str(path), one, other, "queue.path"):
-            assert word in str(refused.value)
+        for part in (str(path), one, other, "queue.path"):
+            assert part in str(refused.value)
     after = {file.name: file.read_bytes() for file in path.iterdir() if file.name != "lock"}
     assert before == after
     queue = open_queue(options, one, NOW)
@@ -101,7 +103,7 @@ def test_records_of_another_kind_are_refused_and_kept(
 
 
 @pytest.mark.parametrize("how", ["lost", "older"])
-def test_a_folder_that_does_not_report_its_kind_is_taken(tmp_path: Path, how: str) -> None:
+def test_a_folder_of_unknown_kind_is_accepted(tmp_path: Path, how: str) -> None:
     path = tmp_path / "queue"
     options = QueueOptions(path=path)
     queue = open_queue(options, "otlp", NOW)
@@ -120,16 +122,14 @@ def test_a_folder_that_does_not_report_its_kind_is_taken(tmp_path: Path, how: st
 
 
 @pytest.mark.parametrize("below", ["", "queue"])
-def test_a_path_that_can_not_be_a_folder_is_a_wrong_configuration(
-    tmp_path: Path, below: str
-) -> None:
+def test_a_path_that_cannot_be_a_folder_is_a_permanent_error(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(PermanentError, match=r"cannot keep a queue in .*file.*set queue\.path"):
         open_queue(QueueOptions(path=tmp_path / "file" / below), "lines", NOW)
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_queue_that_was_made_smaller_drops_its_oldest(tmp_path: Path) -> None:
+def test_a_queue_with_a_lower_max_size_drops_its_oldest_records(tmp_path: Path) -> None:
     path = tmp_path / "queue"
     queue = open_queue(QueueOptions(path=path), "lines", NOW)
     put = fill(queue, 30, size=100_000)
@@ -142,7 +142,7 @@ def test_a_queue_that_was_made_smaller_drops_its_oldest(tmp_path: Path) -> None:
     assert state.totals.dropped.get("queue_over_size", 0) == points(put) - points(left)
 
 
-def test_a_folder_is_looked_at_without_a_change(tmp_path: Path) -> None:
+def test_inspecting_a_folder_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "queue"
     path.mkdir()
     assert inspect(path).totals.appended == 0
@@ -150,9 +150,9 @@ def test_a_folder_is_looked_at_without_a_change(tmp_path: Path) -> None:
     queue = open_queue(QueueOptions(path=path), "lines", NOW)
     put = fill(queue, 100, size=5000)
     queue.settle(40, acked=points(put[:40]) - 5, rejected={"no": 5} if queue.take(200_000) else {})
-    looked, state = inspect(path), checked(queue)
-    assert looked.totals == state.totals
-    assert looked.bytes == state.bytes == on_disk(path)
+    inspected, state = inspect(path), checked(queue)
+    assert inspected.totals == state.totals
+    assert inspected.bytes == state.bytes == on_disk(path)
     before = {file.name: file.read_bytes() for file in path.iterdir()}
     queue.close()
     assert inspect(path).totals == state.totals
@@ -162,11 +162,11 @@ def test_a_folder_is_looked_at_without_a_change(tmp_path: Path) -> None:
         inspect(tmp_path / "none")
 
 
-def test_who_only_looks_whether_it_is_in_use_keeps_no_one_from_opening_it(tmp_path: Path) -> None:
+def test_a_check_of_the_lock_does_not_prevent_opening_the_folder(tmp_path: Path) -> None:
     QueueFolder(tmp_path, flushes=False).close()
-    looks = os.open(tmp_path / LOCK, os.O_RDONLY)
-    fcntl.flock(looks, fcntl.LOCK_SH)
-    gone = threading.Timer(0.02, os.close, [looks])
-    gone.start()
+    shared_lock = os.open(tmp_path / LOCK, os.O_RDONLY)
+    fcntl.flock(shared_lock, fcntl.LOCK_SH)
+    timer = threading.Timer(0.02, os.close, [shared_lock])
+    timer.start()
     QueueFolder(tmp_path, flushes=False).close()
-    gone.join()
+    timer.join()

@@ -1,4 +1,4 @@
-"""A disk that is full for a while, and what waits in memory: D6."""
+"""D6: tests of a disk that is full for some time, and of records that wait in memory."""
 
 import errno
 from pathlib import Path
@@ -7,11 +7,11 @@ import pytest
 
 from pipeline.delivery.contract import Record
 from pipeline.delivery.queue.fallback_queue import FallbackQueue
-from tests.pipeline.delivery.queue.failing import failing, safe
+from tests.pipeline.delivery.queue.failing_calls import failing, safe
 from tests.pipeline.delivery.queue.support import checked, drain, fill, numbers, points, record
 
 
-def test_d6_a_disk_that_stays_full_is_reported_once_and_asked_once_a_second(
+def test_d6_a_full_disk_is_reported_once_and_retried_once_a_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = safe(tmp_path)
@@ -29,7 +29,7 @@ def test_d6_a_disk_that_stays_full_is_reported_once_and_asked_once_a_second(
     assert checked(queue).notes == ()
 
 
-def test_d6_memory_that_is_full_costs_its_oldest_for_the_disks_reason(
+def test_d6_full_memory_drops_its_oldest_records_with_the_reason_of_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = safe(tmp_path, memory=100_000)
@@ -54,7 +54,7 @@ def test_d6_memory_that_is_full_costs_its_oldest_for_the_disks_reason(
 
 
 @pytest.mark.parametrize("settled", [0, 1, 3])
-def test_d6_what_is_in_flight_from_memory_moves_to_the_disk_with_the_rest(
+def test_d6_records_in_flight_from_memory_are_moved_to_the_disk_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled: int
 ) -> None:
     bench = safe(tmp_path)
@@ -77,7 +77,7 @@ def test_d6_what_is_in_flight_from_memory_moves_to_the_disk_with_the_rest(
 
 
 @pytest.mark.parametrize("moved", range(7))
-def test_d6_a_disk_that_fills_again_at_once_keeps_the_order(
+def test_d6_the_order_is_kept_if_the_disk_is_full_again_immediately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: int
 ) -> None:
     bench = safe(tmp_path)
@@ -97,7 +97,7 @@ def test_d6_a_disk_that_fills_again_at_once_keeps_the_order(
     assert checked(queue).totals.queued == 0
 
 
-def test_d6_closing_drops_what_no_disk_took_and_counts_it(
+def test_d6_closing_drops_and_counts_records_that_could_not_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = safe(tmp_path)
@@ -116,7 +116,7 @@ def test_d6_closing_drops_what_no_disk_took_and_counts_it(
     assert drain(again) == put
 
 
-def test_d6_closing_moves_memory_to_a_disk_that_works(
+def test_d6_closing_moves_records_from_memory_to_a_disk_that_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = safe(tmp_path)
@@ -130,7 +130,7 @@ def test_d6_closing_moves_memory_to_a_disk_that_works(
     assert drain(bench.open()) == put
 
 
-def test_d6_a_disk_that_stays_full_says_so_once_though_memory_is_sent(
+def test_d6_a_full_disk_is_reported_once_although_records_in_memory_are_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = safe(tmp_path)

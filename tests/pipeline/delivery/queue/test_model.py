@@ -1,4 +1,4 @@
-"""Any sequence of calls, against a list."""
+"""Random sequences of calls, compared with a list."""
 
 import errno
 import os
@@ -39,10 +39,10 @@ SIZES = st.sampled_from([13, 40, 1000, 30_000, 66_000, 200_000])
 
 
 class Calls(RuleBasedStateMachine):
-    """The model: `waiting` and `taken` hold what should be there, or has been dropped.
+    """The model: `waiting` and `taken` contain the expected records, including dropped ones.
 
-    What is dropped is always the oldest. So whatever stands before the first record that is taken
-    next has been dropped, and at the end all of it together has to be what was counted.
+    The oldest records are dropped first. So all records before the next one that is taken were
+    dropped, and at the end their sum must match the count.
     """
 
     kind = "memory"
@@ -68,7 +68,7 @@ class Calls(RuleBasedStateMachine):
             self.disk.on = False
             self.bench.clock.pass_(2)
             self.queue.maintain(self.bench.clock.mono_ns)
-            self.put_back()
+            self.release_taken()
             for found in drain(self.queue, 100_000):
                 self.find([found])
                 self.acked += found.points
@@ -84,7 +84,7 @@ class Calls(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
     def find(self, found: list[Record]) -> None:
-        """These come next; what stood before them has been dropped."""
+        """Remove these records from `waiting`, and count all records before them as dropped."""
         start = self.waiting.index(found[0])
         assert self.waiting[start : start + len(found)] == found
         lost = points(self.waiting[:start])
@@ -93,7 +93,7 @@ class Calls(RuleBasedStateMachine):
         self.dropped += lost
         del self.waiting[: start + len(found)]
 
-    def put_back(self) -> None:
+    def release_taken(self) -> None:
         self.queue.release()
         self.waiting[:0] = self.taken
         self.taken = []
@@ -137,10 +137,10 @@ class Calls(RuleBasedStateMachine):
 
     @rule()
     def release(self) -> None:
-        self.put_back()
+        self.release_taken()
 
     @rule(seconds=st.sampled_from([0.1, 0.7, 3]))
-    def tend(self, seconds: float) -> None:
+    def maintain(self, seconds: float) -> None:
         self.queue.maintain(self.bench.clock.pass_(seconds))
 
     @precondition(lambda self: self.kind != "memory" and not self.disk.on)
@@ -157,7 +157,7 @@ class Calls(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         queued = self.queue.state().totals
-        self.put_back()
+        self.release_taken()
         self.queue.close()
         self.queue = self.bench.open()
         state = checked(self.queue)
@@ -168,9 +168,9 @@ class Calls(RuleBasedStateMachine):
     @rule()
     def killed(self) -> None:
         if isinstance(self.queue, FallbackQueue) and len(self.queue._memory):
-            return  # that is lost, as memory is
+            return  # what is in memory is lost by a kill
         if self.refused:
-            self.queue.settle(0)  # what was refused was counted, but not noted yet
+            self.queue.settle(0)  # writes the counts of refused records to the cursor
         before = self.queue.state().totals
         kill(self.queue)
         self.waiting[:0] = self.taken
@@ -218,5 +218,5 @@ TestSafe = CallsToSafe.TestCase
 TestSafe.settings = _SETTINGS
 
 
-def test_the_model_knows_numbers() -> None:
+def test_the_helpers_return_the_numbers_of_records() -> None:
     assert numbers([record(3), record(12, 70_000)]) == [3, 12]

@@ -1,4 +1,4 @@
-"""A folder that others remove, replace or use: D8 and D9."""
+"""D8, D9: tests of folders that other programs remove, replace or use."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
 
 
 def reopened(bench: Bench, queue: Queue) -> Queue:
-    """The same after a restart, of which the totals don't notice."""
+    """Return the queue after a restart, which must not change its totals."""
     totals = checked(queue).totals
     queue.close()
     queue = bench.open()
@@ -37,7 +37,7 @@ def reopened(bench: Bench, queue: Queue) -> Queue:
 
 
 @pytest.mark.parametrize("in_flight", [0, 3])
-def test_d8_a_folder_that_was_removed_is_made_again(bench: Bench, in_flight: int) -> None:
+def test_d8_a_removed_folder_is_created_again(bench: Bench, in_flight: int) -> None:
     queue = bench.open()
     put = fill(queue, 30, size=5000)
     taken = queue.take(5000 * in_flight) if in_flight else ()
@@ -58,7 +58,7 @@ def test_d8_a_folder_that_was_removed_is_made_again(bench: Bench, in_flight: int
     assert drain(queue) == later
 
 
-def test_d8_an_emptied_folder_is_used_again(bench: Bench) -> None:
+def test_d8_a_folder_whose_files_were_removed_is_still_used(bench: Bench) -> None:
     queue = bench.open()
     put = fill(queue, 30, size=5000)
     for path in bench.path.iterdir():
@@ -72,7 +72,7 @@ def test_d8_an_emptied_folder_is_used_again(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("name", ["lock", "cursor"])
-def test_d8_its_small_files_are_made_again(bench: Bench, name: str) -> None:
+def test_d8_a_removed_lock_or_cursor_is_created_again(bench: Bench, name: str) -> None:
     queue = bench.open()
     put = fill(queue, 3)
     queue.settle(1, acked=points(queue.take(1)))
@@ -90,7 +90,7 @@ def test_d8_its_small_files_are_made_again(bench: Bench, name: str) -> None:
 
 @pytest.mark.parametrize("in_flight", [False, True])
 @pytest.mark.parametrize("replaced", [False, True])
-def test_d8_the_last_segment_may_be_removed_or_replaced(
+def test_d8_the_last_segment_can_be_removed_or_replaced(
     bench: Bench, *, in_flight: bool, replaced: bool
 ) -> None:
     queue = bench.open()
@@ -112,7 +112,7 @@ def test_d8_the_last_segment_may_be_removed_or_replaced(
     reopened(bench, queue)
 
 
-def test_d8_any_segment_may_be_removed(bench: Bench) -> None:
+def test_d8_any_segment_can_be_removed(bench: Bench) -> None:
     for index in range(5):
         queue = bench.open()
         put = fill(queue, 50, size=5000)
@@ -126,7 +126,7 @@ def test_d8_any_segment_may_be_removed(bench: Bench) -> None:
         shutil.rmtree(bench.path)
 
 
-def test_d8_a_folder_that_comes_in_its_place_is_gone_on_with(bench: Bench, tmp_path: Path) -> None:
+def test_d8_a_folder_that_replaces_the_queue_is_used(bench: Bench, tmp_path: Path) -> None:
     other = Bench(bench.kind, tmp_path / "other")
     queue = other.open()
     there = fill(queue, 5, start=100)
@@ -145,7 +145,7 @@ def test_d8_a_folder_that_comes_in_its_place_is_gone_on_with(bench: Bench, tmp_p
     assert drain(queue) == there[2:] + put[4:]
 
 
-def test_d8_a_folder_that_can_not_be_made_again_leaves_data_in_memory(tmp_path: Path) -> None:
+def test_d8_records_stay_in_memory_if_the_folder_cannot_be_created_again(tmp_path: Path) -> None:
     bench = Bench("safe", tmp_path / "parent" / "queue")
     queue = bench.open()
     put = fill(queue, 3)
@@ -162,7 +162,7 @@ def test_d8_a_folder_that_can_not_be_made_again_leaves_data_in_memory(tmp_path: 
     assert drain(reopened(bench, queue)) == late
 
 
-def test_d9_a_second_queue_is_refused_also_in_one_process(bench: Bench) -> None:
+def test_d9_a_second_queue_in_the_same_process_is_refused(bench: Bench) -> None:
     first = bench.open()
     put = fill(first, 3)
     with pytest.raises(LockedError) as refused:
@@ -173,7 +173,7 @@ def test_d9_a_second_queue_is_refused_also_in_one_process(bench: Bench) -> None:
     bench.open().close()
 
 
-def test_d9_a_lock_that_a_killed_process_left_is_none(bench: Bench) -> None:
+def test_d9_the_lock_of_a_killed_process_is_free(bench: Bench) -> None:
     program = """
 import os, signal, sys
 from pathlib import Path
@@ -198,7 +198,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"1" * 1000])
-def test_d9_any_bytes_in_the_lock_file_do(bench: Bench, content: bytes) -> None:
+def test_d9_the_content_of_the_lock_file_does_not_matter(bench: Bench, content: bytes) -> None:
     first = bench.open()
     (bench.path / "lock").write_bytes(content)
     with pytest.raises(LockedError, match="in use by"):

@@ -1,4 +1,4 @@
-"""Power cuts: D4."""
+"""D4: tests of power cuts."""
 
 import random
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.delivery.contract import Queue
-from tests.pipeline.delivery.queue.power import Disk
+from tests.pipeline.delivery.queue.power_cut import Disk
 from tests.pipeline.delivery.queue.support import (
     Bench,
     checked,
@@ -21,7 +21,7 @@ from tests.pipeline.delivery.queue.support import (
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_d4_a_power_cut_costs_no_more_than_was_not_flushed(
+def test_d4_a_power_cut_loses_only_data_that_was_not_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -34,7 +34,7 @@ def test_d4_a_power_cut_costs_no_more_than_was_not_flushed(
     flushed_settled: list[int] = []
     for step in range(chance.randint(5, 60)):
         if chance.random() < 0.1:
-            queue.close()  # and go on in what is there
+            queue.close()  # and continue with the same folder
             queue = bench.open()
             flushed_appended, flushed_settled = appended.copy(), settled.copy()
         if chance.random() < 0.6:
@@ -52,11 +52,11 @@ def test_d4_a_power_cut_costs_no_more_than_was_not_flushed(
     for cut in range(8):
         after = Bench("disk", tmp_path / f"after{cut}", fsync=1)
         disk.cut(after.path, chance)
-        comes_back(after, appended, flushed_appended, settled, flushed_settled)
+        check_after_power_cut(after, appended, flushed_appended, settled, flushed_settled)
     kill(queue)
 
 
-def comes_back(
+def check_after_power_cut(
     after: Bench,
     appended: list[int],
     flushed_appended: list[int],
@@ -77,12 +77,12 @@ def comes_back(
     assert totals.queued == 0
     known = points(map(record, flushed_appended)) + points(put)
     assert known <= totals.appended <= points(map(record, appended)) + points(put)
-    # Nothing is told to be lost that was flushed, or was acknowledged.
+    # Flushed or settled records are not reported as lost.
     unsure = points(map(record, set(appended) - set(flushed_appended)))
     assert sum(totals.dropped.values()) <= unsure
 
 
-def test_d4_the_disk_of_these_tests_does_lose_what_was_not_flushed(
+def test_d4_the_fake_disk_loses_data_that_was_not_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench("disk", tmp_path / "queue", fsync=1)
@@ -103,7 +103,7 @@ def test_d4_the_disk_of_these_tests_does_lose_what_was_not_flushed(
     assert len(left) > 3
 
 
-def test_d4_without_flushing_a_power_cut_costs_records_and_no_more(
+def test_d4_without_fsync_a_power_cut_loses_records_but_the_queue_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench("disk", tmp_path / "queue")

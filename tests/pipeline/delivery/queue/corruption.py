@@ -1,4 +1,4 @@
-"""Folders of a queue, and bytes of it that are turned."""
+"""A queue on disk, and the corruption of its bytes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Calls of the system that fail, and a queue beside them."""
+"""System calls that fail, and a queue that falls back to memory."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A sink whose disk hangs, or is slow."""
+"""Tests of a sink whose disk hangs or is slow."""
 
 import asyncio
 import gc
@@ -14,44 +14,51 @@ from pipeline.delivery.contract import Queue
 from pipeline.delivery.options import QueueOptions
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.model import Instant
-from tests.pipeline.delivery.support import AtOnce, Bench, Kept, ListQueue, points_of, virtual
+from tests.pipeline.delivery.support import (
+    Bench,
+    InlineExecutor,
+    ListQueue,
+    StoredRecords,
+    points_of,
+    virtual,
+)
 
 
-class Slowly(AtOnce):
-    """Answers after a while, on virtual time."""
+class SlowExecutor(InlineExecutor):
+    """An executor whose calls take some virtual time, except for the first one."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = 0.0
         self.later = seconds
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        made = super().submit(fn, *args, **kwargs)
-        if not self.seconds:  # the queue opens at once
+        done = super().submit(fn, *args, **kwargs)
+        if not self.seconds:  # the first call opens the queue
             self.seconds = self.later
-            return made
+            return done
         future: Future[Any] = Future()
-        asyncio.get_running_loop().call_later(self.seconds, future.set_result, made.result())
+        asyncio.get_running_loop().call_later(self.seconds, future.set_result, done.result())
         return future
 
 
-class Hanging:
-    """A disk that hangs when told: real threads, real time."""
+class HangingDisk:
+    """A disk that hangs while `responds` is not set, with real threads and in real time."""
 
     def __init__(self) -> None:
-        self.answers = threading.Event()
-        self.answers.set()
+        self.responds = threading.Event()
+        self.responds.set()
 
     def __call__(self) -> None:
-        self.answers.wait(20)
+        self.responds.wait(20)
 
 
-async def test_a_disk_that_hangs_holds_up_no_one_and_what_comes_waits_in_the_inbox(
+async def test_a_disk_that_hangs_does_not_block_the_stop(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("pipeline.delivery.maintenance._INTERVAL", 0.02)
     monkeypatch.setattr("pipeline.delivery.queued_sink._CLOSE_SECONDS", 0.1)
     monkeypatch.setattr("pipeline.delivery.queued_sink._MIN_FLUSH_SECONDS", 0.1)
-    disk, bench = Hanging(), Bench(executor=DaemonExecutor)
+    disk, bench = HangingDisk(), Bench(executor=DaemonExecutor)
     try:
         async with bench.sink:
             running = asyncio.create_task(bench.sink.run(bench.inbox))
@@ -59,7 +66,7 @@ async def test_a_disk_that_hangs_holds_up_no_one_and_what_comes_waits_in_the_inb
             while not bench.push.accepted:
                 await asyncio.sleep(0.001)
             bench.queue.fails["append"] = disk
-            disk.answers.clear()
+            disk.responds.clear()
             for _ in range(50):
                 bench.give(2)
             while "has not responded" not in caplog.text:
@@ -70,31 +77,31 @@ async def test_a_disk_that_hangs_holds_up_no_one_and_what_comes_waits_in_the_inb
             with pytest.raises(asyncio.CancelledError):
                 await running
         assert "gave up closing the queue in /queue" in caplog.text
-        # Of the one that the thread holds nobody knows.
+        # It is unknown what happens to the record that the thread has.
         assert bench.by_reason("dropped_total") == {"shutdown": 2}
         assert bench.imbalance == 0
     finally:
-        disk.answers.set()
-    # The thread ends what it was told to do.
+        disk.responds.set()
+    # The thread completes its calls.
     while not bench.queue.closed:
         await asyncio.sleep(0.001)
-    assert points_of(bench.kept.records) == 2
+    assert points_of(bench.stored.records) == 2
 
 
-async def test_a_disk_that_answers_again(
+async def test_a_disk_that_responds_again_is_used_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("pipeline.delivery.maintenance._INTERVAL", 0.02)
     caplog.set_level("INFO", "podgpu")
-    disk, bench = Hanging(), Bench(executor=DaemonExecutor)
+    disk, bench = HangingDisk(), Bench(executor=DaemonExecutor)
     async with bench.life():
         bench.queue.fails["append"] = disk
-        disk.answers.clear()
+        disk.responds.clear()
         for _ in range(50):
             bench.give(2)
         while "has not responded" not in caplog.text:
             await asyncio.sleep(0.001)
-        disk.answers.set()
+        disk.responds.set()
         while len(bench.push.accepted) < 50 or "responds again" not in caplog.text:
             await asyncio.sleep(0.001)
         assert bench.value("queue_writable") == 1
@@ -102,22 +109,22 @@ async def test_a_disk_that_answers_again(
 
 
 class SlowFolder:
-    """Opens queues as soon as its disk answers."""
+    """Opens queues as soon as its disk responds."""
 
     def __init__(self) -> None:
-        self.disk = Hanging()
-        self.disk.answers.clear()
-        self.asked = 0
+        self.disk = HangingDisk()
+        self.disk.responds.clear()
+        self.opens = 0
         self.opened: list[ListQueue] = []
 
     def __call__(self, options: QueueOptions, kind: str, now: Callable[[], Instant]) -> ListQueue:
-        self.asked += 1
+        self.opens += 1
         self.disk()
-        self.opened.append(ListQueue(Kept(), lasting=True, max_size=1000))
+        self.opened.append(ListQueue(StoredRecords(), durable=True, max_size=1000))
         return self.opened[-1]
 
 
-async def test_a_folder_that_opens_slowly_is_waited_for_a_little_at_a_time(
+async def test_a_folder_that_opens_slowly_is_waited_for_in_several_tries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("pipeline.delivery.queue_thread._FIRST_WAIT", 0.05)
@@ -125,24 +132,22 @@ async def test_a_folder_that_opens_slowly_is_waited_for_a_little_at_a_time(
     folder = SlowFolder()
     bench = Bench(open_queue=folder, executor=DaemonExecutor)
     for _ in range(3):
-        with pytest.raises(
-            TransientError, match="/queue of the queue does not respond"
-        ) as given_out:
+        with pytest.raises(TransientError, match="/queue of the queue does not respond") as caught:
             await bench.sink.__aenter__()
-        assert given_out.value.retry_after == 0.05
-    folder.disk.answers.set()
+        assert caught.value.retry_after == 0.05
+    folder.disk.responds.set()
     async with asyncio.timeout(10):
         while not folder.opened:
             await asyncio.sleep(0.001)
         async with bench.life():
             bench.give(1)
-            await bench.passes(0.01)
+            await bench.wait(0.01)
     assert bench.push.accepted == [0]
-    assert folder.asked == 1
+    assert folder.opens == 1
     assert folder.opened[0].closed
 
 
-async def test_a_folder_that_opens_when_its_sink_is_gone_is_closed(
+async def test_a_folder_that_opens_after_its_sink_is_gone_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("pipeline.delivery.queue_thread._FIRST_WAIT", 0.05)
@@ -150,16 +155,16 @@ async def test_a_folder_that_opens_when_its_sink_is_gone_is_closed(
     bench = Bench(open_queue=folder, executor=DaemonExecutor)
     with pytest.raises(TransientError):
         await bench.sink.__aenter__()
-    bench.sink = bench._made()
+    bench.sink = bench._new_sink()
     gc.collect()
-    folder.disk.answers.set()
+    folder.disk.responds.set()
     async with asyncio.timeout(10):
         while not folder.opened or not folder.opened[0].closed:
             await asyncio.sleep(0.001)
 
 
 @virtual
-async def test_a_folder_that_can_not_be_opened_now_is_asked_again() -> None:
+async def test_a_folder_that_cannot_be_opened_now_is_retried() -> None:
     errors: list[Exception] = [TransientError("still being closed", retry_after=1.0)]
     bench = Bench()
 
@@ -170,28 +175,28 @@ async def test_a_folder_that_can_not_be_opened_now_is_asked_again() -> None:
         return bench._open(options, kind, now)
 
     bench.open_queue = busy
-    bench.sink = bench._made()
+    bench.sink = bench._new_sink()
     with pytest.raises(TransientError, match="still being closed"):
         await bench.sink.__aenter__()
     async with bench.life():
         bench.give(1)
-        await bench.passes(1)
+        await bench.wait(1)
     assert bench.push.accepted == [0]
 
 
-@pytest.mark.parametrize("call", ["append", "settle", "tend", "close"])
-async def test_the_end_waits_for_a_hung_disk_no_longer_than_a_flush_and_a_close(
+@pytest.mark.parametrize("call", ["append", "settle", "maintain", "close"])
+async def test_a_stop_waits_for_a_hanging_disk_for_the_flush_and_close_times(
     call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever it hangs in: what the inbox still holds is for whoever has closed it."""
+    """In any call. What is still in the inbox is counted by the runtime, which closed it."""
     monkeypatch.setattr("pipeline.delivery.queued_sink._CLOSE_SECONDS", 0.2)
     monkeypatch.setattr("pipeline.delivery.queued_sink._MIN_FLUSH_SECONDS", 0.1)
-    disk, bench = Hanging(), Bench(executor=DaemonExecutor, flush=0.1, fsync="50ms")
+    disk, bench = HangingDisk(), Bench(executor=DaemonExecutor, flush=0.1, fsync="50ms")
     try:
         async with asyncio.timeout(10):
             async with bench.sink:
                 bench.queue.fails[call] = disk
-                disk.answers.clear()
+                disk.responds.clear()
                 for _ in range(5):
                     bench.give(2)
                 bench.inbox.close()
@@ -202,19 +207,18 @@ async def test_the_end_waits_for_a_hung_disk_no_longer_than_a_flush_and_a_close(
         assert bench.value("produced_total") + left == bench.given
         assert bench.imbalance == 0
     finally:
-        disk.answers.set()
+        disk.responds.set()
 
 
 @virtual
 @pytest.mark.parametrize("end", [1.9, 2.1, 30])
-async def test_the_end_waits_for_a_slow_disk_as_long_as_for_the_receiver(end: float) -> None:
-    """Both share one flush."""
-    bench = Bench(executor=lambda _: Slowly(end))
+async def test_a_stop_waits_for_a_slow_disk_and_the_receiver_for_one_flush_time(end: float) -> None:
+    bench = Bench(executor=lambda _: SlowExecutor(end))
     async with bench.sink:
         bench.give(1)
         bench.inbox.close()
-        begun = bench.clock.now()
+        started = bench.clock.now()
         await bench.sink.run(bench.inbox)
-        assert begun.seconds_until(bench.clock.now()) <= 2.01
-    assert begun.seconds_until(bench.clock.now()) <= (6 if end < 2 else 3.01)
+        assert started.seconds_until(bench.clock.now()) <= 2.01
+    assert started.seconds_until(bench.clock.now()) <= (6 if end < 2 else 3.01)
     assert bench.by_reason("dropped_total") == ({} if end < 2 else {"shutdown": 1})

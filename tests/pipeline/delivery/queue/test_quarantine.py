@@ -1,4 +1,4 @@
-"""A folder that lacks something, or says nothing that can be understood: D5 and D10."""
+"""D5, D10: tests of folders with missing, unreadable or other files."""
 
 import random
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.delivery.queue.disk.record_format import SegmentHeader
-from tests.pipeline.delivery.queue.breaking import folder
+from tests.pipeline.delivery.queue.corruption import folder
 from tests.pipeline.delivery.queue.support import (
     checked,
     drain,
@@ -18,7 +18,7 @@ from tests.pipeline.delivery.queue.support import (
 )
 
 
-def test_d5_without_a_cursor_all_that_is_there_is_sent_again(tmp_path: Path) -> None:
+def test_d5_without_a_valid_cursor_all_records_are_sent_again(tmp_path: Path) -> None:
     bench = folder(tmp_path)
     queue = bench.open()
     put = fill(queue, 5)
@@ -34,7 +34,7 @@ def test_d5_without_a_cursor_all_that_is_there_is_sent_again(tmp_path: Path) -> 
     assert drain(queue) == put
 
 
-def test_d10_what_says_nothing_is_put_aside(tmp_path: Path) -> None:
+def test_d10_a_segment_without_a_valid_header_is_moved_aside(tmp_path: Path) -> None:
     bench = folder(tmp_path)
     queue = bench.open()
     put = fill(queue, 30, size=5000)
@@ -57,7 +57,7 @@ def test_d10_what_says_nothing_is_put_aside(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 3, 17])
-def test_d10_another_version_is_put_aside(tmp_path: Path, number: int) -> None:
+def test_d10_a_segment_of_another_version_is_moved_aside(tmp_path: Path, number: int) -> None:
     bench = folder(tmp_path)
     bench.path.mkdir()
     path = bench.path / f"{number:020}.seg"
@@ -70,7 +70,7 @@ def test_d10_another_version_is_put_aside(tmp_path: Path, number: int) -> None:
     assert drain(queue) == put
 
 
-def test_d10_a_cursor_that_is_no_file_is_put_aside(tmp_path: Path) -> None:
+def test_d10_a_cursor_that_is_not_a_file_is_moved_aside(tmp_path: Path) -> None:
     bench = folder(tmp_path)
     (bench.path / "cursor").mkdir(parents=True)
     queue = bench.open()
@@ -80,7 +80,7 @@ def test_d10_a_cursor_that_is_no_file_is_put_aside(tmp_path: Path) -> None:
     assert drain(bench.open()) == put
 
 
-def test_d10_four_are_kept(tmp_path: Path) -> None:
+def test_d10_the_newest_four_files_moved_aside_are_kept(tmp_path: Path) -> None:
     bench = folder(tmp_path)
     for number in range(1, 8):
         bench.path.mkdir(exist_ok=True)
@@ -91,7 +91,7 @@ def test_d10_four_are_kept(tmp_path: Path) -> None:
     assert [int(name[:20]) for name in aside] == [4, 5, 6, 7]
 
 
-def test_d10_what_belongs_to_others_is_left_alone(tmp_path: Path) -> None:
+def test_d10_files_of_other_programs_are_not_changed(tmp_path: Path) -> None:
     bench = folder(tmp_path)
     bench.path.mkdir()
     names = ["notes.txt", "1.seg", "00000000000000000001.seg.bak", f"{'9' * 20}.seg"]
@@ -108,7 +108,7 @@ def test_d10_what_belongs_to_others_is_left_alone(tmp_path: Path) -> None:
     assert (bench.path / f"{6:020}.seg").is_symlink()
 
 
-def test_d4_a_segment_of_which_nothing_came_onto_the_disk_is_no_fault(tmp_path: Path) -> None:
+def test_d4_a_segment_without_any_written_data_is_no_fault(tmp_path: Path) -> None:
     bench = folder(tmp_path)
     queue = bench.open()
     put = fill(queue, 3)
@@ -121,7 +121,7 @@ def test_d4_a_segment_of_which_nothing_came_onto_the_disk_is_no_fault(tmp_path: 
     assert len(segments(bench.path)) == 1
 
 
-def test_what_was_being_made_is_swept_away(tmp_path: Path) -> None:
+def test_an_unfinished_segment_is_removed(tmp_path: Path) -> None:
     bench = folder(tmp_path)
     bench.path.mkdir()
     unfinished = bench.path / f"{3:020}.seg.tmp"

@@ -1,4 +1,4 @@
-"""A disk that can't read what it has: D7."""
+"""D7: tests of a disk with read errors."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.delivery.contract import Record
-from tests.pipeline.delivery.queue.failing import failing, safe
+from tests.pipeline.delivery.queue.failing_calls import failing, safe
 from tests.pipeline.delivery.queue.support import (
     Bench,
     checked,
@@ -19,45 +19,45 @@ from tests.pipeline.delivery.queue.support import (
 )
 
 
-class SickDisk:
-    """A disk that can't read some bytes of segments, as long as it is sick.
+class UnreadableDisk:
+    """A disk that can't read some bytes of segments while `failing` is set.
 
     Args:
-        span: from which byte to which.
+        span: first byte that can't be read, and the byte after the last one.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, *span: int, error: int = errno.EIO) -> None:
-        self._whole = os.pread
+        self._original = os.pread
         self._span = span
         self._error = error
-        self.sick = True
+        self.failing = True
         patch.setattr(os, "pread", self)
 
     def __call__(self, fd: int, size: int, place: int) -> bytes:
         first, end = self._span
         segment = Path(f"/proc/self/fd/{fd}").readlink().suffix == ".seg"
-        if self.sick and segment and place < end and place + size > first:
+        if self.failing and segment and place < end and place + size > first:
             raise OSError(self._error, os.strerror(self._error))
-        return self._whole(fd, size, place)
+        return self._original(fd, size, place)
 
 
 @pytest.mark.parametrize("kind", ["disk", "safe"])
 @pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE, errno.ENOMEM])
 @pytest.mark.parametrize("span", [(0, 1 << 20), (0, 10), (20_000, 20_001)])
-def test_d7_what_can_not_be_read_for_a_while_costs_nothing(
+def test_d7_temporary_read_errors_lose_no_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, error: int, span: tuple[int, int]
 ) -> None:
     bench = Bench(kind, tmp_path / "queue")
     queue = bench.open()
     put = fill(queue, 40, size=5000)
     found = []
-    for seconds in (1, 50, 59):  # each of them begins anew
-        disk = SickDisk(monkeypatch, *span, error=error)
+    for seconds in (1, 50, 59):  # the time of failures is counted from zero in each period
+        disk = UnreadableDisk(monkeypatch, *span, error=error)
         for _ in range(seconds):
             found += drain(queue)
             assert not checked(queue).totals.dropped
             bench.clock.pass_(1)
-        disk.sick = False
+        disk.failing = False
         taken = queue.take(1)
         queue.settle(len(taken), acked=points(taken))
         found += taken
@@ -69,17 +69,17 @@ def test_d7_what_can_not_be_read_for_a_while_costs_nothing(
     assert faults or span == (0, 10)
 
 
-def test_d7_a_disk_that_can_not_be_read_is_reported_of_once_and_when_it_is_well(
+def test_d7_read_errors_are_reported_once_and_when_they_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench("disk", tmp_path / "queue")
     queue = bench.open()
     put = fill(queue, 3)
-    disk = SickDisk(monkeypatch, 0, 1 << 20)
-    disk.sick = False
+    disk = UnreadableDisk(monkeypatch, 0, 1 << 20)
+    disk.failing = False
     notes = [*checked(queue).notes]
     for times in (1, 2):
-        disk.sick = True
+        disk.failing = True
         for _ in range(20):
             assert queue.take(1) == ()
             state = checked(queue)
@@ -87,7 +87,7 @@ def test_d7_a_disk_that_can_not_be_read_is_reported_of_once_and_when_it_is_well(
             assert state.oldest_ns == put[times - 1].created_ns
             bench.clock.pass_(1)
         assert checked(queue).faults == {("read", "io_error"): 20 * times}
-        disk.sick = False
+        disk.failing = False
         queue.settle(1, acked=points(queue.take(1)))
         notes += checked(queue).notes
     assert len(notes) == 4
@@ -97,7 +97,7 @@ def test_d7_a_disk_that_can_not_be_read_is_reported_of_once_and_when_it_is_well(
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["running", "opened-later"])
-def test_d7_blocks_that_stay_unreadable_cost_the_records_in_them_after_a_minute(
+def test_d7_records_in_unreadable_blocks_are_given_up_after_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, later: bool
 ) -> None:
     bench = safe(tmp_path)
@@ -105,7 +105,7 @@ def test_d7_blocks_that_stay_unreadable_cost_the_records_in_them_after_a_minute(
     put = fill(queue, 10, size=5000)
     if later:
         queue.close()
-    SickDisk(monkeypatch, 23_000, 24_000)
+    UnreadableDisk(monkeypatch, 23_000, 24_000)
     if later:
         queue = bench.open()
         assert not checked(queue).writable
@@ -119,7 +119,7 @@ def test_d7_blocks_that_stay_unreadable_cost_the_records_in_them_after_a_minute(
             assert not checked(queue).totals.dropped
     found += drain(queue)
     state = checked(queue)
-    # To open the folder takes a minute, too, and shows that it is no whim.
+    # Opening the folder takes another minute.
     assert 60 <= seconds <= 62 + 60 * later
     assert len(found) in (8, 9)
     assert found == [one for one in put if one in found]
@@ -129,21 +129,21 @@ def test_d7_blocks_that_stay_unreadable_cost_the_records_in_them_after_a_minute(
     assert not list(bench.path.glob("*.corrupt-*"))
 
 
-def test_d7_a_segment_that_stays_unreadable_costs_its_own_records_alone(
+def test_d7_an_unreadable_segment_loses_only_its_own_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench("disk", tmp_path / "queue")
     queue = bench.open()
     put = fill(queue, 40, size=5000)
     second = os.fspath(segments(bench.path)[1])
-    whole = os.open
+    original = os.open
 
-    def sick(path: str | Path, *args: int, **kwargs: int) -> int:
+    def failing_open(path: str | Path, *args: int, **kwargs: int) -> int:
         if os.fspath(path) == second:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return whole(path, *args, **kwargs)
+        return original(path, *args, **kwargs)
 
-    monkeypatch.setattr(os, "open", sick)
+    monkeypatch.setattr(os, "open", failing_open)
     found = []
     for _ in range(62):
         found += drain(queue)
@@ -153,41 +153,41 @@ def test_d7_a_segment_that_stays_unreadable_costs_its_own_records_alone(
     assert checked(queue).totals.dropped == {"corrupt": points(put) - points(found)}
 
 
-@pytest.mark.parametrize(("minutes", "costs"), [(1, False), (9, False), (11, True)])
-def test_d7_a_folder_of_which_nothing_can_be_read_is_waited_for_longer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: int, *, costs: bool
+@pytest.mark.parametrize(("minutes", "lost"), [(1, False), (9, False), (11, True)])
+def test_d7_an_unreadable_folder_is_retried_for_ten_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: int, *, lost: bool
 ) -> None:
     bench = safe(tmp_path)
     queue = bench.open()
     put = fill(queue, 40, size=5000)
     queue.close()
-    disk = SickDisk(monkeypatch, 0, 1 << 20)
+    disk = UnreadableDisk(monkeypatch, 0, 1 << 20)
     queue = bench.open()
     for _ in range(60 * minutes + 5):
         queue.maintain(bench.clock.pass_(1))
-    disk.sick = False
+    disk.failing = False
     late = fill(queue, 1, start=40)
     queue.maintain(bench.clock.pass_(1))
-    assert drain(queue) == ([] if costs else put) + late
-    assert checked(queue).totals.dropped == ({"corrupt": points(put)} if costs else {})
-    assert len(list(bench.path.glob("*.corrupt-*"))) == (4 if costs else 0)
+    assert drain(queue) == ([] if lost else put) + late
+    assert checked(queue).totals.dropped == ({"corrupt": points(put)} if lost else {})
+    assert len(list(bench.path.glob("*.corrupt-*"))) == (4 if lost else 0)
 
 
-def test_d7_no_minute_passes_while_no_one_reads(
+def test_d7_time_without_reads_does_not_count_as_failing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench("disk", tmp_path / "queue")
     queue = bench.open()
     put = fill(queue, 3)
-    disk = SickDisk(monkeypatch, 0, 1 << 20)
+    disk = UnreadableDisk(monkeypatch, 0, 1 << 20)
     assert queue.take(1) == ()
     bench.clock.pass_(3600)
     assert queue.take(1) == ()
-    disk.sick = False
+    disk.failing = False
     assert drain(queue) == put
 
 
-def test_what_can_not_be_read_just_now_stays_before_what_is_in_memory(
+def test_records_that_cannot_be_read_now_stay_before_those_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = safe(tmp_path)

@@ -1,4 +1,4 @@
-"""Bytes that are not those that were written: D3 and D5."""
+"""D3, D5: tests of records with corrupt or missing bytes."""
 
 import random
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from pipeline.delivery.contract import Record
 from pipeline.delivery.queue.disk.record_format import RECORD_SIZE, SEGMENT_SIZE, pack_record_header
 from pipeline.delivery.queue.disk.segment_reader import SegmentFile, find_record
-from tests.pipeline.delivery.queue.breaking import flipped, folder
+from tests.pipeline.delivery.queue.corruption import flipped, folder
 from tests.pipeline.delivery.queue.support import (
     Bench,
     checked,
@@ -24,7 +24,7 @@ from tests.pipeline.delivery.queue.support import (
 
 
 @pytest.mark.parametrize("bit", range(8))
-def test_d5_a_flipped_bit_costs_one_record_at_most(tmp_path: Path, bit: int) -> None:
+def test_d5_a_flipped_bit_loses_at_most_one_record(tmp_path: Path, bit: int) -> None:
     bench = folder(tmp_path)
     queue = bench.open()
     put = fill(queue, 4, size=13)
@@ -50,7 +50,7 @@ def test_d5_a_flipped_bit_costs_one_record_at_most(tmp_path: Path, bit: int) -> 
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_d5_a_flipped_bit_amid_segments_costs_one_record_at_most(
+def test_d5_a_flipped_bit_in_one_of_several_segments_loses_at_most_one_record(
     tmp_path: Path, *, closed: bool
 ) -> None:
     bench = folder(tmp_path)
@@ -74,13 +74,13 @@ def test_d5_a_flipped_bit_amid_segments_costs_one_record_at_most(
         missing = [one for one in put if one not in found]
         assert len(missing) <= 1
         dropped = checked(queue).totals.dropped
-        # The header of the very last record alone tells of it, until the cursor does.
+        # Until the cursor is written, only its own header shows that the last record exists.
         if closed or missing != put[-1:]:
             assert dropped == ({"corrupt": points(missing)} if missing else {})
         kill(queue)
 
 
-def test_d5_a_bit_that_flips_while_it_runs_costs_one_record(tmp_path: Path) -> None:
+def test_d5_a_byte_that_changes_while_the_queue_is_open_loses_one_record(tmp_path: Path) -> None:
     bench = folder(tmp_path)
     queue = bench.open()
     put = fill(queue, 3)
@@ -95,7 +95,7 @@ def test_d5_a_bit_that_flips_while_it_runs_costs_one_record(tmp_path: Path) -> N
     assert state.warnings == (f"3 points in {bench.path} were corrupt or missing and are lost",)
 
 
-def test_d5_what_is_broken_is_reported_in_one_line_and_once_a_minute(tmp_path: Path) -> None:
+def test_d5_corrupt_records_are_reported_in_one_line_per_minute(tmp_path: Path) -> None:
     bench = Bench("disk", tmp_path / "queue")
     queue = bench.open()
     put = fill(queue, 600)
@@ -104,28 +104,28 @@ def test_d5_what_is_broken_is_reported_in_one_line_and_once_a_minute(tmp_path: P
         for number in range(0, 600, 2):
             file.seek(SEGMENT_SIZE + number * (RECORD_SIZE + 40) + RECORD_SIZE)
             file.write(b"?")
-    given_out: list[str] = []
+    warnings: list[str] = []
     for _ in range(320):
         taken = queue.take(80)
         queue.settle(len(taken), acked=points(taken))
-        given_out += checked(queue).warnings
+        warnings += checked(queue).warnings
         bench.clock.pass_(1)
     queue.close()
-    given_out += queue.state().warnings
-    assert 5 <= len(given_out) <= 7
-    assert sum(int(line.split()[0]) for line in given_out) == points(put[::2])
+    warnings += queue.state().warnings
+    assert 5 <= len(warnings) <= 7
+    assert sum(int(line.split()[0]) for line in warnings) == points(put[::2])
     assert queue.state().totals.dropped == {"corrupt": points(put[::2])}
 
 
-def test_d5_a_record_of_another_segment_is_none_of_this(tmp_path: Path) -> None:
-    """As a file system may leave them in the place of what never came onto the disk."""
+def test_d5_a_record_of_another_segment_within_a_corrupt_record_is_ignored(tmp_path: Path) -> None:
+    """A file system can leave such bytes in place of data that was not written to the disk."""
     bench = folder(tmp_path)
     queue = bench.open()
     for number in range(2):
-        foreign = record(50 + number, points=1)
-        segment = 1 - number  # the first one is as if it were written here
-        head = pack_record_header(foreign, 0, 5 * number, segment)
-        data = record(number).data + head + foreign.data
+        other = record(50 + number, points=1)
+        segment = 1 - number  # the first one looks as if it belonged to this segment
+        head = pack_record_header(other, 0, 5 * number, segment)
+        data = record(number).data + head + other.data
         queue.append([Record(data, 5, 1)])
     (path,) = segments(bench.path)
     whole = path.read_bytes()
@@ -136,16 +136,16 @@ def test_d5_a_record_of_another_segment_is_none_of_this(tmp_path: Path) -> None:
     assert checked(queue).totals.dropped == {"corrupt": 9}
 
 
-def test_d5_what_is_lost_is_counted_once_whatever_is_put_back(tmp_path: Path) -> None:
+def test_d5_a_lost_record_is_counted_once_after_releases_and_restarts(tmp_path: Path) -> None:
     bench = folder(tmp_path)
     queue = bench.open()
     put = fill(queue, 5)
     (path,) = segments(bench.path)
     whole = path.read_bytes()
     path.write_bytes(flipped(whole, whole.index(put[2].data), 0))
-    for again in (False, True, False):
+    for restart in (False, True, False):
         assert queue.take(1 << 20) == tuple(put[:2])
-        if again:
+        if restart:
             kill(queue)
             queue = bench.open()
         queue.release()
@@ -160,7 +160,7 @@ def test_d5_what_is_lost_is_counted_once_whatever_is_put_back(tmp_path: Path) ->
     assert totals.appended == points(put)
 
 
-def test_d5_the_very_last_record_counts_by_its_header(tmp_path: Path) -> None:
+def test_d5_the_points_of_a_corrupt_last_record_are_read_from_its_header(tmp_path: Path) -> None:
     bench = folder(tmp_path)
     queue = bench.open()
     put = fill(queue, 3)
@@ -177,7 +177,7 @@ def test_d5_the_very_last_record_counts_by_its_header(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("span", "number"), [((0, 99), 0), ((1, 99), 1), ((3, 99), 2), ((0, 0), None), ((1, 2), None)]
 )
-def test_d5_records_of_other_places_are_passed_over(
+def test_d5_records_outside_the_expected_positions_are_ignored(
     tmp_path: Path, span: tuple[int, int], number: int | None
 ) -> None:
     bench = folder(tmp_path)
@@ -189,7 +189,7 @@ def test_d5_records_of_other_places_are_passed_over(
     file.close()
 
 
-def test_d5_bytes_that_are_missing_amid_a_record_cost_that_record(tmp_path: Path) -> None:
+def test_d5_missing_bytes_within_a_record_lose_that_record(tmp_path: Path) -> None:
     bench = folder(tmp_path)
     queue = bench.open()
     put = fill(queue, 5, size=200)
@@ -218,7 +218,7 @@ def test_d3_a_torn_tail_is_cut_off(tmp_path: Path, cut: int) -> None:
     assert numbers(drain(queue)) == [0, 1, 2, 3, 9]
 
 
-def test_d5_one_broken_slot_of_the_cursor_costs_nothing(tmp_path: Path) -> None:
+def test_d5_one_corrupt_slot_of_the_cursor_loses_nothing(tmp_path: Path) -> None:
     bench = folder(tmp_path)
     queue = bench.open()
     put = fill(queue, 5)

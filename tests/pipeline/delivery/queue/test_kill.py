@@ -1,4 +1,4 @@
-"""Killed between any two calls of the system, and as a real process at random instants: D3."""
+"""D3: tests of a process that is killed between any two system calls or at random times."""
 
 import os
 import random
@@ -29,7 +29,7 @@ from tests.pipeline.delivery.queue.support import (
 KILLS = int(os.environ.get("PODGPU_QUEUE_KILLS", "40"))
 ROOT = Path(__file__).parents[4]
 
-# Imports once, and then begins a process for each number that it is told.
+# Imports the modules once, and then forks a process for each line of its input.
 PROGRAM = """
 import os, random, sys
 from pathlib import Path
@@ -54,19 +54,19 @@ def work(number, seed):
             queue.release()
         queue.maintain(bench.clock.pass_(0.01))
 
-for told in sys.stdin:
+for line in sys.stdin:
     child = os.fork()
     if not child:
-        work(*map(int, told.split()))
+        work(*map(int, line.split()))
     os.write(1, b"%d\\n" % child)
     os.waitpid(child, 0)
-    os.write(1, b"gone\\n")
+    os.write(1, b"ended\\n")
 """
 
 
 @contextmanager
 def forks(path: Path) -> Iterator[Callable[[int, int], list[str]]]:
-    """Something that runs a process, kills it, and returns what it said."""
+    """Yield a function that runs a process, kills it, and returns the lines that it printed."""
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, path],
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -76,52 +76,52 @@ def forks(path: Path) -> Iterator[Callable[[int, int], list[str]]]:
     assert stdout is not None
     with process:
         try:
-            yield lambda number, seed: _one(stdin, stdout, number, seed)
+            yield lambda number, seed: _run_and_kill(stdin, stdout, number, seed)
         finally:
             process.kill()
 
 
-def _one(stdin: IO[str], stdout: IO[str], number: int, seed: int) -> list[str]:
+def _run_and_kill(stdin: IO[str], stdout: IO[str], number: int, seed: int) -> list[str]:
     stdin.write(f"{number} {seed}\n")
     stdin.flush()
-    said: list[str] = []
+    output: list[str] = []
     child = 0
     chance = random.Random(seed)
     least = chance.randint(1, 30)
-    while not child or len(said) < least:
+    while not child or len(output) < least:
         line = stdout.readline().strip()
         if line.isdecimal():
             child = int(line)
         else:
-            said.append(line)
+            output.append(line)
     time.sleep(chance.uniform(0, 0.003))
     os.kill(child, signal.SIGKILL)
-    while (line := stdout.readline().strip()) != "gone":
+    while (line := stdout.readline().strip()) != "ended":
         assert line
-        said.append(line)
-    return said
+        output.append(line)
+    return output
 
 
 @pytest.mark.timeout(60 + KILLS)
-def test_d3_killed_at_random_instants_it_loses_nothing_and_sends_little_again(
+def test_d3_a_kill_at_a_random_time_loses_nothing_and_resends_little(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "queue"
     appended = settled = 0
     with forks(path) as run:
         for seed in range(KILLS):
-            said = [line.split() for line in run(appended, seed) if line != "opened"]
-            known = appended + sum(what == "appended" for what, _ in said)
-            done = settled + sum(int(count) for what, count in said if what == "settled")
-            open_count = int(said[-1][1]) if said and said[-1][0] == "settling" else 0
+            output = [line.split() for line in run(appended, seed) if line != "opened"]
+            known = appended + sum(what == "appended" for what, _ in output)
+            done = settled + sum(int(count) for what, count in output if what == "settled")
+            open_count = int(output[-1][1]) if output and output[-1][0] == "settling" else 0
 
-            looked = inspect(path)
+            inspected = inspect(path)
             queue = Bench("safe", path).open()
             state = checked(queue)
             waiting = numbers(queue.take(1 << 30))
             kill(queue)
 
-            first = waiting[0] if waiting else state_end(state.totals.appended)
+            first = waiting[0] if waiting else record_after(state.totals.appended)
             end = first + len(waiting)
             assert waiting == list(range(first, end))
             assert end in (known, known + 1)
@@ -130,13 +130,13 @@ def test_d3_killed_at_random_instants_it_loses_nothing_and_sends_little_again(
             assert state.totals.acked == points(map(record, range(first)))
             assert not state.totals.dropped
             assert not state.faults
-            assert looked.totals == state.totals
+            assert inspected.totals == state.totals
             appended, settled = end, first
     assert settled > KILLS
 
 
-def state_end(total: int) -> int:
-    """The number of the record before which so many points stand."""
+def record_after(total: int) -> int:
+    """Return the number of the first record after this number of points."""
     number = 0
     while total > 0:
         total -= record(number).points
@@ -144,7 +144,7 @@ def state_end(total: int) -> int:
     return number
 
 
-def test_d3_what_made_room_while_it_was_in_flight_is_lost_with_the_process(
+def test_d3_records_in_flight_over_the_size_limit_are_lost_by_a_kill(
     tmp_path: Path,
 ) -> None:
     bench = Bench("disk", tmp_path / "queue")
@@ -167,7 +167,7 @@ class Killed(BaseException):
 
 
 def close_files(folder: Path) -> None:
-    """What the kernel does for a process that was killed: close what it had open there."""
+    """Close all files in a folder, as the kernel does for a killed process."""
     for link in Path("/proc/self/fd").iterdir():
         try:
             path = link.readlink()
@@ -180,8 +180,8 @@ def close_files(folder: Path) -> None:
 CALLS = ("open", "pwrite", "pwritev", "ftruncate", "fsync", "rename", "unlink", "mkdir")
 
 
-class Killing:
-    """Lets a number of calls through, and half of the last if that writes."""
+class KillAfter:
+    """Raises `Killed` after a number of system calls. If the next one writes, half is written."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.left = -1
@@ -203,7 +203,7 @@ class Killing:
 
 
 def some_work(queue: Queue, acked: list[int], appended: list[int]) -> None:
-    """Appends, settles, rolls segments and drops some."""
+    """Append and settle records, so that segments are added and removed."""
     for number in range(12):
         appended.append(number)
         queue.append([record(number, 30_000)])
@@ -219,10 +219,10 @@ def some_work(queue: Queue, acked: list[int], appended: list[int]) -> None:
 
 
 @pytest.mark.parametrize("fsync", [0, 1])
-def test_d3_killed_between_any_two_calls_it_comes_back(
+def test_d3_a_queue_killed_between_any_two_calls_can_be_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: int
 ) -> None:
-    killing = Killing(monkeypatch)
+    killing = KillAfter(monkeypatch)
     kills = 0
     for calls in range(1000):
         bench = Bench("disk", tmp_path / str(calls), fsync=fsync)
@@ -243,7 +243,7 @@ def test_d3_killed_between_any_two_calls_it_comes_back(
         queue = bench.open()
         state = checked(queue)
         waiting = numbers(queue.take(1 << 30))
-        # The one that was being appended may be there or not; what was being acked, too.
+        # It is unknown whether the last append and the last settle took effect.
         assert waiting in (
             [n for n in appended if n not in acked],
             [n for n in appended[:-1] if n not in acked],
@@ -257,7 +257,7 @@ def test_d3_killed_between_any_two_calls_it_comes_back(
 
 
 @pytest.mark.parametrize("fsync", [0, 1])
-def test_d3_killed_between_any_two_calls_of_its_opening_it_comes_back(
+def test_d3_a_queue_killed_while_it_is_opened_can_be_opened_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: int
 ) -> None:
     bench = Bench("disk", tmp_path / "queue", fsync=fsync)
@@ -268,7 +268,7 @@ def test_d3_killed_between_any_two_calls_of_its_opening_it_comes_back(
     last = segments(bench.path)[-1]
     last.write_bytes(last.read_bytes()[:-7])
     (bench.path / f"{77:020}.seg").write_bytes(b"rubbish")
-    killing = Killing(monkeypatch)
+    killing = KillAfter(monkeypatch)
     for calls in range(1000):
         killing.left = calls
         try:

@@ -1,4 +1,4 @@
-"""A disk that loses power: what was not flushed came onto it by pages, in any order, or not."""
+"""A fake disk that loses power: pages that were not flushed are on it in part, in any order."""
 
 import os
 import random
@@ -13,7 +13,7 @@ PAGE = 4096
 
 @dataclass
 class File:
-    """A file as the disk has it, and what was done to it since it was flushed."""
+    """A file as it is on disk, and its contents since it was flushed."""
 
     durable: bytes = b""
     now: bytes = b""
@@ -28,7 +28,7 @@ class File:
         self.versions.clear()
 
     def after(self, chance: random.Random) -> bytes:
-        """What is there after a power cut: each page, and the size, as of some moment."""
+        """Return the content after a power cut: each page, and the size, as of a random moment."""
         moments = [self.durable, *self.versions]
         size = len(chance.choice(moments))
         pages = []
@@ -39,11 +39,11 @@ class File:
 
 
 class Disk:
-    """Follows what is done in a folder.
+    """Follows all changes in a folder.
 
     Args:
         folder: all files in it are followed.
-        patch: puts itself before the calls of the system.
+        patch: replaces system calls by ones that are followed.
     """
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ class Disk:
         return followed
 
     def cut(self, into: Path, chance: random.Random) -> None:
-        """Make a folder with what is on the disk after a power cut now."""
+        """Create a folder with what is on the disk after a power cut at this moment."""
         names = dict(self._durable)
         changes: dict[str, list[File | None]] = {}
         for name, file in self._changes:

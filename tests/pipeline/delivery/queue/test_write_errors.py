@@ -1,4 +1,4 @@
-"""A disk that takes nothing, or doesn't flush: D6 and D7."""
+"""D6, D7: tests of a disk that can't be written or flushed."""
 
 import errno
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.delivery.queue.failing import failing, safe
+from tests.pipeline.delivery.queue.failing_calls import failing, safe
 from tests.pipeline.delivery.queue.support import (
     Bench,
     checked,
@@ -28,13 +28,13 @@ REASONS = [
 ]
 
 
-# `open` is where inodes run out.
+# `open` fails if no inodes are left.
 CALLS = ["pwritev", "open", "rename"]
 
 
 @pytest.mark.parametrize(("error", "reason"), REASONS)
 @pytest.mark.parametrize("call", CALLS)
-def test_d6_d7_data_waits_in_memory_while_the_disk_takes_none(
+def test_d6_d7_records_wait_in_memory_while_the_disk_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: int, reason: str
 ) -> None:
     bench = safe(tmp_path)
@@ -66,7 +66,7 @@ def test_d6_d7_data_waits_in_memory_while_the_disk_takes_none(
 
 
 @pytest.mark.parametrize("error", [errno.EROFS, errno.ENOSPC, errno.EIO])
-def test_d7_a_folder_that_can_not_be_had_yet_is_opened_later(
+def test_d7_a_folder_that_cannot_be_opened_is_opened_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     bench = safe(tmp_path)
@@ -88,7 +88,7 @@ def test_d7_a_folder_that_can_not_be_had_yet_is_opened_later(
     assert (state.previous.appended, state.previous.acked) == (old[0].points, old[0].points)
     assert state.totals.appended == points(old + put)
     assert state.totals.acked == old[0].points
-    # What is in flight came before it was known that there is something older.
+    # These records were taken before it was known that the folder has older ones.
     queue.settle(1, acked=put[0].points)
     queue.release()
     queue.maintain(bench.clock.pass_(1))
@@ -97,14 +97,14 @@ def test_d7_a_folder_that_can_not_be_had_yet_is_opened_later(
     assert checked(queue).totals.acked == points(old + put)
 
 
-def test_d7_a_write_that_failed_half_way_leaves_nothing(
+def test_d7_a_write_that_fails_halfway_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench("disk", tmp_path / "queue")
     queue = bench.open()
     put = fill(queue, 2)
-    whole = os.pwritev
-    monkeypatch.setattr(os, "pwritev", lambda fd, data, at: whole(fd, [data[0][:20]], at))
+    original = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda fd, data, at: original(fd, [data[0][:20]], at))
     disk = failing(monkeypatch, "pwrite", errno.ENOSPC)
     disk.on = True
     size = segments(bench.path)[0].stat().st_size
@@ -114,7 +114,7 @@ def test_d7_a_write_that_failed_half_way_leaves_nothing(
     cut.on = True
     fill(queue, 1, start=3)
     disk.on = cut.on = False
-    monkeypatch.setattr(os, "pwritev", whole)
+    monkeypatch.setattr(os, "pwritev", original)
     put += fill(queue, 2, start=4)
     assert len(segments(bench.path)) == 2
     assert checked(queue).totals.dropped == {"no_space": points([record(2), record(3)])}
@@ -124,7 +124,7 @@ def test_d7_a_write_that_failed_half_way_leaves_nothing(
     assert set(checked(again).totals.dropped) == {"no_space"}
 
 
-def test_d7_a_fault_of_flushing_costs_two_segments_and_not_one_each_time(
+def test_d7_repeated_failures_of_fsync_start_only_one_new_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench("disk", tmp_path / "queue", fsync=1)
@@ -148,7 +148,7 @@ def test_d7_a_fault_of_flushing_costs_two_segments_and_not_one_each_time(
     assert drain(queue) == put
 
 
-def test_it_flushes_as_often_as_it_is_reported_and_only_what_is_new(
+def test_new_data_is_flushed_once_per_fsync_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench("disk", tmp_path / "queue", fsync=2)
@@ -165,7 +165,7 @@ def test_it_flushes_as_often_as_it_is_reported_and_only_what_is_new(
     assert counts == [2, 2, 4, 4, 6, 6, 6, 6]
 
 
-def test_d7_a_cursor_that_can_not_be_written_is_a_fault_and_no_more(
+def test_d7_a_cursor_that_cannot_be_written_is_reported_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench("disk", tmp_path / "queue")
@@ -185,7 +185,7 @@ def test_d7_a_cursor_that_can_not_be_written_is_a_fault_and_no_more(
     assert checked(bench.open()).totals.acked == points(put)
 
 
-def test_d7_a_segment_that_can_not_be_removed_keeps_its_room(
+def test_d7_a_segment_that_cannot_be_removed_still_counts_as_used_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = safe(tmp_path)
@@ -209,7 +209,7 @@ def test_d7_a_segment_that_can_not_be_removed_keeps_its_room(
     assert "cannot remove" in checked(queue).notes[0]
 
 
-def test_a_process_without_descriptors_loses_nothing(
+def test_without_free_descriptors_no_record_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench("disk", tmp_path / "queue")
