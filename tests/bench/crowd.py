@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 from tests.fakes import kubelet
 from tests.fakes.kubelet import FakeKubelet
 from tests.sources.checkpoint import checkpoints
-from tests.sources.pods.raws import raw_container, raw_pod
+from tests.sources.pods.pod_objects import raw_container, raw_pod
 from tests.support.kube import ApiServer, Collection
 
 RESOURCE: Final = "nvidia.com/mig-1g.10gb"

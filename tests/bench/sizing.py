@@ -31,7 +31,7 @@ from tests.fakes.kubelet import FakeKubelet
 from tests.fakes.nri.runtime import FakeRuntime
 from tests.fakes.nvml import FakeNvml, Scenario, h100s, mig_node
 from tests.sources.checkpoint.checkpoints import checkpoint, entry
-from tests.sources.pods.raws import raw_pod
+from tests.sources.pods.pod_objects import raw_pod
 from tests.support.kube import ApiServer, Collection
 
 ROOT: Final = Path(__file__).parents[2]

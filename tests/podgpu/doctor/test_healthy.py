@@ -20,7 +20,7 @@ from tests.fakes.nvml import FakeNvml
 from tests.fakes.nvml.fixtures import fake_nvml
 from tests.podgpu.doctor.support import config, context, free_port, verdicts
 from tests.sources.checkpoint.checkpoints import checkpoint, entry
-from tests.sources.pods.raws import raw_pod
+from tests.sources.pods.pod_objects import raw_pod
 from tests.support.kube import ApiServer, Collection
 
 __all__ = ["fake_nvml"]

@@ -13,7 +13,7 @@ from pipeline.kube.json_access import as_dict
 from sinks.pods.annotation_decision import Decision, decide
 from sinks.pods.held_devices import DesiredAnnotations
 from tests.sinks.pods.support import KEY, MIG, asking, pod_of
-from tests.sources.pods.anywhere import DEEP, JSON, paths, replaced
+from tests.sources.pods.json_mutation import DEEP, JSON, paths, replaced
 from tests.support.kube import Raw
 from tests.support.objects import merged
 

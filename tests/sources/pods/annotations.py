@@ -1,4 +1,4 @@
-"""Annotations to test with, and what is held by them."""
+"""Annotations of schedulers, and the claims that result from them."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ ALIYUN_DEV = "ALIYUN_COM_GPU_MEM_DEV"
 ALIYUN_ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 ALIYUN2 = "scheduler.framework.gpushare.allocation"
 ALIYUN2_ASSIGNED = "scheduler.framework.gpushare.assigned"
-OURS = "topology.example/gpus"
+CONFIGURED = "topology.example/gpus"
 
 A = "GPU-8c25ea37-2909-6e62-b7bf-e2fcadebea8d"
 B = "GPU-0fc3eda5-e98b-a25b-5b0d-cf5c855d1448"
@@ -37,14 +37,14 @@ WITH_INIT = (
 )
 
 
-ASKED = {
+REQUESTS = {
     "koordinator.sh/gpu.shared": "2",
     "nvidia.com/gpu": "2",
     "volcano.sh/vgpu-number": "2",
     "volcano.sh/gpu-number": "2",
     "aliyun.com/gpu-mem": "8",
 }
-"""What each container requests: two GPUs of each scheduler."""
+"""The resources that each container requests: two GPUs of each scheduler."""
 
 
 def facts(
@@ -52,17 +52,17 @@ def facts(
     containers: tuple[PodContainer, ...] = ONE,
     requested: Mapping[str, str] | None = None,
 ) -> PodFacts:
-    asked = ASKED if requested is None else requested
-    every = {one.name: asked for one in containers if one.kind != "ephemeral"}
-    return PodFacts("ml", "train-0", "uid-1", annotations, containers, "node-1", every)
+    resources = REQUESTS if requested is None else requested
+    requests = {one.name: resources for one in containers if one.kind != "ephemeral"}
+    return PodFacts("ml", "train-0", "uid-1", annotations, containers, "node-1", requests)
 
 
-Reported = tuple[str, tuple[str, ...], float | None]
+Held = tuple[str, tuple[str, ...], float | None]
 
 
-def held(annotations: dict[str, Any], containers: tuple[PodContainer, ...] = ONE) -> list[Reported]:
-    """Return (container, devices as `scheme text`, share) of all claims."""
-    claims, complaints = allocations(facts(annotations, containers), (OURS,))
+def held(annotations: dict[str, Any], containers: tuple[PodContainer, ...] = ONE) -> list[Held]:
+    """Return (container, devices as `scheme text`, share) for each claim."""
+    claims, complaints = allocations(facts(annotations, containers), (CONFIGURED,))
     assert complaints == ()
     return [
         (c.subject.container, tuple(f"{d.scheme} {d.text}" for d in c.devices), c.share)

@@ -1,4 +1,4 @@
-"""What schedulers' annotations say that a pod holds."""
+"""Claims that are read from the annotations of schedulers."""
 
 import json
 from typing import Any
@@ -14,6 +14,7 @@ from tests.sources.pods.annotations import (
     ALIYUN_ASSIGNED,
     ALIYUN_DEV,
     ALIYUN_POD,
+    CONFIGURED,
     DECIDED,
     HAMI,
     HAMI_MIG,
@@ -21,15 +22,14 @@ from tests.sources.pods.annotations import (
     INDEX,
     KOORDINATOR,
     ONE,
-    OURS,
     TWO,
     VGPU,
     VOLCANO_PHASE,
     WITH_INIT,
     A,
     B,
+    Held,
     M,
-    Reported,
     facts,
     gpu,
     held,
@@ -38,7 +38,7 @@ from tests.sources.pods.annotations import (
 
 
 @pytest.mark.parametrize(
-    ("gpus", "given_out"),
+    ("gpus", "expected"),
     [
         ([gpu(0, "100", "100", id=A)], [("", (f"uuid {A}",), 1.0)]),
         ([gpu(3, "50", "50")], [("", ("minor 3",), 0.5)]),
@@ -62,25 +62,25 @@ from tests.sources.pods.annotations import (
         ([], []),
     ],
 )
-def test_koordinator(gpus: list[dict[str, Any]], given_out: list[Reported]) -> None:
-    assert held(koordinator(*gpus)) == given_out
-    # For the whole pod, whichever of its containers uses them.
-    assert held(koordinator(*gpus), TWO) == given_out
+def test_annotations_of_koordinator(gpus: list[dict[str, Any]], expected: list[Held]) -> None:
+    assert held(koordinator(*gpus)) == expected
+    # The claim is for the whole pod: any of its containers may use the GPUs.
+    assert held(koordinator(*gpus), TWO) == expected
 
 
 @pytest.mark.parametrize("amount", ["16Gi", "17179869184", "16000M", "16E", "1e9", 7, None])
-def test_koordinators_memory_in_bytes_reports_no_share(amount: object) -> None:
+def test_memory_in_bytes_gives_no_share(amount: object) -> None:
     allocated = {"minor": 1, "resources": {"koordinator.sh/gpu-memory": amount}}
     assert held(koordinator(allocated)) == [("", ("minor 1",), None)]
 
 
 @pytest.mark.parametrize("value", ["{}", '{"rdma": [{"minor": 0}]}', '{"gpu": null}'])
-def test_koordinator_without_gpus(value: str) -> None:
+def test_annotations_of_koordinator_without_gpus(value: str) -> None:
     assert held({KOORDINATOR: value}) == []
 
 
 @pytest.mark.parametrize(
-    ("value", "containers", "given_out"),
+    ("value", "containers", "expected"),
     [
         (f"{A},NVIDIA,3000,50:;", ONE, [("main", (f"uuid {A}",), 0.5)]),
         (f"{A},NVIDIA,3000,0:;", ONE, [("main", (f"uuid {A}",), None)]),
@@ -105,7 +105,7 @@ def test_koordinator_without_gpus(value: str) -> None:
         ),
         (";;", TWO, []),
         (f"{A}[0-1],NVIDIA,3000,0:;", ONE, [("main", (f"uuid {A}",), None)]),
-        # Three places are those of init containers and main, one is main's alone.
+        # Three rows are for the init containers and main, one row is only for main.
         (
             f"{A},NVIDIA,1,0:;{B},NVIDIA,1,0:;;",
             WITH_INIT,
@@ -115,9 +115,11 @@ def test_koordinator_without_gpus(value: str) -> None:
         (f"{B},NVIDIA,1,0:;", WITH_INIT, [("main", (f"uuid {B}",), None)]),
     ],
 )
-def test_hami(value: str, containers: tuple[PodContainer, ...], given_out: list[Reported]) -> None:
-    assert held({HAMI: value, HAMI_PHASE: "success"}, containers) == given_out
-    assert held({HAMI: value}, containers) == given_out
+def test_annotations_of_hami(
+    value: str, containers: tuple[PodContainer, ...], expected: list[Held]
+) -> None:
+    assert held({HAMI: value, HAMI_PHASE: "success"}, containers) == expected
+    assert held({HAMI: value}, containers) == expected
     assert held({HAMI: value, HAMI_PHASE: "allocating"}, containers) == []
     assert held({HAMI: value, HAMI_PHASE: "failed"}, containers) == []
 
@@ -127,16 +129,16 @@ def instance(container: int, device: int, uuid: str = M) -> dict[str, Any]:
     return {"containerIndex": container, "deviceIndex": device, "gpuUUID": A, **more}
 
 
-def test_hami_with_mig_instances() -> None:
+def test_annotations_of_hami_with_mig_instances() -> None:
     value = f"{A},NVIDIA,3000,0:{B},NVIDIA,3000,0:;"
-    given_out = held({HAMI: value, HAMI_MIG: json.dumps([instance(0, 0)])})
-    assert given_out == [("main", (f"uuid {M}", f"uuid {B}"), None)]
-    # Not made yet: what the container is going to hold is not known.
+    expected = held({HAMI: value, HAMI_MIG: json.dumps([instance(0, 0)])})
+    assert expected == [("main", (f"uuid {M}", f"uuid {B}"), None)]
+    # The MIG instance does not exist yet: the device of the container is unknown.
     assert held({HAMI: value, HAMI_MIG: json.dumps([instance(0, 0, "")])}) == []
 
 
 @pytest.mark.parametrize(
-    ("value", "containers", "given_out"),
+    ("value", "containers", "expected"),
     [
         (";", TWO, []),
         (f"{A},NVIDIA,3000,50:", ONE, [("main", (f"uuid {A}",), 0.5)]),
@@ -151,28 +153,30 @@ def test_hami_with_mig_instances() -> None:
         (f"{A},NVIDIA,3000,50:", WITH_INIT, [("main", (f"uuid {A}",), 0.5)]),
     ],
 )
-def test_volcano_vgpu(
-    value: str, containers: tuple[PodContainer, ...], given_out: list[Reported]
+def test_annotations_of_volcano_with_uuids(
+    value: str, containers: tuple[PodContainer, ...], expected: list[Held]
 ) -> None:
-    assert held({VGPU: value}, containers) == given_out
-    assert held({VGPU: value, VOLCANO_PHASE: "success"}, containers) == given_out
+    assert held({VGPU: value}, containers) == expected
+    assert held({VGPU: value, VOLCANO_PHASE: "success"}, containers) == expected
     assert held({VGPU: value, VOLCANO_PHASE: "allocating"}, containers) == []
 
 
 @pytest.mark.parametrize(
-    ("annotations", "given_out"),
+    ("annotations", "expected"),
     [
         ({INDEX: "0", DECIDED: "1593764466550835304"}, [("", ("index 0",), None)]),
         ({INDEX: "0, 1", DECIDED: "1"}, [("", ("index 0", "index 1"), None)]),
         ({INDEX: "0,1"}, []),
     ],
 )
-def test_volcano_index(annotations: dict[str, str], given_out: list[Reported]) -> None:
-    assert held(annotations, TWO) == given_out
+def test_annotations_of_volcano_with_indices(
+    annotations: dict[str, str], expected: list[Held]
+) -> None:
+    assert held(annotations, TWO) == expected
 
 
 @pytest.mark.parametrize(
-    ("annotations", "given_out"),
+    ("annotations", "expected"),
     [
         ({ALIYUN: "3"}, [("", ("minor 3",), None)]),
         ({ALIYUN: "3", ALIYUN_ASSIGNED: "true"}, [("", ("minor 3",), None)]),
@@ -193,12 +197,12 @@ def test_volcano_index(annotations: dict[str, str], given_out: list[Reported]) -
         ({ALIYUN2: "{}"}, []),
     ],
 )
-def test_gpushare(annotations: dict[str, str], given_out: list[Reported]) -> None:
-    assert held(annotations, TWO) == given_out
+def test_annotations_of_gpushare(annotations: dict[str, str], expected: list[Held]) -> None:
+    assert held(annotations, TWO) == expected
 
 
 @pytest.mark.parametrize(
-    ("value", "given_out"),
+    ("value", "expected"),
     [
         ({"nvidia.com/gpu": f"{A},{B}"}, [("nvidia.com/gpu", (A, B))]),
         ({"nvidia.com/gpu": f" {A} , "}, [("nvidia.com/gpu", (A,))]),
@@ -208,17 +212,19 @@ def test_gpushare(annotations: dict[str, str], given_out: list[Reported]) -> Non
         ({}, []),
     ],
 )
-def test_an_annotation_that_the_configuration_names(
-    value: object, given_out: list[tuple[str, tuple[str, ...]]]
+def test_annotations_that_the_configuration_names(
+    value: object, expected: list[tuple[str, tuple[str, ...]]]
 ) -> None:
-    claims, complaints = allocations(facts({OURS: json.dumps(value)}), (OURS, OURS))
+    claims, complaints = allocations(
+        facts({CONFIGURED: json.dumps(value)}), (CONFIGURED, CONFIGURED)
+    )
     assert complaints == ()
-    assert [(c.resource, tuple(d.text for d in c.devices)) for c in claims] == given_out
+    assert [(c.resource, tuple(d.text for d in c.devices)) for c in claims] == expected
     assert {d.scheme for c in claims for d in c.devices} <= {"uuid"}
-    assert allocations(facts({OURS: json.dumps(value)})) == ((), ())
+    assert allocations(facts({CONFIGURED: json.dumps(value)})) == ((), ())
 
 
-def test_a_claim_names_all_that_is_known() -> None:
+def test_a_claim_contains_all_known_names_and_ids() -> None:
     annotations = koordinator(gpu(3, "50")) | {HAMI: f"{A},NVIDIA,3000,50:;"}
     claims, _ = allocations(facts(annotations))
     pod = Claim(

@@ -1,4 +1,4 @@
-"""What the doctor says of the API server, each fault provoked on one that answers over HTTP."""
+"""The checks of the source `pods`, with an API server that responds over HTTP."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ from pipeline.component.findings import Finding, Verdict
 from sources.pods.doctor import examine
 from sources.pods.options import Options
 from tests.podgpu.doctor.support import context, is_bad, of, verdicts, write
-from tests.sources.pods.raws import raw_pod
+from tests.sources.pods.pod_objects import raw_pod
 from tests.support.kube import ApiServer, Collection, status
 
 PODS = "/api/v1/pods"
@@ -19,7 +19,7 @@ CLAIMS = [
     f"/apis/resource.k8s.io/{version}/namespaces/default/resourceclaims/podgpu-doctor"
     for version in ("v1", "v1beta2", "v1beta1")
 ]
-"""A ResourceClaim that isn't there: whether it may be read is seen all the same."""
+"""A ResourceClaim that does not exist: the response still shows whether it may be read."""
 OLD_SLICES = "/apis/resource.k8s.io/v1beta1/resourceslices"
 NODE = "node: node-1\n"
 
@@ -33,52 +33,54 @@ async def serving(*pods: str, slices: str = SLICES) -> AsyncIterator[ApiServer]:
         yield server
 
 
-async def looked(
+async def check_server(
     folder: Path, server: ApiServer, options: Options | None = None, text: str = ""
 ) -> list[Finding]:
     folder.mkdir(exist_ok=True)
-    asked = options or Options()
+    wanted = options or Options()
     made = Options(
         kubeconfig=server.kubeconfig(folder / "kubeconfig"),
-        node=asked.node,
-        resource_slices=asked.resource_slices,
+        node=wanted.node,
+        resource_slices=wanted.resource_slices,
     )
     return await examine(made, context(folder / "ctx", NODE + text))
 
 
-WELL = {"pods.server": "ok", "pods.rbac": "ok", "node.name": "ok", "twins": "ok"}
+ALL_OK = {"pods.server": "ok", "pods.rbac": "ok", "node.name": "ok", "twins": "ok"}
 
 
-async def test_a_healthy_server_is_well_in_all_and_nothing_is_changed(tmp_path: Path) -> None:
+async def test_all_checks_of_a_healthy_server_are_ok_and_only_this_node_is_read(
+    tmp_path: Path,
+) -> None:
     async with serving() as server:
-        found = await looked(tmp_path, server)
-    assert verdicts(found) == WELL
+        found = await check_server(tmp_path, server)
+    assert verdicts(found) == ALL_OK
     selected = {query.get("fieldSelector") for p, query in server.requests if p not in CLAIMS}
-    assert selected == {"spec.nodeName=node-1"}, "no other node's pods are asked for"
+    assert selected == {"spec.nodeName=node-1"}, "only pods of this node are requested"
 
 
-async def test_a_server_that_cannot_be_reached(tmp_path: Path) -> None:
+async def test_an_unreachable_server_is_the_only_failure(tmp_path: Path) -> None:
     async with serving() as server:
         pass
-    found = await looked(tmp_path, server)
-    assert len(found) == 1, "what follows from it is not told"
+    found = await check_server(tmp_path, server)
+    assert len(found) == 1, "its consequences are not reported"
     is_bad(of(found, "pods.server"), "failure", "Connect call failed", "NetworkPolicy")
 
 
-async def test_a_token_that_has_expired(tmp_path: Path) -> None:
+async def test_an_expired_token_is_a_failure(tmp_path: Path) -> None:
     async with serving() as server:
         server.tokens = {"another"}
-        found = await looked(tmp_path, server)
+        found = await check_server(tmp_path, server)
     is_bad(of(found, "pods.server"), "failure", "rejected (401", "renew the token")
 
 
-async def test_no_credentials_at_all(tmp_path: Path) -> None:
+async def test_missing_credentials_are_a_failure(tmp_path: Path) -> None:
     kubeconfig = write(tmp_path / "kubeconfig", "{}")
     found = await examine(Options(kubeconfig=kubeconfig), context(tmp_path, NODE))
     is_bad(of(found, "pods.server"), "failure", "no credentials", "service account")
 
 
-VERBS = [
+MISSING_VERBS = [
     (("list", PODS), "failure", "may not list pods", 'resources ["pods"], verbs [list]'),
     (("watch", PODS), "failure", "may not watch pods", 'resources ["pods"], verbs [watch]'),
     (
@@ -102,70 +104,68 @@ VERBS = [
 ]
 
 
-@pytest.mark.parametrize("row", VERBS, ids=lambda row: " ".join(row[0]))
-async def test_each_verb_that_is_missing_is_named_with_its_rule(
+@pytest.mark.parametrize("row", MISSING_VERBS, ids=lambda row: " ".join(row[0]))
+async def test_each_missing_verb_is_named_with_the_rule_that_grants_it(
     tmp_path: Path, row: tuple[tuple[str, str], str, str, str]
 ) -> None:
-    missing, verdict, saw, repair = row
+    missing, verdict, observed, fix = row
     async with serving() as server:
         server.forbidden = {missing}
-        found = await looked(tmp_path, server)
-    is_bad(of(found, "pods.rbac"), verdict, saw, repair)
+        found = await check_server(tmp_path, server)
+    is_bad(of(found, "pods.rbac"), verdict, observed, fix)
     assert of(found, "pods.server").verdict is Verdict.OK
 
 
-async def test_several_missing_verbs_are_a_finding_each(tmp_path: Path) -> None:
+async def test_each_missing_verb_is_a_finding(tmp_path: Path) -> None:
     async with serving() as server:
         server.forbidden = {("list", PODS), ("watch", PODS), ("list", SLICES)}
-        found = await looked(tmp_path, server)
+        found = await check_server(tmp_path, server)
     assert sum(each.check == "pods.rbac" for each in found) == 3
 
 
-async def test_an_older_api_of_slices_will_do_and_none_too(tmp_path: Path) -> None:
+async def test_an_older_or_missing_api_of_slices_is_ok(tmp_path: Path) -> None:
     async with serving(slices=OLD_SLICES) as server:
-        assert verdicts(await looked(tmp_path / "a", server)) == WELL
+        assert verdicts(await check_server(tmp_path / "a", server)) == ALL_OK
         server.forbidden = {("watch", OLD_SLICES)}
-        assert verdicts(await looked(tmp_path / "b", server))["pods.rbac"] == "warning"
-        unasked = Options(resource_slices=False)
-        assert verdicts(await looked(tmp_path / "c", server, unasked)) == WELL
+        assert verdicts(await check_server(tmp_path / "b", server))["pods.rbac"] == "warning"
+        without_slices = Options(resource_slices=False)
+        assert verdicts(await check_server(tmp_path / "c", server, without_slices)) == ALL_OK
     async with serving(slices="/none") as server:
-        assert verdicts(await looked(tmp_path / "d", server)) == WELL
+        assert verdicts(await check_server(tmp_path / "d", server)) == ALL_OK
 
 
-async def test_a_name_that_is_not_the_node_s(tmp_path: Path) -> None:
+async def test_a_wrong_node_name_is_a_failure(tmp_path: Path) -> None:
     server = ApiServer({PODS: Collection(), SLICES: Collection()})
     async with server.serving():
-        found = await looked(tmp_path, server, Options(node="podgpu-x7k2"))
+        found = await check_server(tmp_path, server, Options(node="podgpu-x7k2"))
     is_bad(of(found, "node.name"), "failure", "no Node is named podgpu-x7k2", "NODE_NAME")
 
 
-async def test_a_node_without_any_pod_is_well_if_it_is_there_and_may_be_read(
+async def test_a_node_without_pods_is_ok_if_the_node_exists_and_may_be_read(
     tmp_path: Path,
 ) -> None:
     path = "/api/v1/nodes/node-1"
     server = ApiServer({PODS: Collection(), SLICES: Collection(), path: Collection()})
     async with server.serving():
-        found = await looked(tmp_path / "a", server)
+        found = await check_server(tmp_path / "a", server)
         assert of(found, "node.name").verdict is Verdict.OK
         server.forbidden = {("list", path)}
-        found = await looked(tmp_path / "b", server)
+        found = await check_server(tmp_path / "b", server)
         is_bad(of(found, "node.name"), "warning", "the Node has none", "kubectl get node node-1")
         server.forbidden = set()
         server.refusals[path] = status(500, "InternalError", "etcd is away")
-        found = await looked(tmp_path / "c", server)
+        found = await check_server(tmp_path / "c", server)
         assert of(found, "node.name").verdict is Verdict.WARNING
 
 
 @pytest.mark.parametrize(("code", "reason"), [(500, "InternalError"), (429, "TooManyRequests")])
-async def test_slices_that_a_server_fails_to_give_are_reported(
-    tmp_path: Path, code: int, reason: str
-) -> None:
+async def test_a_failed_list_of_slices_is_a_warning(tmp_path: Path, code: int, reason: str) -> None:
     async with serving() as server:
         server.refusals[SLICES] = status(code, reason, "away")
-        found = await looked(tmp_path, server)
-    given_out = [each for each in found if each.check == "pods.server"]
-    assert [each.verdict for each in given_out] == [Verdict.OK, Verdict.WARNING]
-    is_bad(given_out[1], "warning", str(code), "the log of the API server")
+        found = await check_server(tmp_path, server)
+    findings = [each for each in found if each.check == "pods.server"]
+    assert [each.verdict for each in findings] == [Verdict.OK, Verdict.WARNING]
+    is_bad(findings[1], "warning", str(code), "the log of the API server")
     assert of(found, "pods.rbac").verdict is Verdict.OK
 
 
@@ -173,10 +173,10 @@ EXPORTER = {"app.kubernetes.io/name": "podgpu"}
 EXTENDER = {**EXPORTER, "app.kubernetes.io/component": "extender"}
 DCGM = {"app.kubernetes.io/name": "dcgm-exporter"}
 DAEMONSET, REPLICAS = "DaemonSet", "ReplicaSet"
-READS = "sources: {d: {kind: dcgm, url: 'http://localhost:9401/metrics'}}\n"
+READING_DCGM = "sources: {d: {kind: dcgm, url: 'http://localhost:9401/metrics'}}\n"
 
 
-async def test_two_exporters_on_the_node(tmp_path: Path) -> None:
+async def test_two_exporters_on_the_node_are_a_warning(tmp_path: Path) -> None:
     async with serving() as server:
         put = server.paths[PODS].put
         put(raw_pod("podgpu-a", labels=EXPORTER))
@@ -184,34 +184,35 @@ async def test_two_exporters_on_the_node(tmp_path: Path) -> None:
         put(raw_pod("ended", labels=EXPORTER, status={"phase": "Failed"}))
         put(
             raw_pod(
-                "going", labels=EXPORTER, metadata={"deletionTimestamp": "2026-11-01T08:00:00Z"}
+                "ending", labels=EXPORTER, metadata={"deletionTimestamp": "2026-11-01T08:00:00Z"}
             )
         )
-        assert of(await looked(tmp_path / "a", server), "twins").verdict is Verdict.OK
+        assert of(await check_server(tmp_path / "a", server), "twins").verdict is Verdict.OK
         put(raw_pod("dcgm-b", labels=DCGM))
-        given_out = of(await looked(tmp_path / "b", server), "twins")
-        is_bad(given_out, "warning", "ml/dcgm-b, ml/podgpu-a", "remove one of them")
-        reads = await looked(tmp_path / "c", server, text=READS)
-        assert of(reads, "twins").verdict is Verdict.OK
+        finding = of(await check_server(tmp_path / "b", server), "twins")
+        is_bad(finding, "warning", "ml/dcgm-b, ml/podgpu-a", "remove one of them")
+        with_source = await check_server(tmp_path / "c", server, text=READING_DCGM)
+        assert of(with_source, "twins").verdict is Verdict.OK
 
 
 def owned(*owners: tuple[str, str, bool]) -> dict[str, object]:
     return {
         "ownerReferences": [
-            {"kind": kind, "uid": uid, "controller": controls} for kind, uid, controls in owners
+            {"kind": kind, "uid": uid, "controller": is_controller}
+            for kind, uid, is_controller in owners
         ]
     }
 
 
 SAME, OTHER = owned((DAEMONSET, "u1", True)), owned((DAEMONSET, "u2", True))
 PAIRS = [
-    ("an update of podgpu's", EXPORTER, SAME, EXPORTER, SAME, "ok"),
-    ("an update of dcgm-exporter's", DCGM, SAME, DCGM, SAME, "ok"),
+    ("an update of podgpu", EXPORTER, SAME, EXPORTER, SAME, "ok"),
+    ("an update of dcgm-exporter", DCGM, SAME, DCGM, SAME, "ok"),
     ("two DaemonSets", EXPORTER, SAME, EXPORTER, OTHER, "warning"),
-    ("one and a pod of nobody's", EXPORTER, SAME, EXPORTER, {}, "warning"),
-    ("two pods of nobody's", EXPORTER, {}, EXPORTER, {}, "warning"),
+    ("one of a DaemonSet and one without an owner", EXPORTER, SAME, EXPORTER, {}, "warning"),
+    ("two pods without an owner", EXPORTER, {}, EXPORTER, {}, "warning"),
     (
-        "two of a ReplicaSet, which stay",
+        "two pods of a ReplicaSet, which both stay",
         EXPORTER,
         owned((REPLICAS, "u1", True)),
         EXPORTER,
@@ -219,19 +220,19 @@ PAIRS = [
         "warning",
     ),
     (
-        "an owner in common that makes neither",
+        "a common owner that is not the controller",
         EXPORTER,
         owned((DAEMONSET, "u1", False)),
         EXPORTER,
         owned((DAEMONSET, "u1", False)),
         "warning",
     ),
-    ("podgpu's and dcgm-exporter's", EXPORTER, SAME, DCGM, OTHER, "warning"),
+    ("podgpu and dcgm-exporter", EXPORTER, SAME, DCGM, OTHER, "warning"),
 ]
 
 
 @pytest.mark.parametrize("row", PAIRS, ids=lambda row: row[0])
-async def test_two_pods_of_one_daemonset_are_its_update_and_no_twins(
+async def test_two_pods_of_one_daemonset_are_an_update_and_no_duplicates(
     tmp_path: Path,
     row: tuple[str, dict[str, str], dict[str, object], dict[str, str], dict[str, object], str],
 ) -> None:
@@ -240,17 +241,17 @@ async def test_two_pods_of_one_daemonset_are_its_update_and_no_twins(
         put = server.paths[PODS].put
         put(raw_pod("old", labels=labels, metadata=owners))
         put(raw_pod("new", labels=other_labels, metadata=other_owners))
-        given_out = of(await looked(tmp_path, server), "twins")
-    assert given_out.verdict.value == verdict, given_out
-    assert "ml/new, ml/old" in given_out.observed
-    under_way = "an update is in progress (ml/new, ml/old): the old pod ends when the new one is"
-    assert (under_way in given_out.observed) == (verdict == "ok")
+        finding = of(await check_server(tmp_path, server), "twins")
+    assert finding.verdict.value == verdict, finding
+    assert "ml/new, ml/old" in finding.observed
+    in_progress = "an update is in progress (ml/new, ml/old): the old pod ends when the new one is"
+    assert (in_progress in finding.observed) == (verdict == "ok")
 
 
-async def test_an_update_hides_no_second_exporter(tmp_path: Path) -> None:
+async def test_an_update_does_not_hide_a_second_exporter(tmp_path: Path) -> None:
     async with serving() as server:
         for name in ("a", "b"):
             server.paths[PODS].put(raw_pod(name, labels=EXPORTER, metadata=SAME))
         server.paths[PODS].put(raw_pod("c", labels=DCGM, metadata=OTHER))
-        given_out = of(await looked(tmp_path, server), "twins")
-    is_bad(given_out, "warning", "2 GPU exporters run on this node: ml/a, ml/b, ml/c", "remove one")
+        finding = of(await check_server(tmp_path, server), "twins")
+    is_bad(finding, "warning", "2 GPU exporters run on this node: ml/a, ml/b, ml/c", "remove one")

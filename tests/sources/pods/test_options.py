@@ -4,7 +4,7 @@ from pipeline.component.registry import ENTRIES, build_source, load
 from sources.pods.options import Options
 
 
-def test_what_holds_if_nothing_is_set() -> None:
+def test_the_defaults_of_the_options() -> None:
     assert Options() == Options(
         kubeconfig=None,
         node="",
@@ -20,13 +20,13 @@ def test_what_holds_if_nothing_is_set() -> None:
     )
 
 
-def test_the_registry_knows_it() -> None:
+def test_the_kind_is_registered() -> None:
     assert load(ENTRIES["source", "pods"].options) is Options
     source: Source = build_source("pods", Options())
     assert callable(source.run)
 
 
-def test_a_pattern_that_is_none_is_named() -> None:
+def test_an_invalid_pattern_is_reported_with_its_position() -> None:
     options = Options(label_patterns=("^team$", "app[", "(x"))
     assert list(options.problems()) == [
         (

@@ -1,4 +1,4 @@
-"""What the source says while pods come, change and go; on virtual time."""
+"""What the source reports while pods are created, changed and deleted, in virtual time."""
 
 import asyncio
 from itertools import pairwise
@@ -10,8 +10,8 @@ import pytest
 from config.value_types import Duration
 from pipeline.base.errors import ApiError
 from pipeline.model import PodDeleted, PodsReplaced, PodUpserted
-from tests.sources.pods.raws import raw_asking, raw_container, raw_pod, raw_status
-from tests.sources.pods.running import FakeCluster, Following, following
+from tests.sources.pods.pod_objects import raw_container, raw_pod, raw_status, spec_requesting
+from tests.sources.pods.source_runner import FakeCluster, FollowerContext, following
 from tests.support.kube import status
 
 pytestmark = pytest.mark.looptime
@@ -24,7 +24,7 @@ def cluster() -> FakeCluster:
     return cluster
 
 
-async def test_all_pods_then_what_changes(cluster: FakeCluster) -> None:
+async def test_all_pods_and_then_changes_are_reported(cluster: FakeCluster) -> None:
     pods = cluster.pods.collection
     async with following(cluster) as ctx:
         await asyncio.sleep(1)
@@ -38,14 +38,14 @@ async def test_all_pods_then_what_changes(cluster: FakeCluster) -> None:
         assert list(ctx.pods()) == ["uid-b"]
 
 
-async def test_a_node_without_pods_is_reported_as_such(cluster: FakeCluster) -> None:
+async def test_a_node_without_pods_is_reported(cluster: FakeCluster) -> None:
     cluster.pods.collection.delete("ml", "a")
     async with following(cluster) as ctx:
-        [said] = await ctx.wait_for(PodsReplaced)
-        assert said.pods == ()
+        [report] = await ctx.wait_for(PodsReplaced)
+        assert report.pods == ()
 
 
-async def test_only_this_nodes_pods_are_asked_for(cluster: FakeCluster) -> None:
+async def test_only_pods_of_the_node_are_requested(cluster: FakeCluster) -> None:
     async with following(cluster) as ctx:
         await ctx.wait_for(PodsReplaced)
         assert ctx.kubeconfigs == [None]
@@ -57,7 +57,7 @@ async def test_only_this_nodes_pods_are_asked_for(cluster: FakeCluster) -> None:
         assert cluster.pods.requests[1][2]["fieldSelector"] == "spec.nodeName=another"
 
 
-async def test_a_change_of_what_is_not_reported_is_no_news(cluster: FakeCluster) -> None:
+async def test_a_change_of_unreported_fields_is_not_reported(cluster: FakeCluster) -> None:
     async with following(cluster) as ctx:
         await asyncio.sleep(1)
         for number in range(10):
@@ -67,7 +67,7 @@ async def test_a_change_of_what_is_not_reported_is_no_news(cluster: FakeCluster)
         assert ctx.kinds() == ["PodsReplaced"]
 
 
-async def test_a_pod_made_again_under_its_name_is_another(cluster: FakeCluster) -> None:
+async def test_a_pod_recreated_with_the_same_name_is_another_pod(cluster: FakeCluster) -> None:
     async with following(cluster) as ctx:
         await asyncio.sleep(1)
         cluster.pods.collection.put(raw_pod("a", uid="uid-2"))
@@ -76,7 +76,7 @@ async def test_a_pod_made_again_under_its_name_is_another(cluster: FakeCluster) 
         assert list(ctx.pods()) == ["uid-2"]
 
 
-async def test_a_pod_whose_end_was_not_heard_of_ends_when_its_name_is_anothers(
+async def test_a_pod_without_a_delete_event_ends_when_its_name_is_reused(
     cluster: FakeCluster,
 ) -> None:
     pods = cluster.pods.collection
@@ -86,13 +86,13 @@ async def test_a_pod_whose_end_was_not_heard_of_ends_when_its_name_is_anothers(
         pods.put(raw_pod("a", uid="uid-2"))
         await asyncio.sleep(1)
         assert ctx.events[1:] == [PodDeleted("uid-a"), PodUpserted(ctx.pods()["uid-2"])]
-        # The end of the first, late.
+        # The delete event of the first pod, late.
         pods._log("DELETED", raw_pod("a"))
         await asyncio.sleep(1)
         assert len(ctx.events) == 3
 
 
-async def test_pods_that_went_while_no_one_listened_are_gone(cluster: FakeCluster) -> None:
+async def test_pods_deleted_during_an_interruption_are_removed(cluster: FakeCluster) -> None:
     async with following(cluster) as ctx:
         await asyncio.sleep(1)
         cluster.pods.collection.put(raw_pod("b"))
@@ -105,17 +105,17 @@ async def test_pods_that_went_while_no_one_listened_are_gone(cluster: FakeCluste
         assert ctx.kinds()[-1] == "PodsReplaced"
 
 
-async def test_bookmarks_confirm_with_the_same_objects(cluster: FakeCluster) -> None:
+async def test_bookmarks_confirm_the_pods_with_the_same_objects(cluster: FakeCluster) -> None:
     async with following(cluster, max_age=Duration.parse("90s")) as ctx:
         for _ in range(10):
             await asyncio.sleep(20)
             cluster.pods.collection.bookmark()
         await asyncio.sleep(0)
-        said = await ctx.wait_for(PodsReplaced, 6)
-        assert all(one is said[0] for one in said)
+        reports = await ctx.wait_for(PodsReplaced, 6)
+        assert all(one is reports[0] for one in reports)
         assert ctx.kinds() == ["PodsReplaced"] * 6
-        assert said[0].good_for_ns == 90_000_000_000
-        pod = said[0].pods[0]
+        assert reports[0].good_for_ns == 90_000_000_000
+        pod = reports[0].pods[0]
         cluster.pods.collection.put(raw_pod("b"))
         await asyncio.sleep(35)
         cluster.pods.collection.bookmark()
@@ -126,7 +126,7 @@ async def test_bookmarks_confirm_with_the_same_objects(cluster: FakeCluster) -> 
         assert len(last.pods) == 2
 
 
-async def test_a_server_that_sends_nothing_still_confirms_what_stands(
+async def test_pods_are_confirmed_though_the_server_sends_nothing(
     cluster: FakeCluster,
 ) -> None:
     async with following(cluster) as ctx:
@@ -136,7 +136,7 @@ async def test_a_server_that_sends_nothing_still_confirms_what_stands(
         assert set(ctx.kinds()) == {"PodsReplaced"}
 
 
-async def test_what_stands_in_the_way_is_said_once_and_its_end_too(
+async def test_each_fault_is_logged_once_and_also_its_end(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with following(cluster) as ctx:
@@ -159,7 +159,7 @@ async def test_what_stands_in_the_way_is_said_once_and_its_end_too(
 @pytest.mark.parametrize(
     "fault", [{"status": 403}, {"status": 503, "reason": "X"}, {"reason": "ClientOSError"}]
 )
-async def test_the_same_fault_in_other_words_is_said_once(
+async def test_the_same_fault_with_other_texts_is_logged_once(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture, fault: dict[str, Any]
 ) -> None:
     cluster.pods.answers.extend(ApiError(f"no, says request {n}", **fault) for n in range(9))
@@ -173,7 +173,7 @@ async def test_the_same_fault_in_other_words_is_said_once(
         assert caplog.messages[-1] == "watching pods again"
 
 
-async def test_a_missing_right_is_said_at_once(
+async def test_a_missing_permission_is_reported_immediately(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.pods.answers.extend([ApiError("may not list pods", status=403)] * 4)
@@ -185,8 +185,8 @@ async def test_a_missing_right_is_said_at_once(
         assert caplog.messages[0] == "may not list pods; no pods are known yet"
 
 
-async def test_a_restart_reports_equal_pods(cluster: FakeCluster) -> None:
-    ctx = Following(cluster)
+async def test_after_a_restart_of_the_source_equal_pods_are_reported(cluster: FakeCluster) -> None:
+    ctx = FollowerContext(cluster)
     async with following(cluster, ctx):
         await ctx.wait_for(PodsReplaced)
     await asyncio.sleep(100)
@@ -196,19 +196,19 @@ async def test_a_restart_reports_equal_pods(cluster: FakeCluster) -> None:
         assert first.pods[0].started is not None
 
 
-def broken(name: str, **more: Any) -> dict[str, Any]:
+def pod_with_broken_annotation(name: str, **more: Any) -> dict[str, Any]:
     annotations = {"scheduling.koordinator.sh/device-allocated": "{"}
-    return raw_pod(name, annotations=annotations, spec=raw_asking(), **more)
+    return raw_pod(name, annotations=annotations, spec=spec_requesting(), **more)
 
 
-async def test_an_annotation_is_complained_of_once_per_pod(
+async def test_an_annotation_problem_is_logged_once_for_each_pod(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with following(cluster) as ctx:
         await asyncio.sleep(1)
         for phase in ("Pending", "Running", "Failed"):
-            cluster.pods.collection.put(broken("b", status={"phase": phase}))
-        cluster.pods.collection.put(broken("c"))
+            cluster.pods.collection.put(pod_with_broken_annotation("b", status={"phase": phase}))
+        cluster.pods.collection.put(pod_with_broken_annotation("c"))
         await asyncio.sleep(1)
         assert caplog.messages == [
             f"pod ml/{name}: annotation scheduling.koordinator.sh/device-allocated: "
@@ -218,19 +218,19 @@ async def test_an_annotation_is_complained_of_once_per_pod(
         assert len(ctx.pods()) == 3
 
 
-async def test_complaints_are_bounded(
+async def test_problems_of_many_pods_with_the_same_name_are_logged(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with following(cluster):
         await asyncio.sleep(1)
         for number in range(1100):
-            raw = broken("b", uid=f"uid-{number}")
+            raw = pod_with_broken_annotation("b", uid=f"uid-{number}")
             cluster.pods.collection.put(raw)
         await asyncio.sleep(1)
         assert len(caplog.messages) == 1100
 
 
-async def test_labels_that_are_cut_are_warned_of_once(
+async def test_dropped_labels_are_logged_once(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with following(cluster, labels=("*",), max_labels=1):
@@ -242,7 +242,7 @@ async def test_labels_that_are_cut_are_warned_of_once(
         assert message.startswith("pod ml/a: 1 labels or annotations are dropped: more than 1")
 
 
-async def test_a_gpu_that_a_scheduler_gave_is_claimed_once_it_is_written(
+async def test_a_gpu_of_a_scheduler_is_claimed_once_the_annotation_is_written(
     cluster: FakeCluster,
 ) -> None:
     async with following(cluster) as ctx:
@@ -250,13 +250,13 @@ async def test_a_gpu_that_a_scheduler_gave_is_claimed_once_it_is_written(
         allocated = {
             "scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":3,"resources":null}]}'
         }
-        cluster.pods.collection.put(raw_pod("a", annotations=allocated, spec=raw_asking()))
+        cluster.pods.collection.put(raw_pod("a", annotations=allocated, spec=spec_requesting()))
         await asyncio.sleep(1)
         [claim] = ctx.pods()["uid-a"].claims
         assert [(d.scheme, d.text) for d in claim.devices] == [("minor", "3")]
 
 
-async def test_an_error_in_the_stream_does_not_disturb_what_stands(cluster: FakeCluster) -> None:
+async def test_an_error_in_the_stream_does_not_withdraw_pods(cluster: FakeCluster) -> None:
     async with following(cluster) as ctx:
         await asyncio.sleep(70)
         cluster.pods.collection.error(status(500, "InternalError"))
@@ -265,12 +265,12 @@ async def test_an_error_in_the_stream_does_not_disturb_what_stands(cluster: Fake
         assert list(ctx.pods()) == ["uid-a"]
 
 
-async def test_a_container_that_restarts_is_reported(cluster: FakeCluster) -> None:
+async def test_a_restarted_container_is_reported_with_its_new_id(cluster: FakeCluster) -> None:
     async with following(cluster) as ctx:
         await asyncio.sleep(1)
-        again = raw_status() | {"containerID": "containerd://second"}
+        restarted = raw_status() | {"containerID": "containerd://second"}
         raw = raw_pod("a", spec={"containers": [raw_container()]})
-        raw["status"]["containerStatuses"] = [again]
+        raw["status"]["containerStatuses"] = [restarted]
         cluster.pods.collection.put(raw)
         await asyncio.sleep(1)
         [container] = ctx.pods()["uid-a"].containers

@@ -1,4 +1,4 @@
-"""What becomes of a pod as the API server sends it."""
+"""How a pod of the API server is mapped."""
 
 import json
 from typing import Any
@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from pipeline.model import Instant, Pod, PodContainer, PodInfo
 from sources.pods.pod_mapper import requested_resources
 from sources.pods.timestamps import Timestamps
-from tests.sources.pods.anywhere import DEEP, JSON, paths, replaced
-from tests.sources.pods.raws import (
+from tests.sources.pods.json_mutation import DEEP, JSON, paths, replaced
+from tests.sources.pods.pod_objects import (
     BASE,
     at,
-    distilled,
-    distilled_with_left,
+    map_pod,
+    mapped,
     raw_container,
     raw_pod,
     raw_status,
@@ -24,8 +24,8 @@ from tests.sources.pods.raws import (
 LATER = "2026-11-01T09:30:00Z"
 
 
-def test_a_plain_pod() -> None:
-    assert distilled(raw_pod()) == Pod(
+def test_a_pod_is_mapped_with_its_container() -> None:
+    assert mapped(raw_pod()) == Pod(
         PodInfo("uid-train-0", "ml", "train-0", "Running", qos="BestEffort"),
         at(),
         containers=(PodContainer("main", "app", "id-main", at()),),
@@ -44,20 +44,20 @@ def test_a_plain_pod() -> None:
         ("Failed", True),
     ],
 )
-def test_the_end_of_a_pod(phase: str, ended: bool) -> None:
-    pod = distilled(raw_pod(status={"phase": phase}))
+def test_a_pod_has_ended_in_a_final_phase(phase: str, ended: bool) -> None:
+    pod = mapped(raw_pod(status={"phase": phase}))
     assert (pod.info.phase, pod.ended) == (phase, ended)
     assert [c.ended for c in pod.containers] == [ended]
 
 
-def test_being_deleted_is_not_the_end() -> None:
-    pod = distilled(raw_pod(metadata={"deletionTimestamp": LATER}))
+def test_a_pod_that_is_being_deleted_has_not_ended() -> None:
+    pod = mapped(raw_pod(metadata={"deletionTimestamp": LATER}))
     assert not pod.ended
     assert not pod.containers[0].ended
 
 
-def test_a_pod_that_the_kubelet_has_not_taken_on() -> None:
-    pod = distilled(raw_pod(status={"startTime": None, "containerStatuses": None}))
+def test_a_pod_that_is_not_admitted_has_no_start_time() -> None:
+    pod = mapped(raw_pod(status={"startTime": None, "containerStatuses": None}))
     assert pod.started is None
     assert pod.containers == (PodContainer("main"),)
 
@@ -77,17 +77,17 @@ def test_a_pod_that_the_kubelet_has_not_taken_on() -> None:
         ({}, {}, "id-main", ""),
     ],
 )
-def test_when_a_container_started_last(
+def test_the_last_start_of_a_container(
     state: dict[str, Any], last: dict[str, Any], container_id: str, started: str
 ) -> None:
-    given_out = raw_status() | {"state": state, "lastState": last}
-    [container] = distilled(raw_pod(status={"containerStatuses": [given_out]})).containers
+    container_status = raw_status() | {"state": state, "lastState": last}
+    [container] = mapped(raw_pod(status={"containerStatuses": [container_status]})).containers
     assert container.container_id == container_id
     assert container.started == (at(started) if started else None)
 
 
 @pytest.mark.parametrize(
-    ("said", "found"),
+    ("raw_id", "expected"),
     [
         ("containerd://abc", "abc"),
         ("cri-o://abc", "abc"),
@@ -98,57 +98,57 @@ def test_when_a_container_started_last(
         (7, ""),
     ],
 )
-def test_a_containers_id_without_its_runtime(said: object, found: str) -> None:
-    given_out = raw_status() | {"containerID": said, "state": {}}
-    [container] = distilled(raw_pod(status={"containerStatuses": [given_out]})).containers
-    assert container.container_id == found
+def test_the_id_of_a_container_is_read_without_its_runtime(raw_id: object, expected: str) -> None:
+    container_status = raw_status() | {"containerID": raw_id, "state": {}}
+    [container] = mapped(raw_pod(status={"containerStatuses": [container_status]})).containers
+    assert container.container_id == expected
 
 
-DONE = {"terminated": {"exitCode": 0, "startedAt": LATER}}
-BROKE = {"terminated": {"exitCode": 1, "startedAt": LATER}}
+SUCCEEDED = {"terminated": {"exitCode": 0, "startedAt": LATER}}
+FAILED = {"terminated": {"exitCode": 1, "startedAt": LATER}}
 RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}]
 
 
 @pytest.mark.parametrize(
     ("kind", "policy", "own", "state", "ended"),
     [
-        ("app", "Always", {}, DONE, False),
-        ("app", "Always", {}, BROKE, False),
-        ("app", "OnFailure", {}, DONE, True),
-        ("app", "OnFailure", {}, BROKE, False),
-        ("app", "Never", {}, DONE, True),
-        ("app", "Never", {}, BROKE, True),
+        ("app", "Always", {}, SUCCEEDED, False),
+        ("app", "Always", {}, FAILED, False),
+        ("app", "OnFailure", {}, SUCCEEDED, True),
+        ("app", "OnFailure", {}, FAILED, False),
+        ("app", "Never", {}, SUCCEEDED, True),
+        ("app", "Never", {}, FAILED, True),
         ("app", "Never", {}, {"running": {"startedAt": LATER}}, False),
         ("app", "Never", {}, {"waiting": {}}, False),
-        ("app", "Always", {"restartPolicy": "Never"}, BROKE, True),
-        ("app", "Never", {"restartPolicy": "Always"}, BROKE, False),
-        ("app", "Always", {"restartPolicy": "Never", "restartPolicyRules": RULES}, BROKE, False),
-        ("init", "Always", {}, DONE, True),
-        ("init", "Always", {}, BROKE, False),
-        ("init", "Never", {}, BROKE, True),
-        ("sidecar", "Never", {"restartPolicy": "Always"}, DONE, False),
-        ("ephemeral", "Always", {}, BROKE, True),
+        ("app", "Always", {"restartPolicy": "Never"}, FAILED, True),
+        ("app", "Never", {"restartPolicy": "Always"}, FAILED, False),
+        ("app", "Always", {"restartPolicy": "Never", "restartPolicyRules": RULES}, FAILED, False),
+        ("init", "Always", {}, SUCCEEDED, True),
+        ("init", "Always", {}, FAILED, False),
+        ("init", "Never", {}, FAILED, True),
+        ("sidecar", "Never", {"restartPolicy": "Always"}, SUCCEEDED, False),
+        ("ephemeral", "Always", {}, FAILED, True),
     ],
 )
-def test_when_a_container_has_ended_permanently(
+def test_a_container_has_ended_if_it_will_not_restart(
     kind: str, policy: str, own: dict[str, Any], state: dict[str, Any], ended: bool
 ) -> None:
-    place, given_out = {
+    list_key, status_key = {
         "app": ("containers", "containerStatuses"),
         "ephemeral": ("ephemeralContainers", "ephemeralContainerStatuses"),
     }.get(kind, ("initContainers", "initContainerStatuses"))
     raw = raw_pod(
-        spec={"restartPolicy": policy, "containers": [], place: [raw_container("it", **own)]},
-        status={"containerStatuses": [], given_out: [raw_status("it", **state)]},
+        spec={"restartPolicy": policy, "containers": [], list_key: [raw_container("it", **own)]},
+        status={"containerStatuses": [], status_key: [raw_status("it", **state)]},
     )
-    [container] = distilled(raw).containers
+    [container] = mapped(raw).containers
     assert (container.kind, container.ended) == (kind, ended)
-    leaving = {**raw, "metadata": {**raw["metadata"], "deletionTimestamp": LATER}}
-    [container] = distilled(leaving).containers
+    deleting = {**raw, "metadata": {**raw["metadata"], "deletionTimestamp": LATER}}
+    [container] = mapped(deleting).containers
     assert container.ended == ("terminated" in state)
 
 
-def test_containers_come_in_the_order_of_the_spec() -> None:
+def test_containers_are_in_the_order_of_the_spec() -> None:
     raw = raw_pod(
         spec={
             "initContainers": [raw_container("a"), raw_container("b", restartPolicy="Always")],
@@ -157,7 +157,7 @@ def test_containers_come_in_the_order_of_the_spec() -> None:
         },
         status={"containerStatuses": [raw_status("c"), raw_status("d")]},
     )
-    found = [(c.name, c.kind, c.container_id) for c in distilled(raw).containers]
+    found = [(c.name, c.kind, c.container_id) for c in mapped(raw).containers]
     assert found == [
         ("a", "init", ""),
         ("b", "sidecar", ""),
@@ -202,8 +202,10 @@ def reference(kind: str, name: str, *, controller: object = True) -> dict[str, A
         ([7, {"controller": True}], {}, ("", "")),
     ],
 )
-def test_the_workload(references: Any, labels: dict[str, str], owner: tuple[str, str]) -> None:
-    info = distilled(raw_pod(labels=labels, metadata={"ownerReferences": references})).info
+def test_the_workload_of_a_pod(
+    references: Any, labels: dict[str, str], owner: tuple[str, str]
+) -> None:
+    info = mapped(raw_pod(labels=labels, metadata={"ownerReferences": references})).info
     assert (info.owner_kind, info.owner_name) == owner
 
 
@@ -213,13 +215,15 @@ def test_the_workload(references: Any, labels: dict[str, str], owner: tuple[str,
         ({}, ""),
         ({"kubernetes.io/config.mirror": "abc", "kubernetes.io/config.hash": "abc"}, "abc"),
         ({"kubernetes.io/config.mirror": "abc"}, "abc"),
-        # Anybody's pod may say so of itself, and would get what its predecessor held.
+        # Any pod may have this annotation, and would get the devices of the static pod.
         ({"kubernetes.io/config.hash": "abc"}, ""),
         ({"kubernetes.io/config.mirror": 7}, ""),
     ],
 )
-def test_the_uid_that_a_static_pod_has_on_its_node(annotations: dict[str, Any], uid: str) -> None:
-    assert distilled(raw_pod(annotations=annotations)).static_uid == uid
+def test_the_uid_by_which_the_kubelet_knows_a_static_pod(
+    annotations: dict[str, Any], uid: str
+) -> None:
+    assert mapped(raw_pod(annotations=annotations)).static_uid == uid
 
 
 @pytest.mark.parametrize(
@@ -239,27 +243,27 @@ def test_the_uid_that_a_static_pod_has_on_its_node(annotations: dict[str, Any], 
         ({"containers": [raw_container(resources=None), 7]}, False),
     ],
 )
-def test_whether_a_pod_wants_devices(spec: dict[str, Any], wants: bool) -> None:
-    assert distilled(raw_pod(spec=spec)).wants_devices is wants
+def test_which_pods_request_devices(spec: dict[str, Any], wants: bool) -> None:
+    assert mapped(raw_pod(spec=spec)).wants_devices is wants
 
 
-def test_nothing_of_labels_and_annotations_is_reported_unless_asked_for() -> None:
-    info = distilled(raw_pod(labels={"app": "x"}, annotations={"note": "y"})).info
+def test_labels_and_annotations_are_dropped_unless_configured() -> None:
+    info = mapped(raw_pod(labels={"app": "x"}, annotations={"note": "y"})).info
     assert (info.labels, info.annotations) == ((), ())
 
 
-def test_labels_that_are_asked_for_come_sorted() -> None:
+def test_configured_labels_are_sorted() -> None:
     raw = raw_pod(
         labels={"team": "a", "app.kubernetes.io/name": "b", "other": "c", "Team": "d"},
         annotations={"cost": "9", "team": "e"},
     )
-    info = distilled(raw, labels=("team", "app.*"), annotations=("cos?",)).info
+    info = mapped(raw, labels=("team", "app.*"), annotations=("cos?",)).info
     assert info.labels == (("app.kubernetes.io/name", "b"), ("team", "a"))
     assert info.annotations == (("cost", "9"),)
 
 
 @pytest.mark.parametrize(
-    ("globs", "patterns", "passes"),
+    ("globs", "patterns", "expected"),
     [
         ((), ("team",), ["my-team", "team"]),
         ((), ("^team$",), ["team"]),
@@ -268,26 +272,26 @@ def test_labels_that_are_asked_for_come_sorted() -> None:
         ((), ("^nothing$",), []),
     ],
 )
-def test_labels_pass_by_patterns_of_their_names(
-    globs: tuple[str, ...], patterns: tuple[str, ...], passes: list[str]
+def test_labels_are_selected_by_patterns_of_their_names(
+    globs: tuple[str, ...], patterns: tuple[str, ...], expected: list[str]
 ) -> None:
     names = ("team", "my-team", "app.kubernetes.io/name", "other")
     raw = raw_pod(labels=dict.fromkeys(names, "x"), annotations={"team": "y"})
-    info = distilled(raw, labels=globs, label_patterns=patterns).info
-    assert [name for name, _ in info.labels] == passes
+    info = mapped(raw, labels=globs, label_patterns=patterns).info
+    assert [name for name, _ in info.labels] == expected
     assert info.annotations == ()
 
 
-def test_too_many_or_too_long_are_cut_by_name_and_counted() -> None:
+def test_labels_that_are_too_many_or_too_long_are_dropped_and_counted() -> None:
     raw = raw_pod(
         labels={f"l{number:02}": "x" for number in range(30)},
         annotations={"a": "x" * 1025, "b": "x" * 1024, "c": 7},
     )
-    pod, left = distilled_with_left(raw, labels=("*",), annotations=("*",), max_labels=20)
+    pod, omissions = map_pod(raw, labels=("*",), annotations=("*",), max_labels=20)
     assert pod is not None
     assert [name for name, _ in pod.info.labels] == [f"l{number:02}" for number in range(20)]
     assert pod.info.annotations == (("b", "x" * 1024), ("c", ""))
-    assert [(given_out.pod, given_out.omitted) for given_out in left] == [("ml/train-0", 11)]
+    assert [(each.pod, each.omitted) for each in omissions] == [("ml/train-0", 11)]
 
 
 @pytest.mark.parametrize(
@@ -305,7 +309,7 @@ def test_too_many_or_too_long_are_cut_by_name_and_counted() -> None:
         ("0001-01-01T00:00:00Z", None),
     ],
 )
-def test_timestamps(stamp: object, seconds: float | None) -> None:
+def test_timestamps_are_parsed(stamp: object, seconds: float | None) -> None:
     found = Timestamps(lambda: BASE).parse(stamp)
     if seconds is None:
         assert found is None
@@ -315,10 +319,10 @@ def test_timestamps(stamp: object, seconds: float | None) -> None:
 
 
 @pytest.mark.parametrize("missing", ["uid", "name", "namespace"])
-def test_what_has_no_identity_is_no_pod(missing: str) -> None:
+def test_an_object_without_an_identity_is_no_pod(missing: str) -> None:
     raw = raw_pod()
     del raw["metadata"][missing]
-    assert distilled_with_left(raw) == (None, [])
+    assert map_pod(raw) == (None, [])
 
 
 FULL = raw_pod(
@@ -331,27 +335,27 @@ FULL = raw_pod(
     },
     status={
         "containerStatuses": [
-            raw_status() | {"state": DONE, "lastState": BROKE},
+            raw_status() | {"state": SUCCEEDED, "lastState": FAILED},
         ]
     },
 )
 
 
-@pytest.mark.parametrize("by", [DEEP, [], {}, [[]], {"a": []}], ids=lambda by: type(by).__name__)
-def test_no_shape_anywhere_is_too_strange(by: Any) -> None:
+@pytest.mark.parametrize("new", [DEEP, [], {}, [[]], {"a": []}], ids=lambda new: type(new).__name__)
+def test_a_value_of_any_type_in_any_place_is_read(new: Any) -> None:
     for path in paths(FULL):
-        pod, _ = distilled_with_left(replaced(FULL, path, by) if path else {}, labels=("*",))
+        pod, _ = map_pod(replaced(FULL, path, new) if path else {}, labels=("*",))
         assert pod is None or hash(pod) is not None
 
 
 @given(st.sampled_from([path for path in paths(FULL) if path]), JSON)
-def test_no_value_anywhere_is_too_strange(path: tuple[Any, ...], by: Any) -> None:
-    pod, _ = distilled_with_left(replaced(FULL, path, by), labels=("*",), annotations=("*",))
+def test_any_json_in_any_place_is_read(path: tuple[Any, ...], new: Any) -> None:
+    pod, _ = map_pod(replaced(FULL, path, new), labels=("*",), annotations=("*",))
     assert pod is None or hash(pod) is not None
-    json.dumps(by)
+    json.dumps(new)
 
 
-def test_requests_are_read_of_each_container_and_the_limit_counts() -> None:
+def test_requests_are_read_for_each_container_and_limits_take_precedence() -> None:
     spec = {
         "initContainers": [raw_container("prepare", resources={"requests": {"a/x": 2}})],
         "containers": [

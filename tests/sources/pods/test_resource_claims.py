@@ -1,4 +1,4 @@
-"""What the API server says of the ResourceClaims that pods use."""
+"""How ResourceClaims of pods are read from the API server."""
 
 import asyncio
 import json
@@ -10,8 +10,8 @@ from pipeline.base.errors import ApiError
 from pipeline.model import RawDeviceId, ResourceClaim
 from sources.pods.resource_claims import claims_of, map_claim
 from sources.pods.timestamps import Timestamps
-from tests.sources.pods.raws import BASE, raw_pod
-from tests.sources.pods.running import FakeCluster, Following, following
+from tests.sources.pods.pod_objects import BASE, raw_pod
+from tests.sources.pods.source_runner import FakeCluster, FollowerContext, following
 from tests.support.kube import Collection, FakeApi
 
 RAW: dict[str, Any] = {
@@ -36,8 +36,8 @@ RAW: dict[str, Any] = {
 ADMIN = (RawDeviceId("dra", "gpu.nvidia.com/n/gpu-1"),)
 
 
-class One(FakeApi):
-    """A ResourceClaim."""
+class FakeClaimApi(FakeApi):
+    """A fake API server with one ResourceClaim."""
 
     async def get(self, path: str, query: Any) -> bytes:
         await super().get(path, query)
@@ -48,7 +48,7 @@ def path(version: str = "v1", name: str = "c") -> str:
     return f"/apis/resource.k8s.io/{version}/namespaces/ml/resourceclaims/{name}"
 
 
-def using(*claims: str) -> dict[str, Any]:
+def pod_using(*claims: str) -> dict[str, Any]:
     raw = raw_pod("a")
     raw["metadata"]["namespace"] = "ml"
     raw["spec"]["resourceClaims"] = [
@@ -57,7 +57,7 @@ def using(*claims: str) -> dict[str, Any]:
     return raw
 
 
-def test_claims_are_those_that_are_named_made_from_templates_and_made_for_resources() -> None:
+def test_claims_are_named_made_from_templates_or_made_for_resources() -> None:
     spec = {"resourceClaims": [{"resourceClaimName": "c"}, {"resourceClaimTemplateName": "t"}, 7]}
     status = {
         "resourceClaimStatuses": [{"resourceClaimName": "b-made"}, {"name": "none"}],
@@ -67,73 +67,73 @@ def test_claims_are_those_that_are_named_made_from_templates_and_made_for_resour
     assert claims_of({"resourceClaims": 7}, {"resourceClaimStatuses": "x"}) == ()
 
 
-def test_a_claim_says_when_it_was_allocated_and_what_is_admin_access() -> None:
-    moments = Timestamps(lambda: BASE)
-    created, allocated = (moments.parse(f"2026-01-01T00:00:0{second}Z") for second in (0, 9))
-    assert map_claim(RAW, moments) == ResourceClaim("c", "u", False, created, allocated, ADMIN)
+def test_a_claim_is_mapped_with_its_times_and_admin_access() -> None:
+    timestamps = Timestamps(lambda: BASE)
+    created, allocated = (timestamps.parse(f"2026-01-01T00:00:0{second}Z") for second in (0, 9))
+    assert map_claim(RAW, timestamps) == ResourceClaim("c", "u", False, created, allocated, ADMIN)
     template = {"annotations": {"resource.kubernetes.io/pod-claim-name": "r"}}
-    own = map_claim({"metadata": {"name": "c", "uid": "u"} | template}, moments)
+    own = map_claim({"metadata": {"name": "c", "uid": "u"} | template}, timestamps)
     assert own == ResourceClaim("c", "u", own=True)
 
 
 @pytest.mark.parametrize("raw", [{}, {"metadata": 7}, {"metadata": {"name": "c"}}])
-def test_what_has_no_identity_is_no_claim(raw: dict[str, Any]) -> None:
+def test_an_object_without_an_identity_is_no_claim(raw: dict[str, Any]) -> None:
     assert map_claim(raw, Timestamps(lambda: BASE)) is None
 
 
 @pytest.fixture
 def cluster() -> FakeCluster:
     cluster = FakeCluster()
-    cluster.pods.collection.put(using("c"))
+    cluster.pods.collection.put(pod_using("c"))
     return cluster
 
 
-def given_out(ctx: Following) -> list[ResourceClaim]:
+def reported_claims(ctx: FollowerContext) -> list[ResourceClaim]:
     [pod] = ctx.pods().values()
     return list(pod.resource_claims)
 
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
-async def test_a_pod_comes_with_its_claims(cluster: FakeCluster, version: str) -> None:
-    cluster.paths[path(version)] = One(Collection())
+async def test_a_pod_is_reported_with_its_claims(cluster: FakeCluster, version: str) -> None:
+    cluster.paths[path(version)] = FakeClaimApi(Collection())
     async with following(cluster) as ctx:
         await asyncio.sleep(1)
-        assert [each.admin for each in given_out(ctx)] == [ADMIN]
-        cluster.pods.collection.put(using("c") | {"status": {"phase": "Running"}})
+        assert [each.admin for each in reported_claims(ctx)] == [ADMIN]
+        cluster.pods.collection.put(pod_using("c") | {"status": {"phase": "Running"}})
         await asyncio.sleep(1000)
-        # Once is enough: what matters doesn't change while a pod uses it.
-        assert cluster.asked.count(path(version)) == 1
-        assert [each.admin for each in given_out(ctx)] == [ADMIN]
+        # The claim is read once: its relevant fields do not change while a pod uses it.
+        assert cluster.requested.count(path(version)) == 1
+        assert [each.admin for each in reported_claims(ctx)] == [ADMIN]
 
 
 @pytest.mark.looptime
-async def test_a_missing_right_is_reported_once_and_costs_the_claims_alone(
+async def test_without_permission_to_read_claims_only_claims_are_missing(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.paths[path()] = ApiError("may not get resourceclaims", status=403)
     async with following(cluster) as ctx:
         await asyncio.sleep(2000)
-        assert given_out(ctx) == [ResourceClaim("c")]
+        assert reported_claims(ctx) == [ResourceClaim("c")]
         [message] = caplog.messages
         assert message.startswith("may not get resourceclaims; until the ResourceClaims")
-        assert 5 <= cluster.asked.count(path()) <= 20
-        cluster.paths[path()] = One(Collection())
+        assert 5 <= cluster.requested.count(path()) <= 20
+        cluster.paths[path()] = FakeClaimApi(Collection())
         await asyncio.sleep(400)
-        assert [each.admin for each in given_out(ctx)] == [ADMIN]
+        assert [each.admin for each in reported_claims(ctx)] == [ADMIN]
 
 
 @pytest.mark.looptime
-async def test_a_claim_that_is_not_there_is_asked_for_ever_less(cluster: FakeCluster) -> None:
+async def test_requests_for_a_missing_claim_become_rarer(cluster: FakeCluster) -> None:
     async with following(cluster) as ctx:
         await asyncio.sleep(2000)
-        assert given_out(ctx) == [ResourceClaim("c")]
-        assert cluster.asked.count(path()) <= 20
+        assert reported_claims(ctx) == [ResourceClaim("c")]
+        assert cluster.requested.count(path()) <= 20
 
 
 @pytest.mark.looptime
-async def test_claims_can_be_left_alone(cluster: FakeCluster) -> None:
+async def test_claims_are_not_read_if_the_option_is_off(cluster: FakeCluster) -> None:
     async with following(cluster, resource_claims=False) as ctx:
         await asyncio.sleep(100)
-        assert given_out(ctx) == [ResourceClaim("c")]
-        assert set(cluster.asked) == {"/api/v1/pods"}
+        assert reported_claims(ctx) == [ResourceClaim("c")]
+        assert set(cluster.requested) == {"/api/v1/pods"}

@@ -1,4 +1,4 @@
-"""What becomes of annotations that can't be read."""
+"""Annotations that cannot be read are ignored, and reported with the reason."""
 
 import json
 from typing import Any
@@ -15,6 +15,7 @@ from tests.sources.pods.annotations import (
     ALIYUN2,
     ALIYUN_DEV,
     ALIYUN_POD,
+    CONFIGURED,
     DECIDED,
     HAMI,
     HAMI_MIG,
@@ -22,7 +23,6 @@ from tests.sources.pods.annotations import (
     INDEX,
     KOORDINATOR,
     ONE,
-    OURS,
     TWO,
     VGPU,
     WITH_INIT,
@@ -33,7 +33,7 @@ from tests.sources.pods.annotations import (
     koordinator,
 )
 
-EVERY = [annotation for readers in _READERS.values() for annotation in readers]
+ALL_ANNOTATIONS = [annotation for readers in _READERS.values() for annotation in readers]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ EVERY = [annotation for readers in _READERS.values() for annotation in readers]
         (json.dumps({"gpu": [{"minor": n} for n in range(1025)]}), "more than 1024 devices"),
     ],
 )
-def test_koordinator_malformed(value: str, text: str) -> None:
+def test_malformed_annotations_of_koordinator(value: str, text: str) -> None:
     found = allocations(facts({KOORDINATOR: value}))
     assert found == ((), (AnnotationProblem(KOORDINATOR, text),))
 
@@ -100,11 +100,11 @@ def test_koordinator_malformed(value: str, text: str) -> None:
         ),
     ],
 )
-def test_hami_malformed(annotations: dict[str, str], text: str) -> None:
+def test_malformed_annotations_of_hami(annotations: dict[str, str], text: str) -> None:
     assert allocations(facts(annotations)) == ((), (AnnotationProblem(HAMI, text),))
 
 
-def test_hami_for_another_number_of_containers() -> None:
+def test_an_annotation_of_hami_for_another_number_of_containers() -> None:
     _, [complaint] = allocations(facts({HAMI: ";;"}, WITH_INIT))
     assert complaint.text == "expected 3 or 1 containers, found 2"
 
@@ -122,26 +122,36 @@ def test_hami_for_another_number_of_containers() -> None:
         (ALIYUN2, '{"2": {}}', "container 2: the pod has only 2"),
         (ALIYUN2, '{"0": 7}', 'container 0: expected an object, found "7"'),
         (ALIYUN2, '{"0": {"a": 1}}', 'container 0: expected a number, found "a"'),
-        (OURS, '{"r": 7}', 'r: expected UUIDs separated by commas, or a list of UUIDs, found "7"'),
         (
-            OURS,
+            CONFIGURED,
+            '{"r": 7}',
+            'r: expected UUIDs separated by commas, or a list of UUIDs, found "7"',
+        ),
+        (
+            CONFIGURED,
             '{"r": [7]}',
             'r: expected UUIDs separated by commas, or a list of UUIDs, found "[7]"',
         ),
-        (OURS, '{"r": "0"}', 'r: expected a uuid of a GPU or MIG instance, found "0"'),
-        (OURS, "null", 'expected an object, found "null"'),
+        (CONFIGURED, '{"r": "0"}', 'r: expected a uuid of a GPU or MIG instance, found "0"'),
+        (CONFIGURED, "null", 'expected an object, found "null"'),
         (KOORDINATOR, {"gpu": []}, "is not text"),
     ],
 )
-def test_malformed(annotation: str, value: object, text: str) -> None:
+def test_malformed_annotations_of_other_schedulers(
+    annotation: str, value: object, text: str
+) -> None:
     good = koordinator(gpu(0)) if annotation != KOORDINATOR else {ALIYUN: "0"}
-    claims, complaints = allocations(facts({annotation: value, DECIDED: "1", **good}, TWO), (OURS,))
+    claims, complaints = allocations(
+        facts({annotation: value, DECIDED: "1", **good}, TWO), (CONFIGURED,)
+    )
     assert complaints == (AnnotationProblem(annotation, text),)
-    # It costs that annotation alone.
+    # Only that annotation is ignored.
     assert [d.text for claim in claims for d in claim.devices] == ["0"]
 
 
-ANNOTATIONS = st.sampled_from([*EVERY, OURS, HAMI_MIG, HAMI_PHASE, ALIYUN_POD, ALIYUN_DEV, DECIDED])
+ANNOTATIONS = st.sampled_from(
+    [*ALL_ANNOTATIONS, CONFIGURED, HAMI_MIG, HAMI_PHASE, ALIYUN_POD, ALIYUN_DEV, DECIDED]
+)
 PIECES = st.sampled_from(
     [*'{}[]":,;', A, M, "NVIDIA", "0", "7", "-1", "gpu", "minor", "id", "null", "1e999", "\ud800"]
 )
@@ -149,10 +159,10 @@ TEXTS = st.one_of(st.text(), st.lists(PIECES).map("".join), st.integers(), st.no
 
 
 @given(st.dictionaries(ANNOTATIONS, TEXTS), st.sampled_from([(), ONE, TWO, WITH_INIT]))
-def test_no_text_is_too_strange(
+def test_any_text_is_read_or_reported(
     annotations: dict[str, Any], containers: tuple[PodContainer, ...]
 ) -> None:
-    claims, complaints = allocations(facts(annotations, containers), (OURS,))
+    claims, complaints = allocations(facts(annotations, containers), (CONFIGURED,))
     assert all(claim.devices for claim in claims)
     assert all(claim.share is None or 0 < claim.share <= 1 for claim in claims)
     assert all(complaint.text.isprintable() for complaint in complaints)
@@ -174,15 +184,15 @@ VALUES = st.recursive(
 )
 
 
-@given(st.sampled_from([KOORDINATOR, ALIYUN2, OURS]), VALUES)
-def test_no_json_is_too_strange(annotation: str, value: Any) -> None:
-    claims, complaints = allocations(facts({annotation: json.dumps(value)}), (OURS,))
+@given(st.sampled_from([KOORDINATOR, ALIYUN2, CONFIGURED]), VALUES)
+def test_any_json_is_read_or_reported(annotation: str, value: Any) -> None:
+    claims, complaints = allocations(facts({annotation: json.dumps(value)}), (CONFIGURED,))
     assert not (claims and complaints)
     assert all(claim.devices for claim in claims)
 
 
 DEEP = ["[" * depth + "]" * depth for depth in (100, 600, 990, 5000)]
-PLACES = [
+TEMPLATES = [
     "{}",
     '{"gpu": {}}',
     '{"gpu": [{}]}',
@@ -193,13 +203,13 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("annotation", [*EVERY, OURS])
+@pytest.mark.parametrize("annotation", [*ALL_ANNOTATIONS, CONFIGURED])
 @pytest.mark.parametrize("deep", DEEP, ids=len)
-def test_nothing_nests_too_deep(annotation: str, deep: str) -> None:
-    """Who may create a pod must not end the daemon by it."""
-    for place in PLACES:
-        hostile = place.replace("{}", deep, 1)
-        given_out = {DECIDED: "1", annotation: hostile}
-        claims, complaints = allocations(facts(given_out), (OURS,))
+def test_deeply_nested_json_is_read_or_reported(annotation: str, deep: str) -> None:
+    """A user who can create pods must not be able to end the daemon."""
+    for template in TEMPLATES:
+        hostile = template.replace("{}", deep, 1)
+        annotations = {DECIDED: "1", annotation: hostile}
+        claims, complaints = allocations(facts(annotations), (CONFIGURED,))
         assert not (claims and complaints)
         assert all(complaint.text.isprintable() for complaint in complaints)

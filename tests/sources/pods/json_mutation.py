@@ -1,4 +1,4 @@
-"""Any JSON in any place of an object, as whoever makes the object or answers for it may write."""
+"""Arbitrary JSON values, and how to put one in any place of an object."""
 
 from typing import Any
 
@@ -11,22 +11,22 @@ JSON = st.recursive(
 )
 
 DEEP: list[Any] = []
-"""About as deep as the parser of JSON lets pass; deeper than Python shows a value."""
+"""Nested almost as deeply as the JSON parser allows, and deeper than `repr` can print."""
 for _ in range(1000):
     DEEP = [DEEP]
 
 
-def replaced(value: Any, path: tuple[Any, ...], by: Any) -> Any:
-    """Return an object with another value in one place."""
+def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """Return a copy of an object with another value at a path."""
     if not path:
-        return by
+        return new
     copy = value.copy()
-    copy[path[0]] = replaced(value[path[0]], path[1:], by)
+    copy[path[0]] = replaced(value[path[0]], path[1:], new)
     return copy
 
 
 def paths(value: Any) -> list[tuple[Any, ...]]:
-    """Return all places of an object, its own included."""
+    """Return the paths of all values of an object, including the object itself."""
     if not isinstance(value, dict | list):
         return [()]
     inner = value.items() if isinstance(value, dict) else enumerate(value)

@@ -1,4 +1,4 @@
-"""Runs the source on a fake API server: in process, or over HTTP."""
+"""Run the source with a fake API server, and collect what it reports."""
 
 import asyncio
 import logging
@@ -20,16 +20,16 @@ SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
 class FakeCluster:
-    """Implements `KubeApi`: a session with a server of several collections."""
+    """A `KubeApi` for a fake API server with several collections."""
 
     def __init__(self) -> None:
         self.pods = FakeApi(Collection())
         self.slices = FakeApi(Collection())
         self.paths: dict[str, FakeApi | ApiError] = {PODS: self.pods, SLICES: self.slices}
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     def _at(self, path: str) -> FakeApi:
-        self.asked.append(path)
+        self.requested.append(path)
         found = self.paths.get(path, ApiError("404 NotFound", status=404))
         if isinstance(found, ApiError):
             raise found
@@ -52,8 +52,8 @@ class FakeCluster:
             yield lines
 
 
-class Following(FakeSourceContext):
-    """A context whose sessions are with a fake cluster; keeps the copy that a join would."""
+class FollowerContext(FakeSourceContext):
+    """A context with sessions to a fake cluster; it keeps a copy of the pods, as the join does."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         super().__init__("pods", LoopClock())
@@ -65,7 +65,7 @@ class Following(FakeSourceContext):
         return nullcontext(self.cluster)
 
     def pods(self) -> dict[str, Pod]:
-        """Return the pods that follow from all events, by uid."""
+        """Return the pods that result from all events, by UID."""
         pods: dict[str, Pod] = {}
         for event in self.events:
             match event:
@@ -92,9 +92,9 @@ class Following(FakeSourceContext):
 
 @asynccontextmanager
 async def following(
-    cluster: FakeCluster, ctx: Following | None = None, **options: Any
-) -> AsyncIterator[Following]:
-    ctx = ctx or Following(cluster)
+    cluster: FakeCluster, ctx: FollowerContext | None = None, **options: Any
+) -> AsyncIterator[FollowerContext]:
+    ctx = ctx or FollowerContext(cluster)
     ctx.log.setLevel(logging.INFO)
     options = {"resource_slices": False} | options
     task = asyncio.create_task(PodsSource(Options(**options)).run(ctx))

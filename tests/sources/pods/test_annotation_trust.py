@@ -1,4 +1,4 @@
-"""Which pods' annotations are believed, and whose."""
+"""Which annotations are read: it depends on the pod's requests, the options and the node."""
 
 from typing import Any
 
@@ -8,47 +8,47 @@ from tests.sources.pods.annotations import (
     ALIYUN,
     ALIYUN_DEV,
     ALIYUN_POD,
+    CONFIGURED,
     DECIDED,
     HAMI,
     INDEX,
-    OURS,
     VGPU,
     A,
     B,
     gpu,
     koordinator,
 )
-from tests.sources.pods.raws import (
-    distilled,
-    distilled_with_left,
-    raw_asking,
+from tests.sources.pods.pod_objects import (
+    map_pod,
+    mapped,
     raw_container,
     raw_pod,
+    spec_requesting,
 )
 
-EVERY = {
+ANNOTATIONS = {
     "koordinator": koordinator(gpu(3, "50")),
     "hami": {HAMI: f"{A},NVIDIA,3000,50:;"},
     "volcano": {VGPU: f"{A},NVIDIA,3000,50:", INDEX: "0", DECIDED: "1"},
     "gpushare": {ALIYUN: "3"},
-    "": {OURS: f'{{"nvidia.com/gpu": "{A}"}}'},
+    "": {CONFIGURED: f'{{"nvidia.com/gpu": "{A}"}}'},
 }
 
 
-@pytest.mark.parametrize("scheduler", EVERY)
+@pytest.mark.parametrize("scheduler", ANNOTATIONS)
 @pytest.mark.parametrize(
-    ("spec", "held"),
+    ("spec", "expected"),
     [
         ({}, set()),
-        (raw_asking("cpu"), set()),
-        (raw_asking("kubernetes.io/batch-cpu"), set()),
-        (raw_asking("nvidia.com/gpu"), {"koordinator", "hami", ""}),
-        (raw_asking("nvidia.com/gpu", "0"), set()),
-        (raw_asking("nvidia.com/gpumem"), {"hami", ""}),
-        (raw_asking("koordinator.sh/gpu-core"), {"koordinator", ""}),
-        (raw_asking("volcano.sh/vgpu-number"), {"volcano", ""}),
-        (raw_asking("aliyun.com/gpu-mem"), {"gpushare", ""}),
-        (raw_asking("example.com/fuse"), {""}),
+        (spec_requesting("cpu"), set()),
+        (spec_requesting("kubernetes.io/batch-cpu"), set()),
+        (spec_requesting("nvidia.com/gpu"), {"koordinator", "hami", ""}),
+        (spec_requesting("nvidia.com/gpu", "0"), set()),
+        (spec_requesting("nvidia.com/gpumem"), {"hami", ""}),
+        (spec_requesting("koordinator.sh/gpu-core"), {"koordinator", ""}),
+        (spec_requesting("volcano.sh/vgpu-number"), {"volcano", ""}),
+        (spec_requesting("aliyun.com/gpu-mem"), {"gpushare", ""}),
+        (spec_requesting("example.com/fuse"), {""}),
         (
             {
                 "initContainers": [
@@ -62,19 +62,19 @@ EVERY = {
 )
 @pytest.mark.parametrize("broken", [False, True])
 def test_t01_annotations_count_where_their_schedulers_resource_is_requested(
-    scheduler: str, spec: dict[str, Any], held: set[str], broken: bool
+    scheduler: str, spec: dict[str, Any], expected: set[str], broken: bool
 ) -> None:
-    """A pod that was copied or restored brings annotations of another one with it."""
-    annotations = {key: "{" if broken else value for key, value in EVERY[scheduler].items()}
+    """A pod that was copied or restored may have annotations of another pod."""
+    annotations = {key: "{" if broken else value for key, value in ANNOTATIONS[scheduler].items()}
     raw = raw_pod(spec=spec, annotations=annotations)
-    pod, left = distilled_with_left(raw, device_annotations=(OURS,))
+    pod, omissions = map_pod(raw, device_annotations=(CONFIGURED,))
     assert pod is not None
-    assert bool(pod.claims) is (scheduler in held and not broken)
-    # A pod that requests devices is told what is wrong with its annotations.
-    assert bool(left) is (bool(held) and (broken or scheduler not in held))
+    assert bool(pod.claims) is (scheduler in expected and not broken)
+    # Problems of annotations are reported only for pods that request devices.
+    assert bool(omissions) is (bool(expected) and (broken or scheduler not in expected))
 
 
-ALL = {
+ALL_RESOURCES = {
     "containers": [
         raw_container(
             resources={
@@ -91,20 +91,22 @@ ALL = {
 
 
 @pytest.mark.parametrize(
-    "schedulers", [(), ("hami",), ("gpushare", "koordinator"), tuple(EVERY)[:-1]]
+    "schedulers", [(), ("hami",), ("gpushare", "koordinator"), tuple(ANNOTATIONS)[:-1]]
 )
-def test_schedulers_that_are_not_named_are_not_read(schedulers: tuple[str, ...]) -> None:
-    every = {key: value for given_out in EVERY.values() for key, value in given_out.items()}
-    raw = raw_pod(spec=ALL, annotations=every)
-    pod = distilled(raw, schedulers=schedulers, device_annotations=(OURS,))
-    said = {claim.origin.detail for claim in pod.claims}
-    wanted = {key for name in (*schedulers, "") for key in EVERY[name]} - {DECIDED}
-    assert said == wanted
-    # Nor are they complained of.
-    broken = raw_pod(spec=raw_asking(), annotations=dict.fromkeys(every, "{"))
-    _, left = distilled_with_left(broken, schedulers=schedulers)
-    complaints = {one.annotation for given_out in left for one in given_out.complaints}
-    assert complaints == {key for name in schedulers for key in EVERY[name]} - {DECIDED}
+def test_annotations_of_schedulers_that_are_not_configured_are_ignored(
+    schedulers: tuple[str, ...],
+) -> None:
+    every = {key: value for each in ANNOTATIONS.values() for key, value in each.items()}
+    raw = raw_pod(spec=ALL_RESOURCES, annotations=every)
+    pod = mapped(raw, schedulers=schedulers, device_annotations=(CONFIGURED,))
+    found = {claim.origin.detail for claim in pod.claims}
+    expected = {key for name in (*schedulers, "") for key in ANNOTATIONS[name]} - {DECIDED}
+    assert found == expected
+    # Problems of these annotations are not reported either.
+    broken = raw_pod(spec=spec_requesting(), annotations=dict.fromkeys(every, "{"))
+    _, omissions = map_pod(broken, schedulers=schedulers)
+    complaints = {one.annotation for each in omissions for one in each.complaints}
+    assert complaints == {key for name in schedulers for key in ANNOTATIONS[name]} - {DECIDED}
 
 
 @pytest.mark.parametrize(
@@ -136,10 +138,10 @@ def test_t01_an_annotation_counts_up_to_the_number_and_share_requested(
     requests: dict[str, str], annotation: dict[str, str], share: float | None
 ) -> None:
     spec = {"containers": [raw_container(resources={"limits": requests})]}
-    pod, left = distilled_with_left(raw_pod(spec=spec, annotations=annotation))
+    pod, omissions = map_pod(raw_pod(spec=spec, annotations=annotation))
     assert pod is not None
     assert [claim.share for claim in pod.claims] == ([] if share is None else [share])
-    assert bool(left) is (share is None and annotation != {})
+    assert bool(omissions) is (share is None and annotation != {})
 
 
 CORE, SHARED = "koordinator.sh/gpu-core", "koordinator.sh/gpu.shared"
@@ -147,9 +149,9 @@ MEMORY = "koordinator.sh/gpu-memory"
 
 
 @pytest.mark.parametrize(
-    ("init", "asked", "annotation", "share"),
+    ("init", "containers", "annotation", "share"),
     [
-        # Twice 50 hundredths are one GPU.
+        # Twice 0.5 GPU is one GPU.
         pytest.param((), ({CORE: "50"}, {CORE: "50"}), koordinator(gpu(1, "100")), 1.0, id="sum"),
         pytest.param((), ({CORE: "50"}, {CORE: "50"}), koordinator(gpu(1, "50")), 0.5, id="less"),
         pytest.param(
@@ -178,7 +180,7 @@ MEMORY = "koordinator.sh/gpu-memory"
         pytest.param(
             (), ({MEMORY: "8Gi"}, {MEMORY: "8Gi"}), koordinator(gpu(1), gpu(2)), None, id="memory"
         ),
-        # Init containers end before the others begin.
+        # Init containers end before the other containers start.
         pytest.param(({CORE: "50"},), ({CORE: "50"},), koordinator(gpu(1, "100")), 0.5, id="init"),
         pytest.param(({CORE: "80"},), ({CORE: "50"},), koordinator(gpu(1, "100")), 0.8, id="more"),
         pytest.param(
@@ -189,52 +191,56 @@ MEMORY = "koordinator.sh/gpu-memory"
             ({CORE: "30"},),
             koordinator(gpu(1, "100")),
             0.8,
-            id="beside a sidecar",
+            id="next to a sidecar",
         ),
     ],
 )
-def test_t01_a_pod_claims_no_more_than_its_containers_request_in_sum(
+def test_t01_a_pod_claims_at_most_the_sum_of_its_containers_requests(
     init: tuple[dict[str, str], ...],
-    asked: tuple[dict[str, str], ...],
+    containers: tuple[dict[str, str], ...],
     annotation: dict[str, str],
     share: float | None,
 ) -> None:
-    def made(kind: str, number: int, limits: dict[str, str]) -> dict[str, Any]:
+    def limited_container(kind: str, number: int, limits: dict[str, str]) -> dict[str, Any]:
         sidecar = {"restartPolicy": limits[""]} if "" in limits else {}
         own = {name: amount for name, amount in limits.items() if name}
         return raw_container(f"{kind}{number}", resources={"limits": own}, **sidecar)
 
     spec = {
-        "initContainers": [made("i", number, limits) for number, limits in enumerate(init)],
-        "containers": [made("c", number, limits) for number, limits in enumerate(asked)],
+        "initContainers": [
+            limited_container("i", number, limits) for number, limits in enumerate(init)
+        ],
+        "containers": [
+            limited_container("c", number, limits) for number, limits in enumerate(containers)
+        ],
     }
-    pod, left = distilled_with_left(raw_pod(spec=spec, annotations=annotation))
+    pod, omissions = map_pod(raw_pod(spec=spec, annotations=annotation))
     assert pod is not None
     found = {claim.share for claim in pod.claims}
     assert found == (set() if share is None else {share})
-    assert bool(left) is (share is None)
+    assert bool(omissions) is (share is None)
 
 
 @pytest.mark.parametrize(
     ("key", "resource", "annotation"),
     [
-        ("hami.io/vgpu-node", "nvidia.com/gpu", EVERY["hami"]),
-        ("volcano.sh/vgpu-node", "volcano.sh/vgpu-number", EVERY["volcano"]),
+        ("hami.io/vgpu-node", "nvidia.com/gpu", ANNOTATIONS["hami"]),
+        ("volcano.sh/vgpu-node", "volcano.sh/vgpu-number", ANNOTATIONS["volcano"]),
     ],
 )
 def test_t20_an_annotation_for_another_node_does_not_count(
     key: str, resource: str, annotation: dict[str, str]
 ) -> None:
-    spec = raw_asking(resource)
+    spec = spec_requesting(resource)
     for node, counts in (("node-1", True), ("node-2", False)):
         raw = raw_pod(spec=spec, annotations={**annotation, key: node})
-        pod, left = distilled_with_left(raw)
+        pod, omissions = map_pod(raw)
         assert pod is not None
         assert bool(pod.claims) is counts
-        assert bool(left) is not counts
+        assert bool(omissions) is not counts
 
 
-def test_the_resources_of_a_scheduler_are_an_option() -> None:
-    raw = raw_pod(spec=raw_asking("example.com/vgpu", "1"), annotations=EVERY["hami"])
-    assert distilled(raw).claims == ()
-    assert len(distilled(raw, hami_resources=("example.com/vgpu",)).claims) == 1
+def test_the_resources_of_a_scheduler_can_be_configured() -> None:
+    raw = raw_pod(spec=spec_requesting("example.com/vgpu", "1"), annotations=ANNOTATIONS["hami"])
+    assert mapped(raw).claims == ()
+    assert len(mapped(raw, hami_resources=("example.com/vgpu",)).claims) == 1

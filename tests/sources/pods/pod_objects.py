@@ -1,4 +1,4 @@
-"""Pods and ResourceSlices as the API server sends them."""
+"""Pods and ResourceSlices as the API server sends them, and how podgpu maps them."""
 
 from typing import Any
 
@@ -21,8 +21,10 @@ def raw_container(name: str = "main", **more: Any) -> dict[str, Any]:
     return {"name": name, "image": "registry.example/x:1", **more}
 
 
-def raw_asking(resource: str = "koordinator.sh/gpu-core", amount: str = "50") -> dict[str, Any]:
-    """The spec of a pod that asks for devices."""
+def spec_requesting(
+    resource: str = "koordinator.sh/gpu-core", amount: str = "50"
+) -> dict[str, Any]:
+    """Return the spec of a pod that requests devices."""
     return {"containers": [raw_container(resources={"limits": {resource: amount}})]}
 
 
@@ -62,18 +64,16 @@ def raw_pod(
     }
 
 
-def distilled(raw: dict[str, Any], **options: Any) -> Pod:
-    pod, _ = distilled_with_left(raw, **options)
+def mapped(raw: dict[str, Any], **options: Any) -> Pod:
+    pod, _ = map_pod(raw, **options)
     assert pod is not None
     return pod
 
 
-def distilled_with_left(
-    raw: dict[str, Any], **options: Any
-) -> tuple[Pod | None, list[PodOmissions]]:
-    left: list[PodOmissions] = []
-    distil = PodMapper(Options(**options), Timestamps(lambda: BASE), left.append)
-    return distil(raw), left
+def map_pod(raw: dict[str, Any], **options: Any) -> tuple[Pod | None, list[PodOmissions]]:
+    omissions: list[PodOmissions] = []
+    mapper = PodMapper(Options(**options), Timestamps(lambda: BASE), omissions.append)
+    return mapper(raw), omissions
 
 
 def raw_slice(
@@ -87,16 +87,16 @@ def raw_slice(
     basic: bool = False,
     metadata: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    given_out = []
+    raw_devices = []
     for device, uuid in ({"gpu-0": "GPU-0"} if devices is None else devices).items():
         attributes = {"attributes": {"uuid": {"string": uuid}, "type": {"string": "gpu"}}}
-        given_out.append({"name": device, **({"basic": attributes} if basic else attributes)})
+        raw_devices.append({"name": device, **({"basic": attributes} if basic else attributes)})
     return {
         "metadata": {"name": name, "generation": 1} | (metadata or {}),
         "spec": {
             "driver": driver,
             "nodeName": "node-1",
             "pool": {"name": pool, "generation": generation, "resourceSliceCount": count},
-            "devices": given_out,
+            "devices": raw_devices,
         },
     }

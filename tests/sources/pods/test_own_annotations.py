@@ -1,4 +1,4 @@
-"""What podgpu wrote into a pod is never read back as a claim; what others make of it is."""
+"""Annotations that podgpu wrote are never read as claims; changes by others are."""
 
 import json
 from typing import Any
@@ -17,23 +17,23 @@ from tests.sources.pods.annotations import (
     ALIYUN,
     ALIYUN2,
     ALIYUN_ASSIGNED,
+    CONFIGURED,
     DECIDED,
     HAMI,
     INDEX,
-    OURS,
     VGPU,
     A,
     B,
     facts,
 )
-from tests.sources.pods.raws import distilled_with_left
+from tests.sources.pods.pod_objects import map_pod
 from tests.support.nodes import claims, uuid_of
 
 # -- the mark
 
 
 @pytest.mark.parametrize(
-    ("annotations", "ours"),
+    ("annotations", "own"),
     [
         ({}, {}),
         ({"x.io/a": "1"}, {}),
@@ -59,7 +59,7 @@ from tests.support.nodes import claims, uuid_of
         ({"x.io/a": "1", MARK: {"x.io/a": "1"}}, {}),
         ({"x.io/a": "1", MARK: "[" * 100_000}, {}),
         ({MARK: json.dumps({MARK: "x"})}, {}),
-        # What podgpu never writes, though a mark says so.
+        # A mark does not cover values that podgpu never writes.
         ({"a": "1", MARK: '{"a":"1"}'}, {}),
         ({"ALIYUN_COM_GPU_MEM_IDX": "0", MARK: '{"ALIYUN_COM_GPU_MEM_IDX":"0"}'}, {}),
         ({"kubernetes.io/a": "1", MARK: '{"kubernetes.io/a":"1"}'}, {}),
@@ -69,11 +69,13 @@ from tests.support.nodes import claims, uuid_of
         ({"x.io/a": "1, 2", MARK: '{"x.io/a":"1, 2"}'}, {}),
     ],
 )
-def test_what_is_podgpu_s_own(annotations: dict[str, Any], ours: dict[str, str]) -> None:
-    assert own_annotations(annotations) == ours
+def test_which_annotations_are_podgpu_s_own(
+    annotations: dict[str, Any], own: dict[str, str]
+) -> None:
+    assert own_annotations(annotations) == own
 
 
-def test_the_mark_is_in_one_order_and_compact() -> None:
+def test_the_mark_is_sorted_and_compact() -> None:
     assert mark_value({"b": "1"}, {"a": "2", "c": "3"}) == '{"a":"2","b":"1","c":"3"}'
     assert mark_value({"a": "1"}, {"a": "2"}) == '{"a":"2"}'
 
@@ -86,31 +88,31 @@ WRITTEN = st.dictionaries(NAMES, VALUES)
 
 
 @given(WRITTEN, WRITTEN, st.dictionaries(TEXTS.filter(lambda key: key != MARK), TEXTS))
-def test_what_was_marked_is_own_and_nothing_else(
+def test_exactly_the_marked_annotations_are_own(
     before: dict[str, str], changes: dict[str, str], others: dict[str, str]
 ) -> None:
-    ours = before | changes
-    assert own_annotations({**others, **ours, MARK: mark_value(before, changes)}) == ours
+    own = before | changes
+    assert own_annotations({**others, **own, MARK: mark_value(before, changes)}) == own
 
 
-# -- as the source reads it
+# -- the mark, as the source reads it
 
 
-def mark(annotation: str, value: str) -> dict[str, str]:
+def marked(annotation: str, value: str) -> dict[str, str]:
     return {annotation: value, MARK: json.dumps({annotation: value})}
 
 
 @pytest.mark.parametrize("value", [A, f"{A},{B}", "rubbish"])
-def test_own_annotations_are_no_claims_and_no_cause_for_complaint(value: str) -> None:
-    assert allocations(facts(mark(OURS, value)), (OURS,)) == ((), ())
-    # Without the mark, or with another value in it, it is somebody's word, and a bad one.
-    for others in ({OURS: value}, mark(OURS, "x") | {OURS: value}):
-        claims_, [complaint] = allocations(facts(others), (OURS,))
-        assert (claims_, complaint.annotation) == ((), OURS)
+def test_own_annotations_are_neither_claims_nor_problems(value: str) -> None:
+    assert allocations(facts(marked(CONFIGURED, value)), (CONFIGURED,)) == ((), ())
+    # Without the mark, or with another value in it, the annotation counts as another program's.
+    for others in ({CONFIGURED: value}, marked(CONFIGURED, "x") | {CONFIGURED: value}):
+        found, [complaint] = allocations(facts(others), (CONFIGURED,))
+        assert (found, complaint.annotation) == ((), CONFIGURED)
 
 
-SAID: list[dict[str, str]] = [
-    {OURS: json.dumps({KEY: A})},
+SCHEDULER_ANNOTATIONS: list[dict[str, str]] = [
+    {CONFIGURED: json.dumps({KEY: A})},
     {HAMI: f"{A},NVIDIA,3000,50:;"},
     {HAMI: "rubbish"},
     {"4pd.io/vgpu-ids-new": f"{A},NVIDIA,3000,50:;"},
@@ -122,87 +124,89 @@ SAID: list[dict[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("said", SAID)
-@pytest.mark.parametrize("configured", [(), (OURS,), (OURS, INDEX, HAMI, KEY)])
-def test_no_mark_hides_what_a_scheduler_said(
-    said: dict[str, str], configured: tuple[str, ...]
+@pytest.mark.parametrize("annotations", SCHEDULER_ANNOTATIONS)
+@pytest.mark.parametrize("configured", [(), (CONFIGURED,), (CONFIGURED, INDEX, HAMI, KEY)])
+def test_a_mark_does_not_hide_annotations_of_schedulers(
+    annotations: dict[str, str], configured: tuple[str, ...]
 ) -> None:
-    """Whoever makes a pod can write the mark into its template."""
-    marks = {MARK: json.dumps(said)}
-    assert allocations(facts(said | marks), configured) == allocations(facts(said), configured)
+    """A user who creates a pod can write a mark into it."""
+    marks = {MARK: json.dumps(annotations)}
+    assert allocations(facts(annotations | marks), configured) == allocations(
+        facts(annotations), configured
+    )
 
 
-@pytest.mark.parametrize("said", SAID)
-def test_each_of_these_is_someone_s_word(said: dict[str, str]) -> None:
-    found, complaints = allocations(facts(said), (OURS,))
+@pytest.mark.parametrize("annotations", SCHEDULER_ANNOTATIONS)
+def test_each_of_these_annotations_is_read(annotations: dict[str, str]) -> None:
+    found, complaints = allocations(facts(annotations), (CONFIGURED,))
     assert len(found) + len(complaints) == 1
 
 
-def test_every_scheduler_s_annotation_is_among_these() -> None:
+def test_these_annotations_include_all_that_are_read() -> None:
     every = {annotation for readers in _READERS.values() for annotation in readers}
-    assert every <= {key for said in SAID for key in said}
+    assert every <= {key for annotations in SCHEDULER_ANNOTATIONS for key in annotations}
 
 
-def test_the_annotation_of_a_scheduler_that_is_not_read_is_hidden_no_more_than_others() -> None:
-    said = {INDEX: "7,8"}
-    found = allocations(facts(said | {MARK: json.dumps(said)}), (INDEX,), {})
-    assert found == allocations(facts(said), (INDEX,), {})
+def test_a_mark_does_not_hide_annotations_of_disabled_schedulers() -> None:
+    annotations = {INDEX: "7,8"}
+    found = allocations(facts(annotations | {MARK: json.dumps(annotations)}), (INDEX,), {})
+    assert found == allocations(facts(annotations), (INDEX,), {})
     assert len(found[1]) == 1
 
 
-def test_own_annotations_hide_no_one_else_s() -> None:
-    annotations = mark(OURS, A) | {HAMI: f"{B},NVIDIA,3000,50:;"}
-    found, complaints = allocations(facts(annotations), (OURS,))
+def test_own_annotations_do_not_hide_those_of_schedulers() -> None:
+    annotations = marked(CONFIGURED, A) | {HAMI: f"{B},NVIDIA,3000,50:;"}
+    found, complaints = allocations(facts(annotations), (CONFIGURED,))
     assert [claim.origin.detail for claim in found] == [HAMI]
     assert complaints == ()
 
 
-# -- the whole loop: what the sink wrote, as the source reads it
+# -- the whole loop: the source reads what the sink wrote
 
 
 class Loop(Bench):
-    """A sink, and a source that reads the very annotation that the sink writes."""
+    """A sink, and a source that reads the annotation that the sink writes."""
 
-    def reads(self) -> list[str]:
-        """Let the source read the pod and the join hear of it; return what it claims."""
+    def read_pod(self) -> list[str]:
+        """Read the pod with the source, report it to the join, and return the claimed devices."""
         raw = self.api.objects[path_of("a")]
-        pod, left = distilled_with_left(raw, device_annotations=(KEY,))
+        pod, omissions = map_pod(raw, device_annotations=(KEY,))
         assert pod is not None
-        assert left == []
+        assert omissions == []
         self.node.say(PodsReplaced((pod,), 300 * NS), "pods", "pods")
         self.show()
         return [device.text for claim in pod.claims for device in claim.devices]
 
-    def shown(self) -> dict[str, str]:
-        """Whose word holds which GPU, by uuid."""
+    def sources_by_gpu(self) -> dict[str, str]:
+        """Return the source of each holder, by GPU."""
         attributions = self.node.snapshot().layout.attributions
         return {u: h.source for u, known in attributions.items() for h in known.holders}
 
 
 @pytest.mark.looptime(start=1000)
-async def test_what_the_sink_wrote_comes_back_only_as_someone_s_word() -> None:
+async def test_the_annotation_of_the_sink_is_claimed_only_after_a_user_changes_it() -> None:
     loop = Loop()
     loop.has(pod_of("a", asking(gpu=2)))
     async with loop.keeping():
-        assert loop.reads() == []
+        assert loop.read_pod() == []
         loop.holds(held("a", 0, 1))
         await loop.rests()
         assert loop.written() == {KEY: uuids(0, 1)}
-        assert loop.reads() == []
-        assert loop.shown() == {uuid_of(0): "kubelet", uuid_of(1): "kubelet"}
-        # The kubelet gives it others: the old value, which is podgpu's, keeps nothing alive.
+        assert loop.read_pod() == []
+        assert loop.sources_by_gpu() == {uuid_of(0): "kubelet", uuid_of(1): "kubelet"}
+        # The kubelet allocates other GPUs: the old value, which is podgpu's, keeps no holder.
         loop.holds(held("a", 2))
-        assert loop.shown() == {uuid_of(2): "kubelet"}
+        assert loop.sources_by_gpu() == {uuid_of(2): "kubelet"}
         await loop.rests()
         assert loop.written() == {KEY: uuids(2)}
         loop.node.say(claims(), "kubelet", "podresources")
-        assert loop.reads() == []
-        assert loop.shown() == {}
-        # Somebody writes another value in its place: that is his word, and is read.
+        assert loop.read_pod() == []
+        assert loop.sources_by_gpu() == {}
+        # A user replaces the value: it is the user's now, and is read.
         theirs = json.dumps({KEY: uuid_of(0)})
         loop.api.annotate(path_of("a"), **{KEY: theirs})
-        assert loop.reads() == [uuid_of(0)]
-        assert loop.shown() == {uuid_of(0): "pods"}
+        assert loop.read_pod() == [uuid_of(0)]
+        assert loop.sources_by_gpu() == {uuid_of(0): "pods"}
         await loop.rests()
         loop.holds(held("a", 1))
         await loop.rests()
