@@ -1,4 +1,4 @@
-"""Nodes to look at, made through the real join, with what else the daemon knows of them."""
+"""Example nodes, built with the real join, and the state of the daemon on them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -27,8 +27,8 @@ HOSTILE = "<script>alert(1)</script>\"'&\x1b[2J\n\ud800"
 NOW = at(600)
 
 
-def known_of(
-    seen: Node,
+def status_input(
+    example: Node,
     /,
     *,
     now: Instant = NOW,
@@ -37,16 +37,16 @@ def known_of(
     computed: Mapping[str, list[Point]] | None = None,
     **other: object,
 ) -> StatusInput:
-    """What a daemon knows that has heard what this node has heard."""
+    """Return the input of the status page on a node with these reports."""
     own = telemetry or Telemetry()
-    known = StatusInput(
+    result = StatusInput(
         node="node-1",
         version="0.1.0",
         now=now,
         ready=(True, "ready"),
-        snapshot=seen.snapshot(),
-        sources=seen.join.sources(),
-        holders_known=seen.join.holders_known,
+        snapshot=example.snapshot(),
+        sources=example.join.sources(),
+        holders_known=example.join.holders_known,
         sinks={"metrics": "prometheus"} if sinks is None else sinks,
         telemetry=own.collect(
             {
@@ -56,11 +56,11 @@ def known_of(
         ),
         troubles=dict(own.problems),
     )
-    return replace(known, **other)  # type: ignore[arg-type]
+    return replace(result, **other)  # type: ignore[arg-type]
 
 
 def load(device: Device, part: float) -> list[object]:
-    """Plausible readings of a device that is busy to this part."""
+    """Return plausible readings of a device that is busy for this part."""
     total = 80 * GIB if device.mig is None else 10 * GIB
     found = [
         reading(device, "memory_total_bytes", total),
@@ -76,12 +76,12 @@ def load(device: Device, part: float) -> list[object]:
     return list(found)
 
 
-def said(node: Node, *given_out: Claim) -> None:
-    node.say(claims(*given_out, good_for=900), "kubelet", "podresources")
+def report_claims(node: Node, *kubelet_claims: Claim) -> None:
+    node.say(claims(*kubelet_claims, good_for=900), "kubelet", "podresources")
 
 
-def begun(*names: tuple[str, str]) -> Node:
-    """A node whose sources have been started."""
+def started_node(*names: tuple[str, str]) -> Node:
+    """Return a node whose sources are started."""
     node = Node()
     for order, (name, kind) in enumerate(names or (("gpus", "nvml"), ("kubelet", "podresources"))):
         node.say(SourceAdded(order), name, kind)
@@ -89,13 +89,13 @@ def begun(*names: tuple[str, str]) -> Node:
 
 
 def two_gpus() -> StatusInput:
-    """One GPU busy with one container, the other free; all is well."""
-    node = begun()
+    """One GPU that a container keeps busy, and a free GPU, without any problem."""
+    node = started_node()
     first, second = gpu(0), gpu(1)
     node.has(first, second)
-    said(node, kubelet_claim("train-0", first.uuid))
+    report_claims(node, kubelet_claim("train-0", first.uuid))
     node.seconds = 590
-    said(node, kubelet_claim("train-0", first.uuid))
+    report_claims(node, kubelet_claim("train-0", first.uuid))
     node.seconds = 599
     busy = reading(first, "gpu_utilization_percent", 93)
     idle = reading(second, "gpu_utilization_percent", 0)
@@ -106,24 +106,24 @@ def two_gpus() -> StatusInput:
     sink = Meter(telemetry, "sink", "metrics")
     sink.set("podgpu_sink_up", 1)
     sink.add("podgpu_sink_dropped_total", 0, reason="queue_full")
-    return known_of(node, telemetry=telemetry)
+    return status_input(node, telemetry=telemetry)
 
 
-def cut(cards: int = 8, each: int = 7) -> StatusInput:
-    """GPUs that are cut into instances, most of which are held."""
-    node = begun()
+def mig_node(cards: int = 8, each: int = 7) -> StatusInput:
+    """GPUs with MIG instances, most of which are held."""
+    node = started_node()
     parents = [gpu(index) for index in range(cards)]
     instances = [[mig(parent, gi) for gi in range(7, 7 + each)] for parent in parents]
     node.has(*parents, *(one for below in instances for one in below))
-    given_out = [
+    kubelet_claims = [
         kubelet_claim(f"notebook-{row}-{column}-7c9d5f6b4", one.uuid, container="jupyter")
         for row, below in enumerate(instances)
         for column, one in enumerate(below)
         if (row + column) % 4
     ]
-    said(node, *given_out)
+    report_claims(node, *kubelet_claims)
     node.seconds = 590
-    said(node, *given_out)
+    report_claims(node, *kubelet_claims)
     node.seconds = 598
     readings = []
     for row, below in enumerate(instances):
@@ -135,15 +135,15 @@ def cut(cards: int = 8, each: int = 7) -> StatusInput:
     node.reads(*readings)  # type: ignore[arg-type]
     telemetry = Telemetry()
     Meter(telemetry, "sink", "metrics").set("podgpu_sink_up", 1)
-    return known_of(node, telemetry=telemetry)
+    return status_input(node, telemetry=telemetry)
 
 
 def troubled() -> StatusInput:
-    """A lost GPU, a conflict, a GPU of three, a silent source, a sink that can't deliver."""
-    node = begun(("gpus", "nvml"), ("kubelet", "podresources"), ("podlist", "podlist"))
+    """A lost GPU, a conflict, a GPU with three holders, a silent source, and a stuck sink."""
+    node = started_node(("gpus", "nvml"), ("kubelet", "podresources"), ("podlist", "podlist"))
     cards = [gpu(index) for index in range(4)]
     node.has(*cards)
-    said(
+    report_claims(
         node,
         kubelet_claim("old", cards[1].uuid),
         kubelet_claim("new", cards[1].uuid),
@@ -176,32 +176,32 @@ def troubled() -> StatusInput:
     pushed.add("podgpu_sink_dropped_total", 3, reason="queue_full")
     pushed.add("podgpu_sink_dropped_total", 4, reason="too_old")
     pushed.set_problem("collector:4317 does not answer; data waits", at(595))
-    return known_of(node, telemetry=telemetry, sinks={"metrics": "prometheus", "push": "otlp"})
+    return status_input(node, telemetry=telemetry, sinks={"metrics": "prometheus", "push": "otlp"})
 
 
 def no_driver() -> StatusInput:
-    """The driver isn't there: nothing is known of GPUs."""
-    node = begun(("gpus", "nvml"))
+    """The driver is missing, so no GPUs are known."""
+    node = started_node(("gpus", "nvml"))
     node.say(SourceLost("libnvidia-ml.so.1 can't be loaded; install the driver"))
-    return known_of(node)
+    return status_input(node)
 
 
 def no_holders() -> StatusInput:
-    """No source tells who holds what."""
-    node = begun(("gpus", "nvml"))
+    """No source reports holders."""
+    node = started_node(("gpus", "nvml"))
     node.has(gpu(0))
-    return known_of(node)
+    return status_input(node)
 
 
 def nothing_yet() -> StatusInput:
-    """Podgpu has just started."""
-    node = begun()
+    """podgpu has just started."""
+    node = started_node()
     waiting = (False, "waiting for the first report of: gpus, kubelet")
-    return replace(known_of(node), snapshot=None, ready=waiting)
+    return replace(status_input(node), snapshot=None, ready=waiting)
 
 
 def hostile(text: str = HOSTILE) -> StatusInput:
-    """Every text that comes from elsewhere is this one."""
+    """All texts that come from outside are this text."""
     node = Node()
     for name in (text, f"{text}2"):
         node.say(SourceAdded(0), name, text)
@@ -231,12 +231,14 @@ def hostile(text: str = HOSTILE) -> StatusInput:
     Meter(telemetry, "source", text).set_problem(text, at(1))
     Meter(telemetry, "sink", text).set_problem(text, at(1))
     Meter(telemetry, "sink", text).set("podgpu_sink_up", 0)
-    return known_of(node, telemetry=telemetry, sinks={text: text}, node=text, ready=(False, text))
+    return status_input(
+        node, telemetry=telemetry, sinks={text: text}, node=text, ready=(False, text)
+    )
 
 
 SCENES: dict[str, Callable[[], StatusInput]] = {
     "two-gpus": two_gpus,
-    "cut": cut,
+    "mig": mig_node,
     "troubled": troubled,
     "no-driver": no_driver,
     "no-holders": no_holders,

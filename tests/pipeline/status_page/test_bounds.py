@@ -1,4 +1,4 @@
-"""The document stays small and can be read back, whatever is told."""
+"""The document is small and can be read back, whatever sources report."""
 
 from dataclasses import replace
 
@@ -13,7 +13,14 @@ from pipeline.status_page.device_status import ALL_HOLDERS, MOST_DEVICES, MOST_H
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.problems import problems
 from pipeline.status_page.status_document import GpuStatus, StatusDocument
-from tests.pipeline.status_page.scenes import begun, cut, hostile, known_of, said, two_gpus
+from tests.pipeline.status_page.scenes import (
+    hostile,
+    mig_node,
+    report_claims,
+    started_node,
+    status_input,
+    two_gpus,
+)
 from tests.support.nodes import gpu, kubelet_claim, mig, reading, uuid_of
 
 
@@ -23,38 +30,40 @@ def gpus(found: StatusDocument) -> tuple[GpuStatus, ...]:
 
 
 @pytest.mark.parametrize("value", [10**400, 10**30, 2**64, 2**63 * 1048576, -1, -(10**30), 1e300])
-def test_whatever_is_read_the_document_can_be_read_back(value: float) -> None:
+def test_a_document_with_any_numbers_can_be_read_back(value: float) -> None:
     fields = ("memory_used_bytes", "memory_total_bytes", "power_watts", "gpu_utilization_percent")
-    node = begun()
+    node = started_node()
     card = replace(gpu(0), index=value if isinstance(value, int) else 0)
     part = mig(card, 7)
     assert part.mig is not None
-    odd = value if isinstance(value, int) else 0
-    part = replace(part, mig=replace(part.mig, gpu_instance_id=odd, compute_instance_id=odd))
+    number = value if isinstance(value, int) else 0
+    part = replace(part, mig=replace(part.mig, gpu_instance_id=number, compute_instance_id=number))
     node.has(card, part)
     node.reads(*(reading(card, field, value) for field in fields))
     telemetry = Telemetry()
     if abs(value) < 10**300:
         Meter(telemetry, "sink", "metrics").set("podgpu_sink_queued", max(float(value), 0))
-    found = status_of(known_of(node, telemetry=telemetry))
+    found = status_of(status_input(node, telemetry=telemetry))
     assert msgspec.json.decode(msgspec.json.encode(found), type=StatusDocument) == found
 
 
-def test_more_devices_than_anybody_looks_at_are_counted() -> None:
-    node = begun()
+def test_devices_above_the_limit_are_only_counted() -> None:
+    node = started_node()
     node.has(*(gpu(index) for index in range(MOST_DEVICES + 5)))
-    found = status_of(known_of(node))
+    found = status_of(status_input(node))
     assert (len(gpus(found)), found.devices_left_out) == (MOST_DEVICES, 5)
     assert "5 more devices are not shown" in problems(found)
 
 
-def test_of_many_devices_each_has_fewer_holders() -> None:
-    """However many there are, the document is made in a moment: it is made on the event loop."""
-    node = begun()
+def test_with_many_devices_fewer_holders_of_each_are_listed() -> None:
+    """The document is built on the event loop, so the number of holders must be bounded."""
+    node = started_node()
     cards = [gpu(index) for index in range(MOST_DEVICES)]
     node.has(*cards)
-    said(node, *(kubelet_claim(f"p{n}", f"{c.uuid}::{n}") for c in cards for n in range(10)))
-    found = gpus(status_of(known_of(node)))
+    report_claims(
+        node, *(kubelet_claim(f"p{n}", f"{c.uuid}::{n}") for c in cards for n in range(10))
+    )
+    found = gpus(status_of(status_input(node)))
     named = [card.holders for card in found if card.holders is not None]
     assert len(named) == MOST_DEVICES
     assert sum(map(len, named)) <= ALL_HOLDERS
@@ -64,18 +73,20 @@ def test_of_many_devices_each_has_fewer_holders() -> None:
     )
 
 
-def test_more_holders_than_anybody_looks_at_are_counted() -> None:
-    node = begun()
+def test_holders_above_the_limit_are_only_counted() -> None:
+    node = started_node()
     node.has(gpu(0))
-    said(node, *(kubelet_claim(f"p{n}", f"{uuid_of(0)}::{n}") for n in range(MOST_HOLDERS + 3)))
-    [found] = gpus(status_of(known_of(node)))
+    report_claims(
+        node, *(kubelet_claim(f"p{n}", f"{uuid_of(0)}::{n}") for n in range(MOST_HOLDERS + 3))
+    )
+    [found] = gpus(status_of(status_input(node)))
     assert found.holders is not None
     assert (len(found.holders), found.holders_left_out) == (MOST_HOLDERS, 3)
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.text(min_size=1, max_size=2000))
-def test_every_text_is_on_one_line_and_not_long(text: str) -> None:
+def test_every_text_is_one_short_printable_line(text: str) -> None:
     found = status_of(hostile(text))
 
     def walk(value: object) -> None:
@@ -92,12 +103,12 @@ def test_every_text_is_on_one_line_and_not_long(text: str) -> None:
     walk(msgspec.to_builtins(found))
 
 
-def test_it_is_small_for_a_large_node() -> None:
-    text = msgspec.json.encode(status_of(cut(64, 7)))
+def test_the_document_of_a_large_node_is_small() -> None:
+    text = msgspec.json.encode(status_of(mig_node(64, 7)))
     assert len(text) < 300_000
 
 
-def test_a_wall_clock_that_no_calendar_has() -> None:
+def test_an_impossible_wall_clock_is_bounded() -> None:
     known: StatusInput = two_gpus()
-    wild = replace(known, now=replace(known.now, wall_ns=10**30))
-    assert status_of(wild).time.year == 9999
+    impossible = replace(known, now=replace(known.now, wall_ns=10**30))
+    assert status_of(impossible).time.year == 9999

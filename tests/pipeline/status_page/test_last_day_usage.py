@@ -1,4 +1,4 @@
-"""A ledger is asked in the background, while somebody looks, once a minute at most."""
+"""A ledger is queried in the background, at most once a minute, and only while a page is viewed."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -19,16 +19,16 @@ pytestmark = pytest.mark.looptime
 
 
 class Ledger:
-    """Answers as a test says; counts who asks.
+    """A ledger whose response a test sets, and which records its queries.
 
     Attributes:
-        asked: spans that were asked for.
-        error: raised instead of an answer.
-        gate: closed, it doesn't answer.
+        queried: the queried time spans.
+        error: raised instead of a response.
+        gate: while it is closed, there is no response.
     """
 
     def __init__(self) -> None:
-        self.asked: list[tuple[int, int]] = []
+        self.queried: list[tuple[int, int]] = []
         self.error: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
@@ -37,15 +37,15 @@ class Ledger:
         return None
 
     async def window(self, start_ns: int, end_ns: int) -> UsageWindow:
-        self.asked.append((start_ns, end_ns))
+        self.queried.append((start_ns, end_ns))
         await self.gate.wait()
         if self.error is not None:
             raise self.error
         return day()
 
 
-class Looking:
-    """A page, and the ledgers of its podgpu."""
+class ViewedPage:
+    """A page and the ledgers of its podgpu."""
 
     def __init__(self, **ledgers: Ledger) -> None:
         self.ledgers: dict[str, UsageHistory] = dict(ledgers)
@@ -57,38 +57,38 @@ class Looking:
         self.tasks.append(asyncio.create_task(work, name=name))
         return self.tasks[-1]
 
-    async def answered(self) -> LastDayUsage | None:
-        """Look, wait for what that set off, and look again."""
+    async def queried_usage(self) -> LastDayUsage | None:
+        """Read the usage, wait for the query that this starts, and read it again."""
         self.day.known()
         await asyncio.gather(*self.tasks)
         return self.day.known()
 
 
-async def test_without_a_ledger_there_is_nothing_and_nothing_is_asked() -> None:
-    looking = Looking()
-    assert looking.day.known() is None
-    assert looking.tasks == []
+async def test_without_a_ledger_there_is_no_usage_and_no_query() -> None:
+    page = ViewedPage()
+    assert page.day.known() is None
+    assert page.tasks == []
 
 
-async def test_nothing_is_asked_before_someone_looks() -> None:
+async def test_no_query_is_made_before_a_page_is_viewed() -> None:
     ledger = Ledger()
-    Looking(books=ledger)
+    ViewedPage(books=ledger)
     await asyncio.sleep(600)
-    assert ledger.asked == []
+    assert ledger.queried == []
 
 
-async def test_the_first_look_does_not_wait() -> None:
+async def test_the_first_view_does_not_wait_for_the_query() -> None:
     ledger = Ledger()
     ledger.gate.clear()
-    looking = Looking(books=ledger)
-    assert looking.day.known() == LastDayUsage("books")
-    assert ledger.asked == []
+    page = ViewedPage(books=ledger)
+    assert page.day.known() == LastDayUsage("books")
+    assert ledger.queried == []
     await asyncio.sleep(1)
-    now = looking.clock.now().wall_ns - 10**9
-    assert ledger.asked == [(now - DAY_NS, now)]
-    assert looking.day.known() == LastDayUsage("books")
+    now = page.clock.now().wall_ns - 10**9
+    assert ledger.queried == [(now - DAY_NS, now)]
+    assert page.day.known() == LastDayUsage("books")
     ledger.gate.set()
-    found = await looking.answered()
+    found = await page.queried_usage()
     assert found is not None
     assert found.report is not None
     assert found.report.window == day()
@@ -98,25 +98,25 @@ async def test_the_first_look_does_not_wait() -> None:
     ]
 
 
-async def test_once_a_minute_however_many_look() -> None:
+async def test_the_ledger_is_queried_once_a_minute_with_any_number_of_views() -> None:
     ledger = Ledger()
-    looking = Looking(books=ledger)
+    page = ViewedPage(books=ledger)
     for _ in range(50):
-        await looking.answered()
+        await page.queried_usage()
         await asyncio.sleep(2.5)
-    assert len(ledger.asked) == 3
+    assert len(ledger.queried) == 3
 
 
-async def test_one_that_hangs_is_asked_once_and_reported_of() -> None:
+async def test_a_ledger_that_does_not_respond_is_queried_once_and_reported() -> None:
     ledger = Ledger()
     ledger.gate.clear()
-    looking = Looking(books=ledger)
+    page = ViewedPage(books=ledger)
     for _ in range(29):
-        assert looking.day.known() == LastDayUsage("books")
+        assert page.day.known() == LastDayUsage("books")
         await asyncio.sleep(1)
-    assert len(ledger.asked) == 1
+    assert len(ledger.queried) == 1
     await asyncio.sleep(QUERY_TIMEOUT)
-    found = looking.day.known()
+    found = page.day.known()
     assert found is not None
     assert found.error == (
         "no response for 30 s: computing the usage of the last day takes too long; check the CPU "
@@ -124,19 +124,19 @@ async def test_one_that_hangs_is_asked_once_and_reported_of() -> None:
     )
 
 
-async def test_what_it_reported_stands_while_it_can_t_be_read() -> None:
+async def test_the_last_usage_stays_while_the_ledger_cannot_be_read() -> None:
     ledger = Ledger()
-    looking = Looking(books=ledger)
-    before = await looking.answered()
+    page = ViewedPage(books=ledger)
+    before = await page.queried_usage()
     assert before is not None
     ledger.error = TransientError("/var/lib/x: the disk is gone; see it")
     await asyncio.sleep(61)
-    after = await looking.answered()
+    after = await page.queried_usage()
     assert after == replace(before, error="/var/lib/x: the disk is gone; see it")
     assert after.devices is not None
     ledger.error = None
     await asyncio.sleep(61)
-    last = await looking.answered()
+    last = await page.queried_usage()
     assert last is not None
     assert last.error == ""
     assert last.read_at is not None
@@ -144,53 +144,53 @@ async def test_what_it_reported_stands_while_it_can_t_be_read() -> None:
     assert last.read_at.mono_ns - before.read_at.mono_ns >= 120 * 10**9
 
 
-async def test_a_bug_is_not_hidden() -> None:
+async def test_an_unexpected_exception_is_raised() -> None:
     ledger = Ledger()
     ledger.error = ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):
-        await Looking(books=ledger).answered()
+        await ViewedPage(books=ledger).queried_usage()
 
 
 @pytest.mark.parametrize("name", ["new", "old"])
-async def test_another_ledger_in_its_place_reports_for_itself(name: str) -> None:
+async def test_usage_of_a_replaced_ledger_is_not_shown(name: str) -> None:
     first, second = Ledger(), Ledger()
     first.gate.clear()
-    looking = Looking(old=first)
-    looking.day.known()
+    page = ViewedPage(old=first)
+    page.day.known()
     await asyncio.sleep(1)
-    looking.ledgers = {name: second}
-    assert looking.day.known() == LastDayUsage(name)
+    page.ledgers = {name: second}
+    assert page.day.known() == LastDayUsage(name)
     first.gate.set()
-    found = await looking.answered()
-    assert found == LastDayUsage(name), "what the old one told is not the new one's word"
-    found = await looking.answered()
+    found = await page.queried_usage()
+    assert found == LastDayUsage(name), "usage from the old ledger is not from the new one"
+    found = await page.queried_usage()
     assert found is not None
     assert found.report is not None
-    assert len(second.asked) == 1
-    looking.ledgers = {}
-    assert looking.day.known() is None
+    assert len(second.queried) == 1
+    page.ledgers = {}
+    assert page.day.known() is None
 
 
-async def test_what_one_reported_is_gone_with_it_whatever_the_next_one_is_called() -> None:
-    """A reload that changes the path makes another ledger of the same name."""
+async def test_usage_of_a_replaced_ledger_of_the_same_name_is_not_shown() -> None:
+    """A reload that changes the path creates another ledger with the same name."""
     first, second = Ledger(), Ledger()
-    looking = Looking(books=first)
-    before = await looking.answered()
+    page = ViewedPage(books=first)
+    before = await page.queried_usage()
     assert before is not None
     assert before.report is not None
     second.error = TransientError("/var/lib/y: is not there")
-    looking.ledgers = {"books": second}
-    assert looking.day.known() == LastDayUsage("books"), "it is asked at once"
-    assert await looking.answered() == LastDayUsage("books", error="/var/lib/y: is not there")
-    assert (len(first.asked), len(second.asked)) == (1, 1)
+    page.ledgers = {"books": second}
+    assert page.day.known() == LastDayUsage("books"), "the new ledger is queried immediately"
+    assert await page.queried_usage() == LastDayUsage("books", error="/var/lib/y: is not there")
+    assert (len(first.queried), len(second.queried)) == (1, 1)
 
 
-async def test_nothing_is_left_when_podgpu_stops() -> None:
+async def test_a_query_is_cancelled_when_podgpu_stops() -> None:
     ledger = Ledger()
     ledger.gate.clear()
-    looking = Looking(books=ledger)
-    looking.day.known()
+    page = ViewedPage(books=ledger)
+    page.day.known()
     await asyncio.sleep(1)
-    looking.day.close()
-    await asyncio.wait(looking.tasks)
-    assert [task.cancelled() for task in looking.tasks] == [True]
+    page.day.close()
+    await asyncio.wait(page.tasks)
+    assert [task.cancelled() for task in page.tasks] == [True]

@@ -1,4 +1,4 @@
-"""A whole podgpu with the real ledger: what its page shows, `podgpu usage` prints."""
+"""A whole podgpu with the real ledger: its page shows what `podgpu usage` prints."""
 
 import asyncio
 import json
@@ -16,14 +16,14 @@ from pipeline.runtime import source_set
 from pipeline.runtime.runtime import Runtime
 from podgpu.cli.commands import run_command
 from sinks.ledger.options import Options
-from tests.pipeline.status_page.test_running import given_out
+from tests.pipeline.status_page.test_running import status_when
 from tests.support.components import ScriptedSource, configured
 from tests.support.http import LOCAL, Clients
 from tests.support.nodes import claim, claims, gpu, uuid_of
 
 
-def look(at: Instant, since: Instant | None, seconds: int) -> ProcessesSampled:
-    """A card that has been busy for so long, and has used 100 W."""
+def sample(at: Instant, since: Instant | None, seconds: int) -> ProcessesSampled:
+    """Return a usage sample of a GPU that has been busy for these seconds, with 100 W."""
     busy = None if since is None else round(since.seconds_until(at) * NS)
     use = DeviceUse(uuid_of(0), at, since, (), 0, 0, busy, seconds * 100_000, 60 * NS)
     return ProcessesSampled((use,))
@@ -32,18 +32,18 @@ def look(at: Instant, since: Instant | None, seconds: int) -> ProcessesSampled:
 async def using(ctx: SourceContext) -> None:
     await ctx.emit(DevicesDiscovered((gpu(0),)))
     await ctx.emit(claims(claim("train-0", uuid_of(0)), good_for=600))
-    # The looks of the last minute, all at once.
+    # The usage samples of the last minute, all together.
     now = ctx.clock.now()
     before = None
     for seconds in range(0, 61, 5):
         ns = (seconds - 60) * NS
         at = Instant(now.mono_ns + ns, now.wall_ns + ns)
-        await ctx.emit(look(at, before, seconds))
+        await ctx.emit(sample(at, before, seconds))
         before = at
     await asyncio.Event().wait()
 
 
-async def test_page_and_command_report_the_same(
+async def test_the_page_and_the_command_show_the_same_usage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def build(kind: str, options: msgspec.Struct) -> Source:
@@ -58,11 +58,11 @@ async def test_page_and_command_report_the_same(
     try:
         async with runtime._serving.listen(LOCAL) as mounts, Clients() as clients:
             client = await clients.connect(mounts.port)
-            # Not before it is written: what is told once stands for a minute.
+            # The page is read only after the ledger is written, because it is cached for a minute.
             async with asyncio.timeout(20):
                 while not await asyncio.to_thread(_accounted, path, capsys):
                     await asyncio.sleep(0.1)
-            found = await given_out(client, lambda d: d["usage"] and d["usage"]["day"])
+            found = await status_when(client, lambda d: d["usage"] and d["usage"]["day"])
     finally:
         stop.set()
         await task
@@ -70,7 +70,7 @@ async def test_page_and_command_report_the_same(
     text = await asyncio.to_thread(_printed, path, capsys)
     printed = json.loads(text, parse_float=Decimal)
     assert day["accounted_seconds"] == 60
-    assert _whole(printed["total"]) == 60
+    assert _accounted_total(printed["total"]) == 60
     for name in ("held_seconds", "free_seconds", "unknown_seconds"):
         assert day["total"][name] == pytest.approx(float(printed["total"][name]), abs=0.001)
     assert day["total"]["energy_joules"] == printed["total"]["energy_joules"] == 6000
@@ -92,9 +92,9 @@ def _printed(path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
 
 def _accounted(path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
     text = _printed(path, capsys)
-    return bool(text) and _whole(json.loads(text)["total"]) == 60
+    return bool(text) and _accounted_total(json.loads(text)["total"]) == 60
 
 
-def _whole(total: dict[str, Any]) -> Any:
-    """All time that is accounted for."""
+def _accounted_total(total: dict[str, Any]) -> Any:
+    """Return the total of held, free and unknown time."""
     return total["held_seconds"] + total["free_seconds"] + total["unknown_seconds"]

@@ -1,6 +1,6 @@
-"""The page at `/`, read back by a parser of HTML.
+"""The page at `/`, parsed by an HTML parser.
 
-`PODGPU_WRITE_GOLDEN=1` writes the file anew; look at the difference before you keep it.
+`PODGPU_WRITE_GOLDEN=1` writes the golden file again; check the difference before you commit it.
 """
 
 import os
@@ -20,15 +20,15 @@ from pipeline.status_page.html.gpu_table import MOST
 from pipeline.status_page.html.page import page, refresh
 from pipeline.status_page.html.style import POLICY, STYLE
 from podgpu.cli.top.command import plain
-from tests.pipeline.status_page.reading import Element, read, table
+from tests.pipeline.status_page.html_reader import Element, read, table
 from tests.pipeline.status_page.scenes import (
     SCENES,
-    begun,
-    cut,
     hostile,
-    known_of,
-    said,
+    mig_node,
+    report_claims,
+    started_node,
     status,
+    status_input,
 )
 from tests.support.nodes import gpu, kubelet_claim, uuid_of
 
@@ -49,12 +49,12 @@ def shown(name: str) -> Element:
     return read(page(status(name), LINKS))
 
 
-def every(element: Element) -> list[Element]:
+def all_elements(element: Element) -> list[Element]:
     below = [child for child in element.children if isinstance(child, Element)]
-    return [*below, *(each for child in below for each in every(child))]
+    return [*below, *(each for child in below for each in all_elements(child))]
 
 
-def test_two_gpus_to_the_letter() -> None:
+def test_the_page_equals_the_golden_file() -> None:
     text = page(status("two-gpus"), LINKS).replace(STYLE, "\n")
     file = GOLDEN / "two-gpus.html"
     if os.environ.get("PODGPU_WRITE_GOLDEN"):
@@ -63,7 +63,7 @@ def test_two_gpus_to_the_letter() -> None:
     assert text == file.read_text(encoding="utf-8")
 
 
-def test_what_two_gpus_look_like() -> None:
+def test_the_rows_of_two_gpus() -> None:
     assert table(shown("two-gpus"), "gpus") == [
         ["GPU", "Use", "Memory", "Power", "Temp.", "Held by"],
         [
@@ -85,8 +85,8 @@ def test_what_two_gpus_look_like() -> None:
     ]
 
 
-def test_eight_gpus_of_seven_instances() -> None:
-    bodies = shown("cut").one("table", class_="gpus").all("tbody")
+def test_instances_are_rows_below_their_gpu() -> None:
+    bodies = shown("mig").one("table", class_="gpus").all("tbody")
     assert [len(body.all("tr")) for body in bodies] == [8] * 8
     for index, body in enumerate(bodies):
         whole, *below = body.all("tr")
@@ -96,23 +96,23 @@ def test_eight_gpus_of_seven_instances() -> None:
         assert sum("free" in row.text for row in below) in (1, 2)
 
 
-def test_a_bar_says_what_stands_beside_it() -> None:
+def test_a_bar_has_the_length_of_its_number() -> None:
     cells = [
         cell
-        for cell in shown("cut").all("td")
+        for cell in shown("mig").all("td")
         if cell.attributes.get("data-l") in {"Use", "Memory"}
     ]
     bars = [cell for cell in cells if cell.all("svg")]
     assert len(bars) == 56 * 2 + 8
     for cell in bars:
-        drawn = cell.all("rect")[1].attributes["width"]
-        assert drawn is not None
+        bar_width = cell.all("rect")[1].attributes["width"]
+        assert bar_width is not None
         if cell.attributes["data-l"] == "Use":
-            assert f"{drawn} %" == cell.text
+            assert f"{bar_width} %" == cell.text
         assert cell.one("svg").attributes["aria-hidden"] == "true"
 
 
-def test_every_row_has_its_name_and_every_cell_its_role() -> None:
+def test_rows_and_cells_have_headings_and_roles() -> None:
     for name in SCENES:
         for made in shown(name).all("table"):
             assert made.attributes["role"] == "table"
@@ -126,24 +126,24 @@ def test_every_row_has_its_name_and_every_cell_its_role() -> None:
                 assert {cell.attributes["role"] for cell in cells} == {"cell"}
 
 
-def test_a_title_for_every_table() -> None:
+def test_every_table_has_a_title_with_a_unique_id() -> None:
     for name in SCENES:
         found = shown(name)
-        ids = [each.attributes["id"] for each in every(found) if "id" in each.attributes]
+        ids = [each.attributes["id"] for each in all_elements(found) if "id" in each.attributes]
         assert len(set(ids)) == len(ids)
-        named = [e.attributes.get("aria-labelledby") for e in every(found)]
+        named = [e.attributes.get("aria-labelledby") for e in all_elements(found)]
         assert {name for name in named if name} <= set(ids)
 
 
-def test_unknown_is_read_out_as_unknown() -> None:
+def test_screen_readers_read_unknown_values_as_unknown() -> None:
     [_, row] = table(shown("no-holders"), "gpus")
     assert row[1:] == ["\N{EN DASH} unknown"] * 5
     assert "state unknown" in row[0]
 
 
-@pytest.mark.parametrize("name", ["two-gpus", "cut", "troubled"])
-def test_where_holders_are_not_known_nothing_is_free(name: str) -> None:
-    """Be it that claims are there: somebody has to have said that they are all."""
+@pytest.mark.parametrize("name", ["two-gpus", "mig", "troubled"])
+def test_nothing_is_free_while_holders_are_unknown(name: str) -> None:
+    """Claims alone do not suffice: a source must have reported that it lists all holders."""
     document = status_of(replace(SCENES[name](), holders_known=False))
     for text in (read(page(document, LINKS)).one("main").text, "\n".join(plain(document, 160))):
         assert "unknown" in text
@@ -151,7 +151,7 @@ def test_where_holders_are_not_known_nothing_is_free(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "expected"),
     [
         ("troubled", "GPU 0 is lost: it was present before and no longer responds"),
         ("troubled", "source kubelet is down: /run/x.sock: connection refused"),
@@ -161,15 +161,15 @@ def test_where_holders_are_not_known_nothing_is_free(name: str) -> None:
         ("nothing-yet", "no source has reported GPUs yet"),
     ],
 )
-def test_what_needs_someone_stands_at_the_top(name: str, wanted: str) -> None:
-    assert wanted in shown(name).one("section", class_="problems").text
+def test_problems_are_listed_at_the_top(name: str, expected: str) -> None:
+    assert expected in shown(name).one("section", class_="problems").text
 
 
-def test_where_all_is_well_nothing_does() -> None:
+def test_without_problems_there_is_no_list_of_problems() -> None:
     assert shown("two-gpus").all("section") == []
 
 
-def test_troubles_of_gpus() -> None:
+def test_problems_are_shown_with_their_gpu() -> None:
     [_, lost, contested, shared, part] = table(shown("troubled"), "gpus")
     assert "lost" in lost[0]
     assert lost[5] == "not held"
@@ -177,13 +177,13 @@ def test_troubles_of_gpus() -> None:
     assert "ml/old (main)" in contested[5]
     assert "claims of 2 pods conflict with others" in contested[5]
     assert [f"ml/serve-{n} (main) , 1 replica" in shared[5] for n in range(3)] == [True] * 3
-    wanted = (
+    expected = (
         "ml/half (main) , 50 % for at least 6 min , reported by podlist (pod list file, 6 min ago)"
     )
-    assert wanted in part[5]
+    assert expected in part[5]
 
 
-def test_sources_and_sinks() -> None:
+def test_sources_and_sinks_are_shown_with_their_errors() -> None:
     found = shown("troubled")
     [_, _, kubelet, podlist] = table(found, "parts")
     assert kubelet[:5] == ["kubelet podresources", "down", "10 min ago", "10 min ago", "12"]
@@ -201,34 +201,34 @@ def test_sources_and_sinks() -> None:
     ]
 
 
-def test_not_ready_says_what_it_waits_for() -> None:
+def test_not_ready_is_shown_with_its_reason() -> None:
     text = shown("nothing-yet").text
     assert "Not ready: waiting for the first report of: gpus, kubelet" in text
     assert "no report yet" in text
 
 
-def test_a_gpu_of_many_names_some_and_counts_the_rest() -> None:
-    node = begun()
+def test_of_many_holders_some_are_named_and_the_rest_counted() -> None:
+    node = started_node()
     node.has(gpu(0))
-    said(node, *(kubelet_claim(f"p{n:02}", f"{uuid_of(0)}::{n}") for n in range(48)))
-    [_, row] = table(read(page(status_of(known_of(node)), ())), "gpus")
+    report_claims(node, *(kubelet_claim(f"p{n:02}", f"{uuid_of(0)}::{n}") for n in range(48)))
+    [_, row] = table(read(page(status_of(status_input(node)), ())), "gpus")
     assert row[5].count("replica") == MOST
     assert "and 40 more: see /status" in row[5]
 
 
-def test_all_that_is_served_is_linked() -> None:
+def test_all_served_paths_are_linked() -> None:
     items = shown("two-gpus").one("nav").all("li")
     assert [item.text for item in items] == [f"{path} {title}" for path, title in LINKS]
     hrefs = [item.one("a").attributes["href"] for item in items]
     assert hrefs == ["./metrics", "./a%20b%26%3Cc%3E", "./healthz", "./readyz"]
 
 
-# Safety.
+# Security.
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_nothing_runs_and_nothing_is_fetched(name: str) -> None:
-    for element in every(shown(name)):
+def test_the_page_runs_no_script_and_loads_no_other_file(name: str) -> None:
+    for element in all_elements(shown(name)):
         assert element.tag in TAGS
         assert element.attributes.keys() <= ATTRIBUTES
         assert (element.attributes.get("href") or "./").startswith("./")
@@ -256,38 +256,38 @@ HTML = (
 @example("</th>")
 @example("<!--")
 @given(st.lists(st.one_of(st.sampled_from(HTML), st.sampled_from("<>&\"'`=/"))).map("".join))
-def test_no_text_gets_out_of_its_place(text: str) -> None:
-    """Whatever the texts are, the elements are those of a page with harmless ones."""
+def test_no_text_can_change_the_elements_of_the_page(text: str) -> None:
+    """Any text results in the same elements as a harmless text."""
 
-    def outline(said: str) -> list[tuple[str, tuple[str, ...]]]:
-        root = read(page(status_of(hostile(said)), (("/x", said),)))
-        return [(e.tag, tuple(e.attributes)) for e in every(root) if e.tag != "span"]
+    def outline(content: str) -> list[tuple[str, tuple[str, ...]]]:
+        root = read(page(status_of(hostile(content)), (("/x", content),)))
+        return [(e.tag, tuple(e.attributes)) for e in all_elements(root) if e.tag != "span"]
 
     harmless = "x" * max(len(text.strip()), 1) if text.strip() else text
     assert outline(text) == outline(harmless)
 
 
-def test_a_script_in_a_name_is_a_name() -> None:
+def test_a_script_in_a_name_is_escaped() -> None:
     text = page(status("hostile"), (("/x", "<script>"),))
     assert "<script" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "\x1b" not in text
 
 
-def test_the_policy_lets_in_the_style_and_nothing_else() -> None:
-    digest = b64encode(sha256(read(page(status("cut"), LINKS)).one("style").text_of()).digest())
+def test_the_content_security_policy_allows_only_the_style() -> None:
+    digest = b64encode(sha256(read(page(status("mig"), LINKS)).one("style").text_of()).digest())
     assert f"style-src 'sha256-{digest.decode()}'" in POLICY
     assert POLICY.startswith("default-src 'none'; ")
     assert "unsafe" not in POLICY
     assert "script-src" not in POLICY
 
 
-def test_it_is_small_for_a_large_node() -> None:
-    assert len(page(status_of(cut(64, 7)), LINKS)) < 600_000
+def test_the_page_of_a_large_node_is_small() -> None:
+    assert len(page(status_of(mig_node(64, 7)), LINKS)) < 600_000
 
 
 @pytest.mark.parametrize(
-    ("asked", "seconds"),
+    ("parameter", "seconds"),
     [
         ("", 10),
         ("2", 2),
@@ -301,15 +301,15 @@ def test_it_is_small_for_a_large_node() -> None:
         ("٣", 10),
     ],
 )
-def test_how_often_it_is_loaded_again(asked: str, seconds: int) -> None:
-    assert refresh(asked) == seconds
+def test_the_parameter_sets_the_reload_interval(parameter: str, seconds: int) -> None:
+    assert refresh(parameter) == seconds
 
 
 CHOICES = {"./?refresh=2", "./", "./?refresh=60", "./?refresh=0"}
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said", "itself"),
+    ("seconds", "text", "current"),
     [
         (10, "Reloads every 10 s. Change this: ", "./"),
         (2, "Reloads every 2 s. Change this: ", "./?refresh=2"),
@@ -317,9 +317,9 @@ CHOICES = {"./?refresh=2", "./", "./?refresh=60", "./?refresh=0"}
         (7, "Reloads every 7 s. Change this: ", None),
     ],
 )
-def test_the_foot_says_how_often_and_leads_to_all_others(
-    seconds: int, said: str, itself: str | None
+def test_the_footer_shows_the_interval_and_links_to_the_others(
+    seconds: int, text: str, current: str | None
 ) -> None:
-    foot = read(page(status("two-gpus"), LINKS, seconds)).one("footer")
-    assert foot.text.startswith(said)
-    assert {link.attributes["href"] for link in foot.all("a")} == CHOICES - {itself}
+    footer = read(page(status("two-gpus"), LINKS, seconds)).one("footer")
+    assert footer.text.startswith(text)
+    assert {link.attributes["href"] for link in footer.all("a")} == CHOICES - {current}

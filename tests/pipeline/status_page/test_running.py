@@ -15,7 +15,7 @@ from pipeline.component.contracts import SourceContext
 from pipeline.model import DevicesDiscovered, SamplesTaken
 from pipeline.runtime.runtime import Runtime
 from tests.pipeline.runtime.runtimes import holding, registered
-from tests.pipeline.status_page.reading import read
+from tests.pipeline.status_page.html_reader import read
 from tests.support.components import KeepingSink, Registered, configured, never
 from tests.support.http import LOCAL, Client, Clients, says
 from tests.support.nodes import START, gpu, reading
@@ -46,22 +46,22 @@ async def running(
         await task
 
 
-async def given_out(client: Client, wanted: Callable[[Any], bool]) -> Any:
-    """Ask until the document is as it is wanted."""
+async def status_when(client: Client, condition: Callable[[Any], bool]) -> Any:
+    """Query until the condition is true for the document."""
     async with asyncio.timeout(20):
         while True:
             status, text = await client.get("/status")
             assert status == 200
             document = json.loads(text)
-            if wanted(document):
+            if condition(document):
                 return document
             await asyncio.sleep(0.1)
 
 
-async def test_a_whole_podgpu(registered: Registered) -> None:
+async def test_the_status_of_a_running_podgpu(registered: Registered) -> None:
     registered.sources = {"gpus": discovering, "holders": holding("train-0")}
     async with running(registered, ["gpus", "holders"], ["keep"]) as client:
-        found = await given_out(client, lambda d: d["gpus"] and d["gpus"][0]["holders"])
+        found = await status_when(client, lambda d: d["gpus"] and d["gpus"][0]["holders"])
         assert found["node"] == "node-1"
         assert found["ready"]
         assert [card["state"] for card in found["gpus"]] == ["up", "unknown"]
@@ -73,29 +73,29 @@ async def test_a_whole_podgpu(registered: Registered) -> None:
         ]
 
 
-async def test_every_link_leads_somewhere(registered: Registered) -> None:
+async def test_every_link_of_the_page_is_served(registered: Registered) -> None:
     registered.sources = {"gpus": discovering}
     async with running(registered, ["gpus"], ["keep"]) as client:
-        await given_out(client, lambda d: d["gpus"])
+        await status_when(client, lambda d: d["gpus"])
         _, page = await client.get("/")
         found = read(page)
         hrefs = {anchor.attributes["href"] or "" for anchor in found.all("a")}
         paths = {unquote(unescape(href)[1:]) for href in hrefs}
-        wanted = {"/a b/ü%", "/status", "/topology", "/healthz", "/readyz"}
-        assert wanted <= paths
-        # No source here tells how the GPUs are joined, and the best ones need a question.
+        condition = {"/a b/ü%", "/status", "/topology", "/healthz", "/readyz"}
+        assert condition <= paths
+        # No source here reports the topology, and the best GPUs need a parameter.
         others = {"./topology": 404, "./topology/best": 400}
         for href in hrefs:
             assert ((await client.get(href[1:]))[0], href) == (others.get(href, 200), href)
 
 
-async def test_why_a_source_can_t_work_is_reported(registered: Registered) -> None:
+async def test_the_error_of_a_source_is_reported(registered: Registered) -> None:
     async def fails(ctx: SourceContext) -> None:
         raise TransientError("no socket at /run/x.sock; mount it", retry_after=60)
 
     registered.sources = {"gpus": discovering, "fails": fails}
     async with running(registered, ["gpus", "fails"], ["keep"]) as client:
-        found = await given_out(client, lambda d: d["sources"][1:] and d["sources"][1]["error"])
+        found = await status_when(client, lambda d: d["sources"][1:] and d["sources"][1]["error"])
         source = found["sources"][1]
         assert (source["state"], source["restarts"]) == ("down", 1)
         assert source["error"]["text"] == "no socket at /run/x.sock; mount it"
@@ -103,7 +103,7 @@ async def test_why_a_source_can_t_work_is_reported(registered: Registered) -> No
         assert source["error"]["age_seconds"] < 60
 
 
-async def test_what_a_source_got_over_is_reported_too(registered: Registered) -> None:
+async def test_a_resolved_error_of_a_source_is_reported(registered: Registered) -> None:
     failed: list[None] = []
 
     async def fails_once(ctx: SourceContext) -> None:
@@ -114,28 +114,28 @@ async def test_what_a_source_got_over_is_reported_too(registered: Registered) ->
 
     registered.sources = {"gpus": fails_once}
     async with running(registered, ["gpus"], ["keep"]) as client:
-        found = await given_out(client, lambda d: d["gpus"])
+        found = await status_when(client, lambda d: d["gpus"])
         [source] = found["sources"]
         assert (source["state"], source["restarts"]) == ("up", 1)
         assert (source["error"]["text"], source["error"]["over"]) == ("not yet", True)
 
 
 @pytest.mark.parametrize("error", [TransientError("the disk is full"), PermanentError("no path")])
-async def test_why_a_sink_can_t_work_is_reported(registered: Registered, error: Exception) -> None:
+async def test_the_error_of_a_sink_is_reported(registered: Registered, error: Exception) -> None:
     registered.sources = {"gpus": discovering}
     keep = registered.sinks["keep"]
     assert isinstance(keep, KeepingSink)
     keep.run_failures = [error]
     keep.failures = [TransientError("still so"), None]
     async with running(registered, ["gpus"], ["keep"]) as client:
-        found = await given_out(client, lambda d: d["sinks"][0]["error"])
+        found = await status_when(client, lambda d: d["sinks"][0]["error"])
         [sink] = found["sinks"]
         assert not sink["up"]
         assert sink["error"]["text"] == str(error)
         assert not sink["error"]["over"]
 
 
-async def test_when_a_sink_lost_something_is_known_though_no_one_looked(
+async def test_the_time_of_a_loss_is_known_without_an_earlier_request(
     registered: Registered,
 ) -> None:
     flooded = asyncio.Event()
@@ -157,16 +157,16 @@ async def test_when_a_sink_lost_something_is_known_though_no_one_looked(
         async with asyncio.timeout(20):
             await flooded.wait()
         keep.gate.set()
-        found = await given_out(client, lambda d: d["sinks"][0]["dropped"])
+        found = await status_when(client, lambda d: d["sinks"][0]["dropped"])
         assert 0 <= found["sinks"][0]["lost_seconds"] < 60
 
 
-async def test_a_sink_that_can_t_be_entered_at_the_start(registered: Registered) -> None:
+async def test_a_sink_that_fails_at_the_start_is_reported(registered: Registered) -> None:
     registered.sources = {"gpus": discovering}
     keep = registered.sinks["keep"]
     assert isinstance(keep, KeepingSink)
     keep.failures = [TransientError("later"), TransientError("not yet")]
     async with running(registered, ["gpus"], ["keep"]) as client:
-        found = await given_out(client, lambda d: d["sinks"] and d["sinks"][0]["error"])
+        found = await status_when(client, lambda d: d["sinks"] and d["sinks"][0]["error"])
         assert found["sinks"][0]["error"]["text"] in {"not yet", "later"}
         assert found["sinks"][0]["up"] is False

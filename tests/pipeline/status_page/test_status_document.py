@@ -1,4 +1,4 @@
-"""What `/status` says of a node."""
+"""The contents of `/status` for a node."""
 
 from dataclasses import replace
 
@@ -14,10 +14,10 @@ from pipeline.status_page.status_document import VERSION, GpuStatus, StatusDocum
 from tests.pipeline.status_page.scenes import (
     GIB,
     SCENES,
-    begun,
-    known_of,
-    said,
+    report_claims,
+    started_node,
     status,
+    status_input,
 )
 from tests.support.nodes import Node, at, claim, claims, gpu, kubelet_claim, mig, reading, uuid_of
 
@@ -28,15 +28,15 @@ def gpus(found: StatusDocument) -> tuple[GpuStatus, ...]:
 
 
 def only(*readings: Reading, node: Node | None = None) -> GpuStatus:
-    """What is said of the first GPU of a node, after these readings."""
-    seen = node or begun()
-    seen.has(gpu(0))
-    seen.reads(*readings)
-    [found] = gpus(status_of(known_of(seen, now=at(1))))
+    """Return the status of the first GPU of a node, after these readings."""
+    example = node or started_node()
+    example.has(gpu(0))
+    example.reads(*readings)
+    [found] = gpus(status_of(status_input(example, now=at(1))))
     return found
 
 
-def test_a_node_where_all_is_well() -> None:
+def test_a_node_without_problems() -> None:
     found = status("two-gpus")
     assert (found.version, found.node, found.podgpu) == (VERSION, "node-1", "0.1.0")
     assert (found.driver, found.ready, found.waiting_for) == ("580.159.04", True, None)
@@ -59,7 +59,7 @@ def test_a_node_where_all_is_well() -> None:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_it_is_read_back_as_it_was(name: str) -> None:
+def test_the_document_is_read_back_unchanged(name: str) -> None:
     found = status(name)
     assert msgspec.json.decode(msgspec.json.encode(found), type=StatusDocument) == found
 
@@ -74,10 +74,10 @@ BUSY = reading(gpu(0), "gpu_utilization_percent", 5)
         ((UP,), "up"),
         ((LOST,), "lost"),
         ((LOST, BUSY), "lost"),
-        # Another exporter's page has no such figure.
+        # The page of another exporter does not have this metric.
         ((BUSY,), "up"),
         ((reading(gpu(0), "memory_used_bytes", 0),), "up"),
-        # What is read seldom outlives a driver that has fallen silent.
+        # A reading that is taken seldom can be valid longer than the driver responds.
         ((reading(gpu(0), "memory_total_bytes", 80 * GIB),), "unknown"),
         ((), "unknown"),
     ],
@@ -86,25 +86,25 @@ def test_the_state_of_a_gpu(readings: tuple[Reading, ...], state: str) -> None:
     assert only(*readings).state == state
 
 
-def test_a_gpu_that_is_not_enumerated_any_more_is_lost() -> None:
-    node = begun()
+def test_a_gpu_that_is_no_longer_enumerated_is_lost() -> None:
+    node = started_node()
     node.has(gpu(0), gpu(1))
     node.has(gpu(1))
-    found = status_of(known_of(node, now=at(1)))
+    found = status_of(status_input(node, now=at(1)))
     assert [card.state for card in gpus(found)] == ["lost", "unknown"]
     assert "GPU 0 is lost" in problems(found)[0]
     assert summary(found) == "2 GPUs: 1 lost, 1 unknown"
 
 
 def test_instances_are_lost_with_their_gpu() -> None:
-    node = begun()
+    node = started_node()
     node.has(gpu(0), mig(gpu(0), 7))
     node.reads(LOST)
-    [found] = gpus(status_of(known_of(node, now=at(1))))
+    [found] = gpus(status_of(status_input(node, now=at(1))))
     assert (found.state, [each.state for each in found.instances]) == ("lost", ["lost"])
 
 
-def test_what_no_one_reads_is_null_and_never_0() -> None:
+def test_a_field_without_readings_is_null_and_not_0() -> None:
     found = only()
     nothing = (
         found.utilization_percent,
@@ -122,24 +122,26 @@ def test_what_no_one_reads_is_null_and_never_0() -> None:
     assert ":0," not in text
 
 
-def test_the_limit_in_force_stands_before_the_one_that_was_set() -> None:
-    wanted = reading(gpu(0), "power_limit_watts", 700)
-    assert only(wanted).power_limit_watts == 700
-    assert only(wanted, reading(gpu(0), "power_limit_enforced_watts", 500)).power_limit_watts == 500
+def test_the_enforced_power_limit_takes_precedence_over_the_configured_one() -> None:
+    set_limit = reading(gpu(0), "power_limit_watts", 700)
+    assert only(set_limit).power_limit_watts == 700
+    assert (
+        only(set_limit, reading(gpu(0), "power_limit_enforced_watts", 500)).power_limit_watts == 500
+    )
 
 
-def test_use_is_the_engine_s_where_the_driver_gives_no_other() -> None:
+def test_utilization_is_that_of_the_graphics_engine_if_there_is_no_other() -> None:
     engine = reading(gpu(0), "graphics_engine_active_ratio", 0.4321)
     assert only(engine).utilization_percent == 43.2
     assert only(engine, BUSY).utilization_percent == 5
 
 
-def test_a_number_that_no_double_can_hold_is_unknown() -> None:
+def test_a_number_beyond_double_precision_is_unknown() -> None:
     assert only(reading(gpu(0), "memory_used_bytes", 10**400)).memory_used_bytes is None
 
 
-def test_instances_stand_below_their_gpu() -> None:
-    found = status("cut")
+def test_instances_are_listed_with_their_gpu() -> None:
+    found = status("mig")
     assert [len(card.instances) for card in gpus(found)] == [7] * 8
     instance = gpus(found)[2].instances[1]
     assert (instance.profile, instance.gpu_instance_id, instance.compute_instance_id) == (
@@ -154,42 +156,43 @@ def test_instances_stand_below_their_gpu() -> None:
     assert summary(found) == "8 GPUs: 8 up; 56 MIG instances"
 
 
-def test_instances_of_a_gpu_that_no_source_reports_of_are_shown_all_the_same() -> None:
-    node = begun()
+def test_instances_of_a_gpu_that_no_source_reports_are_shown() -> None:
+    node = started_node()
     node.has(mig(gpu(3), 7), mig(gpu(3), 8))
-    [found] = gpus(status_of(known_of(node)))
+    [found] = gpus(status_of(status_input(node)))
     assert (found.index, found.uuid, found.state) == (3, uuid_of(3), "unknown")
     assert len(found.instances) == 2
 
 
-def test_a_gpu_that_three_share() -> None:
+def test_a_gpu_with_three_replicas_has_three_holders() -> None:
     shared = gpus(status("troubled"))[2]
     assert shared.holders is not None
-    given_out = [(one.pod, one.replicas, one.share) for one in shared.holders]
-    assert given_out == [(f"serve-{name}", 1, None) for name in range(3)]
+
+    holders = [(one.pod, one.replicas, one.share) for one in shared.holders]
+    assert holders == [(f"serve-{name}", 1, None) for name in range(3)]
 
 
-def test_a_part_of_a_gpu() -> None:
+def test_a_holder_of_a_part_has_its_share() -> None:
     part = gpus(status("troubled"))[3]
     assert part.holders is not None
     assert [(one.share, one.source) for one in part.holders] == [(0.5, "podlist")]
 
 
-def test_claims_that_contradict_are_counted_and_reported() -> None:
+def test_conflicts_are_counted_and_reported() -> None:
     found = status("troubled")
     assert gpus(found)[1].conflicts == 2
     assert "GPU 1: claims of 2 pods conflict with others" in problems(found)
 
 
-def test_who_has_access_and_holds_nothing_is_reported() -> None:
-    node = begun()
+def test_a_container_with_access_that_is_no_holder_is_reported() -> None:
+    node = started_node()
     node.has(gpu(0))
     node.say(claims(kubelet_claim("train-0", uuid_of(0))), "kubelet", "podresources")
-    lying = [
+    access_claims = [
         claim(f"p{n}", uuid_of(0), evidence=Evidence.RUNTIME_ENV) for n in range(MOST_HOLDERS + 3)
     ]
-    node.say(claims(*lying), "runtime", "nri")
-    [found] = gpus(status_of(known_of(node)))
+    node.say(claims(*access_claims), "runtime", "nri")
+    [found] = gpus(status_of(status_input(node)))
     assert found.holders is not None
     assert [holder.pod for holder in found.holders] == ["train-0"]
     first = found.access[0]
@@ -201,20 +204,20 @@ def test_who_has_access_and_holds_nothing_is_reported() -> None:
     )
 
 
-def test_where_no_source_reports_of_holders_a_gpu_is_not_free() -> None:
+def test_without_a_source_of_holders_a_gpu_is_not_free() -> None:
     assert gpus(status("no-holders"))[0].holders is None
 
 
-def test_nor_once_their_word_is_too_old() -> None:
-    node = begun()
+def test_a_gpu_is_not_free_once_the_reports_of_holders_are_too_old() -> None:
+    node = started_node()
     node.has(gpu(0))
     node.say(claims(claim("train-0", uuid_of(0)), good_for=10), "kubelet", "podresources")
     node.seconds = 60
     node.reads(reading(gpu(0), "gpu_up", 1, when=at(60)))
-    assert gpus(status_of(known_of(node)))[0].holders is None
+    assert gpus(status_of(status_input(node)))[0].holders is None
 
 
-def test_without_a_driver_nothing_is_known_of_gpus() -> None:
+def test_without_a_driver_gpus_are_unknown() -> None:
     found = status("no-driver")
     assert found.gpus is None
     [source] = found.sources
@@ -227,13 +230,13 @@ def test_without_a_driver_nothing_is_known_of_gpus() -> None:
     ]
 
 
-def test_a_driver_that_has_no_gpu_is_another_thing() -> None:
-    node = begun()
+def test_a_driver_without_gpus_reports_an_empty_list() -> None:
+    node = started_node()
     node.has()
-    assert status_of(known_of(node)).gpus == ()
+    assert status_of(status_input(node)).gpus == ()
 
 
-def test_before_the_first_snapshot() -> None:
+def test_before_the_first_snapshot_sources_are_waiting() -> None:
     found = status("nothing-yet")
     assert (found.gpus, found.driver, found.ready) == (None, None, False)
     assert found.waiting_for == "waiting for the first report of: gpus, kubelet"
@@ -241,14 +244,14 @@ def test_before_the_first_snapshot() -> None:
     assert problems(found) == ["no source has reported GPUs yet"]
 
 
-# Since when.
+# The start of a holding.
 
 
 @pytest.mark.parametrize(
-    ("given_out", "began", "known"),
+    ("reported", "began", "known"),
     [
-        # Whether the kubelet's claim, another's or the runtime's: who names a time knows it, though
-        # podgpu began two hours before this node's first second.
+        # Only a claim with a start knows it, from any source. podgpu itself started two hours
+        # before this node's first second.
         (kubelet_claim("a", uuid_of(0)), 0.0, False),
         (replace(claim("a", uuid_of(0)), since=at(-7201)), -7201.0, True),
         (replace(claim("a", uuid_of(0)), since=at(-7199)), -7199.0, True),
@@ -260,26 +263,26 @@ def test_before_the_first_snapshot() -> None:
         ),
     ],
 )
-def test_since_when_is_known_or_is_what_podgpu_saw_first(
-    given_out: Claim, began: float, known: bool
+def test_the_start_is_from_the_claim_or_from_its_first_report(
+    reported: Claim, began: float, known: bool
 ) -> None:
-    node = begun()
+    node = started_node()
     node.has(gpu(0))
-    said(node, given_out)
-    [found] = gpus(status_of(known_of(node, now=at(120))))
+    report_claims(node, reported)
+    [found] = gpus(status_of(status_input(node, now=at(120))))
     assert found.holders is not None
     [holder] = found.holders
     assert holder.since_known is known
     assert holder.since.timestamp() == at(began).wall_ns // 10**9
 
 
-def test_the_api_server_says_since_when() -> None:
-    node = begun(("gpus", "nvml"), ("kubelet", "podresources"), ("pods", "pods"))
+def test_the_start_is_from_the_api_server() -> None:
+    node = started_node(("gpus", "nvml"), ("kubelet", "podresources"), ("pods", "pods"))
     node.has(gpu(0))
     started = Pod(PodInfo("u-1", "ml", "a"), started=at(-30))
     node.say(PodsReplaced((started,), 900 * NS), "pods", "pods")
-    said(node, kubelet_claim("a", uuid_of(0)))
-    [found] = gpus(status_of(known_of(node, now=at(120))))
+    report_claims(node, kubelet_claim("a", uuid_of(0)))
+    [found] = gpus(status_of(status_input(node, now=at(120))))
     assert found.holders is not None
     [holder] = found.holders
     assert (holder.since_known, holder.since.timestamp()) == (True, at(-30).wall_ns // 10**9)

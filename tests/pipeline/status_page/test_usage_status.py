@@ -1,4 +1,4 @@
-"""The last 24 hours, in the document and on the page."""
+"""The usage of the last 24 hours, in the document and on the page."""
 
 from dataclasses import replace
 
@@ -21,8 +21,8 @@ from tests.pipeline.ledger.reports.windows import (
     window,
     windows,
 )
-from tests.pipeline.status_page.days import DAYS, given_out, known_with, many, status_with
-from tests.pipeline.status_page.reading import Element, read, table
+from tests.pipeline.status_page.html_reader import Element, read, table
+from tests.pipeline.status_page.last_days import DAYS, input_with, last_day, many, status_with
 from tests.pipeline.status_page.scenes import HOSTILE
 from tests.support.nodes import Node, gpu, mig
 
@@ -37,7 +37,7 @@ def shown(name: str) -> Element:
     return read(page(status_with(DAYS[name]), ())).one("main")
 
 
-def test_a_day_in_the_document() -> None:
+def test_the_last_day_in_the_document() -> None:
     found = msgspec.to_builtins(used("a-day"))
     day = found.pop("day")
     assert found == {"sink": "books", "age_seconds": 20, "error": None}
@@ -64,15 +64,15 @@ def test_a_day_in_the_document() -> None:
     unknown = day["pods"][3]
     assert (unknown["uid"], unknown["busy_seconds"], unknown["idle_seconds"]) == ("u-1", None, None)
     assert (day["others"], day["pods_left_out"]) == (None, 0)
-    no_one, total = day["unattributed"], day["total"]
-    assert (no_one["held_seconds"], no_one["free_seconds"]) == (0, 54900)
+    unattributed, total = day["unattributed"], day["total"]
+    assert (unattributed["held_seconds"], unattributed["free_seconds"]) == (0, 54900)
     times = [total[name] for name in ("held_seconds", "free_seconds", "unknown_seconds")]
     assert sum(times) == pytest.approx(day["accounted_seconds"])
     assert (total["allocated_ratio"], total["used_ratio"]) == (0.678948, 0.486737)
     assert day["total"]["incomplete"]
 
 
-def test_a_day_on_the_page() -> None:
+def test_the_last_day_on_the_page() -> None:
     assert table(shown("a-day"), "day") == [
         ["Pod", "Held", "Free", "Unknown", "Busy", "Idle", "Energy"],
         ["ml/train-0", "12.0 h", "", "", "11.5 h", "0.5 h", "7.25 kWh"],
@@ -100,8 +100,9 @@ def test_a_day_on_the_page() -> None:
 
 
 def by_device() -> UsageWindow:
-    """A GPU that a pod held for 10 of 24 hours, one of which nobody told who held it, a GPU with
-    two instances of which one was free, and a GPU that is gone."""
+    """A GPU that a pod held for 10 of 24 hours, a GPU with unknown holders and two instances, and a
+    GPU that is gone. One of the instances was free.
+    """
     one, two = (gpu(index).uuid for index in (0, 1))
     parent = gpu(1)
     held, free = (mig(parent, gi).uuid for gi in (1, 2))
@@ -124,11 +125,11 @@ def by_device() -> UsageWindow:
     return replace(seen, totals=tuple(totals))
 
 
-def test_t25_every_device_has_its_row_with_held_free_and_unknown_apart() -> None:
+def test_t25_every_device_has_a_row_with_held_free_and_unknown_time() -> None:
     node = Node()
     parent = gpu(1)
     node.has(gpu(0), parent, mig(parent, 1), mig(parent, 2))
-    status = status_of(replace(known_with(given_out(by_device())), snapshot=node.snapshot()))
+    status = status_of(replace(input_with(last_day(by_device())), snapshot=node.snapshot()))
     assert status.usage is not None
     assert status.usage.day is not None
     rows = [msgspec.to_builtins(each) for each in status.usage.day.devices]
@@ -171,11 +172,11 @@ def test_t25_every_device_has_its_row_with_held_free_and_unknown_apart() -> None
     assert cells[5][0] == f"GPU-gone {MODEL}"
 
 
-def test_of_very_many_devices_a_bounded_number_is_shown() -> None:
+def test_the_number_of_shown_devices_is_limited() -> None:
     seen = window(
         [usage_row(f"MIG-{number:04}", None, 1, 0, 1) for number in range(MOST_DEVICES + 2)]
     )
-    status = status_with(given_out(seen))
+    status = status_with(last_day(seen))
     assert status.usage is not None
     assert status.usage.day is not None
     assert len(status.usage.day.devices) == MOST_DEVICES
@@ -183,7 +184,7 @@ def test_of_very_many_devices_a_bounded_number_is_shown() -> None:
     assert "2 more devices are not shown." in read(page(status, ())).one("main").text
 
 
-def test_a_day_of_an_older_podgpu_has_no_devices() -> None:
+def test_a_document_of_an_older_podgpu_without_devices_is_shown() -> None:
     old = msgspec.to_builtins(status_with(DAYS["a-day"]))
     assert old["usage"]["day"].pop("devices")
     del old["usage"]["day"]["devices_left_out"]
@@ -191,7 +192,7 @@ def test_a_day_of_an_older_podgpu_has_no_devices() -> None:
     assert "By device" not in page(read_back, ())
 
 
-def test_of_many_pods_those_that_held_the_most_have_a_row() -> None:
+def test_only_the_pods_that_held_the_most_have_a_row() -> None:
     rows = table(shown("many"), "day")[1:]
     assert len(rows) == MOST + 3
     assert rows[MOST] == ["2 other pods", "1.0 h", "", "", "1.0 h", "0.0 h", "2.00 kWh"]
@@ -199,66 +200,66 @@ def test_of_many_pods_those_that_held_the_most_have_a_row() -> None:
     assert "All 69.0 h of all devices have usage data." in shown("many").text
 
 
-def test_one_other_pod_is_one() -> None:
-    status = status_with(given_out(many(MOST + 1)))
+def test_a_single_other_pod_is_singular() -> None:
+    status = status_with(last_day(many(MOST + 1)))
     assert "1 other pod " in read(page(status, ())).one("main").text
 
 
-def test_others_of_whom_a_figure_is_unknown_say_so() -> None:
+def test_a_sum_of_other_pods_with_an_unknown_part_is_incomplete() -> None:
     every = [
         usage_row(GPUS[0], identity(f"p{n:02}"), 20 - n, None if n == 11 else 1, 1)
         for n in range(12)
     ]
-    found = status_with(given_out(window(every))).usage
+    found = status_with(last_day(window(every))).usage
     assert found is not None
     assert found.day is not None
     assert found.day.others is not None
     assert (found.day.others.busy_seconds, found.day.others.incomplete) == (3600, True)
 
 
-def test_a_ledger_that_can_t_be_read_is_reported_of_beside_what_it_reported_before() -> None:
+def test_an_unreadable_ledger_is_reported_and_its_last_usage_stays() -> None:
     text = shown("stale").text
     assert "The ledger books cannot be read now: /var/lib/podgpu/ledger.db: the disk" in text
     assert "ml/train-0" in text
     assert shown("unreadable").all("table", class_="day") == []
     assert "cannot be read now: /var/lib/podgpu/ledger.db: is not there" in shown("unreadable").text
     for name in ("stale", "unreadable"):
-        assert len(table(shown(name), "gpus")) == 3, "the rest of the page is as ever"
+        assert len(table(shown(name), "gpus")) == 3, "the rest of the page is unchanged"
 
 
-def test_the_first_look_says_that_it_is_being_read() -> None:
+def test_before_the_first_response_the_page_says_that_the_ledger_is_read() -> None:
     assert "The ledger books is being read." in shown("first-look").text
 
 
-def test_a_ledger_that_has_nothing_of_that_time_reports_no_sums() -> None:
-    status = status_with(given_out(window([])))
+def test_a_ledger_without_data_for_the_day_has_no_totals() -> None:
+    status = status_with(last_day(window([])))
     assert status.usage is not None
     assert (status.usage.age_seconds, status.usage.day) == (20, None)
-    said = read(page(status, ())).one("main").text
-    assert "The ledger books has no usage data for this time: check that the nvml" in said
+    text = read(page(status, ())).one("main").text
+    assert "The ledger books has no usage data for this time: check that the nvml" in text
 
 
-def test_without_a_ledger_there_is_no_section() -> None:
+def test_without_a_ledger_the_page_has_no_usage_section() -> None:
     status = status_with(None)
     assert status.usage is None
     assert "Last 24 hours" not in page(status, ())
 
 
-def test_a_document_of_an_older_podgpu_is_read() -> None:
+def test_a_document_of_an_older_podgpu_without_usage_is_read() -> None:
     old = msgspec.to_builtins(status_with(None))
     del old["usage"]
     assert msgspec.convert(old, StatusDocument).usage is None
 
 
 @pytest.mark.parametrize("name", DAYS)
-def test_the_document_reads_back(name: str) -> None:
+def test_the_document_is_read_back_unchanged(name: str) -> None:
     status = status_with(DAYS[name])
     assert msgspec.json.decode(msgspec.json.encode(status), type=StatusDocument) == status
 
 
 @pytest.mark.parametrize("kind", ["day", "cards"])
 @pytest.mark.parametrize("name", DAYS)
-def test_rows_and_cells_have_their_roles(name: str, kind: str) -> None:
+def test_rows_and_cells_have_roles_and_labels(name: str, kind: str) -> None:
     for made in shown(name).all("table", class_=kind):
         columns = made.one("thead").all("th")
         for row in made.one("tbody").all("tr"):
@@ -270,11 +271,11 @@ def test_rows_and_cells_have_their_roles(name: str, kind: str) -> None:
             assert labels == [column.text for column in columns[1:]]
 
 
-def test_no_text_of_a_ledger_gets_out_of_its_place() -> None:
+def test_no_text_of_a_ledger_can_change_the_page() -> None:
     hostile = HOSTILE.replace("\ud800", "")
-    who = identity(hostile, hostile, uid=hostile)
-    seen = window([usage_row(GPUS[0], who, 1, 1, 1)])
-    status = status_with(given_out(seen, hostile, hostile))
+    owner = identity(hostile, hostile, uid=hostile)
+    seen = window([usage_row(GPUS[0], owner, 1, 1, 1)])
+    status = status_with(last_day(seen, hostile, hostile))
     text = page(status, ())
     assert "<script" not in text
     assert "\x1b" not in text
@@ -283,14 +284,14 @@ def test_no_text_of_a_ledger_gets_out_of_its_place() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(windows)
-def test_any_day_can_be_shown(seen) -> None:  # type: ignore[no-untyped-def]
-    status = status_with(given_out(seen))
+def test_any_usage_can_be_shown(seen) -> None:  # type: ignore[no-untyped-def]
+    status = status_with(last_day(seen))
     shown = read(page(status, ())).one("main").all("table", class_="day")
     assert bool(shown) == bool(seen.totals)
     assert msgspec.json.decode(msgspec.json.encode(status), type=StatusDocument) == status
 
 
-def test_a_figure_beyond_all_bounds_is_bounded() -> None:
+def test_an_extremely_large_number_is_bounded() -> None:
     seen = window([UsageRow(GPUS[0], identity("a"), 10**40, 10**40, 10**40)])
-    status = status_with(given_out(seen))
+    status = status_with(last_day(seen))
     assert msgspec.json.decode(msgspec.json.encode(status), type=StatusDocument) == status

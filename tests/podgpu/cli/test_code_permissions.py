@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from podgpu.cli.commands import run_command
-from tests.pipeline.component.leading import (
+from tests.pipeline.component.configured_code import (
     ENGINE,
     USES,
     Program,

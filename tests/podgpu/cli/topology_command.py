@@ -13,7 +13,7 @@ from pipeline.runtime.http_service import Serving
 from pipeline.status_page.topology_endpoint import TopologyPages
 from podgpu.cli.commands import run_command
 from tests.support.http import LOCAL
-from tests.support.joints import busy_node
+from tests.support.topology import busy_node
 from tests.support.web import Web, hashed
 
 Result = tuple[int, str, str]

@@ -1,4 +1,4 @@
-"""A terminal of our own: a VT100 with what curses asks of one, and a program that runs in it."""
+"""A pseudo-terminal with a VT100 emulator, and podgpu as the program in it."""
 
 import asyncio
 import fcntl
@@ -18,7 +18,7 @@ _PLAIN = re.compile(r"[^\x00-\x1f\x7f]+")
 
 
 class Vt100:
-    """The screen. A sequence that it doesn't know is an error, so that nothing is overlooked."""
+    """The screen of a VT100. An unknown control sequence is an error, so that none is ignored."""
 
     def __init__(self, width: int, height: int) -> None:
         self.resize(width, height)
@@ -132,7 +132,7 @@ class Vt100:
 
 
 class Session:
-    """A program in a terminal."""
+    """A running program and its terminal."""
 
     def __init__(
         self, master: int, process: asyncio.subprocess.Process, screen: Vt100 | None
@@ -141,22 +141,22 @@ class Session:
         self.process = process
         self.written = b""
         self._master = master
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         asyncio.get_running_loop().add_reader(master, self._read)
 
     @property
     def screen(self) -> Vt100:
-        assert self._screen is not None, "a terminal of another kind"
+        assert self._screen is not None, "only a vt100 has a screen"
         return self._screen
 
     @property
-    def is_as_a_shell_has_it(self) -> bool:
-        """Whether what is typed is shown, and comes line by line."""
+    def is_in_shell_mode(self) -> bool:
+        """Whether the terminal shows what is typed, and passes it on by lines."""
         flags = termios.tcgetattr(self._master)[3]
         return bool(flags & termios.ECHO and flags & termios.ICANON)
 
     def hang_up(self) -> None:
-        """Take the terminal away."""
+        """Close the terminal, as if its window was closed."""
         asyncio.get_running_loop().remove_reader(self._master)
         os.close(self._master)
         self._master = -1
@@ -168,14 +168,14 @@ class Session:
     def _read(self) -> None:
         try:
             data = os.read(self._master, 1 << 16)
-        except OSError:  # nobody has the other side open any more
+        except OSError:  # no process has the other side open any more
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._master)
         self.written += data
         if self._screen is not None:
             self._screen.feed(data.decode("ascii"))
-        self._news.set()
+        self._changed.set()
 
     def press(self, keys: str) -> None:
         os.write(self._master, keys.encode())
@@ -185,13 +185,13 @@ class Session:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
         self.process.send_signal(signal.SIGWINCH)
 
-    async def until(self, wanted: Callable[[list[str]], bool]) -> list[str]:
-        """Wait until the screen is as it is wanted; return it."""
+    async def until(self, condition: Callable[[list[str]], bool]) -> list[str]:
+        """Wait until the condition is true for the lines of the screen; return them."""
         try:
             async with asyncio.timeout(15):
-                while not wanted(self.screen.lines):
-                    self._news.clear()
-                    await self._news.wait()
+                while not condition(self.screen.lines):
+                    self._changed.clear()
+                    await self._changed.wait()
         except TimeoutError:
             raise AssertionError("\n".join(self.screen.lines)) from None
         return self.screen.lines
@@ -204,26 +204,26 @@ async def running(
     height: int = 24,
     term: str = "vt100",
     env: Mapping[str, str] = MappingProxyType({}),
-    deaf: bool = False,
+    ignores_hangup: bool = False,
 ) -> AsyncIterator[Session]:
     """Run podgpu in a terminal.
 
     Args:
-        words: of the command.
+        words: arguments of podgpu.
         width: columns.
         height: lines.
-        term: its kind; of another than vt100 nobody knows what the screen looks like.
-        env: variables besides.
-        deaf: it is not to hear that the terminal goes away, as under nohup.
+        term: the kind of terminal; only vt100 has a screen.
+        env: additional environment variables.
+        ignores_hangup: the program ignores SIGHUP, as under nohup.
     """
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
     kept = {name: value for name, value in os.environ.items() if name not in {"LINES", "COLUMNS"}}
-    ignoring = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh") if deaf else ()
-    # Whoever runs the tests in the background has it ignored, as a program that is begun so has to.
-    heeding = ("env", "--default-signal=INT")
+    ignoring = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh") if ignores_hangup else ()
+    # In a background job SIGINT is ignored, and child processes inherit that.
+    default_sigint = ("env", "--default-signal=INT")
     process = await asyncio.create_subprocess_exec(
-        *heeding, *ignoring, sys.executable, "-m", "podgpu", *words,
+        *default_sigint, *ignoring, sys.executable, "-m", "podgpu", *words,
         stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
         env={**kept, "TERM": term, "LC_ALL": "C.UTF-8", **env},
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`podgpu top` where stdout is no terminal, and what goes wrong."""
+"""`podgpu top` without a terminal, and its errors."""
 
 import asyncio
 import json
@@ -22,11 +22,11 @@ from podgpu.cli.top.poller import Poller, fetch_status
 from tests.pipeline.status_page.scenes import SCENES, status
 from tests.support.http import LOCAL, says
 
-Said = tuple[int, str, str]
+Result = tuple[int, str, str]
+"""The exit status of a command, and its output on stdout and stderr."""
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> Said:
-    """The exit status of the command, and what it says on stdout and stderr."""
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> Result:
     from podgpu.cli.commands import run_command
 
     code = run_command(["top", *words])
@@ -36,25 +36,27 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> Said:
 
 @asynccontextmanager
 async def served(pages: Pages) -> AsyncIterator[str]:
-    well = (True, "ok")
-    house = Listeners(node="n", version="0", health=lambda: well, ready=lambda: well, pages=pages)
-    async with house.listen(LOCAL) as mounts:
+    ok = (True, "ok")
+    listeners = Listeners(node="n", version="0", health=lambda: ok, ready=lambda: ok, pages=pages)
+    async with listeners.listen(LOCAL) as mounts:
         yield f"http://127.0.0.1:{mounts.port}"
 
 
-def of(name: str) -> Pages:
+def pages_of(name: str) -> Pages:
     known = SCENES[name]()
     return StatusPages(lambda: known.now, lambda: known).pages
 
 
-async def asked(capsys: pytest.CaptureFixture[str], pages: Pages, *words: str) -> Said:
+async def query(capsys: pytest.CaptureFixture[str], pages: Pages, *words: str) -> Result:
     async with served(pages) as url:
         return await asyncio.to_thread(run, capsys, "--url", url, *words)
 
 
 @pytest.mark.parametrize("words", [(), ("--once",)])
-async def test_a_table_once(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
-    code, out, err = await asked(capsys, of("troubled"), *words)
+async def test_the_table_is_printed_once(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    code, out, err = await query(capsys, pages_of("troubled"), *words)
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "node-1: 4 GPUs: 2 up, 1 lost, 1 unknown, 2027-01-15 08:10:00 UTC"
@@ -68,13 +70,13 @@ async def test_a_table_once(capsys: pytest.CaptureFixture[str], words: tuple[str
     assert out.isascii()
 
 
-async def test_all_of_a_large_node(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = await asked(capsys, of("cut"))
+async def test_all_devices_of_a_large_node_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = await query(capsys, pages_of("mig"))
     assert out.count("1g.10gb") == 56
     assert "ml/notebook-7-6-7c9d5f6b4 (jupyter)" in out
 
 
-def test_no_one_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_daemon_that_does_not_run_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "--url", "http://127.0.0.1:1")
     assert (code, out) == (1, "")
     assert err == (
@@ -84,7 +86,9 @@ def test_no_one_there(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:9400", "ftp://x", "http://a:b@127.0.0.1", "http://x:y"])
-def test_what_is_no_address(capsys: pytest.CaptureFixture[str], url: str) -> None:
+def test_an_invalid_address_ends_with_status_2(
+    capsys: pytest.CaptureFixture[str], url: str
+) -> None:
     code, out, err = run(capsys, "--url", url)
     assert (code, out) == (2, "")
     assert err.startswith("podgpu: ")
@@ -93,14 +97,16 @@ def test_what_is_no_address(capsys: pytest.CaptureFixture[str], url: str) -> Non
 @pytest.mark.parametrize(
     "body", ["", "ok", "[]", "{}", '{"version":1}', '{"version":1,"node":"x"}', '{"version":"x"}']
 )
-async def test_what_is_no_podgpu(capsys: pytest.CaptureFixture[str], body: str) -> None:
-    code, out, err = await asked(capsys, {PATH: (says(body), "")})
+async def test_a_response_that_is_not_from_podgpu_is_refused(
+    capsys: pytest.CaptureFixture[str], body: str
+) -> None:
+    code, out, err = await query(capsys, {PATH: (says(body), "")})
     assert (code, out) == (2, "")
     assert "the response is not from podgpu" in err
 
 
 def altered(name: str, **changes: object) -> str:
-    """A scene's document, with other values of its first GPU, or its own."""
+    """Return a scene's document, with other values of its first holder or GPU, or of itself."""
     document = json.loads(msgspec.json.encode(status(name)))
     card, holder = document["gpus"][0], document["gpus"][0]["holders"][0]
     for key, value in changes.items():
@@ -109,21 +115,23 @@ def altered(name: str, **changes: object) -> str:
     return json.dumps(document)
 
 
-WRONG = {
+INVALID = {
     "nested deeply": '{"version":1,"node":"x","x":' + "[" * 200_000 + "]" * 200_000 + "}",
     "a time without its zone": altered("two-gpus", time="2026-01-01T00:00:00"),
     "a holder's time without its zone": altered("two-gpus", since="2026-01-01T00:00:00"),
-    "a number without bounds": altered("two-gpus", memory_used_bytes=10**400),
+    "an unlimited number": altered("two-gpus", memory_used_bytes=10**400),
     "a number that is too large": altered("two-gpus", memory_used_bytes=2**63),
     "a number of too many digits": altered("two-gpus", index=7).replace(": 7,", f": {'7' * 5000},"),
-    "a figure without bounds": altered("two-gpus", power_watts=10**400),
-    "less than nothing": altered("two-gpus", memory_used_bytes=-1),
+    "an unlimited floating-point number": altered("two-gpus", power_watts=10**400),
+    "a negative number": altered("two-gpus", memory_used_bytes=-1),
 }
 
 
-@pytest.mark.parametrize("about", WRONG)
-async def test_a_hostile_document(capsys: pytest.CaptureFixture[str], about: str) -> None:
-    code, out, err = await asked(capsys, {PATH: (says(WRONG[about]), "")})
+@pytest.mark.parametrize("fault", INVALID)
+async def test_a_hostile_document_is_refused(
+    capsys: pytest.CaptureFixture[str], fault: str
+) -> None:
+    code, out, err = await query(capsys, {PATH: (says(INVALID[fault]), "")})
     assert (code, out) == (2, "")
     assert "the response is not from podgpu" in err
 
@@ -132,29 +140,33 @@ ODD = "x\x1b[2J\x1b]0;y\x07\x9b31m\N{RIGHT-TO-LEFT OVERRIDE}\r\nz"
 
 
 def filled(value: object) -> object:
-    """Every text that anybody can choose, replaced."""
+    """Return a document with every text replaced that a user can choose."""
     if isinstance(value, dict):
-        kept = ("time", "started", "since", "state", "version")
-        return {k: v if k in kept else filled(v) for k, v in value.items()}
+        unchanged = ("time", "started", "since", "state", "version")
+        return {k: v if k in unchanged else filled(v) for k, v in value.items()}
     if isinstance(value, list):
         return [filled(each) for each in value]
     return ODD if isinstance(value, str) else value
 
 
-@pytest.mark.parametrize("name", ["troubled", "cut", "two-gpus"])
-async def test_no_text_acts_on_the_terminal(capsys: pytest.CaptureFixture[str], name: str) -> None:
+@pytest.mark.parametrize("name", ["troubled", "mig", "two-gpus"])
+async def test_control_characters_are_removed_from_the_table(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
     body = json.dumps(filled(json.loads(msgspec.json.encode(status(name)))))
-    code, out, _ = await asked(capsys, {PATH: (says(body), "")})
+    code, out, _ = await query(capsys, {PATH: (says(body), "")})
     assert code == 0
     assert "x?[2J" in out
     assert all(line.isprintable() for line in out.split("\n"))
 
 
-async def test_nor_does_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_control_characters_are_removed_from_an_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def refuses(_: HttpRequest) -> HttpResponse:
         return HttpResponse(ODD.encode(), "text/plain", status=503)
 
-    code, out, err = await asked(capsys, {PATH: (refuses, "")})
+    code, out, err = await query(capsys, {PATH: (refuses, "")})
     assert (code, out) == (1, "")
     assert err.removesuffix("\n").isprintable()
 
@@ -162,7 +174,7 @@ async def test_nor_does_an_error(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("encoding", "name"), [("ascii", "p?-??"), ("latin-1", "pé-??"), ("utf-8", "pé-日本")]
 )
-async def test_a_name_that_stdout_can_t_say(encoding: str, name: str) -> None:
+async def test_characters_that_stdout_cannot_encode_are_replaced(encoding: str, name: str) -> None:
     async with served({PATH: (says(altered("two-gpus", pod="pé-日本")), "")}) as url:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "podgpu", "top", "--once", "--url", url,
@@ -178,7 +190,7 @@ UNWRITTEN = b"podgpu top: the table can't be written: "
 
 
 @pytest.mark.parametrize(
-    ("shell", "status", "said"),
+    ("shell", "status", "message"),
     [
         ('exec "$@" >/dev/full', 3, UNWRITTEN + b"No space left on device\n"),
         ('exec "$@" >&-', 3, UNWRITTEN + b"there is no stdout\n"),
@@ -189,65 +201,69 @@ UNWRITTEN = b"podgpu top: the table can't be written: "
         ('"$@" | true', 0, b""),
     ],
 )
-async def test_what_takes_no_table(shell: str, status: int, said: bytes) -> None:
-    async with served(of("cut")) as url:
+async def test_a_table_that_cannot_be_written_is_an_error(
+    shell: str, status: int, message: bytes
+) -> None:
+    async with served(pages_of("mig")) as url:
         process = await asyncio.create_subprocess_exec(
             "bash", "-o", "pipefail", "-c", shell, "bash",
             sys.executable, "-m", "podgpu", "top", "--url", url,
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         _, err = await asyncio.wait_for(process.communicate(), 30)
-    assert (process.returncode, err) == (status, said)
+    assert (process.returncode, err) == (status, message)
 
 
-async def test_where_there_is_no_terminal_a_name_is_on_one_line(
+async def test_without_a_terminal_a_name_is_on_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Whoever searches the table for a name finds it, however long it is."""
+    """A search for a name in the table finds it, regardless of its length."""
     pod = "p" * 250
-    _, out, _ = await asked(capsys, {PATH: (says(altered("two-gpus", pod=pod)), "")})
+    _, out, _ = await query(capsys, {PATH: (says(altered("two-gpus", pod=pod)), "")})
     [line] = [line for line in out.splitlines() if "pp" in line]
     assert f"ml/{pod} (main) 10m+" in line
     assert line.endswith("kubelet: kubelet_ids")
 
 
-async def test_a_podgpu_that_is_older_has_no_such_page(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = await asked(capsys, {})
+async def test_an_older_podgpu_without_the_page_is_an_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, _, err = await query(capsys, {})
     assert code == 1
     assert "/status answers 404" in err
 
 
-async def test_a_podgpu_that_is_newer(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_newer_document_version_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     body = json.dumps({"version": 2, "node": "x", "gpus": "otherwise"})
-    code, _, err = await asked(capsys, {PATH: (says(body), "")})
+    code, _, err = await query(capsys, {PATH: (says(body), "")})
     assert code == 2
     assert "that podgpu is newer; use its own `podgpu top`" in err
 
 
-async def test_what_a_later_release_adds_is_passed_over() -> None:
+async def test_unknown_keys_of_the_document_are_ignored() -> None:
     async def more(request: HttpRequest) -> HttpResponse:
-        handler, _ = of("cut")[PATH]
+        handler, _ = pages_of("mig")[PATH]
         document = json.loads((await handler(request)).body)
         document["new"] = {"x": [1]}
         document["gpus"][0]["instances"][0]["new"] = 1
         return HttpResponse(json.dumps(document).encode(), "application/json")
 
     async with served({PATH: (more, "")}) as url:
-        assert await asyncio.to_thread(fetch_status, url) == status("cut")
+        assert await asyncio.to_thread(fetch_status, url) == status("mig")
 
 
 @pytest.mark.parametrize("interval", ["0s", "499ms", "61m", "5", "x"])
-def test_how_often_it_may_be_asked(capsys: pytest.CaptureFixture[str], interval: str) -> None:
+def test_an_invalid_interval_is_refused(capsys: pytest.CaptureFixture[str], interval: str) -> None:
     with pytest.raises(SystemExit) as ended:
         run(capsys, "--interval", interval)
     assert ended.value.code == 2
 
 
-# Asking over and over.
+# Repeated polling.
 
 
 class Script:
-    """Answers as it is told, one after another, and then no more."""
+    """Return or raise the given answers in turn; block after the last."""
 
     def __init__(self, *answers: StatusDocument | Exception) -> None:
         self.left = list(answers)
@@ -275,24 +291,24 @@ class Script:
         AssertionError("a bug"),
     ],
 )
-def test_an_error_leaves_what_was_known(error: Exception) -> None:
-    script = Script(status("cut"), error)
+def test_after_an_error_the_last_document_stays(error: Exception) -> None:
+    script = Script(status("mig"), error)
     poller = Poller("http://x", 0.001, SystemClock(), status("two-gpus"), script)
     assert poller.feed().status == status("two-gpus")
     poller.start()
     assert script.done.wait(10)
     poller.stop()
     feed = poller.feed()
-    assert feed.status == status("cut")
+    assert feed.status == status("mig")
     assert str(error) in feed.error
     assert feed.age_seconds > 0
     script.gate.set()
 
 
 @pytest.mark.parametrize("error", [TransientError("refused"), RecursionError("a bug")])
-def test_an_answer_takes_the_error_away(error: Exception) -> None:
+def test_a_response_clears_the_error(error: Exception) -> None:
     script = Script(error, status("troubled"))
-    poller = Poller("http://x", 0.001, SystemClock(), status("cut"), script)
+    poller = Poller("http://x", 0.001, SystemClock(), status("mig"), script)
     poller.start()
     assert script.done.wait(10)
     poller.stop()

@@ -1,4 +1,4 @@
-"""`podgpu top` in a terminal, against a real listener."""
+"""`podgpu top` in a terminal, with a real listener."""
 
 import asyncio
 import signal
@@ -9,20 +9,20 @@ import pytest
 from pipeline.http.listener_registry import Listeners
 from pipeline.model import Instant
 from pipeline.status_page.endpoints import StatusPages
-from tests.pipeline.status_page.scenes import cut
+from tests.pipeline.status_page.scenes import mig_node
 from tests.podgpu.cli.top.terminal import Session, Vt100, running
 from tests.support.http import LOCAL
 
 
 class Served:
-    """A daemon that can be taken away."""
+    """A daemon that a test can stop."""
 
     def __init__(self) -> None:
-        known, self.moment = cut(), 0
+        known, self.moment = mig_node(), 0
         pages = StatusPages(self._now, lambda: known)
-        well = (True, "ok")
-        self.house = Listeners(
-            node="n", version="0", health=lambda: well, ready=lambda: well, pages=pages.pages
+        ok = (True, "ok")
+        self.listeners = Listeners(
+            node="n", version="0", health=lambda: ok, ready=lambda: ok, pages=pages.pages
         )
         self.gone = asyncio.Event()
         self.port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -32,7 +32,7 @@ class Served:
         return Instant(self.moment, self.moment)
 
     async def run(self) -> None:
-        async with self.house.listen(LOCAL) as mounts:
+        async with self.listeners.listen(LOCAL) as mounts:
             self.port.set_result(mounts.port)
             await self.gone.wait()
 
@@ -47,7 +47,7 @@ async def served() -> AsyncIterator[Served]:
     await task
 
 
-def shows(*texts: str):  # type: ignore[no-untyped-def]
+def shown(*texts: str):  # type: ignore[no-untyped-def]
     return lambda lines: all(text in "\n".join(lines) for text in texts)
 
 
@@ -55,7 +55,7 @@ async def drawn(session: Session) -> list[str]:
     return await session.until(lambda lines: "? help" in lines[-1])
 
 
-async def test_a_terminal_of_80_by_24(served: Served) -> None:
+async def test_all_views_in_a_terminal_of_80_by_24(served: Served) -> None:
     url = f"http://127.0.0.1:{await served.port}"
     async with running("top", "--url", url, "--interval", "500ms") as session:
         lines = await drawn(session)
@@ -69,39 +69,39 @@ async def test_a_terminal_of_80_by_24(served: Served) -> None:
         assert "ml/noteboo~-7c9d5f6b4" in lines[5]
         assert lines[-1].endswith("lines 1 to 20 of 64")
         session.press("G")
-        await session.until(shows("lines 46 to 64 of 64", "ml/noteboo~-7c9d5f6b4"))
+        await session.until(shown("lines 46 to 64 of 64", "ml/noteboo~-7c9d5f6b4"))
         session.press("a")
-        await session.until(shows("  f6b4 (jupyter)"))
+        await session.until(shown("  f6b4 (jupyter)"))
         session.press("a")
         session.press("f")
-        folded = await session.until(shows("folded"))
+        folded = await session.until(shown("folded"))
         assert [line.split()[0] for line in folded[3:11]] == [str(n) for n in range(8)]
         assert folded[11] == ""
         session.press("/notebook-3-4")
-        await session.until(shows("filter: notebook-3-4_"))
+        await session.until(shown("filter: notebook-3-4_"))
         session.press("\x1b")
         await session.until(lambda lines: "filter" not in lines[-1])
         session.press("s")
-        await session.until(shows("SOURCE", "podresources", "SINK"))
+        await session.until(shown("SOURCE", "podresources", "SINK"))
         session.press("?")
-        await session.until(shows("sort by index, utilisation"))
+        await session.until(shown("sort by index, utilisation"))
         session.press("x")
-        await session.until(shows("HELD BY"))
+        await session.until(shown("HELD BY"))
         session.resize(40, 10)
         lines = await session.until(lambda lines: "lines" in lines[-1] or "folded" in lines[-1])
         assert all(len(line) <= 40 for line in lines)
         session.resize(140, 30)
-        await session.until(shows("SOURCE", "SHARE"))
+        await session.until(shown("SOURCE", "SHARE"))
         session.press("q")
         assert await asyncio.wait_for(session.process.wait(), 10) == 0
 
 
-async def test_a_daemon_that_goes_away_is_reported_and_what_was_known_stays(served: Served) -> None:
+async def test_a_daemon_that_stops_is_reported_and_the_last_table_stays(served: Served) -> None:
     url = f"http://127.0.0.1:{await served.port}"
     async with running("top", "--url", url, "--interval", "500ms") as session:
         await drawn(session)
         served.gone.set()
-        lines = await session.until(shows("! no response for"))
+        lines = await session.until(shown("! no response for"))
         assert f"nothing answers at {url}" in lines[1]
         assert "5 of 7 instances held" in lines[3]
         session.process.send_signal(signal.SIGINT)
@@ -109,8 +109,8 @@ async def test_a_daemon_that_goes_away_is_reported_and_what_was_known_stays(serv
 
 
 @pytest.mark.parametrize("term", ["dumb", "unknown", "no-such-terminal"])
-async def test_a_terminal_in_which_nothing_can_be_drawn(served: Served, term: str) -> None:
-    """Nothing is written there but what to do: not the pieces of a screen."""
+async def test_a_terminal_without_cursor_control_is_an_error(served: Served, term: str) -> None:
+    """Only the fix is printed, and no part of a screen."""
     url = f"http://127.0.0.1:{await served.port}"
     async with running("top", "--url", url, term=term) as session:
         assert await asyncio.wait_for(session.process.wait(), 20) == 2
@@ -119,30 +119,30 @@ async def test_a_terminal_in_which_nothing_can_be_drawn(served: Served, term: st
                 await asyncio.sleep(0.05)
         assert session.written.startswith(f"podgpu: the terminal (TERM='{term}'): ".encode())
         assert session.written.count(b"\n") == 1
-        assert session.is_as_a_shell_has_it
+        assert session.is_in_shell_mode
 
 
-async def test_without_a_daemon_it_ends_at_once_and_says_why() -> None:
+async def test_without_a_daemon_it_ends_with_an_error() -> None:
     async with running("top", "--url", "http://127.0.0.1:1") as session:
         await asyncio.wait_for(session.process.wait(), 15)
         assert session.process.returncode == 1
-        await session.until(shows("nothing answers at http://127.0.0.1:1"))
+        await session.until(shown("nothing answers at http://127.0.0.1:1"))
 
 
-# What ends it.
+# The end of the program.
 
 
-async def test_a_signal_leaves_the_terminal_as_it_was(served: Served) -> None:
+async def test_a_signal_restores_the_mode_of_the_terminal(served: Served) -> None:
     url = f"http://127.0.0.1:{await served.port}"
     async with running("top", "--url", url) as session:
         await drawn(session)
-        assert not session.is_as_a_shell_has_it
+        assert not session.is_in_shell_mode
         session.process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(session.process.wait(), 10) == 128 + signal.SIGTERM
-        assert session.is_as_a_shell_has_it
+        assert session.is_in_shell_mode
 
 
-async def test_a_signal_leads_back_to_the_screen_that_was_there_before(served: Served) -> None:
+async def test_a_signal_restores_the_previous_screen(served: Served) -> None:
     url = f"http://127.0.0.1:{await served.port}"
     async with running("top", "--url", url, term="xterm") as session:
         async with asyncio.timeout(15):
@@ -156,17 +156,17 @@ async def test_a_signal_leads_back_to_the_screen_that_was_there_before(served: S
                 await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("deaf", [False, True])
-async def test_it_ends_with_its_terminal(served: Served, deaf: bool) -> None:
-    """Else it would read the end of its input over and over."""
+@pytest.mark.parametrize("ignores_hangup", [False, True])
+async def test_it_ends_when_its_terminal_is_closed(served: Served, ignores_hangup: bool) -> None:
+    """Otherwise it would read the end of its input forever."""
     url = f"http://127.0.0.1:{await served.port}"
-    async with running("top", "--url", url, deaf=deaf) as session:
+    async with running("top", "--url", url, ignores_hangup=ignores_hangup) as session:
         await drawn(session)
         session.hang_up()
         await asyncio.wait_for(session.process.wait(), 10)
 
 
-async def test_a_locale_that_is_not_installed(served: Served) -> None:
+async def test_it_works_with_a_locale_that_is_not_installed(served: Served) -> None:
     url = f"http://127.0.0.1:{await served.port}"
     async with running("top", "--url", url, env={"LC_ALL": "xx_XX.UTF-8"}) as session:
         lines = await drawn(session)
@@ -175,11 +175,11 @@ async def test_a_locale_that_is_not_installed(served: Served) -> None:
         assert await asyncio.wait_for(session.process.wait(), 10) == 0
 
 
-def test_the_terminal_is_one() -> None:
+def test_the_emulator_obeys_control_sequences() -> None:
     screen = Vt100(10, 3)
-    screen.feed("0123456789ab\r\nc\x1b[1;4Hxyz\x1b[K\x1b[3;1H\x1b[1mend")
+    screen.feed("0123456789ab\r\nc\x1b[1;4Hxyz\x1b[K\x1b[3;1H\x1b[1mlast")
     screen.feed("\x1b[")
     screen.feed("2;2Hd")
-    assert screen.lines == ["012xyz", "ad", "end"]
+    assert screen.lines == ["012xyz", "ad", "last"]
     with pytest.raises(AssertionError):
         screen.feed("\x1b[5X")

@@ -1,4 +1,4 @@
-"""What `podgpu top` shows, without a terminal."""
+"""The frames of `podgpu top`, without a terminal."""
 
 from datetime import timedelta
 
@@ -11,26 +11,32 @@ from podgpu.cli.terminal_text import width
 from podgpu.cli.top.columns import heading, room
 from podgpu.cli.top.ui_state import State, Tab
 from podgpu.cli.top.view import Feed, Style, View
-from tests.pipeline.status_page.scenes import SCENES, begun, known_of, said, status
-from tests.podgpu.cli.top.views import after, lines, seen
+from tests.pipeline.status_page.scenes import (
+    SCENES,
+    report_claims,
+    started_node,
+    status,
+    status_input,
+)
+from tests.podgpu.cli.top.views import frame_of, lines, state_after
 from tests.support.nodes import gpu, kubelet_claim
 
-# The whole.
+# The whole frame.
 
 
 @pytest.mark.parametrize("name", SCENES)
 @pytest.mark.parametrize("size", [(80, 24), (40, 10), (200, 60), (20, 5), (1, 1), (5, 3)])
 @pytest.mark.parametrize("keys", ["", "f", "a", "s", "?", "u", "/x"])
 def test_every_line_is_as_wide_as_the_terminal(name: str, size: tuple[int, int], keys: str) -> None:
-    shown = seen(name, after(*keys), *size)
+    shown = frame_of(name, state_after(*keys), *size)
     assert len(shown.lines) == size[1]
     for line, _ in shown.lines:
         assert width(line) == size[0]
         assert line.isprintable()
 
 
-def test_eight_gpus_of_seven_instances_at_80_by_24() -> None:
-    shown = [line for line, _ in seen("cut").lines]
+def test_eight_gpus_with_seven_instances_each_at_80_by_24() -> None:
+    shown = [line for line, _ in frame_of("mig").lines]
     assert shown[0].startswith("node-1: 8 GPUs: 8 up; 56 MIG instances ")
     assert shown[0].endswith(" 08:10:00 UTC")
     assert shown[1].strip() == ""
@@ -42,7 +48,7 @@ def test_eight_gpus_of_seven_instances_at_80_by_24() -> None:
     assert shown[5].split()[:5] == ["1g.10gb", "8/0", "[|", "]", "13%"]
     assert shown[5].split()[-2:] == ["ml/noteboo~-7c9d5f6b4", "10m+"]
     assert shown[-1].rstrip() == "? help   q quit   lines 1 to 20 of 64"
-    assert [style for _, style in seen("cut").lines][:4] == [
+    assert [style for _, style in frame_of("mig").lines][:4] == [
         Style.REVERSE,
         Style.BOLD,
         Style.BOLD,
@@ -50,19 +56,19 @@ def test_eight_gpus_of_seven_instances_at_80_by_24() -> None:
     ]
 
 
-def test_a_wide_terminal_shows_more() -> None:
-    [_, _, second, *_] = lines("cut", columns=160)
+def test_a_wide_terminal_shows_more_columns() -> None:
+    [_, _, second, *_] = lines("mig", columns=160)
     assert "ml/notebook-0-1-7c9d5f6b4 (jupyter)" in second
     assert second.endswith("kubelet: kubelet_ids")
     assert "1 replica" in "\n".join(lines("troubled", columns=120))
 
 
-def test_a_narrow_one_keeps_who_holds_what() -> None:
+def test_a_narrow_terminal_still_shows_the_holders() -> None:
     [first, _] = lines("two-gpus", columns=44)
     assert first.split() == ["0", "[|||||]", "93%", "ml/train-0", "10m+"]
 
 
-def test_states_and_holders() -> None:
+def test_states_and_holders_are_shown() -> None:
     assert [" ".join(line.split()) for line in lines("troubled")] == [
         "0 LOST [ ] - - - - not held",
         "1 UNKNOWN [ ] - - - - ml/new (main) 10m+",
@@ -76,29 +82,29 @@ def test_states_and_holders() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "expected"),
     [
         ("no-driver", "No source has reported GPUs yet."),
         ("nothing-yet", "No source has reported GPUs yet."),
     ],
 )
-def test_nothing_to_show(name: str, wanted: str) -> None:
-    assert lines(name) == [wanted]
+def test_a_text_is_shown_while_no_gpus_are_known(name: str, expected: str) -> None:
+    assert lines(name) == [expected]
 
 
-def test_a_node_without_gpus() -> None:
-    node = begun()
+def test_a_text_is_shown_for_a_node_without_gpus() -> None:
+    node = started_node()
     node.has()
-    assert lines(status_of(known_of(node))) == ["This node has no GPU."]
+    assert lines(status_of(status_input(node))) == ["This node has no GPU."]
 
 
-def test_what_is_unknown_is_a_dash() -> None:
+def test_unknown_values_are_dashes() -> None:
     [line] = lines("no-holders")
     assert line.split() == ["0", "UNKNOWN", "[", "]", "-", "-", "-", "-", "unknown"]
 
 
 @pytest.mark.parametrize(
-    ("seconds", "given_out", "known"),
+    ("seconds", "seen_since", "known"),
     [
         (59, "59s+", "59s"),
         (7200, "2h+", "2h"),
@@ -106,12 +112,12 @@ def test_what_is_unknown_is_a_dash() -> None:
         (400 * 86_400, "99d+", "400d"),
     ],
 )
-def test_for_how_long_at_least(seconds: int, given_out: str, known: str) -> None:
+def test_the_duration_of_a_holding(seconds: int, seen_since: str, known: str) -> None:
     document = status("two-gpus")
     assert document.gpus is not None
     card, other = document.gpus
     assert card.holders is not None
-    for since_known, wanted in ((False, given_out), (True, known)):
+    for since_known, expected in ((False, seen_since), (True, known)):
         holder = msgspec.structs.replace(
             card.holders[0],
             since=document.time - timedelta(seconds=seconds),
@@ -119,7 +125,7 @@ def test_for_how_long_at_least(seconds: int, given_out: str, known: str) -> None
         )
         held = msgspec.structs.replace(card, holders=(holder,))
         assert lines(msgspec.structs.replace(document, gpus=(held, other)))[0].endswith(
-            f" {wanted}"
+            f" {expected}"
         )
 
 
@@ -127,7 +133,7 @@ def test_for_how_long_at_least(seconds: int, given_out: str, known: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "expected"),
     [
         ("two-gpus", ""),
         (
@@ -138,11 +144,11 @@ def test_for_how_long_at_least(seconds: int, given_out: str, known: str) -> None
         ("nothing-yet", "not ready: waiting for the first report of: gpus, kubelet"),
     ],
 )
-def test_what_needs_someone_stands_in_the_second_line(name: str, wanted: str) -> None:
-    assert seen(name).lines[1][0].rstrip() == wanted
+def test_the_first_problem_is_in_the_second_line(name: str, expected: str) -> None:
+    assert frame_of(name).lines[1][0].rstrip() == expected
 
 
-def test_no_answer_stands_before_all_else_there() -> None:
+def test_a_missing_response_takes_precedence_in_the_second_line() -> None:
     feed = Feed(status("troubled"), 125.0, "connection refused")
     line, _ = View().frame(feed, State(), 80, 24).lines[1]
     assert line.rstrip() == "! no response for 2 min: connection refused"
@@ -151,11 +157,11 @@ def test_no_answer_stands_before_all_else_there() -> None:
 # Sources and sinks.
 
 
-def test_sources_and_sinks_with_their_errors() -> None:
+def test_sources_and_sinks_are_shown_with_their_errors() -> None:
     shown = "\n".join(
-        line.rstrip() for line, _ in seen("troubled", State(tab=Tab.COMPONENTS)).lines
+        line.rstrip() for line, _ in frame_of("troubled", State(tab=Tab.COMPONENTS)).lines
     )
-    for wanted in (
+    for expected in (
         "kubelet            podresources  down      10 min ago 10 min ago",
         "    error 20 s ago: /run/x.sock: connection refused; is the kubelet running?",
         "podlist            podlist       up        6 min ago  6 min ago",
@@ -163,17 +169,17 @@ def test_sources_and_sinks_with_their_errors() -> None:
         "push               otlp          stuck     12 345     7",
         "metrics            prometheus    -         -          -",
     ):
-        assert wanted in shown
+        assert expected in shown
 
 
-def test_a_long_error_is_shown_whole() -> None:
-    text = "the end of this is what says how to mend it " * 6
+def test_a_long_error_is_shown_in_full() -> None:
+    text = "the end of this text says how to fix the error " * 6
     source = status("troubled").sources[1]
     assert source.error is not None
     error = msgspec.structs.replace(source.error, text=text)
-    said_of = msgspec.structs.replace(source, error=error)
-    document = msgspec.structs.replace(status("troubled"), sources=(said_of,))
-    shown = [line for line, _ in seen(document, State(tab=Tab.COMPONENTS)).lines]
+    component = msgspec.structs.replace(source, error=error)
+    document = msgspec.structs.replace(status("troubled"), sources=(component,))
+    shown = [line for line, _ in frame_of(document, State(tab=Tab.COMPONENTS)).lines]
     joined = "".join(line[4:] for line in shown if line.startswith("    "))
     assert text.strip() in joined
 
@@ -182,20 +188,22 @@ def test_a_long_error_is_shown_whole() -> None:
 
 
 def held_by(*names: str, container: str = "main") -> StatusDocument:
-    """A GPU for each of these pods."""
-    node = begun()
+    """Return a document with one GPU for each of these pods."""
+    node = started_node()
     cards = [gpu(n) for n in range(len(names))]
     node.has(*cards)
     pairs = zip(names, cards, strict=True)
-    said(node, *(kubelet_claim(name, card.uuid, container=container) for name, card in pairs))
-    return status_of(known_of(node))
+    report_claims(
+        node, *(kubelet_claim(name, card.uuid, container=container) for name, card in pairs)
+    )
+    return status_of(status_input(node))
 
 
 LONG = "llama-70b-pretraining-worker"
 
 
 @pytest.mark.parametrize(
-    ("pod", "container", "wanted"),
+    ("pod", "container", "expected"),
     [
         ("train-0", "main", "ml/train-0 (main)"),
         ("train-0", "a-long-sidecar", "ml/train-0 (a-long-s~"),
@@ -205,9 +213,9 @@ LONG = "llama-70b-pretraining-worker"
         ("x" * 18, "main", f"ml/{'x' * 18}"),
     ],
 )
-def test_a_name_that_is_too_long(pod: str, container: str, wanted: str) -> None:
+def test_a_name_that_is_too_long_is_shortened(pod: str, container: str, expected: str) -> None:
     [line] = lines(held_by(pod, container=container))
-    assert line[-26:-5].rstrip() == wanted
+    assert line[-26:-5].rstrip() == expected
 
 
 @pytest.mark.parametrize("columns", [64, 72, 80, 100, 110, 130, 140])
@@ -221,23 +229,23 @@ def test_a_name_that_is_too_long(pod: str, container: str, wanted: str) -> None:
         [f"{'p' * 252}1", f"{'p' * 252}2"],
     ],
 )
-def test_pods_are_reported_apart_in_a_narrow_terminal(
+def test_shortened_names_of_pods_stay_distinct(
     names: list[str], container: str, columns: int
 ) -> None:
-    """Those of one workload differ at their end, those of several at their beginning."""
+    """Names of pods of one workload differ at the end, those of several at the beginning."""
     shown = lines(held_by(*names, container=container), columns=columns)
-    # Behind the index, all that differs is the name.
+    # After the index, only the name differs.
     assert len({line[15:] for line in shown}) == len(names)
 
 
 @pytest.mark.parametrize("columns", [44, 64, 80, 100, 130, 200])
 @pytest.mark.parametrize("pod", ["p", f"{LONG}-7c9d5f6b4-x7k2p", "0123456789" * 25, "\u65e5" * 60])
-def test_all_of_a_name_is_there_once_it_is_asked_for(pod: str, columns: int) -> None:
+def test_the_full_name_is_shown_on_request(pod: str, columns: int) -> None:
     document = held_by(pod)
     place = heading(columns).index("HELD BY")
     parts = []
     for line in lines(document, State(whole=True), columns):
-        # A letter that takes two columns is one place of the text.
+        # A character of two columns is one character of the text.
         ends = (end for end in range(place, len(line)) if width(line[place:end]) >= room(columns))
         parts.append(line[place : next(ends, len(line))])
     assert "".join("".join(parts).split()) == f"ml/{pod}(main)"

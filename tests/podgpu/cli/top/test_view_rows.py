@@ -1,4 +1,4 @@
-"""How what `podgpu top` shows is sorted, filtered, folded and scrolled."""
+"""Rows of `podgpu top` are sorted, filtered, folded and scrolled."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,23 +11,23 @@ from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.status_document import GpuStatus, StatusDocument
 from podgpu.cli.top.ui_state import QUIT, Sort, State, Tab, pressed
 from podgpu.cli.top.view import Feed, Style, View
-from tests.pipeline.status_page.scenes import begun, known_of, said, status
-from tests.podgpu.cli.top.views import after, lines, seen
+from tests.pipeline.status_page.scenes import report_claims, started_node, status, status_input
+from tests.podgpu.cli.top.views import frame_of, lines, state_after
 from tests.support.nodes import gpu, kubelet_claim, mig, reading, uuid_of
 
 # Sorting, filtering, folding.
 
 
-def indexes(state: State, document: StatusDocument | str = "cut") -> list[str]:
-    """First words of the rows of GPUs."""
+def indexes(state: State, document: StatusDocument | str = "mig") -> list[str]:
+    """Return the first words of the rows of GPUs."""
     return [line.split()[0] for line in lines(document, state) if not line.startswith(" ")]
 
 
 def busy_node() -> StatusDocument:
-    """Three GPUs, each the first by another measure; of the last nothing is known."""
-    node = begun()
+    """Three GPUs, each of which is first in another order, and a GPU without readings."""
+    node = started_node()
     node.has(*(gpu(n) for n in range(4)))
-    said(
+    report_claims(
         node,
         kubelet_claim("c", uuid_of(0)),
         kubelet_claim("a", uuid_of(1)),
@@ -45,11 +45,11 @@ def busy_node() -> StatusDocument:
             for n, value in enumerate(values)
         )
     )
-    return status_of(known_of(node))
+    return status_of(status_input(node))
 
 
 @pytest.mark.parametrize(
-    ("sort", "wanted"),
+    ("sort", "expected"),
     [
         (Sort.INDEX, "0123"),
         (Sort.UTILIZATION, "2013"),
@@ -58,13 +58,13 @@ def busy_node() -> StatusDocument:
         (Sort.POD, "1203"),
     ],
 )
-def test_the_order(sort: Sort, wanted: str) -> None:
-    """What is unknown comes last; 0 is known."""
-    assert "".join(indexes(State(sort=sort), busy_node())) == wanted
+def test_gpus_are_sorted(sort: Sort, expected: str) -> None:
+    """Unknown values come last; 0 is known."""
+    assert "".join(indexes(State(sort=sort), busy_node())) == expected
 
 
 def test_instances_stay_below_their_gpu_in_the_same_order() -> None:
-    shown = lines("cut", State(sort=Sort.UTILIZATION))
+    shown = lines("mig", State(sort=Sort.UTILIZATION))
     groups: list[list[int]] = []
     for line in shown:
         if not line.startswith(" "):
@@ -77,11 +77,11 @@ def test_instances_stay_below_their_gpu_in_the_same_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "wanted"),
+    ("words", "expected"),
     [
         ("notebook-3-4", [3]),
         ("NOTEBOOK-3-4 jupyter", [3]),
-        ("notebook-3-4 nobody", []),
+        ("notebook-3-4 missing", []),
         ("gpu5", [5]),
         ("gpu5 gpu6", []),
         ("GPU5 free", [5]),
@@ -92,49 +92,51 @@ def test_instances_stay_below_their_gpu_in_the_same_order() -> None:
         (uuid_of(6), [6]),
     ],
 )
-def test_a_filter(words: str, wanted: list[int]) -> None:
-    shown = lines("cut", State(filter=words))
+def test_a_filter_selects_rows_by_words(words: str, expected: list[int]) -> None:
+    shown = lines("mig", State(filter=words))
     found = [int(line.split()[0]) for line in shown if not line.startswith((" ", "N"))]
-    assert found == wanted
-    if not wanted:
+    assert found == expected
+    if not expected:
         assert shown == ["No row matches the filter."]
 
 
-def test_a_filter_leaves_the_instances_that_have_the_words_and_their_gpu() -> None:
-    assert [line.split()[0] for line in lines("cut", State(filter="notebook-3-4"))] == [
+def test_a_filter_selects_matching_instances_and_their_gpu() -> None:
+    assert [line.split()[0] for line in lines("mig", State(filter="notebook-3-4"))] == [
         "3",
         "1g.10gb",
     ]
-    assert len(lines("cut", State(filter="gpu5"))) == 8
-    assert len([x for x in lines("cut", State(filter="free")) if "free" in x]) == 14
+    assert len(lines("mig", State(filter="gpu5"))) == 8
+    assert len([x for x in lines("mig", State(filter="free")) if "free" in x]) == 14
 
 
 @pytest.mark.parametrize("index", [0, 1, 2, 10, 11, 15])
 @pytest.mark.parametrize("instances", [0, 2])
-def test_a_filter_names_one_gpu(index: int, instances: int) -> None:
-    """None whose index, or whose holder's name, begins with the same."""
-    node = begun()
+def test_a_filter_can_select_a_single_gpu(index: int, instances: int) -> None:
+    """GPUs and holders whose index or name begins with the same text do not match."""
+    node = started_node()
     cards = [gpu(n) for n in range(16)]
     parts = [mig(card, gi) for card in cards for gi in range(7, 7 + instances)]
     node.has(*cards, *parts)
-    said(node, *(kubelet_claim(f"on-gpu{15 - n}", card.uuid) for n, card in enumerate(cards)))
-    document = status_of(known_of(node))
+    report_claims(
+        node, *(kubelet_claim(f"on-gpu{15 - n}", card.uuid) for n, card in enumerate(cards))
+    )
+    document = status_of(status_input(node))
     assert indexes(State(filter=f"gpu{index}"), document) == [str(index)]
     assert indexes(State(filter=f"on-gpu{15 - index}"), document)[0] == str(index)
     assert len(lines(document, State(filter=f"gpu{index}"))) == 1 + instances + bool(instances)
 
 
-def test_folded_there_is_a_line_for_each_gpu() -> None:
-    shown = lines("cut", State(folded=True))
+def test_folded_rows_are_one_line_for_each_gpu() -> None:
+    shown = lines("mig", State(folded=True))
     assert [line.split()[0] for line in shown] == [str(n) for n in range(8)]
     assert all("of 7 instances held" in line for line in shown)
 
 
-def test_a_gpu_of_many_names_some_and_counts_the_rest_until_all_are_asked_for() -> None:
-    node = begun()
+def test_many_holders_are_counted_until_all_are_requested() -> None:
+    node = started_node()
     node.has(gpu(0))
-    said(node, *(kubelet_claim(f"p{n:02}", f"{uuid_of(0)}::{n}") for n in range(70)))
-    document = status_of(known_of(node))
+    report_claims(node, *(kubelet_claim(f"p{n:02}", f"{uuid_of(0)}::{n}") for n in range(70)))
+    document = status_of(status_input(node))
     few, many = lines(document), lines(document, State(whole=True))
     assert ["p00" in few[0], "p01" in few[1]] == [True, True]
     assert [line.strip() for line in few[2:]] == ["and 68 more"]
@@ -142,11 +144,11 @@ def test_a_gpu_of_many_names_some_and_counts_the_rest_until_all_are_asked_for() 
     assert many[-1].strip() == "and 6 more"
 
 
-def test_a_gpu_that_is_held_beside_its_instances() -> None:
-    node = begun()
+def test_a_gpu_that_is_held_in_addition_to_its_instances() -> None:
+    node = started_node()
     node.has(gpu(0), mig(gpu(0), 7))
-    said(node, kubelet_claim("whole", uuid_of(0)))
-    shown = lines(status_of(known_of(node)))
+    report_claims(node, kubelet_claim("whole", uuid_of(0)))
+    shown = lines(status_of(status_input(node)))
     assert "instances:" in shown[0]
     assert "ml/whole (main)" in shown[1]
 
@@ -155,7 +157,7 @@ def test_a_gpu_that_is_held_beside_its_instances() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "wanted"),
+    ("keys", "expected"),
     [
         ("u", State(sort=Sort.UTILIZATION)),
         ("mi", State()),
@@ -181,56 +183,56 @@ def test_a_gpu_that_is_held_beside_its_instances() -> None:
         ("/a\x00\n", State(filter="a")),
     ],
 )
-def test_keys(keys: str, wanted: State) -> None:
-    assert after(*keys) == wanted
+def test_keys_change_the_state(keys: str, expected: State) -> None:
+    assert state_after(*keys) == expected
 
 
-def test_escape_takes_back_what_is_typed_and_then_the_filter() -> None:
-    kept = after("/", "a", "enter", "/", "b", "escape")
-    assert (kept.filter, kept.typing) == ("a", False)
-    assert after("escape", state=kept).filter == ""
+def test_escape_discards_the_typed_text_and_then_the_filter() -> None:
+    filtered = state_after("/", "a", "enter", "/", "b", "escape")
+    assert (filtered.filter, filtered.typing) == ("a", False)
+    assert state_after("escape", state=filtered).filter == ""
 
 
-def test_q_ends_it() -> None:
+def test_q_ends_the_program() -> None:
     assert pressed(State(), "q", 20) is QUIT
     assert pressed(State(tab=Tab.COMPONENTS), "q", 20) is QUIT
 
 
-def test_a_filter_has_a_bound() -> None:
-    assert len(after("/", *"x" * 500).filter) == 60
+def test_a_filter_has_a_maximum_length() -> None:
+    assert len(state_after("/", *"x" * 500).filter) == 60
 
 
-def test_scrolling_ends_where_the_rows_end() -> None:
-    state = after("end")
-    shown = seen("cut", state)
+def test_scrolling_ends_at_the_last_row() -> None:
+    state = state_after("end")
+    shown = frame_of("mig", state)
     assert (shown.offset, shown.page) == (44, 18)
-    # In the place of the 45th stands the GPU's.
+    # The first line below the heading shows the GPU in place of row 45.
     assert "lines 46 to 64 of 64" in shown.lines[-1][0]
-    back = seen("cut", after("up", state=replace(state, offset=shown.offset)))
+    back = frame_of("mig", state_after("up", state=replace(state, offset=shown.offset)))
     assert back.offset == 43
 
 
 def many_holders(each: int = 6) -> StatusDocument:
-    """Three GPUs of four instances, of which each has more holders than one."""
-    node = begun()
+    """Three GPUs with four instances each, and several holders of each instance."""
+    node = started_node()
     cards = [gpu(n) for n in range(3)]
     parts = [mig(card, gi) for card in cards for gi in range(7, 11)]
     node.has(*cards, *parts)
-    said(
+    report_claims(
         node, *(kubelet_claim(f"p{n}", f"{part.uuid}::{n}") for part in parts for n in range(each))
     )
-    return status_of(known_of(node))
+    return status_of(status_input(node))
 
 
 @pytest.mark.parametrize("key", ["page-down", "page-up"])
-@pytest.mark.parametrize("name", ["cut", "shared"])
+@pytest.mark.parametrize("name", ["mig", "shared"])
 @pytest.mark.parametrize("height", [5, 9, 10, 11, 24, 100])
-def test_who_turns_pages_sees_every_row(key: str, name: str, height: int) -> None:
-    document = status("cut") if name == "cut" else many_holders()
+def test_paging_shows_every_row(key: str, name: str, height: int) -> None:
+    document = status("mig") if name == "mig" else many_holders()
     state = State(whole=True, offset=0 if key == "page-down" else 1 << 30)
     found: set[str] = set()
     for _ in range(200):
-        shown = seen(document, state, 110, height)
+        shown = frame_of(document, state, 110, height)
         found |= {line.rstrip() for line, _ in shown.lines[3:-1]}
         made = pressed(replace(state, offset=shown.offset), key, shown.page)
         assert made is not None
@@ -238,17 +240,17 @@ def test_who_turns_pages_sees_every_row(key: str, name: str, height: int) -> Non
     assert set(lines(document, State(whole=True), 110)) <= found
 
 
-@pytest.mark.parametrize("name", ["cut", "shared"])
+@pytest.mark.parametrize("name", ["mig", "shared"])
 @pytest.mark.parametrize("height", [10, 11, 24])
 @pytest.mark.parametrize("folded", [False, True])
-def test_wherever_it_is_scrolled_every_row_says_whose_it_is(
+def test_at_any_offset_the_gpu_and_instance_of_each_row_are_visible(
     name: str, height: int, folded: bool
 ) -> None:
-    """Read from above, the first cells of the rows name the GPU and the instance of each."""
-    document = status("cut") if name == "cut" else many_holders()
+    """The first cells of the rows above a row name its GPU and its instance."""
+    document = status("mig") if name == "mig" else many_holders()
     state = State(whole=True, folded=folded)
 
-    def owned(found: list[str]) -> list[tuple[str, str, str]]:
+    def with_owners(found: list[str]) -> list[tuple[str, str, str]]:
         gpu = part = "?"
         rows = []
         for line in found:
@@ -260,18 +262,18 @@ def test_wherever_it_is_scrolled_every_row_says_whose_it_is(
             rows.append((gpu, part, line.rstrip()))
         return rows
 
-    whole = owned([line for line, _ in seen(document, state, 110, 1000).lines[3:-1]])
+    whole = with_owners([line for line, _ in frame_of(document, state, 110, 1000).lines[3:-1]])
     whole = [row for row in whole if row[2]]
     for offset in range(len(whole)):
-        shown = seen(document, replace(state, offset=offset), 110, height)
-        rows = owned([line for line, _ in shown.lines[3:-1] if line.strip()])
+        shown = frame_of(document, replace(state, offset=offset), 110, height)
+        rows = with_owners([line for line, _ in shown.lines[3:-1] if line.strip()])
         assert set(rows) <= set(whole)
-        # Each step is seen: what stands at the foot is the next row.
+        # Each step is visible: the last line shows the next row.
         assert rows[-1] == whole[min(shown.offset + len(rows), len(whole)) - 1]
 
 
-def test_what_a_row_belongs_to_stands_above_it_and_out() -> None:
-    shown = seen("cut", State(offset=11)).lines
+def test_the_gpu_of_the_first_row_stays_visible_in_bold() -> None:
+    shown = frame_of("mig", State(offset=11)).lines
     assert shown[3][1] is Style.BOLD
     assert shown[3][0].split()[0] == "1"
     assert [line.split()[:2] for line, _ in shown[4:6]] == [
@@ -281,15 +283,15 @@ def test_what_a_row_belongs_to_stands_above_it_and_out() -> None:
     assert "lines 13 to 31 of 64" in shown[-1][0]
 
 
-# What is kept from one moment to the next.
+# Caching between frames.
 
 
-def test_a_frame_is_what_it_would_be_had_nothing_been_seen_before() -> None:
-    """Whatever was shown before it: other answers, choices and terminals."""
+def test_a_frame_does_not_depend_on_earlier_frames() -> None:
+    """Earlier frames with other documents, states and terminal sizes do not matter."""
     view = View()
-    documents = [status(name) for name in ("cut", "troubled", "two-gpus")]
+    documents = [status(name) for name in ("mig", "troubled", "two-gpus")]
     documents.append(msgspec.structs.replace(documents[0], node="another"))
-    states = [after(*keys) for keys in ("", "f", "a", "s", "?", "u", "/x", "/x\n", "j", "s")]
+    states = [state_after(*keys) for keys in ("", "f", "a", "s", "?", "u", "/x", "/x\n", "j", "s")]
     sizes = [(80, 24), (80, 30), (120, 24)]
     for at in range(120):
         feed = Feed(documents[at // 7 % 4], float(at), "refused" if at % 11 == 0 else "")
@@ -297,8 +299,8 @@ def test_a_frame_is_what_it_would_be_had_nothing_been_seen_before() -> None:
         assert view.frame(feed, state, *size) == View().frame(feed, state, *size)
 
 
-def test_what_was_made_of_an_answer_is_not_made_again_for_each_frame() -> None:
-    """A terminal is drawn four times a second, also while a filter is typed or rows scroll."""
+def test_rows_of_a_document_are_not_computed_for_each_frame() -> None:
+    """The terminal is redrawn four times a second, and on each key."""
     made = 0
 
     class Counted(tuple[GpuStatus, ...]):
@@ -309,7 +311,7 @@ def test_what_was_made_of_an_answer_is_not_made_again_for_each_frame() -> None:
             made += 1
             return super().__iter__()
 
-    view, document = View(), status("cut")
+    view, document = View(), status("mig")
     document = msgspec.structs.replace(document, gpus=Counted(document.gpus or ()))
     view.frame(Feed(document), State(), 80, 24)
     before = made

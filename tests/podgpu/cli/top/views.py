@@ -1,4 +1,4 @@
-"""Frames of `podgpu top`, made without a terminal."""
+"""Frames of `podgpu top`, drawn without a terminal."""
 
 from pipeline.status_page.status_document import StatusDocument
 from podgpu.cli.top.ui_state import State, pressed
@@ -6,7 +6,7 @@ from podgpu.cli.top.view import Feed, Frame, View
 from tests.pipeline.status_page.scenes import status
 
 
-def seen(
+def frame_of(
     name: str | StatusDocument, state: State | None = None, columns: int = 80, height: int = 24
 ) -> Frame:
     found = status(name) if isinstance(name, str) else name
@@ -14,15 +14,15 @@ def seen(
 
 
 def lines(name: str | StatusDocument, state: State | None = None, columns: int = 80) -> list[str]:
-    """All lines of the body, without blanks at their ends."""
-    shown = seen(name, state, columns, 1000).lines[3:-1]
+    """Return all lines of the body, without trailing blanks and empty lines."""
+    shown = frame_of(name, state, columns, 1000).lines[3:-1]
     return [line.rstrip() for line, _ in shown if line.strip()]
 
 
-def after(*keys: str, state: State | None = None) -> State:
+def state_after(*keys: str, state: State | None = None) -> State:
     found = state or State()
     for key in keys:
-        made = pressed(found, key, 20)
-        assert made is not None
-        found = made
+        changed = pressed(found, key, 20)
+        assert changed is not None
+        found = changed
     return found

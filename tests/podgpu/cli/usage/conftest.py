@@ -1,4 +1,4 @@
-"""The ledger of a day, and a clock that stands at its end."""
+"""A ledger of one day, and a clock that is stopped at its end."""
 
 from pathlib import Path
 
@@ -18,12 +18,12 @@ class _Stopped:
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The ledger; tests only read it."""
+    """Return the path of the ledger; tests only read it."""
     return write_day(tmp_path_factory.mktemp("ledger") / "ledger.db")
 
 
 @pytest.fixture
 def ledger(written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same, and it is the evening of that day."""
+    """Return the ledger, with the command's clock stopped at the end of that day."""
     monkeypatch.setattr(command, "SystemClock", _Stopped)
     return written

@@ -1,4 +1,4 @@
-"""A ledger of a day, written as podgpu writes it: hour by hour, with two gaps and a restart."""
+"""Write a ledger of one day as podgpu does, hour by hour, with two gaps and a restart."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,19 +14,19 @@ HOUR: Final = 3600
 NS: Final = 10**9
 GIB: Final = 1 << 30
 LAST: Final = 23
-"""The hour, behind the beginning, of the last look."""
+"""The hour of the last usage sample, counted from the start."""
 
 _IDLE_WATTS: Final = 70
 _RESTART: Final = 12
 _LOST: Final = ((11.0, 180, (0, 1)), (14.0, 600, (0,)))
-"""From which hour on, for how many seconds and of which cards nothing was counted."""
+"""Start in hours, length in seconds and GPUs of each gap without usage samples."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A container's time on a card: hours from the beginning, part, busy part, power."""
+    """A container's time on a GPU: hours from the start, share, busy ratio, power and memory."""
 
-    card: int
+    gpu: int
     pod: str
     namespace: str
     container: str
@@ -82,22 +82,22 @@ def _at(hours: float) -> Instant:
     return moved(START, hours * HOUR)
 
 
-def _lost(card: int, start: float, end: float) -> int:
-    """Seconds between two looks of which there is no account."""
-    return sum(seconds for since, seconds, cards in _LOST if card in cards and start <= since < end)
+def _lost(gpu: int, start: float, end: float) -> int:
+    """Return the seconds without usage samples on a GPU."""
+    return sum(seconds for since, seconds, gpus in _LOST if gpu in gpus and start <= since < end)
 
 
 def _container(piece: Piece, hours: float) -> tuple[ContainerUsage, Holding | None]:
-    """What a container had by an hour; its holding, if that has ended."""
+    """Return a container's usage up to an hour, and its holding if that has ended."""
     seconds = (min(hours, piece.end) - piece.start) * HOUR
-    seconds -= _lost(piece.card, piece.start, min(hours, piece.end))
+    seconds -= _lost(piece.gpu, piece.start, min(hours, piece.end))
     held = round(seconds * piece.share * NS)
     busy = None if piece.busy is None else round(seconds * piece.busy * NS)
     energy = round(seconds * piece.watts * 1000)
     over = _at(piece.end) if piece.end <= hours else None
     one = holding(
         piece.pod,
-        uuid_of(piece.card),
+        uuid_of(piece.gpu),
         namespace=piece.namespace,
         container=piece.container,
         uid=piece.info.uid,
@@ -108,13 +108,13 @@ def _container(piece: Piece, hours: float) -> tuple[ContainerUsage, Holding | No
         held=held,
         busy=busy,
         energy=energy,
-        gap=_lost(piece.card, piece.start, min(hours, piece.end)) * NS,
+        gap=_lost(piece.gpu, piece.start, min(hours, piece.end)) * NS,
         peak=(piece.gib + 2) * GIB,
         mean=piece.gib * GIB,
         busy_peak=None if busy is None else 990_000,
         xids=piece.xids,
     )
-    had = used(
+    usage = used(
         piece.pod,
         namespace=piece.namespace,
         container=piece.container,
@@ -126,16 +126,16 @@ def _container(piece: Piece, hours: float) -> tuple[ContainerUsage, Holding | No
         energy=energy,
         info=piece.info,
     )
-    return (had, one) if over is not None else (replace(had, holding=one), None)
+    return (usage, one) if over is not None else (replace(usage, holding=one), None)
 
 
-def _account(card: int, hours: float, had: list[ContainerUsage]) -> DeviceUsage:
-    lost = _lost(card, 0, hours)
-    held = sum(one.held_ns for one in had)
+def _account(gpu: int, hours: float, usage: list[ContainerUsage]) -> DeviceUsage:
+    lost = _lost(gpu, 0, hours)
+    held = sum(one.held_ns for one in usage)
     unheld = round(hours * HOUR * NS) - lost * NS - held
     return account(
-        uuid_of(card),
-        *had,
+        uuid_of(gpu),
+        *usage,
         until=_at(hours),
         busy=round(hours) * 20 * NS,
         unheld=unheld,
@@ -143,40 +143,40 @@ def _account(card: int, hours: float, had: list[ContainerUsage]) -> DeviceUsage:
     )
 
 
-def _looks() -> Iterator[float]:
-    # The quarter hours too, at which something begins or ends.
+def _sample_hours() -> Iterator[float]:
+    # All hours, and the fractions of an hour at which a holding ends.
     yield from sorted({*range(LAST + 1), *(p.end for p in PIECES if p.end < LAST)})
 
 
 def write_day(path: Path) -> Path:
-    """Write the ledger; podgpu was down once, and one card couldn't be looked at for a while."""
-    show, kept = Snapshots(), OpenLedger(path)
-    _name(kept)
+    """Write the ledger; podgpu was down once, and no sample of one GPU succeeded for a while."""
+    snapshots, ledger = Snapshots(), OpenLedger(path)
+    _name(ledger)
     ended: list[Holding] = []
-    for hours in _looks():
+    for hours in _sample_hours():
         if hours == _RESTART:
-            kept.close()
-            kept = OpenLedger(path, _at(hours))
+            ledger.close()
+            ledger = OpenLedger(path, _at(hours))
             continue
         accounts = []
-        for card in (0, 1):
-            had = [_container(piece, hours) for piece in PIECES if _on(piece, card, hours)]
-            accounts.append(_account(card, hours, [one for one, _ in had]))
-            for _, over in had:
+        for gpu in (0, 1):
+            usage = [_container(piece, hours) for piece in PIECES if _on(piece, gpu, hours)]
+            accounts.append(_account(gpu, hours, [one for one, _ in usage]))
+            for _, over in usage:
                 if over is not None and all(
                     over.start != o.start or over.subject != o.subject for o in ended
                 ):
                     ended.append(replace(over, serial=len(ended) + 1))
-        kept.accumulator.add_snapshot(show(*accounts, ended=ended))
-        kept.commit()
-    kept.close()
+        ledger.accumulator.add_snapshot(snapshots(*accounts, ended=ended))
+        ledger.commit()
+    ledger.close()
     return path
 
 
-def _on(piece: Piece, card: int, hours: float) -> bool:
-    return piece.card == card and piece.start <= hours
+def _on(piece: Piece, gpu: int, hours: float) -> bool:
+    return piece.gpu == gpu and piece.start <= hours
 
 
-def _name(kept: OpenLedger) -> None:
-    """The sink writes it with the file."""
-    kept.rows("INSERT OR REPLACE INTO meta VALUES ('node', 'gpu-node-1')")
+def _name(ledger: OpenLedger) -> None:
+    """Write the name of the node, which the sink writes when it creates the file."""
+    ledger.rows("INSERT OR REPLACE INTO meta VALUES ('node', 'gpu-node-1')")

@@ -1,4 +1,4 @@
-"""`podgpu usage` on a ledger that podgpu has written: what it prints, in each form."""
+"""The output of `podgpu usage` in each format, for a ledger that podgpu wrote."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.podgpu.cli.usage.asked import run
+from tests.podgpu.cli.usage.usage_command import run
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "usage"
 BYS = ("namespace", "pod", "workload", "device", "label:team")
@@ -31,35 +31,35 @@ def golden(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("form", ["table", "csv", "json"])
 @pytest.mark.parametrize("by", BYS)
-def test_a_report_to_the_letter(ledger: Path, capsys: Capsys, by: str, form: str) -> None:
-    """`PODGPU_WRITE_GOLDEN=1` writes them anew."""
+def test_a_report_equals_the_golden_file(ledger: Path, capsys: Capsys, by: str, form: str) -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes the files again."""
     code, out, err = run(capsys, "--ledger", ledger, "--by", by, "--format", form, *PRICES)
     assert (code, err) == (0, "")
     golden(f"{by.replace(':', '-')}.{form}", out)
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json"])
-def test_holdings_to_the_letter(ledger: Path, capsys: Capsys, form: str) -> None:
+def test_holdings_equal_the_golden_file(ledger: Path, capsys: Capsys, form: str) -> None:
     code, out, err = run(capsys, "--ledger", ledger, "--holdings", "--format", form)
     assert (code, err) == (0, "")
     golden(f"holdings.{form}", out)
 
 
-def given_out(ledger: Path, capsys: Capsys, *words: str) -> Any:
+def report(ledger: Path, capsys: Capsys, *words: str) -> Any:
     code, out, err = run(capsys, "--ledger", ledger, "--format", "json", *words)
     assert (code, err) == (0, "")
     return json.loads(out, parse_float=Decimal)
 
 
 @pytest.mark.parametrize("by", BYS)
-def test_the_rows_of_each_form_add_up(ledger: Path, capsys: Capsys, by: str) -> None:
-    document = given_out(ledger, capsys, "--by", by, *PRICES)
+def test_the_rows_of_each_format_sum_to_the_total(ledger: Path, capsys: Capsys, by: str) -> None:
+    document = report(ledger, capsys, "--by", by, *PRICES)
     rows = [*document["rows"], document["unattributed"]]
     for name in FIGURES:
         assert sum(row[name] or 0 for row in rows) == document["total"][name], name
     total = document["total"]
-    for names, of in ((TIMES, "accounted_seconds"), (("energy_joules",), "energy_joules")):
-        assert sum(total[name] for name in names) == sum(one[of] for one in document["devices"])
+    for names, key in ((TIMES, "accounted_seconds"), (("energy_joules",), "energy_joules")):
+        assert sum(total[name] for name in names) == sum(one[key] for one in document["devices"])
     _, out, _ = run(capsys, "--ledger", ledger, "--format", "csv", "--by", by, *PRICES)
     lines = list(csv.DictReader(io.StringIO(out)))
     assert [line["row"] for line in lines[-2:]] == ["unattributed", "total"]
@@ -68,16 +68,16 @@ def test_the_rows_of_each_form_add_up(ledger: Path, capsys: Capsys, by: str) -> 
         assert sums == Decimal(lines[-1][name]) == document["total"][name], name
 
 
-def test_every_way_to_group_comes_to_the_same(ledger: Path, capsys: Capsys) -> None:
-    documents = [given_out(ledger, capsys, "--by", by) for by in BYS]
+def test_every_grouping_has_the_same_totals(ledger: Path, capsys: Capsys) -> None:
+    documents = [report(ledger, capsys, "--by", by) for by in BYS]
     for name in ("total", "unattributed", "devices", "gaps"):
-        # By device what belongs to nobody is in the row of its device.
-        those = [each for each in documents if name != "unattributed" or each["by"] != "device"]
-        assert all(each[name] == documents[0][name] for each in those)
+        # Grouped by device, the unattributed part is in the row of its device.
+        compared = [each for each in documents if name != "unattributed" or each["by"] != "device"]
+        assert all(each[name] == documents[0][name] for each in compared)
 
 
-def test_it_groups_by_namespace_unless_reported_otherwise(ledger: Path, capsys: Capsys) -> None:
-    document = given_out(ledger, capsys)
+def test_the_default_grouping_is_by_namespace(ledger: Path, capsys: Capsys) -> None:
+    document = report(ledger, capsys)
     assert document["by"] == "namespace"
     assert [row["namespace"] for row in document["rows"]] == ["ml", "web", "lab"]
     assert (document["currency"], document["total"]["cost"]) == (None, None)
@@ -88,7 +88,7 @@ def test_it_groups_by_namespace_unless_reported_otherwise(ledger: Path, capsys: 
     [
         ((), "2027-01-15T08:00:00Z", "2027-01-16T07:00:00Z"),
         (("--since", "all"), "2027-01-15T08:00:00Z", "2027-01-16T07:00:00Z"),
-        # Whole hours, that cover what was asked for.
+        # Whole hours that cover the requested time.
         (("--since", "90m"), "2027-01-16T05:00:00Z", "2027-01-16T07:00:00Z"),
         (("--since", "5h", "--until", "2h"), "2027-01-16T02:00:00Z", "2027-01-16T06:00:00Z"),
         (
@@ -98,30 +98,30 @@ def test_it_groups_by_namespace_unless_reported_otherwise(ledger: Path, capsys: 
         ),
     ],
 )
-def test_the_span_that_is_really_reported_is_said(
+def test_the_report_shows_the_hours_that_it_covers(
     ledger: Path, capsys: Capsys, words: tuple[str, ...], since: str, until: str
 ) -> None:
-    document = given_out(ledger, capsys, *words)
+    document = report(ledger, capsys, *words)
     assert (document["since"], document["until"]) == (since, until)
 
 
 def test_gaps_are_reported(ledger: Path, capsys: Capsys) -> None:
-    document = given_out(ledger, capsys)
+    document = report(ledger, capsys)
     assert {gap["reason"] for gap in document["gaps"]} == {"down", "blind"}
     assert sum(one["gap_seconds"] for one in document["devices"]) == 180 + 180 + 600
     _, out, _ = run(capsys, "--ledger", ledger)
-    wanted = "0.3 without usage data: podgpu was down (once), blind (once)"
-    assert out.splitlines()[1] == f"46.0 GPU-hours, {wanted}"
+    expected = "0.3 without usage data: podgpu was down (once), blind (once)"
+    assert out.splitlines()[1] == f"46.0 GPU-hours, {expected}"
     _, out, _ = run(capsys, "--ledger", ledger, "--since", "2h")
     assert out.splitlines()[1] == "4.0 GPU-hours, all with usage data"
 
 
-def test_a_label_that_no_pod_has_is_said(ledger: Path, capsys: Capsys) -> None:
+def test_a_label_that_no_pod_has_is_reported(ledger: Path, capsys: Capsys) -> None:
     _, out, _ = run(capsys, "--ledger", ledger, "--by", "label:cost-centre")
     assert "no pod has the label cost-centre" in out
 
 
-def test_holdings_are_cut_and_that_is_said(ledger: Path, capsys: Capsys) -> None:
+def test_a_limited_list_of_holdings_is_reported(ledger: Path, capsys: Capsys) -> None:
     code, out, err = run(
         capsys, "--ledger", ledger, "--holdings", "--limit", "2", "--format", "json"
     )
@@ -130,15 +130,15 @@ def test_holdings_are_cut_and_that_is_said(ledger: Path, capsys: Capsys) -> None
     assert err == "podgpu: only the latest 2 holdings are shown; raise --limit to see more\n"
 
 
-def test_what_continues_has_no_end(ledger: Path, capsys: Capsys) -> None:
-    held = given_out(ledger, capsys, "--holdings")["holdings"]
+def test_a_holding_that_continues_has_no_end(ledger: Path, capsys: Capsys) -> None:
+    held = report(ledger, capsys, "--holdings")["holdings"]
     assert {each["pod"]: each["end"] for each in held if each["end"] is None} == {
         "serve-5d8c7b9f64-abcde": None,
         "notebook-7c9d5f6b4-x2x4z": None,
     }
 
 
-def test_nothing_is_written(ledger: Path, capsys: Capsys) -> None:
+def test_the_command_does_not_change_the_ledger(ledger: Path, capsys: Capsys) -> None:
     before = {each: each.read_bytes() for each in ledger.parent.iterdir()}
     for words in ((), ("--holdings",), ("--by", "pod", "--format", "json")):
         assert run(capsys, "--ledger", ledger, *words)[0] == 0

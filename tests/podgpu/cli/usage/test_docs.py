@@ -1,4 +1,4 @@
-"""The examples of docs/reports.md are what the command prints."""
+"""The examples in docs/reports.md equal the output of the command."""
 
 import os
 import re
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from podgpu.cli.usage.arguments import FORMATS
-from tests.podgpu.cli.usage.asked import run
-from tests.podgpu.cli.usage.test_command import given_out
+from tests.podgpu.cli.usage.test_command import report
+from tests.podgpu.cli.usage.usage_command import run
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "reports.md"
 EXAMPLE = re.compile(r"^```\n\$ podgpu usage ?(.*)\n((?:(?!```).*\n)*)```$", re.MULTILINE)
@@ -19,15 +19,15 @@ def examples() -> list[str]:
     return [found[1] for found in EXAMPLE.finditer(PAGE.read_text(encoding="utf-8"))]
 
 
-def test_there_are_examples() -> None:
+def test_the_page_has_examples() -> None:
     assert len(examples()) >= 5
 
 
 @pytest.mark.parametrize("words", examples())
-def test_an_example_is_what_is_printed(
+def test_an_example_equals_the_output(
     ledger: Path, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
-    """`PODGPU_WRITE_GOLDEN=1` writes them anew."""
+    """`PODGPU_WRITE_GOLDEN=1` writes the examples again."""
     code, out, err = run(capsys, "--ledger", ledger, *shlex.split(words))
     assert (code, err) == (0, "")
     page = PAGE.read_text(encoding="utf-8")
@@ -41,12 +41,12 @@ def test_an_example_is_what_is_printed(
     assert shown == out
 
 
-def test_each_key_is_reported(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_json_key_is_documented(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = PAGE.read_text(encoding="utf-8")
     documents = [
-        given_out(ledger, capsys),
-        given_out(ledger, capsys, "--by", "workload"),
-        given_out(ledger, capsys, "--holdings"),
+        report(ledger, capsys),
+        report(ledger, capsys, "--by", "workload"),
+        report(ledger, capsys, "--holdings"),
     ]
     keys = {
         key
@@ -58,7 +58,7 @@ def test_each_key_is_reported(ledger: Path, capsys: pytest.CaptureFixture[str]) 
     assert [key for key in sorted(keys) if f"`{key}`" not in page] == []
 
 
-def test_each_option_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_option_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
     page = PAGE.read_text(encoding="utf-8")
     _, out, _ = run(capsys, "--help")
     options = set(re.findall(r"--[a-z-]+", out)) - {"--help", "--config"}

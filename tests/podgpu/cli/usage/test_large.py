@@ -1,4 +1,4 @@
-"""A year of many holdings, a terminal, and a ledger that is being written meanwhile."""
+"""A ledger of a year with many holdings, a terminal, and a ledger that is written meanwhile."""
 
 import json
 import os
@@ -15,15 +15,15 @@ import pytest
 
 from pipeline.ledger.schema import HOUR_NS
 from tests.pipeline.ledger.open_ledger import OpenLedger, Snapshots, moved
-from tests.podgpu.cli.usage.asked import run
 from tests.podgpu.cli.usage.ledgers import write_day
-from tests.podgpu.cli.usage.years import CARDS, write_year
+from tests.podgpu.cli.usage.usage_command import run
+from tests.podgpu.cli.usage.years import GPUS, write_year
 from tests.support.nodes import START, uuid_of
 from tests.support.usage import account, used
 
 ROOT = Path(__file__).resolve().parents[4]
 HOLDINGS = 6000
-"""tests/bench has 100,000."""
+"""The benchmark in tests/bench has 100,000."""
 
 Capsys = pytest.CaptureFixture[str]
 
@@ -34,9 +34,11 @@ def year(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("by", "count"), [("namespace", 40), ("pod", HOLDINGS), ("workload", 1000), ("device", CARDS)]
+    ("by", "count"), [("namespace", 40), ("pod", HOLDINGS), ("workload", 1000), ("device", GPUS)]
 )
-def test_a_year_adds_up(year: Path, capsys: Capsys, by: str, count: int) -> None:
+def test_the_rows_of_a_year_sum_to_the_total(
+    year: Path, capsys: Capsys, by: str, count: int
+) -> None:
     words = ("--since", "all", "--until", "2027-02-01", "--by", by, "--price-kwh", "0.31")
     code, out, err = run(capsys, "--ledger", year, *words, "--format", "json")
     assert (code, err) == (0, "")
@@ -48,7 +50,7 @@ def test_a_year_adds_up(year: Path, capsys: Capsys, by: str, count: int) -> None
         assert sum(row[name] for row in found["rows"]) == found["total"][name]
 
 
-def test_a_year_of_holdings(year: Path, capsys: Capsys) -> None:
+def test_a_limited_list_of_the_holdings_of_a_year(year: Path, capsys: Capsys) -> None:
     words = ("--since", "all", "--until", "2027-02-01", "--holdings", "--limit", 3)
     code, out, _ = run(capsys, "--ledger", year, *words)
     assert code == 0
@@ -56,7 +58,7 @@ def test_a_year_of_holdings(year: Path, capsys: Capsys) -> None:
 
 
 def in_terminal(width: int, *words: object) -> tuple[int, list[str]]:
-    """What a terminal of that width is sent."""
+    """Run the command in a terminal of a width; return its status and the lines it prints."""
     leader, follower = pty.openpty()
     ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 30, width, 0, 0))
     env = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
@@ -68,19 +70,19 @@ def in_terminal(width: int, *words: object) -> tuple[int, list[str]]:
         env=env | {"PYTHONPATH": str(ROOT)},
     )
     os.close(follower)
-    said = b""
+    output = b""
     try:
         while part := os.read(leader, 65536):
-            said += part
+            output += part
     except OSError:  # the other side is closed
         pass
     os.close(leader)
-    return program.wait(60), said.decode().replace("\r\n", "\n").splitlines()
+    return program.wait(60), output.decode().replace("\r\n", "\n").splitlines()
 
 
 @pytest.mark.parametrize("width", [80, 132, 200])
 @pytest.mark.parametrize("words", [("--by", "workload", "--price-kwh", "1"), ("--holdings",)])
-def test_a_terminal_has_room_for_each_line(
+def test_each_line_fits_the_width_of_the_terminal(
     written: Path, width: int, words: tuple[str, ...]
 ) -> None:
     code, lines = in_terminal(
@@ -92,19 +94,19 @@ def test_a_terminal_has_room_for_each_line(
     assert max(map(len, lines)) <= width
 
 
-def test_it_reads_while_it_is_written(tmp_path: Path, capsys: Capsys) -> None:
-    """Each answer is of one moment: what it tells adds up, and never becomes less."""
+def test_reports_are_consistent_while_the_ledger_is_written(tmp_path: Path, capsys: Capsys) -> None:
+    """Each report is consistent: its parts sum to its total, which never decreases."""
     path = write_day(tmp_path / "ledger.db")
-    kept, show = OpenLedger(path, moved(START, 30 * 3600)), Snapshots()
-    seen = []
+    ledger, snapshots = OpenLedger(path, moved(START, 30 * 3600)), Snapshots()
+    held_seconds = []
     for hours in range(31, 37):
         at = moved(START, hours * 3600)
         later = moved(START, 30 * 3600)
         ns = (hours - 30) * HOUR_NS
         late = used("late", held=ns // 2, busy=ns // 4, energy=hours, start=later)
         device = account(uuid_of(1), late, start=later, until=at, unheld=ns - ns // 2)
-        kept.accumulator.add_snapshot(show(device))
-        kept.commit()
+        ledger.accumulator.add_snapshot(snapshots(device))
+        ledger.commit()
         words = ("--since", "all", "--until", "2027-02-01", "--format", "json")
         code, out, _ = run(capsys, "--ledger", path, *words)
         assert code == 0
@@ -113,6 +115,6 @@ def test_it_reads_while_it_is_written(tmp_path: Path, capsys: Capsys) -> None:
         assert total["held_seconds"] + total["free_seconds"] == sum(
             each["accounted_seconds"] for each in found["devices"]
         )
-        seen.append(found["total"]["held_seconds"])
-    kept.close()
-    assert seen == sorted(set(seen))
+        held_seconds.append(found["total"]["held_seconds"])
+    ledger.close()
+    assert held_seconds == sorted(set(held_seconds))

@@ -1,4 +1,4 @@
-"""Moments as they are written."""
+"""Times as options give them and as reports show them."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ def at(*date: int) -> At:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("7d", Ago(7 * DAY)),
         ("12h", Ago(12 * HOUR)),
@@ -31,8 +31,8 @@ def at(*date: int) -> At:
         ("1950-01-01", At(0)),
     ],
 )
-def test_what_is_read(text: str, found: object) -> None:
-    assert moment(text) == beginning(text) == found
+def test_a_duration_or_a_time_is_read(text: str, expected: object) -> None:
+    assert moment(text) == beginning(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -41,18 +41,18 @@ def test_what_is_read(text: str, found: object) -> None:
      "2027-01-31T25:00", "2027-01-31T18:00+01:00", "2027-01-31 18:00", "99999w", "all ", "now",
      "\N{ARABIC-INDIC DIGIT SEVEN}d"],
 )  # fmt: skip
-def test_what_is_not(text: str) -> None:
+def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(MomentError, match=r"write for example 7d"):
         beginning(text)
 
 
-def test_all_is_a_beginning_alone() -> None:
+def test_all_is_valid_only_as_a_start() -> None:
     assert beginning("all") == At(0)
     with pytest.raises(MomentError):
         moment("all")
 
 
-def test_so_long_ago() -> None:
+def test_a_duration_is_subtracted_from_now() -> None:
     assert since(Ago(DAY), 10 * DAY) == 9 * DAY
     assert since(Ago(DAY), HOUR) == 0
     assert since(At(5), DAY) == 5
@@ -67,6 +67,6 @@ def test_so_long_ago() -> None:
         (1_800_000_000 * 10**9 + 120_000_000, "2027-01-15T08:00:00.12Z"),
     ],
 )
-def test_a_moment_with_all_its_digits(ns: int, text: str) -> None:
+def test_a_time_is_shown_with_all_its_digits(ns: int, text: str) -> None:
     assert exact(ns) == text
     assert utc(ns) == text[:16].replace("T", " ")

@@ -1,4 +1,4 @@
-"""A ledger of a year of short jobs, written through the ledger's own store."""
+"""Write a ledger of a year of short jobs, through the ledger's store."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,34 +11,34 @@ from tests.pipeline.ledger.open_ledger import OpenLedger, moved
 from tests.support.nodes import START, gpu, uuid_of
 from tests.support.usage import holding
 
-CARDS: Final = 8
+GPUS: Final = 8
 HOURS: Final = 8760
 HALF_NS: Final = HOUR_NS // 2
 ENERGY_MJ: Final = 1_000_000
 
 _FIRST: Final = START.wall_ns // HOUR_NS - HOURS
-_AT_ONCE: Final = 5000
+_BATCH_SIZE: Final = 5000
 
 
 def write_year(path: Path, holdings: int) -> Path:
-    """Write as many holdings: each half an hour of a card, of which half is busy."""
-    kept = OpenLedger(path)
+    """Write this many holdings: half an hour of a GPU each, busy for half of that time."""
+    ledger = OpenLedger(path)
     for batch in _batches(holdings):
-        kept.store.write_batch(batch)
-    kept.close()
+        ledger.store.write_batch(batch)
+    ledger.close()
     return path
 
 
 def _batches(holdings: int) -> Iterator[Batch]:
-    batch = Batch(devices={uuid_of(n): gpu(n) for n in range(CARDS)})
+    batch = Batch(devices={uuid_of(n): gpu(n) for n in range(GPUS)})
     for n in range(holdings):
-        hour, card = _FIRST + n * HOURS // holdings, uuid_of(n % CARDS)
+        hour, device = _FIRST + n * HOURS // holdings, uuid_of(n % GPUS)
         start = Instant(hour * HOUR_NS, hour * HOUR_NS)
         team, pod = f"team-{n % 40}", f"job-{n}"
         info = PodInfo(f"u-{n}", team, pod, owner_kind="Job", owner_name=f"j{n % 500}")
         one = holding(
             pod,
-            card,
+            device,
             namespace=team,
             uid=info.uid,
             start=start,
@@ -49,7 +49,7 @@ def _batches(holdings: int) -> Iterator[Batch]:
         )
         batch.pods[one.subject] = info
         batch.holdings[one.id] = HoldingRow(one, start.wall_ns, start.wall_ns + HALF_NS)
-        batch.add(hour, card, one.subject, (HALF_NS, HALF_NS // 2, ENERGY_MJ))
-        if n % _AT_ONCE == _AT_ONCE - 1 or n == holdings - 1:
+        batch.add(hour, device, one.subject, (HALF_NS, HALF_NS // 2, ENERGY_MJ))
+        if n % _BATCH_SIZE == _BATCH_SIZE - 1 or n == holdings - 1:
             yield batch
             batch = Batch()

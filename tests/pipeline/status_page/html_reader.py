@@ -1,14 +1,14 @@
-"""Reads a page back, as a browser or a screen reader would."""
+"""Parse a page, as a browser or a screen reader does."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-VOID = frozenset({"meta", "br", "rect"})
+VOID_TAGS = frozenset({"meta", "br", "rect"})
 
 
 @dataclass
 class Element:
-    """An element with what is in it."""
+    """An HTML element with its content."""
 
     tag: str
     attributes: dict[str, str | None]
@@ -16,16 +16,16 @@ class Element:
 
     @property
     def text(self) -> str:
-        """All text in it, blanks folded."""
+        """All text in it, with runs of white space as one blank."""
         parts = [c if isinstance(c, str) else f" {c.text} " for c in self.children]
         return " ".join("".join(parts).split())
 
     def text_of(self) -> bytes:
-        """Its own text, to the letter."""
+        """Return the element's own text, unchanged."""
         return "".join(c for c in self.children if isinstance(c, str)).encode()
 
     def all(self, tag: str, **attributes: str) -> list["Element"]:
-        """Elements of that tag below this one; `class_` asks for one of the classes."""
+        """Return the elements of a tag below this one; `class_` selects by one of the classes."""
         wanted = attributes.pop("class_", None)
         found = []
         for child in self.children:
@@ -58,27 +58,27 @@ class _Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         element = Element(tag, dict(attrs))
-        assert len(element.attributes) == len(attrs), "an attribute stands twice"
+        assert len(element.attributes) == len(attrs), "an attribute is given twice"
         self._open[-1].children.append(element)
-        if tag not in VOID:
+        if tag not in VOID_TAGS:
             self._open.append(element)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._open[-1].children.append(Element(tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop().tag == tag, f"</{tag}> closes another element"
+        assert self._open.pop().tag == tag, f"</{tag}> closes a different element"
 
     def handle_data(self, data: str) -> None:
         self._open[-1].children.append(data)
 
     def done(self) -> Element:
-        assert self._open == [self.root], "an element was never closed"
+        assert self._open == [self.root], "an element is not closed"
         return self.root
 
 
 def read(page: str) -> Element:
-    """Return the whole of a page, whose elements have to nest."""
+    """Return the root of a page, and check that its elements are nested correctly."""
     reader = _Reader()
     reader.feed(page)
     reader.close()
@@ -86,6 +86,6 @@ def read(page: str) -> Element:
 
 
 def table(page: Element, kind: str, nth: int = 0) -> list[list[str]]:
-    """Return the texts of a table's rows, its heading first."""
+    """Return the texts of a table's rows, with the heading first."""
     rows = page.all("table", class_=kind)[nth].all("tr")
     return [[cell.text for cell in row.children if isinstance(cell, Element)] for row in rows]

@@ -1,14 +1,14 @@
-"""Asks the command, as a user does."""
+"""Run `podgpu usage` as a user does."""
 
 import pytest
 
 from podgpu.cli.commands import run_command
 
-Said = tuple[int, str, str]
+Result = tuple[int, str, str]
+"""The exit status of a command, and its output on stdout and stderr."""
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: object) -> Said:
-    """The exit status of the command, and what it says on stdout and stderr."""
+def run(capsys: pytest.CaptureFixture[str], *words: object) -> Result:
     try:
         code = run_command(["usage", *map(str, words)])
     except SystemExit as error:

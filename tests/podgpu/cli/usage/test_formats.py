@@ -1,4 +1,4 @@
-"""What is shown to people fits and is harmless, whatever the ledger tells; for programs too."""
+"""Output for people and programs is harmless and fits, whatever the ledger contains."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pipeline.ledger.queries import HoldingRecord
 from pipeline.ledger.reports import GroupBy, Prices, build_report
 from pipeline.model.usage_window import Gap, UsageWindow
-from podgpu.cli.terminal_text import width as wide
+from podgpu.cli.terminal_text import width as display_width
 from podgpu.cli.usage.holding_formats import holdings_csv, holdings_document
 from podgpu.cli.usage.holding_table import holding_lines
 from podgpu.cli.usage.number_format import HOUR_NS, digits_of, scaled, span
@@ -32,43 +32,45 @@ from tests.pipeline.ledger.reports.windows import (
     windows,
 )
 
-BYS = [GroupBy.parse(text) for text in ("namespace", "pod", "workload", "device", "label:team")]
+GROUPINGS = [
+    GroupBy.parse(text) for text in ("namespace", "pod", "workload", "device", "label:team")
+]
 PRICED = Prices(Decimal("2.50"), Decimal("0.31"), "EUR")
 HOSTILE = '=cmd|"/c x"!A1\x1b[2J\n\r\t\x9b\u202e,";\N{HANGUL SYLLABLE GAG}\U000e0001'
 WIDTHS = st.integers(1, 200)
 
 
 def hostile(text: str = HOSTILE) -> UsageWindow:
-    who = identity(text, text, uid=text, owner=(text, text), team=text)
+    pod = identity(text, text, uid=text, owner=(text, text), team=text)
     gap = Gap(GPUS[0], START, START + HOUR, text)
-    seen = [usage_row(GPUS[0], who, 1, 1, 1), usage_row(GPUS[0], None, 1, None, None)]
-    return window(seen, names={GPUS[0]: text}, gaps=[gap], node=text)
+    usage_window = [usage_row(GPUS[0], pod, 1, 1, 1), usage_row(GPUS[0], None, 1, None, None)]
+    return window(usage_window, names={GPUS[0]: text}, gaps=[gap], node=text)
 
 
 def held(text: str = "a") -> HoldingRecord:
-    who = identity(text, text, text, uid=text, owner=(text, text))
+    pod = identity(text, text, text, uid=text, owner=(text, text))
     xids = ((31, 2), (79, 1))
     nothing = (None,) * 6
-    return HoldingRecord(text, who, START, None, START + 1, text, text, HOUR, 1, 1, *nothing, xids)
+    return HoldingRecord(text, pod, START, None, START + 1, text, text, HOUR, 1, 1, *nothing, xids)
 
 
 def harmless(text: str) -> bool:
     return all(c == "\n" or c.isprintable() for c in text)
 
 
-@pytest.mark.parametrize("by", BYS, ids=str)
-def test_nothing_that_a_terminal_would_act_on(by: GroupBy) -> None:
+@pytest.mark.parametrize("by", GROUPINGS, ids=str)
+def test_control_characters_are_removed(by: GroupBy) -> None:
     found = build_report(hostile(), by, PRICED)
     texts = ["\n".join(report_lines(found, width)) for width in (0, 80)]
     assert all(map(harmless, [*texts, report_csv(found), json_text(document(found))]))
     rows = [held(HOSTILE)]
     texts = ["\n".join(holding_lines(hostile(), rows, width)) for width in (0, 80)]
-    given_out = json_text(holdings_document(hostile(), rows))
-    assert all(map(harmless, [*texts, holdings_csv(rows), given_out]))
+    holdings_json = json_text(holdings_document(hostile(), rows))
+    assert all(map(harmless, [*texts, holdings_csv(rows), holdings_json]))
 
 
-def test_json_has_every_character_all_the_same() -> None:
-    found = json.loads(json_text(document(build_report(hostile(), BYS[2], PRICED))))
+def test_json_contains_every_character() -> None:
+    found = json.loads(json_text(document(build_report(hostile(), GROUPINGS[2], PRICED))))
     assert (
         found["rows"][0] | {"namespace": HOSTILE, "owner_kind": HOSTILE, "owner_name": HOSTILE}
         == (found["rows"][0])
@@ -76,33 +78,33 @@ def test_json_has_every_character_all_the_same() -> None:
     assert found["node"] == HOSTILE
 
 
-def test_half_a_character_is_none() -> None:
+def test_half_a_surrogate_pair_is_replaced_in_json() -> None:
     assert json.loads(json_text({"a": ["x\ud800y"]})) == {"a": ["x?y"]}
 
 
 @pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r"])
-def test_a_spreadsheet_shows_names_and_does_not_count_with_them(first: str) -> None:
+def test_names_that_look_like_formulas_are_quoted_in_csv(first: str) -> None:
     text = csv_text(["name", "n"], [[f"{first}1+1", Decimal("-1.5")], ["a=b", -2]])
     rows = list(csv.reader(io.StringIO(text)))
     assert rows[1][0].startswith("'")
-    assert rows[1][1] == "-1.5", "a figure is one"
+    assert rows[1][1] == "-1.5", "a number stays a number"
     assert rows[2] == ["a=b", "-2"]
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.text(max_size=12), st.sampled_from(BYS))
-def test_csv_reads_back_whatever_the_names_are(text: str, by: GroupBy) -> None:
+@given(st.text(max_size=12), st.sampled_from(GROUPINGS))
+def test_csv_is_read_back_with_any_names(text: str, by: GroupBy) -> None:
     rows = list(csv.reader(io.StringIO(report_csv(build_report(hostile(text), by, PRICED)))))
     assert {len(row) for row in rows} == {len(rows[0])}
     assert [row[0] for row in rows] == ["row", "group", "unattributed", "total"]
 
 
 @settings(max_examples=100, deadline=None)
-@given(windows, st.sampled_from(BYS), st.sampled_from([Prices(), PRICED]), WIDTHS)
-def test_any_report_is_shown_in_lines_of_one_width(
-    seen: UsageWindow, by: GroupBy, prices: Prices, width: int
+@given(windows, st.sampled_from(GROUPINGS), st.sampled_from([Prices(), PRICED]), WIDTHS)
+def test_any_report_can_be_shown(
+    usage_window: UsageWindow, by: GroupBy, prices: Prices, width: int
 ) -> None:
-    found = build_report(seen, by, prices)
+    found = build_report(usage_window, by, prices)
     lines = report_lines(found, width)
     assert len(lines) >= len(found.rows) + 4
     assert lines == [line.rstrip() for line in lines]
@@ -111,45 +113,45 @@ def test_any_report_is_shown_in_lines_of_one_width(
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(min_size=1, max_size=60), st.integers(80, 200))
-def test_a_report_fits_80_columns_whatever_the_names_are(text: str, width: int) -> None:
-    seen = replace(hostile(text), node="gpu-node-1", gaps=())
-    for by in BYS:
-        lines = report_lines(build_report(seen, by, PRICED), width)
-        assert max(map(wide, lines)) <= width
+def test_a_report_fits_its_width_with_any_names(text: str, width: int) -> None:
+    usage_window = replace(hostile(text), node="gpu-node-1", gaps=())
+    for by in GROUPINGS:
+        lines = report_lines(build_report(usage_window, by, PRICED), width)
+        assert max(map(display_width, lines)) <= width
 
 
-def test_a_day_fits_80_columns_and_shows_both_ends_of_a_name() -> None:
-    lines = report_lines(build_report(day(), BYS[2], PRICED), 80)
+def test_a_report_of_a_day_fits_80_columns_and_shows_both_ends_of_a_name() -> None:
+    lines = report_lines(build_report(day(), GROUPINGS[2], PRICED), 80)
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("lab/P") and "~" in line and "x4z " in line for line in lines)
     assert "FREE H" in lines[lines.index("") + 1]
     for width in (20, 30, 40, 60):
         heading = next(
             line
-            for line in report_lines(build_report(day(), BYS[2], PRICED), width)
+            for line in report_lines(build_report(day(), GROUPINGS[2], PRICED), width)
             if "HELD H" in line
         )
-        assert "KWH" in heading, "what is asked for never goes"
+        assert "KWH" in heading, "requested columns are always shown"
         assert "HOLDINGS" not in heading
 
 
-def test_names_are_whole_where_no_one_looks() -> None:
-    lines = report_lines(build_report(day(), BYS[2], PRICED), 0)
+def test_names_are_not_shortened_without_a_terminal() -> None:
+    lines = report_lines(build_report(day(), GROUPINGS[2], PRICED), 0)
     assert any("lab/Pod/notebook-7c9d5f6b4-x2x4z " in line for line in lines)
 
 
-def test_points_stand_below_each_other() -> None:
+def test_decimal_points_are_aligned() -> None:
     lines = laid_out(
         [Column("A", name=True), Column("B")], [["x", "12.5"], ["y", "3.5*"], ["z", ""]], 0
     )
     assert lines == ["A     B", "x  12.5", "y   3.5*", "z"]
 
 
-def test_a_wide_character_takes_two_places() -> None:
+def test_a_wide_character_takes_two_columns() -> None:
     assert unicodedata.east_asian_width("\N{HANGUL SYLLABLE GAG}") == "W"
     name = "\N{HANGUL SYLLABLE GAG}" * 30
     lines = laid_out([Column("A", name=True), Column("B")], [[name, "1"], ["y", "2"]], 40)
-    assert {wide(line) for line in lines} <= {40, 39}
+    assert {display_width(line) for line in lines} <= {40, 39}
 
 
 @pytest.mark.parametrize(
@@ -165,14 +167,14 @@ def test_a_wide_character_takes_two_places() -> None:
         (HOUR_NS // 2, 3, "0.500"),
     ],
 )
-def test_a_figure(value: int, digits: int, text: str) -> None:
+def test_a_number_is_scaled_and_rounded(value: int, digits: int, text: str) -> None:
     assert scaled(value, HOUR_NS, digits) == text
 
 
 @pytest.mark.parametrize(
     ("largest", "digits"), [(0, 3), (9, 3), (10, 2), (99, 2), (100, 1), (10**9, 1)]
 )
-def test_the_larger_the_fewer_digits(largest: int, digits: int) -> None:
+def test_a_larger_number_has_fewer_digits(largest: int, digits: int) -> None:
     assert digits_of(largest * HOUR_NS, HOUR_NS) == digits
 
 
@@ -187,5 +189,5 @@ def test_the_larger_the_fewer_digits(largest: int, digits: int) -> None:
         (36 * HOUR_NS, "1.5 d"),
     ],
 )
-def test_a_length_of_time(ns: int, text: str) -> None:
+def test_a_duration_is_shown_in_one_unit(ns: int, text: str) -> None:
     assert span(ns) == text

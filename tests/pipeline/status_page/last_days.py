@@ -1,4 +1,4 @@
-"""What a ledger may have told of the last 24 hours."""
+"""Usage of the last 24 hours, as a ledger may have reported it."""
 
 from dataclasses import replace
 
@@ -13,24 +13,26 @@ from tests.pipeline.ledger.reports.windows import GPUS, day, identity, usage_row
 from tests.pipeline.status_page.scenes import two_gpus
 
 
-def given_out(seen: UsageWindow, error: str = "", sink: str = "books") -> LastDayUsage:
-    """What is known once a ledger has told this, 20 s ago."""
+def last_day(usage_window: UsageWindow, error: str = "", sink: str = "books") -> LastDayUsage:
+    """Return the usage of the last day that a ledger returned 20 s ago."""
     now = two_gpus().now
-    asked = Instant(now.mono_ns - 20 * 10**9, now.wall_ns - 20 * 10**9)
-    by_pod, by_device = (build_report(seen, GroupBy(what), Prices()) for what in ("pod", "device"))
-    return LastDayUsage(sink, by_pod, by_device, asked, error)
+    read_at = Instant(now.mono_ns - 20 * 10**9, now.wall_ns - 20 * 10**9)
+    by_pod, by_device = (
+        build_report(usage_window, GroupBy(what), Prices()) for what in ("pod", "device")
+    )
+    return LastDayUsage(sink, by_pod, by_device, read_at, error)
 
 
-def known_with(day: LastDayUsage | None) -> StatusInput:
+def input_with(day: LastDayUsage | None) -> StatusInput:
     return replace(two_gpus(), last_day=day)
 
 
 def status_with(day: LastDayUsage | None) -> StatusDocument:
-    return status_of(known_with(day))
+    return status_of(input_with(day))
 
 
 def many(count: int = 12) -> UsageWindow:
-    """More pods than are shown; each held less than the one before, the last of them nothing."""
+    """Return the usage of more pods than are shown; each held less than the one before."""
     pods = [
         usage_row(GPUS[0], identity(f"serve-{n:02}-5d8c7b9f64-abcde"), count - n - 1, 0.5, 1)
         for n in range(count)
@@ -39,9 +41,9 @@ def many(count: int = 12) -> UsageWindow:
 
 
 DAYS = {
-    "a-day": given_out(day()),
-    "many": given_out(many()),
-    "stale": given_out(day(), "/var/lib/podgpu/ledger.db: the disk answers no more; see it"),
+    "a-day": last_day(day()),
+    "many": last_day(many()),
+    "stale": last_day(day(), "/var/lib/podgpu/ledger.db: the disk does not respond; check it"),
     "unreadable": LastDayUsage("books", error="/var/lib/podgpu/ledger.db: is not there"),
     "first-look": LastDayUsage("books"),
 }

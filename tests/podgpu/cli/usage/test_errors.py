@@ -1,4 +1,4 @@
-"""What goes wrong with `podgpu usage`: one line that says what, where, and what mends it."""
+"""Errors of `podgpu usage`: one line that says what is wrong, where, and how to fix it."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.ledger.open_ledger import OpenLedger
-from tests.podgpu.cli.usage.asked import run
+from tests.podgpu.cli.usage.usage_command import run
 
 Capsys = pytest.CaptureFixture[str]
 
@@ -30,7 +30,7 @@ def ledger_at(path: Path, name: str = "books") -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--by", "owner"), "--by: write one of namespace, pod, workload, device, label:KEY"),
         (("--by", "label:"), "--by: write label:KEY"),
@@ -58,38 +58,38 @@ def ledger_at(path: Path, name: str = "books") -> str:
         (("--format", "xml"), "--format"),
     ],
 )
-def test_what_makes_no_sense(
-    ledger: Path, capsys: Capsys, words: tuple[str, ...], said: str
+def test_invalid_options_end_with_status_2(
+    ledger: Path, capsys: Capsys, words: tuple[str, ...], message: str
 ) -> None:
     code, out, err = run(capsys, "--ledger", ledger, *words)
     assert (code, out) == (2, "")
-    assert said in err
+    assert message in err
     assert "\x1b" not in err
 
 
-def test_no_file(tmp_path: Path, capsys: Capsys) -> None:
+def test_a_missing_ledger_is_an_error(tmp_path: Path, capsys: Capsys) -> None:
     code, out, err = run(capsys, "--ledger", tmp_path / "none.db")
     assert (code, out) == (1, "")
     assert err.startswith(f"podgpu: {tmp_path}/none.db: does not exist; ")
     assert len(err.splitlines()) == 1
 
 
-def broken(path: Path) -> None:
+def no_database(path: Path) -> None:
     path.write_bytes(b"this is no ledger" * 1000)
 
 
-def others(path: Path) -> None:
-    with sqlite3.connect(path) as made:
-        made.execute("CREATE TABLE t (x)")
-    made.close()
+def other_program_s(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    connection.close()
 
 
 def newer(path: Path) -> None:
     OpenLedger(path).close()
-    with sqlite3.connect(path) as made:
-        made.execute("PRAGMA user_version = 99")
-        made.execute("UPDATE meta SET value = '99' WHERE key = 'tables'")
-    made.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+        connection.execute("UPDATE meta SET value = '99' WHERE key = 'tables'")
+    connection.close()
 
 
 def damaged(path: Path) -> None:
@@ -101,7 +101,7 @@ def damaged(path: Path) -> None:
 
 @pytest.mark.parametrize("until", ["2200-01-01", "2262-04-12", "2300-01-01", "9999-12-31T23:59:59"])
 @pytest.mark.parametrize("more", [(), ("--holdings",), ("--format", "json"), ("--format", "csv")])
-def test_an_end_that_is_far_away(
+def test_an_end_far_in_the_future_means_now(
     ledger: Path, capsys: Capsys, until: str, more: tuple[str, ...]
 ) -> None:
     near = run(capsys, "--ledger", ledger, "--since", "all", *more)
@@ -109,17 +109,17 @@ def test_an_end_that_is_far_away(
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "damage",
     ["UPDATE containers SET labels = '{'", "DELETE FROM devices", "UPDATE holdings SET xids = 7"],
 )
 @pytest.mark.parametrize("more", [(), ("--holdings",)])
-def test_one_that_makes_no_sense_inside(
-    ledger: Path, tmp_path: Path, capsys: Capsys, spoil: str, more: tuple[str, ...]
+def test_inconsistent_rows_cause_at_most_one_line_of_error(
+    ledger: Path, tmp_path: Path, capsys: Capsys, damage: str, more: tuple[str, ...]
 ) -> None:
     path = Path(shutil.copy(ledger, tmp_path))
-    with sqlite3.connect(path) as made:
-        made.execute(spoil)
-    made.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute(damage)
+    connection.close()
     code, _, err = run(capsys, "--ledger", path, "--since", "all", *more)
     assert code in (0, 2)
     assert len(err.splitlines()) == bool(code)
@@ -130,40 +130,46 @@ def pipe(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"), [(Path.mkdir, "is a directory"), (pipe, "is not a regular file")]
+    ("make", "message"), [(Path.mkdir, "is a directory"), (pipe, "is not a regular file")]
 )
-def test_what_is_no_file(tmp_path: Path, capsys: Capsys, make: object, said: str) -> None:
+def test_a_path_that_is_no_regular_file_is_an_error(
+    tmp_path: Path, capsys: Capsys, make: object, message: str
+) -> None:
     make(tmp_path / "x.db")  # type: ignore[operator]
     code, out, err = run(capsys, "--ledger", tmp_path / "x.db")
     assert (code, out) == (1, "")
-    assert err == f"podgpu: {tmp_path}/x.db: {said}; give the path of the ledger sink's file\n"
+    assert err == f"podgpu: {tmp_path}/x.db: {message}; give the path of the ledger sink's file\n"
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
-        (broken, "not a database"),
-        (others, "is another program's database"),
+        (no_database, "not a database"),
+        (other_program_s, "is another program's database"),
         (newer, "has version 99, but this podgpu supports only versions up to"),
         (damaged, "has the wrong version 3 in its header: the header is damaged"),
     ],
 )
-def test_what_is_no_ledger(tmp_path: Path, capsys: Capsys, make: object, said: str) -> None:
+def test_a_file_that_is_no_ledger_is_an_error(
+    tmp_path: Path, capsys: Capsys, make: object, message: str
+) -> None:
     path = tmp_path / "x.db"
     make(path)  # type: ignore[operator]
     code, out, err = run(capsys, "--ledger", path)
     assert (code, out) == (2, "")
-    assert said in err
+    assert message in err
     assert err.startswith(f"podgpu: {path}: ")
     assert len(err.splitlines()) == 1
 
 
-def test_a_name_that_a_terminal_would_act_on(tmp_path: Path, capsys: Capsys) -> None:
+def test_control_characters_are_removed_from_the_path_in_an_error(
+    tmp_path: Path, capsys: Capsys
+) -> None:
     _, _, err = run(capsys, "--ledger", tmp_path / "a\x1b[2Jb")
     assert "\x1b" not in err
 
 
-def test_a_span_of_which_nothing_is_reported(ledger: Path, capsys: Capsys) -> None:
+def test_a_time_without_data_is_an_error(ledger: Path, capsys: Capsys) -> None:
     code, out, err = run(
         capsys, "--ledger", ledger, "--since", "2020-01-01", "--until", "2020-02-01"
     )
@@ -174,7 +180,7 @@ def test_a_span_of_which_nothing_is_reported(ledger: Path, capsys: Capsys) -> No
     )
 
 
-def test_a_ledger_in_which_nothing_stands_yet(tmp_path: Path, capsys: Capsys) -> None:
+def test_an_empty_ledger_is_an_error(tmp_path: Path, capsys: Capsys) -> None:
     OpenLedger(tmp_path / "x.db").close()
     for since in ("all", "1h"):
         code, _, err = run(capsys, "--ledger", tmp_path / "x.db", "--since", since)
@@ -182,12 +188,14 @@ def test_a_ledger_in_which_nothing_stands_yet(tmp_path: Path, capsys: Capsys) ->
         assert "has no usage data yet; check that the nvml source takes usage samples" in err
 
 
-def test_a_time_before_all_that_is_reported(ledger: Path, capsys: Capsys) -> None:
+def test_an_end_before_all_data_is_an_error(ledger: Path, capsys: Capsys) -> None:
     code, _, err = run(capsys, "--ledger", ledger, "--since", "all", "--until", "2020-02-01")
     assert (code, err.split("; ")[-1]) == (1, "give a later --until\n")
 
 
-def test_the_ledger_of_a_configuration(ledger: Path, tmp_path: Path, capsys: Capsys) -> None:
+def test_the_ledger_is_found_in_the_configuration(
+    ledger: Path, tmp_path: Path, capsys: Capsys
+) -> None:
     path = config(tmp_path, LINES, ledger_at(ledger), ledger_at(tmp_path / "none.db", "other"))
     assert run(capsys, "-c", path)[0] == 0
     assert run(capsys, "-c", path, "--sink", "books")[0] == 0
@@ -196,7 +204,7 @@ def test_the_ledger_of_a_configuration(ledger: Path, tmp_path: Path, capsys: Cap
 
 
 @pytest.mark.parametrize(
-    ("sinks", "words", "said"),
+    ("sinks", "words", "message"),
     [
         ((LINES,), (), "sinks: has no ledger; add a sink of kind ledger, or give the file as"),
         ((LINES,), ("--sink", "lines"), "has no ledger with the name given by --sink; add a sink"),
@@ -207,17 +215,17 @@ def test_the_ledger_of_a_configuration(ledger: Path, tmp_path: Path, capsys: Cap
         ),
     ],
 )
-def test_a_configuration_without_such_a_ledger(
-    tmp_path: Path, capsys: Capsys, sinks: tuple[str, ...], words: tuple[str, ...], said: str
+def test_a_configuration_without_a_matching_ledger_is_an_error(
+    tmp_path: Path, capsys: Capsys, sinks: tuple[str, ...], words: tuple[str, ...], message: str
 ) -> None:
     path = config(tmp_path, *sinks)
     code, out, err = run(capsys, "-c", path, *words)
     assert (code, out) == (2, "")
     assert err.startswith(f"{path}: ")
-    assert said in err
+    assert message in err
 
 
-def test_a_configuration_that_is_wrong(tmp_path: Path, capsys: Capsys) -> None:
+def test_an_invalid_configuration_is_an_error(tmp_path: Path, capsys: Capsys) -> None:
     path = config(tmp_path, "books: {kind: ledger, pth: /x}")
     code, _, err = run(capsys, "-c", path)
     assert code == 2
@@ -225,8 +233,8 @@ def test_a_configuration_that_is_wrong(tmp_path: Path, capsys: Capsys) -> None:
 
 
 @pytest.mark.parametrize("closed", [">&-", ">/dev/full"])
-def test_what_can_t_be_written(written: Path, closed: str) -> None:
-    """Status 3: it is neither that nothing is known, nor that the question is wrong."""
+def test_a_report_that_cannot_be_written_ends_with_status_3(written: Path, closed: str) -> None:
+    """Status 3 differs from that of missing data and of wrong options."""
     words = f'"$0" -m podgpu usage --ledger "$1" --since all --until 2027-02-01 {closed}'
     done = subprocess.run(
         ["/bin/sh", "-c", words, sys.executable, str(written)],
