@@ -1,4 +1,4 @@
-"""The dashboards as they lie in the chart, and what their queries become in Grafana's hands."""
+"""The dashboards in the chart, and their queries with variables filled in as Grafana does."""
 
 import json
 import re
@@ -43,18 +43,18 @@ def queries() -> Iterator[Query]:
 
 
 def variables(dashboard: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Return a dashboard's variables that are asked of Prometheus, by name."""
+    """Return a dashboard's variables with a Prometheus query, by name."""
     listed = dashboard["templating"]["list"]
     return {each["name"]: each for each in listed if each["type"] == "query"}
 
 
 def filled(expr: str, values: Mapping[str, str], window: int) -> str:
-    """Put in values of variables the way Grafana does.
+    """Replace variables by values as Grafana does.
 
     Args:
         expr: a query.
-        values: by variable, as they are to stand in the query.
-        window: seconds between two points of a line; what is shown is ten times as long.
+        values: the texts for the query, by variable.
+        window: seconds between two points of a line; the shown range is ten times as long.
     """
     known = {
         **values,
@@ -66,6 +66,6 @@ def filled(expr: str, values: Mapping[str, str], window: int) -> str:
 
 
 def several(values: list[str]) -> str:
-    """Write values of a variable of which several can be chosen, for a string in PromQL."""
+    """Return the values of a variable with multiple selection, for a string in PromQL."""
     escaped = [re.sub(_SPECIAL, r"\\\\\1", value) for value in values]
     return f"({'|'.join(escaped)})" if len(escaped) > 1 else escaped[0]

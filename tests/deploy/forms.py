@@ -1,4 +1,4 @@
-"""The label forms: what in each is called otherwise than in the form that files are written in."""
+"""The label forms: in each, the names that differ from the form `dcgm`."""
 
 import re
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ _LABELS = {
     "pod": "pod",
     "container": "container",
 }
-"""The attribute of a form by the label's name in the plain one."""
+"""The attribute of a form by the label's name in the form `dcgm`."""
 
 
 def renamed(form: str) -> Renamed:
-    """Return what has another name in a form, by its name in the plain one."""
+    """Return the names of a form that differ, by the name in the form `dcgm`."""
     names = next(found for name, found in FORMS.items() if name == form)
     made = {
         old: getattr(names, attribute)
@@ -36,5 +36,5 @@ ALL: Mapping[str, Renamed] = {form: renamed(form) for form in FORMS}
 
 
 def in_names(text: str, names: Renamed) -> str:
-    """Write an expression in other names; variables keep theirs."""
+    """Replace the names in an expression; variables keep theirs."""
     return re.sub(r"(?<!\$)\b\w+\b", lambda found: names.get(found[0], found[0]), text)

@@ -1,4 +1,4 @@
-"""What a rendered chart says, taken apart."""
+"""Access to the objects of a rendered chart."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -18,15 +18,15 @@ _BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class HostFolder:
-    """A folder or file of the host in a pod."""
+    """A folder or file of the host that a pod mounts."""
 
     path: str
     why: tuple[str, ...]
-    """The comments right above the volume."""
+    """The comment lines directly above the volume."""
 
 
 class Manifests:
-    """A stream of objects, as helm writes it."""
+    """The objects in the output of helm."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -62,7 +62,7 @@ class Manifests:
 
     @property
     def mounts(self) -> Mapping[str, tuple[str, bool]]:
-        """Folders of the host and whether they are read-only, by the path in the container."""
+        """Host folders and whether they are read-only, by the path in the container."""
         hosts = {
             each["name"]: each["hostPath"]["path"]
             for each in self.pod["volumes"]
@@ -76,7 +76,7 @@ class Manifests:
 
     @property
     def rules(self) -> list[Object]:
-        """What the DaemonSet's account may do in all namespaces, in order."""
+        """The sorted RBAC rules of the DaemonSet's service account in all namespaces."""
         name = self.one("DaemonSet")["metadata"]["name"]
         return ordered(
             rule
@@ -86,17 +86,17 @@ class Manifests:
         )
 
     def config(self) -> Config:
-        """podgpu's configuration, as podgpu reads it.
+        """Return podgpu's configuration, parsed as podgpu does.
 
         Raises:
-            ConfigError: podgpu would refuse it.
+            ConfigError: podgpu refuses it.
         """
         name = self.one("DaemonSet")["metadata"]["name"]
         text = self.one("ConfigMap", name)["data"]["config.yaml"]
         return parse(text, RegisteredKinds(), env={"NODE_NAME": "node1"}, origin="config.yaml")
 
     def host_folders(self) -> list[HostFolder]:
-        """Return the volumes of the host with the comments above them."""
+        """Return the host folders of the volumes with the comments above them."""
         lines = self.text.splitlines()
         found = []
         for at, line in enumerate(lines):
@@ -117,7 +117,7 @@ def ordered(rules: Iterable[Object]) -> list[Object]:
 
 
 def documented(*pages: Path) -> list[Object]:
-    """Return the rules that pages show."""
+    """Return the sorted RBAC rules in YAML blocks of pages."""
     return ordered(
         rule
         for page in pages

@@ -1,4 +1,4 @@
-"""Every metric that a podgpu with its usual names can show, and those that expressions name."""
+"""All metrics that podgpu can expose with its default names, and those that expressions name."""
 
 import re
 from collections.abc import Mapping, Set
@@ -10,7 +10,7 @@ from pipeline.exposition.usage_metrics import USAGE_FAMILIES
 from pipeline.fields import CATALOGUE
 
 GROUPS: Mapping[str, str] = {field.metric: field.group for field in CATALOGUE}
-"""The group of fields that each metric about devices belongs to."""
+"""The group of fields for each metric about devices."""
 
 OWN: Set[str] = {
     family.name + ending
@@ -24,14 +24,14 @@ INFO: Set[str] = {name for name, _ in (*INFO_FAMILIES, *TOPOLOGY_FAMILIES)} | {
 }
 
 SCRAPE: Set[str] = {"up"}
-"""What Prometheus itself adds to a scrape."""
+"""Series that Prometheus itself adds to a scrape."""
 
 METRICS: Set[str] = GROUPS.keys() | OWN | INFO | SCRAPE
 
-UNASKED: Set[str] = METRICS - {
+DEFAULT_METRICS: Set[str] = METRICS - {
     name for name, group in GROUPS.items() if group not in ("standard", "own")
 }
-"""Those that are there when nobody chooses fields."""
+"""The metrics that exist without a setting of fields."""
 
 _NAME = re.compile(
     r"(?<![\w:])(?:DCGM_|podgpu[_:]|process_)[\w:]+|(?<![\w:.])up\b(?=\s*(?:[{=]|$))"
@@ -39,5 +39,5 @@ _NAME = re.compile(
 
 
 def named(expression: str) -> Set[str]:
-    """Return the metrics that an expression or a text names, recorded ones among them."""
+    """Return the metrics that an expression or a text names, including recorded ones."""
     return set(_NAME.findall(expression))

@@ -1,4 +1,4 @@
-"""Where what is deployed lies."""
+"""Paths of the chart, the plain manifest and the documentation."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The page of values, made from values.yaml, its comments and its schema."""
+"""The table of chart values, generated from values.yaml, its comments and its schema."""
 
 import json
 import re
@@ -13,16 +13,16 @@ _KEY = re.compile(r"^( *)([A-Za-z]+):")
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value, not a heading over others."""
+    """One value, not a group of values."""
 
     path: str
     default: Any
     text: str
-    """What the comment above it says; empty where there is none."""
+    """The comment above it; empty if there is none."""
 
 
 def values(text: str, schema: dict[str, Any]) -> Iterator[Value]:
-    """Yield the values of a values.yaml; the schema tells what is a heading over others."""
+    """Yield the values of a values.yaml; the schema shows which keys are groups of values."""
     parsed = yaml.safe_load(text)
     path: list[str] = []
     comment: list[str] = []
@@ -40,7 +40,7 @@ def values(text: str, schema: dict[str, Any]) -> Iterator[Value]:
 
 
 def heading(schema: dict[str, Any], path: list[str]) -> bool:
-    """Whether a mapping of values has a row for each of them, and none for itself."""
+    """Return whether a mapping is a group whose values have a row each."""
     for key in path:
         schema = schema["properties"][key]
     return schema.get("type") == "object" and "properties" in schema and path != ["config"]
@@ -53,7 +53,7 @@ def _at(parsed: Any, path: list[str]) -> Any:
 
 
 def table(text: str, schema: dict[str, Any]) -> str:
-    """Return the table, a line for each value."""
+    """Return the table with a row for each value."""
     rows = ["| Value | Default | |", "| --- | --- | --- |"]
     for value in values(text, schema):
         default = json.dumps(value.default, ensure_ascii=False)

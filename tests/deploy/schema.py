@@ -1,8 +1,8 @@
-"""The part of the chart's values schema that is podgpu's own configuration.
+"""The part of the chart's values schema for podgpu's configuration.
 
-It comes from the same place as `podgpu schema`, with three differences: a component may lack its
-kind, since the values lie over a preset; it may be null, which takes it out of the preset; and
-patterns are such as Go knows, which is what helm checks with.
+It is generated as by `podgpu schema`, with three differences: a component may lack its kind,
+because values are merged into a preset; it may be null, which removes it from the preset; and
+patterns have Go's syntax, with which helm checks them.
 """
 
 import json
@@ -17,7 +17,7 @@ _DURATION = "^([0-9][0-9_]*([.][0-9]+)?(ms|[dhms]))+$"
 
 
 def completed(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the values schema with the part that is made put in."""
+    """Return the values schema with the generated part in it."""
     made: Any = json_schema(RegisteredKinds())
     made["$defs"]["duration"]["anyOf"][0]["pattern"] = _DURATION
     for role in ("source", "sink"):
@@ -31,9 +31,9 @@ def completed(schema: dict[str, Any]) -> dict[str, Any]:
             "if": {"type": "object"},
             "then": component,
         }
-    # What dcgm-exporter's chart has there is let through, for the chart to say what to do with it.
-    foreign = ("enabled", "create", "name", "key", "mountPath", "data")
-    properties |= {key: {} for key in foreign}
+    # Keys of dcgm-exporter's chart are accepted here; the chart reports what to do with them.
+    dcgm_exporter_keys = ("enabled", "create", "name", "key", "mountPath", "data")
+    properties |= {key: {} for key in dcgm_exporter_keys}
     config = {"type": "object", "properties": properties, "additionalProperties": False}
     whole = {**schema, "properties": {**schema["properties"], "config": config}}
     return {**whole, "$defs": made["$defs"]}
@@ -44,6 +44,6 @@ def dumped(schema: dict[str, Any]) -> str:
 
 
 def defaults(values: str) -> str:
-    """Return what a values.yaml says, without a word: for the chart, which can't read that file."""
+    """Return a values.yaml without comments, for the templates, which cannot read that file."""
     head = "# Made from values.yaml, which the chart's templates can't read.\n"
     return head + yaml.safe_dump(yaml.safe_load(values), sort_keys=False)

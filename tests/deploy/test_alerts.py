@@ -1,4 +1,4 @@
-"""The alert rules: what every one of them has to have. What they do is tried by promtool."""
+"""The parts that every alert rule must have. `tests/e2e/test_alerts.py` runs the test cases."""
 
 import re
 from collections import Counter
@@ -12,7 +12,7 @@ import yaml
 from sources.nvml.options import Options
 from sources.nvml.readers import REASONS
 from tests.deploy.alerts import TABLES
-from tests.deploy.metrics import GROUPS, METRICS, UNASKED, named
+from tests.deploy.metrics import DEFAULT_METRICS, GROUPS, METRICS, named
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "chart" / "files" / "alerts.yaml"
@@ -28,20 +28,20 @@ each_alert = pytest.mark.parametrize("alert", list(ALERTS))
 
 
 def paragraph(alert: str) -> str:
-    """Return what the page says of an alert."""
+    """Return the section about an alert on the page."""
     found = re.search(rf"^### {alert}\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
-    assert found, f"docs/alerts.md has nothing of {alert}"
+    assert found, f"docs/alerts.md has no section about {alert}"
     return found.group(1)
 
 
 def expressions(alert: str) -> str:
-    """Return an alert's expression, with those of what it takes from recorded series."""
+    """Return an alert's expression and those of the recorded series that it uses."""
     own = ALERTS[alert]["expr"]
     return "\n".join([own, *(RECORDED[name] for name in named(own) & RECORDED.keys())])
 
 
 @each_alert
-def test_has_all_its_parts(alert: str) -> None:
+def test_an_alert_has_all_required_parts(alert: str) -> None:
     rule = ALERTS[alert]
     assert rule.keys() == {"alert", "expr", "for", "labels", "annotations"}
     assert re.fullmatch(r"\d+[mh]", rule["for"])
@@ -51,17 +51,17 @@ def test_has_all_its_parts(alert: str) -> None:
 
 
 @each_alert
-def test_link_leads_to_its_paragraph(alert: str) -> None:
+def test_the_runbook_link_leads_to_the_section_of_the_alert(alert: str) -> None:
     assert ALERTS[alert]["annotations"]["runbook_url"] == LINK + alert.lower()
     for part in ("**Meaning**:", "**Check**:", "**Fix**:"):
         assert paragraph(alert).count(part) == 1
 
 
-def test_page_has_no_alert_that_is_not_there() -> None:
+def test_the_page_has_exactly_the_alerts_of_the_rules() -> None:
     assert set(re.findall(r"^### (\w+)", PAGE, re.MULTILINE)) == ALERTS.keys()
 
 
-def test_links_of_the_page_lead_somewhere() -> None:
+def test_links_of_the_page_have_a_target() -> None:
     anchors = {
         re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-")
         for heading in re.findall(r"^#+ (.*)", PAGE, re.MULTILINE)
@@ -72,41 +72,41 @@ def test_links_of_the_page_lead_somewhere() -> None:
 
 
 @each_alert
-def test_names_its_place(alert: str) -> None:
-    """The summary says where, and of a GPU the description says which."""
-    given_out = ALERTS[alert]["annotations"]
+def test_the_texts_of_an_alert_name_the_node_and_the_gpu(alert: str) -> None:
+    """The summary names the node; for a GPU the description has its UUID."""
+    texts = ALERTS[alert]["annotations"]
     if "Hostname" in ALERTS[alert]["expr"] or "podgpu:" in ALERTS[alert]["expr"]:
-        assert "$labels.Hostname" in given_out["summary"]
-        assert "$labels.UUID" in given_out["description"]
+        assert "$labels.Hostname" in texts["summary"]
+        assert "$labels.UUID" in texts["description"]
     else:
-        assert "or $labels.node $labels.instance" in given_out["summary"]
+        assert "or $labels.node $labels.instance" in texts["summary"]
 
 
 @pytest.mark.parametrize("expression", [rule["expr"] for rule in ALL])
-def test_metrics_exist(expression: str) -> None:
+def test_metrics_in_the_rules_exist(expression: str) -> None:
     assert named(expression)
     assert named(expression) <= METRICS | RECORDED.keys()
 
 
-def test_metrics_in_the_page_exist() -> None:
-    # A name with dots behind it stands for several.
+def test_metrics_on_the_page_exist() -> None:
+    # A name with dots after it stands for several metrics.
     assert named(re.sub(r"`[^`]*\.\.\.[^`]*`", "", PAGE)) <= METRICS | RECORDED.keys()
 
 
 @each_alert
-def test_paragraph_names_what_it_rests_on(alert: str) -> None:
+def test_the_section_of_an_alert_names_a_metric_of_its_expression(alert: str) -> None:
     chapter = PAGE[: PAGE.index(f"### {alert}\n")].rpartition("\n## ")[2].partition("\n### ")[0]
     read = named(expressions(alert)) - RECORDED.keys() - {"up"}
-    # Who is asked along with it goes without saying.
+    # These metrics only add labels.
     read -= {"podgpu_device_info", "podgpu_device_holder_since_timestamp_seconds"}
     assert read & named(chapter + paragraph(alert))
 
 
 @each_alert
-def test_paragraph_says_what_has_to_be_asked_for(alert: str) -> None:
-    for name in named(expressions(alert)) - RECORDED.keys() - UNASKED:
-        asked = re.sub(r"\s+", " ", paragraph(alert))
-        assert f"counters: {{also: [{GROUPS[name]}]}}" in asked
+def test_the_section_of_an_alert_names_the_setting_for_its_fields(alert: str) -> None:
+    for name in named(expressions(alert)) - RECORDED.keys() - DEFAULT_METRICS:
+        section = re.sub(r"\s+", " ", paragraph(alert))
+        assert f"counters: {{also: [{GROUPS[name]}]}}" in section
 
 
 COUNTED = {
@@ -118,26 +118,26 @@ COUNTED = {
 
 
 @pytest.mark.parametrize("expression", [rule["expr"] for rule in ALL])
-def test_absence_is_no_reading(expression: str) -> None:
-    """Nothing puts a 0 in the place of what isn't there, but for counters of podgpu's own."""
+def test_a_missing_series_never_counts_as_0(expression: str) -> None:
+    """No expression replaces a missing series by 0, except for some counters of podgpu itself."""
     assert not re.search(r"\babsent|\bvector\s*\(|\bscalar\s*\(", expression)
     for name in re.findall(r"\bor\s+0 \*\s*(?:sum without \(reason\) \()?([\w:]+)", expression):
         assert name in COUNTED
 
 
 @pytest.mark.parametrize("expression", [rule["expr"] for rule in ALL])
-def test_reasons_exist(expression: str) -> None:
+def test_reasons_in_the_rules_exist(expression: str) -> None:
     for _, reasons in re.findall(r'reason(=~|=)"([^"]*)"', expression):
         assert set(reasons.split("|")) <= set(REASONS.values())
 
 
 def codes(alert: str) -> Set[int]:
-    """Return the XID codes that a rule is about."""
+    """Return the XID codes that a rule matches."""
     matcher = "".join(re.findall(r'xid=~"([^"]*)"', ALERTS[alert]["expr"]))
     return {code for code in range(1, 1000) if re.fullmatch(matcher, str(code))}
 
 
-def given_out(row: str) -> Set[int]:
+def documented_codes(row: str) -> Set[int]:
     """Return the codes in a row of the page's table."""
     found = re.search(rf"^\| {row} \| ([^|]*) \|", PAGE, re.MULTILINE)
     assert found
@@ -146,38 +146,38 @@ def given_out(row: str) -> Set[int]:
 
 
 @pytest.mark.parametrize("row", ["hardware", "memory", "fabric", "application"])
-def test_codes_are_those_of_the_page(row: str) -> None:
-    assert codes(f"PodgpuXid{row.capitalize()}") == given_out(row)
+def test_xid_codes_of_the_rules_match_the_page(row: str) -> None:
+    assert codes(f"PodgpuXid{row.capitalize()}") == documented_codes(row)
 
 
-def test_no_code_has_two_classes() -> None:
+def test_no_xid_code_has_two_classes() -> None:
     rows = ("hardware", "memory", "fabric", "application", "none")
-    assert max(Counter(code for row in rows for code in given_out(row)).values()) == 1
+    assert max(Counter(code for row in rows for code in documented_codes(row)).values()) == 1
 
 
-def test_codes_that_start_at_0_have_a_class() -> None:
+def test_xid_codes_with_a_series_from_the_start_have_a_class() -> None:
     rows = ("hardware", "memory", "fabric", "application", "none")
-    assert set(Options().xid_codes) <= {code for row in rows for code in given_out(row)}
+    assert set(Options().xid_codes) <= {code for row in rows for code in documented_codes(row)}
 
 
 def inhibitions() -> Sequence[Mapping[str, Any]]:
-    """The page's rules for Alertmanager."""
+    """Return the inhibition rules for Alertmanager on the page."""
     (block,) = re.findall(r"^```yaml\n(inhibit_rules:.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     rules: Sequence[Mapping[str, Any]] = yaml.safe_load(block)["inhibit_rules"]
     return rules
 
 
-def meant(matchers: Sequence[str]) -> Set[str]:
-    """The alerts that matchers choose."""
+def matched(matchers: Sequence[str]) -> Set[str]:
+    """Return the alerts that matchers select."""
     (pattern,) = [found[1] for each in matchers if (found := re.match('alertname=~?"(.*)"', each))]
     return {alert for alert in ALERTS if re.fullmatch(pattern, alert)}
 
 
 @pytest.mark.parametrize("rule", inhibitions(), ids=lambda rule: rule["source_matchers"][0])
-def test_what_is_held_back_is_about_the_same_place(rule: Mapping[str, Any]) -> None:
-    """Alertmanager takes labels that are on neither alert for equal, and would hold all back."""
+def test_an_inhibition_needs_labels_that_both_alerts_have(rule: Mapping[str, Any]) -> None:
+    """Labels that neither alert has are equal for Alertmanager; it would inhibit all alerts."""
     assert rule.keys() == {"source_matchers", "target_matchers", "equal"}
-    sources, targets = meant(rule["source_matchers"]), meant(rule["target_matchers"])
+    sources, targets = matched(rule["source_matchers"]), matched(rule["target_matchers"])
     assert sources
     assert targets
     assert not sources & targets
@@ -188,12 +188,12 @@ def test_what_is_held_back_is_about_the_same_place(rule: Mapping[str, Any]) -> N
         assert 'node=~".+"' in rule["source_matchers"]
 
 
-def test_every_alert_has_a_table() -> None:
+def test_every_alert_has_test_cases() -> None:
     assert TABLES.keys() == ALERTS.keys()
 
 
 @each_alert
-def test_table_tries_both_and_says_what_people_read(alert: str) -> None:
+def test_the_cases_of_an_alert_include_firing_with_texts_and_not_firing(alert: str) -> None:
     cases = TABLES[alert]
     assert cases[0].firing
     assert cases[0].summary

@@ -1,4 +1,4 @@
-"""The dashboards: what every one of them and every panel has to have."""
+"""The parts that every dashboard and every panel must have."""
 
 import re
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from deploy.dashboards import DASHBOARDS
 from deploy.dashboards.writing import text
 from pipeline.fields import called
 from tests.deploy.dashboards import FILES, FOLDER, Query, queries, variables
-from tests.deploy.metrics import GROUPS, METRICS, UNASKED, named
+from tests.deploy.metrics import DEFAULT_METRICS, GROUPS, METRICS, named
 
 PAGE = (Path(__file__).parents[2] / "docs" / "dashboards.md").read_text()
 UIDS = {"fleet": "podgpu-fleet", "node": "podgpu-node", "pods": "podgpu-pods"}
 CORE = {"row", "timeseries", "stat", "table", "bargauge", "state-timeline"}
-"""Kinds of panels that come with every Grafana."""
+"""Panel types that are built into Grafana."""
 
 UNITS = {
     *("short", "percent", "percentunit", "watt", "kwatth", "celsius", "hertz", "mbytes"),
@@ -38,15 +38,15 @@ each_panel = pytest.mark.parametrize("panel", PANELS)
 each_query = pytest.mark.parametrize("query", QUERIES)
 
 
-def test_they_are_what_they_are_made_from() -> None:
+def test_the_files_are_the_generated_dashboards() -> None:
     assert FILES.keys() == DASHBOARDS.keys()
     for name, dashboard in DASHBOARDS.items():
-        there = (FOLDER / f"{name}.json").read_text()
-        assert there == text(dashboard), "python -m deploy.dashboards makes them anew"
+        existing = (FOLDER / f"{name}.json").read_text()
+        assert existing == text(dashboard), "`python -m deploy.dashboards` generates them"
 
 
 @each_file
-def test_head(name: str) -> None:
+def test_a_dashboard_has_its_uid_tags_title_and_description(name: str) -> None:
     dashboard = FILES[name]
     assert dashboard["uid"] == UIDS[name]
     assert "id" not in dashboard
@@ -57,12 +57,12 @@ def test_head(name: str) -> None:
 
 
 @each_file
-def test_goes_into_a_configmap(name: str) -> None:
+def test_a_dashboard_fits_into_a_configmap(name: str) -> None:
     assert (FOLDER / f"{name}.json").stat().st_size < 300_000
 
 
 @each_file
-def test_data_source_is_a_variable(name: str) -> None:
+def test_the_data_source_is_a_variable(name: str) -> None:
     first = FILES[name]["templating"]["list"][0]
     assert (first["type"], first["name"], first["query"]) == (
         "datasource",
@@ -84,7 +84,7 @@ def _datasources(part: object) -> set[tuple[str, str]]:
 
 
 @each_file
-def test_panels_stand_side_by_side(name: str) -> None:
+def test_panels_do_not_overlap(name: str) -> None:
     panels = FILES[name]["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     places = [panel["gridPos"] for panel in panels]
@@ -102,7 +102,7 @@ def test_panels_stand_side_by_side(name: str) -> None:
 
 
 @each_panel
-def test_panel(panel: Mapping[str, Any]) -> None:
+def test_a_panel_has_a_type_title_description_and_known_units(panel: Mapping[str, Any]) -> None:
     assert panel["type"] in CORE
     assert panel["title"]
     assert panel["description"].endswith(".")
@@ -120,7 +120,7 @@ def test_panel(panel: Mapping[str, Any]) -> None:
 
 
 @each_panel
-def test_what_is_unknown_is_not_drawn_as_0(panel: Mapping[str, Any]) -> None:
+def test_unknown_values_are_not_drawn_as_0(panel: Mapping[str, Any]) -> None:
     assert panel["fieldConfig"]["defaults"]["custom"].get("spanNulls", False) is False
     assert "noValue" in panel["fieldConfig"]["defaults"]
     for target in panel["targets"]:
@@ -129,7 +129,7 @@ def test_what_is_unknown_is_not_drawn_as_0(panel: Mapping[str, Any]) -> None:
 
 @each_panel
 def test_memory_is_in_mib(panel: Mapping[str, Any]) -> None:
-    """DCGM's unit for memory; decimal megabytes would be 5 % off."""
+    """DCGM reports memory in MiB; decimal megabytes would be wrong by 5 %."""
     exprs = [target["expr"] for target in panel["targets"]]
     if any(metric in expr and "/" not in expr for expr in exprs for metric in IN_MIB):
         overrides = [
@@ -141,8 +141,8 @@ def test_memory_is_in_mib(panel: Mapping[str, Any]) -> None:
 
 
 @each_panel
-def test_columns_are_asked_for(panel: Mapping[str, Any]) -> None:
-    """Each column of a table is a value of a query or a label that it keeps; units have columns."""
+def test_table_columns_come_from_the_queries(panel: Mapping[str, Any]) -> None:
+    """Each column of a table is a value of a query or a label that it keeps."""
     if panel["type"] != "table":
         return
     organized = panel["transformations"][-1]["options"]["renameByName"]
@@ -156,56 +156,56 @@ def test_columns_are_asked_for(panel: Mapping[str, Any]) -> None:
 
 
 @each_query
-def test_metrics_exist_and_need_not_be_asked_for(query: Query) -> None:
+def test_queries_use_only_metrics_that_exist_by_default(query: Query) -> None:
     assert named(query.expr)
     assert named(query.expr) <= METRICS
-    assert named(query.expr) <= UNASKED
+    assert named(query.expr) <= DEFAULT_METRICS
 
 
 @each_query
-def test_variables_are_those_of_the_dashboard(query: Query) -> None:
+def test_queries_use_only_variables_of_the_dashboard(query: Query) -> None:
     own = {name for name in re.findall(r"\$(\w+)", query.expr) if not name.startswith("__")}
     assert own <= variables(FILES[query.dashboard]).keys()
 
 
 @each_file
 def test_every_variable_is_used(name: str) -> None:
-    asked = " ".join(query.expr for query in queries() if query.dashboard == name)
+    expressions = " ".join(query.expr for query in queries() if query.dashboard == name)
     for variable, about in variables(FILES[name]).items():
         others = " ".join(each["definition"] for each in variables(FILES[name]).values())
-        assert f"${variable}" in asked + others
+        assert f"${variable}" in expressions + others
         assert named(about["definition"]) <= METRICS
 
 
 READ = re.compile(r"\b(?:" + "|".join(GROUPS) + r")\b(?=[{\[)])")
 """A reading of a device."""
 
-ALL_THE_SAME = re.compile(
+AGGREGATED = re.compile(
     r"(?:(?:max|min|count) by \([^()]*\) \((?:(?:rate|avg_over_time)\()?"
-    # What has been drawn in all, by one holder after the other.
+    # The total over successive holders.
     r"|sum by \([^()]*\) \(increase\()$"
 )
 
 
 @each_query
-def test_readings_of_a_device_are_put_together(query: Query) -> None:
-    """Who holds a device stands on its readings, and two podgpus may tell of one for a while.
+def test_readings_of_a_device_are_aggregated(query: Query) -> None:
+    """Readings have the labels of the holder, and two podgpus may report one device for a while.
 
-    So a reading may stand there twice, and what is added up would be doubled.
+    A reading may exist twice then, and a sum would be doubled.
     """
     for found in READ.finditer(query.expr):
-        assert ALL_THE_SAME.search(query.expr[: found.start()]), found.group()
+        assert AGGREGATED.search(query.expr[: found.start()]), found.group()
 
 
 @each_query
-def test_what_a_list_may_call_otherwise_is_read_by_podgpu_s_name(query: Query) -> None:
-    """DCGM's name of such a reading is a rate's or a count's, as the list says."""
+def test_fields_whose_dcgm_name_is_ambiguous_are_queried_by_podgpus_name(query: Query) -> None:
+    """The counters list decides whether the DCGM name of such a field is a rate or a counter."""
     for name in named(query.expr):
         assert len({field.type for field in called(name)}) < 2, name
 
 
 @each_file
-def test_page_reports_of_it(name: str) -> None:
+def test_the_page_describes_each_dashboard(name: str) -> None:
     for word in (f"`{UIDS[name]}`", f"dashboards/{name}.json", FILES[name]["title"]):
         assert word in PAGE
     for panel in FILES[name]["panels"]:

@@ -1,4 +1,4 @@
-"""The chart's table of names, by which alerts and dashboards follow the label form of a page."""
+"""The chart's table of names, by which alerts and dashboards follow the label form."""
 
 import os
 
@@ -11,8 +11,8 @@ from tests.deploy.places import CHART
 FILE = CHART / "files" / "forms.yaml"
 
 
-def test_the_table_is_what_pages_are_made_by() -> None:
-    """`PODGPU_WRITE_GOLDEN=1` writes it anew."""
+def test_the_table_has_the_names_that_the_exposition_uses() -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes the table."""
     head = (
         "# Names of labels and metrics in each label form, by their names in the form dcgm "
         "(docs/sinks/prometheus.md).\n"
@@ -25,19 +25,19 @@ def test_the_table_is_what_pages_are_made_by() -> None:
 
 
 @pytest.mark.parametrize("names", ALL.values(), ids=ALL)
-def test_no_new_name_is_an_old_one(names: Renamed) -> None:
-    """Else it would depend on the order what becomes of a text."""
+def test_no_new_name_is_also_an_old_name(names: Renamed) -> None:
+    """Otherwise the result of a replacement would depend on the order."""
     for new in names.values():
         assert new not in names
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("max by (UUID, pod) (podgpu_pod_info)", "max by (uuid, pod_name) (podgpu_pod_info)"),
         ('x{pod=~"$pod",namespace="$namespace"}', 'x{pod_name=~"$pod",pod_namespace="$namespace"}'),
         ("GPU_UUID + xUUID", "GPU_UUID + xUUID"),
     ],
 )
-def test_a_name_is_a_whole_word(text: str, wanted: str) -> None:
-    assert in_names(text, ALL["dcgm-old"]) == wanted
+def test_only_whole_words_are_replaced(text: str, expected: str) -> None:
+    assert in_names(text, ALL["dcgm-old"]) == expected

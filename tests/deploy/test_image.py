@@ -1,4 +1,4 @@
-"""What the image is made of: the Dockerfile, and the files that pin what goes into it."""
+"""The container image: the Dockerfile, and the files that pin the packages in it."""
 
 import re
 import shlex
@@ -11,8 +11,8 @@ from tests.deploy.places import ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-RUNS = ROOT / "requirements.txt"
-BUILDS = ROOT / "image" / "build-requirements.txt"
+RUNTIME_PINS = ROOT / "requirements.txt"
+BUILD_PINS = ROOT / "image" / "build-requirements.txt"
 
 _PIN = re.compile(r"^([a-z0-9-]+)==(\S+)((?: *\\\n +--hash=sha256:[0-9a-f]{64})*)$", re.MULTILINE)
 
@@ -28,32 +28,32 @@ def pins(file: Path) -> dict[str, str]:
 
 
 def required(texts: list[str]) -> set[str]:
-    """Return the names in requirements such as `PyYAML>=6.0`, as the lists have them."""
+    """Return the normalized package names in requirements such as `PyYAML>=6.0`."""
     return {re.split(r"[<>=\[]", text)[0].lower().replace("_", "-") for text in texts}
 
 
-@pytest.mark.parametrize("file", [RUNS, BUILDS], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [RUNTIME_PINS, BUILD_PINS], ids=lambda file: file.name)
 def test_each_package_is_pinned_with_hashes(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     found = _PIN.findall(text)
     assert found
     assert [name for name, _, hashes in found if not hashes] == []
     without = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
-    assert len(without) == len(found), "every line is such a pin"
+    assert len(without) == len(found), "every line is a pin with a version"
 
 
-@pytest.mark.parametrize("file", [RUNS, BUILDS], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [RUNTIME_PINS, BUILD_PINS], ids=lambda file: file.name)
 def test_the_image_has_the_versions_that_are_tested(file: Path) -> None:
-    """`make lock` writes all of them together."""
+    """`make lock` writes all these files."""
     assert pins(file).items() <= pins(ROOT / "constraints.txt").items()
 
 
-def test_the_lists_have_what_podgpu_asks_for() -> None:
-    assert required(PROJECT["project"]["dependencies"]) <= pins(RUNS).keys()
-    assert required(PROJECT["build-system"]["requires"]) <= pins(BUILDS).keys()
+def test_the_pins_include_all_requirements_of_podgpu() -> None:
+    assert required(PROJECT["project"]["dependencies"]) <= pins(RUNTIME_PINS).keys()
+    assert required(PROJECT["build-system"]["requires"]) <= pins(BUILD_PINS).keys()
 
 
-def test_nothing_is_installed_without_its_hash() -> None:
+def test_no_package_is_installed_without_a_hash() -> None:
     installs = [
         command
         for first, *words in instructions()
@@ -66,7 +66,7 @@ def test_nothing_is_installed_without_its_hash() -> None:
         assert "--require-hashes" in command or "--no-index --no-deps /dist/*.whl" in command
 
 
-def test_the_build_sees_what_it_copies_and_nothing_else() -> None:
+def test_the_build_context_has_only_files_that_the_build_copies() -> None:
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert "*" in ignored
     assert "**/__pycache__" in ignored
@@ -79,7 +79,7 @@ def test_the_build_sees_what_it_copies_and_nothing_else() -> None:
     assert copied == {line.removeprefix("!") for line in ignored if line.startswith("!")}
 
 
-def test_any_base_can_be_given_for_both_stages() -> None:
+def test_the_base_image_of_both_stages_is_an_argument() -> None:
     assert [words for words in instructions() if words[0] == "FROM"] == [
         ["FROM", "${BASE}", "AS", "build"],
         ["FROM", "${BASE}"],
@@ -87,17 +87,17 @@ def test_any_base_can_be_given_for_both_stages() -> None:
     assert next(words for words in instructions() if words[0] == "ARG")[1].startswith("BASE=")
 
 
-def test_the_label_has_the_version() -> None:
+def test_the_version_argument_is_the_project_version() -> None:
     assert f"ARG VERSION={PROJECT['project']['version']}\n" in DOCKERFILE
 
 
-def test_the_labels_say_what_it_is_and_what_it_is_made_of() -> None:
-    """All of the image specification's that can be known; podgpu has no public address."""
+def test_the_image_has_the_standard_labels() -> None:
+    """All labels of the OCI image specification, except addresses; podgpu has no public one."""
     (words,) = [words[1:] for words in instructions() if words[0] == "LABEL"]
     labels = dict(word.split("=", 1) for word in words)
     own = {"title", "description", "licenses", "version", "revision", "created", "base.name"}
     assert labels.keys() == {f"org.opencontainers.image.{name}" for name in own}
-    # Of an argument nothing is known in a stage that doesn't name it.
+    # A stage does not see an argument that it does not declare.
     read = instructions()
     last = max(at for at, words in enumerate(read) if words[0] == "FROM")
     named = {words[1].split("=")[0] for words in read[last:] if words[0] == "ARG"}

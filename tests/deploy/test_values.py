@@ -1,4 +1,4 @@
-"""The chart's values: each has its meaning, its type, and a place on the page of values."""
+"""The chart's values: each has a description, a type, and a row on the page chart.md."""
 
 import json
 import os
@@ -27,16 +27,16 @@ def loaded() -> dict[str, Any]:
     return found
 
 
-def test_the_schema_knows_podgpu_s_own_configuration() -> None:
-    """`PODGPU_WRITE_GOLDEN=1` writes its part of the schema anew."""
+def test_the_schema_includes_podgpus_configuration() -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes that part of the schema."""
     made = schema.dumped(schema.completed(loaded()))
     if os.environ.get("PODGPU_WRITE_GOLDEN"):
         SCHEMA.write_text(made, encoding="utf-8")
     assert SCHEMA.read_text(encoding="utf-8") == made
 
 
-def test_the_chart_s_defaults_are_those_of_its_values() -> None:
-    """`PODGPU_WRITE_GOLDEN=1` writes them anew."""
+def test_the_defaults_for_the_templates_are_those_of_values_yaml() -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes them."""
     path = CHART / "files" / "defaults.yaml"
     made = schema.defaults(VALUES)
     if os.environ.get("PODGPU_WRITE_GOLDEN"):
@@ -44,19 +44,19 @@ def test_the_chart_s_defaults_are_those_of_its_values() -> None:
     assert path.read_text(encoding="utf-8") == made
 
 
-def test_every_template_begins_with_what_makes_the_values_whole() -> None:
-    """Else one fails, or says nothing, where a file of values leaves something empty."""
+def test_every_template_first_completes_the_values() -> None:
+    """Otherwise a template fails or ignores a value if a values file leaves a key empty."""
     begin = '{{- include "podgpu.values" . -}}\n'
     made = [*CHART.glob("templates/*.yaml"), CHART / "templates" / "NOTES.txt"]
     assert [path.name for path in made if not path.read_text().startswith(begin)] == []
 
 
-def test_the_schema_s_patterns_are_such_as_go_has() -> None:
-    """Helm is a Go program: its regular expressions look neither ahead nor back."""
+def test_the_patterns_of_the_schema_have_go_syntax() -> None:
+    """Helm is a Go program: its regular expressions have no lookahead or lookbehind."""
     assert not re.findall(r"\(\?<?[=!]", SCHEMA.read_text(encoding="utf-8"))
 
 
-def test_the_defaults_are_of_the_schema() -> None:
+def test_the_default_values_match_the_schema() -> None:
     jsonschema.validate(yaml.safe_load(VALUES), loaded())
 
 
@@ -68,8 +68,8 @@ def groups(shape: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[
 
 
 @pytest.mark.parametrize(("path", "shape"), list(groups(loaded())), ids=lambda it: str(it)[:40])
-def test_no_group_of_values_takes_what_it_does_not_know(path: str, shape: dict[str, Any]) -> None:
-    # What of a Kubernetes object is looked at is not all of it.
+def test_no_group_of_values_accepts_unknown_keys(path: str, shape: dict[str, Any]) -> None:
+    # The groups below `config.` describe only parts of an object.
     if not path.startswith("config."):
         assert shape["additionalProperties"] is False, path
 
@@ -82,21 +82,21 @@ def leaves(shape: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
         yield from leaves(part, (*path, name))
 
 
-def test_values_and_schema_know_the_same() -> None:
-    # Helm's own, and what dcgm-exporter's chart has for dumps.
+def test_values_yaml_and_the_schema_have_the_same_keys() -> None:
+    # Helm's key, and keys of dcgm-exporter's chart for debug dumps.
     beyond = {"global", "debugDump.directory", "debugDump.retention", "debugDump.compression"}
     ours = {value.path for value in reference.values(VALUES, loaded())}
     assert set(leaves(loaded())) - ours == beyond
     assert ours <= set(leaves(loaded()))
 
 
-def test_every_value_has_its_meaning_above_it() -> None:
-    silent = [value.path for value in reference.values(VALUES, loaded()) if not value.text]
-    assert silent == []
+def test_every_value_has_a_comment() -> None:
+    uncommented = [value.path for value in reference.values(VALUES, loaded()) if not value.text]
+    assert uncommented == []
 
 
-def test_the_page_of_values_is_the_chart_s() -> None:
-    """`PODGPU_WRITE_GOLDEN=1` writes its table anew."""
+def test_the_table_of_values_on_the_page_is_up_to_date() -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes the table."""
     path = DOCS / "chart.md"
     page = path.read_text(encoding="utf-8")
     table = reference.table(VALUES, loaded())
@@ -106,7 +106,7 @@ def test_the_page_of_values_is_the_chart_s() -> None:
     assert TABLE.findall(page) == [table]
 
 
-BAD: list[tuple[dict[str, Any], str]] = [
+INVALID: list[tuple[dict[str, Any], str]] = [
     ({"servceMonitor": {}}, "'servceMonitor' was unexpected"),
     ({"distribution": "openShift"}, "'openShift' is not one of"),
     ({"preset": "all"}, "'all' is not one of"),
@@ -121,14 +121,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("values", "said"), BAD, ids=[said for _, said in BAD])
-def test_a_wrong_value_is_refused(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(jsonschema.ValidationError, match=re.escape(said)) as caught:
+@pytest.mark.parametrize(("values", "message"), INVALID, ids=[message for _, message in INVALID])
+def test_an_invalid_value_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(jsonschema.ValidationError, match=re.escape(message)) as caught:
         jsonschema.validate(values, loaded())
-    assert caught.value.absolute_path or "unexpected" in said
+    assert caught.value.absolute_path or "unexpected" in message
 
 
-GOOD: list[dict[str, Any]] = [
+VALID: list[dict[str, Any]] = [
     {"config": {"sources": {"gpus": {"interval": "1s"}}}},
     {"config": {"sources": {"checkpoint": None}}},
     {"config": {"sources": {"engine": {"kind": "hostengine", "address": "/tmp/nv-hostengine"}}}},
@@ -142,12 +142,12 @@ GOOD: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("values", GOOD, ids=[str(each)[:60] for each in GOOD])
-def test_a_good_value_is_taken(values: dict[str, Any]) -> None:
+@pytest.mark.parametrize("values", VALID, ids=[str(each)[:60] for each in VALID])
+def test_a_valid_value_is_accepted(values: dict[str, Any]) -> None:
     jsonschema.validate(values, loaded())
 
 
-def test_the_schema_offers_the_presets_and_distributions_that_there_are() -> None:
+def test_the_schema_lists_the_existing_presets_and_distributions() -> None:
     known = loaded()["properties"]
     assert known["preset"]["enum"] == PRESETS
     places = yaml.safe_load((CHART / "files" / "distributions.yaml").read_text(encoding="utf-8"))
@@ -155,7 +155,7 @@ def test_the_schema_offers_the_presets_and_distributions_that_there_are() -> Non
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_is_a_good_configuration(name: str) -> None:
+def test_a_preset_is_a_valid_configuration(name: str) -> None:
     text = (CHART / "files" / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
     parse(text, RegisteredKinds(), env={"NODE_NAME": "node1"}, origin=name)
 
@@ -171,18 +171,18 @@ def test_the_preset_kubernetes_is_the_shipped_configuration() -> None:
     assert found[0] == found[1]
 
 
-def test_the_chart_s_default_counters_are_podgpu_s() -> None:
+def test_the_default_counters_of_the_chart_are_those_of_podgpu() -> None:
     ours = ROOT / "config" / "counters" / "default-counters.csv"
     assert (CHART / "files" / "default-counters.csv").read_bytes() == ours.read_bytes()
 
 
-def test_the_chart_is_of_podgpu_s_version() -> None:
+def test_the_chart_has_the_version_of_podgpu() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     assert chart["appVersion"] == chart["version"] == project["version"]
 
 
-def test_the_page_of_installation_has_the_distributions_places() -> None:
+def test_the_page_install_has_the_paths_of_each_distribution() -> None:
     places = yaml.safe_load((CHART / "files" / "distributions.yaml").read_text(encoding="utf-8"))
     page = (DOCS / "install.md").read_text(encoding="utf-8")
     for name, place in places.items():

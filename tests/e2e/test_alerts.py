@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from tests.deploy.alerts import TABLES
-from tests.deploy.alerts.case import as_test, beside
-from tests.deploy.alerts.healthy import ENDS, ITSELF, READINGS
+from tests.deploy.alerts.case import as_test, with_other_exporter
+from tests.deploy.alerts.healthy import ENDS, OWN_SERIES, READINGS
 from tests.e2e import debian, peers
 
 RULES = Path(__file__).parents[2] / "deploy" / "chart" / "files" / "alerts.yaml"
@@ -76,7 +76,7 @@ def test_another_exporter_of_the_same_readings_changes_nothing(
         for rule in group["rules"]
         if "alert" in rule
         for case in TABLES[rule["alert"]]
-        if (found := beside(case)) is not None
+        if (found := with_other_exporter(case)) is not None
     ]
     assert len(tests) > 20
     tried(promtool, tmp_path, ["podgpu-memory", "podgpu-use"], tests)
@@ -85,7 +85,7 @@ def test_another_exporter_of_the_same_readings_changes_nothing(
 def quiet(readings: str, own: str, *minutes: int) -> dict[str, Any]:
     """Return a test by which nothing fires; it takes promtool's notation of what follows values."""
     values = {series: f"{value}{readings}" for series, value in READINGS.items()}
-    values |= {series: f"{value}{own}" for series, value in ITSELF.items()}
+    values |= {series: f"{value}{own}" for series, value in OWN_SERIES.items()}
     return {
         "interval": "1m",
         "input_series": [{"series": name, "values": found} for name, found in values.items()],

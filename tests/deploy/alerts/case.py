@@ -1,4 +1,4 @@
-"""A case of an alert's table, and the test that promtool makes of it.
+"""A test case of an alert, and its form in a test file for promtool.
 
 Samples are a minute apart, from 0 on. Values are in promtool's notation: `1x9` is 1 ten times,
 `_x9` nine minutes without a sample, `0+2x9` grows by 2, `stale` ends a series. A window of ten
@@ -14,48 +14,48 @@ Labels = Mapping[str, str]
 
 OTHER_NAME = "dcgm-exporter-x7f9k"
 NODE, UUID, BUS = "node-1", "GPU-aaaa", "00000000:01:00.0"
-AROUND: Labels = {"job": "podgpu", "instance": "10.0.0.1:9400", "node": NODE}
-"""What the scrape puts on everything."""
+TARGET: Labels = {"job": "podgpu", "instance": "10.0.0.1:9400", "node": NODE}
+"""The labels that the scrape adds to all series."""
 
 
 def series(metric: str, **labels: str) -> str:
-    """Write a series of podgpu's own."""
-    return _written(metric, {**AROUND, **labels})
+    """Return a series of podgpu."""
+    return _written(metric, {**TARGET, **labels})
 
 
 def gpu(metric: str, pod: str = "", uuid: str = UUID, index: str = "0", **more: str) -> str:
-    """Write a GPU's series, with the labels of a pod that holds it alone."""
+    """Return a series of a GPU, with the labels of a pod if that is the only holder."""
     holder = {"namespace": "ml" if pod else "", "pod": pod, "container": "main" if pod else ""}
     return series(metric, **{"gpu": index, "UUID": uuid, "Hostname": NODE, **holder, **more})
 
 
 def instance(metric: str, pod: str = "", number: str = "2", **more: str) -> str:
-    """Write a series of a MIG instance."""
+    """Return a series of a MIG instance."""
     place = {"GPU_I_PROFILE": "1g.10gb", "GPU_I_ID": number, "GPU_CI_ID": "0"}
     return gpu(metric, pod, **{**place, **more})
 
 
 def device(**more: str) -> Labels:
-    """The labels that an alert about a GPU has."""
+    """Return the labels of an alert about a GPU."""
     return {"gpu": "0", "UUID": UUID, "Hostname": NODE, **more}
 
 
 def own(**more: str) -> Labels:
-    """The labels that an alert about podgpu itself has."""
-    return {**AROUND, **more}
+    """Return the labels of an alert about podgpu itself."""
+    return {**TARGET, **more}
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What an alert does at one moment.
+    """The expected state of an alert at one time.
 
     Attributes:
-        about: what is tried.
-        series: values by series.
-        at: minutes from the first sample.
-        firing: the labels of each alert that fires then, without its name and severity.
-        summary: what it says; only where one fires.
-        description: likewise.
+        about: the name of the case.
+        series: the values by series.
+        at: the time in minutes from the first sample.
+        firing: the labels of each alert that fires then, without name and severity.
+        summary: the summary of the alert; only if exactly one fires.
+        description: its description; as for the summary.
     """
 
     about: str
@@ -69,23 +69,23 @@ class Case:
 def as_test(alert: str, case: Case, severity: str, runbook: str) -> dict[str, Any]:
     """Return a case as an element of `tests` in a file for `promtool test rules`.
 
-    What fires under the name that another exporter gives the node is not looked at.
+    Alerts under the node name that another exporter uses are not checked.
     """
     found = [
         {"labels": _written("ALERTS", _fired(alert, severity, labels)), "value": 1}
         for labels in case.firing
     ]
-    asked = f'ALERTS{{alertname="{alert}",alertstate="firing",Hostname!="{OTHER_NAME}"}}'
+    query = f'ALERTS{{alertname="{alert}",alertstate="firing",Hostname!="{OTHER_NAME}"}}'
     test: dict[str, Any] = {
         "name": f"{alert}: {case.about}",
         "interval": "1m",
         "input_series": [
             {"series": name, "values": values} for name, values in case.series.items()
         ],
-        "promql_expr_test": [{"expr": asked, "eval_time": f"{case.at}m", "exp_samples": found}],
+        "promql_expr_test": [{"expr": query, "eval_time": f"{case.at}m", "exp_samples": found}],
     }
     if case.summary:
-        given_out = {
+        expected = {
             "exp_labels": {"severity": severity, **case.firing[0]},
             "exp_annotations": {
                 "summary": case.summary,
@@ -94,22 +94,22 @@ def as_test(alert: str, case: Case, severity: str, runbook: str) -> dict[str, An
             },
         }
         test["alert_rule_test"] = [
-            {"eval_time": f"{case.at}m", "alertname": alert, "exp_alerts": [given_out]}
+            {"eval_time": f"{case.at}m", "alertname": alert, "exp_alerts": [expected]}
         ]
     return test
 
 
-def beside(case: Case) -> Case | None:
-    """Let another exporter tell what it can of the same devices; None where that is nothing.
+def with_other_exporter(case: Case) -> Case | None:
+    """Add the DCGM series of another exporter for the same devices; return None if there are none.
 
-    It calls the node by the name of its own pod, as dcgm-exporter does where nobody says otherwise.
+    It uses its pod name as the node name, as dcgm-exporter does by default.
     """
     other = {"job": "dcgm-exporter", "instance": "10.0.0.1:9401", "Hostname": OTHER_NAME}
     copies = {
         re.sub(
             r'\b(job|instance|Hostname)="[^"]*"', lambda m: f'{m[1]}="{other[m[1]]}"', name
-        ): given_out
-        for name, given_out in case.series.items()
+        ): values
+        for name, values in case.series.items()
         if name.startswith("DCGM_")
     }
     if not copies:

@@ -1,15 +1,15 @@
-"""Clocks that are held down."""
+"""Alerts about reduced clocks."""
 
 from collections.abc import Mapping
 
 from tests.deploy.alerts.case import NODE, UUID, Case, device, gpu
 
-HELD_DOWN = "podgpu_clock_throttle_active"
+THROTTLED = "podgpu_clock_throttle_active"
 ONE_OF_TEN, TWO_OF_TEN = "0 0 0 1 0 0 0 0 0 0 " * 4, "0 0 0 1 0 0 0 0 1 0 " * 4
 
 
 def throttled(reason: str, pod: str = "") -> str:
-    return gpu(HELD_DOWN, pod, reason=reason)
+    return gpu(THROTTLED, pod, reason=reason)
 
 
 CLOCKS: Mapping[str, tuple[Case, ...]] = {
@@ -29,7 +29,7 @@ CLOCKS: Mapping[str, tuple[Case, ...]] = {
             [device(reason="sw_thermal")],
         ),
         Case(
-            "while the GPU changes hands",
+            "while the holder of the GPU changes",
             {throttled("hw_thermal", "train-0"): "1x19", throttled("hw_thermal"): "_x20 1x19"},
             22,
             [device(reason="hw_thermal")],
@@ -37,12 +37,12 @@ CLOCKS: Mapping[str, tuple[Case, ...]] = {
         Case("for less than five minutes", {throttled("hw_thermal"): "0x9 1x29"}, 14),
         Case("one minute of ten", {throttled("sw_thermal"): ONE_OF_TEN}, 35),
         Case("the power limit", {throttled("power_cap"): "1x39"}, 35),
-        Case("once", {throttled("hw_thermal"): "0x20 1 0x20"}, 30),
+        Case("one sample", {throttled("hw_thermal"): "0x20 1 0x20"}, 30),
         Case("no longer read", {throttled("hw_thermal"): "1x9 stale"}, 25),
     ),
     "PodgpuPowerBrake": (
         Case(
-            "the power supply's brake",
+            "a power brake signal",
             {throttled("hw_power_brake"): "0x9 1x29", throttled("hw_slowdown"): "0x9 1x29"},
             35,
             [device(reason="hw_power_brake")],
@@ -50,7 +50,7 @@ CLOCKS: Mapping[str, tuple[Case, ...]] = {
             f"hw_power_brake reduced the clocks of {UUID} for 100% of ten minutes.",
         ),
         Case(
-            "an older card, which says nothing more exact",
+            "an older card, which reports no more specific reason",
             {throttled("hw_slowdown"): "1x39"},
             35,
             [device(reason="hw_slowdown")],
@@ -91,6 +91,6 @@ CLOCKS: Mapping[str, tuple[Case, ...]] = {
             f"The clocks of {UUID} have been reduced by its power limit for an hour.",
         ),
         Case("for less than an hour", {throttled("power_cap"): "1x99"}, 55),
-        Case("now and then", {throttled("power_cap"): "1 1 1 1 0 " * 20}, 75),
+        Case("four of five minutes", {throttled("power_cap"): "1 1 1 1 0 " * 20}, 75),
     ),
 }

@@ -1,4 +1,4 @@
-"""GPUs that are gone, and their memory."""
+"""Alerts about GPUs that do not respond or have disappeared, and about their memory."""
 
 from collections.abc import Mapping
 
@@ -10,8 +10,8 @@ OTHER = {"uuid": "GPU-bbbb", "index": "1"}
 PRESENT = series("podgpu_gpus", state="present")
 EXPECTED = series("podgpu_gpus", state="expected")
 NVML = series("podgpu_source_up", source="gpus", kind="nvml")
-NAMELESS = {"node": ""}
-WITHOUT = (
+WITHOUT_NODE = {"node": ""}
+DESCRIPTION = (
     "GPUs were present within the last day and none is present now, or the driver does not respond."
 )
 VOLATILE, AGGREGATE = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL"
@@ -34,7 +34,7 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             "Held by ml/train-0 ml/train-1.",
         ),
         Case(
-            "nobody is known to hold it",
+            "no holder is known",
             {gpu(UP): "0x9", gpu(UP, **OTHER): "1x9"},
             5,
             [device()],
@@ -43,7 +43,7 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
         ),
         Case("for less than two minutes", {gpu(UP): "1x9 0x9", gpu(UP, **OTHER): "1x19"}, 11),
         Case(
-            "its pod's end begins no new waiting",
+            "the end of its pod does not restart the waiting time",
             {
                 gpu(UP, "train-0"): "0 0 _x9",
                 gpu(UP): "_ _ 0x9",
@@ -53,7 +53,7 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             [device()],
         ),
         Case(
-            "another podgpu of the node gets answers",
+            "another podgpu of the node reports it as up",
             {
                 gpu(UP): "0x9",
                 gpu(UP, instance="10.0.0.2:9400"): "1x9",
@@ -61,42 +61,42 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             },
             8,
         ),
-        Case("it answers again", {gpu(UP): "0x9 1x9", gpu(UP, **OTHER): "1x19"}, 12),
-        Case("it has no series any more", {gpu(UP): "0x5 stale", gpu(UP, **OTHER): "1x9"}, 8),
+        Case("it responds again", {gpu(UP): "0x9 1x9", gpu(UP, **OTHER): "1x19"}, 12),
+        Case("its series has ended", {gpu(UP): "0x5 stale", gpu(UP, **OTHER): "1x9"}, 8),
         Case(
-            "the driver of all is away",
+            "the driver of all GPUs does not respond",
             {gpu(UP): "1x9 0x20", gpu(UP, **OTHER): "1x9 0x20"},
             25,
         ),
         Case(
-            "the driver of all is away, and another node's isn't",
+            "the driver of all GPUs does not respond, and another node's does",
             {gpu(UP): "1x9 0x20", gpu(UP, uuid="GPU-cccc", Hostname="node-2"): "1x30"},
             25,
         ),
-        Case("nothing is known of it", {gpu(UP, **OTHER): "1x9"}, 8),
+        Case("it has no series", {gpu(UP, **OTHER): "1x9"}, 8),
     ),
     "PodgpuNodeWithoutGpu": (
         Case(
-            "the driver is gone",
+            "the driver does not respond",
             {PRESENT: "4x4 0x19", EXPECTED: "4x23"},
             16,
             [{"job": "podgpu", "node": NODE}],
             f"No GPU of {NODE} responds",
-            WITHOUT,
+            DESCRIPTION,
         ),
         Case(
-            "the scrape names no node",
+            "the scrape adds no node label",
             {
-                series("podgpu_gpus", **NAMELESS, state="present"): "0x19",
-                series("podgpu_gpus", **NAMELESS, state="expected"): "4x19",
+                series("podgpu_gpus", **WITHOUT_NODE, state="present"): "0x19",
+                series("podgpu_gpus", **WITHOUT_NODE, state="expected"): "4x19",
             },
             12,
             [{"job": "podgpu", "instance": "10.0.0.1:9400"}],
             "No GPU of 10.0.0.1:9400 responds",
-            WITHOUT,
+            DESCRIPTION,
         ),
         Case(
-            "the only one isn't listed after a reboot, which gave podgpu another address",
+            "the only GPU is not listed after a reboot, and podgpu has another address",
             {
                 PRESENT: "1x20 stale",
                 EXPECTED: "1x20 stale",
@@ -107,7 +107,7 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             [{"job": "podgpu", "node": NODE}],
         ),
         Case(
-            "the driver doesn't come up after a reboot",
+            "the driver does not start after a reboot",
             {
                 PRESENT: "8x20 stale",
                 EXPECTED: "8x20 stale",
@@ -117,19 +117,19 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             [{"job": "podgpu", "node": NODE}],
         ),
         Case(
-            "there never was a driver, and the scrape names no node",
-            {series("podgpu_source_up", **NAMELESS, source="gpus", kind="nvml"): "0x19"},
+            "there never was a driver, and the scrape adds no node label",
+            {series("podgpu_source_up", **WITHOUT_NODE, source="gpus", kind="nvml"): "0x19"},
             12,
             [{"job": "podgpu", "instance": "10.0.0.1:9400"}],
         ),
         Case(
-            "the driver is gone, and its source with it",
+            "the driver does not respond, and its source is down",
             {PRESENT: "4x4 0x19", EXPECTED: "4x23", NVML: "1x4 0x19"},
             16,
             [{"job": "podgpu", "node": NODE}],
         ),
         Case(
-            "one of two podgpus gets answers, as while one takes the other's place",
+            "the driver responds to one of two podgpus, as during an update",
             {
                 PRESENT: "0x30",
                 EXPECTED: "4x30",
@@ -140,12 +140,12 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             20,
         ),
         Case(
-            "another source tells of GPUs that answer",
+            "another source reports GPUs that respond",
             {PRESENT: "4x30", EXPECTED: "4x30", NVML: "0x30"},
             20,
         ),
         Case(
-            "a driver that is upgraded in four minutes",
+            "a driver upgrade of four minutes",
             {PRESENT: "4x9 0x4 4x30", EXPECTED: "4x50"},
             20,
         ),
@@ -154,10 +154,10 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             {series("podgpu_source_up", source="k", kind="dcgm"): "0x30"},
             20,
         ),
-        Case("one of four is left", {PRESENT: "1x19", EXPECTED: "4x19"}, 16),
+        Case("one of four responds", {PRESENT: "1x19", EXPECTED: "4x19"}, 16),
         Case("for less than ten minutes", {PRESENT: "4x4 0x19", EXPECTED: "4x23"}, 14),
         Case("a node without GPUs", {PRESENT: "0x19", EXPECTED: "0x19"}, 16),
-        Case("whether they answer isn't known", {EXPECTED: "4x19"}, 16),
+        Case("it is unknown whether they respond", {EXPECTED: "4x19"}, 16),
         Case("more than a day ago", {PRESENT: "1x20 0x1600", EXPECTED: "1x20 0x1600"}, 1500),
     ),
     "PodgpuGpuVanished": (
@@ -176,7 +176,11 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
         ),
         Case("a day later", {gpu(UP): "1x100", gpu(UP, **OTHER): "1x1700"}, 1600),
         Case("for less than ten minutes", {gpu(UP): "1x100", gpu(UP, **OTHER): "1x200"}, 114),
-        Case("it is down, not gone", {gpu(UP): "1x100 0x99", gpu(UP, **OTHER): "1x200"}, 150),
+        Case(
+            "it does not respond, but is listed",
+            {gpu(UP): "1x100 0x99", gpu(UP, **OTHER): "1x200"},
+            150,
+        ),
         Case(
             "another pod holds it",
             {
@@ -195,7 +199,7 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             150,
         ),
         Case(
-            "another card has come in its place",
+            "another card has replaced it",
             {
                 gpu(UP): "1x100",
                 gpu(UP, uuid="GPU-cccc"): "_x105 1x99",
@@ -204,7 +208,7 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             150,
         ),
         Case(
-            "another machine, with fewer, has got the node's name",
+            "another machine with fewer GPUs has the node name now",
             {
                 gpu(UP): "1x100",
                 gpu(UP, **OTHER): "1x100",
@@ -213,7 +217,7 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             150,
         ),
         Case(
-            "another machine has got the name, and one of its cards vanishes",
+            "another machine has the node name now, and one of its cards disappears",
             {
                 gpu(UP): "1x100",
                 gpu(UP, **OTHER): "1x100",
@@ -224,7 +228,7 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             [device(UUID="GPU-dddd", gpu="1")],
         ),
         Case(
-            "its place among the others is another one since, and then it is gone",
+            "its index has changed, and then it disappears",
             {
                 gpu(UP): "1x100",
                 gpu(UP, index="2"): "_x101 1x300",
@@ -233,11 +237,11 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             440,
             [device(gpu="2")],
         ),
-        Case("nothing of the node is scraped", {gpu(UP): "1x100", gpu(UP, **OTHER): "1x100"}, 150),
+        Case("the node is not scraped", {gpu(UP): "1x100", gpu(UP, **OTHER): "1x100"}, 150),
     ),
     "PodgpuGpuRecoveryNeeded": (
         Case(
-            "a reset is asked for",
+            "the driver requests a reset",
             {gpu("podgpu_recovery_action", "train-0"): "0x4 1x9"},
             8,
             [device()],
@@ -246,12 +250,12 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             "4 a drain and a reset.",
         ),
         Case("for less than two minutes", {gpu("podgpu_recovery_action"): "0x4 1x9"}, 6),
-        Case("nothing is asked for", {gpu("podgpu_recovery_action"): "0x9"}, 8),
-        Case("nothing is asked for any more", {gpu("podgpu_recovery_action"): "2x4 0x9"}, 8),
+        Case("the driver requests nothing", {gpu("podgpu_recovery_action"): "0x9"}, 8),
+        Case("the driver requests nothing any more", {gpu("podgpu_recovery_action"): "2x4 0x9"}, 8),
     ),
     "PodgpuEccUncorrected": (
         Case(
-            "one error, by which its pod ends",
+            "one error, after which its pod ends",
             {
                 gpu(VOLATILE, "train-0"): "3x20",
                 gpu(VOLATILE): "_x21 4x20",
@@ -262,9 +266,9 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             f"Uncorrected memory errors in GPU 0 of {NODE}",
             f"1 within 15 minutes, in {UUID}. Held at that time by ml/train-0.",
         ),
-        Case("the board's own count alone", {gpu(AGGREGATE): "7x20 9x20"}, 25, [device()]),
+        Case("only the aggregate count", {gpu(AGGREGATE): "7x20 9x20"}, 25, [device()]),
         Case(
-            "the volatile count went back with the driver",
+            "the volatile count was reset with the driver",
             {
                 gpu(VOLATILE): "3x20 1x20",
                 gpu(AGGREGATE): "7x20 8x20",
@@ -274,8 +278,8 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
         ),
         Case("a quarter of an hour ago", {gpu(VOLATILE): "3x20 4x40"}, 37),
         Case("old errors", {gpu(VOLATILE): "3x40", gpu(AGGREGATE): "7x40"}, 30),
-        Case("the driver is loaded anew", {gpu(VOLATILE): "3x20 0x20"}, 25),
-        Case("a GPU with errors is new", {gpu(VOLATILE): "_x20 3x20"}, 25),
+        Case("the driver is reloaded", {gpu(VOLATILE): "3x20 0x20"}, 25),
+        Case("a new GPU with earlier errors", {gpu(VOLATILE): "_x20 3x20"}, 25),
         Case("ECC is off", {gpu(UP): "1x40"}, 30),
     ),
     "PodgpuRowRemapFailed": (

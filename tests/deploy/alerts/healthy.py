@@ -1,11 +1,11 @@
-"""A node on which all is well: one GPU held and busy, one free, a third cut for MIG."""
+"""A healthy node: one GPU is held and busy, one is free, and one is in MIG mode."""
 
 from collections.abc import Mapping
 
 from tests.deploy.alerts.case import gpu, instance, series
 
 ENDS = 95
-"""The minute in which readings vanish."""
+"""The minute after which no readings exist any more."""
 
 FREE = {"uuid": "GPU-bbbb", "index": "1"}
 CUT = {"uuid": "GPU-cccc", "index": "2"}
@@ -36,9 +36,9 @@ READINGS: Mapping[str, str] = {
     gpu("podgpu_device_holder_info", "train-0"): "1",
     instance("DCGM_FI_PROF_GR_ENGINE_ACTIVE", **CUT): "0",
 }
-"""What is told of devices."""
+"""The series of devices."""
 
-ITSELF: Mapping[str, str] = {
+OWN_SERIES: Mapping[str, str] = {
     series("up"): "1",
     series("process_start_time_seconds"): "-99999",
     series("podgpu_build_info", version="0.1.0"): "1",
@@ -58,4 +58,4 @@ ITSELF: Mapping[str, str] = {
     series("podgpu_sink_oldest_age_seconds", sink="collector"): "0",
     series("podgpu_sink_queue_writable", sink="collector"): "1",
 }
-"""What podgpu tells of itself."""
+"""The series about podgpu itself."""

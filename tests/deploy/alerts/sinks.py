@@ -1,4 +1,4 @@
-"""Sinks: what they lose, what waits, and who doesn't take it."""
+"""Alerts about sinks: lost data, queued data, and receivers that accept nothing."""
 
 from collections.abc import Mapping
 
@@ -38,10 +38,10 @@ SINKS: Mapping[str, tuple[Case, ...]] = {
             f"Sink collector of podgpu on {NODE} loses data",
             "120 readings or points were dropped within 15 minutes.",
         ),
-        Case("more of what was lost before", {FULL: "7x20 8x20"}, 22, [own(**SINK)]),
+        Case("more losses than before", {FULL: "7x20 8x20"}, 22, [own(**SINK)]),
         Case("a quarter of an hour ago", {FULL: "7x20 8x40"}, 37),
         Case("nothing", {FULL: "7x40"}, 22),
-        Case("podgpu restarts where it was", {FULL: "7x20 0x20"}, 22),
+        Case("podgpu restarts, and the counter restarts at 0", {FULL: "7x20 0x20"}, 22),
         Case("losses before the first scrape", {FULL: "_x20 7x20"}, 22, [own(**SINK)]),
         Case(
             "losses before the first scrape of a podgpu that has restarted",
@@ -50,20 +50,22 @@ SINKS: Mapping[str, tuple[Case, ...]] = {
             [own(**SINK)],
         ),
         Case(
-            "and all the time since",
+            "losses before the first scrape after a restart, and continuously since",
             {FULL: "9000x20 0+100x20"},
             32,
             [own(**SINK)],
         ),
-        Case("losses before Prometheus was away", {FULL: "_x20 7x20", UP: "_x20 1x20", **OLD}, 22),
         Case(
-            "losses before Prometheus was away, and others since",
+            "losses before a pause of Prometheus", {FULL: "_x20 7x20", UP: "_x20 1x20", **OLD}, 22
+        ),
+        Case(
+            "losses before a pause of Prometheus, and others since",
             {FULL: "_x20 7x19 8x20", UP: "_x20 1x40", **OLD},
             42,
             [own(**SINK)],
         ),
         Case(
-            "losses of a podgpu that was started while Prometheus was away",
+            "losses of a podgpu that started during a pause of Prometheus",
             {
                 FULL: "_x20 7x20",
                 UP: "_x20 1x20",
@@ -84,13 +86,13 @@ SINKS: Mapping[str, tuple[Case, ...]] = {
         ),
         Case("from the first message on", {PARTIAL: "_x20 40x20"}, 22, [own(**SINK)]),
         Case("of a podgpu that has restarted", {PARTIAL: "900x20 40x20"}, 22, [own(**SINK)]),
-        Case("before Prometheus was away", {PARTIAL: "_x20 40x20", UP: "_x20 1x20", **OLD}, 22),
+        Case("before a pause of Prometheus", {PARTIAL: "_x20 40x20", UP: "_x20 1x20", **OLD}, 22),
         Case("nothing", {PARTIAL: "40x40"}, 22),
-        Case("log records that nobody has a use for", {NO_LOGS: "_x20 40x20"}, 22),
+        Case("log records for which the receiver has no logs service", {NO_LOGS: "_x20 40x20"}, 22),
     ),
     "PodgpuSinkNotDelivering": (
         Case(
-            "the receiver is away",
+            "the receiver does not respond",
             {of("delivering"): "1x9 0x20"},
             16,
             [own(**SINK)],
@@ -123,6 +125,6 @@ SINKS: Mapping[str, tuple[Case, ...]] = {
             "Data is queued in 8 MiB of memory instead, and is lost if podgpu stops.",
         ),
         Case("for less than five minutes", {of("queue_writable"): "1x9 0x20"}, 14),
-        Case("in order", {of("queue_writable"): "1x30"}, 16),
+        Case("the disk is writable", {of("queue_writable"): "1x30"}, 16),
     ),
 }

@@ -1,4 +1,4 @@
-"""XID errors by class."""
+"""Alerts about XID errors, by class."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ TRAINING = {"namespace": "ml", "pod": "train-0", "container": "main"}
 XIDS: Mapping[str, tuple[Case, ...]] = {
     "PodgpuXidHardware": (
         Case(
-            "at minute 10, on a GPU whose pod ends by it",
+            "at minute 10, on a GPU whose pod ends because of it",
             {
                 gpu(SEEN, "train-0", xid="79"): "_x10 600 stale",
                 gpu(SEEN, xid="79"): "_x11 600x90",
@@ -24,7 +24,7 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
             f"XID 79 of GPU 0 of {NODE}, which requires a reset or more",
             f"Seen 2m 0s ago in {UUID}. Held within the hour by ml/train-0.",
         ),
-        Case("nobody held it", {gpu(SEEN, xid="48"): "_x10 600x90"}, 69, [device(xid="48")]),
+        Case("no pod held it", {gpu(SEEN, xid="48"): "_x10 600x90"}, 69, [device(xid="48")]),
         Case(
             "two codes are two alerts",
             {
@@ -36,7 +36,7 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
         ),
         Case("an hour later", {gpu(SEEN, xid="79"): "_x10 600x90"}, 71),
         Case(
-            "once more, after an hour",
+            "another time, after an hour",
             {gpu(SEEN, xid="79"): "_x10 600x89 6000x9"},
             101,
             [device(xid="79")],
@@ -63,7 +63,7 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
         ),
         Case("within the hour", {gpu(SEEN, xid="94"): "_x10 600x90"}, 69, [device(xid="94")]),
         Case("an hour later", {gpu(SEEN, xid="94"): "_x10 600x90"}, 71),
-        Case("an uncontained one is worse", {gpu(SEEN, xid="95"): "_x10 600x90"}, 15),
+        Case("an uncontained error causes another alert", {gpu(SEEN, xid="95"): "_x10 600x90"}, 15),
     ),
     "PodgpuXidFabric": (
         Case(
@@ -80,7 +80,7 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
     ),
     "PodgpuXidApplication": (
         Case(
-            "of the pod that holds the GPU",
+            "on a GPU that one pod holds",
             {
                 gpu(SEEN, "train-0", xid="31"): "_x10 600x90",
                 gpu(SINCE, "train-0"): "60x99",
@@ -92,7 +92,7 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
             f"Seen 5m 0s ago in {UUID}. Held within ten minutes by ml/train-0.",
         ),
         Case(
-            "the pod has ended by it, and nobody came after",
+            "the pod has ended because of it, and no pod followed",
             {
                 gpu(SEEN, xid="13"): "_x10 600x90",
                 gpu(HELD, "train-0"): "1x9",
@@ -103,7 +103,7 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
             f"Seen 2m 0s ago in {UUID}. Held within ten minutes by ml/train-0.",
         ),
         Case(
-            "the next pod isn't blamed",
+            "before the next pod held the GPU",
             {
                 gpu(SEEN, "train-0", xid="13"): "_x10 600 stale",
                 gpu(SEEN, "train-1", xid="13"): "_x11 600x90",
@@ -112,7 +112,7 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
             13,
         ),
         Case(
-            "but is for its own",
+            "an error since the next pod holds the GPU",
             {
                 gpu(SEEN, "train-1", xid="13"): "_x11 600x90",
                 gpu(SEEN, "train-1", xid="31"): "_x11 720x90",
@@ -122,7 +122,7 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
             [device(xid="31", **{**TRAINING, "pod": "train-1"})],
         ),
         Case(
-            "of a GPU that is shared",
+            "on a GPU that is shared",
             {
                 gpu(SEEN, xid="31"): "_x10 600x90",
                 gpu(SINCE, "train-0"): "60x99",
@@ -132,7 +132,7 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
             [device(xid="31")],
         ),
         Case(
-            "of a GPU whose MIG instances one pod holds",
+            "on a GPU whose MIG instances one pod holds",
             {
                 gpu(SEEN, xid="31"): "_x10 600x90",
                 gpu(SINCE, "train-0", GPU_I_ID="1", GPU_CI_ID="0"): "60x99",
@@ -144,8 +144,6 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
         Case("within ten minutes", {gpu(SEEN, xid="31"): "_x10 600x90"}, 19, [device(xid="31")]),
         Case("ten minutes later", {gpu(SEEN, "train-0", xid="31"): "_x10 600x90"}, 21),
         Case("hardware", {gpu(SEEN, "train-0", xid="79"): "_x10 600x90"}, 15),
-        Case(
-            "what follows from another error", {gpu(SEEN, "train-0", xid="45"): "_x10 600x90"}, 15
-        ),
+        Case("a consequence of another error", {gpu(SEEN, "train-0", xid="45"): "_x10 600x90"}, 15),
     ),
 }

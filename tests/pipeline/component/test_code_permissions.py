@@ -22,7 +22,7 @@ from pipeline.component.registry import ENTRIES, RegisteredKinds
 from pipeline.kube.credentials import KubeconfigFile
 from pipeline.kube.sessions import Sessions
 from pipeline.runtime.runtime import Runtime
-from tests.pipeline.component.leading import (
+from tests.pipeline.component.configured_code import (
     ENGINE,
     USES,
     Program,

@@ -14,7 +14,7 @@ from pipeline.counters.list_keeper import DEFAULT_TEXT, KEPT_TEXT, CountersKeepe
 from pipeline.counters.list_source import ListUnavailableError
 from pipeline.fields import FieldPlan
 from pipeline.kube.sessions import Sessions
-from tests.pipeline.counters.places import ConfigMap, Mounted, nowhere, refuse, served
+from tests.pipeline.counters.configmaps import ConfigMap, Mounted, nowhere, refuse, served
 
 LOG = logging.getLogger("podgpu.test")
 ONE = "DCGM_FI_DEV_GPU_UTIL, gauge, One.\n"

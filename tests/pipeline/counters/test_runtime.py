@@ -19,7 +19,7 @@ from pipeline.counters import list_source
 from pipeline.fields import FieldPlan
 from pipeline.model import DevicesDiscovered, SamplesTaken
 from pipeline.runtime.runtime import Runtime
-from tests.pipeline.counters.places import ConfigMap, refuse, served
+from tests.pipeline.counters.configmaps import ConfigMap, refuse, served
 from tests.pipeline.counters.test_list_keeper import BAD, ONE, TWO, until
 from tests.pipeline.runtime.runtimes import GPUS, registered
 from tests.support.components import KeepingSink, Registered, configured, never

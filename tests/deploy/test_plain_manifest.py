@@ -1,6 +1,6 @@
-"""The plain YAML, as anybody would look at it before they apply it.
+"""The plain manifest, deploy/podgpu.yaml.
 
-That it is what the chart renders is for `tests/e2e/test_chart.py`, which has helm.
+`tests/e2e/test_chart.py` checks with helm that the chart renders the same manifest.
 """
 
 from tests.deploy.manifests import Manifests, documented
@@ -9,7 +9,7 @@ from tests.deploy.places import DOCS, PLAIN
 SHIPPED = Manifests(PLAIN.read_text(encoding="utf-8"))
 
 
-def test_what_it_makes() -> None:
+def test_the_kinds_of_objects() -> None:
     assert SHIPPED.kinds() == {
         "Namespace",
         "ServiceAccount",
@@ -21,7 +21,7 @@ def test_what_it_makes() -> None:
     }
 
 
-def test_its_configuration_is_good() -> None:
+def test_the_configuration_is_valid() -> None:
     config = SHIPPED.config()
     assert next(iter(config.sources)) == "gpus"
     assert {each.kind for each in config.sources.values()} == {
@@ -32,18 +32,18 @@ def test_its_configuration_is_good() -> None:
     }
 
 
-def test_its_rights_are_those_that_the_sources_ask_for() -> None:
+def test_the_rbac_rules_are_those_that_the_sources_document() -> None:
     assert SHIPPED.rules == documented(DOCS / "sources" / "pods.md")
 
 
-def test_each_folder_of_the_host_has_its_reason_and_is_read_only() -> None:
+def test_each_host_folder_has_a_reason_and_is_read_only() -> None:
     folders = {folder.path: folder.why for folder in SHIPPED.host_folders()}
     assert set(folders) == {"/var/lib/kubelet/pod-resources", "/var/lib/kubelet/device-plugins"}
     assert all(why and why[0].startswith("source ") for why in folders.values())
     assert all(read_only for _, read_only in SHIPPED.mounts.values())
 
 
-def test_it_is_root_without_any_privilege() -> None:
+def test_the_container_runs_as_root_without_privileges() -> None:
     context = SHIPPED.container["securityContext"]
     assert context == {
         "runAsUser": 0,
@@ -58,7 +58,7 @@ def test_it_is_root_without_any_privilege() -> None:
     assert not {"hostPID", "hostNetwork", "hostIPC"} & SHIPPED.pod.keys()
 
 
-def test_its_port_is_called_metrics_everywhere() -> None:
+def test_the_port_is_named_metrics_everywhere() -> None:
     (port,) = SHIPPED.container["ports"]
     (served,) = SHIPPED.one("Service")["spec"]["ports"]
     assert (port["name"], port["containerPort"]) == ("metrics", 9400)

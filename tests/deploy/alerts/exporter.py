@@ -1,4 +1,4 @@
-"""podgpu itself and its sources."""
+"""Alerts about podgpu itself and its sources."""
 
 from collections.abc import Mapping
 
@@ -14,14 +14,14 @@ REFUSED = series("podgpu_config_reloads_total", result="refused")
 
 NEW = {"instance": "10.0.0.9:9400"}
 NEW_UP = series("up", **NEW)
-ELSEWHERE = {"instance": "10.0.0.2:9400", "node": "node-2"}
-OTHER_UP, OTHER_BUILD = series("up", **ELSEWHERE), series("podgpu_build_info", **ELSEWHERE)
+OTHER_NODE = {"instance": "10.0.0.2:9400", "node": "node-2"}
+OTHER_UP, OTHER_BUILD = series("up", **OTHER_NODE), series("podgpu_build_info", **OTHER_NODE)
 OLD_PROCESS = {series("process_start_time_seconds"): "-99999x99"}
 
-ITSELF: Mapping[str, tuple[Case, ...]] = {
+EXPORTER: Mapping[str, tuple[Case, ...]] = {
     "PodgpuDown": (
         Case(
-            "it ends",
+            "podgpu ends",
             {UP: "1x9 0x30", BUILD: "1x9 stale"},
             15,
             [own()],
@@ -30,30 +30,30 @@ ITSELF: Mapping[str, tuple[Case, ...]] = {
             "of that node's GPUs is unknown.",
         ),
         Case(
-            "a new pod never answers at its new address",
+            "a new pod never responds at its new address",
             {UP: "1x9 stale", BUILD: "1x9 stale", NEW_UP: "_x10 0x30"},
             20,
             [own(**NEW)],
         ),
         Case(
-            "it never answered, and podgpus of other nodes do",
+            "it never responded, and podgpus of other nodes do",
             {NEW_UP: "0x30", OTHER_UP: "1x30", OTHER_BUILD: "1x30"},
             20,
             [own(**NEW)],
         ),
         Case(
-            "of a job that scrapes other programs too, it alone that was podgpu",
+            "a job that scrapes other programs too: only the one that was podgpu",
             {UP: "1x9 0x30", BUILD: "1x9 stale", OTHER_UP: "1x40", NEW_UP: "0x40"},
             20,
             [own()],
         ),
         Case(
-            "the new pod of the node doesn't answer, and the old one goes on",
+            "the new pod of the node does not respond, and the old one still does",
             {UP: "1x30", BUILD: "1x30", NEW_UP: "_x10 0x30"},
             20,
         ),
         Case("for less than three minutes", {UP: "1x9 0x30", BUILD: "1x9 stale"}, 12),
-        Case("it runs", {UP: "1x30", BUILD: "1x30"}, 15),
+        Case("podgpu runs", {UP: "1x30", BUILD: "1x30"}, 15),
         Case("another program", {UP: "0x30"}, 15),
         Case("its pod is no target any more", {UP: "1x9 stale", BUILD: "1x9 stale"}, 15),
     ),
@@ -69,35 +69,37 @@ ITSELF: Mapping[str, tuple[Case, ...]] = {
         ),
         Case("for less than five minutes", {SOURCE_UP: "1x9 0x30"}, 14),
         Case("up", {SOURCE_UP: "1x30"}, 16),
-        Case("taken out of the configuration", {SOURCE_UP: "0x9 stale"}, 16),
+        Case("removed from the configuration", {SOURCE_UP: "0x9 stale"}, 16),
     ),
     "PodgpuSourceStale": (
         Case(
-            "up, and silent for eleven minutes",
+            "up, without a report for eleven minutes",
             {SOURCE_UP: "1x30", AGE: "0+60x30"},
             11,
             [own(**KUBELET)],
             f"Source kubelet of podgpu on {NODE} does not report any more",
             "The source of kind podresources last reported 11m 0s ago.",
         ),
-        Case("up, and silent for ten", {SOURCE_UP: "1x30", AGE: "0+60x30"}, 10),
-        Case("down is another alert", {SOURCE_UP: "0x30", AGE: "0+60x30"}, 20),
+        Case("up, without a report for ten minutes", {SOURCE_UP: "1x30", AGE: "0+60x30"}, 10),
+        Case("down causes another alert", {SOURCE_UP: "0x30", AGE: "0+60x30"}, 20),
         Case("it reports", {SOURCE_UP: "1x30", AGE: "5x30"}, 20),
-        Case("it hasn't reported yet", {SOURCE_UP: "1x30"}, 20),
+        Case("it has not reported yet", {SOURCE_UP: "1x30"}, 20),
     ),
     "PodgpuAttributionStale": (
         Case(
-            "up, and its word eleven minutes old",
+            "up, and its claims are eleven minutes old",
             {SOURCE_UP: "1x30", ATTRIBUTED: "0+60x30"},
             11,
             [own(**KUBELET)],
             f"Holders reported by source kubelet of podgpu on {NODE} are out of date",
             "The source of kind podresources last confirmed its claims 11m 0s ago.",
         ),
-        Case("down is another alert", {SOURCE_UP: "0x30", ATTRIBUTED: "0+60x30"}, 20),
-        Case("up, and its word ten minutes old", {SOURCE_UP: "1x30", ATTRIBUTED: "0+60x30"}, 10),
+        Case("down causes another alert", {SOURCE_UP: "0x30", ATTRIBUTED: "0+60x30"}, 20),
         Case(
-            "up, and its word always four minutes old",
+            "up, and its claims are ten minutes old", {SOURCE_UP: "1x30", ATTRIBUTED: "0+60x30"}, 10
+        ),
+        Case(
+            "up, and its claims are always four minutes old",
             {SOURCE_UP: "1x30", ATTRIBUTED: "240x30"},
             20,
         ),
@@ -113,8 +115,8 @@ ITSELF: Mapping[str, tuple[Case, ...]] = {
             "2 ids match no device of the node; the log lists them.",
         ),
         Case("from the start on", {UNRESOLVED: "1x40"}, 12, [own(**KUBELET)]),
-        Case("seven, while MIG instances are made anew", {UNRESOLVED: "0x20 7x8 0x20"}, 29),
-        Case("and when that is over", {UNRESOLVED: "0x20 7x8 0x20"}, 40),
+        Case("seven, while MIG instances are recreated", {UNRESOLVED: "0x20 7x8 0x20"}, 29),
+        Case("after MIG instances were recreated", {UNRESOLVED: "0x20 7x8 0x20"}, 40),
         Case("for less than ten minutes", {UNRESOLVED: "0x20 2x40"}, 28),
         Case("none", {UNRESOLVED: "0x42"}, 42),
     ),
@@ -128,7 +130,7 @@ ITSELF: Mapping[str, tuple[Case, ...]] = {
             "Result of the reload: refused. podgpu keeps running with the previous "
             "configuration; see the log.",
         ),
-        Case("once more", {REFUSED: "1x20 2x20"}, 22, [own(result="refused")]),
+        Case("another time", {REFUSED: "1x20 2x20"}, 22, [own(result="refused")]),
         Case("a quarter of an hour ago", {REFUSED: "_x20 1x40"}, 37),
         Case(
             "podgpu restarts, and refuses again",
@@ -137,10 +139,10 @@ ITSELF: Mapping[str, tuple[Case, ...]] = {
             [own(result="refused")],
         ),
         Case(
-            "Prometheus was away",
+            "Prometheus did not run",
             {REFUSED: "_x20 1x40", UP: "_x20 1x40", **OLD_PROCESS},
             22,
         ),
-        Case("taken over", {series("podgpu_config_reloads_total", result="done"): "_x20 1x20"}, 22),
+        Case("reloaded", {series("podgpu_config_reloads_total", result="done"): "_x20 1x20"}, 22),
     ),
 }

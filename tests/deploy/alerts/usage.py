@@ -1,4 +1,4 @@
-"""GPUs that are held and idle, busy and nobody's, or claimed by several."""
+"""Alerts about GPUs that are held and idle, busy without a holder, or claimed by several pods."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ ATTRIBUTED = series("podgpu_attribution_age_seconds", source="kubelet", kind="po
 ROW = {"namespace": "ml", "pod": "train-0", "container": "main"}
 SLICE = {"GPU_I_ID": "2", "GPU_CI_ID": "0"}
 
-USE: Mapping[str, tuple[Case, ...]] = {
+USAGE: Mapping[str, tuple[Case, ...]] = {
     "PodgpuAllocatedIdle": (
         Case(
             "held for over an hour, busy for 4 %",
@@ -32,7 +32,7 @@ USE: Mapping[str, tuple[Case, ...]] = {
             "1.0 % of it.",
         ),
         Case(
-            "a shared GPU that none of two uses",
+            "a shared GPU that neither of two pods uses",
             {
                 gpu(UTIL): "0x99",
                 gpu(HELD, "train-0"): "1x99",
@@ -53,7 +53,7 @@ USE: Mapping[str, tuple[Case, ...]] = {
             [device(**ROW)],
         ),
         Case(
-            "for less than an hour since Prometheus knows of it",
+            "for less than an hour since its first scrape",
             {gpu(UTIL, "train-0"): "4x99", gpu(HELD, "train-0"): "1x99"},
             57,
         ),
@@ -76,9 +76,9 @@ USE: Mapping[str, tuple[Case, ...]] = {
             100,
         ),
         Case("free", {gpu(UTIL): "0x99"}, 70),
-        Case("its utilisation isn't known", {gpu(HELD, "train-0"): "1x99"}, 70),
+        Case("its utilisation is unknown", {gpu(HELD, "train-0"): "1x99"}, 70),
         Case(
-            "its utilisation isn't known for ten minutes of the hour",
+            "its utilisation is unknown for ten minutes of the hour",
             {
                 gpu(UTIL, "train-0"): "0x39 stale _x10 0x50",
                 gpu(HELD, "train-0"): "1x99",
@@ -103,7 +103,7 @@ USE: Mapping[str, tuple[Case, ...]] = {
             70,
         ),
         Case(
-            "the load of its encoders is all that is known",
+            "only the load of its encoders is known",
             {
                 gpu(ENCODER, "train-0"): "0x99",
                 gpu(HELD, "train-0"): "1x99",
@@ -113,7 +113,7 @@ USE: Mapping[str, tuple[Case, ...]] = {
     ),
     "PodgpuBusyUnattributed": (
         Case(
-            "nobody holds it",
+            "no pod holds it",
             {gpu(UTIL): "50x99", gpu(INFO): "1x99", ATTRIBUTED: "5x99"},
             25,
             [device()],
@@ -121,7 +121,7 @@ USE: Mapping[str, tuple[Case, ...]] = {
             f"{UUID} was busy for 50.0 % of ten minutes, and no pod holds it.",
         ),
         Case(
-            "a MIG instance of which another one is held",
+            "a MIG instance, while another one of the GPU is held",
             {
                 instance(ENGINE): "0.5x99",
                 instance(ENGINE, "train-0", "3"): "0.5x99",
@@ -135,7 +135,7 @@ USE: Mapping[str, tuple[Case, ...]] = {
             [device(**SLICE)],
         ),
         Case(
-            "pods are known, and not which of them holds what",
+            "pods are known, but not their devices",
             {
                 gpu(UTIL): "50x99",
                 gpu(INFO): "1x99",
@@ -163,9 +163,9 @@ USE: Mapping[str, tuple[Case, ...]] = {
             },
             25,
         ),
-        Case("no source tells of holders", {gpu(UTIL): "50x99", gpu(INFO): "1x99"}, 25),
+        Case("no source reports holders", {gpu(UTIL): "50x99", gpu(INFO): "1x99"}, 25),
         Case(
-            "the one that does is stale",
+            "the source of the holders is stale",
             {
                 gpu(UTIL): "50x99",
                 gpu(INFO): "1x99",
@@ -174,7 +174,7 @@ USE: Mapping[str, tuple[Case, ...]] = {
             25,
         ),
         Case(
-            "for 5 %, and holders were told of four minutes ago",
+            "for 5 %, and holders were reported four minutes ago",
             {gpu(UTIL): "5x99", gpu(INFO): "1x99", ATTRIBUTED: "250x99"},
             25,
             [device()],
@@ -186,7 +186,7 @@ USE: Mapping[str, tuple[Case, ...]] = {
             19,
         ),
         Case("idle", {gpu(UTIL): "1x99", gpu(INFO): "1x99", ATTRIBUTED: "5x99"}, 25),
-        Case("its utilisation isn't known", {gpu(INFO): "1x99", ATTRIBUTED: "5x99"}, 25),
+        Case("its utilisation is unknown", {gpu(INFO): "1x99", ATTRIBUTED: "5x99"}, 25),
     ),
     "PodgpuAttributionConflict": (
         Case(
