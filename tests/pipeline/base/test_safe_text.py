@@ -44,7 +44,7 @@ def test_a_secret_is_concealed_even_if_the_text_is_cut_within_it(
 
 
 @given(st.text(), st.text(max_size=3))
-def test_a_secret_too_short_to_be_one_is_not_concealed(text: str, short: str) -> None:
+def test_a_text_too_short_for_a_secret_is_not_concealed(text: str, short: str) -> None:
     assert redact(text, [short]) == text
 
 

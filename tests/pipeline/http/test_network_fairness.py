@@ -14,7 +14,7 @@ NUMBERS = st.lists(st.integers(0, (1 << 128) - 1), min_size=1, max_size=40, uniq
 
 
 def forks(numbers: list[int], mine: int) -> int:
-    """Return at how many bits other numbers part from this one."""
+    """Return the number of bits at which other numbers start to differ from this one."""
     lowest = {(mine ^ other).bit_length() for other in numbers} - {0}
     return len(lowest)
 

@@ -46,7 +46,7 @@ class Ledger(KeepingSink):
         return UsageWindow("", start_ns, end_ns, (), (), ())
 
 
-async def ran(
+async def run_podgpu(
     registered: Registered, *ledgers: Ledger, reload: bool = False
 ) -> tuple[list[Envelope], Runtime]:
     """Run podgpu with ledgers; return the events that its inbox received."""
@@ -92,7 +92,7 @@ def registered_twice(
 async def test_restored_totals_come_before_the_first_event_of_a_source(
     registered_twice: Registered,
 ) -> None:
-    received, runtime = await ran(registered_twice, Ledger(STORED))
+    received, runtime = await run_podgpu(registered_twice, Ledger(STORED))
     assert restored(received) == [(0, "l0", "ledger0")]
     assert list(runtime._publisher.join.sources()) == ["g"], "a ledger is not a source"
 
@@ -101,10 +101,10 @@ async def test_the_totals_of_the_first_ledger_that_has_some_are_restored(
     registered_twice: Registered,
 ) -> None:
     first, second = Ledger(None), Ledger(STORED)
-    received, _ = await ran(registered_twice, first, second)
+    received, _ = await run_podgpu(registered_twice, first, second)
     assert restored(received) == [(0, "l1", "ledger1")]
     third = Ledger(STORED)
-    received, _ = await ran(registered_twice, third, second)
+    received, _ = await run_podgpu(registered_twice, third, second)
     assert restored(received) == [(0, "l0", "ledger0")]
     assert (third.requests, second.requests) == (1, 1)
 
@@ -115,7 +115,7 @@ async def test_podgpu_starts_if_no_totals_can_be_restored(
     caplog: pytest.LogCaptureFixture,
     stored: TotalsRestored | Exception | float | None,
 ) -> None:
-    received, _ = await ran(registered_twice, Ledger(stored))
+    received, _ = await run_podgpu(registered_twice, Ledger(stored))
     assert restored(received) == []
     assert received, "the source emits events"
     assert ("could not restore usage totals" in caplog.text) is (stored is not None)
@@ -123,6 +123,6 @@ async def test_podgpu_starts_if_no_totals_can_be_restored(
 
 async def test_a_reload_restores_no_totals(registered_twice: Registered) -> None:
     ledger = Ledger(STORED)
-    received, _ = await ran(registered_twice, ledger, reload=True)
+    received, _ = await run_podgpu(registered_twice, ledger, reload=True)
     assert len(restored(received)) == 1
     assert ledger.requests == 1
