@@ -1,4 +1,4 @@
-"""When a list names all that hold something; no clock but numbers."""
+"""When a list counts as complete; times are plain numbers."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from pipeline.model import PartialRef
 from sources.podresources.completeness import ListCompleteness
 
 S = 1_000_000_000
-PATIENCE = 300 * S
+WARM_UP = 300 * S
 
 
 def refs(names: str) -> list[PartialRef]:
@@ -16,20 +16,20 @@ def refs(names: str) -> list[PartialRef]:
 
 
 @pytest.fixture
-def roll() -> ListCompleteness:
-    return ListCompleteness(PATIENCE)
+def completeness() -> ListCompleteness:
+    return ListCompleteness(WARM_UP)
 
 
 @pytest.fixture
-def known(roll: ListCompleteness) -> ListCompleteness:
-    """One by which a and b were listed, by a kubelet that has run for long."""
-    roll.socket_changed(0, 1000 * S)
-    assert roll.record_list(0, refs("ab"))
-    return roll
+def warmed_up(completeness: ListCompleteness) -> ListCompleteness:
+    """Return one that has a list of a and b, from a kubelet that has run for a long time."""
+    completeness.socket_changed(0, 1000 * S)
+    assert completeness.record_list(0, refs("ab"))
+    return completeness
 
 
 @pytest.mark.parametrize(
-    ("age", "at", "whole"),
+    ("age", "at", "is_complete"),
     [
         (300, 0, True),
         (86400, 0, True),
@@ -37,70 +37,70 @@ def known(roll: ListCompleteness) -> ListCompleteness:
         (299, 1, True),
         (0, 299, False),
         (0, 300, True),
-        # The wall clock was set back since.
+        # The wall clock was set back after the socket was created.
         (-1000, 299, False),
         (-1000, 300, True),
     ],
 )
-def test_of_a_kubelet_found_at_the_start_the_socket_s_age_counts(
-    roll: ListCompleteness, age: int, at: int, whole: bool
+def test_at_the_start_a_list_is_complete_if_the_socket_is_old_enough(
+    completeness: ListCompleteness, age: int, at: int, is_complete: bool
 ) -> None:
-    roll.socket_changed(0, age * S)
-    assert roll.record_list(at * S, refs("ab")) is whole
-    assert roll.record_list(at * S, refs("abc")) is whole
+    completeness.socket_changed(0, age * S)
+    assert completeness.record_list(at * S, refs("ab")) is is_complete
+    assert completeness.record_list(at * S, refs("abc")) is is_complete
 
 
 @pytest.mark.parametrize(
-    ("lists", "whole"),
+    ("lists", "is_complete"),
     [
         (["ab"], [True]),
         (["abc"], [True]),
         (["", "a", "ab"], [False, False, True]),
-        (["a", "b"], [False, True]),  # a has gone once the kubelet knew of it
+        (["a", "b"], [False, True]),  # a ended after the kubelet had listed it again
         (["a", "a", "ac"], [False, False, False]),
         (["ab", "", "c"], [True, True, True]),
     ],
 )
-def test_after_a_restart_all_of_before_are_waited_for(
-    known: ListCompleteness, lists: list[str], whole: list[bool]
+def test_after_a_restart_a_list_is_complete_once_all_earlier_pods_were_listed(
+    warmed_up: ListCompleteness, lists: list[str], is_complete: list[bool]
 ) -> None:
-    known.socket_changed(10 * S)
+    warmed_up.socket_changed(10 * S)
     assert [
-        known.record_list((11 + at) * S, refs(given_out)) for at, given_out in enumerate(lists)
-    ] == whole
+        warmed_up.record_list((11 + at) * S, refs(names)) for at, names in enumerate(lists)
+    ] == is_complete
 
 
-def test_who_is_missing_for_too_long_is_gone(known: ListCompleteness) -> None:
-    known.socket_changed(10 * S)
-    assert not known.record_list(309 * S, refs("a"))
-    assert known.record_list(310 * S, refs("a"))
-    # From now on nobody is missing any more.
-    known.socket_changed(400 * S)
-    assert known.record_list(401 * S, refs("a"))
+def test_after_the_warm_up_missing_pods_count_as_ended(warmed_up: ListCompleteness) -> None:
+    warmed_up.socket_changed(10 * S)
+    assert not warmed_up.record_list(309 * S, refs("a"))
+    assert warmed_up.record_list(310 * S, refs("a"))
+    # Since then no pod is missing.
+    warmed_up.socket_changed(400 * S)
+    assert warmed_up.record_list(401 * S, refs("a"))
 
 
-def test_where_no_one_held_anything_no_one_is_waited_for(known: ListCompleteness) -> None:
-    assert known.record_list(5 * S, ())
-    known.socket_changed(10 * S)
-    assert known.record_list(11 * S, refs("a"))
+def test_after_an_empty_list_the_next_list_is_complete(warmed_up: ListCompleteness) -> None:
+    assert warmed_up.record_list(5 * S, ())
+    warmed_up.socket_changed(10 * S)
+    assert warmed_up.record_list(11 * S, refs("a"))
 
 
-def test_a_second_restart_forgets_no_one(known: ListCompleteness) -> None:
-    known.socket_changed(10 * S)
-    assert not known.record_list(11 * S, refs("a"))
-    known.socket_changed(20 * S)
-    assert not known.record_list(21 * S, refs("a"))
-    assert not known.record_list(319 * S, refs("a"))
-    assert known.record_list(320 * S, refs("ab"))
+def test_a_second_restart_does_not_forget_missing_pods(warmed_up: ListCompleteness) -> None:
+    warmed_up.socket_changed(10 * S)
+    assert not warmed_up.record_list(11 * S, refs("a"))
+    warmed_up.socket_changed(20 * S)
+    assert not warmed_up.record_list(21 * S, refs("a"))
+    assert not warmed_up.record_list(319 * S, refs("a"))
+    assert warmed_up.record_list(320 * S, refs("ab"))
 
 
-def test_lists_of_a_young_kubelet_are_no_measure_for_the_next(roll: ListCompleteness) -> None:
-    """Both may have started while the API server was away."""
-    roll.socket_changed(0, 20 * S)
-    assert not roll.record_list(1 * S, refs("a"))
-    roll.socket_changed(10 * S)
-    assert not roll.record_list(11 * S, refs("a"))
-    assert roll.record_list(310 * S, refs("a"))
+def test_incomplete_lists_do_not_make_later_lists_complete(completeness: ListCompleteness) -> None:
+    """Both kubelets may have started while the API server was unavailable."""
+    completeness.socket_changed(0, 20 * S)
+    assert not completeness.record_list(1 * S, refs("a"))
+    completeness.socket_changed(10 * S)
+    assert not completeness.record_list(11 * S, refs("a"))
+    assert completeness.record_list(310 * S, refs("a"))
 
 
 @given(
@@ -108,20 +108,20 @@ def test_lists_of_a_young_kubelet_are_no_measure_for_the_next(roll: ListComplete
         st.tuples(st.integers(0, 100), st.booleans(), st.sets(st.sampled_from("abcd"))), max_size=20
     )
 )
-def test_never_whole_while_one_of_before_may_still_be_unknown(
+def test_a_list_is_incomplete_while_an_earlier_pod_may_be_missing(
     steps: list[tuple[int, bool, set[str]]],
 ) -> None:
-    roll = ListCompleteness(PATIENCE)
-    roll.socket_changed(0, 1000 * S)
-    assert roll.record_list(0, ())
+    completeness = ListCompleteness(WARM_UP)
+    completeness.socket_changed(0, 1000 * S)
+    assert completeness.record_list(0, ())
     now, since = 0, -1000
     last: set[str] = set()
-    owed: set[str] = set()
+    missing: set[str] = set()
     for seconds, restarted, names in steps:
         now += seconds
         if restarted:
-            roll.socket_changed(now * S)
-            since, owed = now, owed | last
-        owed = set() if now >= since + 300 else owed - names
-        assert roll.record_list(now * S, refs("".join(names))) is not bool(owed)
+            completeness.socket_changed(now * S)
+            since, missing = now, missing | last
+        missing = set() if now >= since + 300 else missing - names
+        assert completeness.record_list(now * S, refs("".join(names))) is not bool(missing)
         last = names

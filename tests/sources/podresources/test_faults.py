@@ -1,4 +1,4 @@
-"""Kubelets that stop, restart, hang or refuse; sockets that come and go."""
+"""Kubelets that stop, restart, hang or refuse, and sockets that are removed and created."""
 
 import asyncio
 import errno
@@ -16,7 +16,12 @@ import pytest
 from config.value_types import Duration
 from pipeline.model import ClaimsReplaced
 from tests.fakes.kubelet import FakeKubelet, pod
-from tests.sources.podresources.running import SELDOM, Asking, asking, eventually
+from tests.sources.podresources.source_runner import (
+    ONE_HOUR,
+    KubeletContext,
+    eventually,
+    running_source,
+)
 
 GPU = "nvidia.com/gpu"
 ABSENT = (
@@ -34,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def listening(path: Path) -> Iterator[socket.socket]:
-    """Accepts connections and never says a word."""
+    """Return a socket that accepts connections and never responds."""
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(path))
         made.listen()
@@ -45,10 +50,10 @@ def descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-async def least(ctx: Asking, attempts: int) -> tuple[int, int, int]:
-    """Return the fewest tasks, threads and descriptors that there are during so many requests.
+async def fewest_resources(ctx: KubeletContext, attempts: int) -> tuple[int, int, int]:
+    """Return the fewest tasks, threads and descriptors in use during a number of requests.
 
-    What is in use comes and goes with each; what leaks is never given back.
+    Those of a request are released after it; leaked ones stay in use.
     """
     found = (1 << 30,) * 3
     last = sum(ctx.requests().values()) + attempts
@@ -59,22 +64,22 @@ async def least(ctx: Asking, attempts: int) -> tuple[int, int, int]:
     return found
 
 
-def holding(path: Path, name: str = "a") -> FakeKubelet:
+def kubelet_with_pods(path: Path, name: str = "a") -> FakeKubelet:
     kubelet = FakeKubelet(path)
     kubelet.pods = [pod(name, {GPU: ["GPU-0"]})]
     return kubelet
 
 
-async def test_a_socket_that_comes_later_is_asked_at_once(
+async def test_a_socket_that_is_created_later_is_used_immediately(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with asking(path) as ctx:
+    async with running_source(path) as ctx:
         assert await ctx.lost() == f"{path}: {ABSENT}"
-        begun = time.monotonic()
-        async with holding(path):
+        started = time.monotonic()
+        async with kubelet_with_pods(path):
             await ctx.until("a")
-            assert time.monotonic() - begun < 1
+            assert time.monotonic() - started < 1
             await ctx.when(lambda: ctx.advertised() == {})
             assert len(ctx.reasons()) == 1
     assert caplog.messages == [
@@ -83,30 +88,30 @@ async def test_a_socket_that_comes_later_is_asked_at_once(
     ]
 
 
-async def test_folders_that_are_made_later(tmp_path: Path) -> None:
+async def test_folders_that_are_created_later_are_found(tmp_path: Path) -> None:
     path = tmp_path / "lib" / "kubelet" / "kubelet.sock"
-    async with asking(path) as ctx:
+    async with running_source(path) as ctx:
         await ctx.lost()
         path.parent.mkdir(parents=True)
-        async with holding(path):
+        async with kubelet_with_pods(path):
             await ctx.until("a", timeout=1)
 
 
-async def test_a_kubelet_that_restarts_is_asked_at_once(path: Path) -> None:
-    async with holding(path) as kubelet, asking(path) as ctx:
+async def test_a_restarted_kubelet_is_requested_immediately(path: Path) -> None:
+    async with kubelet_with_pods(path) as kubelet, running_source(path) as ctx:
         await ctx.until("a")
         for name in ("b", "c"):
             await kubelet.stop()
             await asyncio.sleep(0.05)
             kubelet.pods.append(pod(name, {GPU: ["GPU-0"]}))
-            begun = time.monotonic()
+            started = time.monotonic()
             await kubelet.start()
             await ctx.until(*"abc"[: len(kubelet.pods)])
-            assert time.monotonic() - begun < 1
+            assert time.monotonic() - started < 1
 
 
-async def test_a_kubelet_that_has_just_started_does_not_know_its_pods_yet(path: Path) -> None:
-    async with holding(path) as kubelet, asking(path) as ctx:
+async def test_an_empty_list_after_a_restart_does_not_withdraw_claims(path: Path) -> None:
+    async with kubelet_with_pods(path) as kubelet, running_source(path) as ctx:
         await ctx.until("a")
         pods, kubelet.pods = kubelet.pods, []
         await kubelet.stop()
@@ -116,66 +121,66 @@ async def test_a_kubelet_that_has_just_started_does_not_know_its_pods_yet(path: 
         await eventually(lambda: kubelet.calls["v1/List"] >= lists + 2)
         kubelet.pods = [*pods, pod("b", {GPU: ["GPU-1"]})]
         await ctx.until("a", "b")
-        said = await ctx.wait_for(ClaimsReplaced)
-        assert all("a" in [claim.subject.pod for claim in one.claims] for one in said)
+        reports = await ctx.wait_for(ClaimsReplaced)
+        assert all("a" in [claim.subject.pod for claim in one.claims] for one in reports)
 
 
-async def test_a_pod_that_left_while_the_kubelet_was_away_goes_after_a_while(
+async def test_a_pod_deleted_while_the_kubelet_was_down_is_withdrawn_after_the_warm_up(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sources.podresources.socket_client._WARM_UP_NS", 1_000_000_000)
-    async with holding(path) as kubelet, asking(path) as ctx:
+    async with kubelet_with_pods(path) as kubelet, running_source(path) as ctx:
         await ctx.until("a")
         kubelet.pods = []
         await kubelet.stop()
         await ctx.lost()
-        begun = time.monotonic()
+        started = time.monotonic()
         await kubelet.start()
         await ctx.until()
-        assert 0.5 < time.monotonic() - begun < 3
+        assert 0.5 < time.monotonic() - started < 3
         assert len(ctx.reasons()) == 1
 
 
-async def test_a_pod_that_leaves_a_running_kubelet_goes_at_once(path: Path) -> None:
-    async with holding(path) as kubelet, asking(path) as ctx:
+async def test_a_pod_deleted_while_the_kubelet_runs_is_withdrawn_immediately(path: Path) -> None:
+    async with kubelet_with_pods(path) as kubelet, running_source(path) as ctx:
         await ctx.until("a")
         kubelet.pods = []
         ctx.hint()
         await ctx.until(timeout=0.5)
 
 
-async def test_the_last_answer_stands_while_the_kubelet_is_away(path: Path) -> None:
-    async with holding(path) as kubelet, asking(path) as ctx:
+async def test_the_last_claims_stay_while_the_kubelet_is_down(path: Path) -> None:
+    async with kubelet_with_pods(path) as kubelet, running_source(path) as ctx:
         await ctx.until("a")
-        said = len(ctx.events)
+        event_count = len(ctx.events)
         await kubelet.stop()
         assert await ctx.lost() == f"{path}: {ABSENT}"
         await asyncio.sleep(0.3)
         assert ctx.pods() == ["a"]
-        assert len(ctx.events) == said + 1
+        assert len(ctx.events) == event_count + 1
 
 
-async def test_a_killed_kubelet_leaves_its_socket(path: Path) -> None:
+async def test_the_stale_socket_of_a_killed_kubelet_is_reported(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(path))
-    async with asking(path) as ctx:
+    async with running_source(path) as ctx:
         reason = await ctx.lost()
         assert (
             reason == f"{path}: the kubelet is unreachable: connection refused; check that it runs"
         )
         path.unlink()
-        async with holding(path):
+        async with kubelet_with_pods(path):
             await ctx.until("a", timeout=1)
 
 
-async def test_a_socket_that_is_bound_before_anybody_listens(path: Path) -> None:
-    async with asking(path) as ctx:
+async def test_a_socket_bound_before_the_kubelet_listens_is_retried(path: Path) -> None:
+    async with running_source(path) as ctx:
         await ctx.lost()
         with socket.socket(socket.AF_UNIX) as early:
             early.bind(str(path))
             await asyncio.sleep(0.1)
             path.unlink()
-        async with holding(path):
+        async with kubelet_with_pods(path):
             await ctx.until("a", timeout=1)
 
 
@@ -187,14 +192,14 @@ async def test_a_socket_that_is_bound_before_anybody_listens(path: Path) -> None
         (os.mkfifo, "is not a socket"),
     ],
 )
-async def test_what_is_no_socket(path: Path, make: object, text: str) -> None:
+async def test_a_path_that_is_no_socket_is_reported(path: Path, make: object, text: str) -> None:
     assert callable(make)
     make(path)
-    async with asking(path) as ctx:
+    async with running_source(path) as ctx:
         assert await ctx.lost() == f"{path}: {text}"
 
 
-async def test_a_path_that_is_too_long(tmp_path: Path) -> None:
+async def test_a_path_that_is_too_long_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / ("x" * 100)
     folder.mkdir()
     path = folder / "kubelet.sock"
@@ -202,34 +207,34 @@ async def test_a_path_that_is_too_long(tmp_path: Path) -> None:
         here = os.open(folder, os.O_RDONLY)
         made.bind(f"/proc/self/fd/{here}/kubelet.sock")
         os.close(here)
-    async with asking(path) as ctx:
+    async with running_source(path) as ctx:
         assert "is longer than 107 bytes" in await ctx.lost()
 
 
-async def test_a_path_of_odd_characters(tmp_path: Path) -> None:
+async def test_a_path_with_special_characters_is_used(tmp_path: Path) -> None:
     path = tmp_path / "a b%2f#?é.sock"
-    async with holding(path), asking(path) as ctx:
+    async with kubelet_with_pods(path), running_source(path) as ctx:
         await ctx.until("a")
 
 
-async def test_a_kubelet_that_accepts_and_never_answers(
+async def test_a_kubelet_that_never_responds_leaks_no_resources(
     path: Path, listening: socket.socket
 ) -> None:
-    async with asking(path, interval=Duration(0.05), timeout=Duration(0.1)) as ctx:
+    async with running_source(path, interval=Duration(0.05), timeout=Duration(0.1)) as ctx:
         assert (await ctx.lost()).startswith(f"{path}: the kubelet ")
-        _, *counts = [await least(ctx, attempts=8) for _ in range(3)]
+        _, *counts = [await fewest_resources(ctx, attempts=8) for _ in range(3)]
         assert all(later <= earlier + 2 for earlier, later in zip(*counts, strict=True)), counts
 
 
-async def test_a_kubelet_that_hangs_is_reported_of_and_recovers(path: Path) -> None:
+async def test_a_kubelet_that_hangs_is_reported_once_and_used_again_later(path: Path) -> None:
     async with (
-        holding(path) as kubelet,
-        asking(path, interval=Duration(0.1), timeout=Duration(0.2)) as ctx,
+        kubelet_with_pods(path) as kubelet,
+        running_source(path, interval=Duration(0.1), timeout=Duration(0.2)) as ctx,
     ):
         await ctx.until("a")
         kubelet.hangs = True
         assert await ctx.lost() == f"{path}: the kubelet did not respond to List within 200ms"
-        _, *counts = [await least(ctx, attempts=5) for _ in range(3)]
+        _, *counts = [await fewest_resources(ctx, attempts=5) for _ in range(3)]
         assert all(later <= earlier + 2 for earlier, later in zip(*counts, strict=True)), counts
         assert len(ctx.reasons()) == 1
         kubelet.hangs = False
@@ -237,29 +242,32 @@ async def test_a_kubelet_that_hangs_is_reported_of_and_recovers(path: Path) -> N
         await ctx.wait_for(ClaimsReplaced, count + 1)
 
 
-async def test_stopping_does_not_wait_for_an_answer(path: Path) -> None:
-    async with holding(path) as kubelet:
+async def test_the_source_stops_without_waiting_for_a_response(path: Path) -> None:
+    async with kubelet_with_pods(path) as kubelet:
         kubelet.hangs = True
-        async with asking(path):
+        async with running_source(path):
             await eventually(lambda: kubelet.calls["v1/List"] == 1)
-            begun = time.monotonic()
-        assert time.monotonic() - begun < 0.5
+            started = time.monotonic()
+        assert time.monotonic() - started < 0.5
 
 
-async def test_a_single_rejection_is_not_reported(path: Path) -> None:
-    async with holding(path) as kubelet, asking(path) as ctx:
+async def test_a_single_rejection_is_retried_and_not_reported(path: Path) -> None:
+    async with kubelet_with_pods(path) as kubelet, running_source(path) as ctx:
         await ctx.when(lambda: ctx.advertised() == {})
         kubelet.rejections = 1
         ctx.hint()
-        begun = time.monotonic()
+        started = time.monotonic()
         await ctx.wait_for(ClaimsReplaced, 2)
-        assert time.monotonic() - begun >= 1
+        assert time.monotonic() - started >= 1
         assert ctx.reasons() == []
         assert ctx.requests()["v1/List", "rejected"] == 1
 
 
-async def test_a_kubelet_that_keeps_rejecting_is_asked_ever_less(path: Path) -> None:
-    async with holding(path) as kubelet, asking(path, interval=Duration(0.1)) as ctx:
+async def test_requests_to_a_kubelet_that_keeps_rejecting_become_rarer(path: Path) -> None:
+    async with (
+        kubelet_with_pods(path) as kubelet,
+        running_source(path, interval=Duration(0.1)) as ctx,
+    ):
         await ctx.until("a")
         kubelet.rejections = 100
         before = len(kubelet.lists)
@@ -275,47 +283,47 @@ async def test_a_kubelet_that_keeps_rejecting_is_asked_ever_less(path: Path) -> 
         assert times[1] - times[0] >= 1
 
 
-async def test_a_missing_socket_costs_next_to_nothing(path: Path) -> None:
-    async with asking(path) as ctx:
+async def test_a_missing_socket_costs_almost_no_cpu_time(path: Path) -> None:
+    async with running_source(path) as ctx:
         await ctx.lost()
         await asyncio.sleep(0.5)
-        begun = time.process_time()
+        started = time.process_time()
         await asyncio.sleep(1)
-        assert time.process_time() - begun < 0.1
+        assert time.process_time() - started < 0.1
 
 
-async def test_a_socket_that_is_changed_without_end_costs_little(path: Path) -> None:
-    async with holding(path) as kubelet, asking(path) as ctx:
+async def test_a_socket_that_changes_constantly_causes_few_requests(path: Path) -> None:
+    async with kubelet_with_pods(path) as kubelet, running_source(path) as ctx:
         await ctx.until("a")
         before = len(kubelet.lists)
-        begun = time.monotonic()
-        while time.monotonic() - begun < 1:
+        started = time.monotonic()
+        while time.monotonic() - started < 1:
             path.chmod(0o700)
             path.chmod(0o755)
             await asyncio.sleep(0.001)
         assert len(kubelet.lists) - before <= 11
 
 
-async def test_the_library_says_nothing_by_itself(
+async def test_the_grpc_library_prints_nothing(
     path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(path))
-    async with asking(path, interval=SELDOM) as ctx:
+    async with running_source(path, interval=ONE_HOUR) as ctx:
         await ctx.lost()
     assert capfd.readouterr() == ("", "")
 
 
-async def test_a_new_socket_is_found_where_nothing_can_be_watched(
+async def test_without_inotify_a_new_socket_is_found_by_polling(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(asyncinotify.Inotify, "add_watch", refuse)
-    async with asking(path) as ctx:
+    async with running_source(path) as ctx:
         await ctx.lost()
-        async with holding(path):
+        async with kubelet_with_pods(path):
             await ctx.until("a", timeout=3)
     assert caplog.messages[0].startswith(f"{path}: cannot watch for changes: ")
 
@@ -324,16 +332,16 @@ async def test_a_new_socket_is_found_where_nothing_can_be_watched(
     ("code", "text"),
     [(errno.EACCES, f"permission denied to uid {os.geteuid()}"), (errno.EIO, "input/output error")],
 )
-async def test_a_path_that_can_not_be_looked_up(
+async def test_an_error_of_the_path_lookup_is_reported(
     path: Path, monkeypatch: pytest.MonkeyPatch, code: int, text: str
 ) -> None:
-    honest = Path.stat
+    real_stat = Path.stat
 
     def refuse(self: Path, **options: bool) -> os.stat_result:
         if self == path:
             raise OSError(code, os.strerror(code))
-        return honest(self, **options)
+        return real_stat(self, **options)
 
     monkeypatch.setattr(Path, "stat", refuse)
-    async with asking(path) as ctx:
+    async with running_source(path) as ctx:
         assert await ctx.lost() == f"{path}: {text}"

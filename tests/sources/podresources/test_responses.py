@@ -1,4 +1,4 @@
-"""What the kubelet's answers say; tables of every form."""
+"""What is read from the kubelet's responses, in all their formats."""
 
 import random
 from contextlib import suppress
@@ -29,25 +29,27 @@ SELECTION = Selection(glob_matcher(Options().resources), glob_matcher(Options().
 
 
 def encoded(*pods: Any) -> bytes:
-    made: bytes = message("ListPodResourcesResponse", pod_resources=pods).SerializeToString()
-    return made
+    message_bytes: bytes = message(
+        "ListPodResourcesResponse", pod_resources=pods
+    ).SerializeToString()
+    return message_bytes
 
 
 def read(*pods: Any) -> ListedClaims:
     return read_list(encoded(*pods), "here", SELECTION)
 
 
-def said(held: ListedClaims) -> dict[str, list[str]]:
+def devices_by_container(listed: ListedClaims) -> dict[str, list[str]]:
     return {
         f"{one.subject.namespace}/{one.subject.pod}/{one.subject.container} {one.resource}": [
             f"{raw.scheme}:{raw.text}" for raw in one.devices
         ]
-        for one in held.claims
+        for one in listed.claims
     }
 
 
 @pytest.mark.parametrize(
-    ("resource", "ids", "kept"),
+    ("resource", "ids", "expected"),
     [
         (GPU, [UUID], [UUID]),
         (GPU, ["GPU-b", "GPU-a"], ["GPU-a", "GPU-b"]),
@@ -64,35 +66,37 @@ def said(held: ListedClaims) -> dict[str, list[str]]:
         (GPU, [""], [""]),
     ],
 )
-def test_ids_are_kept_as_the_plugin_wrote_them(
-    resource: str, ids: list[str], kept: list[str]
+def test_device_ids_are_kept_as_the_plugin_wrote_them(
+    resource: str, ids: list[str], expected: list[str]
 ) -> None:
     random.Random(1).shuffle(ids)
-    assert said(read(pod("a", {resource: ids}))) == {
-        f"ml/a/main {resource}": [f"plugin:{text}" for text in kept]
+    assert devices_by_container(read(pod("a", {resource: ids}))) == {
+        f"ml/a/main {resource}": [f"plugin:{text}" for text in expected]
     }
 
 
-def test_a_claim_says_where_it_was_read_and_no_more() -> None:
-    [one] = read(pod("a", {GPU: ["GPU-0"]})).claims
-    assert one.subject == PartialRef("ml", "a", "main")
-    assert one.origin == Origin(Evidence.KUBELET_IDS, "here")
-    assert (one.share, one.since, one.asked) == (None, None, ())
+def test_a_claim_contains_its_origin_and_no_share_or_time() -> None:
+    [found] = read(pod("a", {GPU: ["GPU-0"]})).claims
+    assert found.subject == PartialRef("ml", "a", "main")
+    assert found.origin == Origin(Evidence.KUBELET_IDS, "here")
+    assert (found.share, found.since, found.asked) == (None, None, ())
 
 
-def test_a_device_on_two_numa_nodes_is_one() -> None:
-    assert said(read(pod("a", {GPU: ["GPU-0", "GPU-0"]}))) == {f"ml/a/main {GPU}": ["plugin:GPU-0"]}
+def test_a_device_on_two_numa_nodes_is_one_device() -> None:
+    assert devices_by_container(read(pod("a", {GPU: ["GPU-0", "GPU-0"]}))) == {
+        f"ml/a/main {GPU}": ["plugin:GPU-0"]
+    }
 
 
-def test_one_claim_for_each_container_and_resource_in_a_fixed_order() -> None:
+def test_each_container_and_resource_is_one_claim_in_a_fixed_order() -> None:
     pods = [
         pod("b", {GPU: ["GPU-0"], MIG: ["MIG-1"]}),
         pod("a", {GPU: ["GPU-1"]}, container="side"),
         pod("a", {GPU: ["GPU-2"]}, namespace="dev"),
     ]
-    answers = [read(*random.Random(n).sample(pods, 3)) for n in range(6)]
-    assert all(one == answers[0] for one in answers)
-    assert list(said(answers[0])) == [
+    responses = [read(*random.Random(n).sample(pods, 3)) for n in range(6)]
+    assert all(one == responses[0] for one in responses)
+    assert list(devices_by_container(responses[0])) == [
         f"dev/a/main {GPU}",
         f"ml/a/side {GPU}",
         f"ml/b/main {GPU}",
@@ -104,11 +108,11 @@ def test_one_claim_for_each_container_and_resource_in_a_fixed_order() -> None:
     "one",
     [pod("a"), pod("a", {"rdma/hca": ["mlx5"], "cpu": ["1"]}), message("PodResources", name="a")],
 )
-def test_pods_without_gpus_claim_nothing(one: Any) -> None:
+def test_pods_without_gpus_have_no_claims(one: Any) -> None:
     assert read(one) == ListedClaims(())
 
 
-def test_no_one() -> None:
+def test_an_empty_list_has_no_claims() -> None:
     assert read() == ListedClaims(())
 
 
@@ -122,63 +126,67 @@ DRA: dict[str, tuple[Any, list[str]]] = {
         claim("gpu.nvidia.com/node-1/gpu-1-mig-2g47gb-14-0"),
         ["dra:gpu.nvidia.com/node-1/gpu-1-mig-2g47gb-14-0"],
     ),
-    "another driver's": (claim("compute-domain.nvidia.com/node-1/channel-0"), []),
-    "a GPU beside another's": (
+    "of another driver": (claim("compute-domain.nvidia.com/node-1/channel-0"), []),
+    "a GPU and a device of another driver": (
         claim("net.example.com/p/d", "gpu.example.com/p/d"),
         ["dra:gpu.example.com/p/d"],
     ),
-    "an old kubelet's": (
+    "of an old kubelet": (
         claim(cdi=["k8s.gpu.nvidia.com/claim=1-gpu-0", "nvidia.com/gds=all"]),
         ["cdi:k8s.gpu.nvidia.com/claim=1-gpu-0"],
     ),
 }
 
 
-@pytest.mark.parametrize(("one", "named"), DRA.values(), ids=DRA)
-def test_resource_claims(one: Any, named: list[str]) -> None:
-    held = read(pod("a", claims=[one]))
-    assert said(held) == ({"ml/a/main ": named} if named else {})
-    assert held.unprepared == ()
+@pytest.mark.parametrize(("one", "expected"), DRA.values(), ids=DRA)
+def test_devices_of_resource_claims(one: Any, expected: list[str]) -> None:
+    listed = read(pod("a", claims=[one]))
+    assert devices_by_container(listed) == ({"ml/a/main ": expected} if expected else {})
+    assert listed.unprepared == ()
 
 
-def test_a_container_with_a_resource_and_a_claim() -> None:
+def test_a_container_with_a_resource_and_a_resource_claim() -> None:
     one = pod(
         "a",
         {GPU: ["GPU-0"]},
         claims=[claim("gpu.nvidia.com/n/gpu-1"), claim("gpu.nvidia.com/n/gpu-1")],
     )
-    assert said(read(one)) == {
+    assert devices_by_container(read(one)) == {
         "ml/a/main ": ["dra:gpu.nvidia.com/n/gpu-1"],
         f"ml/a/main {GPU}": ["plugin:GPU-0"],
     }
 
 
-def test_claims_of_which_nothing_is_known_yet() -> None:
-    held = read(pod("b", claims=[claim()]), pod("a", claims=[claim("gpu.nvidia.com/n/d"), claim()]))
-    assert held.unprepared == (("ml", "a"), ("ml", "b"))
-    assert list(said(held)) == ["ml/a/main "]
+def test_resource_claims_without_devices_are_unprepared() -> None:
+    listed = read(
+        pod("b", claims=[claim()]), pod("a", claims=[claim("gpu.nvidia.com/n/d"), claim()])
+    )
+    assert listed.unprepared == (("ml", "a"), ("ml", "b"))
+    assert list(devices_by_container(listed)) == ["ml/a/main "]
 
 
-def test_every_driver_may_be_wanted() -> None:
+def test_devices_of_all_drivers_can_be_selected() -> None:
     everything = Selection(SELECTION.resources, glob_matcher(["*"]))
-    held = read_list(
+    listed = read_list(
         encoded(pod("a", claims=[claim("x/y/z"), claim(cdi=["a/b=c"])])), "", everything
     )
-    assert said(held) == {"ml/a/main ": ["dra:x/y/z"]}
+    assert devices_by_container(listed) == {"ml/a/main ": ["dra:x/y/z"]}
 
 
-def test_more_than_a_node_can_hold() -> None:
+def test_a_response_with_too_many_devices_is_refused() -> None:
     pods = [pod(f"p{n}", {GPU: [f"GPU-{m}" for m in range(2001)]}) for n in range(5)]
     with pytest.raises(InvalidResponseError, match="more than 10000 devices"):
         read(*pods)
 
 
-def test_eighty_thousand_units_of_one_gpu() -> None:
+def test_many_memory_units_of_a_gpu_are_read_as_one_device() -> None:
     one = pod("a", {"volcano.sh/vgpu-memory": [f"{UUID}-memory-{n}" for n in range(80_000)]})
-    assert said(read(one)) == {"ml/a/main volcano.sh/vgpu-memory": [f"plugin:{UUID}-memory-0"]}
+    assert devices_by_container(read(one)) == {
+        "ml/a/main volcano.sh/vgpu-memory": [f"plugin:{UUID}-memory-0"]
+    }
 
 
-def test_what_is_offered() -> None:
+def test_advertised_resources_are_read() -> None:
     offered = {MIG: ["MIG-1"], GPU: ["GPU-1", "GPU-0", "GPU-1"], "rdma/hca": ["mlx5"]}
     data = message("AllocatableResourcesResponse", devices=devices(offered)).SerializeToString()
     assert read_allocatable(data, SELECTION) == (
@@ -189,7 +197,7 @@ def test_what_is_offered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "prepared"),
+    ("one", "expected"),
     [
         (pod("a", claims=[claim()]), False),
         (pod("a", claims=[claim("gpu.nvidia.com/n/d"), claim()]), False),
@@ -197,22 +205,22 @@ def test_what_is_offered() -> None:
         (pod("a"), True),
     ],
 )
-def test_whether_a_pod_s_claims_are_prepared(one: Any, prepared: bool) -> None:
+def test_whether_the_resource_claims_of_a_pod_are_prepared(one: Any, expected: bool) -> None:
     data = message("GetPodResourcesResponse", pod_resources=one).SerializeToString()
-    assert is_prepared(data) is prepared
+    assert is_prepared(data) is expected
 
 
-def test_asking_for_one_pod() -> None:
-    asked = type(message("GetPodResourcesRequest")).FromString(encode_get_request("ml", "a"))
-    assert (asked.pod_namespace, asked.pod_name) == ("ml", "a")
+def test_a_request_for_one_pod_is_encoded() -> None:
+    decoded = type(message("GetPodResourcesRequest")).FromString(encode_get_request("ml", "a"))
+    assert (decoded.pod_namespace, decoded.pod_name) == ("ml", "a")
 
 
 @given(st.binary(max_size=200))
-def test_whatever_comes_is_read_or_refused(data: bytes) -> None:
-    for read_it in (
+def test_any_response_is_read_or_refused(data: bytes) -> None:
+    for decode in (
         lambda: read_list(data, "here", SELECTION),
         lambda: read_allocatable(data, SELECTION),
         lambda: is_prepared(data),
     ):
         with suppress(InvalidResponseError):
-            read_it()
+            decode()

@@ -1,4 +1,4 @@
-"""How often the kubelet is asked."""
+"""When the source sends requests to the kubelet, in real time."""
 
 import asyncio
 import itertools
@@ -11,7 +11,7 @@ import pytest
 from config.value_types import Duration
 from pipeline.model import ClaimsReplaced
 from tests.fakes.kubelet import FakeKubelet, pod
-from tests.sources.podresources.running import asking, eventually
+from tests.sources.podresources.source_runner import eventually, running_source
 
 GPU = "nvidia.com/gpu"
 
@@ -21,53 +21,53 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "kubelet.sock"
 
 
-async def test_each_interval(path: Path) -> None:
-    async with FakeKubelet(path) as kubelet, asking(path, interval=Duration(0.2)) as ctx:
+async def test_the_kubelet_is_requested_at_each_interval(path: Path) -> None:
+    async with FakeKubelet(path) as kubelet, running_source(path, interval=Duration(0.2)) as ctx:
         await ctx.wait_for(ClaimsReplaced, 5)
     gaps = [later - earlier for earlier, later in itertools.pairwise(kubelet.lists)]
     assert min(gaps) > 0.19
     assert kubelet.calls["v1/GetAllocatableResources"] >= 4
 
 
-async def test_a_hint_asks_at_once(path: Path) -> None:
-    async with FakeKubelet(path) as kubelet, asking(path) as ctx:
+async def test_a_hint_causes_an_immediate_request(path: Path) -> None:
+    async with FakeKubelet(path) as kubelet, running_source(path) as ctx:
         await ctx.until()
         await asyncio.sleep(0.15)
         kubelet.pods = [pod("a", {GPU: ["GPU-0"]})]
-        begun = time.monotonic()
+        started = time.monotonic()
         ctx.hint()
         await ctx.until("a")
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - started < 1
         await asyncio.sleep(0.2)
         assert kubelet.calls["v1/List"] == 2
 
 
-async def test_its_own_words_are_no_hint_to_it(path: Path) -> None:
-    async with FakeKubelet(path) as kubelet, asking(path) as ctx:
+async def test_hints_caused_by_the_source_itself_are_ignored(path: Path) -> None:
+    async with FakeKubelet(path) as kubelet, running_source(path) as ctx:
         await ctx.until()
         ctx.hint(source=ctx.name)
         await asyncio.sleep(0.2)
         assert kubelet.calls["v1/List"] == 1
 
 
-async def test_a_storm_of_hints_asks_ten_times_a_second_at_most(path: Path) -> None:
-    async with FakeKubelet(path) as kubelet, asking(path) as ctx:
+async def test_many_hints_cause_at_most_ten_requests_per_second(path: Path) -> None:
+    async with FakeKubelet(path) as kubelet, running_source(path) as ctx:
         await ctx.until()
-        begun = time.monotonic()
-        while time.monotonic() - begun < 1:
+        started = time.monotonic()
+        while time.monotonic() - started < 1:
             ctx.hint()
             await asyncio.sleep(0.001)
-        storm = kubelet.calls["v1/List"]
-        assert 5 <= storm <= 12
+        request_count = kubelet.calls["v1/List"]
+        assert 5 <= request_count <= 12
         await asyncio.sleep(0.3)
-        assert kubelet.calls["v1/List"] <= storm + 1
-        # Evenly: of one that comes late on a busy machine the next one may seem early.
+        assert kubelet.calls["v1/List"] <= request_count + 1
+        # The median: on a busy machine a late request makes the next gap short.
         gaps = [later - earlier for earlier, later in itertools.pairwise(kubelet.lists)]
         assert statistics.median(gaps) > 0.08
 
 
-async def test_hints_while_it_asks_make_one_more(path: Path) -> None:
-    async with FakeKubelet(path) as kubelet, asking(path) as ctx:
+async def test_hints_during_a_request_cause_one_more_request(path: Path) -> None:
+    async with FakeKubelet(path) as kubelet, running_source(path) as ctx:
         await ctx.until()
         kubelet.delay = 0.3
         ctx.hint()

@@ -1,4 +1,4 @@
-"""A process that may open no more files: gRPC's library would end it."""
+"""A process at its limit of open files: gRPC's library would end the process."""
 
 import asyncio
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-STARVED = """
+PROGRAM = """
 import asyncio, os, resource, sys
 from pathlib import Path
 from config.value_types import Duration
@@ -48,24 +48,24 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("left", [0, 1, 4, 8])
+@pytest.mark.parametrize("available", [0, 1, 4, 8])
 @pytest.mark.parametrize("when", ["at first", "later"])
-async def test_without_descriptors_the_kubelet_is_unreachable_and_the_process_lives(
-    when: str, left: int, tmp_path: Path
+async def test_at_the_limit_of_open_files_the_kubelet_is_unreachable(
+    when: str, available: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "kubelet.sock"
     done = await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, "-c", STARVED, str(path), when, str(left)],
+        [sys.executable, "-c", PROGRAM, str(path), when, str(available)],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    *before, starved, after = done.stdout.splitlines()
+    *before, at_limit, after = done.stdout.splitlines()
     assert len(before) == (when == "later")
-    assert starved == (
+    assert at_limit == (
         f"unreachable {path}: cannot connect: Too many open files; "
         "raise the limit of open files (ulimit -n)"
     )

@@ -1,4 +1,4 @@
-"""Runs the source against sockets."""
+"""Run the source with kubelet sockets, and collect what it reports."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -14,29 +14,29 @@ from sources.podresources.source import PodResourcesSource
 from tests.support.contexts import FakeSourceContext
 from tests.support.running import running
 
-SELDOM = Duration.parse("1h")
+ONE_HOUR = Duration.parse("1h")
 
 
-class Asking(FakeSourceContext):
+class KubeletContext(FakeSourceContext):
     def claims(self) -> tuple[Claim, ...] | None:
-        said = [event for event in self.events if isinstance(event, ClaimsReplaced)]
-        return said[-1].claims if said else None
+        reports = [event for event in self.events if isinstance(event, ClaimsReplaced)]
+        return reports[-1].claims if reports else None
 
     def pods(self) -> list[str] | None:
         claims = self.claims()
         return None if claims is None else [claim.subject.pod for claim in claims]
 
     def advertised(self) -> dict[str, list[str]] | None:
-        said = [event for event in self.events if isinstance(event, ResourcesAdvertised)]
-        if not said:
+        reports = [event for event in self.events if isinstance(event, ResourcesAdvertised)]
+        if not reports:
             return None
-        return {one.resource: [raw.text for raw in one.devices] for one in said[-1].resources}
+        return {one.resource: [raw.text for raw in one.devices] for one in reports[-1].resources}
 
     def reasons(self) -> list[str]:
         return [event.reason for event in self.events if isinstance(event, SourceLost)]
 
     def requests(self) -> dict[tuple[str, str], float]:
-        """How often each (method, result) was counted."""
+        """Return how often each (method, result) was counted."""
         found = {}
         for family, points in self.telemetry.collect({}):
             if family.name == "podgpu_source_requests_total":
@@ -48,9 +48,9 @@ class Asking(FakeSourceContext):
     async def until(self, *pods: str, timeout: float = 5) -> None:
         await self.when(lambda: self.pods() == list(pods), timeout)
 
-    async def when(self, happened: Callable[[], bool], timeout: float = 5) -> None:
+    async def when(self, condition: Callable[[], bool], timeout: float = 5) -> None:
         async with asyncio.timeout(timeout), self._changed:
-            await self._changed.wait_for(happened)
+            await self._changed.wait_for(condition)
 
     async def lost(self, count: int = 1) -> str:
         await self.wait_for(SourceLost, count)
@@ -58,16 +58,16 @@ class Asking(FakeSourceContext):
 
 
 @asynccontextmanager
-async def asking(
-    *sockets: Path, interval: Duration = SELDOM, clock: Clock | None = None, **options: Any
-) -> AsyncIterator[Asking]:
-    ctx = Asking("kubelet", clock)
+async def running_source(
+    *sockets: Path, interval: Duration = ONE_HOUR, clock: Clock | None = None, **options: Any
+) -> AsyncIterator[KubeletContext]:
+    ctx = KubeletContext("kubelet", clock)
     source = PodResourcesSource(Options(sockets=sockets, interval=interval, **options))
     async with running(source, ctx):
         yield ctx
 
 
-async def eventually(happened: Callable[[], bool], timeout: float = 5) -> None:
+async def eventually(condition: Callable[[], bool], timeout: float = 5) -> None:
     async with asyncio.timeout(timeout):
-        while not happened():
+        while not condition():
             await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""Several sockets: the kubelet's own and a proxy's."""
+"""Several sockets: that of the kubelet and that of a proxy."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ import pytest
 from config.value_types import Duration
 from pipeline.model import ClaimsReplaced, RawDeviceId, SourceLost
 from tests.fakes.kubelet import FakeKubelet, pod
-from tests.sources.podresources.running import asking
+from tests.sources.podresources.source_runner import running_source
 
 GPU = "nvidia.com/gpu"
 
@@ -28,12 +28,14 @@ def second(tmp_path: Path) -> FakeKubelet:
     return proxy
 
 
-async def test_what_both_say_is_said_once(first: FakeKubelet, second: FakeKubelet) -> None:
-    async with first, second, asking(first.path, second.path) as ctx:
-        # Whichever answers first, in the end each of the two is quoted for what it alone says.
-        quoted = [f"{first.path} v1 List", f"{second.path} v1 List"]
-        await ctx.when(lambda: [one.origin.detail for one in ctx.claims() or ()] == quoted)
-        # What the kubelet didn't say, an agent read in an annotation.
+async def test_a_claim_of_both_sockets_is_reported_once(
+    first: FakeKubelet, second: FakeKubelet
+) -> None:
+    async with first, second, running_source(first.path, second.path) as ctx:
+        # Whichever responds first: each claim has the first socket that lists it as its origin.
+        origins = [f"{first.path} v1 List", f"{second.path} v1 List"]
+        await ctx.when(lambda: [one.origin.detail for one in ctx.claims() or ()] == origins)
+        # The kubelet did not report this claim: the proxy read it from an annotation.
         assert [one.relayed for one in ctx.claims() or ()] == [False, True]
 
 
@@ -41,7 +43,7 @@ async def test_a_later_socket_may_add_devices_to_a_container(
     first: FakeKubelet, second: FakeKubelet
 ) -> None:
     second.pods = [pod("a", {GPU: ["GPU-0", "GPU-5"]})]
-    async with first, second, asking(first.path, second.path) as ctx:
+    async with first, second, running_source(first.path, second.path) as ctx:
         await ctx.until("a", "a")
         assert [claim.devices for claim in ctx.claims() or ()] == [
             (RawDeviceId("plugin", "GPU-0"),),
@@ -49,21 +51,23 @@ async def test_a_later_socket_may_add_devices_to_a_container(
         ]
 
 
-async def test_what_is_offered_is_put_together(first: FakeKubelet, second: FakeKubelet) -> None:
+async def test_advertised_resources_of_both_sockets_are_combined(
+    first: FakeKubelet, second: FakeKubelet
+) -> None:
     first.offered = {GPU: ["GPU-0", "GPU-1"]}
     second.offered = {GPU: ["GPU-1", "GPU-2"], "nvidia.com/mig-1g.10gb": ["MIG-0"]}
     both = {GPU: ["GPU-0", "GPU-1", "GPU-2"], "nvidia.com/mig-1g.10gb": ["MIG-0"]}
-    async with first, second, asking(first.path, second.path) as ctx:
+    async with first, second, running_source(first.path, second.path) as ctx:
         await ctx.when(lambda: ctx.advertised() == both)
 
 
-async def test_the_same_socket_named_twice_is_one(first: FakeKubelet) -> None:
-    async with first, asking(first.path, first.path) as ctx:
+async def test_a_socket_that_is_configured_twice_is_used_once(first: FakeKubelet) -> None:
+    async with first, running_source(first.path, first.path) as ctx:
         await ctx.until("a")
         assert first.calls["v1/List"] == 1
 
 
-async def test_one_that_fails_costs_no_other(
+async def test_a_socket_that_fails_does_not_affect_the_other(
     first: FakeKubelet, second: FakeKubelet, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -71,12 +75,12 @@ async def test_one_that_fails_costs_no_other(
     async with (
         first,
         second,
-        asking(first.path, second.path, interval=interval, max_age=max_age) as ctx,
+        running_source(first.path, second.path, interval=interval, max_age=max_age) as ctx,
     ):
         await ctx.until("a", "b")
         await second.stop()
         await asyncio.sleep(0.8)
-        # Logged, but the source does its work; what the silent one said stands.
+        # The failure is logged, but the source stays up; the last claims of that socket stay.
         assert any(str(second.path) in text for text in caplog.messages)
         assert ctx.reasons() == []
         assert ctx.pods() == ["a", "b"]
@@ -86,10 +90,14 @@ async def test_one_that_fails_costs_no_other(
         assert ctx.reasons() == []
 
 
-async def test_all_have_to_fail_for_the_source_to_be_lost(
+async def test_the_source_is_lost_only_if_all_sockets_fail(
     first: FakeKubelet, second: FakeKubelet
 ) -> None:
-    async with first, second, asking(first.path, second.path, interval=Duration(0.1)) as ctx:
+    async with (
+        first,
+        second,
+        running_source(first.path, second.path, interval=Duration(0.1)) as ctx,
+    ):
         await ctx.until("a", "b")
         await first.stop()
         await second.stop()
@@ -102,14 +110,14 @@ async def test_all_have_to_fail_for_the_source_to_be_lost(
         assert ctx.pods() == ["a", "b"]
 
 
-async def test_the_claims_of_each_go_when_they_are_too_old(
+async def test_the_claims_of_each_socket_expire_separately(
     first: FakeKubelet, second: FakeKubelet
 ) -> None:
     max_age = Duration(1.2)
     async with (
         first,
         second,
-        asking(first.path, second.path, interval=Duration(0.1), max_age=max_age) as ctx,
+        running_source(first.path, second.path, interval=Duration(0.1), max_age=max_age) as ctx,
     ):
         await ctx.until("a", "b")
         await second.stop()
@@ -117,12 +125,12 @@ async def test_the_claims_of_each_go_when_they_are_too_old(
         await first.stop()
         await ctx.lost()
         assert ctx.pods() == ["a", "b"]
-        # The second's claims go, the first's stand on for what is left to them; and the source
-        # is still lost.
+        # The second's claims expire, and the first's stay until they expire too. The source is
+        # still lost.
         await ctx.until("a", timeout=2)
         await ctx.when(lambda: isinstance(ctx.events[-1], SourceLost))
-        said = [event for event in ctx.events if isinstance(event, ClaimsReplaced)]
-        assert said[-1].good_for_ns < 0.9e9
+        reports = [event for event in ctx.events if isinstance(event, ClaimsReplaced)]
+        assert reports[-1].good_for_ns < 0.9e9
         count = len(ctx.events)
         await asyncio.sleep(1)
         assert len(ctx.events) == count

@@ -1,4 +1,4 @@
-"""What the source says when the kubelet answers; a real server on a real socket."""
+"""What the source reports when the kubelet responds, with a real server on a real socket."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ from pipeline.model import (
 )
 from sources.podresources.responses import read_list
 from tests.fakes.kubelet import V1, V1ALPHA1, FakeKubelet, claim, pod
-from tests.sources.podresources.running import asking, eventually
+from tests.sources.podresources.source_runner import eventually, running_source
 
 GPU = "nvidia.com/gpu"
 
@@ -27,46 +27,46 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "kubelet.sock"
 
 
-async def test_claims_are_what_the_kubelet_lists(path: Path) -> None:
-    async with FakeKubelet(path) as kubelet, asking(path, max_age=Duration(90)) as ctx:
+async def test_each_listed_container_with_gpus_is_a_claim(path: Path) -> None:
+    async with FakeKubelet(path) as kubelet, running_source(path, max_age=Duration(90)) as ctx:
         kubelet.pods = [pod("a", {GPU: ["GPU-1", "GPU-0"], "rdma/hca": ["mlx5_0"]}), pod("b")]
         ctx.hint()
         await ctx.until("a")
-        [one] = ctx.claims() or ()
-        assert one.subject == PartialRef("ml", "a", "main")
-        assert one.devices == (RawDeviceId("plugin", "GPU-0"), RawDeviceId("plugin", "GPU-1"))
-        assert one.resource == GPU
-        assert one.origin.evidence is Evidence.KUBELET_IDS
-        assert one.origin.detail == f"{path} v1 List"
+        [found] = ctx.claims() or ()
+        assert found.subject == PartialRef("ml", "a", "main")
+        assert found.devices == (RawDeviceId("plugin", "GPU-0"), RawDeviceId("plugin", "GPU-1"))
+        assert found.resource == GPU
+        assert found.origin.evidence is Evidence.KUBELET_IDS
+        assert found.origin.detail == f"{path} v1 List"
         last = (await ctx.wait_for(ClaimsReplaced))[-1]
         assert 89e9 < last.good_for_ns <= 90e9
         assert ctx.reasons() == []
 
 
-async def test_no_one_holding_anything_is_said(path: Path) -> None:
-    async with FakeKubelet(path), asking(path) as ctx:
+async def test_a_list_without_devices_is_reported(path: Path) -> None:
+    async with FakeKubelet(path), running_source(path) as ctx:
         await ctx.until()
 
 
-async def test_the_kubelet_s_order_changes_nothing(path: Path) -> None:
+async def test_the_order_in_the_response_does_not_matter(path: Path) -> None:
     async with FakeKubelet(path) as kubelet:
         kubelet.pods = [pod(f"p{n}", {GPU: [f"GPU-{n}{m}" for m in range(8)]}) for n in range(20)]
-        async with asking(path) as ctx:
-            said = await ctx.wait_for(ClaimsReplaced)
+        async with running_source(path) as ctx:
+            reports = await ctx.wait_for(ClaimsReplaced)
             for count in range(2, 5):
                 ctx.hint()
-                said = await ctx.wait_for(ClaimsReplaced, count)
-        assert all(one.claims is said[0].claims for one in said)
+                reports = await ctx.wait_for(ClaimsReplaced, count)
+        assert all(one.claims is reports[0].claims for one in reports)
 
 
-async def test_old_kubelets_have_v1alpha1_alone(path: Path) -> None:
-    async with FakeKubelet(path, V1ALPHA1) as kubelet, asking(path) as ctx:
+async def test_v1alpha1_is_used_if_the_kubelet_has_no_other_version(path: Path) -> None:
+    async with FakeKubelet(path, V1ALPHA1) as kubelet, running_source(path) as ctx:
         await ctx.until()
         kubelet.pods = [pod("a", {GPU: ["GPU-0"]})]
         ctx.hint()
         await ctx.until("a")
         assert (ctx.claims() or ())[0].origin.detail == f"{path} v1alpha1 List"
-        # Remembered: v1 is tried no more on this connection.
+        # The version is remembered: v1 is not tried again on this connection.
         assert kubelet.calls == {"v1/List": 1, "v1alpha1/List": 2}
         assert ctx.advertised() is None
         await kubelet.stop()
@@ -76,20 +76,20 @@ async def test_old_kubelets_have_v1alpha1_alone(path: Path) -> None:
         assert (ctx.claims() or ())[0].origin.detail == f"{path} v1 List"
 
 
-async def test_a_socket_where_no_one_knows_of_pods(path: Path) -> None:
-    async with FakeKubelet(path, ()), asking(path) as ctx:
+async def test_a_server_without_the_service_is_reported(path: Path) -> None:
+    async with FakeKubelet(path, ()), running_source(path) as ctx:
         text = f"{path}: List is not implemented there; check that it is the kubelet's socket"
         assert await ctx.lost() == text
 
 
-async def test_what_is_offered_is_said_each_interval(path: Path) -> None:
+async def test_advertised_resources_are_reported_at_each_interval(path: Path) -> None:
     async with FakeKubelet(path) as kubelet:
         kubelet.offered = {GPU: ["GPU-1", "GPU-0", "GPU-1"], "rdma/hca": ["mlx5_0"]}
-        async with asking(path, interval=Duration(0.2)) as ctx:
+        async with running_source(path, interval=Duration(0.2)) as ctx:
             await ctx.when(lambda: ctx.advertised() == {GPU: ["GPU-0", "GPU-1"]})
             kubelet.offered = {}
             await ctx.when(lambda: ctx.advertised() == {})
-            # Not on a hint: what is offered seldom changes.
+            # A hint does not request them: they seldom change.
             before = kubelet.calls["v1/GetAllocatableResources"]
             ctx.hint()
             lists = kubelet.calls["v1/List"]
@@ -97,32 +97,36 @@ async def test_what_is_offered_is_said_each_interval(path: Path) -> None:
             assert kubelet.calls["v1/GetAllocatableResources"] <= before + 1
 
 
-async def test_t01_what_is_offered_is_said_before_the_first_claims(path: Path) -> None:
-    """Who hears the list first would take GPUs of the device plugin for a scheduler's."""
+async def test_t01_advertised_resources_are_reported_before_the_first_claims(path: Path) -> None:
+    """Otherwise the join would take GPUs of the device plugin for those of a scheduler."""
     async with FakeKubelet(path) as kubelet:
         kubelet.offered = {GPU: ["GPU-0"]}
-        async with asking(path) as ctx:
+        async with running_source(path) as ctx:
             await ctx.until()
             assert [type(event) for event in ctx.events] == [ResourcesAdvertised, ClaimsReplaced]
 
 
-@pytest.mark.parametrize("how", ["unimplemented", "disabled"])
-async def test_a_kubelet_that_does_not_report_what_it_offers(path: Path, how: str) -> None:
+@pytest.mark.parametrize("reason", ["unimplemented", "disabled"])
+async def test_a_kubelet_without_get_allocatable_resources_is_is_called_once(
+    path: Path, reason: str
+) -> None:
     name = "v1/GetAllocatableResources"
     kubelet = FakeKubelet(path)
-    if how == "disabled":
+    if reason == "disabled":
         kubelet.disabled.add(name)
     else:
         kubelet.methods.discard(name)
-    async with kubelet, asking(path, interval=Duration(0.05)) as ctx:
+    async with kubelet, running_source(path, interval=Duration(0.05)) as ctx:
         await ctx.wait_for(ClaimsReplaced, 4)
         assert ctx.advertised() is None
         assert kubelet.calls[name] == 1
         assert ctx.reasons() == []
 
 
-async def test_what_is_offered_may_fail_alone(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with FakeKubelet(path) as kubelet, asking(path, interval=Duration(0.05)) as ctx:
+async def test_a_failure_of_get_allocatable_resources_does_not_affect_claims(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with FakeKubelet(path) as kubelet, running_source(path, interval=Duration(0.05)) as ctx:
         await ctx.when(lambda: ctx.advertised() == {})
         kubelet.methods.discard("v1/GetAllocatableResources")
         count = len(await ctx.wait_for(ClaimsReplaced))
@@ -131,8 +135,8 @@ async def test_what_is_offered_may_fail_alone(path: Path, caplog: pytest.LogCapt
     assert caplog.messages == []
 
 
-async def test_five_megabytes_are_read_and_seventeen_are_reported_of(path: Path) -> None:
-    async with FakeKubelet(path) as kubelet, asking(path) as ctx:
+async def test_a_response_over_16_mib_is_an_error_and_the_last_claims_stay(path: Path) -> None:
+    async with FakeKubelet(path) as kubelet, running_source(path) as ctx:
         kubelet.pods = [pod("a", {GPU: ["GPU-0"]})]
         kubelet.padding = 5_000_000
         ctx.hint()
@@ -147,19 +151,19 @@ async def test_five_megabytes_are_read_and_seventeen_are_reported_of(path: Path)
     assert ctx.requests()["v1/List", "too_large"] == 1
 
 
-async def test_a_node_that_hands_out_memory_by_the_megabyte(path: Path) -> None:
+async def test_many_memory_units_of_a_gpu_are_one_device(path: Path) -> None:
     uuids = [f"GPU-fef8089b-4820-abfc-e83e-94318197576{n}" for n in range(2)]
     async with FakeKubelet(path) as kubelet:
         units = [f"{uuid}-memory-{n}" for uuid in uuids for n in range(40_000)]
         kubelet.pods = [pod("a", {"volcano.sh/vgpu-memory": units})]
-        async with asking(path) as ctx:
+        async with running_source(path) as ctx:
             await ctx.until("a", timeout=20)
             assert [raw.text for raw in (ctx.claims() or ())[0].devices] == [
                 f"{uuid}-memory-0" for uuid in uuids
             ]
 
 
-async def test_answers_are_read_away_from_the_loop(
+async def test_responses_are_decoded_in_another_thread(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
@@ -169,14 +173,16 @@ async def test_answers_are_read_away_from_the_loop(
         return read_list(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr("sources.podresources.socket_client.read_list", read)
-    async with FakeKubelet(path), asking(path) as ctx:
+    async with FakeKubelet(path), running_source(path) as ctx:
         await ctx.until()
     assert threads
     assert threading.main_thread() not in threads
 
 
-async def test_an_answer_that_is_none(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with FakeKubelet(path) as kubelet, asking(path, interval=Duration(0.1)) as ctx:
+async def test_an_error_response_is_reported_once(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with FakeKubelet(path) as kubelet, running_source(path, interval=Duration(0.1)) as ctx:
         await ctx.until()
         kubelet.error = (grpc.StatusCode.INTERNAL, "no pods today")
         text = f"{path}: the kubelet responded to List with INTERNAL: no pods today"
@@ -188,10 +194,10 @@ async def test_an_answer_that_is_none(path: Path, caplog: pytest.LogCaptureFixtu
     assert caplog.messages == [f"{text}; its last response stays in use for 5m"]
 
 
-async def test_claims_that_are_prepared_later_are_found_soon(path: Path) -> None:
+async def test_resource_claims_that_are_prepared_later_are_found_soon(path: Path) -> None:
     async with FakeKubelet(path) as kubelet:
         kubelet.pods = [pod("a", claims=[claim()]), pod("b", {GPU: ["GPU-0"]})]
-        async with asking(path) as ctx:
+        async with running_source(path) as ctx:
             await ctx.until("b")
             await asyncio.sleep(0.7)
             assert kubelet.calls["v1/List"] == 1
@@ -204,26 +210,26 @@ async def test_claims_that_are_prepared_later_are_found_soon(path: Path) -> None
             assert kubelet.calls["v1/Get"] == gets
 
 
-async def test_every_pod_has_its_turn_to_be_looked_after(path: Path) -> None:
+async def test_all_pods_with_unprepared_claims_are_polled_in_turn(path: Path) -> None:
     async with FakeKubelet(path) as kubelet:
         kubelet.pods = [pod(f"p{n}", claims=[claim()]) for n in range(9)]
-        async with asking(path) as ctx:
+        async with running_source(path) as ctx:
             await ctx.until()
             kubelet.pods[8] = pod("p8", claims=[claim("gpu.nvidia.com/node-1/gpu-0")])
             await ctx.until("p8", timeout=4)
 
 
-NEVER_TWICE = ("no pods", "\x1b[31mred\nand a second line", "x" * 3000, "\u202eat 08:15:00", "")
+DETAILS = ("no pods", "\x1b[31mred\nand a second line", "x" * 3000, "\u202eat 08:15:00", "")
 
 
-async def test_what_a_kubelet_says_in_its_errors_is_fit_for_a_log(
+async def test_error_texts_of_the_kubelet_are_short_and_printable(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN):
-        for details in NEVER_TWICE:
+        for details in DETAILS:
             async with FakeKubelet(path) as kubelet:
                 kubelet.error = (code, details)
-                async with asking(path, interval=Duration(0.05)) as ctx:
+                async with running_source(path, interval=Duration(0.05)) as ctx:
                     reason = await ctx.lost()
             for text in (reason, caplog.messages[-1]):
                 assert text.isprintable()
@@ -240,19 +246,19 @@ async def test_what_a_kubelet_says_in_its_errors_is_fit_for_a_log(
         grpc.StatusCode.UNKNOWN,
     ],
 )
-async def test_the_same_fault_in_other_words_is_said_once(
+async def test_the_same_error_with_other_texts_is_logged_once(
     path: Path, caplog: pytest.LogCaptureFixture, code: grpc.StatusCode
 ) -> None:
-    async with FakeKubelet(path) as kubelet, asking(path, interval=Duration(0.05)) as ctx:
+    async with FakeKubelet(path) as kubelet, running_source(path, interval=Duration(0.05)) as ctx:
         await ctx.until()
         for attempt in range(6):
             kubelet.error = (code, f"request 4711-{attempt} at 08:15:0{attempt}: no")
             lists = kubelet.calls["v1/List"]
             ctx.hint()
-            await eventually(lambda: kubelet.calls["v1/List"] > lists)  # noqa: B023 - used at once
+            await eventually(lambda: kubelet.calls["v1/List"] > lists)  # noqa: B023 - used here
         assert len(ctx.reasons()) == 1
         assert len(caplog.messages) == 1
-        # Another fault is news, and so is the same one after an answer.
+        # Another fault is logged, and so is the same one after a successful response.
         kubelet.error = (grpc.StatusCode.DATA_LOSS, "disk")
         assert "DATA_LOSS: disk" in await ctx.lost(2)
         kubelet.error = None
@@ -264,13 +270,13 @@ async def test_the_same_fault_in_other_words_is_said_once(
 
 
 @pytest.mark.parametrize("method", ["Get", "GetAllocatableResources"])
-async def test_a_method_beside_the_list_that_fails_is_said_once_and_costs_no_claims(
+async def test_a_failing_method_other_than_list_is_logged_once_and_claims_stay(
     path: Path, caplog: pytest.LogCaptureFixture, method: str
 ) -> None:
     async with FakeKubelet(path) as kubelet:
         kubelet.pods = [pod("a", {GPU: ["GPU-0"]}), pod("b", claims=[claim()])]
         kubelet.garbled[f"v1/{method}"] = lambda count: f"attempt {count}\n"
-        async with asking(path, interval=Duration(1)) as ctx:
+        async with running_source(path, interval=Duration(1)) as ctx:
             await ctx.wait_for(ClaimsReplaced, 3)
             assert kubelet.calls[f"v1/{method}"] >= 2
             assert ctx.pods() == ["a"]
@@ -280,16 +286,16 @@ async def test_a_method_beside_the_list_that_fails_is_said_once_and_costs_no_cla
     ]
 
 
-@pytest.mark.parametrize("how", ["unimplemented", "disabled"])
-async def test_a_kubelet_that_reports_of_no_single_pod(path: Path, how: str) -> None:
+@pytest.mark.parametrize("reason", ["unimplemented", "disabled"])
+async def test_a_kubelet_without_the_method_get_is_is_called_once(path: Path, reason: str) -> None:
     kubelet = FakeKubelet(path)
-    if how == "disabled":
+    if reason == "disabled":
         kubelet.disabled.add("v1/Get")
     else:
         kubelet.methods.discard("v1/Get")
     async with kubelet:
         kubelet.pods = [pod("a", claims=[claim()])]
-        async with asking(path) as ctx:
+        async with running_source(path) as ctx:
             await ctx.until()
             await asyncio.sleep(0.4)
             ctx.hint()
@@ -299,10 +305,10 @@ async def test_a_kubelet_that_reports_of_no_single_pod(path: Path, how: str) -> 
             assert ctx.reasons() == []
 
 
-async def test_a_pod_that_left_before_its_claims_were_prepared(path: Path) -> None:
+async def test_a_pod_deleted_before_its_claims_were_prepared_is_no_error(path: Path) -> None:
     async with FakeKubelet(path) as kubelet:
         kubelet.pods = [pod("a", claims=[claim()])]
-        async with asking(path) as ctx:
+        async with running_source(path) as ctx:
             await ctx.until()
             kubelet.pods = []
             await asyncio.sleep(0.4)
