@@ -145,8 +145,8 @@ def test_an_unknown_amount_has_no_sample(metric: str, unknown: DeviceUsage) -> N
 
 
 def test_an_ended_container_keeps_its_totals_and_has_no_memory_series() -> None:
-    gone = used("a", ended=at(5), busy=NS, held=2 * NS, energy=3_000)
-    series = parsed(rendered(with_usage(snapshot(), account(gpu(0), gone))))
+    ended = used("a", ended=at(5), busy=NS, held=2 * NS, energy=3_000)
+    series = parsed(rendered(with_usage(snapshot(), account(gpu(0), ended))))
     assert [len(of(series, family.metric)) for family in CONTAINER] == [0, 1, 1, 1]
 
 

@@ -26,19 +26,19 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another u
         (0o775, 0, 0, False),
     ],
 )
-@pytest.mark.parametrize("what", ["file", "folder"])
+@pytest.mark.parametrize("kind", ["file", "folder"])
 @as_root
 async def test_r10_a_link_that_another_user_may_have_created_is_rejected(
-    tmp_path: Path, mode: int, owner: int, link_owner: int, what: str, *, refused: bool
+    tmp_path: Path, mode: int, owner: int, link_owner: int, kind: str, *, refused: bool
 ) -> None:
     """R10: otherwise a user with access to the folder could choose which file podgpu appends to."""
     shared, target = tmp_path / "shared", tmp_path / "other"
     shared.mkdir()
     target.mkdir()
     (target / "gpu.jsonl").write_text("theirs\n")
-    link = shared / ("gpu.jsonl" if what == "file" else "log")
-    link.symlink_to(target / "gpu.jsonl" if what == "file" else target)
-    path = link if what == "file" else link / "gpu.jsonl"
+    link = shared / ("gpu.jsonl" if kind == "file" else "log")
+    link.symlink_to(target / "gpu.jsonl" if kind == "file" else target)
+    path = link if kind == "file" else link / "gpu.jsonl"
     shared.chmod(mode)
     os.chown(shared, owner, owner)
     os.lchown(link, link_owner, link_owner)

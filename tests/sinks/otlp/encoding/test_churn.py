@@ -97,10 +97,10 @@ def test_r8_a_sink_that_is_added_later_sends_each_final_value_once() -> None:
         churn.run(1)
     pods = {dict(identity[0])["k8s.pod.name"] for identity in counts}
     assert pods == {f"pod-{number}" for number in range(19)}
-    gone = [
+    ended_counts = [
         n for key, n in counts.items() if dict(key[0])["k8s.pod.name"] not in churn.alive.values()
     ]
-    assert set(gone) == {1}
+    assert set(ended_counts) == {1}
 
 
 def test_r8_after_a_restart_with_a_ledger_final_values_are_sent_again() -> None:

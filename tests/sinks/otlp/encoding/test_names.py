@@ -129,8 +129,8 @@ def test_prometheus_converts_podgpu_names_to_those_of_the_page() -> None:
         if name != field.podgpu_metric:
             different[field.podgpu_metric] = name
     assert all(name.replace("MHz", "mhz") == page for page, name in different.items())
-    for ours, theirs in (*zip(HOLDING, HOLDING_ON_PAGE, strict=True), CONFLICTS):
-        assert name_of(ours.name, ours.unit, ours.kind) == theirs.name
+    for otlp, family in (*zip(HOLDING, HOLDING_ON_PAGE, strict=True), CONFLICTS):
+        assert name_of(otlp.name, otlp.unit, otlp.kind) == family.name
 
 
 def test_with_dcgm_names_the_counters_file_sets_metric_names() -> None:

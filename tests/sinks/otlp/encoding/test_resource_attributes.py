@@ -179,17 +179,17 @@ def scene(*held_claims: object, containers: bool = True) -> list[Point]:
     return points(encoder.encode(node.snapshot()))
 
 
-WHOLE = gpu(0).uuid
+UUID = gpu(0).uuid
 
 
 @pytest.mark.parametrize(
     ("held_claims", "containers", "pod", "container_name"),
     [
         ([], True, None, None),
-        ([claim("a", WHOLE)], True, "a", "main"),
-        ([claim("a", WHOLE)], False, None, None),
-        ([claim("a", WHOLE), claim("a", WHOLE, container="side")], True, "a", None),
-        ([claim("a", WHOLE, share=0.5), claim("b", WHOLE, share=0.5)], True, None, None),
+        ([claim("a", UUID)], True, "a", "main"),
+        ([claim("a", UUID)], False, None, None),
+        ([claim("a", UUID), claim("a", UUID, container="side")], True, "a", None),
+        ([claim("a", UUID, share=0.5), claim("b", UUID, share=0.5)], True, None, None),
     ],
 )
 def test_a_reading_has_the_resource_of_the_only_holder_or_of_the_node(
@@ -204,12 +204,12 @@ def test_a_reading_has_the_resource_of_the_only_holder_or_of_the_node(
 
 
 def test_every_holder_has_its_source_evidence_and_age() -> None:
-    found = scene(claim("a", WHOLE, share=0.25), claim("b", WHOLE))
+    found = scene(claim("a", UUID, share=0.25), claim("b", UUID))
     infos = named(found, "podgpu.device.holder.info")
     assert {
         (p.of("k8s.pod.name"), p.of("source"), p.of("evidence"), p.of("hw.id"), p.value)
         for p in infos
-    } == {("a", "podlist", "pod_list_file", WHOLE, 1), ("b", "podlist", "pod_list_file", WHOLE, 1)}
+    } == {("a", "podlist", "pod_list_file", UUID, 1), ("b", "podlist", "pod_list_file", UUID, 1)}
     assert [p.value for p in named(found, "podgpu.device.holder.age")] == [5.0, 5.0]
     assert [p.value for p in named(found, "podgpu.device.holder.since_timestamp")] == [
         at(-60).wall_ns / 1e9  # the pods started then; the list reports no start
@@ -219,7 +219,7 @@ def test_every_holder_has_its_source_evidence_and_age() -> None:
 
 
 def test_no_two_resources_have_the_same_service_identity() -> None:
-    found = scene(claim("a", WHOLE), claim("b", WHOLE), claim("b", gpu(1).uuid, container="x"))
+    found = scene(claim("a", UUID), claim("b", UUID), claim("b", gpu(1).uuid, container="x"))
     services = {
         point.resource: tuple(
             point.of(f"service.{part}") for part in ("namespace", "name", "instance.id")

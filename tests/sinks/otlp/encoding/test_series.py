@@ -159,7 +159,7 @@ def test_when_the_holder_changes_the_series_ends_and_a_new_one_starts() -> None:
     # The series about the holder end, too.
     assert {p.name for p in ended if p.ended and p.name != "hw.energy"} == {
         "podgpu.attribution.conflicts",
-        *(f"podgpu.device.holder.{what}" for what in ("info", "since_timestamp", "age")),
+        *(f"podgpu.device.holder.{suffix}" for suffix in ("info", "since_timestamp", "age")),
     }
     assert all(p.ended for p in ended)
     after = scene.read(energy_millijoules=7_000)
@@ -198,8 +198,8 @@ def test_an_expired_series_ends_and_restarts() -> None:
     scene.read(good_for=2, power_watts=70, pcie_replays=5)
     scene.node.seconds = 10
     ends = scene.read(power_watts=71)
-    (gone,) = (p for p in ends if p.ended)
-    assert gone.name == "hw.errors"
+    (end,) = (p for p in ends if p.ended)
+    assert end.name == "hw.errors"
     again = scene.read(pcie_replays=7)
     assert [(p.start, p.time) for p in again] == [(at(12).wall_ns,) * 2]
 

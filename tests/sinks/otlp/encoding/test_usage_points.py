@@ -51,8 +51,8 @@ def test_names_units_and_types_of_usage_metrics() -> None:
 
 
 def test_prometheus_converts_usage_metrics_to_the_names_of_the_page() -> None:
-    for ours, page in zip(INSTRUMENTS, USAGE_FAMILIES, strict=True):
-        assert name_of(ours.name, ours.unit, ours.kind).replace("_time", "") == page.metric
+    for otlp, page in zip(INSTRUMENTS, USAGE_FAMILIES, strict=True):
+        assert name_of(otlp.name, otlp.unit, otlp.kind).replace("_time", "") == page.metric
 
 
 def test_with_dcgm_names_usage_metrics_have_the_names_of_the_page() -> None:
@@ -248,10 +248,10 @@ def test_sent_points_equal_the_accounts(
         assert len(now) + len(ended) == len(found)
         assert set(ended) <= latest.keys() - now.keys()
         assert len(set(ended)) == len(ended)
-        gone = _gone(scene.usage)
+        ended_pods = _ended_pods(scene.usage)
         for point in container_points(list(now.values())):
             repeats = latest.get(point.identity) == point.value
-            assert not (repeats and (point.of("k8s.pod.name"), point.of("hw.id")) in gone)
+            assert not (repeats and (point.of("k8s.pod.name"), point.of("hw.id")) in ended_pods)
         latest = {key: value for key, value in latest.items() if key not in set(ended)}
         latest |= {identity: float(point.value or 0) for identity, point in now.items()}
         expected = _expected(scene.usage, names)
@@ -276,7 +276,7 @@ def _moved(accounts: Usage, before: Usage | None, second: int, *, sampled: bool)
     return usage(*(replace(one, at=until(uuid)) for uuid, one in accounts.devices.items()))
 
 
-def _gone(accounts: Usage | None) -> set[tuple[object, object]]:
+def _ended_pods(accounts: Usage | None) -> set[tuple[object, object]]:
     """Return the pods whose containers on a device have all ended."""
     found: dict[tuple[object, object], bool] = {}
     for uuid, one in accounts.devices.items() if accounts else ():

@@ -81,10 +81,10 @@ def test_the_memory_series_ends_when_memory_is_unknown_and_restarts() -> None:
 
 
 def test_all_series_end_without_usage_or_without_the_device() -> None:
-    for gone in (False, True):
+    for device_removed in (False, True):
         scene = Scene()
         there = scene.sample_containers(used("a", busy=NS), second=5)
-        if gone:
+        if device_removed:
             scene.node.join = type(scene.node.join)()
             scene.node.has(gpu(1))
             found = scene.sample_containers(used("a", busy=NS), second=10)

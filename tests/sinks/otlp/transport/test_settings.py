@@ -256,9 +256,9 @@ def test_certificate_files_of_variables() -> None:
     }
     # Without TLS the variables have no effect: they may be meant for other programs.
     assert resolve(ENDPOINT="http://c:4317", **env).tls == TlsOptions()
-    ours = TlsOptions(server_name="c")
-    found = resolve(Options(endpoint="https://c:1", tls=ours), **env)
-    assert (found.tls, found.tls_names) == (ours, {})
+    tls_options = TlsOptions(server_name="c")
+    found = resolve(Options(endpoint="https://c:1", tls=tls_options), **env)
+    assert (found.tls, found.tls_names) == (tls_options, {})
 
 
 def test_resource_attributes_of_options_and_variables() -> None:

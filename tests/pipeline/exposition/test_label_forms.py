@@ -215,7 +215,7 @@ def test_the_last_xid_has_its_labels_under_its_newer_name_too() -> None:
     assert (value, labels["err_code"]) == (79, "79")
 
 
-class TestWithout:
+class TestOmittedParts:
     """Parts of the page that options leave out."""
 
     def test_without_containers_no_reading_names_a_holder(self) -> None:

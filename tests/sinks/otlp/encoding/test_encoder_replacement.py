@@ -159,8 +159,8 @@ def test_another_receiver_gets_the_final_values_too(receiver: str, times: int) -
     living = set(reloaded.alive.values())
     pods = [p.of("k8s.pod.name") for p in after]
     assert {pods.count(pod) for pod in living} == {4}
-    gone = {f"pod-{number}" for number in range(18)} - living
-    assert {pods.count(pod) for pod in gone} == {times}
+    ended_pods = {f"pod-{number}" for number in range(18)} - living
+    assert {pods.count(pod) for pod in ended_pods} == {times}
 
 
 @pytest.mark.parametrize(
