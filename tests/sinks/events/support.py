@@ -43,7 +43,7 @@ class FakeEvents(FakeObjects):
 
     async def create(self, path: str, body: Mapping[str, object]) -> bytes:
         created: Raw = json.loads(json.dumps(body))
-        await self._asked("POST", path, created)
+        await self._record("POST", path, created)
         place = f"{path}/{created['metadata']['name']}"
         pod = created["involvedObject"]["name"]
         await asyncio.sleep(self.delays.get(pod, 0))

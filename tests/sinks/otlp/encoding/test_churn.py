@@ -131,13 +131,13 @@ class RecordingReceiver(Receiver):
 
     Attributes:
         encoder: the encoder of the current process; a restart makes a new one.
-        accepted: the records that the receiver accepted.
+        accepted_records: the records that the receiver accepted.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.encoder = Encoder("node-1", PLAN)
-        self.accepted: list[Record] = []
+        self.accepted_records: list[Record] = []
 
     def encode(self, snapshot: Snapshot) -> Iterator[Record]:
         yield from self.encoder.encode(snapshot)
@@ -146,7 +146,7 @@ class RecordingReceiver(Receiver):
         outcome = self.answer(records)
         assert not isinstance(outcome, Awaitable)
         if isinstance(outcome, Acked):
-            self.accepted += records
+            self.accepted_records += records
         return outcome
 
 
@@ -174,7 +174,7 @@ async def test_r8_final_values_survive_an_outage_and_a_restart() -> None:
     assert bench.imbalance == bench.value("queued") == 0
     latest = {
         (dict(point.resource).get("k8s.pod.name"), point.name): point.value
-        for point in points(receiver.accepted)
+        for point in points(receiver.accepted_records)
         if point.name in TOTALS and not point.ended
     }
     usage = churn.node.snapshot().usage
