@@ -127,14 +127,14 @@ def test_the_wheel_contains_all_files_of_the_packages_and_nothing_else(tmp_path:
     assert {name.split("/")[0] for name in names} - set(PACKAGES) == {
         next(name.split("/")[0] for name in names if ".dist-info/" in name)
     }
-    wanted = {
+    expected = {
         str(path.relative_to(ROOT))
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert names >= wanted
-    assert "sources/replay/demo.podgpu.gz" in wanted
-    assert "config/demo.yaml" in wanted
-    assert "sources/podresources/podresources.binpb" in wanted
-    assert "sources/checkpoint/deviceplugin.binpb" in wanted
+    assert names >= expected
+    assert "sources/replay/demo.podgpu.gz" in expected
+    assert "config/demo.yaml" in expected
+    assert "sources/podresources/podresources.binpb" in expected
+    assert "sources/checkpoint/deviceplugin.binpb" in expected

@@ -26,7 +26,7 @@ class Element:
 
     def all(self, tag: str, **attributes: str) -> list["Element"]:
         """Return the elements of a tag below this one; `class_` selects by one of the classes."""
-        wanted = attributes.pop("class_", None)
+        class_name = attributes.pop("class_", None)
         found = []
         for child in self.children:
             if isinstance(child, str):
@@ -34,13 +34,13 @@ class Element:
             classes = (child.attributes.get("class") or "").split()
             if (
                 child.tag == tag
-                and (wanted is None or wanted in classes)
+                and (class_name is None or class_name in classes)
                 and all(child.attributes.get(k) == v for k, v in attributes.items())
             ):
                 found.append(child)
             found += (
-                child.all(tag, class_=wanted, **attributes)
-                if wanted
+                child.all(tag, class_=class_name, **attributes)
+                if class_name
                 else child.all(tag, **attributes)
             )
         return found

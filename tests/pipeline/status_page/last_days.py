@@ -45,5 +45,5 @@ DAYS = {
     "many": last_day(many()),
     "stale": last_day(day(), "/var/lib/podgpu/ledger.db: the disk does not respond; check it"),
     "unreadable": LastDayUsage("books", error="/var/lib/podgpu/ledger.db: is not there"),
-    "first-look": LastDayUsage("books"),
+    "not-read-yet": LastDayUsage("books"),
 }

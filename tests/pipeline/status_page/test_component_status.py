@@ -55,7 +55,7 @@ def test_a_source_that_is_down_shows_the_time_of_its_last_report() -> None:
     assert ages(600) == [10, None]
     node.has(gpu(0))
     assert ages(601) == [None, None]
-    node.say(SourceLost("gpus"), "gpus")
+    node.say(SourceLost("gone"), "gpus")
     assert ages(601) == [11, None]
 
 

@@ -23,7 +23,7 @@ def sink_of(bench: Bench) -> SinkStatus:
 
 
 async def test_a_receiver_that_rejects_a_part_of_each_message() -> None:
-    """A sink that delivers and loses data is not well, and its error is not over."""
+    """A sink that delivers a part of the data and loses the rest has a current error."""
     bench = Bench()
     bench.push.answer = lambda _: Acked(rejected=2, message="too old")
     async with bench.life():

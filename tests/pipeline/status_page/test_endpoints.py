@@ -204,12 +204,12 @@ async def test_the_snapshot_of_a_built_document_is_released() -> None:
     assert shown is not None
     daemon.known = replace(daemon.known, snapshot=replace(shown))
     assert daemon.known.snapshot is not None
-    kept = weakref.ref(daemon.known.snapshot)
+    reference = weakref.ref(daemon.known.snapshot)
     request = HttpRequest("GET", "/status", MappingProxyType({}), MappingProxyType({}))
     await daemon.pages.show(request)
     del daemon.known
     gc.collect()
-    assert kept() is None, "the snapshot would live until the next request"
+    assert reference() is None, "the snapshot would live until the next request"
 
 
 async def test_changes_during_the_build_are_not_in_the_document() -> None:

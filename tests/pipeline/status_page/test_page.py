@@ -114,11 +114,11 @@ def test_a_bar_has_the_length_of_its_number() -> None:
 
 def test_rows_and_cells_have_headings_and_roles() -> None:
     for name in SCENES:
-        for made in shown(name).all("table"):
-            assert made.attributes["role"] == "table"
-            columns = made.one("thead").all("th")
+        for element in shown(name).all("table"):
+            assert element.attributes["role"] == "table"
+            columns = element.one("thead").all("th")
             assert all(column.attributes["scope"] == "col" for column in columns)
-            for row in [row for body in made.all("tbody") for row in body.all("tr")]:
+            for row in [row for body in element.all("tbody") for row in body.all("tr")]:
                 assert row.attributes["role"] == "row"
                 assert row.one("th").attributes["scope"] == "row"
                 cells = row.all("td")
@@ -143,7 +143,7 @@ def test_screen_readers_read_unknown_values_as_unknown() -> None:
 
 @pytest.mark.parametrize("name", ["two-gpus", "mig", "troubled"])
 def test_nothing_is_free_while_holders_are_unknown(name: str) -> None:
-    """Claims alone do not suffice: a source must have reported that it lists all holders."""
+    """Claims do not suffice: a source must have reported that it lists all holders."""
     document = status_of(replace(SCENES[name](), holders_known=False))
     for text in (read(page(document, LINKS)).one("main").text, "\n".join(plain(document, 160))):
         assert "unknown" in text

@@ -105,10 +105,10 @@ async def test_the_document_is_built_again_after_a_change() -> None:
 async def test_readings_cause_no_new_build_of_the_document(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made: list[object] = []
+    built: list[object] = []
 
     def counted(*args: Any, **named: Any) -> Any:
-        made.append(args)
+        built.append(args)
         return document(*args, **named)
 
     monkeypatch.setattr("pipeline.status_page.topology_endpoint.document", counted)
@@ -120,7 +120,7 @@ async def test_readings_cause_no_new_build_of_the_document(
             node.reads(reading(gpu(0), "power_watts", watts))
             latest.snapshot = node.snapshot()
             await client.get("/topology")
-    assert len(made) == 1
+    assert len(built) == 1
 
 
 BEST = [

@@ -107,7 +107,7 @@ def by_device() -> UsageWindow:
     parent = gpu(1)
     held, free = (mig(parent, gi).uuid for gi in (1, 2))
     names = {held: f"{MODEL} 1g.10gb", free: f"{MODEL} 1g.10gb"}
-    seen = window(
+    usage_window = window(
         [
             usage_row(one, identity("train-0"), 10, 5, 3),
             usage_row(one, None, 14, 1, 1),
@@ -120,9 +120,10 @@ def by_device() -> UsageWindow:
     )
     unknown = {one: 4, two: 24}
     totals = [
-        replace(total, unknown_ns=unknown.get(total.device, 0) * HOUR) for total in seen.totals
+        replace(total, unknown_ns=unknown.get(total.device, 0) * HOUR)
+        for total in usage_window.totals
     ]
-    return replace(seen, totals=tuple(totals))
+    return replace(usage_window, totals=tuple(totals))
 
 
 def test_t25_every_device_has_a_row_with_held_free_and_unknown_time() -> None:
@@ -173,10 +174,10 @@ def test_t25_every_device_has_a_row_with_held_free_and_unknown_time() -> None:
 
 
 def test_the_number_of_shown_devices_is_limited() -> None:
-    seen = window(
+    usage_window = window(
         [usage_row(f"MIG-{number:04}", None, 1, 0, 1) for number in range(MOST_DEVICES + 2)]
     )
-    status = status_with(last_day(seen))
+    status = status_with(last_day(usage_window))
     assert status.usage is not None
     assert status.usage.day is not None
     assert len(status.usage.day.devices) == MOST_DEVICES
@@ -228,7 +229,7 @@ def test_an_unreadable_ledger_is_reported_and_its_last_usage_stays() -> None:
 
 
 def test_before_the_first_response_the_page_says_that_the_ledger_is_read() -> None:
-    assert "The ledger books is being read." in shown("first-look").text
+    assert "The ledger books is being read." in shown("not-read-yet").text
 
 
 def test_a_ledger_without_data_for_the_day_has_no_totals() -> None:
@@ -260,9 +261,9 @@ def test_the_document_is_read_back_unchanged(name: str) -> None:
 @pytest.mark.parametrize("kind", ["day", "cards"])
 @pytest.mark.parametrize("name", DAYS)
 def test_rows_and_cells_have_roles_and_labels(name: str, kind: str) -> None:
-    for made in shown(name).all("table", class_=kind):
-        columns = made.one("thead").all("th")
-        for row in made.one("tbody").all("tr"):
+    for element in shown(name).all("table", class_=kind):
+        columns = element.one("thead").all("th")
+        for row in element.one("tbody").all("tr"):
             assert row.attributes["role"] == "row"
             assert row.one("th").attributes["scope"] == "row"
             cells = row.all("td")
@@ -274,8 +275,8 @@ def test_rows_and_cells_have_roles_and_labels(name: str, kind: str) -> None:
 def test_no_text_of_a_ledger_can_change_the_page() -> None:
     hostile = HOSTILE.replace("\ud800", "")
     owner = identity(hostile, hostile, uid=hostile)
-    seen = window([usage_row(GPUS[0], owner, 1, 1, 1)])
-    status = status_with(last_day(seen, hostile, hostile))
+    usage_window = window([usage_row(GPUS[0], owner, 1, 1, 1)])
+    status = status_with(last_day(usage_window, hostile, hostile))
     text = page(status, ())
     assert "<script" not in text
     assert "\x1b" not in text
@@ -284,14 +285,14 @@ def test_no_text_of_a_ledger_can_change_the_page() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(windows)
-def test_any_usage_can_be_shown(seen) -> None:  # type: ignore[no-untyped-def]
-    status = status_with(last_day(seen))
+def test_any_usage_can_be_shown(usage_window) -> None:  # type: ignore[no-untyped-def]
+    status = status_with(last_day(usage_window))
     shown = read(page(status, ())).one("main").all("table", class_="day")
-    assert bool(shown) == bool(seen.totals)
+    assert bool(shown) == bool(usage_window.totals)
     assert msgspec.json.decode(msgspec.json.encode(status), type=StatusDocument) == status
 
 
 def test_an_extremely_large_number_is_bounded() -> None:
-    seen = window([UsageRow(GPUS[0], identity("a"), 10**40, 10**40, 10**40)])
-    status = status_with(last_day(seen))
+    usage_window = window([UsageRow(GPUS[0], identity("a"), 10**40, 10**40, 10**40)])
+    status = status_with(last_day(usage_window))
     assert msgspec.json.decode(msgspec.json.encode(status), type=StatusDocument) == status

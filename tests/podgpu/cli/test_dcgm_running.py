@@ -53,7 +53,7 @@ class Exporter(Process):
         self.port = free_ports(1)[0]
         command = [sys.executable, "-m", "podgpu", "dcgm-exporter", *words]
         super().__init__(
-            [*command, "-a", f"127.0.0.1:{self.port}", "-c", "200"], folder / "said.log", env
+            [*command, "-a", f"127.0.0.1:{self.port}", "-c", "200"], folder / "output.log", env
         )
 
     def page(self) -> Page:

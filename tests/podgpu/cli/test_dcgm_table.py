@@ -60,5 +60,5 @@ def test_the_help_of_podgpu_names_the_command(capsys: pytest.CaptureFixture[str]
 def test_the_entry_point_checks_exactly_the_variables_of_dcgm_exporter() -> None:
     script = (ROOT / "image" / "entrypoint").read_text(encoding="utf-8")
     listed = re.findall(r"^[A-Z]+_[A-Z_]+$", script, re.MULTILINE)
-    wanted = [option.variable for option in OPTIONS if option not in OWN and option.variable]
-    assert listed == sorted(wanted)
+    expected = [option.variable for option in OPTIONS if option not in OWN and option.variable]
+    assert listed == sorted(expected)

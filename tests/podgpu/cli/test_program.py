@@ -23,7 +23,7 @@ def check_on():
 
 def main():
     threading.Thread(target=check_on, daemon=True).start()
-    cli.kept = Slow()
+    cli.referenced = Slow()
     time.sleep(0.1)
     print("printed")
     {end}

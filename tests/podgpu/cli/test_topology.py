@@ -209,7 +209,7 @@ async def test_an_error_of_the_daemon_is_shown(
 
 
 async def unknown(_: HttpRequest) -> HttpResponse:
-    return HttpResponse(b"no source reports how the GPUs are connected\n", status=404)
+    return HttpResponse(b"no source reports the topology\n", status=404)
 
 
 @pytest.mark.parametrize(

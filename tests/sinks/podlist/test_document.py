@@ -116,8 +116,8 @@ def test_a_holder_whose_devices_another_lists_has_no_entry_of_podgpu(
 ) -> None:
     theirs = {"namespace": "ml", "name": "a", "container": "main", "gpu_list": ids}
     document = parse_document(json.dumps([theirs]).encode())
-    ours = entry("a", ("GPU-a", "0"), ("GPU-b", "1")), entry("b", ("GPU-a", "0"))
-    assert entries_beside(document, ours) == ((b"a", b"b") if written else (b"b",))
+    own = entry("a", ("GPU-a", "0"), ("GPU-b", "1")), entry("b", ("GPU-a", "0"))
+    assert entries_beside(document, own) == ((b"a", b"b") if written else (b"b",))
 
 
 def test_devices_of_several_entries_of_others_are_combined() -> None:

@@ -28,7 +28,7 @@ values = st.recursive(
 )
 keys = st.sampled_from(["name", "namespace", "container", "gpu_list", "other", 'gpu_"list'])
 entries = values | st.dictionaries(keys, values | st.just("x"))
-good = st.fixed_dictionaries(
+valid_entry = st.fixed_dictionaries(
     {
         "name": st.sampled_from(["a", "b"]),
         "namespace": st.just("ns"),
@@ -40,7 +40,7 @@ texts = st.builds(
     lambda listed, indent, ascii_only: json.dumps(
         listed, indent=indent, ensure_ascii=ascii_only
     ).encode("utf-8", "surrogatepass"),
-    st.lists(good | entries, max_size=6),
+    st.lists(valid_entry | entries, max_size=6),
     st.sampled_from([None, 0, 2]),
     st.booleans(),
 )
@@ -108,9 +108,9 @@ def test_each_problem_of_any_list_shows_its_place(data: bytes) -> None:
         assert after.startswith(first) or shown[0].isdigit(), (message, listed)
 
 
-@given(st.lists(good, max_size=4), values, st.integers(0, 4), st.booleans())
+@given(st.lists(valid_entry, max_size=4), values, st.integers(0, 4), st.booleans())
 def test_an_invalid_entry_does_not_affect_other_entries(
-    listed: list[dict[str, Any]], bad: object, at: int, escaped: bool
+    listed: list[dict[str, Any]], anything: object, at: int, escaped: bool
 ) -> None:
     def claimed(entries: list[Any]) -> list[tuple[object, object]]:
         text = json.dumps(entries, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
@@ -118,10 +118,10 @@ def test_an_invalid_entry_does_not_affect_other_entries(
         assert found is not None
         return [(claim.subject, claim.devices) for claim in found.claims]
 
-    assert claimed([*listed[:at], {"bad": bad}, *listed[at:]]) == claimed(listed)
+    assert claimed([*listed[:at], {"bad": anything}, *listed[at:]]) == claimed(listed)
 
 
-@given(st.lists(good, max_size=6))
+@given(st.lists(valid_entry, max_size=6))
 def test_valid_lists_have_no_problems(listed: list[dict[str, Any]]) -> None:
     found = read(json.dumps(listed).encode())
     assert found is not None

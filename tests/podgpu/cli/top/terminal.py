@@ -218,14 +218,16 @@ async def running(
     """
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-    kept = {name: value for name, value in os.environ.items() if name not in {"LINES", "COLUMNS"}}
+    inherited = {
+        name: value for name, value in os.environ.items() if name not in {"LINES", "COLUMNS"}
+    }
     ignoring = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh") if ignores_hangup else ()
     # In a background job SIGINT is ignored, and child processes inherit that.
     default_sigint = ("env", "--default-signal=INT")
     process = await asyncio.create_subprocess_exec(
         *default_sigint, *ignoring, sys.executable, "-m", "podgpu", *words,
         stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-        env={**kept, "TERM": term, "LC_ALL": "C.UTF-8", **env},
+        env={**inherited, "TERM": term, "LC_ALL": "C.UTF-8", **env},
     )  # fmt: skip
     os.close(slave)
     session = Session(master, process, Vt100(width, height) if term == "vt100" else None)

@@ -234,9 +234,9 @@ def test_paging_shows_every_row(key: str, name: str, height: int) -> None:
     for _ in range(200):
         shown = frame_of(document, state, 110, height)
         found |= {line.rstrip() for line, _ in shown.lines[3:-1]}
-        made = pressed(replace(state, offset=shown.offset), key, shown.page)
-        assert made is not None
-        state = made
+        new_state = pressed(replace(state, offset=shown.offset), key, shown.page)
+        assert new_state is not None
+        state = new_state
     assert set(lines(document, State(whole=True), 110)) <= found
 
 
@@ -301,23 +301,23 @@ def test_a_frame_does_not_depend_on_earlier_frames() -> None:
 
 def test_rows_of_a_document_are_not_computed_for_each_frame() -> None:
     """The terminal is redrawn four times a second, and on each key."""
-    made = 0
+    iterations = 0
 
     class Counted(tuple[GpuStatus, ...]):
         __slots__ = ()
 
         def __iter__(self) -> Iterator[GpuStatus]:
-            nonlocal made
-            made += 1
+            nonlocal iterations
+            iterations += 1
             return super().__iter__()
 
     view, document = View(), status("mig")
     document = msgspec.structs.replace(document, gpus=Counted(document.gpus or ()))
     view.frame(Feed(document), State(), 80, 24)
-    before = made
+    before = iterations
     assert before > 0
     for state in (State(), State(offset=9), State(typing=True), State(before="x")):
         view.frame(Feed(document, 7.0, "refused"), state, 80, 50)
-    assert made == before
+    assert iterations == before
     view.frame(Feed(document), State(folded=True), 80, 24)
-    assert made == before + 1
+    assert iterations == before + 1
