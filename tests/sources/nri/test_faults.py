@@ -192,7 +192,7 @@ async def test_an_internal_error_ends_the_source_and_the_runtime_gets_a_response
     monkeypatch.setattr("sources.nri.plugin.read_pod", broken)
     task = asyncio.create_task(NriSource(Options(socket=runtime.path)).run(TrackingContext()))
     await in_thread(runtime.wait_plugin)
-    assert await in_thread(runtime.tell, "PostStartContainer", b"", b"") == [b""]
+    assert await in_thread(runtime.notify, "PostStartContainer", b"", b"") == [b""]
     with pytest.raises(ZeroDivisionError, match="by zero"):
         await task
 
@@ -202,7 +202,7 @@ async def test_an_invalid_event_is_answered_before_the_connection_ends(
 ) -> None:
     async with running_source(runtime.path) as ctx:
         await ctx.wait_for(ContainersReplaced)
-        assert await in_thread(runtime.tell, "PostStartContainer", b"\xff", b"\xff") == [b""]
+        assert await in_thread(runtime.notify, "PostStartContainer", b"\xff", b"\xff") == [b""]
         await eventually(lambda: ctx.failures)
         assert str(ctx.failures[0]).endswith("the runtime sent an invalid PodSandbox")
 

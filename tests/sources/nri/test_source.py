@@ -65,13 +65,13 @@ async def test_the_claims_of_a_container_are_reported_before_it_starts(
     async with running_source(runtime.path) as ctx:
         await connected(ctx)
         await in_thread(
-            runtime.tell, "PostCreateContainer", POD, wire.container(env=ENV, created=1)
+            runtime.notify, "PostCreateContainer", POD, wire.container(env=ENV, created=1)
         )
         (created,) = await ctx.wait_for(ContainerStarted)
         assert (created.container.pid, created.container.started) == (None, None)
         assert ctx.devices() == {ID: [A]}
         container = wire.container(env=ENV, pid=5, state=3, created=1, started=2)
-        await in_thread(runtime.tell, "PostStartContainer", POD, container)
+        await in_thread(runtime.notify, "PostStartContainer", POD, container)
         (_, started) = await ctx.wait_for(ContainerStarted, 2)
         assert started.container.pid == 5
         assert started.container.claims == created.container.claims
@@ -83,7 +83,7 @@ async def test_older_runtimes_use_one_method_for_most_events(tmp_path: Path) -> 
             await connected(ctx)
             await in_thread(runtime.run, POD, env=ENV)
             await eventually(lambda: ctx.running()[ID].pid)
-            await in_thread(runtime.tell, "StopPodSandbox", POD)
+            await in_thread(runtime.notify, "StopPodSandbox", POD)
             await ctx.until()
         assert runtime.dropped == []
 

@@ -93,7 +93,7 @@ async def test_a_message_that_takes_too_long_ends_the_connection(
     async with running_source(runtime.path) as ctx:
         await ctx.wait_for(ContainersReplaced)
         start = time.monotonic()
-        await in_thread(runtime.tell, "PostCreateContainer", POD, wire.container())
+        await in_thread(runtime.notify, "PostCreateContainer", POD, wire.container())
         await eventually(lambda: not runtime.connections[0].alive)
         assert 0.9 < time.monotonic() - start < 1.9
         await eventually(lambda: ctx.failures)

@@ -1,4 +1,4 @@
-"""The fake driver library for this folder."""
+"""Fixtures of the nvml tests: the fake driver library, and short waits."""
 
 from collections.abc import AsyncIterator
 
@@ -14,7 +14,7 @@ __all__ = ["fake_nvml", "no_thread_left", "short_waits"]
 
 @pytest.fixture
 async def no_thread_left(fake_nvml: FakeNvml) -> AsyncIterator[None]:
-    """A stuck thread ends once the driver lets it go."""
+    """Unblock the fake driver after the test, and wait until all sampling threads have ended."""
     yield
     fake_nvml.set(h100s(1))
     await until(lambda: sampling_threads() == 0)
@@ -22,5 +22,5 @@ async def no_thread_left(fake_nvml: FakeNvml) -> AsyncIterator[None]:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a stopping source not wait for the end of a long wait for XIDs."""
+    """Shorten the waits for XID events, so that a source stops quickly."""
     monkeypatch.setattr(xid_watch, "SLICE", 0.03)

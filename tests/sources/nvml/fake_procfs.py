@@ -1,4 +1,4 @@
-"""A procfs of files."""
+"""A procfs made of regular files."""
 
 import os
 import shutil
@@ -16,11 +16,11 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Proc:
-    """Where processes begin and end at a word.
+    """A procfs in which a test starts and ends processes.
 
     Args:
-        root: its folder, which is made.
-        numbers: those of this process in the pid namespaces from the one that is shown to its own.
+        root: its folder, which is created.
+        numbers: the pids of this process, from the pid namespace that is shown to its own one.
     """
 
     def __init__(self, root: Path, numbers: str = "40") -> None:
@@ -30,7 +30,7 @@ class Proc:
         (root / "uptime").write_text(f"{UPTIME_S}.00 12345.67\n")
 
     def run(self, pid: int, started: float = 100, cgroup: str = POD, name: str = "python") -> None:
-        """Begin a process, so many seconds after the machine."""
+        """Start a process, `started` seconds after the boot."""
         folder = self.root / str(pid)
         folder.mkdir(exist_ok=True)
         rest = " ".join(map(str, range(4, 22)))

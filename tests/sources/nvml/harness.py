@@ -1,4 +1,4 @@
-"""Runs the source against the fake library, and looks things up in what it emitted."""
+"""Helpers that run the source against the fake library and find events that it emitted."""
 
 import asyncio
 import contextlib
@@ -13,14 +13,14 @@ from sources.nvml.source import NvmlSource
 from tests.support.contexts import FakeSourceContext
 
 GPU = [f"GPU-{place:08x}-5eed-4a5e-9c0d-10{place:010d}" for place in range(8)]
-"""The uuids that the fake's h100(place) has."""
+"""The uuids that the fake's h100(place) has, by place."""
 
 HANGS = {"nvmlDeviceGetPowerUsage": 60.0}
-"""What a GPU is given to hang in, in seconds."""
+"""The call that blocks on a hanging GPU, and for how many seconds."""
 
 
 def mig(place: int, gi: int) -> str:
-    """The uuid that the fake's slices(place, ...) give GPU instance gi."""
+    """Return the uuid of GPU instance `gi` that the fake's slices(place, ...) creates."""
     return f"MIG-{place:08x}-5eed-4a5e-9c0d-{gi:012d}"
 
 
@@ -39,7 +39,7 @@ def options(
 async def running(
     ctx: FakeSourceContext, source: NvmlSource | Options | None = None
 ) -> AsyncIterator["asyncio.Task[None]"]:
-    """Run the source; its own failure fails the test, unless the test awaits the task."""
+    """Run the source. Its failure fails the test, unless the test awaits the task."""
     if not isinstance(source, NvmlSource):
         source = NvmlSource(source or options())
     task = asyncio.create_task(source.run(ctx))
@@ -53,7 +53,7 @@ async def running(
 
 
 async def until(condition: object, *, within: float = 5) -> None:
-    """Wait until a condition holds; one that looks for what isn't there yet doesn't."""
+    """Wait until a condition is true. IndexError and KeyError count as false."""
     assert callable(condition)
 
     def holds() -> bool:
@@ -68,7 +68,7 @@ async def until(condition: object, *, within: float = 5) -> None:
 
 
 def rounds(ctx: FakeSourceContext) -> list[SamplesTaken]:
-    """The rounds: unlike forced readings and fresh XIDs they tell of every GPU whether it is up."""
+    """Return the rounds: the events with gpu_up, which forced readings and XIDs don't have."""
     return [
         event
         for event in ctx.events
@@ -77,14 +77,14 @@ def rounds(ctx: FakeSourceContext) -> list[SamplesTaken]:
 
 
 async def next_rounds(ctx: FakeSourceContext, count: int = 2) -> SamplesTaken:
-    """Wait for that many more rounds; of two the second began after the call. Return the last."""
+    """Wait for `count` more rounds and return the last. The second one starts after the call."""
     before = len(rounds(ctx))
     await until(lambda: len(rounds(ctx)) >= before + count)
     return rounds(ctx)[-1]
 
 
 def inventories(ctx: FakeSourceContext) -> list[list[str]]:
-    """The uuids of each inventory that was announced."""
+    """Return the uuids of each reported inventory."""
     return [
         [device.uuid for device in event.devices]
         for event in ctx.events
@@ -93,7 +93,7 @@ def inventories(ctx: FakeSourceContext) -> list[list[str]]:
 
 
 def values(samples: SamplesTaken, uuid: str) -> dict[str, int | float]:
-    """The readings of a device, as field or field{attr,...}: value."""
+    """Return the values of a device by `field` or `field{attribute,...}`."""
     return {name(reading): reading.value for reading in samples.readings if reading.device == uuid}
 
 
@@ -106,16 +106,16 @@ PROFILED = frozenset(field.name for field in CATALOGUE if field.call.startswith(
 
 
 def fields(samples: SamplesTaken, uuid: str) -> set[str]:
-    """The fields of a device that come from the driver in this round.
+    """Return the fields of a device that come from the driver in this round.
 
-    Without those of GPM, which need a round before, and that not too close.
+    GPM fields are left out, because they need an earlier round that is not too close.
     """
     own = {reading.field for reading in samples.readings if reading.device == uuid}
     return {field for field in own - PROFILED if not field.startswith("xid_")}
 
 
 def ups(samples: SamplesTaken) -> dict[str, int | float]:
-    """What gpu_up says, by uuid."""
+    """Return gpu_up by uuid."""
     return {r.device: r.value for r in samples.readings if r.field == "gpu_up"}
 
 
@@ -124,7 +124,7 @@ def listed(samples: SamplesTaken, uuid: str) -> ProcessList | None:
 
 
 def errors(ctx: FakeSourceContext) -> dict[tuple[str, str], float]:
-    """podgpu_sample_errors_total by device and error."""
+    """Return podgpu_sample_errors_total by device and error."""
     return {
         (dict(point.labels)["device"], dict(point.labels)["error"]): point.value
         for family, points in ctx.telemetry.collect({})
@@ -134,7 +134,7 @@ def errors(ctx: FakeSourceContext) -> dict[tuple[str, str], float]:
 
 
 def counter(ctx: FakeSourceContext, family_name: str, suffix: str = "") -> float:
-    """The sum of a family of our own telemetry."""
+    """Return the sum of a metric family of podgpu's own telemetry."""
     return sum(
         point.value
         for family, points in ctx.telemetry.collect({})
@@ -145,7 +145,7 @@ def counter(ctx: FakeSourceContext, family_name: str, suffix: str = "") -> float
 
 
 def sampling_threads() -> int:
-    """How many threads there are that call NVML for readings, stuck ones among them."""
+    """Return how many threads call NVML for readings, including stuck ones."""
     return sum(thread.name == "podgpu-nvml" for thread in threading.enumerate())
 
 

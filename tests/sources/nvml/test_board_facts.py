@@ -1,4 +1,4 @@
-"""What never changes about a board: `Device.facts`."""
+"""Facts of a board, such as serial number and firmware: `Device.facts`."""
 
 import pytest
 
@@ -42,17 +42,17 @@ async def discovered(fake: FakeNvml, scenario: Scenario) -> list[Device]:
     return list(next(e for e in ctx.events if isinstance(e, DevicesDiscovered)).devices)
 
 
-async def test_facts_are_what_the_board_says_sorted(fake_nvml: FakeNvml) -> None:
+async def test_facts_are_those_of_the_board_sorted_by_name(fake_nvml: FakeNvml) -> None:
     (device,) = await discovered(fake_nvml, h100s(1, inforom_power="1.0"))
     assert device.facts == tuple(H100.items())
     assert device.driver == H100["driver_version"]
 
 
-def test_the_table_above_covers_the_labels_of_the_catalogue() -> None:
+def test_the_expected_facts_cover_the_labels_of_the_catalogue() -> None:
     assert set(H100) == {field.name for field in LABELS}
 
 
-async def test_what_a_board_does_not_say_is_left_out(fake_nvml: FakeNvml) -> None:
+async def test_facts_that_the_board_does_not_report_are_left_out(fake_nvml: FakeNvml) -> None:
     (device,) = await discovered(fake_nvml, h100s(1, serial=None, values={"brand": 99}))
     assert set(H100) - {name for name, _ in device.facts} == {
         "serial",
@@ -61,12 +61,14 @@ async def test_what_a_board_does_not_say_is_left_out(fake_nvml: FakeNvml) -> Non
     }
 
 
-async def test_where_nothing_is_supported_the_driver_is_known(fake_nvml: FakeNvml) -> None:
+async def test_driver_and_nvml_version_are_facts_if_nothing_else_is_supported(
+    fake_nvml: FakeNvml,
+) -> None:
     (device,) = await discovered(fake_nvml, h100s(1, errors=NOTHING_SUPPORTED))
     assert dict(device.facts) == {k: H100[k] for k in ("driver_version", "nvml_version")}
 
 
-async def test_an_instance_has_its_gpu_s(fake_nvml: FakeNvml) -> None:
+async def test_a_mig_instance_has_the_facts_of_its_gpu(fake_nvml: FakeNvml) -> None:
     devices = await discovered(fake_nvml, mixed())
     by_gpu = {device.uuid: device.facts for device in devices if device.mig is None}
     assert len(set(by_gpu.values())) == 4
@@ -76,13 +78,13 @@ async def test_an_instance_has_its_gpu_s(fake_nvml: FakeNvml) -> None:
 
 
 @pytest.mark.parametrize("brand", range(1, 17))
-async def test_brands_are_dcgm_s_words(fake_nvml: FakeNvml, brand: int) -> None:
+async def test_brands_have_dcgm_s_names(fake_nvml: FakeNvml, brand: int) -> None:
     (device,) = await discovered(fake_nvml, h100s(1, values={"brand": brand}))
     assert dict(device.facts)["brand"] == _BRANDS[brand]
     assert {_BRANDS[2], _BRANDS[14]} == {"Tesla", "NVIDIA"}
 
 
-async def test_cards_of_other_kinds(fake_nvml: FakeNvml) -> None:
+async def test_the_name_fact_is_the_model_of_each_card(fake_nvml: FakeNvml) -> None:
     devices = await discovered(fake_nvml, Scenario(gpus=[h100(0), a100(1), t4(2)]))
     assert [dict(device.facts)["name"] for device in devices] == [
         "NVIDIA H100 80GB HBM3",
@@ -91,7 +93,7 @@ async def test_cards_of_other_kinds(fake_nvml: FakeNvml) -> None:
     ]
 
 
-async def test_facts_are_read_when_a_gpu_is_opened_and_then_no_more(fake_nvml: FakeNvml) -> None:
+async def test_facts_are_read_once_when_a_gpu_is_opened(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan()
     fake_nvml.set(h100s(2))
@@ -102,7 +104,7 @@ async def test_facts_are_read_when_a_gpu_is_opened_and_then_no_more(fake_nvml: F
     assert "nvmlDeviceGetInforomConfigurationChecksum" not in calls
 
 
-async def test_a_text_that_fails_costs_itself_alone(fake_nvml: FakeNvml) -> None:
+async def test_a_fact_that_fails_does_not_affect_the_others(fake_nvml: FakeNvml) -> None:
     scenario = h100s(2).with_gpu(0, errors={"nvmlDeviceGetVbiosVersion": 999})
     first, second = await discovered(fake_nvml, scenario)
     assert {name for name, _ in second.facts} - {name for name, _ in first.facts} == {

@@ -1,4 +1,4 @@
-"""Temperature limits, fans, the licence."""
+"""Temperature limits, fan speed and vGPU licence status."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ THRESHOLDS = {"temperature_slowdown_celsius": 89, "temperature_shutdown_celsius"
 async def read(
     fake: FakeNvml, ctx: FakeSourceContext, *names: str, count: int = 3, **changes: Any
 ) -> SamplesTaken:
-    """A later round of one H100 with these fields."""
+    """Return round number `count` of one H100 with these fields."""
     ctx.plan = FieldPlan([*names, "gpu_up"])
     fake.set(Scenario(gpus=[h100(**changes)]))
     fake.calls(reset=True)
@@ -41,7 +41,7 @@ async def test_temperature_limits_are_read_once_and_reported_in_each_slow_round(
     assert fake_nvml.calls()["nvmlDeviceGetTemperatureThreshold"] == 2
 
 
-async def test_what_was_read_once_is_no_sign_of_life(fake_nvml: FakeNvml) -> None:
+async def test_a_cached_temperature_limit_does_not_keep_gpu_up_at_1(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan([*THRESHOLDS, "gpu_up"])
     fake_nvml.set(Scenario(gpus=[h100()]))
@@ -52,7 +52,7 @@ async def test_what_was_read_once_is_no_sign_of_life(fake_nvml: FakeNvml) -> Non
     assert values(samples, GPU[0]) == {"gpu_up": 0}
 
 
-async def test_a_limit_that_failed_is_asked_for_again(fake_nvml: FakeNvml) -> None:
+async def test_a_temperature_limit_that_failed_is_read_again(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     name = "temperature_slowdown_celsius"
     ctx.plan = FieldPlan([name, "gpu_up"])
@@ -67,7 +67,7 @@ async def test_a_limit_that_failed_is_asked_for_again(fake_nvml: FakeNvml) -> No
 @pytest.mark.parametrize(
     ("value", "counted"), [(5000, {"out_of_range"}), (ALL_ONES_32, set())], ids=str
 )
-async def test_a_limit_that_cannot_be_true_is_no_limit(
+async def test_an_impossible_temperature_limit_is_dropped(
     fake_nvml: FakeNvml, value: int, counted: set[str]
 ) -> None:
     ctx = FakeSourceContext()
@@ -77,14 +77,19 @@ async def test_a_limit_that_cannot_be_true_is_no_limit(
 
 
 FANS = [
-    ("none", {"fans": 0}, None, set()),
-    ("one", {"fans": 1, "fan_speed_0": 33}, 33, set()),
-    ("the fastest", {"fans": 3, "fan_speed_0": 33, "fan_speed_1": 71, "fan_speed_2": 0}, 71, set()),
-    ("beyond its rating", {"fans": 1, "fan_speed_0": 120}, 120, set()),
-    ("nobody knows", {"fans": 1, "fan_speed_0": ALL_ONES_32}, None, set()),
+    ("no fan", {"fans": 0}, None, set()),
+    ("one fan", {"fans": 1, "fan_speed_0": 33}, 33, set()),
+    (
+        "the fastest of three",
+        {"fans": 3, "fan_speed_0": 33, "fan_speed_1": 71, "fan_speed_2": 0},
+        71,
+        set(),
+    ),
+    ("above 100 %", {"fans": 1, "fan_speed_0": 120}, 120, set()),
+    ("unknown speed", {"fans": 1, "fan_speed_0": ALL_ONES_32}, None, set()),
     ("one of two fails", {"fans": 2, "fan_speed_1": 40}, 40, set()),
     (
-        "no fan turns so fast",
+        "impossible speed",
         {"fans": 2, "fan_speed_0": 9, "fan_speed_1": 4000},
         9,
         {"out_of_range"},
@@ -95,7 +100,7 @@ FANS = [
 @pytest.mark.parametrize(
     ("fans", "speed", "counted"), [c[1:] for c in FANS], ids=[c[0] for c in FANS]
 )
-async def test_fans(
+async def test_the_fan_speed_is_that_of_the_fastest_fan(
     fake_nvml: FakeNvml, fans: dict[str, int], speed: int | None, counted: set[str]
 ) -> None:
     ctx = FakeSourceContext()
@@ -105,17 +110,19 @@ async def test_fans(
 
 
 LICENCES = [
-    ("a card that needs none", {"licence_supported": 0}, 0),
+    ("card without licensing", {"licence_supported": 0}, 0),
     ("not licensed", {"licence_supported": 1, "licence_state": 0}, 0),
     ("licensed", {"licence_supported": 1, "licence_state": 1}, 1),
-    ("a card that can't say", {"licence_supported": None}, None),
+    ("call not supported", {"licence_supported": None}, None),
 ]
 
 
 @pytest.mark.parametrize(
     ("card", "status"), [c[1:] for c in LICENCES], ids=[c[0] for c in LICENCES]
 )
-async def test_licences(fake_nvml: FakeNvml, card: dict[str, int], status: int | None) -> None:
+async def test_the_licence_status_is_1_for_a_licensed_card(
+    fake_nvml: FakeNvml, card: dict[str, int], status: int | None
+) -> None:
     ctx = FakeSourceContext()
     samples = await read(fake_nvml, ctx, "vgpu_license_status", values=card)
     assert values(samples, GPU[0]).get("vgpu_license_status") == status

@@ -1,4 +1,4 @@
-"""How many calls a round makes: what `docs/fields.md` says, and no more."""
+"""The NVML calls of a round are exactly those that `docs/fields.md` documents."""
 
 import re
 from collections import Counter
@@ -18,7 +18,7 @@ NOT_OF_ROUNDS = re.compile("Event(Set|Types)|RegisterEvents")
 
 @pytest.fixture(autouse=True)
 def no_surveys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How the GPUs are joined is asked beside the rounds; other tests look at that."""
+    """Disable topology reads, which are not part of a round. Other tests cover them."""
 
     async def after_round(_: TopologyPoller, *, slow: bool) -> None:
         pass
@@ -27,7 +27,7 @@ def no_surveys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def documented(heading: str) -> Counter[str]:
-    """The calls in the list below a heading: `- nvmlX(...)`, one for each call."""
+    """Return the calls in the list below a heading: one line `- nvmlX(...)` for each call."""
     part = PAGE.read_text().partition(f"### {heading}\n")[2].partition("\n#")[0]
     return Counter(re.findall(r"^- `(nvml\w+)", part, re.MULTILINE))
 
@@ -35,10 +35,10 @@ def documented(heading: str) -> Counter[str]:
 async def calls_of_rounds(
     fake: FakeNvml, *, slow: float, count: int, gpus: int
 ) -> tuple[Counter[str], int]:
-    """The calls of some rounds after the first, and how many rounds they were."""
+    """Return the calls of at least `count` rounds after the first, and the number of rounds."""
     ctx = FakeSourceContext()
-    # GPM has nothing to compare in rounds that are closer than 0.1 s.
-    # Looks at who uses the devices are none of a round's.
+    # GPM needs samples that are at least 0.1 s apart.
+    # Usage samples are not part of a round.
     async with running(ctx, options(interval=0.2, slow=slow, usage=False)):
         await until(lambda: fake.calls().get("nvmlDeviceRegisterEvents", 0) >= gpus)
         await next_rounds(ctx, 1)
@@ -51,7 +51,7 @@ async def calls_of_rounds(
 
 
 @pytest.mark.parametrize("gpus", [1, 4])
-async def test_a_fast_round_makes_the_calls_of_the_page(fake_nvml: FakeNvml, gpus: int) -> None:
+async def test_a_fast_round_makes_the_documented_calls(fake_nvml: FakeNvml, gpus: int) -> None:
     fake_nvml.set(h100s(gpus))
     calls, done = await calls_of_rounds(fake_nvml, slow=60, count=3, gpus=gpus)
     expected = {name: n * gpus * done for name, n in documented("Fast round, each GPU").items()}
@@ -59,7 +59,7 @@ async def test_a_fast_round_makes_the_calls_of_the_page(fake_nvml: FakeNvml, gpu
     assert calls == expected
 
 
-async def test_a_slow_round_adds_the_calls_of_the_page(fake_nvml: FakeNvml) -> None:
+async def test_a_slow_round_adds_the_documented_calls(fake_nvml: FakeNvml) -> None:
     fake_nvml.set(h100s(2, **linked()))
     calls, done = await calls_of_rounds(fake_nvml, slow=0.2, count=3, gpus=2)
     each = documented("Fast round, each GPU") + documented("Slow round, each GPU, added")
@@ -68,7 +68,7 @@ async def test_a_slow_round_adds_the_calls_of_the_page(fake_nvml: FakeNvml) -> N
     assert calls == expected
 
 
-async def test_a_mig_instance_adds_the_calls_of_the_page(fake_nvml: FakeNvml) -> None:
+async def test_a_mig_instance_adds_the_documented_calls(fake_nvml: FakeNvml) -> None:
     fake_nvml.set(mig_node())
     calls, done = await calls_of_rounds(fake_nvml, slow=60, count=3, gpus=8)
     lacking = {
@@ -86,7 +86,7 @@ async def test_a_mig_instance_adds_the_calls_of_the_page(fake_nvml: FakeNvml) ->
     assert calls == +expected
 
 
-async def test_what_the_driver_lacks_is_not_asked_for_each_round(fake_nvml: FakeNvml) -> None:
+async def test_unsupported_calls_are_not_repeated_each_round(fake_nvml: FakeNvml) -> None:
     fake_nvml.set(h100s(1, errors={"nvmlDeviceGetEncoderUtilization": 3}))
     calls, _ = await calls_of_rounds(fake_nvml, slow=60, count=3, gpus=1)
     assert "nvmlDeviceGetEncoderUtilization" not in calls

@@ -1,15 +1,15 @@
-"""Counters and gauges that say what can't be true: unknown, counted, and no harm to the rest."""
+"""Impossible values of counters and gauges become unknown, are counted and affect nothing else."""
 
 import pytest
 
 from pipeline.model import NS
 from tests.fakes.nvml import FakeNvml, Load, Proc, Ramp, h100s
 from tests.sources.nvml.harness import GPU, errors, fields, next_rounds, options, running, until
-from tests.sources.nvml.looks import looking, next_looks, uses
+from tests.sources.nvml.usage_helpers import next_usage_samples, usage_options, uses
 from tests.support.contexts import FakeSourceContext
 
-LIFE = 10**12
-RIGHT = Ramp(LIFE, 300_000)
+LIFETIME_MJ = 10**12
+PLAUSIBLE = Ramp(LIFETIME_MJ, 300_000)
 MEMORY = {
     "memory_total_bytes",
     "memory_used_bytes",
@@ -18,89 +18,88 @@ MEMORY = {
 }
 
 
-@pytest.mark.parametrize("wrong", [0, 808_334_905, 2 * LIFE, (1 << 62) + 1])
-async def test_t5_an_energy_counter_that_lies_is_unknown_and_counted(
+@pytest.mark.parametrize("wrong", [0, 808_334_905, 2 * LIFETIME_MJ, (1 << 62) + 1])
+async def test_t5_an_implausible_energy_counter_is_unknown_and_counted(
     fake_nvml: FakeNvml, wrong: int
 ) -> None:
     ctx = FakeSourceContext()
-    fake_nvml.set(h100s(1, values={"energy": RIGHT}))
-    async with running(ctx, looking()):
-        await next_looks(ctx, 2)
+    fake_nvml.set(h100s(1, values={"energy": PLAUSIBLE}))
+    async with running(ctx, usage_options()):
+        await next_usage_samples(ctx, 2)
         fake_nvml.set(h100s(1, values={"energy": wrong}))
-        await next_looks(ctx, 3)
-        fake_nvml.set(h100s(1, values={"energy": RIGHT}))
-        await next_looks(ctx, 3)
-    given_out = uses(ctx, GPU[0])
-    unknown = [use for use in given_out if use.energy_mj is None]
+        await next_usage_samples(ctx, 3)
+        fake_nvml.set(h100s(1, values={"energy": PLAUSIBLE}))
+        await next_usage_samples(ctx, 3)
+    reported = uses(ctx, GPU[0])
+    unknown = [use for use in reported if use.energy_mj is None]
     assert len(unknown) >= 2
     assert errors(ctx)[GPU[0], "out_of_range"] == len(unknown)
-    known = [use for use in given_out if use.energy_mj is not None]
+    known = [use for use in reported if use.energy_mj is not None]
     assert known[-1].at > unknown[-1].at
     grown = (known[-1].energy_mj or 0) - (known[0].energy_mj or 0)
     passed = known[0].at.seconds_until(known[-1].at)
     assert grown == pytest.approx(300_000 * passed, rel=0.02, abs=5000)
-    assert all(use.since is not None for use in given_out[1:]), "the other figures go on"
+    assert all(use.since is not None for use in reported[1:]), "the other values continue"
 
 
-async def test_t5_a_card_may_exceed_its_power_limit_a_little_and_the_limit_may_be_raised(
+async def test_t5_energy_is_plausible_within_a_margin_and_under_a_raised_limit(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1, values={"energy": Ramp(0, 900_000), "enforced_power_limit": 700_000}))
-    async with running(ctx, looking()):
-        await next_looks(ctx, 3)
-        # Two seconds at that power are more than the old limit allows in one.
+    async with running(ctx, usage_options()):
+        await next_usage_samples(ctx, 3)
+        # This step is more energy than the old limit allows in one second.
         step = {"energy": Ramp(2_000_000, 900_000), "enforced_power_limit": 2_000_000}
         fake_nvml.set(h100s(1, values=step))
-        await next_looks(ctx, 3)
+        await next_usage_samples(ctx, 3)
     assert all(use.energy_mj is not None for use in uses(ctx, GPU[0]))
     assert errors(ctx) == {}
 
 
-async def test_t6_two_processes_at_work_all_the_time_are_busy_for_the_time_there_was(
+async def test_t6_busy_time_of_two_full_loads_is_at_most_the_elapsed_time(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()
     procs, loads = [Proc(7), Proc(8)], [Load(7, 100), Load(8, 100)]
     fake_nvml.set(h100s(1, processes=procs, loads=loads))
-    async with running(ctx, looking()):
-        await next_looks(ctx, 10)
-    given_out = uses(ctx, GPU[0])[1:]
-    for use in given_out:
+    async with running(ctx, usage_options()):
+        await next_usage_samples(ctx, 10)
+    reported = uses(ctx, GPU[0])[1:]
+    for use in reported:
         assert use.since is not None
         assert use.busy_ns is not None
         assert use.busy_ns <= use.at.mono_ns - use.since.mono_ns
         assert use.busy_ns == sum(one.busy_ns or 0 for one in use.processes)
-    assert given_out[0].since is not None
-    passed = given_out[-1].at.mono_ns - given_out[0].since.mono_ns
+    assert reported[0].since is not None
+    passed = reported[-1].at.mono_ns - reported[0].since.mono_ns
     # The driver's newest sample is up to 0.2 s old.
-    assert passed - 0.3 * NS < sum(use.busy_ns or 0 for use in given_out) <= passed
+    assert passed - 0.3 * NS < sum(use.busy_ns or 0 for use in reported) <= passed
     by_pid = [
-        sum(p.busy_ns or 0 for use in given_out for p in use.processes if p.pid == x)
-        for x in (7, 8)
+        sum(p.busy_ns or 0 for use in reported for p in use.processes if p.pid == x) for x in (7, 8)
     ]
-    assert abs(by_pid[0] - by_pid[1]) <= len(given_out)
+    assert abs(by_pid[0] - by_pid[1]) <= len(reported)
 
 
-async def test_a_process_that_has_more_memory_than_the_device_is_unknown_and_counted(
+async def test_process_memory_above_the_device_s_is_unknown_and_counted(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1, processes=[Proc(7, 1 << 60), Proc(8, 1 << 30)]))
-    async with running(ctx, looking()):
-        await next_looks(ctx, 2)
+    async with running(ctx, usage_options()):
+        await next_usage_samples(ctx, 2)
     (first,) = uses(ctx, GPU[0])[:1]
     assert [one.memory_bytes for one in first.processes] == [None, 1 << 30]
     assert errors(ctx)[GPU[0], "out_of_range"] >= 1
 
 
-async def test_t22_a_gpu_without_memory_of_its_own_has_no_memory_fields(
+async def test_t22_a_gpu_without_its_own_memory_has_no_memory_fields(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()
     none = {"memory_total": 0, "memory_used": 0, "memory_reserved": 0}
     fake_nvml.set(h100s(2).with_gpu(1, values={**h100s(1).gpus[0].values, **none}))
-    async with running(ctx, looking(interval=0.2)):
+    async with running(ctx, usage_options(interval=0.2)):
         samples = await next_rounds(ctx)
         await until(lambda: uses(ctx, GPU[1]))
     assert fields(samples, GPU[0]) - fields(samples, GPU[1]) == MEMORY
@@ -109,7 +108,9 @@ async def test_t22_a_gpu_without_memory_of_its_own_has_no_memory_fields(
     assert errors(ctx) == {}
 
 
-async def test_t22_nor_by_the_older_call(fake_nvml: FakeNvml) -> None:
+async def test_t22_a_gpu_without_its_own_memory_has_none_by_the_older_call(
+    fake_nvml: FakeNvml,
+) -> None:
     ctx = FakeSourceContext()
     none = {"memory_total": 0, "memory_used": 0}
     lacking = {"nvmlDeviceGetMemoryInfo_v2": 13}

@@ -1,4 +1,4 @@
-"""The words of the option `devices`: what they mean, and what they mean on a node."""
+"""Parsing of the option `devices`, and which devices of a node it selects."""
 
 import re
 
@@ -29,10 +29,12 @@ GOOD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "choice", "shortest"), GOOD)
-def test_words(text: str, choice: DeviceFilter, shortest: str) -> None:
-    assert DeviceFilter.parse(text) == choice
-    assert str(choice) == shortest
+@pytest.mark.parametrize(("text", "selection", "shortest"), GOOD)
+def test_the_syntax_is_parsed_and_rendered_in_its_shortest_form(
+    text: str, selection: DeviceFilter, shortest: str
+) -> None:
+    assert DeviceFilter.parse(text) == selection
+    assert str(selection) == shortest
     assert Options(devices=text).devices == text
 
 
@@ -63,9 +65,9 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "why"), BAD)
-def test_what_means_nothing_is_refused_with_the_fix(text: str, why: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(why)) as raised:
+@pytest.mark.parametrize(("text", "reason"), BAD)
+def test_invalid_syntax_is_refused_with_a_reason(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(reason)) as raised:
         Options(devices=text)
     assert str(raised.value).startswith(repr(text))
 
@@ -73,26 +75,26 @@ def test_what_means_nothing_is_refused_with_the_fix(text: str, why: str) -> None
 ids = st.none() | st.frozensets(st.integers(0, MAX_ID), max_size=30).map(
     lambda found: tuple(sorted(found))
 )
-choices = st.just(FLEXIBLE) | st.builds(DeviceFilter, st.just(False), ids, ids).filter(
-    lambda choice: (choice.gpus, choice.instances) != (None, None)
+selections = st.just(FLEXIBLE) | st.builds(DeviceFilter, st.just(False), ids, ids).filter(
+    lambda selection: (selection.gpus, selection.instances) != (None, None)
 )
 
 
-@given(choices)
-def test_a_choice_is_read_as_it_was_written(choice: DeviceFilter) -> None:
-    assert DeviceFilter.parse(str(choice)) == choice
+@given(selections)
+def test_a_rendered_selection_is_parsed_to_the_same(selection: DeviceFilter) -> None:
+    assert DeviceFilter.parse(str(selection)) == selection
 
 
 @given(st.text(alphabet="afgil:+-,0123", max_size=12))
-def test_whatever_is_read_means_the_same_when_written_again(text: str) -> None:
+def test_any_valid_text_is_rendered_to_an_equivalent_one(text: str) -> None:
     try:
-        choice = DeviceFilter.parse(text)
+        selection = DeviceFilter.parse(text)
     except ValueError:
         return
-    assert DeviceFilter.parse(str(choice)) == choice
+    assert DeviceFilter.parse(str(selection)) == selection
 
 
-# A GPU by its index: is it read?
+# Text, index of a GPU, whether that GPU is read.
 HAS_GPU = [
     ("all", 0, True),
     ("f", 0, True),
@@ -106,7 +108,7 @@ HAS_GPU = [
 
 
 @pytest.mark.parametrize(("text", "index", "read"), HAS_GPU)
-def test_which_gpus_are_read(text: str, index: int, read: bool) -> None:
+def test_gpus_are_selected_by_index(text: str, index: int, read: bool) -> None:
     assert DeviceFilter.parse(text).has_gpu(index) is read
 
 
@@ -123,28 +125,38 @@ HAS_INSTANCE = [
 
 
 @pytest.mark.parametrize(("text", "number", "read"), HAS_INSTANCE)
-def test_which_instances_are_read(text: str, number: int, read: bool) -> None:
+def test_instances_are_selected_by_number(text: str, number: int, read: bool) -> None:
     assert DeviceFilter.parse(text).has_instance(number) is read
 
 
 NUMBERS = [
-    ("none", 0, [], {}),
-    ("alike, by id", 0, [(9, "1g.10gb"), (7, "1g.10gb"), (8, "1g.10gb")], {7: 0, 8: 1, 9: 2}),
-    ("of the third GPU", 2, [(7, "1g.10gb"), (8, "1g.10gb")], {7: 14, 8: 15}),
+    ("no instances", 0, [], {}),
     (
-        "small ones first",
+        "equal profiles by id",
+        0,
+        [(9, "1g.10gb"), (7, "1g.10gb"), (8, "1g.10gb")],
+        {7: 0, 8: 1, 9: 2},
+    ),
+    ("numbers of the third GPU", 2, [(7, "1g.10gb"), (8, "1g.10gb")], {7: 14, 8: 15}),
+    (
+        "small profiles first",
         1,
         [(1, "3g.40gb"), (5, "2g.20gb"), (13, "1g.10gb")],
         {13: 7, 5: 8, 1: 9},
     ),
-    ("extras last", 0, [(7, "1g.10gb+me"), (2, "3g.40gb"), (8, "1g.10gb")], {8: 0, 2: 1, 7: 2}),
     (
-        "compute instances share the number of theirs",
+        "profiles with extras last",
+        0,
+        [(7, "1g.10gb+me"), (2, "3g.40gb"), (8, "1g.10gb")],
+        {8: 0, 2: 1, 7: 2},
+    ),
+    (
+        "compute instances share their GPU instance's number",
         0,
         [(1, "1c.3g.40gb"), (1, "1c.3g.40gb"), (2, "3g.40gb")],
         {1: 0, 2: 1},
     ),
-    ("one without a known profile", 0, [(1, ""), (2, "1g.10gb")], {1: 0, 2: 1}),
+    ("unknown profile", 0, [(1, ""), (2, "1g.10gb")], {1: 0, 2: 1}),
 ]
 
 
@@ -158,7 +170,7 @@ def test_gpu_instances_are_numbered_by_gpu_size_and_id(
 
 
 CONTRADICTIONS = [
-    # text, GPUs, instances, MIG mode somewhere, what is wrong
+    # Text, number of GPUs, instances, whether a GPU has MIG mode on, the conflict.
     ("all", 0, [], False, ""),
     ("f", 4, [], False, ""),
     ("f", 4, [7], True, ""),
@@ -178,9 +190,9 @@ CONTRADICTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "count", "cut", "any_mig", "why"), CONTRADICTIONS)
-def test_what_can_t_be_had_on_this_node(
-    text: str, count: int, cut: list[int], any_mig: bool | None, why: str
+@pytest.mark.parametrize(("text", "count", "instances", "any_mig", "conflict"), CONTRADICTIONS)
+def test_selections_that_contradict_the_node_are_reported(
+    text: str, count: int, instances: list[int], any_mig: bool | None, conflict: str
 ) -> None:
-    said = DeviceFilter.parse(text).conflict_with_node(count, cut, any_mig=any_mig)
-    assert said.startswith(why) if why else said == ""
+    found = DeviceFilter.parse(text).conflict_with_node(count, instances, any_mig=any_mig)
+    assert found.startswith(conflict) if conflict else found == ""

@@ -1,4 +1,4 @@
-"""What the doctor says of driver, library and device nodes, each fault provoked."""
+"""The findings of `podgpu doctor` about driver, library and device nodes, for each fault."""
 
 import ctypes
 import errno
@@ -17,9 +17,9 @@ from sources.nvml.diagnosis import library_checks
 from tests.fakes.nvml import FakeNvml, Scenario, h100s
 from tests.fakes.nvml.nodes import h100
 from tests.podgpu.doctor.support import context, healthy, is_bad, of, verdicts, write
-from tests.sources.nvml.doctoring import PROFILING, looked
+from tests.sources.nvml.doctor_helpers import PROFILING, examined
 
-WELL = {
+ALL_OK = {
     "nvml.driver": "ok",
     "nvml.library": "ok",
     "nvml.versions": "ok",
@@ -32,23 +32,23 @@ WELL = {
 }
 
 
-async def test_a_healthy_node_is_well_in_all_and_nvml_is_given_back(
+async def test_a_healthy_node_is_ok_and_nvml_is_shut_down(
     fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:
     fake_nvml.set(h100s(2))
     ctx = context(tmp_path, PROFILING, roots=healthy(tmp_path, 2))
-    found = await looked(ctx)
-    assert verdicts(found) == WELL
+    found = await examined(ctx)
+    assert verdicts(found) == ALL_OK
     assert of(found, "nvml.driver").observed == "driver 580.95.05, 2 GPUs"
     calls = fake_nvml.calls()
     assert calls["nvmlShutdown"] == calls["nvmlInitWithFlags"] == 2
 
 
-async def test_a_library_that_hangs_costs_what_was_found_before_nothing(
+async def test_a_hanging_library_keeps_the_earlier_findings(
     fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:
     fake_nvml.set(Scenario(gpus=[h100()], block={"nvmlInitWithFlags": 20}))
-    found = await looked(context(tmp_path, roots=healthy(tmp_path), deadline=0.4))
+    found = await examined(context(tmp_path, roots=healthy(tmp_path), deadline=0.4))
     assert of(found, "nvml.driver").verdict is Verdict.OK
     is_bad(of(found, "check.deadline"), "failure", "no answer within 0.36 s", "dmesg")
 
@@ -80,42 +80,46 @@ DRIVERS = [
 ]
 
 
-@pytest.mark.parametrize(("spoil", "saw", "repair"), DRIVERS)
-async def test_a_host_without_a_driver(
+@pytest.mark.parametrize(("break_host", "observed", "fix"), DRIVERS)
+async def test_a_host_without_a_driver_is_one_failure(
     fake_nvml: FakeNvml,
     tmp_path: Path,
-    spoil: Callable[[DoctorContext], None],
-    saw: str,
-    repair: str,
+    break_host: Callable[[DoctorContext], None],
+    observed: str,
+    fix: str,
 ) -> None:
     fake_nvml.set(Scenario(init_error=9))
     ctx = context(tmp_path)
-    spoil(ctx)
-    found = await looked(ctx)
-    is_bad(of(found, "nvml.driver"), "failure", saw, repair)
-    given_out = verdicts(found)
-    assert given_out["nvml.versions"] == given_out["nvml.nodes"] == "skipped", (
-        "what follows is said once"
+    break_host(ctx)
+    found = await examined(ctx)
+    is_bad(of(found, "nvml.driver"), "failure", observed, fix)
+    all_verdicts = verdicts(found)
+    assert all_verdicts["nvml.versions"] == all_verdicts["nvml.nodes"] == "skipped", (
+        "the fault has one finding"
     )
     assert [finding.check for finding in found if finding.fix] == ["nvml.driver"]
 
 
 @pytest.mark.parametrize("hangs", ["nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"])
-async def test_a_call_that_hangs_leaves_what_was_found_until_then(
+async def test_a_hanging_call_keeps_the_findings_until_then(
     fake_nvml: FakeNvml, tmp_path: Path, hangs: str
 ) -> None:
     fake_nvml.set(Scenario(gpus=[h100()], block={hangs: 20}))
-    given_out = verdicts(await looked(context(tmp_path, roots=healthy(tmp_path), deadline=1.0)))
-    assert given_out["check.deadline"] == "failure"
-    found = {each: given_out[each] for each in ("nvml.library", "nvml.versions", "nvml.nodes")}
-    assert set(found.values()) == {"ok"}, given_out
+    all_verdicts = verdicts(
+        await examined(context(tmp_path, roots=healthy(tmp_path), deadline=1.0))
+    )
+    assert all_verdicts["check.deadline"] == "failure"
+    found = {each: all_verdicts[each] for each in ("nvml.library", "nvml.versions", "nvml.nodes")}
+    assert set(found.values()) == {"ok"}, all_verdicts
 
 
-async def test_windows_driver_is_no_missing_driver(fake_nvml: FakeNvml, tmp_path: Path) -> None:
+async def test_the_windows_driver_of_wsl_counts_as_a_driver(
+    fake_nvml: FakeNvml, tmp_path: Path
+) -> None:
     ctx = context(tmp_path)
     without_driver(ctx)
     write(ctx.roots.dev / "dxg")
-    assert of(await looked(ctx), "nvml.driver").verdict is Verdict.OK
+    assert of(await examined(ctx), "nvml.driver").verdict is Verdict.OK
 
 
 # -- nvml.library --------------------------------------------------------------------------------
@@ -130,24 +134,24 @@ ENVIRONS = [
 ]
 
 
-@pytest.mark.parametrize(("environ", "repair"), ENVIRONS)
-async def test_a_driver_without_its_library_here_is_the_runtime_class_s_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], repair: str
+@pytest.mark.parametrize(("environ", "fix"), ENVIRONS)
+async def test_a_missing_library_beside_a_driver_points_to_the_runtime_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], fix: str
 ) -> None:
     monkeypatch.setattr(library_checks, "SONAME", "libnvidia-ml-none.so.1")
-    found = await looked(context(tmp_path, environ=environ))
-    is_bad(of(found, "nvml.library"), "failure", "driver 580.95.05 is on the host", repair)
+    found = await examined(context(tmp_path, environ=environ))
+    is_bad(of(found, "nvml.library"), "failure", "driver 580.95.05 is on the host", fix)
     assert "cannot open shared object file" in of(found, "nvml.library").observed
 
 
-async def test_windows_driver_without_its_library_here_is_a_failure(
+async def test_a_missing_library_of_the_windows_driver_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(library_checks, "SONAME", "libnvidia-ml-none.so.1")
     ctx = context(tmp_path)
     without_driver(ctx)
     write(ctx.roots.dev / "dxg")
-    found = await looked(ctx)
+    found = await examined(ctx)
     is_bad(
         of(found, "nvml.library"), "failure", "the driver is the Windows driver", "/usr/lib/wsl/lib"
     )
@@ -155,28 +159,28 @@ async def test_windows_driver_without_its_library_here_is_a_failure(
 
 
 @pytest.mark.parametrize("code", [9, 17, 999])
-async def test_windows_driver_that_fails_is_not_passed_over(
+async def test_a_failing_windows_driver_is_reported(
     fake_nvml: FakeNvml, tmp_path: Path, code: int
 ) -> None:
     fake_nvml.set(Scenario(init_error=code))
     ctx = context(tmp_path)
     without_driver(ctx)
     write(ctx.roots.dev / "dxg")
-    bad = [finding for finding in await looked(ctx) if finding.fix]
+    bad = [finding for finding in await examined(ctx) if finding.fix]
     assert [finding.check for finding in bad] == ["nvml.access"]
 
 
-async def test_without_a_driver_no_one_misses_its_library(
+async def test_without_a_driver_the_library_check_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(library_checks, "SONAME", "libnvidia-ml-none.so.1")
     ctx = context(tmp_path)
     without_driver(ctx)
-    assert of(await looked(ctx), "nvml.library").verdict is Verdict.SKIPPED
+    assert of(await examined(ctx), "nvml.library").verdict is Verdict.SKIPPED
 
 
-def test_it_is_the_linker_that_is_asked() -> None:
-    """In a process of its own, where no fake was loaded before."""
+def test_the_library_is_searched_by_the_dynamic_linker() -> None:
+    """The check runs in a separate process, because this one has loaded the fake."""
     code = "from sources.nvml.diagnosis.library_checks import _loaded; print(_loaded()[1])"
     environ = {**os.environ, "LD_LIBRARY_PATH": "/nowhere"}
     done = subprocess.run(
@@ -200,32 +204,34 @@ CODES = [
 
 
 @pytest.mark.parametrize("row", CODES, ids=lambda row: str(row[0]))
-async def test_an_initialisation_that_fails_is_reported_by_its_code(
+async def test_a_failed_initialisation_has_a_fix_by_error_code(
     fake_nvml: FakeNvml, tmp_path: Path, row: tuple[int, str, str, str]
 ) -> None:
-    code, check, saw, repair = row
+    code, check, observed, fix = row
     fake_nvml.set(Scenario(init_error=code))
-    bad = [finding for finding in await looked(context(tmp_path)) if finding.fix]
+    bad = [finding for finding in await examined(context(tmp_path)) if finding.fix]
     assert [finding.check for finding in bad] == [check]
-    is_bad(bad[0], "failure", saw, repair)
+    is_bad(bad[0], "failure", observed, fix)
 
 
-async def test_calls_that_all_fail_are_the_work_of_a_daemon_reload(
+async def test_if_all_calls_fail_a_daemon_reload_is_the_likely_cause(
     fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:
     fake_nvml.set(replace(h100s(2), errors={"*": 999}))
-    found = await looked(context(tmp_path))
+    found = await examined(context(tmp_path))
     bad = [finding for finding in found if finding.fix]
     assert [finding.check for finding in bad] == ["nvml.access"]
     is_bad(bad[0], "failure", "every call returned unknown (999)", "daemon-reload of systemd")
 
 
-async def test_what_is_no_node_cannot_be_opened(fake_nvml: FakeNvml, tmp_path: Path) -> None:
+async def test_a_folder_in_place_of_a_device_node_is_a_failure(
+    fake_nvml: FakeNvml, tmp_path: Path
+) -> None:
     ctx = context(tmp_path)
     node = ctx.roots.dev / "nvidiactl"
     node.unlink()
     node.mkdir()
-    bad = [finding for finding in await looked(ctx) if finding.fix]
+    bad = [finding for finding in await examined(ctx) if finding.fix]
     assert [finding.check for finding in bad] == ["nvml.access"]
     is_bad(bad[0], "failure", "cannot be opened: is a directory", "dmesg")
 
@@ -237,35 +243,35 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-async def test_a_cgroup_and_a_mode_refuse_by_different_numbers(
+async def test_eperm_and_eacces_have_different_fixes(
     fake_nvml: FakeNvml,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     refusal: tuple[int, str, str],
 ) -> None:
-    """Neither can be had for root in a folder: the call alone stands for the kernel."""
+    """Root gets neither error for a file in a folder, so the test replaces the call."""
 
-    number, saw, repair = refusal
+    number, observed, fix = refusal
 
     def refuse(_: Path) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(library_checks, "_open", refuse)
-    found = await looked(context(tmp_path))
+    found = await examined(context(tmp_path))
     bad = [finding for finding in found if finding.fix]
-    is_bad(bad[0], "failure", saw, repair)
+    is_bad(bad[0], "failure", observed, fix)
 
 
 # -- nvml.nodes ----------------------------------------------------------------------------------
 
 
-async def test_device_nodes_that_are_missing_are_named(fake_nvml: FakeNvml, tmp_path: Path) -> None:
+async def test_missing_device_nodes_are_named(fake_nvml: FakeNvml, tmp_path: Path) -> None:
     fake_nvml.set(Scenario(init_error=9))
     ctx = context(tmp_path)
     (ctx.roots.dev / "nvidiactl").unlink()
     (ctx.roots.dev / "nvidia0").unlink()
-    found = await looked(ctx)
-    given_out = of(found, "nvml.nodes")
-    is_bad(given_out, "failure", "2 of 2 are missing here", "runtimeClassName: nvidia")
-    assert f"{ctx.roots.dev}/nvidiactl" in given_out.observed
+    found = await examined(ctx)
+    finding = of(found, "nvml.nodes")
+    is_bad(finding, "failure", "2 of 2 are missing here", "runtimeClassName: nvidia")
+    assert f"{ctx.roots.dev}/nvidiactl" in finding.observed
     assert [finding.check for finding in found if finding.fix] == ["nvml.nodes"]

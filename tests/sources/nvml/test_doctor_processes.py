@@ -1,4 +1,4 @@
-"""What the doctor says of the processes that podgpu can see, and of whose they are."""
+"""The finding of `podgpu doctor` about processes and their owners."""
 
 import shutil
 from pathlib import Path
@@ -8,12 +8,12 @@ from pipeline.diagnostics.context import DoctorContext
 from sources.nvml.options import Options
 from tests.fakes.nvml import FakeNvml
 from tests.podgpu.doctor.support import context, of
-from tests.sources.nvml.doctoring import looked
+from tests.sources.nvml.doctor_helpers import examined
 from tests.sources.nvml.fake_procfs import Proc
 
 
 def in_a_pod(ctx: DoctorContext) -> None:
-    """Give the machine a pid namespace whose first process is this one's neighbour."""
+    """Change the machine's procfs to a pid namespace whose first process is in podgpu's pod."""
     proc = ctx.roots.proc
     link = proc / "self/ns/pid"
     link.unlink()
@@ -23,33 +23,33 @@ def in_a_pod(ctx: DoctorContext) -> None:
         (proc / name / "cgroup").write_text("0::/\n")
 
 
-async def test_a_pid_namespace_of_its_own_hides_processes(
+async def test_podgpu_s_own_pid_namespace_hides_processes(
     fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:
     ctx = context(tmp_path)
     in_a_pod(ctx)
-    given_out = of(await looked(ctx), "nvml.processes")
-    assert given_out.verdict is Verdict.SKIPPED, "so it is on every node of the chart's default"
-    assert "podgpu's own pid namespace" in given_out.observed
-    assert "hostPID: true" in given_out.observed
-    assert "attributes usage by holder only" in given_out.observed
-    unasked = of(await looked(ctx, Options(processes=False)), "nvml.processes")
-    assert unasked.verdict is Verdict.SKIPPED
-    assert unasked.observed == "processes: false"
+    finding = of(await examined(ctx), "nvml.processes")
+    assert finding.verdict is Verdict.SKIPPED, "the default of the chart"
+    assert "podgpu's own pid namespace" in finding.observed
+    assert "hostPID: true" in finding.observed
+    assert "attributes usage by holder only" in finding.observed
+    disabled = of(await examined(ctx, Options(processes=False)), "nvml.processes")
+    assert disabled.verdict is Verdict.SKIPPED
+    assert disabled.observed == "processes: false"
 
 
-async def test_the_hosts_procfs_elsewhere_helps_who_shares_its_namespace(
+async def test_a_configured_procfs_of_the_own_pid_namespace_is_ok(
     fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:
     ctx = context(tmp_path)
     in_a_pod(ctx)
-    asked = Options(proc=tmp_path / "host")
-    given_out = of(await looked(ctx, asked), "nvml.processes")
-    assert given_out.verdict is Verdict.SKIPPED
-    assert f"cannot read {asked.proc}/1/stat" in given_out.observed
+    configured = Options(proc=tmp_path / "host")
+    finding = of(await examined(ctx, configured), "nvml.processes")
+    assert finding.verdict is Verdict.SKIPPED
+    assert f"cannot read {configured.proc}/1/stat" in finding.observed
     for numbers, verdict in (("4711 40", Verdict.SKIPPED), ("40", Verdict.OK)):
-        shutil.rmtree(asked.proc, ignore_errors=True)
-        Proc(asked.proc, numbers).run(1, cgroup="0::/init.scope\n")
-        given_out = of(await looked(ctx, asked), "nvml.processes")
-        assert (given_out.verdict, given_out.subject) == (verdict, str(asked.proc))
-        assert ("a pid namespace other" in given_out.observed) is (verdict is Verdict.SKIPPED)
+        shutil.rmtree(configured.proc, ignore_errors=True)
+        Proc(configured.proc, numbers).run(1, cgroup="0::/init.scope\n")
+        finding = of(await examined(ctx, configured), "nvml.processes")
+        assert (finding.verdict, finding.subject) == (verdict, str(configured.proc))
+        assert ("a pid namespace other" in finding.observed) is (verdict is Verdict.SKIPPED)

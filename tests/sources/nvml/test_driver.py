@@ -1,4 +1,4 @@
-"""The library and the driver: not there, not ready, gone and back."""
+"""A library or driver that is missing, not ready, reloaded or shut down."""
 
 import asyncio
 from dataclasses import replace
@@ -32,18 +32,18 @@ INIT_ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("code", "name", "repair"), INIT_ERRORS)
-async def test_an_init_error_says_what_it_is_and_what_fixes_it(
-    fake_nvml: FakeNvml, code: int, name: str, repair: str
+@pytest.mark.parametrize(("code", "name", "fix"), INIT_ERRORS)
+async def test_the_message_of_an_init_error_has_its_name_and_fix(
+    fake_nvml: FakeNvml, code: int, name: str, fix: str
 ) -> None:
     fake_nvml.set(replace(h100s(1), init_error=code))
     with pytest.raises(TransientError) as caught:
         await NvmlSource(options()).run(FakeSourceContext())
     assert name in str(caught.value)
-    assert repair in str(caught.value)
+    assert fix in str(caught.value)
 
 
-async def test_a_missing_library_says_so(
+async def test_a_missing_library_is_named_in_the_error(
     fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def not_found(name: str) -> None:
@@ -54,7 +54,7 @@ async def test_a_missing_library_says_so(
         await NvmlSource(options()).run(FakeSourceContext())
 
 
-async def test_the_same_source_starts_once_the_driver_is_there(fake_nvml: FakeNvml) -> None:
+async def test_the_source_starts_when_the_driver_becomes_available(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(options())
     for code in (12, 9):
@@ -72,7 +72,9 @@ async def test_the_same_source_starts_once_the_driver_is_there(fake_nvml: FakeNv
     "call",
     ["nvmlDeviceGetPowerUsage", "nvmlDeviceGetCount_v2", "nvmlDeviceGetComputeRunningProcesses_v3"],
 )
-async def test_a_driver_that_is_reloaded(fake_nvml: FakeNvml, code: int, call: str) -> None:
+async def test_a_reloaded_driver_is_initialised_again(
+    fake_nvml: FakeNvml, code: int, call: str
+) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(options())
     fake_nvml.set(h100s(2))
@@ -91,7 +93,7 @@ async def test_a_driver_that_is_reloaded(fake_nvml: FakeNvml, code: int, call: s
         assert "power_watts" in fields(samples, GPU[1])
     calls = fake_nvml.calls()
     assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] == 1
-    assert inventories(ctx) == [GPU[:2], GPU[:2]], "each run announces what it found"
+    assert inventories(ctx) == [GPU[:2], GPU[:2]], "each run reports its inventory"
 
 
 async def test_a_gpu_missing_after_the_reload_is_down(fake_nvml: FakeNvml) -> None:
@@ -105,7 +107,7 @@ async def test_a_gpu_missing_after_the_reload_is_down(fake_nvml: FakeNvml) -> No
         assert ups(await next_rounds(ctx)) == {GPU[0]: 1, GPU[1]: 0}
 
 
-async def test_stopping_shuts_nvml_down_and_frees_the_events(fake_nvml: FakeNvml) -> None:
+async def test_stopping_shuts_nvml_down_and_frees_the_event_set(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     async with running(ctx):
         await next_rounds(ctx)
@@ -114,7 +116,7 @@ async def test_stopping_shuts_nvml_down_and_frees_the_events(fake_nvml: FakeNvml
     assert calls["nvmlEventSetCreate"] == calls["nvmlEventSetFree"] == 1
 
 
-async def test_rounds_are_timed(fake_nvml: FakeNvml) -> None:
+async def test_the_duration_of_rounds_is_measured(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     async with running(ctx):
         await next_rounds(ctx, 3)

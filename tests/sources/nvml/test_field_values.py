@@ -1,4 +1,4 @@
-"""Field values: one call for many readings, of which each stands or falls by itself."""
+"""Field values: one call returns many readings, and each can fail without the others."""
 
 import pytest
 
@@ -26,7 +26,7 @@ PLAN = FieldPlan(KNOWN)
 async def read(
     fake: FakeNvml, gpu: Gpu, plan: FieldPlan = PLAN, ctx: FakeSourceContext | None = None
 ) -> SamplesTaken:
-    """The first round of a node of one GPU, with these fields."""
+    """Return the first round of a node with one GPU."""
     ctx = ctx or FakeSourceContext()
     ctx.plan = plan
     fake.set(Scenario(gpus=[gpu]))
@@ -45,34 +45,34 @@ async def test_a_field_is_its_value_in_its_unit(fake_nvml: FakeNvml, name: str) 
 
 @pytest.mark.parametrize("name", KNOWN)
 @pytest.mark.parametrize("code", [2, 3, 4, 6, 13])
-async def test_one_that_the_card_lacks_has_no_series_and_costs_the_others_nothing(
+async def test_an_unsupported_field_has_no_series_and_affects_no_other(
     fake_nvml: FakeNvml, name: str, code: int
 ) -> None:
     ctx = FakeSourceContext()
     whole = h100(fields={item.number: Field(1, "ull") for item in KNOWN.values()})
-    everything = set(values(await read(fake_nvml, whole), GPU[0]))
+    all_fields = set(values(await read(fake_nvml, whole), GPU[0]))
     lacking = h100(
         fields={**whole.fields, KNOWN[name].number: Field(error=code)},
         errors={"nvmlDeviceGetPowerManagementLimit": 3},
     )
-    assert everything - set(values(await read(fake_nvml, lacking, ctx=ctx), GPU[0])) == {name}
+    assert all_fields - set(values(await read(fake_nvml, lacking, ctx=ctx), GPU[0])) == {name}
     assert errors(ctx) == {}
 
 
 @pytest.mark.parametrize("name", KNOWN)
-async def test_one_that_fails_is_counted_and_costs_the_others_nothing(
+async def test_a_failed_field_is_counted_and_affects_no_other(
     fake_nvml: FakeNvml, name: str
 ) -> None:
     ctx = FakeSourceContext()
     fields = {item.number: Field(1, "ull") for item in KNOWN.values()}
     gpu = h100(fields={**fields, KNOWN[name].number: Field(error=999)})
-    got = values(await read(fake_nvml, gpu, ctx=ctx), GPU[0])
-    assert set(got) == set(KNOWN) - {name}
+    found = values(await read(fake_nvml, gpu, ctx=ctx), GPU[0])
+    assert set(found) == set(KNOWN) - {name}
     assert errors(ctx) == {(GPU[0], "unknown"): 1}
 
 
 @pytest.mark.parametrize("name", [name for name in KNOWN if KNOWN[name].max_value < 1 << 40])
-async def test_what_cannot_be_true_is_dropped_and_counted(fake_nvml: FakeNvml, name: str) -> None:
+async def test_an_impossible_value_is_dropped_and_counted(fake_nvml: FakeNvml, name: str) -> None:
     ctx = FakeSourceContext()
     gpu = h100(fields={KNOWN[name].number: Field(KNOWN[name].max_value + 1, "ull")})
     assert name not in values(await read(fake_nvml, gpu, ctx=ctx), GPU[0])
@@ -82,7 +82,7 @@ async def test_what_cannot_be_true_is_dropped_and_counted(fake_nvml: FakeNvml, n
 @pytest.mark.parametrize("name", KNOWN)
 async def test_all_ones_mean_unknown(fake_nvml: FakeNvml, name: str) -> None:
     ones = [Field(ALL_ONES_64, "ull")]
-    if KNOWN[name].max_value < ALL_ONES_32:  # a count of 64 bits may well get there
+    if KNOWN[name].max_value < ALL_ONES_32:  # a 64-bit counter can have that value
         ones.append(Field(ALL_ONES_32))
     for value in ones:
         ctx = FakeSourceContext()
@@ -92,7 +92,9 @@ async def test_all_ones_mean_unknown(fake_nvml: FakeNvml, name: str) -> None:
 
 
 @pytest.mark.parametrize("code", [15, 16])
-async def test_a_value_of_a_lost_gpu_takes_the_gpu_down(fake_nvml: FakeNvml, code: int) -> None:
+async def test_a_field_that_reports_a_lost_gpu_sets_gpu_up_to_0(
+    fake_nvml: FakeNvml, code: int
+) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan([*KNOWN, "gpu_up"])
     fake_nvml.set(Scenario(gpus=[h100(0, fields={230: Field(error=code)}), h100(1)]))
@@ -101,14 +103,14 @@ async def test_a_value_of_a_lost_gpu_takes_the_gpu_down(fake_nvml: FakeNvml, cod
     assert ups(rounds(ctx)[0]) == {GPU[0]: 0, GPU[1]: 1}
 
 
-async def test_a_tier_is_one_call(fake_nvml: FakeNvml) -> None:
+async def test_the_fields_of_a_tier_are_read_by_one_call(fake_nvml: FakeNvml) -> None:
     await read(fake_nvml, h100())
     assert fake_nvml.calls()["nvmlDeviceGetFieldValues"] == 2
     await read(fake_nvml, h100(), FieldPlan(["power_watts"]))
     assert "nvmlDeviceGetFieldValues" not in fake_nvml.calls()
 
 
-def test_the_tiers_are_the_catalogue_s() -> None:
+def test_numbers_and_tiers_match_the_catalogue() -> None:
     for names, tier in ((field_values.FAST, Tier.FAST), (field_values.SLOW, Tier.SLOW)):
         for name, known in names.items():
             field = by_name(name)
@@ -116,13 +118,15 @@ def test_the_tiers_are_the_catalogue_s() -> None:
             assert (field.call, field.tier) == (f"nvmlDeviceGetFieldValues({known.number})", tier)
 
 
-async def test_retired_pages_are_those_of_cards_before_ampere(fake_nvml: FakeNvml) -> None:
+async def test_retired_pages_are_read_from_cards_before_ampere(fake_nvml: FakeNvml) -> None:
     pages = {name for name in in_group("health") if name.startswith("retired_")}
     assert pages <= set(values(await read(fake_nvml, t4()), GPU[0]))
     assert pages.isdisjoint(values(await read(fake_nvml, h100()), GPU[0]))
 
 
-async def test_an_old_driver_reports_the_power_limit_another_way(fake_nvml: FakeNvml) -> None:
+async def test_the_power_limit_is_read_by_a_function_from_an_old_driver(
+    fake_nvml: FakeNvml,
+) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["power_limit_watts", "gpu_up"])
     gpu = h100(fields={192: Field(error=3)}, values={"power_limit": 350_000})

@@ -1,4 +1,4 @@
-"""GPU performance monitoring: averages over exactly the time between two samples of one device."""
+"""GPU performance monitoring (GPM): averages over the time between two samples of one device."""
 
 import itertools
 import time
@@ -30,14 +30,14 @@ from tests.sources.nvml.harness import (
 from tests.support.contexts import FakeSourceContext
 
 ACTIVE = "sm_active_ratio"  # metric 2, of GPUs and instances
-SENT = "pcie_transmit_bytes_per_second"  # metric 20, of GPUs alone
+SENT = "pcie_transmit_bytes_per_second"  # metric 20, of GPUs only
 MIB = 1 << 20
 
-# Rounds that are well apart for GPM, whatever else the machine does.
+# Rounds that are far enough apart for GPM even on a busy machine.
 SPACED = {"interval": 0.2, "slow": 0.2}
 
 
-def asking(*names: str) -> FakeSourceContext:
+def context(*names: str) -> FakeSourceContext:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["gpu_up", *(names or METRICS)])
     return ctx
@@ -70,57 +70,59 @@ NAMES = {
 }
 
 
-def test_every_field_is_the_metric_that_nvml_names() -> None:
+def test_each_field_has_the_number_of_its_nvml_metric() -> None:
     numbers = {name: known.number for name, known in METRICS.items()}
     assert numbers == {
         name: getattr(pynvml, f"NVML_GPM_METRIC_{named}") for name, named in NAMES.items()
     }
 
 
-@pytest.mark.parametrize(("interval", "good"), [(0.1, 0.6), (0.2, 0.6), (0.3, 0.9)])
-async def test_rounds_that_are_a_little_too_close_end_no_series(
-    fake_nvml: FakeNvml, interval: float, good: float
+@pytest.mark.parametrize(("interval", "validity"), [(0.1, 0.6), (0.2, 0.6), (0.3, 0.9)])
+async def test_readings_stay_valid_if_rounds_are_slightly_too_close(
+    fake_nvml: FakeNvml, interval: float, validity: float
 ) -> None:
-    ctx = asking(ACTIVE)
+    ctx = context(ACTIVE)
     async with running(ctx, options(interval=interval, slow=1)):
         await until(lambda: len(of(rounds(ctx), GPU[0])) >= 3)
-    assert {r.good_for_ns for r in of(rounds(ctx), GPU[0])} == {round(good * NS)}
+    assert {r.good_for_ns for r in of(rounds(ctx), GPU[0])} == {round(validity * NS)}
 
 
 # An H100 has 7 NVDEC, 7 NVJPG and one OFA.
 NO_ENGINES = {"nvdec7_active_ratio", "nvjpg7_active_ratio", "nvofa1_active_ratio"}
-UNTOLD = {"nvmlDeviceGetGpuInstanceProfileInfo": codes.NOT_SUPPORTED}
+NO_PROFILES = {"nvmlDeviceGetGpuInstanceProfileInfo": codes.NOT_SUPPORTED}
 
 
-async def test_engines_that_the_card_lacks_have_no_reading(fake_nvml: FakeNvml) -> None:
-    ctx = asking()
+async def test_engines_that_the_card_does_not_have_have_no_reading(fake_nvml: FakeNvml) -> None:
+    ctx = context()
     fake_nvml.set(h100s(1, mig=slices(0, "3g.40gb")))
     async with running(ctx, options(**SPACED)):
         samples = await next_rounds(ctx)
     assert set(values(samples, GPU[0])) == {"gpu_up", *METRICS} - NO_ENGINES
-    shown = {name for name, known in METRICS.items() if known.mig} - NO_ENGINES
-    assert set(values(samples, mig(0, 7))) == shown
+    instance_fields = {name for name, known in METRICS.items() if known.mig} - NO_ENGINES
+    assert set(values(samples, mig(0, 7))) == instance_fields
     assert errors(ctx) == {}
 
 
-async def test_a_plan_without_engines_asks_for_no_profiles(fake_nvml: FakeNvml) -> None:
-    ctx = asking(ACTIVE, SENT)
+async def test_a_plan_without_engines_reads_no_profiles(fake_nvml: FakeNvml) -> None:
+    ctx = context(ACTIVE, SENT)
     async with running(ctx, options(**SPACED)):
         await next_rounds(ctx)
     assert "nvmlDeviceGetGpuInstanceProfileInfo" not in fake_nvml.calls()
 
 
 @pytest.mark.parametrize("code", [3, 4, 13, 999])
-async def test_every_metric_in_the_unit_of_its_field(fake_nvml: FakeNvml, code: int) -> None:
-    """Where the driver doesn't say which engines there are, all are shown."""
-    ctx = asking()
+async def test_each_metric_is_converted_to_the_unit_of_its_field(
+    fake_nvml: FakeNvml, code: int
+) -> None:
+    """If the driver does not report which engines exist, all have readings."""
+    ctx = context()
     gpm = {metric.number: Gpm(metric.number + 0.5) for metric in METRICS.values()}
-    fake_nvml.set(h100s(1, gpm=gpm, errors=dict.fromkeys(UNTOLD, code)))
+    fake_nvml.set(h100s(1, gpm=gpm, errors=dict.fromkeys(NO_PROFILES, code)))
     async with running(ctx, options(**SPACED)):
         samples = await next_rounds(ctx)
-    got = values(samples, GPU[0])
-    del got["gpu_up"]
-    assert got == {
+    found = values(samples, GPU[0])
+    del found["gpu_up"]
+    assert found == {
         name: pytest.approx((known.number + 0.5) * (0.01 if name.endswith("ratio") else MIB))
         for name, known in METRICS.items()
     }
@@ -129,8 +131,8 @@ async def test_every_metric_in_the_unit_of_its_field(fake_nvml: FakeNvml, code: 
 
 
 async def test_a_reading_is_the_mean_over_exactly_its_window(fake_nvml: FakeNvml) -> None:
-    ctx = asking(ACTIVE)
-    start, rate = 10.0, 2.0  # percent, and by how much it grows each second
+    ctx = context(ACTIVE)
+    start, rate = 10.0, 2.0  # percent, and percent per second
     origin = time.monotonic()
     ramp = h100s(1, gpm={2: Gpm(start, rate)})
     fake_nvml.set(replace(ramp, t0=origin))
@@ -140,28 +142,28 @@ async def test_a_reading_is_the_mean_over_exactly_its_window(fake_nvml: FakeNvml
     for reading in found:
         assert reading.window_start is not None
         middle = (reading.window_start.mono_ns + reading.at.mono_ns) / 2e9 - origin
-        # Had a sample been taken a tenth of a second off, it would be 0.001 off.
+        # A sample that is 0.1 s off would change the value by 0.001.
         assert reading.value == pytest.approx((start + rate * middle) / 100, abs=0.0005)
     for before, after in itertools.pairwise(found):
-        assert after.window_start == before.at, "the windows follow each other without a gap"
-    assert len(of(rounds(ctx)[:1], GPU[0])) == 0, "one sample alone tells nothing"
+        assert after.window_start == before.at, "the windows have no gap between them"
+    assert len(of(rounds(ctx)[:1], GPU[0])) == 0, "one sample is not enough for a value"
 
 
-async def test_a_metric_that_fails_costs_only_itself(fake_nvml: FakeNvml) -> None:
-    ctx = asking()
+async def test_a_failed_metric_does_not_affect_the_others(fake_nvml: FakeNvml) -> None:
+    ctx = context()
     lacking = dict.fromkeys((4, 6, 7, 9))
     failing = {3: Gpm(error=3), 5: Gpm(error=999), 10: Gpm(error=4), 20: Gpm(error=6)}
-    fake_nvml.set(h100s(1, gpm={2: Gpm(50), **lacking, **failing}, errors=UNTOLD))
+    fake_nvml.set(h100s(1, gpm={2: Gpm(50), **lacking, **failing}, errors=NO_PROFILES))
     async with running(ctx, options(**SPACED)):
         samples = await next_rounds(ctx)
-    gone = {name for name, known in METRICS.items() if known.number in {**lacking, **failing}}
-    assert set(values(samples, GPU[0])) == {"gpu_up", *METRICS} - gone
+    missing = {name for name, known in METRICS.items() if known.number in {**lacking, **failing}}
+    assert set(values(samples, GPU[0])) == {"gpu_up", *METRICS} - missing
     assert values(samples, GPU[0])[ACTIVE] == 0.5
     assert set(errors(ctx)) == {(GPU[0], "unknown")}
 
 
 @pytest.mark.parametrize(
-    ("metric", "given", "shown"),
+    ("metric", "value", "expected"),
     [
         (2, 100.0, 1.0),
         (2, 100.05, 1.0),
@@ -177,21 +179,21 @@ async def test_a_metric_that_fails_costs_only_itself(fake_nvml: FakeNvml) -> Non
         (20, float("nan"), None),
     ],
 )
-async def test_what_cannot_be_true_is_dropped_and_counted(
-    fake_nvml: FakeNvml, metric: int, given: float, shown: float | None
+async def test_an_impossible_value_is_dropped_and_counted(
+    fake_nvml: FakeNvml, metric: int, value: float, expected: float | None
 ) -> None:
     field = ACTIVE if metric == 2 else SENT
-    ctx = asking(ACTIVE, SENT)
-    fake_nvml.set(h100s(1, gpm={metric: Gpm(given)}))
+    ctx = context(ACTIVE, SENT)
+    fake_nvml.set(h100s(1, gpm={metric: Gpm(value)}))
     async with running(ctx, options(**SPACED)):
         samples = await next_rounds(ctx)
-    got = values(samples, GPU[0])
-    assert got.get(field) == shown
-    assert ((GPU[0], "out_of_range") in errors(ctx)) == (shown is None)
-    assert len(got) == (3 if shown is not None else 2), "the other metric is there"
+    found = values(samples, GPU[0])
+    assert found.get(field) == expected
+    assert ((GPU[0], "out_of_range") in errors(ctx)) == (expected is None)
+    assert len(found) == (3 if expected is not None else 2), "the other metric is present"
 
 
-async def test_a_card_without_it_is_asked_when_it_is_opened(fake_nvml: FakeNvml) -> None:
+async def test_a_card_without_gpm_is_queried_once_when_it_is_opened(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1, values={"gpm_supported": 0}))
     async with running(ctx):
@@ -205,15 +207,17 @@ async def test_a_card_without_it_is_asked_when_it_is_opened(fake_nvml: FakeNvml)
 
 
 @pytest.mark.parametrize("code", [3, 13, 999])
-async def test_a_driver_that_can_not_say_what_it_supports(fake_nvml: FakeNvml, code: int) -> None:
-    ctx = asking(ACTIVE)
+async def test_gpm_is_tried_if_the_support_query_fails_with_unknown(
+    fake_nvml: FakeNvml, code: int
+) -> None:
+    ctx = context(ACTIVE)
     fake_nvml.set(h100s(1, errors={"nvmlGpmQueryDeviceSupport": code}))
     async with running(ctx, options(**SPACED)):
         samples = await next_rounds(ctx)
     assert (ACTIVE in values(samples, GPU[0])) == (code == 999)
 
 
-async def test_nothing_is_called_that_no_one_asked_for(fake_nvml: FakeNvml) -> None:
+async def test_a_plan_without_gpm_fields_makes_no_gpm_calls(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["gpu_up", "power_watts"])
     async with running(ctx):
@@ -222,8 +226,8 @@ async def test_nothing_is_called_that_no_one_asked_for(fake_nvml: FakeNvml) -> N
     assert fake_nvml.gpm_samples() == (0, 0)
 
 
-async def test_only_metrics_that_someone_asked_for_are_worked_out(fake_nvml: FakeNvml) -> None:
-    ctx = asking(ACTIVE)
+async def test_only_metrics_of_the_plan_are_requested(fake_nvml: FakeNvml) -> None:
+    ctx = context(ACTIVE)
     gpm = {known.number: Gpm(error=999) for name, known in METRICS.items() if name != ACTIVE}
     fake_nvml.set(h100s(1, gpm=gpm, mig=slices(0, "3g.40gb", gpm=gpm)))
     async with running(ctx, options(**SPACED)):
@@ -233,8 +237,8 @@ async def test_only_metrics_that_someone_asked_for_are_worked_out(fake_nvml: Fak
     assert errors(ctx) == {}
 
 
-async def test_a_call_that_fails_leaves_a_longer_window(fake_nvml: FakeNvml) -> None:
-    ctx = asking(ACTIVE)
+async def test_a_failed_sample_makes_the_next_window_longer(fake_nvml: FakeNvml) -> None:
+    ctx = context(ACTIVE)
     async with running(ctx, options(interval=0.15, slow=30)):
         await next_rounds(ctx)
         fake_nvml.set(h100s(1, errors={"nvmlGpmSampleGet": 999}))
@@ -249,8 +253,8 @@ async def test_a_call_that_fails_leaves_a_longer_window(fake_nvml: FakeNvml) -> 
     assert ups(rounds(ctx)[-1]) == {GPU[0]: 1}
 
 
-async def test_each_gpu_instance_has_its_own(fake_nvml: FakeNvml) -> None:
-    ctx = asking()
+async def test_each_gpu_instance_has_its_own_metrics(fake_nvml: FakeNvml) -> None:
+    ctx = context()
     seven = [
         replace(one, gpm={2: Gpm(10.0 * at)}) for at, one in enumerate(slices(0, *["1g.10gb"] * 7))
     ]
@@ -259,17 +263,17 @@ async def test_each_gpu_instance_has_its_own(fake_nvml: FakeNvml) -> None:
         samples = await next_rounds(ctx)
     assert values(samples, GPU[0])[ACTIVE] == pytest.approx(0.3)
     for at in range(7):
-        got = values(samples, mig(0, 7 + at))
-        assert got[ACTIVE] == pytest.approx(0.1 * at)
-        assert set(got) == {name for name, known in METRICS.items() if known.mig} - NO_ENGINES
+        found = values(samples, mig(0, 7 + at))
+        assert found[ACTIVE] == pytest.approx(0.1 * at)
+        assert set(found) == {name for name, known in METRICS.items() if known.mig} - NO_ENGINES
     assert SENT in values(samples, GPU[0])
     assert errors(ctx) == {}
 
 
-async def test_a_gpu_with_mig_on_that_says_nothing_has_instances_that_do(
+async def test_instances_are_read_if_their_gpu_does_not_support_samples(
     fake_nvml: FakeNvml,
 ) -> None:
-    ctx = asking(ACTIVE)
+    ctx = context(ACTIVE)
     fake_nvml.set(h100s(1, mig=slices(0, "3g.40gb"), errors={"nvmlGpmSampleGet": 3}))
     async with running(ctx, options(**SPACED)):
         samples = await next_rounds(ctx)
@@ -279,7 +283,7 @@ async def test_a_gpu_with_mig_on_that_says_nothing_has_instances_that_do(
 
 
 class Clock:
-    """Stands still, but for the milliseconds that are to come, one at each look."""
+    """A clock that stands still, except that each call takes the next time in `coming`, in ms."""
 
     def __init__(self) -> None:
         self.ms = 0
@@ -304,55 +308,55 @@ def opened(fake: FakeNvml, scenario: Scenario) -> tuple[Profiler, Clock, Library
 
 def test_samples_that_are_too_close_are_not_taken(fake_nvml: FakeNvml) -> None:
     profiler, clock, _ = opened(fake_nvml, h100s(1))
-    sheet = GpuReadings(GPU[0], clock())
-    taken = []
+    readings = GpuReadings(GPU[0], clock())
+    calls_at = []
     for ms in (0, 50, 99, 100, 150, 199, 200, 1000):
         clock.ms = ms
-        code = profiler.read(sheet, clock())
+        code = profiler.read(readings, clock())
         calls = fake_nvml.calls(reset=True)
-        taken.append((ms, calls.get("nvmlGpmSampleGet", 0), calls.get("nvmlGpmMetricsGet", 0)))
+        calls_at.append((ms, calls.get("nvmlGpmSampleGet", 0), calls.get("nvmlGpmMetricsGet", 0)))
         assert code == (codes.NOT_CALLED if not calls else codes.OK)
-    assert [ms for ms, sampled, _ in taken if sampled] == [0, 100, 200, 1000]
-    assert [ms for ms, _, asked in taken if asked] == [100, 200, 1000]
+    assert [ms for ms, sampled, _ in calls_at if sampled] == [0, 100, 200, 1000]
+    assert [ms for ms, _, computed in calls_at if computed] == [100, 200, 1000]
 
 
-def test_a_sample_counts_as_taken_when_its_call_returned(fake_nvml: FakeNvml) -> None:
+def test_the_time_of_a_sample_is_when_its_call_returned(fake_nvml: FakeNvml) -> None:
     profiler, clock, _ = opened(fake_nvml, h100s(1))
-    sheet = GpuReadings(GPU[0], clock())
+    readings = GpuReadings(GPU[0], clock())
     clock.coming = [0, 60, 110, 160, 170]
-    assert profiler.read(sheet, sheet.at) == codes.OK, "from 0 to 60 ms"
-    assert profiler.read(sheet, sheet.at) == codes.NOT_CALLED, "50 ms after that"
-    assert profiler.read(sheet, sheet.at) == codes.OK
+    assert profiler.read(readings, readings.at) == codes.OK, "the call takes from 0 to 60 ms"
+    assert profiler.read(readings, readings.at) == codes.NOT_CALLED, "50 ms after the call returned"
+    assert profiler.read(readings, readings.at) == codes.OK
 
 
-def test_a_device_that_has_none_of_the_metrics_lacks_the_reading(fake_nvml: FakeNvml) -> None:
+def test_a_device_without_any_metric_of_the_plan_is_not_supported(fake_nvml: FakeNvml) -> None:
     profiler, clock, _ = opened(fake_nvml, h100s(1, gpm={2: None}))
-    sheet = GpuReadings(GPU[0], clock())
-    assert profiler.read(sheet, clock()) == codes.OK
+    readings = GpuReadings(GPU[0], clock())
+    assert profiler.read(readings, clock()) == codes.OK
     clock.ms = 100
-    assert profiler.read(sheet, clock()) == codes.NOT_SUPPORTED
-    assert not sheet
-    assert not sheet.errors
+    assert profiler.read(readings, clock()) == codes.NOT_SUPPORTED
+    assert not readings
+    assert not readings.errors
 
 
-def test_a_buffer_is_freed_by_the_next_who_calls(fake_nvml: FakeNvml) -> None:
+def test_buffers_are_freed_by_the_next_call_of_the_thread(fake_nvml: FakeNvml) -> None:
     profiler, clock, nvml = opened(fake_nvml, h100s(1))
-    sheet = GpuReadings(GPU[0], clock())
-    profiler.read(sheet, clock())
+    readings = GpuReadings(GPU[0], clock())
+    profiler.read(readings, clock())
     assert fake_nvml.gpm_samples() == (2, 0)
     profiler.reset()
-    assert fake_nvml.gpm_samples() == (2, 0), "whoever forgets may be on the event loop"
-    profiler.read(sheet, clock())
+    assert fake_nvml.gpm_samples() == (2, 0), "reset() may run on the event loop"
+    profiler.read(readings, clock())
     assert fake_nvml.gpm_samples() == (2, 0)
     nvml.close()
     assert fake_nvml.gpm_samples() == (0, 0)
     nvml.open()
     profiler.reset()
     nvml.buffers.tidy()
-    assert fake_nvml.gpm_samples() == (0, 0), "not twice"
+    assert fake_nvml.gpm_samples() == (0, 0), "nothing is freed twice"
 
 
-def test_no_room_for_a_sample_is_an_error_like_others(fake_nvml: FakeNvml) -> None:
+def test_a_failed_sample_allocation_is_an_error_of_the_reading(fake_nvml: FakeNvml) -> None:
     profiler, clock, _ = opened(fake_nvml, h100s(1, errors={}))
     fake_nvml.set(replace(h100s(1), errors={"nvmlGpmSampleAlloc": 20}))
     assert profiler.read(GpuReadings(GPU[0], clock()), clock()) == 20

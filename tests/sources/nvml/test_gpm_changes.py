@@ -1,4 +1,4 @@
-"""GPM while devices come, go, share and fail: samples of two devices are never compared."""
+"""GPM while devices appear, disappear, share and fail. Samples of two devices never mix."""
 
 import asyncio
 import itertools
@@ -21,11 +21,11 @@ from tests.sources.nvml.harness import (
     until,
     ups,
 )
-from tests.sources.nvml.test_gpm import ACTIVE, SPACED, asking, of
+from tests.sources.nvml.test_gpm import ACTIVE, SPACED, context, of
 
 
 def halves(**changes: object) -> list[Mig]:
-    """Two compute instances on GPU instance 7, and one that has GPU instance 9 to itself."""
+    """Return two compute instances on GPU instance 7, and the only one on GPU instance 9."""
     return [
         Mig(gi=7, ci=0, profile="1c.3g.40gb", uuid="MIG-a", gpm={2: Gpm(40)}),
         Mig(gi=7, ci=1, profile="1c.3g.40gb", uuid="MIG-b", **changes),  # type: ignore[arg-type]
@@ -33,8 +33,8 @@ def halves(**changes: object) -> list[Mig]:
     ]
 
 
-async def test_who_shares_a_gpu_instance_has_none(fake_nvml: FakeNvml) -> None:
-    ctx = asking(ACTIVE)
+async def test_compute_instances_that_share_a_gpu_instance_have_no_gpm(fake_nvml: FakeNvml) -> None:
+    ctx = context(ACTIVE)
     node = Scenario(gpus=[h100(0, mig=halves())])
     fake_nvml.set(node)
     async with running(ctx, options(**SPACED)):
@@ -46,15 +46,17 @@ async def test_who_shares_a_gpu_instance_has_none(fake_nvml: FakeNvml) -> None:
         first = of(rounds(ctx), "MIG-a")[0]
         assert first.value == pytest.approx(0.4)
         assert first.window_start is not None
-        assert first.window_start > since, "no time that it was shared in"
+        assert first.window_start > since, "the window starts after the sharing ended"
         fake_nvml.set(node)
         await next_rounds(ctx)
         assert not of(rounds(ctx)[-1:], "MIG-a")
     assert errors(ctx) == {}
 
 
-async def test_who_may_share_a_gpu_instance_with_one_unseen_has_none(fake_nvml: FakeNvml) -> None:
-    ctx = asking(ACTIVE)
+async def test_instances_that_may_share_with_an_unreadable_one_have_no_gpm(
+    fake_nvml: FakeNvml,
+) -> None:
+    ctx = context(ACTIVE)
     hidden = halves(errors={"nvmlDeviceGetUUID": 999})
     whole = Mig(gi=11, profile="1g.10gb", uuid="MIG-d")
     fake_nvml.set(Scenario(gpus=[h100(0, mig=[*hidden, whole])]))
@@ -63,29 +65,33 @@ async def test_who_may_share_a_gpu_instance_with_one_unseen_has_none(fake_nvml: 
     assert [uuid for uuid in ("MIG-a", "MIG-c", "MIG-d") if of([samples], uuid)] == ["MIG-d"]
 
 
-async def test_a_new_partition_is_never_compared_with_an_old_one(fake_nvml: FakeNvml) -> None:
-    """The ids of GPU instances are used again; only the uuid tells that it is another."""
-    ctx = asking(ACTIVE)
+async def test_samples_of_a_new_and_an_old_partition_are_never_compared(
+    fake_nvml: FakeNvml,
+) -> None:
+    """The driver reuses the ids of GPU instances. Only the uuid identifies an instance."""
+    ctx = context(ACTIVE)
     async with running(ctx, options(interval=0.12, slow=0.12)):
         for turn in range(6):
-            made = [replace(m, uuid=f"MIG-{turn}-{m.gi}") for m in slices(0, "3g.40gb", "3g.40gb")]
+            instances = [
+                replace(m, uuid=f"MIG-{turn}-{m.gi}") for m in slices(0, "3g.40gb", "3g.40gb")
+            ]
             at = time.monotonic_ns()
-            fake_nvml.set(Scenario(gpus=[h100(0, mig=made), h100(1)]))
-            await until(lambda made=made: of(rounds(ctx), made[0].uuid))
-            for reading in of(rounds(ctx), made[0].uuid):
+            fake_nvml.set(Scenario(gpus=[h100(0, mig=instances), h100(1)]))
+            await until(lambda instances=instances: of(rounds(ctx), instances[0].uuid))
+            for reading in of(rounds(ctx), instances[0].uuid):
                 assert reading.window_start is not None
                 assert reading.window_start.mono_ns > at
             live, misused = fake_nvml.gpm_samples()
             assert misused == 0
-            assert live <= 2 * 4 + 2 * 2, "those of one partition before may still be there"
+            assert live <= 2 * 4 + 2 * 2, "samples of the partition before may still be allocated"
         fake_nvml.set(Scenario(gpus=[h100(0), h100(1)]))
         await next_rounds(ctx, 3)
-    assert fake_nvml.gpm_samples() == (0, 0), "all are freed, and none was used after that"
+    assert fake_nvml.gpm_samples() == (0, 0), "all are freed, and none was used after being freed"
     assert errors(ctx) == {}
 
 
-async def test_a_gpu_that_comes_back_restarts(fake_nvml: FakeNvml) -> None:
-    ctx = asking(ACTIVE)
+async def test_windows_restart_after_a_gpu_was_lost(fake_nvml: FakeNvml) -> None:
+    ctx = context(ACTIVE)
     healthy = Scenario(gpus=[h100(0, mig=slices(0, "3g.40gb")), h100(1), h100(2)])
     fake_nvml.set(healthy)
     async with running(ctx, options(interval=0.12, slow=0.24)):
@@ -101,16 +107,16 @@ async def test_a_gpu_that_comes_back_restarts(fake_nvml: FakeNvml) -> None:
             assert fresh[0].window_start.mono_ns > at
     untouched = of(rounds(ctx), GPU[2])
     for before, after in itertools.pairwise(untouched):
-        assert after.window_start == before.at, "another's trouble costs it no window"
+        assert after.window_start == before.at, "faults of other GPUs do not affect it"
     assert fake_nvml.gpm_samples() == (0, 0)
 
 
-async def test_mig_mode_that_changes_restarts(fake_nvml: FakeNvml) -> None:
-    ctx = asking(ACTIVE)
+async def test_windows_restart_when_mig_mode_changes(fake_nvml: FakeNvml) -> None:
+    ctx = context(ACTIVE)
     async with running(ctx, options(**SPACED)):
-        for made in (None, slices(0, "3g.40gb"), None):
+        for instances in (None, slices(0, "3g.40gb"), None):
             at = time.monotonic_ns()
-            fake_nvml.set(h100s(1, mig=made))
+            fake_nvml.set(h100s(1, mig=instances))
             await next_rounds(ctx, 4)
             last = of(rounds(ctx), GPU[0])
             assert all(
@@ -120,8 +126,8 @@ async def test_mig_mode_that_changes_restarts(fake_nvml: FakeNvml) -> None:
             assert last[-1].at.mono_ns > at
 
 
-async def test_nvml_that_is_initialised_again_has_new_samples(fake_nvml: FakeNvml) -> None:
-    ctx = asking(ACTIVE)
+async def test_samples_are_freed_when_nvml_is_initialised_again(fake_nvml: FakeNvml) -> None:
+    ctx = context(ACTIVE)
     for _ in range(3):
         fake_nvml.set(h100s(2))
         task = asyncio.create_task(NvmlSource(options(**SPACED)).run(ctx))
@@ -134,16 +140,16 @@ async def test_nvml_that_is_initialised_again_has_new_samples(fake_nvml: FakeNvm
 
 
 @pytest.mark.parametrize("call", ["nvmlGpmSampleGet", "nvmlGpmMetricsGet"])
-async def test_what_a_thread_hangs_with_is_not_freed_under_it(
+async def test_samples_of_a_hanging_call_are_not_freed(
     fake_nvml: FakeNvml, no_thread_left: None, call: str
 ) -> None:
-    ctx = asking(ACTIVE)
+    ctx = context(ACTIVE)
     async with running(ctx, options(interval=0.15, slow=0.15, deadline=0.3)):
         await next_rounds(ctx)
         fake_nvml.set(h100s(2).with_gpu(0, block={call: 60.0}))
         await until(lambda: ups(rounds(ctx)[-1])[GPU[0]] == 0)
         await next_rounds(ctx)
-    # The source has ended with the thread still in the driver; another run takes over.
+    # The source has ended while its thread still hangs in the driver. Another run continues.
     async with running(ctx, options(interval=0.15, slow=0.15, deadline=0.3)):
         await until(lambda: ups(rounds(ctx)[-1]) == {GPU[0]: 0, GPU[1]: 1})
         assert fake_nvml.gpm_samples()[1] == 0

@@ -1,4 +1,4 @@
-"""A driver that hangs in one GPU costs the others nothing; one that hangs in two is named."""
+"""Calls that hang: one hanging GPU does not affect the others, two end the source."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ from tests.support.contexts import FakeSourceContext
 pytestmark = pytest.mark.usefixtures("no_thread_left")
 
 
-async def test_a_gpu_that_hangs_is_left_out_and_the_others_keep_their_period(
+async def test_a_hanging_gpu_is_down_and_the_others_keep_their_interval(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()
@@ -42,38 +42,38 @@ async def test_a_gpu_that_hangs_is_left_out_and_the_others_keep_their_period(
         assert "power_watts" in fields(first, GPU[0]), "read before the hang"
         assert "power_watts" in fields(first, GPU[2]), "read after it, by the new thread"
         assert fields(first, GPU[1]) == {"gpu_up"}
-        begun = time.monotonic()
+        started = time.monotonic()
         last = await next_rounds(ctx, 5)
-        assert time.monotonic() - begun < 1.2, "the deadline is waited for once"
+        assert time.monotonic() - started < 1.2, "the deadline passes once"
         assert ups(last) == {GPU[0]: 1, GPU[1]: 0, GPU[2]: 1}
         assert sampling_threads() == 2
         assert inventories(ctx) == [GPU[:3]]
     assert errors(ctx)[GPU[1], "hangs"] == 1
 
 
-async def test_cancelling_never_waits_for_a_hung_call(fake_nvml: FakeNvml) -> None:
+async def test_cancelling_does_not_wait_for_a_hanging_call(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2).with_gpu(0, block=HANGS))
     task = asyncio.create_task(NvmlSource(options(deadline=0.3)).run(ctx))
     await until(lambda: rounds(ctx))
-    begun = time.monotonic()
+    started = time.monotonic()
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    assert time.monotonic() - begun < 1
-    assert "nvmlShutdown" not in fake_nvml.calls(), "not below a thread that is in there"
+    assert time.monotonic() - started < 1
+    assert "nvmlShutdown" not in fake_nvml.calls(), "not while a thread is in the driver"
 
 
-async def test_cancelling_within_the_deadline(fake_nvml: FakeNvml) -> None:
+async def test_cancelling_within_the_deadline_does_not_wait(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1, block=HANGS))
     task = asyncio.create_task(NvmlSource(options(deadline=20)).run(ctx))
     await until(lambda: fake_nvml.calls().get("nvmlDeviceGetPowerUsage"))
-    begun = time.monotonic()
+    started = time.monotonic()
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - started < 1
 
 
 async def test_the_gpu_comes_back_when_the_call_returns(fake_nvml: FakeNvml) -> None:
@@ -81,21 +81,23 @@ async def test_the_gpu_comes_back_when_the_call_returns(fake_nvml: FakeNvml) -> 
     fake_nvml.set(h100s(2).with_gpu(0, block=HANGS))
     async with running(ctx, options(deadline=0.2)):
         await until(lambda: rounds(ctx))
-        hung_at = len(ctx.events)
+        before = len(ctx.events)
         fake_nvml.set(h100s(2, values={"power_usage": 123_000}))
         await until(lambda: ups(rounds(ctx)[-1])[GPU[0]] == 1)
         await until(lambda: sampling_threads() == 1)
-        seen = {
+        watts = {
             r.value
             for samples in rounds(ctx)
             for r in samples.readings
             if r.device == GPU[0] and r.field == "power_watts"
         }
-        assert seen == {123.0}
-        assert len(ctx.events) > hung_at
+        assert watts == {123.0}
+        assert len(ctx.events) > before
 
 
-async def test_two_hung_gpus_are_named_and_what_was_read_is_reported(fake_nvml: FakeNvml) -> None:
+async def test_two_hanging_gpus_end_the_source_and_other_readings_are_kept(
+    fake_nvml: FakeNvml,
+) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(options(deadline=0.2))
     blocked = h100s(4).with_gpu(1, block=HANGS).with_gpu(2, block=HANGS)
@@ -105,12 +107,12 @@ async def test_two_hung_gpus_are_named_and_what_was_read_is_reported(fake_nvml: 
     assert GPU[1] in str(caught.value)
     assert GPU[2] in str(caught.value)
     assert any("power_watts" in fields(samples, GPU[0]) for samples in rounds(ctx))
-    assert ups(rounds(ctx)[-1]) == dict.fromkeys(GPU[:4], 0), "also those nobody asked"
+    assert ups(rounds(ctx)[-1]) == dict.fromkeys(GPU[:4], 0), "including GPUs that were not reached"
     assert sampling_threads() == 2
 
     with pytest.raises(TransientError, match="driver calls hang in"):
         await source.run(ctx)
-    assert sampling_threads() == 2, "two at most, however often it is tried"
+    assert sampling_threads() == 2, "at most two threads, however often it restarts"
 
     fake_nvml.set(h100s(4).with_gpu(1, block=HANGS))
     await until(lambda: sampling_threads() == 1)
@@ -122,7 +124,7 @@ async def test_two_hung_gpus_are_named_and_what_was_read_is_reported(fake_nvml: 
         await until(lambda: ups(rounds(ctx)[-1])[GPU[1]] == 1)
 
 
-async def test_a_gpu_that_hangs_while_it_is_opened(fake_nvml: FakeNvml) -> None:
+async def test_a_gpu_that_hangs_on_opening_is_added_later(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2).with_gpu(0, block={"nvmlDeviceGetName": 60.0}))
     async with running(ctx, options(deadline=0.2)):
@@ -132,7 +134,7 @@ async def test_a_gpu_that_hangs_while_it_is_opened(fake_nvml: FakeNvml) -> None:
     assert inventories(ctx) == [[GPU[1]], GPU[:2]]
 
 
-async def test_an_init_that_hangs(fake_nvml: FakeNvml) -> None:
+async def test_a_hanging_nvml_init_is_an_error_until_it_returns(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(options(deadline=0.2))
     fake_nvml.set(replace(h100s(1), block={"nvmlInitWithFlags": 60.0}))
@@ -147,7 +149,7 @@ async def test_an_init_that_hangs(fake_nvml: FakeNvml) -> None:
         assert ups(await next_rounds(ctx)) == {GPU[0]: 1}
 
 
-async def test_a_count_that_hangs_leaves_the_known_gpus(fake_nvml: FakeNvml) -> None:
+async def test_a_hanging_count_keeps_the_known_gpus(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
     async with running(ctx, options(deadline=0.2)):
@@ -156,12 +158,14 @@ async def test_a_count_that_hangs_leaves_the_known_gpus(fake_nvml: FakeNvml) -> 
         assert ups(await next_rounds(ctx, 3)) == dict.fromkeys(GPU[:2], 1)
 
 
-async def test_late_rounds_are_counted_and_the_grid_is_kept(fake_nvml: FakeNvml) -> None:
+async def test_skipped_rounds_are_counted_and_later_ones_keep_the_schedule(
+    fake_nvml: FakeNvml,
+) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1, block={"nvmlDeviceGetTotalEnergyConsumption": 0.25}))
     async with running(ctx, options(interval=0.1, slow=60, deadline=5)):
         await until(lambda: len(rounds(ctx)) >= 4)
-    # The first ended 0.25 s into the grid: the ticks at 0.1 and 0.2 were left out.
+    # The first round ended after 0.25 s, so the rounds at 0.1 s and 0.2 s were skipped.
     skipped = [
         point.value
         for family, points in ctx.telemetry.collect({})

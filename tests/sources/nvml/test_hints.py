@@ -1,4 +1,4 @@
-"""A device that changes hands is read at once."""
+"""Hints: a device whose holder changes is read immediately."""
 
 import time
 
@@ -17,7 +17,7 @@ FORCED = {
 
 
 def forced(ctx: FakeSourceContext) -> list[SamplesTaken]:
-    """The forced readings among the events: they tell of energy, and of no gpu_up."""
+    """Return the forced readings among the events: they have energy, but no gpu_up."""
     regular = rounds(ctx)
     return [
         e
@@ -28,15 +28,15 @@ def forced(ctx: FakeSourceContext) -> list[SamplesTaken]:
     ]
 
 
-async def test_energy_and_utilisation_of_the_named_gpus_alone(fake_nvml: FakeNvml) -> None:
+async def test_a_hint_reads_energy_and_utilisation_of_the_named_gpus(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(3))
     async with running(ctx, options(interval=60, slow=120)):
         await until(lambda: rounds(ctx))
-        begun = time.monotonic()
+        started = time.monotonic()
         ctx.hint(GPU[0], GPU[2])
         await until(lambda: forced(ctx))
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - started < 1
         (samples,) = forced(ctx)
     assert {(r.device, r.field) for r in samples.readings} == {
         (uuid, field) for uuid in (GPU[0], GPU[2]) for field in FORCED
@@ -44,7 +44,7 @@ async def test_energy_and_utilisation_of_the_named_gpus_alone(fake_nvml: FakeNvm
     assert samples.processes == ()
 
 
-async def test_a_mig_instance_means_its_gpu(fake_nvml: FakeNvml) -> None:
+async def test_a_hint_for_a_mig_instance_reads_its_gpu(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(mixed())
     async with running(ctx, options(interval=60, slow=120)):
@@ -55,7 +55,7 @@ async def test_a_mig_instance_means_its_gpu(fake_nvml: FakeNvml) -> None:
     assert {r.device for r in samples.readings} == {GPU[1]}
 
 
-async def test_between_two_gpus_of_a_round_not_after_it(fake_nvml: FakeNvml) -> None:
+async def test_a_hint_is_handled_between_two_gpus_of_a_round(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     slow_gpus = {"nvmlDeviceGetPowerUsage": 0.3}
     fake_nvml.set(h100s(4, block=slow_gpus))
@@ -63,15 +63,15 @@ async def test_between_two_gpus_of_a_round_not_after_it(fake_nvml: FakeNvml) -> 
         await until(lambda: fake_nvml.calls().get("nvmlDeviceGetPowerUsage"))
         ctx.hint(GPU[3])
         await until(lambda: forced(ctx))
-        given_out = {uuid for samples in rounds(ctx) for uuid in ups(samples)}
-        assert GPU[3] not in given_out, "the round of 1.2 s is still going on"
+        in_rounds = {uuid for samples in rounds(ctx) for uuid in ups(samples)}
+        assert GPU[3] not in in_rounds, "the round of 1.2 s is still running"
         await until(lambda: any(GPU[3] in ups(samples) for samples in rounds(ctx)))
-        given_out = {uuid for samples in rounds(ctx) for uuid in ups(samples)}
-        assert given_out == set(GPU[:4])
+        in_rounds = {uuid for samples in rounds(ctx) for uuid in ups(samples)}
+        assert in_rounds == set(GPU[:4])
 
 
 @pytest.mark.parametrize("uuid", ["GPU-nowhere", "MIG-nowhere"])
-async def test_an_unknown_device_is_ignored(fake_nvml: FakeNvml, uuid: str) -> None:
+async def test_a_hint_for_an_unknown_device_is_ignored(fake_nvml: FakeNvml, uuid: str) -> None:
     ctx = FakeSourceContext()
     async with running(ctx, options(interval=60, slow=120)):
         await until(lambda: rounds(ctx))
@@ -81,7 +81,7 @@ async def test_an_unknown_device_is_ignored(fake_nvml: FakeNvml, uuid: str) -> N
         assert len(forced(ctx)) == 1
 
 
-async def test_a_forced_read_of_a_hung_gpu_holds_no_one_up(fake_nvml: FakeNvml) -> None:
+async def test_a_hint_for_a_hanging_gpu_does_not_delay_other_reads(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
     async with running(ctx, options(interval=0.1, slow=60, deadline=0.2)):

@@ -1,4 +1,4 @@
-"""MIG instances: found, read, and followed through a new partition."""
+"""MIG instances: discovery, readings, and new partitions."""
 
 from dataclasses import replace
 
@@ -27,11 +27,11 @@ from tests.support.contexts import FakeSourceContext
 MEMORY = {"memory_total_bytes", "memory_used_bytes", "memory_free_bytes", "memory_reserved_bytes"}
 
 
-def cut(*names: str, place: int = 0, **changes: object) -> Scenario:
+def partitioned(*names: str, place: int = 0, **changes: object) -> Scenario:
     return Scenario(gpus=[h100(place, mig=slices(place, *names, **changes)), h100(place + 1)])
 
 
-async def test_instances_stand_with_their_place_on_the_parent(fake_nvml: FakeNvml) -> None:
+async def test_instances_are_reported_with_their_mig_placement(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(mixed())
     async with running(ctx):
@@ -56,7 +56,7 @@ async def test_instances_stand_with_their_place_on_the_parent(fake_nvml: FakeNvm
 
 
 @pytest.mark.parametrize("refusal", [None, codes.NO_PERMISSION, codes.NOT_SUPPORTED])
-async def test_t16_an_instance_has_its_first_memory_slice_where_the_driver_reports_it(
+async def test_t16_an_instance_has_its_first_memory_slice_if_it_is_reported(
     fake_nvml: FakeNvml, refusal: int | None
 ) -> None:
     ctx = FakeSourceContext()
@@ -73,23 +73,23 @@ async def test_t16_an_instance_has_its_first_memory_slice_where_the_driver_repor
 
 async def test_an_instance_has_memory_and_processes_and_no_gpu_up(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
-    fake_nvml.set(cut("3g.40gb", "3g.40gb", processes=[Proc(5, 1 << 30)]))
+    fake_nvml.set(partitioned("3g.40gb", "3g.40gb", processes=[Proc(5, 1 << 30)]))
     async with running(ctx):
         samples = await next_rounds(ctx)
     for gi in (7, 8):
         assert fields(samples, mig(0, gi)) == MEMORY | {"processes"}
-        got = values(samples, mig(0, gi))
-        assert got["memory_used_bytes"] == 1 << 30
-        assert got["memory_total_bytes"] == 40448 << 20
+        found_values = values(samples, mig(0, gi))
+        assert found_values["memory_used_bytes"] == 1 << 30
+        assert found_values["memory_total_bytes"] == 40448 << 20
         found = listed(samples, mig(0, gi))
         assert found is not None
         assert [(p.pid, p.memory_bytes) for p in found.processes] == [(5, 1 << 30)]
     assert set(ups(samples)) == set(GPU[:2])
 
 
-async def test_what_the_parent_does_not_give_is_left_out(fake_nvml: FakeNvml) -> None:
+async def test_a_gpu_with_mig_has_no_utilization(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
-    fake_nvml.set(cut("7g.80gb"))
+    fake_nvml.set(partitioned("7g.80gb"))
     async with running(ctx):
         samples = await next_rounds(ctx)
     missing = fields(samples, GPU[1]) - fields(samples, GPU[0])
@@ -103,21 +103,21 @@ async def test_what_the_parent_does_not_give_is_left_out(fake_nvml: FakeNvml) ->
     assert errors(ctx) == {}
 
 
-async def test_a_new_partition_is_announced_in_its_round(fake_nvml: FakeNvml) -> None:
+async def test_a_new_partition_is_discovered_in_the_next_round(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     seven = ["1g.10gb"] * 7
-    fake_nvml.set(cut(*seven))
+    fake_nvml.set(partitioned(*seven))
     async with running(ctx):
         await next_rounds(ctx)
         for names in ([], ["2g.20gb", "2g.20gb", "2g.20gb"], ["1g.10gb"], seven):
-            fake_nvml.set(cut(*names))
+            fake_nvml.set(partitioned(*names))
             samples = await next_rounds(ctx)
             instances = [mig(0, 7 + at) for at in range(len(names))]
             assert inventories(ctx)[-1] == [GPU[0], *instances, GPU[1]]
             assert {r.device for r in samples.readings} == {*GPU[:2], *instances}
             assert all(fields(samples, uuid) >= MEMORY for uuid in instances)
             assert ups(samples) == dict.fromkeys(GPU[:2], 1)
-    assert errors(ctx) == {}, "no call on a handle that is stale"
+    assert errors(ctx) == {}, "no call uses a stale handle"
     for at, event in enumerate(ctx.events):
         if isinstance(event, DevicesDiscovered):
             known = {device.uuid for device in event.devices}
@@ -126,7 +126,7 @@ async def test_a_new_partition_is_announced_in_its_round(fake_nvml: FakeNvml) ->
             assert after is None or {r.device for r in after.readings} <= known
 
 
-async def test_the_same_uuid_on_another_place_is_another_instance(fake_nvml: FakeNvml) -> None:
+async def test_the_same_uuid_at_another_placement_is_another_instance(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     first = Mig(gi=7, profile="3g.40gb", uuid=mig(0, 7))
     fake_nvml.set(Scenario(gpus=[h100(mig=[first])]))
@@ -144,7 +144,7 @@ async def test_the_same_uuid_on_another_place_is_another_instance(fake_nvml: Fak
 
 
 @pytest.mark.parametrize("code", [999, 15, 2, 6])
-async def test_one_instance_of_seven_that_fails_costs_the_others_nothing(
+async def test_a_failing_instance_does_not_affect_the_others(
     fake_nvml: FakeNvml, code: int
 ) -> None:
     ctx = FakeSourceContext()
@@ -164,7 +164,7 @@ async def test_one_instance_of_seven_that_fails_costs_the_others_nothing(
 
 
 @pytest.mark.parametrize("call", ["nvmlDeviceGetUUID", "nvmlDeviceGetGpuInstanceId"])
-async def test_an_instance_that_can_not_be_named_keeps_its_place(
+async def test_an_instance_whose_ids_fail_stays_in_the_inventory(
     fake_nvml: FakeNvml, call: str
 ) -> None:
     ctx = FakeSourceContext()
@@ -172,8 +172,8 @@ async def test_an_instance_that_can_not_be_named_keeps_its_place(
     fake_nvml.set(Scenario(gpus=[h100(mig=three)]))
     async with running(ctx):
         await next_rounds(ctx)
-        sick = [three[0], replace(three[1], errors={call: 999}), three[2]]
-        fake_nvml.set(Scenario(gpus=[h100(mig=sick)]))
+        failing = [three[0], replace(three[1], errors={call: 999}), three[2]]
+        fake_nvml.set(Scenario(gpus=[h100(mig=failing)]))
         samples = await next_rounds(ctx)
         assert fields(samples, mig(0, 8)) == set()
         assert fields(samples, mig(0, 9)) >= MEMORY
@@ -185,17 +185,17 @@ async def test_an_instance_that_can_not_be_named_keeps_its_place(
 
 async def test_a_lost_parent_keeps_its_instances_in_the_inventory(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
-    fake_nvml.set(cut("3g.40gb", "3g.40gb"))
+    fake_nvml.set(partitioned("3g.40gb", "3g.40gb"))
     async with running(ctx):
         await next_rounds(ctx)
-        fake_nvml.set(cut("3g.40gb", "3g.40gb").with_gpu(0, lost=True))
+        fake_nvml.set(partitioned("3g.40gb", "3g.40gb").with_gpu(0, lost=True))
         samples = await next_rounds(ctx, 4)
         assert ups(samples) == {GPU[0]: 0, GPU[1]: 1}
         assert fields(samples, mig(0, 7)) == set()
     assert len(inventories(ctx)) == 1
 
 
-async def test_mig_mode_that_continues_and_off_is_seen_by_the_slow_tier(
+async def test_a_change_of_mig_mode_is_seen_in_a_slow_round(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()
@@ -203,7 +203,7 @@ async def test_mig_mode_that_continues_and_off_is_seen_by_the_slow_tier(
     fake_nvml.set(whole)
     async with running(ctx, options(interval=0.1, slow=0.1)):
         await next_rounds(ctx)
-        fake_nvml.set(cut("4g.40gb"))
+        fake_nvml.set(partitioned("4g.40gb"))
         samples = await next_rounds(ctx)
         assert inventories(ctx)[-1] == [GPU[0], mig(0, 7), GPU[1]]
         assert "gpu_utilization_percent" not in fields(samples, GPU[0])
@@ -224,7 +224,7 @@ async def test_mig_mode_that_continues_and_off_is_seen_by_the_slow_tier(
 
 
 @pytest.mark.parametrize(
-    ("profile", "counted"),
+    ("profile", "from_size"),
     [
         ("1g.10gb", "1g.10gb"),
         ("2g.20gb", "2g.20gb"),
@@ -234,8 +234,8 @@ async def test_mig_mode_that_continues_and_off_is_seen_by_the_slow_tier(
     ],
 )
 @pytest.mark.parametrize("named", [True, False])
-async def test_the_profile_comes_from_the_name_or_from_the_size(
-    fake_nvml: FakeNvml, profile: str, counted: str, named: bool
+async def test_the_profile_is_read_from_the_name_or_else_from_the_size(
+    fake_nvml: FakeNvml, profile: str, from_size: str, named: bool
 ) -> None:
     ctx = FakeSourceContext()
     changes = {} if named else {"name": None}
@@ -244,14 +244,14 @@ async def test_the_profile_comes_from_the_name_or_from_the_size(
         await next_rounds(ctx, 1)
     place = next(e for e in ctx.events if isinstance(e, DevicesDiscovered)).devices[1].mig
     assert place is not None
-    assert place.profile == (profile if named else counted)
+    assert place.profile == (profile if named else from_size)
 
 
-async def test_instances_are_found_once_the_driver_reports_how_many_there_can_be(
+async def test_instances_are_found_after_a_failed_maximum_count(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()
-    node = cut("7g.80gb")
+    node = partitioned("7g.80gb")
     fake_nvml.set(node.with_gpu(0, errors={"nvmlDeviceGetMaxMigDeviceCount": 999}))
     async with running(ctx):
         await next_rounds(ctx)
@@ -260,15 +260,15 @@ async def test_instances_are_found_once_the_driver_reports_how_many_there_can_be
     assert inventories(ctx) == [GPU[:2], [GPU[0], mig(0, 7), GPU[1]]]
 
 
-async def test_errors_of_instances_count_for_their_gpu_whatever_is_cut(
+async def test_errors_of_instances_count_for_their_gpu_whatever_is_partitioned(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()
     fails = {"nvmlDeviceGetMemoryInfo_v2": 999, "nvmlDeviceGetMemoryInfo": 999}
     async with running(ctx):
         for turn in range(6):
-            cutting = slices(0, "3g.40gb", "3g.40gb", errors=fails)
-            fresh = [replace(m, uuid=f"{m.uuid[:-2]}{turn:02}") for m in cutting]
+            instances = slices(0, "3g.40gb", "3g.40gb", errors=fails)
+            fresh = [replace(m, uuid=f"{m.uuid[:-2]}{turn:02}") for m in instances]
             fresh[1] = replace(fresh[1], errors={"nvmlDeviceGetGpuInstanceId": 999})
             fake_nvml.set(Scenario(gpus=[h100(0, mig=fresh), h100(1)]))
             await next_rounds(ctx)
@@ -276,7 +276,7 @@ async def test_errors_of_instances_count_for_their_gpu_whatever_is_cut(
 
 
 async def pids(fake: FakeNvml, scenario: Scenario) -> tuple[SamplesTaken, dict[str, list[int]]]:
-    """A round, and the pids on each device."""
+    """Return a round, and the pids on each device."""
     ctx = FakeSourceContext()
     fake.set(scenario)
     async with running(ctx):
@@ -288,7 +288,7 @@ async def test_a_process_on_an_instance_is_not_listed_with_its_gpu_too(fake_nvml
     first, second = slices(0, "3g.40gb", "3g.40gb")
     first = replace(first, processes=[Proc(5, 1 << 30), Proc(6, 1 << 20, "graphics")])
     second = replace(second, processes=[Proc(5, 1 << 29), Proc(7, 1 << 28)])
-    # A process of the GPU itself, and one that stands on an instance in another of the lists.
+    # A process on the GPU itself, and one that is on an instance in another list.
     own = [Proc(9, 1 << 27), Proc(7, 1 << 26, "graphics")]
     gpu = h100(0, mig=[first, second], processes=own)
     samples, found = await pids(fake_nvml, Scenario(gpus=[gpu, h100(1, processes=[Proc(5)])]))
@@ -305,22 +305,24 @@ async def test_a_process_on_an_instance_is_not_listed_with_its_gpu_too(fake_nvml
     }
 
 
-async def test_what_can_not_be_listed_on_its_instance_stays_with_the_gpu(
+async def test_a_process_of_an_unreadable_instance_is_listed_on_the_gpu(
     fake_nvml: FakeNvml,
 ) -> None:
-    sick = slices(0, "3g.40gb", processes=[Proc(5)], errors={"nvmlDeviceGetUUID": 4})
-    _, found = await pids(fake_nvml, Scenario(gpus=[h100(0, mig=sick)]))
+    failing = slices(0, "3g.40gb", processes=[Proc(5)], errors={"nvmlDeviceGetUUID": 4})
+    _, found = await pids(fake_nvml, Scenario(gpus=[h100(0, mig=failing)]))
     assert found == {GPU[0]: [5]}
 
 
-async def test_processes_that_move_between_instances_and_gpu(fake_nvml: FakeNvml) -> None:
+async def test_processes_that_move_between_instance_and_gpu_are_followed(
+    fake_nvml: FakeNvml,
+) -> None:
     ctx = FakeSourceContext()
     async with running(ctx):
         for on_gpu, on_instance in (([5], []), ([], [5]), ([5], [6]), ([], []), ([6], [5])):
             instance = slices(0, "3g.40gb", processes=[Proc(pid) for pid in on_instance])
             gpu = h100(0, mig=instance, processes=[Proc(pid) for pid in on_gpu])
             fake_nvml.set(Scenario(gpus=[gpu]))
-            # MIG mode is looked at by the slow tier alone.
+            # MIG mode is read in slow rounds only.
             await next_rounds(ctx, 3)
             samples = rounds(ctx)[-1]
             for uuid, expected in ((GPU[0], on_gpu), (mig(0, 7), on_instance)):
@@ -330,7 +332,7 @@ async def test_processes_that_move_between_instances_and_gpu(fake_nvml: FakeNvml
                 assert values(samples, uuid)["processes{compute}"] == len(expected)
 
 
-async def test_fifty_six_instances(fake_nvml: FakeNvml) -> None:
+async def test_fifty_six_instances_are_read(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(mig_node())
     async with running(ctx):

@@ -1,4 +1,4 @@
-"""Whether GPUs reach each other over NVLink, in dcgm-exporter's words."""
+"""The field p2p_status: whether GPUs reach each other over NVLink, as dcgm-exporter names it."""
 
 import pytest
 
@@ -31,24 +31,26 @@ STATUS = [
 PLAN = FieldPlan(["p2p_status", "gpu_up"])
 
 
-def given_out(got: dict[str, int | float]) -> dict[str, int | float]:
-    return {name: value for name, value in got.items() if name != "gpu_up"}
+def without_gpu_up(found: dict[str, int | float]) -> dict[str, int | float]:
+    return {name: value for name, value in found.items() if name != "gpu_up"}
 
 
 @pytest.mark.parametrize(("status", "word"), STATUS)
-async def test_each_gpu_reports_of_each_other(fake_nvml: FakeNvml, status: int, word: str) -> None:
+async def test_each_gpu_reports_its_status_to_each_other_gpu(
+    fake_nvml: FakeNvml, status: int, word: str
+) -> None:
     ctx = FakeSourceContext()
     ctx.plan = PLAN
     fake_nvml.set(h100s(3, values={"p2p_2": status}))
     async with running(ctx, options(interval=0.1, slow=0.1)):
         samples = await next_rounds(ctx)
     for index in range(3):
-        assert given_out(values(samples, GPU[index])) == {
+        assert without_gpu_up(values(samples, GPU[index])) == {
             f"p2p_status{{{word},{peer}}}": status for peer in range(3) if peer != index
         }
 
 
-async def test_a_gpu_alone_has_no_peers(fake_nvml: FakeNvml) -> None:
+async def test_a_single_gpu_has_no_peers(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = PLAN
     async with running(ctx, options(interval=0.1, slow=0.1)):
@@ -57,7 +59,7 @@ async def test_a_gpu_alone_has_no_peers(fake_nvml: FakeNvml) -> None:
     assert errors(ctx) == {}
 
 
-async def test_a_status_that_no_one_knows(fake_nvml: FakeNvml) -> None:
+async def test_an_unknown_status_is_dropped_and_counted(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = PLAN
     fake_nvml.set(h100s(2, values={"p2p_2": 7}))
@@ -67,7 +69,7 @@ async def test_a_status_that_no_one_knows(fake_nvml: FakeNvml) -> None:
     assert {error for _, error in errors(ctx)} == {"out_of_range"}
 
 
-async def test_a_lost_peer_takes_no_one_down_with_it(fake_nvml: FakeNvml) -> None:
+async def test_a_lost_peer_does_not_affect_the_other_gpus(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = PLAN
     node = h100s(3)
@@ -78,14 +80,14 @@ async def test_a_lost_peer_takes_no_one_down_with_it(fake_nvml: FakeNvml) -> Non
         await next_rounds(ctx)
         samples = await next_rounds(ctx)
         assert ups(samples) == {GPU[0]: 1, GPU[1]: 0, GPU[2]: 1}
-        assert given_out(values(samples, GPU[0])) == {"p2p_status{OK,2}": 0}
+        assert without_gpu_up(values(samples, GPU[0])) == {"p2p_status{OK,2}": 0}
         fake_nvml.set(node)
         await next_rounds(ctx, 3)
         back = await next_rounds(ctx)
-    assert set(given_out(values(back, GPU[0]))) == {"p2p_status{OK,1}", "p2p_status{OK,2}"}
+    assert set(without_gpu_up(values(back, GPU[0]))) == {"p2p_status{OK,1}", "p2p_status{OK,2}"}
 
 
-async def test_a_peer_that_hangs_is_not_asked_about(
+async def test_no_status_is_read_to_a_hanging_peer(
     fake_nvml: FakeNvml, no_thread_left: None
 ) -> None:
     ctx = FakeSourceContext()
@@ -98,8 +100,10 @@ async def test_a_peer_that_hangs_is_not_asked_about(
         samples = await next_rounds(ctx, 3)
         assert ups(samples) == {GPU[0]: 1, GPU[1]: 0, GPU[2]: 1}
         for place, peer in ((0, 2), (2, 0)):
-            got = {name for name in values(samples, GPU[place]) if name.startswith("p2p")}
-            assert got == {f"p2p_status{{OK,{peer}}}"}, "the driver might hang there too"
+            found = {name for name in values(samples, GPU[place]) if name.startswith("p2p")}
+            assert found == {f"p2p_status{{OK,{peer}}}"}, (
+                "a call about the hanging peer might hang too"
+            )
         assert sampling_threads() == 2
         fake_nvml.set(h100s(3))
         await until(lambda: "p2p_status{OK,1}" in values(rounds(ctx)[-1], GPU[0]))

@@ -1,4 +1,4 @@
-"""The options: their defaults and what they refuse."""
+"""The options of the nvml source: defaults and refused values."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from config.value_types import Duration
 from sources.nvml.options import Options
 
 
-def test_the_defaults_are_in_the_page() -> None:
+def test_the_documented_defaults_are_the_real_ones() -> None:
     page = (Path(__file__).parents[3] / "docs" / "sources" / "nvml.md").read_text()
     defaults = Options()
     for name in ("interval", "slow_interval", "deadline"):
@@ -30,21 +30,19 @@ def test_a_slow_interval_below_the_interval_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "fixed"),
+    ("text", "message"),
     [("999ms", "the minimum is 1s"), ("11s", "the maximum is 10s"), ("1s", ""), ("10s", "")],
 )
-def test_looks_are_no_closer_than_the_driver_samples_and_no_rarer_than_it_keeps(
-    text: str, fixed: str
-) -> None:
-    if fixed:
-        with pytest.raises(ConfigError, match=fixed):
+def test_the_usage_interval_has_the_limits_of_the_driver_s_samples(text: str, message: str) -> None:
+    if message:
+        with pytest.raises(ConfigError, match=message):
             parse_struct(f"usage_interval: {text}\n", Options, origin="file")
     else:
-        made = parse_struct(f"usage_interval: {text}\n", Options, origin="file")
-        assert str(made.usage_interval) == text
+        options = parse_struct(f"usage_interval: {text}\n", Options, origin="file")
+        assert str(options.usage_interval) == text
 
 
-def test_the_options_load_no_library() -> None:
+def test_the_options_do_not_import_pynvml() -> None:
     code = "import sys, sources.nvml.options; sys.exit('pynvml' in sys.modules)"
     root = Path(__file__).parents[3]
     assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0

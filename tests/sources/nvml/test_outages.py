@@ -1,4 +1,4 @@
-"""While the source is down `gpu_up` says so: it is never just not there."""
+"""While the source is down, gpu_up is 0 for all known GPUs instead of missing."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ async def no_thread_left(fake_nvml: FakeNvml) -> object:
 
 
 def shown_later(ctx: FakeSourceContext) -> dict[str, int | float]:
-    """What the page says of gpu_up a year later, if the source never speaks again."""
+    """Return gpu_up in a snapshot one year later, if the source emits nothing more."""
     join = Join()
     events = [SourceAdded(0), *ctx.events, SourceLost("down")]
     at = ctx.clock.now()
@@ -72,41 +72,42 @@ AT_THE_START: list[Callable[[], Scenario]] = [
 ]
 
 
-@pytest.mark.parametrize("trouble", WHILE_RUNNING)
-async def test_every_gpu_is_down_once_the_source_is(
-    fake_nvml: FakeNvml, trouble: Callable[[], Scenario]
+@pytest.mark.parametrize("fault", WHILE_RUNNING)
+async def test_all_gpus_are_down_when_the_source_fails(
+    fake_nvml: FakeNvml, fault: Callable[[], Scenario]
 ) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(options(deadline=0.5))
     fake_nvml.set(h100s(4))
     task = asyncio.create_task(source.run(ctx))
-    # A round that takes long is told in pieces.
+    # A long round is reported in several events.
     await until(
-        lambda: {u for given_out in rounds(ctx) for u, up in ups(given_out).items() if up} >= FOUR
+        lambda: {u for samples in rounds(ctx) for u, up in ups(samples).items() if up} >= FOUR
     )
-    fake_nvml.set(trouble())
+    fake_nvml.set(fault())
     with pytest.raises(TransientError):
         await task
     assert shown_later(ctx) == dict.fromkeys(GPU[:4], 0)
     await recovers(fake_nvml, ctx, source)
 
 
-@pytest.mark.parametrize("trouble", AT_THE_START)
-async def test_so_it_is_when_a_later_start_fails(
-    fake_nvml: FakeNvml, trouble: Callable[[], Scenario]
+@pytest.mark.parametrize("fault", AT_THE_START)
+async def test_all_gpus_are_down_when_a_restart_fails(
+    fake_nvml: FakeNvml, fault: Callable[[], Scenario]
 ) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(options(deadline=0.2))
     fake_nvml.set(h100s(4))
     async with running(ctx, source):
         await next_rounds(ctx)
-    fake_nvml.set(trouble())
+    fake_nvml.set(fault())
     for _ in range(3):
         with pytest.raises(TransientError):
             await source.run(ctx)
         assert shown_later(ctx) == dict.fromkeys(GPU[:4], 0)
-    words = [e for e in rounds(ctx) if good_for(e, ["gpu_up"]) == {UNTIL_CHANGED}]
-    assert len(words) == 1, "said once: each further word would show the source as up"
+
+    reports = [e for e in rounds(ctx) if good_for(e, ["gpu_up"]) == {UNTIL_CHANGED}]
+    assert len(reports) == 1, "reported once: each further event would show the source as up"
     await recovers(fake_nvml, ctx, source)
 
 
@@ -116,10 +117,10 @@ async def recovers(fake: FakeNvml, ctx: FakeSourceContext, source: NvmlSource) -
     async with running(ctx, source):
         await until(lambda: ups(rounds(ctx)[-1]) == dict.fromkeys(GPU[:4], 1))
         assert good_for(rounds(ctx)[-1], ["gpu_up"]) == {3 * NS // 10}
-    assert shown_later(ctx) == {}, "what is read goes away as ever"
+    assert shown_later(ctx) == {}, "readings expire as usual"
 
 
-async def test_a_second_outage_is_reported_too(fake_nvml: FakeNvml) -> None:
+async def test_gpu_up_is_0_in_a_second_outage_too(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(options())
     for _ in range(2):
@@ -132,18 +133,18 @@ async def test_a_second_outage_is_reported_too(fake_nvml: FakeNvml) -> None:
         assert shown_later(ctx) == dict.fromkeys(GPU[:2], 0)
 
 
-@pytest.mark.parametrize("trouble", AT_THE_START)
-async def test_a_start_that_never_saw_a_gpu_says_nothing(
-    fake_nvml: FakeNvml, trouble: Callable[[], Scenario]
+@pytest.mark.parametrize("fault", AT_THE_START)
+async def test_a_failed_first_start_emits_no_event(
+    fake_nvml: FakeNvml, fault: Callable[[], Scenario]
 ) -> None:
     ctx = FakeSourceContext()
-    fake_nvml.set(trouble())
+    fake_nvml.set(fault())
     with pytest.raises(TransientError):
         await NvmlSource(options(deadline=0.2)).run(ctx)
     assert ctx.events == []
 
 
-async def test_stopping_is_no_outage(fake_nvml: FakeNvml) -> None:
+async def test_stopping_does_not_set_gpu_up_to_0(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
     async with running(ctx):
@@ -151,7 +152,7 @@ async def test_stopping_is_no_outage(fake_nvml: FakeNvml) -> None:
     assert shown_later(ctx) == {}
 
 
-async def test_no_one_who_asked_for_no_gpu_up_gets_it(fake_nvml: FakeNvml) -> None:
+async def test_gpu_up_is_not_reported_if_the_plan_lacks_it(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["power_watts"])
     source = NvmlSource(options())

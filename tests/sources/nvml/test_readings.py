@@ -1,4 +1,4 @@
-"""Every reading equals what the driver says, in the unit of its field, or is left out."""
+"""Each reading has the driver's value in the unit of its field, or is left out."""
 
 import itertools
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from tests.fakes.nvml import (
     h100s,
     mixed,
 )
-from tests.sources.nvml.everything import GPM, LINKED, READINGS, SAMPLED, SCENARIO_VALUES
+from tests.sources.nvml.all_fields import GPM, LINKED, READINGS, SAMPLED, SCENARIO_VALUES
 from tests.sources.nvml.harness import (
     GPU,
     errors,
@@ -54,7 +54,7 @@ async def first_round(
     return rounds(ctx)[0]
 
 
-async def test_each_reading_is_what_the_driver_says(fake_nvml: FakeNvml) -> None:
+async def test_each_reading_has_the_value_of_the_driver(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan.everything()
     fake_nvml.set(
@@ -65,17 +65,18 @@ async def test_each_reading_is_what_the_driver_says(fake_nvml: FakeNvml) -> None
             processes=PROCESSES,
             gpm=GPM,
             sampled=SAMPLED,
-            # Else engines that an H100 lacks were left out.
+            # Without this error, engines that an H100 does not have would be left out.
             errors={"nvmlDeviceGetGpuInstanceProfileInfo": 3},
         )
     )
     async with running(ctx, options(interval=0.2, slow=0.2)):
         await next_rounds(ctx, 4)
-    got = values(rounds(ctx)[-1], GPU[0])
-    given_out = {name: got[name] for name in got if not name.startswith("xid_")}
-    assert given_out.keys() == READINGS.keys()
+    everything = values(rounds(ctx)[-1], GPU[0])
+    found = {name: everything[name] for name in everything if not name.startswith("xid_")}
+
+    assert found.keys() == READINGS.keys()
     exact = {name: value for name, value in READINGS.items() if value is not None}
-    assert {name: given_out[name] for name in exact} == pytest.approx(exact, rel=1e-9)
+    assert {name: found[name] for name in exact} == pytest.approx(exact, rel=1e-9)
 
 
 async def test_attributes_are_sorted_by_name(fake_nvml: FakeNvml) -> None:
@@ -93,12 +94,12 @@ async def test_attributes_are_sorted_by_name(fake_nvml: FakeNvml) -> None:
         assert list(reading.attrs) == sorted(reading.attrs)
 
 
-def test_the_table_above_covers_the_catalogue() -> None:
+def test_the_expected_readings_cover_the_catalogue() -> None:
     read = {name.partition("{")[0] for name in READINGS}
     named = {field.name for field in CATALOGUE if field.tier is not Tier.EVENT}
     others = {f"nvlink_{link}_bandwidth_bytes_per_second" for link in range(2, 18)}
-    of_the_join = {"process_memory_used_bytes"}
-    assert read == named - of_the_join - others, "the GPU of the table has two links"
+    from_the_join = {"process_memory_used_bytes"}
+    assert read == named - from_the_join - others, "the GPU of the table has two links"
 
 
 async def test_processes_are_listed_with_pid_kind_and_memory(fake_nvml: FakeNvml) -> None:
@@ -118,28 +119,30 @@ async def test_a_device_without_processes_has_an_empty_list(fake_nvml: FakeNvml)
     assert found.processes == ()
 
 
-async def test_more_processes_than_there_is_room_for(fake_nvml: FakeNvml) -> None:
-    many = [Proc(pid, 1000 + pid) for pid in range(1, 301)]
-    samples = await first_round(fake_nvml, h100s(1, processes=many))
+async def test_three_hundred_processes_are_listed(fake_nvml: FakeNvml) -> None:
+    processes = [Proc(pid, 1000 + pid) for pid in range(1, 301)]
+    samples = await first_round(fake_nvml, h100s(1, processes=processes))
     found = listed(samples, GPU[0])
     assert found is not None
-    assert [(p.pid, p.memory_bytes) for p in found.processes] == [(p.pid, p.memory) for p in many]
+    assert [(p.pid, p.memory_bytes) for p in found.processes] == [
+        (p.pid, p.memory) for p in processes
+    ]
     assert values(samples, GPU[0])["processes{compute}"] == 300
 
 
-async def test_processes_come_and_go(fake_nvml: FakeNvml) -> None:
+async def test_the_list_of_processes_follows_the_driver(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     async with running(ctx):
-        for wanted in ([Proc(7, 70)], [Proc(7, 71)], [Proc(7, 71), Proc(8, 80)], []):
-            fake_nvml.set(h100s(1, processes=wanted))
+        for processes in ([Proc(7, 70)], [Proc(7, 71)], [Proc(7, 71), Proc(8, 80)], []):
+            fake_nvml.set(h100s(1, processes=processes))
             found = listed(await next_rounds(ctx), GPU[0])
             assert found is not None
             assert [(p.pid, p.memory_bytes) for p in found.processes] == [
-                (p.pid, p.memory) for p in wanted
+                (p.pid, p.memory) for p in processes
             ]
 
 
-async def test_processes_can_be_left_out(fake_nvml: FakeNvml) -> None:
+async def test_processes_are_not_read_if_the_option_is_off(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     async with running(ctx, options(processes=False)):
         samples = await next_rounds(ctx)
@@ -148,7 +151,7 @@ async def test_processes_can_be_left_out(fake_nvml: FakeNvml) -> None:
     assert not [call for call in fake_nvml.calls() if "Processes" in call]
 
 
-async def test_a_list_that_failed_makes_no_list(fake_nvml: FakeNvml) -> None:
+async def test_a_failed_process_list_makes_the_whole_list_unknown(fake_nvml: FakeNvml) -> None:
     scenario = h100s(1, errors={"nvmlDeviceGetGraphicsRunningProcesses_v3": 999})
     samples = await first_round(fake_nvml, scenario)
     assert listed(samples, GPU[0]) is None
@@ -156,14 +159,14 @@ async def test_a_list_that_failed_makes_no_list(fake_nvml: FakeNvml) -> None:
     assert "processes{graphics}" not in values(samples, GPU[0])
 
 
-async def test_a_list_that_is_not_there_is_no_loss(fake_nvml: FakeNvml) -> None:
+async def test_an_unsupported_process_list_is_ignored(fake_nvml: FakeNvml) -> None:
     scenario = h100s(1, errors={"nvmlDeviceGetMPSComputeRunningProcesses_v3": 3})
     samples = await first_round(fake_nvml, scenario)
     assert listed(samples, GPU[0]) is not None
     assert "processes{mps}" not in values(samples, GPU[0])
 
 
-NOT_A_READING: list[tuple[str, Mapping[str, object], set[str]]] = [
+UNKNOWN_VALUES: list[tuple[str, Mapping[str, object], set[str]]] = [
     ("uint", {"values": {"temperature": ALL_ONES_32}}, {"gpu_temperature_celsius"}),
     (
         "power",
@@ -177,33 +180,37 @@ NOT_A_READING: list[tuple[str, Mapping[str, object], set[str]]] = [
     ("one value of two", {"fields": {186: Field(error=3)}}, {"power_instant_watts"}),
     ("field error", {"fields": {82: Field(error=3)}}, {"memory_temperature_celsius"}),
     ("clock", {"values": {"clock_1": ALL_ONES_32}}, {"sm_clock_mhz"}),
-    ("half a call", {"values": {"util_memory": ALL_ONES_32}}, {"memory_copy_utilization_percent"}),
+    (
+        "one value of a call",
+        {"values": {"util_memory": ALL_ONES_32}},
+        {"memory_copy_utilization_percent"},
+    ),
     (
         "mask",
         {"values": {"clocks_event_reasons": ALL_ONES_64}},
         {"clock_throttle_reasons", "clock_throttle_active"},
     ),
     (
-        "memory that is the system's",
+        "a device without its own memory",
         {"errors": {"nvmlDeviceGetMemoryInfo": 3, "nvmlDeviceGetMemoryInfo_v2": 3}},
         {"memory_total_bytes", "memory_used_bytes", "memory_free_bytes", "memory_reserved_bytes"},
     ),
 ]
 
 
-@pytest.mark.parametrize(("changes", "missing"), [c[1:] for c in NOT_A_READING])
-async def test_what_means_unknown_is_left_out_and_is_no_error(
+@pytest.mark.parametrize(("changes", "missing"), [c[1:] for c in UNKNOWN_VALUES])
+async def test_values_that_mean_unknown_are_left_out_without_an_error(
     fake_nvml: FakeNvml, changes: dict[str, object], missing: set[str]
 ) -> None:
     ctx = FakeSourceContext()
-    everything = fields(await first_round(fake_nvml, h100s(1)), GPU[0])
+    all_fields = fields(await first_round(fake_nvml, h100s(1)), GPU[0])
     samples = await first_round(fake_nvml, h100s(1, **changes), ctx)
-    assert everything - fields(samples, GPU[0]) == missing
+    assert all_fields - fields(samples, GPU[0]) == missing
     assert ups(samples) == {GPU[0]: 1}
     assert errors(ctx) == {}
 
 
-NOT_TRUE: list[tuple[Mapping[str, object], str]] = [
+IMPOSSIBLE_VALUES: list[tuple[Mapping[str, object], str]] = [
     ({"values": {"util_gpu": 101}}, "gpu_utilization_percent"),
     ({"values": {"enc_util": 4000}}, "encoder_utilization_percent"),
     ({"values": {"temperature": 2**32 - 40}}, "gpu_temperature_celsius"),
@@ -215,8 +222,8 @@ NOT_TRUE: list[tuple[Mapping[str, object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "field"), NOT_TRUE)
-async def test_what_cannot_be_true_is_dropped_and_counted(
+@pytest.mark.parametrize(("changes", "field"), IMPOSSIBLE_VALUES)
+async def test_an_impossible_value_is_dropped_and_counted(
     fake_nvml: FakeNvml, changes: dict[str, object], field: str
 ) -> None:
     ctx = FakeSourceContext()
@@ -226,7 +233,7 @@ async def test_what_cannot_be_true_is_dropped_and_counted(
     assert ups(samples) == {GPU[0]: 1}
 
 
-async def test_where_nothing_is_supported_there_are_no_zeros(fake_nvml: FakeNvml) -> None:
+async def test_unsupported_fields_have_no_readings_instead_of_zeros(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1, errors=NOTHING_SUPPORTED))
     async with running(ctx):
@@ -237,14 +244,14 @@ async def test_where_nothing_is_supported_there_are_no_zeros(fake_nvml: FakeNvml
     assert errors(ctx) == {}
 
 
-async def test_a_device_that_names_nothing_but_its_uuid(fake_nvml: FakeNvml) -> None:
+async def test_a_device_may_report_only_its_uuid(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     await first_round(fake_nvml, h100s(1, errors=NOTHING_SUPPORTED), ctx)
     device = next(e for e in ctx.events if isinstance(e, DevicesDiscovered)).devices[0]
     assert (device.index, device.minor, device.pci_bus_id, device.model) == (0, None, "", "")
 
 
-async def test_minor_and_index_are_two_numbers(fake_nvml: FakeNvml) -> None:
+async def test_minor_number_and_index_are_independent(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     scenario = h100s(4)
     gpus = [replace(gpu, minor=3 - place) for place, gpu in enumerate(scenario.gpus)]
@@ -262,46 +269,54 @@ async def test_minor_and_index_are_two_numbers(fake_nvml: FakeNvml) -> None:
     assert found[2].mig is None
 
 
-async def test_only_supported_reasons_are_reported_one_by_one(fake_nvml: FakeNvml) -> None:
+async def test_only_supported_throttle_reasons_have_a_series(fake_nvml: FakeNvml) -> None:
     scenario = h100s(1, values={"supported_clocks_event_reasons": 0x5})
-    got = values(await first_round(fake_nvml, scenario), GPU[0])
-    assert [name for name in got if name.startswith("clock_throttle_active")] == [
+    found = values(await first_round(fake_nvml, scenario), GPU[0])
+    assert [name for name in found if name.startswith("clock_throttle_active")] == [
         "clock_throttle_active{gpu_idle}",
         "clock_throttle_active{power_cap}",
     ]
 
 
-async def test_a_driver_with_the_first_memory_call_only(fake_nvml: FakeNvml) -> None:
-    got = values(
+async def test_a_driver_with_only_the_first_memory_call_is_read(fake_nvml: FakeNvml) -> None:
+    found = values(
         await first_round(fake_nvml, h100s(1, errors={"nvmlDeviceGetMemoryInfo_v2": 13})), GPU[0]
     )
-    assert got["memory_total_bytes"] == 85520809984
-    assert "memory_used_bytes" in got
-    assert "memory_free_bytes" in got
-    assert "memory_reserved_bytes" not in got
+    assert found["memory_total_bytes"] == 85520809984
+    assert "memory_used_bytes" in found
+    assert "memory_free_bytes" in found
+    assert "memory_reserved_bytes" not in found
 
 
 @pytest.mark.parametrize(
-    ("lacks", "parts"),
+    ("unsupported", "parts"),
     [
-        pytest.param({}, {"used": 0, "free": 80933, "reserved": 626}, id="the reserved part apart"),
         pytest.param(
-            {"nvmlDeviceGetMemoryInfo_v2": 13}, {"used": 626, "free": 80933}, id="within the used"
+            {}, {"used": 0, "free": 80933, "reserved": 626}, id="reserved memory is separate"
+        ),
+        pytest.param(
+            {"nvmlDeviceGetMemoryInfo_v2": 13},
+            {"used": 626, "free": 80933},
+            id="reserved memory is in used memory",
         ),
     ],
 )
-async def test_the_parts_of_memory_come_to_the_whole(
-    fake_nvml: FakeNvml, lacks: dict[str, int], parts: dict[str, int]
+async def test_the_parts_of_memory_sum_to_the_total(
+    fake_nvml: FakeNvml, unsupported: dict[str, int], parts: dict[str, int]
 ) -> None:
     mib = 1 << 20
     memory = {"memory_total": 81559 * mib, "memory_used": 626 * mib, "memory_reserved": 626 * mib}
-    got = values(await first_round(fake_nvml, h100s(1, values=memory, errors=lacks)), GPU[0])
-    shown = {name: got.get(f"memory_{name}_bytes") for name in ("used", "free", "reserved")}
-    assert shown == {name: parts[name] * mib if name in parts else None for name in shown}
-    assert sum(parts.values()) * mib == got["memory_total_bytes"]
+    found = values(
+        await first_round(fake_nvml, h100s(1, values=memory, errors=unsupported)), GPU[0]
+    )
+    found_parts = {name: found.get(f"memory_{name}_bytes") for name in ("used", "free", "reserved")}
+    assert found_parts == {
+        name: parts[name] * mib if name in parts else None for name in found_parts
+    }
+    assert sum(parts.values()) * mib == found["memory_total_bytes"]
 
 
-async def test_only_what_is_asked_for_is_read(fake_nvml: FakeNvml) -> None:
+async def test_only_fields_of_the_plan_are_read(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["power_watts", "clock_throttle_reasons", "memory_used_bytes"])
     fake_nvml.set(h100s(1))
@@ -319,7 +334,7 @@ async def test_only_what_is_asked_for_is_read(fake_nvml: FakeNvml) -> None:
     assert "nvmlEventSetCreate" not in calls
 
 
-async def test_readings_are_good_for_three_intervals_of_their_tier(fake_nvml: FakeNvml) -> None:
+async def test_readings_are_valid_for_three_intervals_of_their_tier(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     async with running(ctx, options(interval=0.1, slow=0.25)):
         await until(lambda: rounds(ctx))
@@ -331,7 +346,7 @@ async def test_readings_are_good_for_three_intervals_of_their_tier(fake_nvml: Fa
     assert {p.good_for_ns for p in samples.processes} == {3 * NS // 10}
 
 
-async def test_the_slow_tier_is_read_at_first_and_then_each_slow_interval(
+async def test_the_slow_tier_is_read_first_and_then_each_slow_interval(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()
@@ -341,6 +356,6 @@ async def test_the_slow_tier_is_read_at_first_and_then_each_slow_interval(
     at = [samples.readings[0].at.mono_ns / NS for samples in rounds(ctx)]
     assert slow[0]
     assert not slow[1]
-    # The first tick at or after each multiple of 0.3 s, counted from the first.
+    # The slow rounds are the first ones at or after each multiple of 0.3 s from the first round.
     turns = [(tick - at[0] + 0.05) // 0.3 for tick in at]
     assert slow[1:] == [now != before for before, now in itertools.pairwise(turns)]

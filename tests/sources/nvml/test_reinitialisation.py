@@ -1,4 +1,4 @@
-"""T23: a driver that answers "unknown" everywhere is initialised again, ever less often."""
+"""T23: NVML is initialised again, at growing intervals, if all calls return "unknown"."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,34 +27,34 @@ from tests.support.nodes import claim
 UNKNOWN = {"*": 999}
 
 
-def dark(count: int = 2) -> Scenario:
-    """Device access was lost: every call answers 999, nvmlInit too."""
+def without_access(count: int = 2) -> Scenario:
+    """Return a node without device access: every call returns 999, including nvmlInit."""
     return replace(h100s(count), errors=UNKNOWN, init_error=999)
 
 
-async def failed(ctx: FakeSourceContext, source: NvmlSource) -> TransientError:
+async def run_until_failure(ctx: FakeSourceContext, source: NvmlSource) -> TransientError:
     with pytest.raises(TransientError) as caught:
         await asyncio.wait_for(source.run(ctx), 10)
     return caught.value
 
 
-async def lost(fake: FakeNvml, ctx: FakeSourceContext, source: NvmlSource) -> TransientError:
-    """Run until it works, let it all be gone, and return what the source ends with."""
+async def lose_access(fake: FakeNvml, ctx: FakeSourceContext, source: NvmlSource) -> TransientError:
+    """Run until the source works, remove the device access, and return the source's error."""
     fake.set(h100s(2))
     task = asyncio.create_task(source.run(ctx))
     before = len(rounds(ctx))
     await until(lambda: len(rounds(ctx)) > before + 1)
-    fake.set(dark())
+    fake.set(without_access())
     with pytest.raises(TransientError) as caught:
         await asyncio.wait_for(task, 10)
     return caught.value
 
 
-async def test_t23_all_gpus_that_answer_unknown_end_the_source_with_what_helps(
+async def test_t23_the_source_ends_with_a_fix_if_all_gpus_return_unknown(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx, source = FakeSourceContext(), NvmlSource(options())
-    error = await lost(fake_nvml, ctx, source)
+    error = await lose_access(fake_nvml, ctx, source)
     assert "all GPUs report unknown (999)" in str(error)
     assert "daemon-reload" in str(error)
     assert "dmesg" in str(error)
@@ -63,21 +63,21 @@ async def test_t23_all_gpus_that_answer_unknown_end_the_source_with_what_helps(
     assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] == 1
 
 
-async def test_t23_it_is_initialised_after_5_10_and_at_most_300_seconds(
+async def test_t23_the_retry_interval_doubles_from_5_to_300_seconds(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx, source = FakeSourceContext(), NvmlSource(options())
-    waits = [(await lost(fake_nvml, ctx, source)).retry_after]
-    waits += [(await failed(ctx, source)).retry_after for _ in range(8)]
+    waits = [(await lose_access(fake_nvml, ctx, source)).retry_after]
+    waits += [(await run_until_failure(ctx, source)).retry_after for _ in range(8)]
     assert waits == [5, 10, 20, 40, 80, 160, 300, 300, 300]
     fake_nvml.set(h100s(2))
     async with running(ctx, source):
         assert ups(await next_rounds(ctx)) == dict.fromkeys(GPU[:2], 1)
-    assert (await lost(fake_nvml, ctx, source)).retry_after == 5, "it worked meanwhile"
+    assert (await lose_access(fake_nvml, ctx, source)).retry_after == 5, "it worked in the meantime"
 
 
 @pytest.mark.parametrize("count", [1, 2])
-async def test_t23_where_the_driver_still_counts_its_gpus_three_rounds_have_to_fail(
+async def test_t23_three_rounds_must_fail_if_the_gpu_count_still_works(
     fake_nvml: FakeNvml, count: int
 ) -> None:
     ctx = FakeSourceContext()
@@ -88,12 +88,12 @@ async def test_t23_where_the_driver_still_counts_its_gpus_three_rounds_have_to_f
     fake_nvml.set(h100s(count, errors=UNKNOWN))
     with pytest.raises(TransientError, match="all GPUs report unknown"):
         await asyncio.wait_for(task, 10)
-    dark = [r for r in rounds(ctx)[before:] if set(ups(r).values()) == {0}]
-    assert len(dark) == 3 + 1, "and the last word on all of them"
+    rounds_down = [r for r in rounds(ctx)[before:] if set(ups(r).values()) == {0}]
+    assert len(rounds_down) == 3 + 1, "three rounds and the final gpu_up of all GPUs"
 
 
 @pytest.mark.parametrize("code", [1, 18, 999])
-async def test_t23_one_rule_for_all_that_takes_the_driver_away(
+async def test_t23_the_retry_interval_is_the_same_for_other_driver_errors(
     fake_nvml: FakeNvml, code: int
 ) -> None:
     ctx, source = FakeSourceContext(), NvmlSource(options())
@@ -104,53 +104,58 @@ async def test_t23_one_rule_for_all_that_takes_the_driver_away(
     with pytest.raises(TransientError) as caught:
         await asyncio.wait_for(task, 10)
     assert caught.value.retry_after == 5
-    assert (await failed(ctx, source)).retry_after == 10
+    assert (await run_until_failure(ctx, source)).retry_after == 10
 
 
 @pytest.mark.parametrize("opens", [True, False])
-async def test_t23_so_it_is_at_the_start(fake_nvml: FakeNvml, opens: bool) -> None:
+async def test_t23_unknown_from_all_gpus_at_the_start_is_an_error_with_a_fix(
+    fake_nvml: FakeNvml, opens: bool
+) -> None:
     ctx = FakeSourceContext()
-    fake_nvml.set(replace(dark(), init_error=0 if opens else 999))
-    error = await failed(ctx, NvmlSource(options()))
+    fake_nvml.set(replace(without_access(), init_error=0 if opens else 999))
+    error = await run_until_failure(ctx, NvmlSource(options()))
     assert (error.retry_after, ctx.events) == (5, [])
     assert "daemon-reload" in str(error)
 
 
-ALIVE: dict[str, tuple[Callable[[], Scenario], dict[str, int]]] = {
-    "one of two": (lambda: h100s(2).with_gpu(1, errors=UNKNOWN), {GPU[0]: 1, GPU[1]: 0}),
-    "a GPU that is lost": (lambda: h100s(1, lost=True), {GPU[0]: 0}),
+PARTIAL_FAULTS: dict[str, tuple[Callable[[], Scenario], dict[str, int]]] = {
+    "one of two GPUs returns unknown": (
+        lambda: h100s(2).with_gpu(1, errors=UNKNOWN),
+        {GPU[0]: 1, GPU[1]: 0},
+    ),
+    "the only GPU is lost": (lambda: h100s(1, lost=True), {GPU[0]: 0}),
     "all GPUs are lost": (lambda: h100s(2, lost=True), {GPU[0]: 0, GPU[1]: 0}),
-    "one is lost, one answers unknown": (
+    "one GPU is lost, one returns unknown": (
         lambda: h100s(2).with_gpu(0, lost=True).with_gpu(1, errors=UNKNOWN),
         {GPU[0]: 0, GPU[1]: 0},
     ),
-    "a call that fails": (
+    "one call returns unknown": (
         lambda: h100s(2, errors={"nvmlDeviceGetPowerUsage": 999}),
         {GPU[0]: 1, GPU[1]: 1},
     ),
-    "the count": (
+    "the count returns unknown": (
         lambda: replace(h100s(2), errors={"nvmlDeviceGetCount_v2": 999}),
         {GPU[0]: 1, GPU[1]: 1},
     ),
 }
 
 
-@pytest.mark.parametrize(("trouble", "expected"), ALIVE.values(), ids=ALIVE.keys())
-async def test_t23_less_than_all_alike_is_no_reason(
-    fake_nvml: FakeNvml, trouble: Callable[[], Scenario], expected: dict[str, int]
+@pytest.mark.parametrize(("fault", "expected"), PARTIAL_FAULTS.values(), ids=PARTIAL_FAULTS.keys())
+async def test_t23_partial_faults_do_not_end_the_source(
+    fake_nvml: FakeNvml, fault: Callable[[], Scenario], expected: dict[str, int]
 ) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(len(expected)))
     async with running(ctx) as task:
         await next_rounds(ctx)
-        fake_nvml.set(trouble())
+        fake_nvml.set(fault())
         await until(lambda: ups(rounds(ctx)[-1]) == expected)
         await next_rounds(ctx, 5)
         assert not task.done()
     assert fake_nvml.calls()["nvmlInitWithFlags"] == 1
 
 
-async def test_t23_nor_while_a_call_is_stuck(fake_nvml: FakeNvml) -> None:
+async def test_t23_a_hanging_call_prevents_reinitialisation(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
     async with running(ctx, options(deadline=0.3)) as task:
@@ -163,8 +168,8 @@ async def test_t23_nor_while_a_call_is_stuck(fake_nvml: FakeNvml) -> None:
         await until(lambda: ups(rounds(ctx)[-1]) == dict.fromkeys(GPU[:2], 1))
 
 
-def shown(ctx: FakeSourceContext) -> Snapshot:
-    """What the page says a day after the last word, with a pod that holds the first GPU."""
+def snapshot_later(ctx: FakeSourceContext) -> Snapshot:
+    """Return the snapshot one day after the last event, with a pod that holds the first GPU."""
     join, at = Join(), ctx.clock.now()
     events = [SourceAdded(0), *ctx.events, SourceLost("all GPUs report unknown")]
     for seq, event in enumerate(events, 1):
@@ -176,7 +181,7 @@ def shown(ctx: FakeSourceContext) -> Snapshot:
     return join.snapshot(later)
 
 
-async def test_t23_owners_and_the_last_xid_stay_visible_and_all_recovers(
+async def test_t23_holders_and_the_last_xid_stay_visible_until_recovery(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx, source = FakeSourceContext(), NvmlSource(options())
@@ -190,16 +195,16 @@ async def test_t23_owners_and_the_last_xid_stay_visible_and_all_recovers(
             r.field == "xid_last" and r.value == 79 for s in rounds(ctx) for r in s.readings
         )
     )
-    fake_nvml.set(dark())
+    fake_nvml.set(without_access())
     with pytest.raises(TransientError):
         await asyncio.wait_for(task, 10)
-    snapshot = shown(ctx)
-    given_out = {(r.device, r.field): r.value for r in snapshot.readings if not r.attrs}
-    assert given_out == {(GPU[0], "gpu_up"): 0, (GPU[1], "gpu_up"): 0, (GPU[0], "xid_last"): 79}
+    snapshot = snapshot_later(ctx)
+    found = {(r.device, r.field): r.value for r in snapshot.readings if not r.attrs}
+    assert found == {(GPU[0], "gpu_up"): 0, (GPU[1], "gpu_up"): 0, (GPU[0], "xid_last"): 79}
     holders = snapshot.layout.attributions[GPU[0]].holders
     assert [one.subject.pod for one in holders] == ["a"]
     assert not snapshot.sources["gpus"].up
     fake_nvml.set(h100s(2))
     async with running(ctx, source):
         assert ups(await next_rounds(ctx, 3)) == dict.fromkeys(GPU[:2], 1)
-    assert shown(ctx).readings == (), "what is read goes away as ever"
+    assert snapshot_later(ctx).readings == (), "readings expire as usual"

@@ -1,4 +1,4 @@
-"""A reload that changes the options makes a new source; what it knew stands in `ctx.kept`."""
+"""A reload with changed options makes a new source, which continues from `ctx.restart_state`."""
 
 import threading
 from dataclasses import replace
@@ -28,14 +28,14 @@ pytestmark = pytest.mark.usefixtures("no_thread_left")
 
 
 def after_reload(ctx: FakeSourceContext) -> FakeSourceContext:
-    """The context that the runtime makes for the new source."""
+    """Return the context that the runtime creates for the new source."""
     new = FakeSourceContext()
     new.restart_state = ctx.restart_state
     return new
 
 
 def errors_of(ctx: FakeSourceContext, uuid: str) -> dict[str, int | float]:
-    """The newest XID counters of a GPU."""
+    """Return the latest XID counters of a GPU."""
     found: dict[str, int | float] = {}
     for event in ctx.events:
         if isinstance(event, SamplesTaken):
@@ -44,14 +44,14 @@ def errors_of(ctx: FakeSourceContext, uuid: str) -> dict[str, int | float]:
     return found
 
 
-async def test_xid_counters_continue_and_changed_codes_hold(fake_nvml: FakeNvml) -> None:
+async def test_xid_counters_continue_and_changed_codes_apply(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
-    wanted = [
+    runs = [
         ((31, 79), {"xid_errors{31}": 1, "xid_errors{79}": 0}),
         ((31, 48), {"xid_errors{31}": 2, "xid_errors{48}": 0}),
         ((13,), {"xid_errors{31}": 3, "xid_errors{13}": 0}),
     ]
-    for codes, expected in wanted:
+    for codes, expected in runs:
         ctx = after_reload(ctx)
         fake_nvml.calls(reset=True)
         async with running(ctx, options(xid_codes=codes)):
@@ -60,7 +60,7 @@ async def test_xid_counters_continue_and_changed_codes_hold(fake_nvml: FakeNvml)
             await until(lambda expected=expected, ctx=ctx: errors_of(ctx, GPU[0]) == expected)
 
 
-async def test_known_and_down_gpus_are_known_after_it(
+async def test_known_gpus_stay_known_including_those_that_are_down(
     fake_nvml: FakeNvml, caplog: pytest.LogCaptureFixture
 ) -> None:
     ctx = FakeSourceContext()
@@ -72,10 +72,10 @@ async def test_known_and_down_gpus_are_known_after_it(
     ctx = after_reload(ctx)
     async with running(ctx, options(interval=0.2)):
         assert ups(await next_rounds(ctx)) == {GPU[0]: 1, GPU[1]: 1, GPU[2]: 0}
-    assert caplog.text.count("is down") == 1, "that it is down is said once"
+    assert caplog.text.count("is down") == 1, "logged once over the reload"
 
 
-async def test_a_changed_interval_and_deadline_hold(fake_nvml: FakeNvml) -> None:
+async def test_a_changed_interval_and_deadline_apply(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2).with_gpu(0, block={"nvmlDeviceGetPowerUsage": 0.2}))
     async with running(ctx, options(deadline=5)):
@@ -87,8 +87,8 @@ async def test_a_changed_interval_and_deadline_hold(fake_nvml: FakeNvml) -> None
         assert good_for(rounds(ctx)[0], ["power_watts"]) == {9 * NS // 10}
 
 
-async def test_a_stuck_thread_is_known_and_no_other_is_sent_after_it(fake_nvml: FakeNvml) -> None:
-    before = threading.active_count()  # other tests leave threads that are about to end
+async def test_a_hanging_thread_is_remembered_and_not_repeated(fake_nvml: FakeNvml) -> None:
+    before = threading.active_count()  # threads of other tests may still be ending
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
     async with running(ctx, options()):
@@ -103,22 +103,24 @@ async def test_a_stuck_thread_is_known_and_no_other_is_sent_after_it(fake_nvml: 
             counts.append(sampling_threads())
     assert counts == [2] * 12
     assert threading.active_count() < before + 8
-    assert fake_nvml.calls()["nvmlInitWithFlags"] == 2, "it can't be shut down under the thread"
+    assert fake_nvml.calls()["nvmlInitWithFlags"] == 2, (
+        "NVML is not shut down while a thread hangs in it"
+    )
     ctx = after_reload(ctx)
     async with running(ctx, options()):
         fake_nvml.set(h100s(2))
         await until(lambda: rounds(ctx) and ups(rounds(ctx)[-1]).get(GPU[0]) == 1)
 
 
-async def test_two_stuck_threads_are_the_most_over_reloads_too(fake_nvml: FakeNvml) -> None:
+async def test_at_most_two_threads_hang_over_several_reloads(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(4))
     async with running(ctx, options()):
         await next_rounds(ctx)
-    hung = h100s(4)
+    hanging = h100s(4)
     for place in range(4):
-        hung = hung.with_gpu(place, block=HANGS)
-    fake_nvml.set(hung)
+        hanging = hanging.with_gpu(place, block=HANGS)
+    fake_nvml.set(hanging)
     for _ in range(4):
         ctx = after_reload(ctx)
         with pytest.raises(TransientError, match="driver calls hang in"):
@@ -126,7 +128,7 @@ async def test_two_stuck_threads_are_the_most_over_reloads_too(fake_nvml: FakeNv
         assert sampling_threads() == 2
 
 
-async def test_a_reload_in_the_middle_of_a_hung_call(fake_nvml: FakeNvml) -> None:
+async def test_reloads_during_a_hanging_call_keep_the_other_gpus(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
     async with running(ctx, options()):
@@ -146,11 +148,11 @@ async def test_a_reload_in_the_middle_of_a_hung_call(fake_nvml: FakeNvml) -> Non
         assert sampling_threads() == 2
 
 
-async def test_an_init_that_hangs_is_known(fake_nvml: FakeNvml) -> None:
+async def test_a_hanging_nvml_init_is_remembered(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(replace(h100s(1), block={"nvmlInitWithFlags": 60.0}))
-    for words in ("nvmlInit has not returned", "nvmlInit still hangs", "nvmlInit still hangs"):
+    for message in ("nvmlInit has not returned", "nvmlInit still hangs", "nvmlInit still hangs"):
         ctx = after_reload(ctx)
-        with pytest.raises(TransientError, match=words):
+        with pytest.raises(TransientError, match=message):
             await NvmlSource(options(deadline=0.1)).run(ctx)
         assert sampling_threads() == 1

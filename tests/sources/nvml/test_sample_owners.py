@@ -1,4 +1,4 @@
-"""Whose each use is, where a pid may have been used again and a process may have ended."""
+"""Owners of usage, if a pid may have been reused or a process may have ended."""
 
 import pytest
 from hypothesis import given
@@ -32,8 +32,8 @@ LISTED = (GpuProcess(7, "compute", GIB),)
 ENTRY = {7: ProcessBusyTime(BUSY, us(9))}
 
 
-def seen(**changes: object) -> RawDeviceUse:
-    made = {"listed": LISTED, "utilization": ENTRY, **changes}
+def raw_use(**changes: object) -> RawDeviceUse:
+    fields = {"listed": LISTED, "utilization": ENTRY, **changes}
     return RawDeviceUse(
         "GPU-1",
         NOW,
@@ -41,133 +41,159 @@ def seen(**changes: object) -> RawDeviceUse:
         memory_used_bytes=3 * GIB,
         memory_reserved_bytes=GIB,
         energy_mj=5,
-        **made,  # type: ignore[arg-type]
+        **fields,  # type: ignore[arg-type]
     )
 
 
-def began(seconds: float, before: Process | None = None, seen_at: float = 5.1) -> PidRecord:
-    return PidRecord(NEW, us(seconds), before, round(seen_at * NS))
+def started(seconds: float, previous: Process | None = None, seen_at: float = 5.1) -> PidRecord:
+    return PidRecord(NEW, us(seconds), previous, round(seen_at * NS))
 
 
 def ended(process: Process, seen_at: float = 5.1) -> PidRecord:
     return PidRecord(previous=process, seen_ns=round(seen_at * NS))
 
 
-def use(process: Process | None, kind: str, memory: int | None, busy: int | None) -> ProcessUse:
+def expected_use(
+    process: Process | None, kind: str, memory: int | None, busy: int | None
+) -> ProcessUse:
     started, owner = (None, None) if process is None else (process.started, process.owner)
     return ProcessUse(7, started, owner, kind, memory, busy)  # type: ignore[arg-type]
 
 
 CASES: dict[str, tuple[RawDeviceUse, PidRecord, list[ProcessUse]]] = {
-    "one that was there before": (seen(), PidRecord(NEW), [use(NEW, "compute", GIB, BUSY)]),
-    "one of the host's": (seen(), PidRecord(HOST), [use(HOST, "compute", GIB, BUSY)]),
-    "one that did nothing": (seen(utilization={}), PidRecord(NEW), [use(NEW, "compute", GIB, 0)]),
-    "one that began meanwhile": (seen(), began(8), [use(NEW, "compute", GIB, BUSY)]),
-    "one that began as it was found at work": (
-        seen(),
-        began(9.01),
-        [use(NEW, "compute", GIB, BUSY)],
+    "a known process": (raw_use(), PidRecord(NEW), [expected_use(NEW, "compute", GIB, BUSY)]),
+    "a process of the host": (
+        raw_use(),
+        PidRecord(HOST),
+        [expected_use(HOST, "compute", GIB, BUSY)],
     ),
-    "what was done before it began was done by one that nobody saw": (
-        seen(),
-        began(9.5),
-        [use(None, "", 0, BUSY), use(NEW, "compute", GIB, 0)],
-    ),
-    "what was done before it began was done by the one before it": (
-        seen(),
-        began(9.5, OLD),
-        [use(OLD, "", 0, BUSY), use(NEW, "compute", GIB, 0)],
-    ),
-    "but not by one that was gone long ago": (
-        seen(),
-        began(9.5, OLD, seen_at=4),
-        [use(None, "", 0, BUSY), use(NEW, "compute", GIB, 0)],
-    ),
-    "a mean over both is nobody's": (
-        seen(),
-        began(8, OLD),
-        [use(None, "", 0, BUSY), use(NEW, "compute", GIB, 0)],
-    ),
-    "nor where nobody knows when the one there began": (
-        seen(),
-        PidRecord(NEW, None, OLD, round(5.1 * NS)),
-        [use(None, "", 0, BUSY), use(NEW, "compute", GIB, 0)],
-    ),
-    "one that has ended": (seen(listed=()), ended(OLD), [use(OLD, "", 0, BUSY)]),
-    "one that ended and was last there before the look before": (
-        seen(listed=()),
-        ended(OLD, seen_at=4.9),
-        [use(None, "", 0, BUSY)],
-    ),
-    "one that nobody ever saw": (seen(listed=()), UNKNOWN, [use(None, "", 0, BUSY)]),
-    "one that let go of the device": (seen(listed=()), PidRecord(NEW), [use(NEW, "", 0, BUSY)]),
-    "one that ended after it was listed": (seen(), ended(OLD), [use(OLD, "compute", GIB, BUSY)]),
-    "one that ended then, and was never seen": (
-        seen(),
-        UNKNOWN,
-        [use(None, "compute", GIB, BUSY)],
-    ),
-    "one that took the pid after the list was made": (
-        seen(utilization={}),
-        began(10.5, OLD),
-        [use(OLD, "compute", GIB, 0)],
-    ),
-    "at the first look nobody did anything": (
-        seen(utilization=None),
+    "an idle process": (
+        raw_use(utilization={}),
         PidRecord(NEW),
-        [use(NEW, "compute", GIB, None)],
+        [expected_use(NEW, "compute", GIB, 0)],
     ),
-    "no lists": (seen(listed=None), PidRecord(NEW), [use(NEW, "", None, BUSY)]),
-    "neither": (seen(listed=None, utilization=None), UNKNOWN, []),
+    "a process that started since the last sample": (
+        raw_use(),
+        started(8),
+        [expected_use(NEW, "compute", GIB, BUSY)],
+    ),
+    "a process that was busy right after its start": (
+        raw_use(),
+        started(9.01),
+        [expected_use(NEW, "compute", GIB, BUSY)],
+    ),
+    "busy time before the start, and no previous process": (
+        raw_use(),
+        started(9.5),
+        [expected_use(None, "", 0, BUSY), expected_use(NEW, "compute", GIB, 0)],
+    ),
+    "busy time before the start, and a previous process": (
+        raw_use(),
+        started(9.5, OLD),
+        [expected_use(OLD, "", 0, BUSY), expected_use(NEW, "compute", GIB, 0)],
+    ),
+    "busy time before the start, and a previous process that ended earlier": (
+        raw_use(),
+        started(9.5, OLD, seen_at=4),
+        [expected_use(None, "", 0, BUSY), expected_use(NEW, "compute", GIB, 0)],
+    ),
+    "busy time that spans both processes": (
+        raw_use(),
+        started(8, OLD),
+        [expected_use(None, "", 0, BUSY), expected_use(NEW, "compute", GIB, 0)],
+    ),
+    "an unknown start time": (
+        raw_use(),
+        PidRecord(NEW, None, OLD, round(5.1 * NS)),
+        [expected_use(None, "", 0, BUSY), expected_use(NEW, "compute", GIB, 0)],
+    ),
+    "a process that has ended": (raw_use(listed=()), ended(OLD), [expected_use(OLD, "", 0, BUSY)]),
+    "a process that ended before the last sample": (
+        raw_use(listed=()),
+        ended(OLD, seen_at=4.9),
+        [expected_use(None, "", 0, BUSY)],
+    ),
+    "a process that was never seen": (
+        raw_use(listed=()),
+        UNKNOWN,
+        [expected_use(None, "", 0, BUSY)],
+    ),
+    "a process that released the device": (
+        raw_use(listed=()),
+        PidRecord(NEW),
+        [expected_use(NEW, "", 0, BUSY)],
+    ),
+    "a process that ended after it was listed": (
+        raw_use(),
+        ended(OLD),
+        [expected_use(OLD, "compute", GIB, BUSY)],
+    ),
+    "a process that ended after it was listed, and was never seen": (
+        raw_use(),
+        UNKNOWN,
+        [expected_use(None, "compute", GIB, BUSY)],
+    ),
+    "a process that reused the pid after the list was read": (
+        raw_use(utilization={}),
+        started(10.5, OLD),
+        [expected_use(OLD, "compute", GIB, 0)],
+    ),
+    "the first sample": (
+        raw_use(utilization=None),
+        PidRecord(NEW),
+        [expected_use(NEW, "compute", GIB, None)],
+    ),
+    "no lists": (raw_use(listed=None), PidRecord(NEW), [expected_use(NEW, "", None, BUSY)]),
+    "no lists and no utilization": (raw_use(listed=None, utilization=None), UNKNOWN, []),
 }
 
 
-@pytest.mark.parametrize(("what", "found", "expected"), CASES.values(), ids=CASES.keys())
-def test_each_use_goes_to_whom_its_time_says(
-    what: RawDeviceUse, found: PidRecord, expected: list[ProcessUse]
+@pytest.mark.parametrize(("raw", "record", "expected"), CASES.values(), ids=CASES.keys())
+def test_usage_is_attributed_by_start_and_end_of_processes(
+    raw: RawDeviceUse, record: PidRecord, expected: list[ProcessUse]
 ) -> None:
-    made = to_device_use(what, {7: found}, 15)
-    assert list(made.processes) == expected
-    assert made.listed is (what.listed is not None)
-    assert made.busy_ns == (
-        None if what.utilization is None else sum(e.busy_ns or 0 for e in expected)
+    result = to_device_use(raw, {7: record}, 15)
+    assert list(result.processes) == expected
+    assert result.listed is (raw.listed is not None)
+    assert result.busy_ns == (
+        None if raw.utilization is None else sum(e.busy_ns or 0 for e in expected)
     )
 
 
-def test_the_rest_is_reported_as_it_was_seen() -> None:
-    made = to_device_use(seen(), {}, 15)
-    assert (made.device, made.at, made.since, made.good_for_ns) == ("GPU-1", NOW, SINCE, 15)
-    assert (made.memory_used_bytes, made.memory_reserved_bytes) == (3 * GIB, GIB)
-    assert made.energy_mj == 5
-    assert made.processes == (use(None, "compute", GIB, BUSY),), (
-        "with a /proc that isn't the host's"
+def test_the_other_values_of_a_sample_are_kept() -> None:
+    result = to_device_use(raw_use(), {}, 15)
+    assert (result.device, result.at, result.since, result.good_for_ns) == ("GPU-1", NOW, SINCE, 15)
+    assert (result.memory_used_bytes, result.memory_reserved_bytes) == (3 * GIB, GIB)
+    assert result.energy_mj == 5
+    assert result.processes == (expected_use(None, "compute", GIB, BUSY),), (
+        "no owner without the host's procfs"
     )
 
 
-def test_what_an_instance_was_busy_is_unattributed_own() -> None:
-    made = to_device_use(seen(utilization=None, busy_ns=12), {7: PidRecord(NEW)}, 15)
-    assert made.busy_ns == 12
-    assert [one.busy_ns for one in made.processes] == [None]
+def test_busy_time_of_an_instance_is_of_the_device_only() -> None:
+    result = to_device_use(raw_use(utilization=None, busy_ns=12), {7: PidRecord(NEW)}, 15)
+    assert result.busy_ns == 12
+    assert [one.busy_ns for one in result.processes] == [None]
 
 
 KINDS = {
-    "a client of MPS": ([("compute", GIB), ("mps", GIB)], "mps", GIB),
-    "one that draws and computes": ([("compute", GIB), ("graphics", GIB)], "compute", GIB),
-    "one that draws": ([("graphics", 5)], "graphics", 5),
-    "a list that tells less": ([("compute", 3), ("mps", None)], "mps", 3),
-    "nothing told": ([("compute", None)], "compute", None),
-    "none": ([("compute", 0)], "compute", 0),
+    "an MPS client": ([("compute", GIB), ("mps", GIB)], "mps", GIB),
+    "compute and graphics": ([("compute", GIB), ("graphics", GIB)], "compute", GIB),
+    "graphics only": ([("graphics", 5)], "graphics", 5),
+    "a list without memory": ([("compute", 3), ("mps", None)], "mps", 3),
+    "unknown memory": ([("compute", None)], "compute", None),
+    "no memory": ([("compute", 0)], "compute", 0),
 }
 
 
 @pytest.mark.parametrize(("listed", "kind", "memory"), KINDS.values(), ids=KINDS.keys())
-def test_a_process_in_several_lists_has_its_memory_once(
+def test_the_memory_of_a_process_in_several_lists_counts_once(
     listed: list[tuple[str, int | None]], kind: str, memory: int | None
 ) -> None:
     processes = tuple(GpuProcess(7, name, size) for name, size in listed)  # type: ignore[arg-type]
     for order in (processes, processes[::-1]):
-        (made,) = to_device_use(seen(listed=order), {7: PidRecord(NEW)}, 15).processes
-        assert (made.kind, made.memory_bytes, made.busy_ns) == (kind, memory, BUSY)
+        (result,) = to_device_use(raw_use(listed=order), {7: PidRecord(NEW)}, 15).processes
+        assert (result.kind, result.memory_bytes, result.busy_ns) == (kind, memory, BUSY)
 
 
 SERVER = Process(50, PartialRef(uid="mps-daemon"), is_mps_server=True)
@@ -176,39 +202,39 @@ MPS: dict[
     str, tuple[list[tuple[int, str]], dict[int, Process], dict[int, int], dict[int, int | None]]
 ]
 MPS = {
-    "what clients do stands in the server's entry": (
+    "clients, whose busy time is in the server's entry": (
         [(1, "compute"), (2, "compute"), (2, "mps"), (3, "compute"), (3, "mps")],
         {1: SERVER},
         {1: ALL},
         {1: None, 2: None, 3: None},
     ),
-    "a server that nobody can recognise": (
+    "a server that is not recognised": (
         [(1, "compute"), (2, "mps"), (3, "mps")],
         {},
         {1: ALL},
         {1: None, 2: None, 3: None},
     ),
-    "a process beside them has an entry of its own": (
+    "another process with its own entry": (
         [(1, "compute"), (2, "mps"), (4, "compute")],
         {1: SERVER},
         {1: 3 * NS, 4: NS},
         {1: None, 2: None, 4: NS},
     ),
-    "but which of two is the server's?": (
+    "two entries, and a server that is not recognised": (
         [(1, "compute"), (2, "mps"), (4, "compute")],
         {},
         {1: 3 * NS, 4: NS},
         {1: None, 2: None, 4: None},
     ),
-    "one without an entry may be a client that the driver doesn't call one": (
+    "a process without an entry, which may be a client": (
         [(1, "compute"), (4, "compute")],
         {1: SERVER},
         {1: ALL},
         {1: None, 4: None},
     ),
-    "clients that came and went": ([(1, "compute")], {1: SERVER}, {1: ALL}, {1: None}),
+    "clients that have ended": ([(1, "compute")], {1: SERVER}, {1: ALL}, {1: None}),
     "a server that has ended": ([], {1: SERVER}, {1: ALL}, {1: None}),
-    "a client that has an entry of its own is one like any other": (
+    "a client with its own entry": (
         [(2, "mps")],
         {},
         {2: ALL},
@@ -218,28 +244,28 @@ MPS = {
 
 
 @pytest.mark.parametrize(("listed", "known", "entries", "expected"), MPS.values(), ids=MPS.keys())
-def test_t4_what_mps_clients_do_is_unknown_and_never_the_servers(
+def test_t4_busy_time_of_mps_clients_is_unknown_and_not_the_server_s(
     listed: list[tuple[int, str]],
     known: dict[int, Process],
     entries: dict[int, int],
     expected: dict[int, int | None],
 ) -> None:
     lists = tuple(GpuProcess(pid, kind, GIB) for pid, kind in listed)  # type: ignore[arg-type]
-    given_out = {pid: ProcessBusyTime(busy, us(9)) for pid, busy in entries.items()}
-    found = {pid: PidRecord(process) for pid, process in known.items()}
-    made = to_device_use(seen(listed=lists, utilization=given_out), found, 15)
-    assert {one.pid: one.busy_ns for one in made.processes} == expected
-    assert made.busy_ns == sum(entries.values()), "the device's own is known all the same"
-    assert made.mps is (None in expected.values())
+    utilization = {pid: ProcessBusyTime(busy, us(9)) for pid, busy in entries.items()}
+    records = {pid: PidRecord(process) for pid, process in known.items()}
+    result = to_device_use(raw_use(listed=lists, utilization=utilization), records, 15)
+    assert {one.pid: one.busy_ns for one in result.processes} == expected
+    assert result.busy_ns == sum(entries.values()), "the busy time of the device is known"
+    assert result.mps is (None in expected.values())
 
 
-def test_all_that_were_seen_are_looked_up() -> None:
-    other = seen(listed=None, utilization={9: ProcessBusyTime(1, 1)})
-    assert pids([seen(), other, seen(listed=None, utilization=None)]) == {7, 9}
+def test_pids_of_lists_and_utilization_are_looked_up() -> None:
+    other = raw_use(listed=None, utilization={9: ProcessBusyTime(1, 1)})
+    assert pids([raw_use(), other, raw_use(listed=None, utilization=None)]) == {7, 9}
 
 
 PROCESSES = st.one_of(st.none(), st.builds(Process, st.integers(1, 9), st.just(OLD.owner)))
-FOUND = st.builds(
+RECORDS = st.builds(
     PidRecord,
     PROCESSES,
     st.one_of(st.none(), st.integers(us(4), us(11))),
@@ -261,19 +287,23 @@ GPU_PROCESSES = st.builds(
 @given(
     listed=st.lists(GPU_PROCESSES, unique_by=lambda one: (one.pid, one.kind)),
     entries=ENTRIES,
-    found=st.dictionaries(PIDS, FOUND),
+    records=st.dictionaries(PIDS, RECORDS),
 )
-def test_nothing_is_lost_and_nothing_is_reported_twice(
-    listed: list[GpuProcess], entries: dict[int, ProcessBusyTime], found: dict[int, PidRecord]
+def test_busy_time_is_neither_lost_nor_counted_twice(
+    listed: list[GpuProcess], entries: dict[int, ProcessBusyTime], records: dict[int, PidRecord]
 ) -> None:
-    made = to_device_use(seen(listed=tuple(listed), utilization=entries), found, 15)
-    assert made.busy_ns == min(sum(e.busy_ns for e in entries.values()), 5 * NS)
-    given_out = sum(one.busy_ns or 0 for one in made.processes)
-    assert given_out <= made.busy_ns if made.mps else given_out == made.busy_ns
-    assert sorted(one.pid for one in made.processes if one.kind) == sorted({p.pid for p in listed})
-    order = [(one.pid, one.started or 0) for one in made.processes]
+    result = to_device_use(raw_use(listed=tuple(listed), utilization=entries), records, 15)
+    assert result.busy_ns == min(sum(e.busy_ns for e in entries.values()), 5 * NS)
+    attributed = sum(one.busy_ns or 0 for one in result.processes)
+    assert attributed <= result.busy_ns if result.mps else attributed == result.busy_ns
+    assert sorted(one.pid for one in result.processes if one.kind) == sorted(
+        {p.pid for p in listed}
+    )
+    order = [(one.pid, one.started or 0) for one in result.processes]
     assert order == sorted(order)
-    for one in made.processes:
-        who = found.get(one.pid, UNKNOWN)
-        owners = {process.owner for process in (who.current, who.previous) if process is not None}
+    for one in result.processes:
+        record = records.get(one.pid, UNKNOWN)
+        owners = {
+            process.owner for process in (record.current, record.previous) if process is not None
+        }
         assert one.owner is None or one.owner in owners

@@ -1,4 +1,4 @@
-"""The driver's own samples summed up: nothing within the window is missed, nothing is kept."""
+"""Statistics of the driver's own samples over a sliding window."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,13 +9,13 @@ from tests.fakes.nvml import ALL_ONES_32
 
 SECOND = 1_000_000
 STEP = 20_000
-"""Microseconds between two samples, as an H100's driver takes them of its power."""
+"""Microseconds between two samples: the interval of an H100's power samples."""
 
 Samples = list[tuple[int, int | float]]
 
 
 def ring(first: int, count: int, value: int = 100) -> Samples:
-    """Samples in a row, from the first one's number on."""
+    """Return consecutive samples, starting with sample number `first`."""
     return [(SECOND + number * STEP, value) for number in range(first, first + count)]
 
 
@@ -25,7 +25,7 @@ samples = st.lists(
 
 
 @given(samples, st.integers(1, 40 * STEP), st.integers(0, 30 * STEP))
-def test_the_window_is_what_all_its_samples_come_to(
+def test_a_summary_covers_all_samples_of_the_window(
     steps: list[tuple[int, int]], length: int, silence: int
 ) -> None:
     buckets = Buckets(length)
@@ -43,7 +43,7 @@ def test_the_window_is_what_all_its_samples_come_to(
         assert not within
         return
     summed = [sample for sample in taken if sample[0] >= summary.start]
-    assert set(within) <= set(summed), "none that lies in the window is missed"
+    assert set(within) <= set(summed), "no sample of the window is missed"
     longest = max(end - start for start, end, _ in taken)
     assert summary.start >= now - length - max(length // 30, 1) - 2 * longest
     values = [value for _, _, value in summed]
@@ -55,20 +55,22 @@ def test_the_window_is_what_all_its_samples_come_to(
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=60), st.integers(41, 200))
-def test_however_often_a_ring_is_read_the_window_is_the_same(reads: list[int], holds: int) -> None:
-    reads = [reads[0] + 1, *reads[1:]]  # one alone doesn't tell how closely they come
+def test_the_summary_does_not_depend_on_how_often_the_ring_is_read(
+    reads: list[int], holds: int
+) -> None:
+    reads = [reads[0] + 1, *reads[1:]]  # one sample is not enough to know the spacing
     values = [number * 7919 % 1000 for number in range(sum(reads))]
     everything: Samples = [(SECOND + n * STEP, value) for n, value in enumerate(values)]
-    often, once = Series(SECOND, 1000), Series(SECOND, 1000)
+    incremental, single = Series(SECOND, 1000), Series(SECOND, 1000)
     seen = 0
     for count in reads:
         seen += count
-        often.add_ring(everything[max(0, seen - holds) : seen])
-    once.add_ring(everything)
-    assert often.summary(0) == once.summary(0)
+        incremental.add_ring(everything[max(0, seen - holds) : seen])
+    single.add_ring(everything)
+    assert incremental.summary(0) == single.summary(0)
 
 
-def test_a_short_peak_is_seen_for_as_long_as_the_window() -> None:
+def test_a_short_peak_is_the_maximum_for_the_whole_window() -> None:
     series = Series(SECOND, 1000)
     series.add_ring([*ring(0, 10), *ring(10, 3, 700), *ring(13, 5)])
     for number in range(18, 62):
@@ -82,17 +84,17 @@ def test_a_short_peak_is_seen_for_as_long_as_the_window() -> None:
     assert found[0].maximum == 100
 
 
-def test_a_sample_weighs_as_much_as_the_time_since_the_one_before() -> None:
+def test_a_sample_is_weighted_by_the_time_since_the_one_before() -> None:
     series = Series(10 * SECOND, 1000)
     series.add_ring([(SECOND, 0), (SECOND + 10, 0), (SECOND + 20, 0), (SECOND + 50, 600)])
     found = series.summary(0)
     assert found is not None
-    # The first stands for a usual step, of 10, and the last for 30 of the 60 microseconds.
+    # The first sample has the usual step of 10, and the last one 30 of the 60 microseconds.
     assert found[0].mean == 300
     assert found[0].start == SECOND - 10
 
 
-def test_a_pause_of_the_driver_counts_for_few_samples() -> None:
+def test_a_pause_of_the_driver_has_the_weight_of_few_samples() -> None:
     series = Series(10 * SECOND, 1000)
     series.add_ring([*ring(0, 4, 0), *ring(150, 1, 1000), *ring(151, 3, 0)])
     found = series.summary(0)
@@ -100,7 +102,7 @@ def test_a_pause_of_the_driver_counts_for_few_samples() -> None:
     assert found[0].mean == 1000 * 4 / (4 + 4 + 3), "four usual steps, not 147"
 
 
-def test_what_was_lost_in_a_ring_ends_the_window() -> None:
+def test_the_window_starts_after_samples_that_were_lost() -> None:
     series = Series(100 * SECOND, 1000)
     series.add_ring(ring(0, 10, 900))
     assert series.wrapped_samples is None
@@ -110,10 +112,10 @@ def test_what_was_lost_in_a_ring_ends_the_window() -> None:
     assert found is not None
     summary, reach = found
     assert (summary.minimum, summary.maximum) == (300, 300)
-    assert reach == 10 * STEP, "from the sample before the first that is known"
+    assert reach == 10 * STEP, "from the time of the sample before the first known one"
 
 
-def test_a_ring_that_just_did_not_wrap_has_no_hole() -> None:
+def test_a_ring_that_is_read_just_in_time_has_no_gap() -> None:
     series = Series(100 * SECOND, 1000)
     series.add_ring(ring(0, 10, 900))
     series.add_ring(ring(10, 10, 300))
@@ -123,7 +125,7 @@ def test_a_ring_that_just_did_not_wrap_has_no_hole() -> None:
     assert series.wrapped_samples is None
 
 
-def test_a_clock_that_is_set_back_restarts() -> None:
+def test_a_series_restarts_when_the_clock_is_set_back() -> None:
     series = Series(SECOND, 1000)
     series.add_ring(ring(1000, 10, 900))
     assert not series.add_ring(ring(1000, 10, 900))
@@ -134,7 +136,7 @@ def test_a_clock_that_is_set_back_restarts() -> None:
     assert (found[0].minimum, found[0].maximum) == (300, 300)
 
 
-def test_a_clock_that_is_set_forth_leaves_the_window_empty_before() -> None:
+def test_a_clock_that_is_set_forward_drops_earlier_samples() -> None:
     series = Series(SECOND, 1000)
     series.add_ring(ring(0, 10, 900))
     series.add_ring([*ring(2, 8, 900), *ring(10_000_000, 2, 300)])
@@ -144,7 +146,7 @@ def test_a_clock_that_is_set_forth_leaves_the_window_empty_before() -> None:
     assert series.spacing == STEP
 
 
-def test_a_window_that_the_driver_says_nothing_for_ends() -> None:
+def test_a_window_without_samples_has_no_summary() -> None:
     series = Series(SECOND, 1000)
     assert series.summary(0) is None
     series.add_ring(ring(0, 10))
@@ -152,7 +154,7 @@ def test_a_window_that_the_driver_says_nothing_for_ends() -> None:
     assert series.summary(2 * SECOND) is None
 
 
-def test_values_that_cannot_be_true_are_left_out_and_reported() -> None:
+def test_impossible_values_are_left_out_and_flagged() -> None:
     series = Series(SECOND, 1000)
     series.add_ring([*ring(0, 2), *ring(2, 1, ALL_ONES_32), *ring(3, 1)])
     assert not series.has_implausible, "all ones means that there is no value"

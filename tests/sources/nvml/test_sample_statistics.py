@@ -1,4 +1,4 @@
-"""What happened between two rounds is on the page: least, mean and most of the driver's samples."""
+"""Minimum, mean and maximum of the driver's own samples, which are taken between two rounds."""
 
 import time
 from dataclasses import replace
@@ -33,7 +33,7 @@ CLOCKS = {5: Sampled(1635), 6: Sampled(2619)}
 WINDOW = Duration(1)
 
 
-def asking(*names: str) -> FakeSourceContext:
+def context(*names: str) -> FakeSourceContext:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["gpu_up", *(names or in_group("statistics"))])
     return ctx
@@ -47,8 +47,8 @@ def readings(samples: SamplesTaken, field: str, uuid: str = GPU[0]) -> list[Read
     return [r for r in samples.readings if r.field == field and r.device == uuid]
 
 
-async def test_least_mean_and_most_in_the_unit_of_the_field(fake_nvml: FakeNvml) -> None:
-    ctx = asking()
+async def test_minimum_mean_and_maximum_have_the_unit_of_the_field(fake_nvml: FakeNvml) -> None:
+    ctx = context()
     kinds = {1: Sampled(40), 2: Sampled(30), 3: Sampled(20), 4: Sampled(10), **CLOCKS}
     fake_nvml.set(node(sampled={POWER: Sampled(689_480, period=0.02, room=120), **kinds}))
     async with running(ctx):
@@ -70,27 +70,31 @@ async def test_least_mean_and_most_in_the_unit_of_the_field(fake_nvml: FakeNvml)
     assert errors(ctx) == {}
 
 
-async def test_a_peak_between_two_rounds_is_seen_for_the_whole_window(fake_nvml: FakeNvml) -> None:
-    ctx = asking("power_min_watts", "power_mean_watts", "power_max_watts")
+async def test_a_peak_between_two_rounds_is_seen_during_the_whole_window(
+    fake_nvml: FakeNvml,
+) -> None:
+    ctx = context("power_min_watts", "power_mean_watts", "power_max_watts")
     pulse = Sampled(100_000, pulse=(300_000, 1.0, 0.1), period=0.02, room=120)
     fake_nvml.set(node(sampled={POWER: pulse}))
     async with running(ctx, options(interval=0.3, slow=30, statistics_window=WINDOW)):
         await until(lambda: len(rounds(ctx)) >= 8)
     assert len(rounds(ctx)) >= 8
     for samples in rounds(ctx):
-        got = values(samples, GPU[0])
-        assert (got["power_min_watts"], got["power_max_watts"]) == (100, 300)
-        # One pulse or two, as the window happens to lie.
-        assert got["power_mean_watts"] == pytest.approx(118, abs=20)
-        (most,) = readings(samples, "power_max_watts")
-        assert most.window_start is not None
-        assert 1.2 <= most.window_start.seconds_until(most.at) <= 1.4, "whole intervals"
+        found = values(samples, GPU[0])
+        assert (found["power_min_watts"], found["power_max_watts"]) == (100, 300)
+        # The window contains one pulse or two.
+        assert found["power_mean_watts"] == pytest.approx(118, abs=20)
+        (maximum,) = readings(samples, "power_max_watts")
+        assert maximum.window_start is not None
+        assert 1.2 <= maximum.window_start.seconds_until(maximum.at) <= 1.4, (
+            "the window has whole intervals"
+        )
 
 
 async def test_a_ring_that_is_shorter_than_the_interval_is_read_between_rounds(
     fake_nvml: FakeNvml,
 ) -> None:
-    ctx = asking("power_max_watts")
+    ctx = context("power_max_watts")
     pulse = Sampled(100_000, pulse=(300_000, 1.2, 0.06), period=0.02, room=20)
     fake_nvml.set(node(sampled={POWER: pulse}))
     async with running(ctx, options(interval=1.2, slow=30, statistics_window=WINDOW)):
@@ -98,19 +102,19 @@ async def test_a_ring_that_is_shorter_than_the_interval_is_read_between_rounds(
         fake_nvml.calls(reset=True)
         samples = await next_rounds(ctx, 1)
         calls = fake_nvml.calls()["nvmlDeviceGetSamples"]
-    # A ring of 0.38 s, read when 0.28 s of it are new, and not each time that it could be.
+    # The ring holds 0.38 s. It is read when 0.28 s of it are new, and not more often.
     assert 4 <= calls <= 6
-    (most,) = readings(samples, "power_max_watts")
-    assert most.value == 300
-    assert most.window_start is not None
-    assert most.window_start.seconds_until(most.at) >= 1.15
+    (maximum,) = readings(samples, "power_max_watts")
+    assert maximum.value == 300
+    assert maximum.window_start is not None
+    assert maximum.window_start.seconds_until(maximum.at) >= 1.15
     assert [list(values(s, GPU[0])) for s in ctx.events if isinstance(s, SamplesTaken)] == [
         ["gpu_up", "power_max_watts"] for _ in rounds(ctx)
-    ], "readings come with rounds alone"
+    ], "readings are reported with rounds only"
 
 
-async def test_a_ring_is_read_once_in_a_round_and_only_those_asked_for(fake_nvml: FakeNvml) -> None:
-    ctx = asking("gpu_utilization_max_percent", "gpu_utilization_min_percent")
+async def test_only_rings_of_the_plan_are_read_and_once_per_round(fake_nvml: FakeNvml) -> None:
+    ctx = context("gpu_utilization_max_percent", "gpu_utilization_min_percent")
     fake_nvml.set(h100s(2))
     async with running(ctx):
         await next_rounds(ctx)
@@ -121,15 +125,15 @@ async def test_a_ring_is_read_once_in_a_round_and_only_those_asked_for(fake_nvml
     assert abs(calls - 2 * (len(rounds(ctx)) - before)) <= 2
 
 
-async def test_nothing_is_read_that_no_one_asked_for(fake_nvml: FakeNvml) -> None:
+async def test_no_ring_is_read_without_statistics_in_the_plan(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     async with running(ctx):
         await next_rounds(ctx, 3)
     assert "nvmlDeviceGetSamples" not in fake_nvml.calls()
 
 
-async def test_rings_that_stay_empty_are_left_alone(fake_nvml: FakeNvml) -> None:
-    ctx = asking("sm_clock_max_mhz", "power_max_watts")
+async def test_rings_that_stay_empty_are_not_read_in_each_round(fake_nvml: FakeNvml) -> None:
+    ctx = context("sm_clock_max_mhz", "power_max_watts")
     async with running(ctx):
         await next_rounds(ctx)
         fake_nvml.calls(reset=True)
@@ -142,8 +146,10 @@ async def test_rings_that_stay_empty_are_left_alone(fake_nvml: FakeNvml) -> None
 
 
 @pytest.mark.parametrize("code", [3, 4, 6, 999])
-async def test_a_ring_that_fails_costs_the_others_nothing(fake_nvml: FakeNvml, code: int) -> None:
-    ctx = asking("power_max_watts", "power_watts")
+async def test_a_failing_ring_does_not_affect_other_readings(
+    fake_nvml: FakeNvml, code: int
+) -> None:
+    ctx = context("power_max_watts", "power_watts")
     fake_nvml.set(h100s(2).with_gpu(0, errors={"nvmlDeviceGetSamples": code}))
     async with running(ctx):
         samples = await next_rounds(ctx)
@@ -153,8 +159,10 @@ async def test_a_ring_that_fails_costs_the_others_nothing(fake_nvml: FakeNvml, c
     assert bool(errors(ctx)) == (code == 999)
 
 
-async def test_instances_have_none_and_their_gpu_has_power(fake_nvml: FakeNvml) -> None:
-    ctx = asking()
+async def test_mig_instances_have_no_statistics_and_their_gpu_has_power(
+    fake_nvml: FakeNvml,
+) -> None:
+    ctx = context()
     fake_nvml.set(node(mig=slices(0, "3g.40gb")))
     async with running(ctx):
         samples = await next_rounds(ctx)
@@ -174,10 +182,10 @@ async def test_instances_have_none_and_their_gpu_has_power(fake_nvml: FakeNvml) 
         (Sampled(ALL_ONES_32), False),
     ],
 )
-async def test_what_cannot_be_true_is_dropped_and_counted(
+async def test_an_impossible_value_is_dropped_and_counted(
     fake_nvml: FakeNvml, ring: Sampled, counted: bool
 ) -> None:
-    ctx = asking("gpu_utilization_max_percent", "power_max_watts")
+    ctx = context("gpu_utilization_max_percent", "power_max_watts")
     fake_nvml.set(node(sampled={1: ring}))
     async with running(ctx):
         samples = await next_rounds(ctx)
@@ -186,16 +194,16 @@ async def test_what_cannot_be_true_is_dropped_and_counted(
 
 
 @pytest.mark.parametrize("kind", ["double", "uint", "ulong", "ull", "sll", "int", "ushort"])
-async def test_every_type_of_value(fake_nvml: FakeNvml, kind: FieldType) -> None:
-    ctx = asking("gpu_utilization_max_percent")
+async def test_each_type_of_value_is_read(fake_nvml: FakeNvml, kind: FieldType) -> None:
+    ctx = context("gpu_utilization_max_percent")
     fake_nvml.set(node(sampled={1: Sampled(55, type=kind)}))
     async with running(ctx):
         samples = await next_rounds(ctx)
     assert values(samples, GPU[0]) == {"gpu_up": 1, "gpu_utilization_max_percent": 55}
 
 
-async def test_a_gpu_that_was_lost_restarts(fake_nvml: FakeNvml) -> None:
-    ctx = asking("power_max_watts")
+async def test_statistics_of_a_lost_gpu_restart(fake_nvml: FakeNvml) -> None:
+    ctx = context("power_max_watts")
     hot = h100s(2, sampled={POWER: Sampled(500_000, period=0.02, room=20)})
     cold = h100s(2, sampled={POWER: Sampled(100_000, period=0.02, room=20)})
     fake_nvml.set(hot)
@@ -207,19 +215,21 @@ async def test_a_gpu_that_was_lost_restarts(fake_nvml: FakeNvml) -> None:
         fake_nvml.set(cold)
         await until(lambda: ups(rounds(ctx)[-1])[GPU[0]] == 1)
         assert values(await next_rounds(ctx), GPU[0])["power_max_watts"] == 100
-        assert values(rounds(ctx)[-1], GPU[1])["power_max_watts"] == 500, "it was there all along"
+        assert values(rounds(ctx)[-1], GPU[1])["power_max_watts"] == 500, (
+            "the other GPU was never lost"
+        )
 
 
-async def test_a_hang_between_rounds_takes_that_gpu_down_and_no_other(
+async def test_a_hang_between_rounds_affects_only_that_gpu(
     fake_nvml: FakeNvml, no_thread_left: None
 ) -> None:
-    ctx = asking("power_max_watts")
+    ctx = context("power_max_watts")
     ring = {POWER: Sampled(100_000, period=0.02, room=20)}
     fake_nvml.set(h100s(2, sampled=ring))
     async with running(ctx, options(interval=1.0, slow=30, deadline=0.2)):
         await until(lambda: rounds(ctx))
-        stuck = h100s(2, sampled=ring).with_gpu(0, block={"nvmlDeviceGetSamples": 60.0})
-        fake_nvml.set(stuck)
+        hanging = h100s(2, sampled=ring).with_gpu(0, block={"nvmlDeviceGetSamples": 60.0})
+        fake_nvml.set(hanging)
         await until(lambda: ups(rounds(ctx)[-1])[GPU[0]] == 0)
         assert ups(rounds(ctx)[-1])[GPU[1]] == 1
         assert set(values(rounds(ctx)[-1], GPU[1])) == {"gpu_up", "power_max_watts"}
@@ -229,15 +239,17 @@ async def test_a_hang_between_rounds_takes_that_gpu_down_and_no_other(
     ("interval", "window", "whole"),
     [(5, 15, 15), (4, 15, 16), (30, 15, 30), (0.1, 1, 1.0), (7, 15, 21)],
 )
-def test_the_window_has_whole_intervals(interval: float, window: float, whole: float) -> None:
-    made = Options(
+def test_the_window_is_rounded_up_to_whole_intervals(
+    interval: float, window: float, whole: float
+) -> None:
+    configured = Options(
         interval=Duration(interval), slow_interval=Duration(60), statistics_window=Duration(window)
     )
-    assert ReadingRequest.of(FieldPlan(), made).window_ns == whole * NS
+    assert ReadingRequest.of(FieldPlan(), configured).window_ns == whole * NS
 
 
 class Clock:
-    """Ours, moved by hand; that of the driver goes on by itself."""
+    """podgpu's clock, which the test moves. The clock of the driver runs on its own."""
 
     def __init__(self) -> None:
         self.moved_ns = 0
@@ -251,18 +263,18 @@ def opened(fake: FakeNvml, gpu: Gpu, window_ns: int = 60 * NS) -> tuple[Ring, Cl
     nvml, clock = Library(), Clock()
     nvml.open()
     _, handle = nvml.handle_at(0)
-    asked = frozenset({"power_min_watts", "power_max_watts"})
-    (ring,) = rings(nvml, handle, (GPU[0], 1), asked, window_ns=window_ns, now=clock)
+    fields = frozenset({"power_min_watts", "power_max_watts"})
+    (ring,) = rings(nvml, handle, (GPU[0], 1), fields, window_ns=window_ns, now=clock)
     return ring, clock
 
 
 def read(ring: Ring) -> tuple[int, dict[str, float]]:
-    sheet = GpuReadings(GPU[0], Instant(0, 0))
-    code = ring.read(sheet, sheet.at)
-    return code, {reading.field: reading.value for reading in sheet}
+    gpu_readings = GpuReadings(GPU[0], Instant(0, 0))
+    code = ring.read(gpu_readings, gpu_readings.at)
+    return code, {reading.field: reading.value for reading in gpu_readings}
 
 
-def test_a_clock_that_was_set_back_hides_no_samples(fake_nvml: FakeNvml) -> None:
+def test_samples_are_read_after_the_clock_was_set_back(fake_nvml: FakeNvml) -> None:
     ring = Sampled(100_000, period=0.02, room=20)
     hot = replace(ring, value=300_000)
     reader, _ = opened(fake_nvml, h100(sampled={POWER: ring}))
@@ -272,12 +284,12 @@ def test_a_clock_that_was_set_back_hides_no_samples(fake_nvml: FakeNvml) -> None
     assert read(reader) == (0, {"power_min_watts": 300, "power_max_watts": 300})
 
 
-def test_a_driver_that_falls_silent_has_no_readings_after_the_window(fake_nvml: FakeNvml) -> None:
+def test_without_new_samples_readings_end_after_the_window(fake_nvml: FakeNvml) -> None:
     reader, clock = opened(fake_nvml, h100(sampled={POWER: Sampled(1000, period=0.02, room=20)}))
     assert read(reader)[1]
     fake_nvml.set(Scenario(gpus=[h100(values={"sampling_shift": -1}, sampled={POWER: None})]))
     assert read(reader) == (3, {})
-    # The same samples as before: an hour lies between two of them, and nothing comes.
+    # The samples are an hour apart, so no new one arrives.
     slow = h100(sampled={POWER: Sampled(1000, period=3600, room=20)})
     reader, clock = opened(fake_nvml, slow)
     assert read(reader)[1]
@@ -287,7 +299,7 @@ def test_a_driver_that_falls_silent_has_no_readings_after_the_window(fake_nvml: 
     assert read(reader) == (0, {})
 
 
-def test_a_ring_has_to_be_read_again_before_it_wraps(fake_nvml: FakeNvml) -> None:
+def test_a_ring_is_due_before_it_wraps(fake_nvml: FakeNvml) -> None:
     reader, clock = opened(fake_nvml, h100(sampled={POWER: Sampled(1000, period=0.02, room=120)}))
     time.sleep(0.05)
     before = clock().mono_ns
@@ -295,7 +307,7 @@ def test_a_ring_has_to_be_read_again_before_it_wraps(fake_nvml: FakeNvml) -> Non
     assert reader.due_ns - before == pytest.approx(0.7 * 2.4 * NS, rel=0.1)
 
 
-def test_a_ring_that_is_longer_than_the_driver_says_is_read_whole(fake_nvml: FakeNvml) -> None:
+def test_a_ring_that_is_longer_than_reported_is_read_completely(fake_nvml: FakeNvml) -> None:
     reader, _ = opened(fake_nvml, h100(sampled={POWER: Sampled(1000, period=0.001, room=20)}))
     time.sleep(0.1)
     assert read(reader)[1]

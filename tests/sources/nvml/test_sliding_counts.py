@@ -1,4 +1,4 @@
-"""Counts over a sliding window, by hand and by the source."""
+"""Counts over a sliding window: the class, and the fields that the source reports."""
 
 import itertools
 from collections import Counter
@@ -24,22 +24,22 @@ def at(ns: int) -> Instant:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2 * MINUTE)), max_size=50))
-def test_a_window_counts_what_came_within_it(steps: list[tuple[int, int]]) -> None:
+def test_a_window_counts_the_events_within_it(steps: list[tuple[int, int]]) -> None:
     window: SlidingCounts[int] = SlidingCounts(MINUTE)
-    came: list[tuple[int, int]] = []
+    events: list[tuple[int, int]] = []
     now = 0
     for key, gap in steps:
         now += gap
         window.add(key, at(now))
-        came.append((key, now))
+        events.append((key, now))
     counts = window.counts(at(now))
-    certain = Counter(key for key, when in came if when > now - MINUTE)
-    # What lies by a thousandth of the window within it may be gone already.
-    blurred = Counter(key for key, when in came if when > now - MINUTE + MINUTE // 1000)
-    assert all(blurred[key] <= counts.get(key, 0) <= certain[key] for key in range(4))
+    at_most = Counter(key for key, when in events if when > now - MINUTE)
+    # Events near the start of the window, within a thousandth of it, may have been dropped.
+    at_least = Counter(key for key, when in events if when > now - MINUTE + MINUTE // 1000)
+    assert all(at_least[key] <= counts.get(key, 0) <= at_most[key] for key in range(4))
 
 
-def test_a_window_grows_with_time_not_with_what_happens() -> None:
+def test_the_memory_of_a_window_is_bounded() -> None:
     window: SlidingCounts[int] = SlidingCounts(MINUTE)
     for step in range(100_000):
         window.add(79, at(step * MINUTE // 20_000))
@@ -48,16 +48,16 @@ def test_a_window_grows_with_time_not_with_what_happens() -> None:
 
 
 def recent(counts: XidCounts, when: int) -> list[tuple[dict[str, str], float]]:
-    made = counts.readings([GPU[0]], {"xid_errors_in_window"}, at(when), NS)
-    return [(dict(reading.attrs), reading.value) for reading in made]
+    readings = counts.readings([GPU[0]], {"xid_errors_in_window"}, at(when), NS)
+    return [(dict(reading.attrs), reading.value) for reading in readings]
 
 
-def test_xids_within_the_window_by_code() -> None:
+def test_xids_within_the_window_are_counted_by_code() -> None:
     counts = XidCounts()
     counts.set_window(5 * MINUTE)
     counts.start_watching(GPU[0], at(0))
     size = {"window_size_in_ms": "300000"}
-    assert recent(counts, 0) == [(size, 0)], "without a code while there was none"
+    assert recent(counts, 0) == [(size, 0)], "one series without a code before the first error"
     for code, when in ((79, 1), (79, 2), (31, 3)):
         counts.add(GPU[0], code, at(when * MINUTE))
     assert recent(counts, 3 * MINUTE) == [({**size, "xid": "31"}, 1), ({**size, "xid": "79"}, 2)]
@@ -68,23 +68,23 @@ def test_xids_within_the_window_by_code() -> None:
     assert recent(counts, 9 * MINUTE) == [({**size, "xid": "31"}, 0), ({**size, "xid": "79"}, 0)]
 
 
-def test_a_gpu_that_is_not_watched_has_no_count() -> None:
+def test_a_gpu_that_is_not_watched_has_no_counts() -> None:
     counts = XidCounts()
     counts.set_window(MINUTE)
     assert recent(counts, 0) == []
 
 
-async def test_an_xid_is_in_the_window_at_once_and_leaves_it(fake_nvml: FakeNvml) -> None:
+async def test_an_xid_is_counted_immediately_and_leaves_the_window(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["xid_errors_in_window", "gpu_up"])
 
     def last() -> dict[str, float]:
-        given_out: list[Reading] = []
+        readings: list[Reading] = []
         for event in ctx.events:
             if isinstance(event, SamplesTaken):
-                given_out = [r for r in event.readings if r.field != "gpu_up"] or given_out
+                readings = [r for r in event.readings if r.field != "gpu_up"] or readings
         return {
-            ",".join(value for _, value in reading.attrs): reading.value for reading in given_out
+            ",".join(value for _, value in reading.attrs): reading.value for reading in readings
         }
 
     async with running(ctx, options(interval=0.1, slow=0.2, xid_window=Duration(1))):
@@ -94,7 +94,7 @@ async def test_an_xid_is_in_the_window_at_once_and_leaves_it(fake_nvml: FakeNvml
         await until(lambda: last() == {"1000,79": 0})
 
 
-async def test_clock_events_are_the_samples_that_had_them(fake_nvml: FakeNvml) -> None:
+async def test_clock_events_count_the_rounds_that_had_them(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["clock_events_in_window", "gpu_up"])
     idle, capped = (
@@ -105,32 +105,34 @@ async def test_clock_events_are_the_samples_that_had_them(fake_nvml: FakeNvml) -
         await next_rounds(ctx, 3)
         fake_nvml.set(h100s(1, values={"clocks_event_reasons": 0x5}))
         await next_rounds(ctx, 3)
-    given_out = [
+    counts = [
         (found[idle], found[capped])
         for event in ctx.events
         if isinstance(event, SamplesTaken) and idle in (found := values(event, GPU[0]))
     ]
-    assert [both[0] for both in given_out] == list(range(1, len(given_out) + 1))
-    assert [both[1] for both in given_out] == sorted(both[1] for both in given_out)
-    assert 2 <= given_out[-1][1] < given_out[-1][0]
+    assert [both[0] for both in counts] == list(range(1, len(counts) + 1))
+    assert [both[1] for both in counts] == sorted(both[1] for both in counts)
+    assert 2 <= counts[-1][1] < counts[-1][0]
     assert "clock_throttle_active" not in {
         r.field for e in ctx.events if isinstance(e, SamplesTaken) for r in e.readings
     }
 
 
 @pytest.mark.parametrize("supported", [0x5, 0x1FF])
-async def test_events_that_never_came_stand_at_0(fake_nvml: FakeNvml, supported: int) -> None:
+async def test_clock_events_that_never_occurred_have_the_count_0(
+    fake_nvml: FakeNvml, supported: int
+) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["clock_events_in_window", "gpu_up"])
     settings = {"clocks_event_reasons": 0x1, "supported_clocks_event_reasons": supported}
     fake_nvml.set(h100s(1, values=settings))
     async with running(ctx, options()):
-        got = values(await next_rounds(ctx, 2), GPU[0])
-    assert len(got) - 1 == supported.bit_count(), "those that the card can have"
-    assert sorted(got.values())[:-2] == [0] * (supported.bit_count() - 1)
+        found = values(await next_rounds(ctx, 2), GPU[0])
+    assert len(found) - 1 == supported.bit_count(), "the events that the card supports"
+    assert sorted(found.values())[:-2] == [0] * (supported.bit_count() - 1)
 
 
-async def test_counts_outlive_a_reload_unless_the_window_changes(fake_nvml: FakeNvml) -> None:
+async def test_counts_continue_over_a_reload_unless_the_window_changes(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["clock_events_in_window", "gpu_up"])
     fake_nvml.set(h100s(1, values={"clocks_event_reasons": 0x1}))
@@ -145,11 +147,14 @@ async def test_counts_outlive_a_reload_unless_the_window_changes(fake_nvml: Fake
     assert all(count >= 1 for count in itertools.chain(last))
 
 
-def test_errors_are_counted_since_the_gpu_is_watched_whenever_their_code_first_came() -> None:
+def test_error_counts_start_when_the_gpu_is_first_watched() -> None:
     counts = XidCounts()
     counts.start_at_zero((31,))
     counts.start_watching(GPU[0], at(7))
     counts.add(GPU[0], 79, at(60))
-    counts.start_watching(GPU[0], at(90))  # the driver was loaded anew: podgpu's own count goes on
-    made = counts.readings([GPU[0]], {"xid_errors"}, at(99), NS)
-    assert [(reading.value, reading.window_start) for reading in made] == [(0, at(7)), (1, at(7))]
+    counts.start_watching(GPU[0], at(90))  # the driver was reloaded; podgpu's count continues
+    readings = counts.readings([GPU[0]], {"xid_errors"}, at(99), NS)
+    assert [(reading.value, reading.window_start) for reading in readings] == [
+        (0, at(7)),
+        (1, at(7)),
+    ]

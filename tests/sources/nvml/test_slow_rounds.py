@@ -1,4 +1,4 @@
-"""A slow GPU doesn't keep back what was read of the others; a quick round costs one wake-up."""
+"""A slow GPU does not delay the readings of others, and a quick round is one event."""
 
 import asyncio
 import itertools
@@ -23,25 +23,25 @@ from tests.support.contexts import FakeSourceContext
 SLOW = {"nvmlDeviceGetPowerUsage": 0.2}
 
 
-async def test_what_was_read_is_reported_before_the_slow_gpu_is_through(
+async def test_readings_are_reported_while_a_slow_gpu_is_still_read(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(3).with_gpu(1, block={"nvmlDeviceGetPowerUsage": 1.0}))
     async with running(ctx, options(interval=60, slow=60, deadline=5)):
         await until(lambda: rounds(ctx))
-        assert ups(rounds(ctx)[0]) == {GPU[0]: 1}, "nothing is said yet of the others"
+        assert ups(rounds(ctx)[0]) == {GPU[0]: 1}, "no reading of the other GPUs yet"
         assert "power_watts" in fields(rounds(ctx)[0], GPU[0])
         assert [listed.device for listed in rounds(ctx)[0].processes] == [GPU[0]]
-        # In one piece or in two: that depends on how long the third one takes.
+        # One event or two, depending on the time that the third GPU takes.
         await until(
-            lambda: {u for given_out in rounds(ctx)[1:] for u in ups(given_out)} >= set(GPU[1:3])
+            lambda: {u for samples in rounds(ctx)[1:] for u in ups(samples)} >= set(GPU[1:3])
         )
-    assert all(up == 1 for given_out in rounds(ctx) for up in ups(given_out).values())
+    assert all(up == 1 for samples in rounds(ctx) for up in ups(samples).values())
 
 
 @pytest.mark.parametrize("deadline", [0.4, 5])
-async def test_no_reading_is_kept_back_for_long_and_none_is_reported_twice(
+async def test_no_reading_is_delayed_for_long_or_reported_twice(
     fake_nvml: FakeNvml, deadline: float
 ) -> None:
     ctx = FakeSourceContext()
@@ -49,22 +49,22 @@ async def test_no_reading_is_kept_back_for_long_and_none_is_reported_twice(
     async with running(ctx, options(interval=60, slow=60, deadline=deadline)):
         await until(lambda: any(GPU[5] in ups(samples) for samples in rounds(ctx)))
         emitted = list(zip(ctx.events, ctx.emitted_at, strict=True))
-    given_out = [
+    series = [
         (reading.device, reading.field, reading.attrs)
         for samples in rounds(ctx)
         for reading in samples.readings
         if not reading.field.startswith("xid_")
     ]
-    assert len(given_out) == len(set(given_out))
-    assert {device for device, _, _ in given_out} == set(GPU[:6])
+    assert len(series) == len(set(series))
+    assert {device for device, _, _ in series} == set(GPU[:6])
     for event, at in emitted:
         if isinstance(event, SamplesTaken):
             oldest = min((reading.at.mono_ns for reading in event.readings), default=at.mono_ns)
-            # A quarter of a second, and the visit during which it began; all takes 1.2 s.
+            # At most 0.25 s plus the read of one GPU. The whole round takes 1.2 s.
             assert at.mono_ns - oldest < 0.8 * NS
 
 
-async def test_gpu_up_bears_the_time_of_its_own_visit(fake_nvml: FakeNvml) -> None:
+async def test_gpu_up_has_the_time_at_which_its_gpu_was_read(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(4, block={"nvmlDeviceGetPowerUsage": 0.05}))
     async with running(ctx, options(interval=60, slow=60)):
@@ -78,7 +78,7 @@ async def test_gpu_up_bears_the_time_of_its_own_visit(fake_nvml: FakeNvml) -> No
             assert reading.at.mono_ns == at[reading.device]
 
 
-async def test_a_gpu_that_hangs_keeps_nothing_back(fake_nvml: FakeNvml) -> None:
+async def test_a_hanging_gpu_does_not_delay_readings_of_others(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(3).with_gpu(1, block={"nvmlDeviceGetPowerUsage": 60.0}))
     async with running(ctx, options(interval=60, slow=60, deadline=0.6)):
@@ -87,7 +87,7 @@ async def test_a_gpu_that_hangs_keeps_nothing_back(fake_nvml: FakeNvml) -> None:
     fake_nvml.set(h100s(1))
 
 
-async def test_a_forced_reading_is_not_followed_by_an_older_one(fake_nvml: FakeNvml) -> None:
+async def test_a_forced_reading_is_never_followed_by_an_older_one(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2).with_gpu(1, block={"nvmlDeviceGetPowerUsage": 0.2}))
     async with running(ctx, options(interval=60, slow=60)):
@@ -106,7 +106,7 @@ async def test_a_forced_reading_is_not_followed_by_an_older_one(fake_nvml: FakeN
 
 
 @pytest.mark.parametrize("scenario", [h100s(8), mixed()])
-async def test_a_quick_round_is_one_event_and_wakes_the_loop_once(
+async def test_a_quick_round_is_one_event_and_one_wakeup_of_the_loop(
     fake_nvml: FakeNvml, scenario: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = FakeSourceContext()
@@ -129,5 +129,5 @@ async def test_a_quick_round_is_one_event_and_wakes_the_loop_once(
         monkeypatch.undo()
         assert len(await ctx.wait_for(SamplesTaken)) == samples + 6
     last = rounds(ctx)[-6:]
-    assert all(set(ups(s)) == set(GPU[: len(scenario.gpus)]) for s in last), "whole rounds"
+    assert all(set(ups(s)) == set(GPU[: len(scenario.gpus)]) for s in last), "complete rounds"
     assert waits <= 5

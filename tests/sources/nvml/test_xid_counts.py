@@ -1,4 +1,4 @@
-"""XID errors: counted from the moment the driver reports them, kept over restarts."""
+"""XID counters: errors are counted when the driver reports them, and over restarts."""
 
 import logging
 from dataclasses import replace
@@ -27,7 +27,7 @@ async def test_known_codes_start_at_zero(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
     async with running(ctx, options(xid_codes=(31, 79))):
-        # Told with the next round once the watch has said that it has begun.
+        # Counters are reported with the round after the watch has started.
         await until(lambda: rounds(ctx) and all(xids(rounds(ctx)[-1], u) for u in GPU[:2]))
         samples = rounds(ctx)[-1]
     for uuid in GPU[:2]:
@@ -49,9 +49,9 @@ async def test_errors_are_counted_by_gpu_and_code(fake_nvml: FakeNvml) -> None:
             )
         )
         samples = await next_rounds(ctx)
-    got = xids(samples, GPU[1])
-    seen = {name: got.pop(name) for name in list(got) if "seen" in name}
-    assert got == {
+    found = xids(samples, GPU[1])
+    seen = {name: found.pop(name) for name in list(found) if "seen" in name}
+    assert found == {
         "xid_last": 12,
         "xid_errors{12}": 1,
         "xid_errors{31}": 2,
@@ -64,7 +64,7 @@ async def test_errors_are_counted_by_gpu_and_code(fake_nvml: FakeNvml) -> None:
     assert xids(samples, GPU[0])["xid_last"] == 0
 
 
-async def test_an_error_is_reported_at_once_not_with_the_next_round(fake_nvml: FakeNvml) -> None:
+async def test_an_error_is_reported_before_the_next_round(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     async with running(ctx, options(interval=60, slow=60)):
         await watched(fake_nvml, 1)
@@ -95,7 +95,7 @@ async def test_counts_continue_over_a_restart(fake_nvml: FakeNvml) -> None:
             )
 
 
-async def test_an_error_of_a_mig_instance_is_its_gpus(fake_nvml: FakeNvml) -> None:
+async def test_an_error_of_a_mig_instance_is_counted_for_its_gpu(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(mixed())
     async with running(ctx):
@@ -135,7 +135,7 @@ async def test_a_gpu_without_events_has_no_xid_readings(
     assert caplog.text.count("cannot watch GPU 0") == 1
 
 
-async def test_a_driver_without_event_sets(fake_nvml: FakeNvml) -> None:
+async def test_a_driver_without_event_sets_has_no_xid_readings(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(replace(h100s(1), errors={"nvmlEventSetCreate": 3}))
     async with running(ctx):
@@ -144,7 +144,7 @@ async def test_a_driver_without_event_sets(fake_nvml: FakeNvml) -> None:
     assert "power_watts" in values(samples, GPU[0])
 
 
-async def test_event_sets_that_come_later_are_used(fake_nvml: FakeNvml) -> None:
+async def test_event_sets_that_become_available_later_are_used(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(replace(h100s(1), errors={"nvmlEventSetCreate": 999}))
     async with running(ctx, options(interval=0.1, slow=0.1)):
@@ -153,7 +153,7 @@ async def test_event_sets_that_come_later_are_used(fake_nvml: FakeNvml) -> None:
         await until(lambda: xids(rounds(ctx)[-1], GPU[0]).get("xid_last") == 0)
 
 
-async def test_a_gpu_that_is_added_is_watched(fake_nvml: FakeNvml) -> None:
+async def test_an_added_gpu_is_watched(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     async with running(ctx):
         await watched(fake_nvml, 1)
@@ -222,7 +222,7 @@ async def test_a_storm_is_counted_in_full_and_logged_once(
     ]
 
 
-async def test_what_was_left_out_of_the_log_is_logged_after_the_minute(
+async def test_suppressed_log_lines_are_summed_up_after_a_minute(
     fake_nvml: FakeNvml, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sources.nvml.xid_counts.LOG_INTERVAL_NS", NS // 2)
@@ -239,30 +239,30 @@ def seconds(at: float) -> Instant:
     return Instant(round(at * NS), 0)
 
 
-def test_one_line_a_minute_for_each_gpu_and_code() -> None:
-    sayings = XidLogThrottle()
-    heard = [
-        sayings.admit(uuid, code, seconds(at))
+def test_one_line_is_logged_per_minute_gpu_and_code() -> None:
+    throttle = XidLogThrottle()
+    admitted = [
+        throttle.admit(uuid, code, seconds(at))
         for at, uuid, code in (
             (5, "a", 31),  # logged
             (6, "a", 31),
             (6, "b", 31),  # another GPU
             (6, "a", 79),  # another code
             (64.9, "a", 31),
-            (65, "a", 31),  # the minute is over: logged, with the two
+            (65, "a", 31),  # the minute has passed: logged with the number of suppressed lines
             (124, "a", 31),
         )
     ]
-    assert heard == [0, None, 0, 0, None, 2, None]
-    assert sayings.overdue(seconds(124.9)) == []
-    assert sayings.overdue(seconds(125)) == [("a", 31, 1)]
-    assert sayings.overdue(seconds(300)) == [], "nothing was left out since"
-    assert sayings.admit("a", 31, seconds(184)) is None, "that line counts as one"
-    sayings.forget("a")
-    assert sayings.overdue(seconds(300)) == []
+    assert admitted == [0, None, 0, 0, None, 2, None]
+    assert throttle.overdue(seconds(124.9)) == []
+    assert throttle.overdue(seconds(125)) == [("a", 31, 1)]
+    assert throttle.overdue(seconds(300)) == [], "nothing was suppressed since"
+    assert throttle.admit("a", 31, seconds(184)) is None, "the overdue line counts as a log line"
+    throttle.forget("a")
+    assert throttle.overdue(seconds(300)) == []
 
 
-async def test_other_events_are_no_xids(fake_nvml: FakeNvml) -> None:
+async def test_other_events_are_not_counted(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     async with running(ctx, options(xid_codes=(31,))):
         await watched(fake_nvml, 1)

@@ -1,4 +1,4 @@
-"""XID errors as they are reported to the join: where they struck, and how many of them."""
+"""XID errors that are reported to the join: their device and their number."""
 
 import asyncio
 
@@ -33,12 +33,12 @@ def dropped(ctx: FakeSourceContext) -> float:
     return value
 
 
-async def test_each_error_is_reported_at_once_behind_its_device(fake_nvml: FakeNvml) -> None:
+async def test_each_error_is_reported_immediately_after_its_device(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
     async with running(ctx, options(interval=60, slow=60)):
         await watched(fake_nvml, 2)
-        began = ctx.clock.now()
+        started = ctx.clock.now()
         for code in (31, 31, 79):
             fake_nvml.push_xid(1, code)
         await until(lambda: len(reports(ctx)) == 3)
@@ -50,19 +50,19 @@ async def test_each_error_is_reported_at_once_behind_its_device(fake_nvml: FakeN
     ]
     for one in reports(ctx):
         assert (one.pid, one.process, one.owner) == (None, "", None)
-        assert began <= one.at <= ctx.clock.now()
+        assert started <= one.at <= ctx.clock.now()
     kinds = [type(event) for event in ctx.events]
     assert kinds.index(DevicesDiscovered) < kinds.index(XidsReported)
 
 
-async def test_one_that_a_stop_kept_from_being_reported_is_reported_by_the_next_run(
+async def test_an_error_that_is_pending_at_a_stop_is_reported_by_the_next_run(
     fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx, reached = FakeSourceContext(), asyncio.Event()
     emit = ctx.emit
 
     async def full(event: Event) -> None:
-        """As where the join's inbox has no room for a report."""
+        """Block for XID reports, as if the inbox of the join were full."""
         if isinstance(event, XidsReported):
             reached.set()
             await asyncio.Event().wait()
@@ -84,16 +84,16 @@ async def test_one_that_a_stop_kept_from_being_reported_is_reported_by_the_next_
 
 
 INSTANCES = {
-    "an instance": (8, 0, mig(1, 8)),
-    "an instance, and none within it": (8, None, mig(1, 8)),
-    "one that isn't there": (3, 0, GPU[1]),
-    "one within it that isn't there": (8, 5, GPU[1]),
-    "none": (None, None, GPU[1]),
+    "GPU and compute instance": (8, 0, mig(1, 8)),
+    "only the GPU instance": (8, None, mig(1, 8)),
+    "an unknown GPU instance": (3, 0, GPU[1]),
+    "an unknown compute instance": (8, 5, GPU[1]),
+    "no instance": (None, None, GPU[1]),
 }
 
 
 @pytest.mark.parametrize(("gi", "ci", "device"), INSTANCES.values(), ids=INSTANCES)
-async def test_where_the_driver_names_an_instance_it_is_that_one_s(
+async def test_an_error_belongs_to_the_instance_that_the_driver_names(
     fake_nvml: FakeNvml, gi: int | None, ci: int | None, device: str
 ) -> None:
     ctx = FakeSourceContext()
@@ -104,7 +104,7 @@ async def test_where_the_driver_names_an_instance_it_is_that_one_s(
         await until(lambda: [one.device for one in reports(ctx)] == [device])
 
 
-async def test_of_a_gpu_instance_that_is_divided_it_is_the_gpu_s_unless_the_part_is_named(
+async def test_an_error_of_a_divided_gpu_instance_belongs_to_the_gpu(
     fake_nvml: FakeNvml,
 ) -> None:
     parts = [
@@ -121,7 +121,7 @@ async def test_of_a_gpu_instance_that_is_divided_it_is_the_gpu_s_unless_the_part
     assert [one.device for one in reports(ctx)] == [GPU[0], parts[1].uuid]
 
 
-async def test_instances_of_another_gpu_with_the_same_number_are_not_meant(
+async def test_instance_numbers_are_matched_within_the_gpu(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()
@@ -132,15 +132,15 @@ async def test_instances_of_another_gpu_with_the_same_number_are_not_meant(
         await until(lambda: [one.device for one in reports(ctx)] == [mig(3, 7)])
 
 
-async def test_a_driver_from_before_mig_names_no_instance() -> None:
-    """Numbers that nobody has written are none: 0 would be an instance."""
+async def test_an_event_without_instance_numbers_belongs_to_the_gpu() -> None:
+    """A driver before MIG writes no numbers. They must not be read as instance 0."""
     seen = XidEvent(GPU[1], 31, Instant(0, 0))
     waiting = XidReports()
     assert waiting.add(seen, ())
     assert [one.device for one in waiting.pending] == [GPU[1]]
 
 
-async def test_of_a_storm_some_are_reported_and_all_are_counted(fake_nvml: FakeNvml) -> None:
+async def test_a_storm_is_reported_in_part_and_counted_in_full(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
     async with running(ctx):
@@ -150,16 +150,16 @@ async def test_of_a_storm_some_are_reported_and_all_are_counted(fake_nvml: FakeN
         fake_nvml.push_xid(1, 31)
         await until(lambda: values(rounds(ctx)[-1], GPU[0]).get("xid_errors{31}") == 200, within=20)
         await until(lambda: reports(ctx)[-1].device == GPU[1])
-        given_out = len([one for one in reports(ctx) if one.device == GPU[0]])
-        assert ERRORS_PER_SECOND <= given_out < 200
-        assert given_out + dropped(ctx) == 200
+        reported = len([one for one in reports(ctx) if one.device == GPU[0]])
+        assert ERRORS_PER_SECOND <= reported < 200
+        assert reported + dropped(ctx) == 200
 
 
-def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_errors_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sources.nvml.xid_reports._MAX_PENDING", 3)
     waiting = XidReports()
-    given_out = [waiting.add(XidEvent("a", code, Instant(0, 0)), ()) for code in range(5)]
-    assert given_out == [True, True, True, False, False]
+    added = [waiting.add(XidEvent("a", code, Instant(0, 0)), ()) for code in range(5)]
+    assert added == [True, True, True, False, False]
     assert [one.code for one in waiting.pending] == [0, 1, 2]
     waiting.mark_reported(2)
     assert waiting.add(XidEvent("a", 9, Instant(0, 0)), ())
@@ -167,10 +167,10 @@ def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("usage", [True, False])
-async def test_accounts_know_of_them_though_no_field_reports(
+async def test_errors_are_reported_for_accounts_without_xid_fields(
     fake_nvml: FakeNvml, usage: bool
 ) -> None:
-    """Without accounts and fields nobody asks, and nothing waits for them."""
+    """Without accounts and XID fields no event set is created."""
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["gpu_up"])
     async with running(ctx, options(usage=usage)):
@@ -183,8 +183,8 @@ async def test_accounts_know_of_them_though_no_field_reports(
         assert not any(r.field.startswith("xid") for e in rounds(ctx) for r in e.readings)
 
 
-async def test_devices_that_are_not_read_are_reported_all_the_same(fake_nvml: FakeNvml) -> None:
-    """Who holds them is known too."""
+async def test_errors_of_unselected_gpus_are_reported(fake_nvml: FakeNvml) -> None:
+    """Their holders are known too."""
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
     async with running(ctx, options(devices="g:0")):

@@ -1,4 +1,4 @@
-"""What the source says of how GPUs are joined, made easy to look at."""
+"""Helpers that read the topology that the source reports."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,14 +17,14 @@ LINK_CALLS = (
 PAIR_CALLS = ("nvmlDeviceGetTopologyCommonAncestor", "nvmlDeviceGetP2PStatus")
 
 
-def given_out(ctx: FakeSourceContext) -> list[TopologyRead]:
+def topologies(ctx: FakeSourceContext) -> list[TopologyRead]:
     return [event for event in ctx.events if isinstance(event, TopologyRead)]
 
 
 async def read(
     fake: FakeNvml, node: Scenario, sysfs: Path | None = None, ctx: FakeSourceContext | None = None
 ) -> TopologyRead:
-    """What the source says of a node first."""
+    """Return the first topology that the source reports for a node."""
     ctx = ctx or FakeSourceContext()
     fake.set(node)
     source = NvmlSource(options(), *([] if sysfs is None else [sysfs]))

@@ -1,4 +1,4 @@
-"""Where rounds are far apart, what lies between two of them is there soon after the start."""
+"""A second round soon after the start, for fields that need two readings."""
 
 import asyncio
 
@@ -11,11 +11,13 @@ from tests.fakes.nvml.cards import linked
 from tests.sources.nvml.harness import GPU, options, rounds, running, until, values
 from tests.support.contexts import FakeSourceContext
 
-BETWEEN = ("sm_active_ratio", "nvlink_bandwidth_bytes_per_second")
+NEED_TWO_ROUNDS = ("sm_active_ratio", "nvlink_bandwidth_bytes_per_second")
 
 
-@pytest.mark.parametrize("field", BETWEEN)
-async def test_a_second_round_follows_the_first(fake_nvml: FakeNvml, field: str) -> None:
+@pytest.mark.parametrize("field", NEED_TWO_ROUNDS)
+async def test_a_second_round_follows_the_first_after_a_second(
+    fake_nvml: FakeNvml, field: str
+) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["gpu_up", field])
     fake_nvml.set(Scenario(gpus=[h100(gpm={2: Gpm(50)}, **linked())]))
@@ -26,10 +28,10 @@ async def test_a_second_round_follows_the_first(fake_nvml: FakeNvml, field: str)
     (found,) = [reading for reading in second.readings if reading.field == field]
     assert found.window_start is not None
     assert 0.9 * NS < found.at.mono_ns - found.window_start.mono_ns < 5 * NS
-    assert found.good_for_ns > 60 * NS, "it stands until the next round"
+    assert found.good_for_ns > 60 * NS, "valid until the next round"
 
 
-async def test_not_for_what_one_look_reports(fake_nvml: FakeNvml) -> None:
+async def test_no_second_round_follows_if_one_reading_is_enough(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["gpu_up", "power_watts"])
     fake_nvml.set(Scenario(gpus=[h100()]))

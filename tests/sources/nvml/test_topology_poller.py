@@ -1,4 +1,4 @@
-"""How the GPUs are joined: when it is asked and told, and what a driver that hangs costs."""
+"""When the topology is read and reported, and the effects of a driver that hangs."""
 
 import asyncio
 
@@ -20,25 +20,27 @@ from tests.sources.nvml.harness import (
     until,
     ups,
 )
-from tests.sources.nvml.joints import LINK_CALLS, PAIR_CALLS, by_pair, given_out, nvlinks
+from tests.sources.nvml.topology_helpers import LINK_CALLS, PAIR_CALLS, by_pair, nvlinks, topologies
 from tests.support.contexts import FakeSourceContext
 
-# -- when it is read and told
+# -- when it is read and reported
 
 
 @pytest.fixture
-def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No pair is asked about again, unless something happens to a GPU."""
+def rarely_polled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pair is read again, unless a GPU changes."""
     monkeypatch.setattr(topology_poller, "POLL_FACTOR", 1 << 40)
 
 
 @pytest.fixture
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What may change is asked in each slow round."""
+def polled_each_slow_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values that may change are read in each slow round."""
     monkeypatch.setattr(topology_poller, "POLL_FACTOR", 0)
 
 
-async def test_fast_rounds_ask_nothing_of_it(fake_nvml: FakeNvml, often: None) -> None:
+async def test_fast_rounds_do_not_read_the_topology(
+    fake_nvml: FakeNvml, polled_each_slow_round: None
+) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(hgx(4))
     async with running(ctx, options(interval=0.1, slow=60)):
@@ -47,11 +49,11 @@ async def test_fast_rounds_ask_nothing_of_it(fake_nvml: FakeNvml, often: None) -
         await next_rounds(ctx, 4)
         calls = fake_nvml.calls()
     assert not {*PAIR_CALLS, *LINK_CALLS, "nvmlDeviceGetGpuFabricInfoV"} & calls.keys()
-    assert len(given_out(ctx)) == 1
+    assert len(topologies(ctx)) == 1
 
 
-async def test_links_are_asked_for_once_and_pairs_in_slow_rounds(
-    fake_nvml: FakeNvml, often: None
+async def test_links_are_read_once_and_pairs_in_slow_rounds(
+    fake_nvml: FakeNvml, polled_each_slow_round: None
 ) -> None:
     ctx = FakeSourceContext()
     ctx.plan = type(ctx.plan)(["gpu_up"])
@@ -63,22 +65,24 @@ async def test_links_are_asked_for_once_and_pairs_in_slow_rounds(
         calls = fake_nvml.calls()
     assert not set(LINK_CALLS) & calls.keys()
     assert calls["nvmlDeviceGetP2PStatus"] % 6 == 0, "each pair from one side"
-    assert len(given_out(ctx)) == 1, "nothing has changed"
+    assert len(topologies(ctx)) == 1, "nothing has changed"
 
 
-async def test_what_is_slow_to_answer_is_asked_seldom(fake_nvml: FakeNvml) -> None:
+async def test_slow_calls_are_repeated_rarely(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = type(ctx.plan)(["gpu_up"])
     fake_nvml.set(Scenario(gpus=hgx(2).gpus, block={"nvmlDeviceGetP2PStatus": 0.01}))
     async with running(ctx, options(interval=0.1, slow=0.1)):
         await ctx.wait_for(TopologyRead)
         await next_rounds(ctx, 5)
-    # With the links, and once more to see how long it takes without them.
+    # Once with the links, and once more to measure the duration without them.
     assert fake_nvml.calls()["nvmlDeviceGetP2PStatus"] == 2
 
 
-async def test_switches_that_come_up_later_are_seen(fake_nvml: FakeNvml, often: None) -> None:
-    """As when podgpu starts before the fabric manager."""
+async def test_nvswitches_that_become_ready_later_are_seen(
+    fake_nvml: FakeNvml, polled_each_slow_round: None
+) -> None:
+    """This happens if podgpu starts before the fabric manager."""
     ctx = FakeSourceContext()
     up = hgx(2)
     down = [
@@ -91,13 +95,15 @@ async def test_switches_that_come_up_later_are_seen(fake_nvml: FakeNvml, often: 
         assert (first.pairs[0].nvlinks, first.pairs[0].reachable) == (0, False)
         assert first.cards[0].links == 17
         fake_nvml.set(up)
-        await until(lambda: given_out(ctx)[-1].pairs[0].nvlinks == 18)
-    last = given_out(ctx)[-1]
+        await until(lambda: topologies(ctx)[-1].pairs[0].nvlinks == 18)
+    last = topologies(ctx)[-1]
     assert last.pairs[0].reachable is True
-    assert [card.links for card in last.cards] == [18, 18], "links were asked for anew"
+    assert [card.links for card in last.cards] == [18, 18], "links were read again"
 
 
-async def test_mig_mode_takes_a_gpu_s_peers_away(fake_nvml: FakeNvml, often: None) -> None:
+async def test_mig_mode_removes_the_links_of_a_gpu(
+    fake_nvml: FakeNvml, polled_each_slow_round: None
+) -> None:
     ctx = FakeSourceContext()
     whole = hgx(3)
     fake_nvml.set(whole)
@@ -105,13 +111,15 @@ async def test_mig_mode_takes_a_gpu_s_peers_away(fake_nvml: FakeNvml, often: Non
         await ctx.wait_for(TopologyRead)
         values = {**whole.gpus[0].values, "p2p_2_1": 2, "p2p_2_2": 2}
         fake_nvml.set(whole.with_gpu(0, values=values, mig=slices(0, "1g.10gb")))
-        await until(lambda: nvlinks(given_out(ctx)[-1]) == {(0, 1): 0, (0, 2): 0, (1, 2): 18})
-    assert {card.uuid for card in given_out(ctx)[-1].cards} == set(GPU[:3]), (
-        "instances are no cards"
+        await until(lambda: nvlinks(topologies(ctx)[-1]) == {(0, 1): 0, (0, 2): 0, (1, 2): 18})
+    assert {card.uuid for card in topologies(ctx)[-1].cards} == set(GPU[:3]), (
+        "MIG instances are not part of the topology"
     )
 
 
-async def test_a_gpu_that_comes_is_joined(fake_nvml: FakeNvml, seldom: None) -> None:
+async def test_an_added_gpu_is_part_of_the_topology(
+    fake_nvml: FakeNvml, rarely_polled: None
+) -> None:
     ctx = FakeSourceContext()
     node = hgx(3)
     fake_nvml.set(node.without_gpu(2))
@@ -119,10 +127,12 @@ async def test_a_gpu_that_comes_is_joined(fake_nvml: FakeNvml, seldom: None) -> 
         assert nvlinks((await ctx.wait_for(TopologyRead))[0]) == {(0, 1): 18}
         fake_nvml.set(node)
         await ctx.wait_for(TopologyRead, 2)
-    assert nvlinks(given_out(ctx)[1]) == {(0, 1): 18, (0, 2): 18, (1, 2): 18}
+    assert nvlinks(topologies(ctx)[1]) == {(0, 1): 18, (0, 2): 18, (1, 2): 18}
 
 
-async def test_a_gpu_that_goes_takes_its_pairs_with_it(fake_nvml: FakeNvml, seldom: None) -> None:
+async def test_a_removed_gpu_is_removed_with_its_pairs(
+    fake_nvml: FakeNvml, rarely_polled: None
+) -> None:
     ctx = FakeSourceContext()
     node = hgx(3)
     fake_nvml.set(node)
@@ -130,12 +140,12 @@ async def test_a_gpu_that_goes_takes_its_pairs_with_it(fake_nvml: FakeNvml, seld
         await ctx.wait_for(TopologyRead)
         fake_nvml.set(node.without_gpu(2))
         await ctx.wait_for(TopologyRead, 2)
-    assert nvlinks(given_out(ctx)[1]) == {(0, 1): 18}
-    assert [card.uuid for card in given_out(ctx)[1].cards] == GPU[:2]
+    assert nvlinks(topologies(ctx)[1]) == {(0, 1): 18}
+    assert [card.uuid for card in topologies(ctx)[1].cards] == GPU[:2]
 
 
-async def test_a_gpu_that_is_down_is_left_out_until_it_answers(
-    fake_nvml: FakeNvml, often: None
+async def test_a_gpu_that_is_down_is_left_out_until_it_works_again(
+    fake_nvml: FakeNvml, polled_each_slow_round: None
 ) -> None:
     ctx = FakeSourceContext()
     node = hgx(3)
@@ -145,14 +155,16 @@ async def test_a_gpu_that_is_down_is_left_out_until_it_answers(
         fake_nvml.set(node.with_gpu(1, lost=True))
         await until(lambda: ups(rounds(ctx)[-1])[GPU[1]] == 0)
         await next_rounds(ctx, 3)
-        assert [list(nvlinks(one)) for one in given_out(ctx)[1:]] == [[(0, 2)]]
+        assert [list(nvlinks(one)) for one in topologies(ctx)[1:]] == [[(0, 2)]]
         fake_nvml.set(node)
         await ctx.wait_for(TopologyRead, 3)
-    assert given_out(ctx)[2] == given_out(ctx)[0]
+    assert topologies(ctx)[2] == topologies(ctx)[0]
 
 
-async def test_a_gpu_that_answers_again_is_read_again(fake_nvml: FakeNvml, seldom: None) -> None:
-    """After a reset it may have other links."""
+async def test_the_links_of_a_recovered_gpu_are_read_again(
+    fake_nvml: FakeNvml, rarely_polled: None
+) -> None:
+    """A reset may change its links."""
     ctx = FakeSourceContext()
     node = hgx(3)
     fake_nvml.set(node)
@@ -163,11 +175,11 @@ async def test_a_gpu_that_answers_again_is_read_again(fake_nvml: FakeNvml, seldo
         fewer = {**node.gpus[1].values, "nvlink_state_0": 0}
         fake_nvml.set(node.with_gpu(1, values=fewer))
         await ctx.wait_for(TopologyRead, 3)
-    assert nvlinks(given_out(ctx)[2]) == {(0, 1): 17, (0, 2): 18, (1, 2): 17}
+    assert nvlinks(topologies(ctx)[2]) == {(0, 1): 17, (0, 2): 18, (1, 2): 17}
 
 
-async def test_a_gpu_that_is_lost_from_the_start_is_joined_once_it_answers(
-    fake_nvml: FakeNvml, seldom: None
+async def test_a_gpu_that_is_lost_at_the_start_is_added_after_recovery(
+    fake_nvml: FakeNvml, rarely_polled: None
 ) -> None:
     ctx = FakeSourceContext()
     node = hgx(3)
@@ -176,10 +188,10 @@ async def test_a_gpu_that_is_lost_from_the_start_is_joined_once_it_answers(
         assert nvlinks((await ctx.wait_for(TopologyRead))[0]) == {(0, 2): 18}
         fake_nvml.set(node)
         await ctx.wait_for(TopologyRead, 2)
-    assert nvlinks(given_out(ctx)[1]) == {(0, 1): 18, (0, 2): 18, (1, 2): 18}
+    assert nvlinks(topologies(ctx)[1]) == {(0, 1): 18, (0, 2): 18, (1, 2): 18}
 
 
-async def test_while_the_driver_is_gone_there_are_no_gpus_to_give(fake_nvml: FakeNvml) -> None:
+async def test_an_empty_topology_is_reported_while_the_driver_is_gone(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(hgx(2))
     source = NvmlSource(options(interval=0.1, slow=0.1))
@@ -193,19 +205,19 @@ async def test_while_the_driver_is_gone_there_are_no_gpus_to_give(fake_nvml: Fak
     fake_nvml.set(hgx(2))
     async with running(ctx, source):
         await ctx.wait_for(TopologyRead, 3)
-    assert given_out(ctx) == [given_out(ctx)[0], TopologyRead((), ()), given_out(ctx)[0]]
+    assert topologies(ctx) == [topologies(ctx)[0], TopologyRead((), ()), topologies(ctx)[0]]
 
 
-async def test_after_a_reload_it_is_reported_again_and_the_same(fake_nvml: FakeNvml) -> None:
+async def test_the_same_topology_is_reported_again_after_a_reload(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(dgx1())
     for count in (1, 2):
         async with running(ctx, options()):
             await ctx.wait_for(TopologyRead, count)
-    assert given_out(ctx)[0] == given_out(ctx)[1]
+    assert topologies(ctx)[0] == topologies(ctx)[1]
 
 
-async def test_gpus_that_no_one_asked_for_are_joined_too(fake_nvml: FakeNvml) -> None:
+async def test_unselected_gpus_are_part_of_the_topology(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(hgx(4))
     async with running(ctx, options(devices="g:2")):
@@ -215,8 +227,8 @@ async def test_gpus_that_no_one_asked_for_are_joined_too(fake_nvml: FakeNvml) ->
 # -- calls that hang
 
 
-async def test_a_gpu_that_hangs_in_its_links_costs_no_other(
-    fake_nvml: FakeNvml, no_thread_left: None, often: None
+async def test_a_gpu_whose_link_call_hangs_does_not_affect_others(
+    fake_nvml: FakeNvml, no_thread_left: None, polled_each_slow_round: None
 ) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(hgx(3).with_gpu(1, block={"nvmlDeviceGetNvLinkState": 60.0}))
@@ -227,12 +239,12 @@ async def test_a_gpu_that_hangs_in_its_links_costs_no_other(
         assert ups(samples) == {GPU[0]: 1, GPU[1]: 0, GPU[2]: 1}
         assert sampling_threads() == 2
         fake_nvml.set(hgx(3))
-        await until(lambda: by_pair(given_out(ctx)[-1])[0, 1].nvlinks)
+        await until(lambda: by_pair(topologies(ctx)[-1])[0, 1].nvlinks)
     assert nvlinks(topology) == {(0, 2): 18}
-    assert nvlinks(given_out(ctx)[-1]) == {(0, 1): 18, (0, 2): 18, (1, 2): 18}
+    assert nvlinks(topologies(ctx)[-1]) == {(0, 1): 18, (0, 2): 18, (1, 2): 18}
 
 
-async def test_a_gpu_that_hung_in_its_links_is_not_asked_for_them_again_soon(
+async def test_the_links_of_a_gpu_that_hung_are_not_read_again_soon(
     fake_nvml: FakeNvml, no_thread_left: None
 ) -> None:
     ctx = FakeSourceContext()
@@ -247,13 +259,13 @@ async def test_a_gpu_that_hung_in_its_links_is_not_asked_for_them_again_soon(
         before = len(rounds(ctx))
         await next_rounds(ctx, 5)
         assert {ups(one)[GPU[1]] for one in rounds(ctx)[before:]} == {1}
-    assert nvlinks(given_out(ctx)[-1]) == {(0, 1): None}
+    assert nvlinks(topologies(ctx)[-1]) == {(0, 1): None}
 
 
-async def test_a_pair_that_hangs_costs_one_thread_and_is_not_asked_about_again(
-    fake_nvml: FakeNvml, no_thread_left: None, often: None
+async def test_a_hanging_pair_blocks_one_thread_and_is_not_repeated(
+    fake_nvml: FakeNvml, no_thread_left: None, polled_each_slow_round: None
 ) -> None:
-    """Whichever of the two is sick: asking the third about either might hang as well."""
+    """Either GPU may be faulty, so calls for a third GPU with one of them might hang too."""
     ctx = FakeSourceContext()
     ctx.plan = type(ctx.plan)(["gpu_up", "power_watts"])
     hanging = {"nvmlDeviceGetP2PStatus": 60.0}
@@ -262,16 +274,16 @@ async def test_a_pair_that_hangs_costs_one_thread_and_is_not_asked_about_again(
         topology = (await ctx.wait_for(TopologyRead))[0]
         assert sampling_threads() == 2
         fake_nvml.set(hgx(4))
-        await until(lambda: by_pair(given_out(ctx)[-1])[0, 2].reachable)
+        await until(lambda: by_pair(topologies(ctx)[-1])[0, 2].reachable)
     assert nvlinks(topology).keys() == {(1, 2), (1, 3), (2, 3)}, "GPU 0 is down"
-    first, last = by_pair(topology), by_pair(given_out(ctx)[-1])
+    first, last = by_pair(topology), by_pair(topologies(ctx)[-1])
     assert first[2, 3].reachable is True
-    assert first[1, 2].reachable is None, "GPU 1 was under suspicion"
+    assert first[1, 2].reachable is None, "GPU 1 may be faulty"
     assert last[1, 2].reachable is True
     assert last[0, 1].reachable is None
 
 
-async def test_stopping_in_the_middle_of_it_takes_no_second(
+async def test_stopping_does_not_wait_for_a_hanging_link_call(
     fake_nvml: FakeNvml, no_thread_left: None
 ) -> None:
     ctx = FakeSourceContext()

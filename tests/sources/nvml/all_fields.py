@@ -1,4 +1,4 @@
-"""A GPU that gives every reading there is, and what each of them has to be."""
+"""A GPU that has every reading of the catalogue, and the expected value of each."""
 
 import re
 from typing import Final
@@ -21,7 +21,7 @@ SCENARIO_VALUES: Final = {
     "pstate": 2,
     "clocks_event_reasons": 0x44,
     "memory_total": 85_520_809_984,
-    "memory_used": 6_675_628_032,  # by the first call, which counts the reserved part as used
+    "memory_used": 6_675_628_032,  # of the first version of the call: includes the reserved part
     "memory_reserved": 675_628_032,
     "ecc_0_0": 1,
     "ecc_1_0": 2,
@@ -168,7 +168,7 @@ READINGS: Final[dict[str, float | None]] = {
         for which in ("min", "mean", "max")
     },
 }
-"""By name; None for what grows with the time that the test takes, which other tests look at."""
+"""By name. None for counters that grow with the duration of the test; other tests cover them."""
 
 GPM: Final = {**dict.fromkeys(range(1, 60), Gpm(50.0)), **dict.fromkeys((20, 21, 60, 61), Gpm(2.0))}
 SAMPLED: Final = {

@@ -1,4 +1,4 @@
-"""One failing field, GPU or MIG instance costs the others nothing."""
+"""A failing field, GPU or MIG instance does not affect the others."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from tests.sources.nvml.harness import (
 )
 from tests.support.contexts import FakeSourceContext
 
-BY_CALL: list[tuple[str, set[str]]] = [
+FIELDS_BY_CALL: list[tuple[str, set[str]]] = [
     ("nvmlDeviceGetClockInfo", {"sm_clock_mhz", "memory_clock_mhz"}),
     ("nvmlDeviceGetTemperature", {"gpu_temperature_celsius"}),
     ("nvmlDeviceGetFieldValues", {"memory_temperature_celsius", "power_instant_watts"}),
@@ -74,9 +74,9 @@ async def one_round(fake: FakeNvml, ctx: FakeSourceContext) -> SamplesTaken:
     return rounds(ctx)[0]
 
 
-@pytest.mark.parametrize(("call", "missing"), BY_CALL)
+@pytest.mark.parametrize(("call", "missing"), FIELDS_BY_CALL)
 @pytest.mark.parametrize("code", [999, 10, 4, 2])
-async def test_one_call_that_fails_costs_its_fields_alone(
+async def test_a_failing_call_affects_its_own_fields_only(
     fake_nvml: FakeNvml, call: str, missing: set[str], code: int
 ) -> None:
     ctx = FakeSourceContext()
@@ -89,7 +89,7 @@ async def test_one_call_that_fails_costs_its_fields_alone(
     assert set(errors(ctx)) == ({(GPU[0], counted)} if counted else set())
 
 
-async def test_a_field_comes_back(fake_nvml: FakeNvml) -> None:
+async def test_a_failed_field_is_read_again(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1, errors={"nvmlDeviceGetPowerUsage": 999}))
     async with running(ctx):
@@ -98,7 +98,7 @@ async def test_a_field_comes_back(fake_nvml: FakeNvml) -> None:
         assert "power_watts" in fields(await next_rounds(ctx), GPU[0])
 
 
-async def test_a_field_that_was_not_supported_is_tried_again_now_and_then(
+async def test_an_unsupported_field_is_tried_again_rarely(
     fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sources.nvml.gpu._REVIVE_EVERY", 3)
@@ -132,28 +132,30 @@ async def test_a_gpu_on_which_everything_fails_is_down(fake_nvml: FakeNvml) -> N
 
 @pytest.mark.parametrize("code", [15, 16])
 @pytest.mark.parametrize("call", ["*", "nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetPowerUsage"])
-async def test_a_lost_gpu_is_down_and_comes_back(fake_nvml: FakeNvml, code: int, call: str) -> None:
+async def test_a_lost_gpu_is_down_until_it_recovers(
+    fake_nvml: FakeNvml, code: int, call: str
+) -> None:
     ctx = FakeSourceContext()
     healthy = h100s(3)
     fake_nvml.set(healthy)
     async with running(ctx, options(interval=0.1, slow=0.1)):
-        everything = fields(await next_rounds(ctx), GPU[1])
+        all_fields = fields(await next_rounds(ctx), GPU[1])
         fake_nvml.set(healthy.with_gpu(1, errors={call: code}))
         samples = await next_rounds(ctx)
         assert ups(samples) == {GPU[0]: 1, GPU[1]: 0, GPU[2]: 1}
         assert fields(samples, GPU[1]) == {"gpu_up"}
-        assert fields(samples, GPU[0]) == fields(samples, GPU[2]) == everything
+        assert fields(samples, GPU[0]) == fields(samples, GPU[2]) == all_fields
         assert not [p for p in samples.processes if p.device == GPU[1]]
         fake_nvml.set(healthy)
         samples = await next_rounds(ctx, 3)
         assert ups(samples) == dict.fromkeys(GPU[:3], 1)
-        assert fields(samples, GPU[1]) == everything
+        assert fields(samples, GPU[1]) == all_fields
     name = {15: "gpu_is_lost", 16: "reset_required"}[code]
     assert errors(ctx)[GPU[1], name] >= 1
     assert inventories(ctx) == [GPU[:3]], "a lost GPU stays in the inventory"
 
 
-async def test_a_gpu_that_is_lost_from_the_start_is_known_once_it_reports_its_uuid(
+async def test_a_gpu_lost_at_the_start_is_known_by_its_uuid(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()
@@ -167,7 +169,7 @@ async def test_a_gpu_that_is_lost_from_the_start_is_known_once_it_reports_its_uu
         await until(lambda: ups(rounds(ctx)[-1])[GPU[0]] == 1)
 
 
-async def test_a_gpu_that_can_not_even_be_opened_costs_the_others_nothing(
+async def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()
@@ -199,24 +201,24 @@ async def test_a_gpu_that_vanishes_leaves_the_inventory_and_is_down(fake_nvml: F
 OTHER = "GPU-0badcafe-5eed-4a5e-9c0d-100000000099"
 
 REPLACED: list[tuple[str, Scenario, dict[str, int]]] = [
-    ("another card in its slot", h100s(2).with_gpu(1, uuid=OTHER), {GPU[0]: 1, OTHER: 1}),
+    ("another card in the same slot", h100s(2).with_gpu(1, uuid=OTHER), {GPU[0]: 1, OTHER: 1}),
     (
         "another card in another slot",
         h100s(2).with_gpu(1, uuid=OTHER, bus_id="00000000:00:19.0"),
         {GPU[0]: 1, GPU[1]: 0, OTHER: 1},
     ),
     (
-        "its slot under another index",
+        "another card in the slot, under another index",
         replace(h100s(2), gpus=[replace(h100s(2).gpus[1], uuid=OTHER), h100s(1).gpus[0]]),
         {GPU[0]: 1, GPU[1]: 0, OTHER: 1},
     ),
     (
-        "a slot that is not told",
+        "a card with an unknown slot",
         h100s(2).with_gpu(1, uuid=OTHER, errors={"nvmlDeviceGetPciInfo_v3": 3}),
         {GPU[0]: 1, GPU[1]: 0, OTHER: 1},
     ),
     (
-        "two that changed places",
+        "two cards that swapped slots",
         replace(
             h100s(2),
             gpus=[
@@ -231,7 +233,7 @@ REPLACED: list[tuple[str, Scenario, dict[str, int]]] = [
 
 @pytest.mark.parametrize(("now", "expected"), [case[1:] for case in REPLACED])
 @pytest.mark.parametrize("restarted", [True, False])
-async def test_only_a_gpu_whose_place_another_has_is_forgotten(
+async def test_a_gpu_is_forgotten_only_if_another_has_its_slot(
     fake_nvml: FakeNvml, now: Scenario, expected: dict[str, int], restarted: bool
 ) -> None:
     ctx = FakeSourceContext()
@@ -258,10 +260,12 @@ async def test_only_a_gpu_whose_place_another_has_is_forgotten(
         for r in samples.readings
         if r.field == "gpu_up"
     }
-    assert {good for _, good in last.values()} == {3 * NS // 10}, "none stands for ever"
+    assert {good for _, good in last.values()} == {3 * NS // 10}, (
+        "no gpu_up stays valid without end"
+    )
 
 
-async def test_a_gpu_that_is_added_is_found(fake_nvml: FakeNvml) -> None:
+async def test_an_added_gpu_is_found(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1))
     async with running(ctx):
@@ -281,7 +285,7 @@ async def test_a_node_without_gpus_is_no_error(fake_nvml: FakeNvml) -> None:
     assert inventories(ctx) == [[]]
 
 
-async def test_a_failing_count_keeps_the_gpus(fake_nvml: FakeNvml) -> None:
+async def test_a_failing_count_keeps_the_known_gpus(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
     async with running(ctx):

@@ -1,4 +1,4 @@
-"""What the tests of the doctor's look at NVML share."""
+"""Helpers for the tests of the nvml doctor."""
 
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.context import DoctorContext
@@ -8,5 +8,5 @@ from sources.nvml.options import Options
 PROFILING = "counters: {also: [profiling]}\n"
 
 
-async def looked(ctx: DoctorContext, options: Options | None = None) -> list[Finding]:
+async def examined(ctx: DoctorContext, options: Options | None = None) -> list[Finding]:
     return await examine(options or Options(), ctx)
