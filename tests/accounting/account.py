@@ -1,40 +1,40 @@
-"""The account of a device: what each look brings, and whose it is."""
+"""The account of a device: what each usage sample adds, and to which container."""
 
 from collections import defaultdict
 from fractions import Fraction
 from itertools import pairwise
 from typing import Final
 
-from tests.accounting.given_out import (
+from tests.accounting.actions import (
     HOUR,
     MS,
-    Look,
-    Who,
+    ContainerName,
+    Sample,
 )
-from tests.accounting.parts import (
-    NO_ONE,
+from tests.accounting.holdings import DeviceHoldings
+from tests.accounting.reference_types import (
+    NO_CONTAINER,
     SLICES,
-    Clocks,
-    Episode,
-    Had,
     Holders,
-    Since,
+    Holding,
+    SinceReading,
     Sum,
-    lay,
+    UsageTotals,
+    WallClock,
+    add_to_hours,
     shares,
 )
-from tests.accounting.presence import Presence
 
 LONGEST_GAP: Final = 400 * 24 * HOUR
-"""A gap in the file has no more; a longer one is a clock that was wrong."""
+"""A gap in the ledger's file is at most this long; a longer one is an error of the clock."""
 SHORTEST: Final = 900 * MS
-"""The least interval that tells what the card draws when idle."""
-CARRIERS: Final = ("g2",)
-"""GPUs that carry MIG instances."""
+"""The shortest interval from which the idle draw is measured."""
+MIG_GPUS: Final = ("g2",)
+"""GPUs with MIG instances."""
 ALL_SLICES: Final = 7
 
 
-class Account(Presence):
+class Account(DeviceHoldings):
     """The account of one device.
 
     Attributes:
@@ -45,246 +45,271 @@ class Account(Presence):
         super().__init__(device)
         self.instances: list[Account] = []
 
-    def look(self, look: Look, hour_of: "Clocks") -> None:
-        carries = look.device in CARRIERS
+    def add_sample(self, sample: Sample, wall_clock: WallClock) -> None:
+        is_mig_gpu = sample.device in MIG_GPUS
         if self.start is None:
-            self.start = self.at = look.at
-            self._first(look)
-        elif look.since is None or self.first is None:
-            self._break(look, hour_of, carries)
+            self.start = self.at = sample.at
+            self._add_first(sample)
+        elif sample.since is None or self.first is None:
+            self._add_break(sample, wall_clock, is_mig_gpu)
         else:
-            self._interval(look, hour_of, carries)
-        alone = self._alone(look.at, look.at)
-        there = [one for one in look.works if one.there]
-        self.users = {alone if one.who is None else one.who for one in there}
-        self.at, self.offset = look.at, hour_of.offset
-        self.log[look.at] = self.elapsed + self.laid_gaps
-        self._memory(look, alone)
-        self.finish(look.at)
+            self._add_interval(sample, wall_clock, is_mig_gpu)
+        sole_holder = self._sole_holder(sample.at, sample.at)
+        running = [one for one in sample.processes if one.running]
+        self.users = {sole_holder if one.container is None else one.container for one in running}
+        self.at, self.offset = sample.at, wall_clock.offset
+        self.log[sample.at] = self.elapsed + self.ledger_gaps
+        self._set_memory(sample, sole_holder)
+        self.finalize_until(sample.at)
 
-    def _first(self, look: Look) -> None:
-        self.first = look.at
+    def _add_first(self, sample: Sample) -> None:
+        self.first = sample.at
         holders: Holders = {}
-        later = [cut for cut in self.cuts if cut.at > look.at]
-        for cut in self.cuts:
-            if cut.at <= look.at:
-                holders = cut.holders
-        self._apply(look.at, holders)
+        later = [change for change in self.changes if change.at > sample.at]
+        for change in self.changes:
+            if change.at <= sample.at:
+                holders = change.holders
+        self._apply(sample.at, holders)
         for one in self.instances:
-            one.since = Since()
-        self._presence(look, look.at, over=look.at)
-        assert not later, "the moments of holders come in order"
-        if look.energy is not None:
-            self.counter.judge(look.at, look.energy)
+            one.since = SinceReading()
+        self._update_holdings(sample, sample.at, over=sample.at)
+        assert not later, "changes of holders come in order of time"
+        if sample.energy is not None:
+            self.counter.read(sample.at, sample.energy)
 
-    def _break(self, look: Look, hours: "Clocks", carries: bool) -> None:
+    def _add_break(self, sample: Sample, wall_clock: WallClock, is_mig_gpu: bool) -> None:
         before, down = self.at, self.first is None
-        if not carries:
-            self.gap += look.at - before
+        if not is_mig_gpu:
+            self.gap += sample.at - before
             self.gaps.append(
-                (max(before, look.at - LONGEST_GAP), look.at, "down" if down else "blind")
+                (max(before, sample.at - LONGEST_GAP), sample.at, "down" if down else "blind")
             )
-            laid = min(look.at - before, LONGEST_GAP)
-            self.laid_gaps += laid
-            for hour, part in hours.spread(look.at - laid, look.at):
+            in_ledger = min(sample.at - before, LONGEST_GAP)
+            self.ledger_gaps += in_ledger
+            for hour, part in wall_clock.split_by_hour(sample.at - in_ledger, sample.at):
                 self.hours[hour]["gap"].add(part)
         self.counter.clear()
-        self.since = Since()
+        self.since = SinceReading()
         for one in self.instances:
-            one.since = Since()
+            one.since = SinceReading()
         if down:
-            if self.renewed:
+            if self.restarted:
                 self._restart()
-            self._first(look)
+            self._add_first(sample)
             return
-        awaited = {who for who, had in self.had.items() if had.pending}
-        self._presence(look, before, over=look.at)
-        for who, had in self.had.items():
-            for episode in had.episodes[-3:]:
-                if not episode.final and who not in awaited:
-                    episode.gap += episode.overlap(before, look.at)
-        if look.energy is not None:
-            self.counter.judge(look.at, look.energy)
+        pending = {container for container, usage in self.containers.items() if usage.pending}
+        self._update_holdings(sample, before, over=sample.at)
+        for container, usage in self.containers.items():
+            for holding in usage.holdings[-3:]:
+                if not holding.final and container not in pending:
+                    holding.gap += holding.overlap(before, sample.at)
+        if sample.energy is not None:
+            self.counter.read(sample.at, sample.energy)
 
-    def _interval(self, look: Look, hours: "Clocks", carries: bool) -> None:
-        begin, end = self.at, look.at
+    def _add_interval(self, sample: Sample, wall_clock: WallClock, is_mig_gpu: bool) -> None:
+        begin, end = self.at, sample.at
         took = end - begin
-        was = self.users
-        self.holding = {who for cut in self._spanned(begin, end) for who in cut.holders}
-        self.alone = next(iter(self.holding)) if len(self.holding) == 1 else NO_ONE
-        self._presence(look, begin)
-        gained: dict[str, Sum] = defaultdict(Sum)
-        if not carries:
+        previous_users = self.users
+        self.interval_holders = {
+            container for change in self._changes_in(begin, end) for container in change.holders
+        }
+        self.sole_holder = (
+            next(iter(self.interval_holders)) if len(self.interval_holders) == 1 else NO_CONTAINER
+        )
+        self._update_holdings(sample, begin)
+        increases: dict[str, Sum] = defaultdict(Sum)
+        if not is_mig_gpu:
             self.elapsed += took
-            self._held(begin, end)
+            self._add_held_time(begin, end)
             overlapping = [
-                (had, episode, episode.overlap(begin, end))
-                for had in self.had.values()
-                if not had.pending
-                for episode in had.episodes[-4:]
-                if not episode.final and episode.overlap(begin, end)
+                (usage, holding, holding.overlap(begin, end))
+                for usage in self.containers.values()
+                if not usage.pending
+                for holding in usage.holdings[-4:]
+                if not holding.final and holding.overlap(begin, end)
             ]
-            for had, episode, part in overlapping:
-                episode.counted += part
-                if had.memory is not None and end <= self.memory_good:
-                    episode.byte_ns += had.memory * part
-                    episode.memory_ns += part
-            self._busy(look, begin, overlapping, was, gained)
-            spans = hours.spread(begin, end)
+            for usage, holding, part in overlapping:
+                holding.counted += part
+                if usage.memory is not None and end <= self.memory_good:
+                    holding.byte_ns += usage.memory * part
+                    holding.memory_ns += part
+            self._add_busy_time(sample, begin, overlapping, previous_users, increases)
+            spans = wall_clock.split_by_hour(begin, end)
             for hour, part in spans:
-                slack = len(self.had) + 1 if len(spans) > 1 else 0
+                slack = len(self.containers) + 1 if len(spans) > 1 else 0
                 self.hours[hour]["accounted"].add(part, slack)
         self.since.time += took
-        if look.energy is not None:
+        if sample.energy is not None:
             begins = self.counter.base is None
-            used = self.counter.judge(look.at, look.energy)
+            used = self.counter.read(sample.at, sample.energy)
             if begins:
-                self.since = Since()
+                self.since = SinceReading()
                 for one in self.instances:
-                    one.since = Since()
-            elif used is not None and carries:
-                self._of_instances(end, used, gained, hours.spread(begin, end))
+                    one.since = SinceReading()
+            elif used is not None and is_mig_gpu:
+                self._split_among_instances(
+                    end, used, increases, wall_clock.split_by_hour(begin, end)
+                )
             elif used is not None:
-                self._energy(used, gained)
-        lay(self.hours, hours.spread(begin, end), took, gained, len(self.had))
+                self._add_energy(used, increases)
+        add_to_hours(
+            self.hours, wall_clock.split_by_hour(begin, end), took, increases, len(self.containers)
+        )
 
-    def _held(self, begin: int, end: int) -> None:
-        """Cut the time at each change of holders, and give each its part."""
-        moments = [cut.at for cut in self.cuts]
-        for cut, (start, stop) in zip(self.cuts, pairwise([*moments, end]), strict=True):
+    def _add_held_time(self, begin: int, end: int) -> None:
+        """Split the time where holders change, and add each part to its holders."""
+        moments = [change.at for change in self.changes]
+        for change, (start, stop) in zip(self.changes, pairwise([*moments, end]), strict=True):
             length = min(stop, end) - max(start, begin)
             if length <= 0:
                 continue
-            parts = shares(cut.holders)
+            parts = shares(change.holders)
             rest = Fraction(length)
             uneven = False
-            for who, part in parts.items():
+            for container, part in parts.items():
                 amount = part * length
                 rest -= amount
                 uneven |= amount.denominator != 1
-                had = self.had[who]
-                mine = [
+                usage = self.containers[container]
+                own = [
                     one
-                    for one in had.episodes
+                    for one in usage.holdings
                     if one.overlap(max(start, begin), min(stop, end)) and not one.final
                 ]
                 slack = int(amount.denominator != 1)
-                if not mine:
+                if not own:
                     self.unheld.add(amount, slack)
                     self.unknown.add(amount, slack)
                     continue
-                had.held.add(amount, slack)
-                mine[-1].held.add(amount, slack)
-                self.since.held[who] += amount
+                usage.held.add(amount, slack)
+                own[-1].held.add(amount, slack)
+                self.since.held[container] += amount
             self.unheld.add(rest, int(uneven))
-            if not cut.listed:
+            if not change.listed:
                 self.unknown.add(rest, int(uneven))
-        self.cuts = [
-            cut
-            for at, cut in enumerate(self.cuts)
-            if at + 1 == len(self.cuts) or self.cuts[at + 1].at > end
+        self.changes = [
+            change
+            for at, change in enumerate(self.changes)
+            if at + 1 == len(self.changes) or self.changes[at + 1].at > end
         ]
 
-    def _busy(
+    def _add_busy_time(
         self,
-        look: Look,
+        sample: Sample,
         begin: int,
-        overlapping: list[tuple[Had, Episode, int]],
-        was: set[Who],
-        gained: dict[str, Sum],
+        overlapping: list[tuple[UsageTotals, Holding, int]],
+        previous_users: set[ContainerName],
+        increases: dict[str, Sum],
     ) -> None:
-        took, alone = look.at - begin, self.alone
-        present = {episode.who for _, episode, _ in overlapping}
+        took, sole_holder = sample.at - begin, self.sole_holder
+        present = {holding.container for _, holding, _ in overlapping}
         self.since.present |= present
-        held = self.holding
-        for _, episode, part in overlapping:
-            _, before = self.since.spans.get(id(episode), (episode, 0))
-            self.since.spans[id(episode)] = (episode, before + part)
-        if look.busy is None:
+        held = self.interval_holders
+        for _, holding, part in overlapping:
+            _, before = self.since.spans.get(id(holding), (holding, 0))
+            self.since.spans[id(holding)] = (holding, before + part)
+        if sample.busy is None:
             self.since.known = False
-            if look.mps:
-                hidden = self._mps(look, held | was, {})
-                self.since.unknown |= hidden
-                for who in hidden:
-                    self._forget_zero(who)
+            if sample.mps:
+                concealed = self._add_mps_busy_time(sample, held | previous_users, {})
+                self.since.unknown |= concealed
+                for container in concealed:
+                    self._drop_zero(container)
             return
-        parts: dict[Who, Fraction] = defaultdict(Fraction)
-        unknown: set[Who] = set()
-        if look.device in SLICES:
-            whose = {one.who for one in look.works if one.there or one.who is None} | was
-            if not whose:
-                whose = {alone}
-            parts[whose.pop() or NO_ONE if len(whose) == 1 else NO_ONE] += look.busy
-        elif not look.listed:
-            parts[alone] += look.busy
-            unknown = present - {alone} if alone else set(present)
-        elif look.mps:
-            unknown = self._mps(look, held | was, parts)
+        parts: dict[ContainerName, Fraction] = defaultdict(Fraction)
+        unknown: set[ContainerName] = set()
+        if sample.device in SLICES:
+            owners = {
+                one.container for one in sample.processes if one.running or one.container is None
+            } | previous_users
+            if not owners:
+                owners = {sole_holder}
+            parts[owners.pop() or NO_CONTAINER if len(owners) == 1 else NO_CONTAINER] += sample.busy
+        elif not sample.listed:
+            parts[sole_holder] += sample.busy
+            unknown = present - {sole_holder} if sole_holder else set(present)
+        elif sample.mps:
+            unknown = self._add_mps_busy_time(sample, held | previous_users, parts)
         else:
-            for one in look.works:
-                parts[alone if one.who is None else one.who] += one.busy or 0
+            for one in sample.processes:
+                parts[sole_holder if one.container is None else one.container] += one.busy or 0
         total = sum(parts.values(), Fraction(0))
         scale = Fraction(took) / total if total > took else Fraction(1)
         self.busy_known = True
-        if look.mps:
+        if sample.mps:
             self.since.unknown |= unknown
-        all_ = total * scale
-        assert all_.denominator == 1
-        self.busy.add(all_)
-        gained["busy"].add(all_)
+        total_ = total * scale
+        assert total_.denominator == 1
+        self.busy.add(total_)
+        increases["busy"].add(total_)
         able = present - unknown
-        no_one = sum((part for who, part in parts.items() if who not in able), Fraction(0)) * scale
-        self.busy_no_one.add(no_one)
-        self.since.busy[NO_ONE] += no_one
-        for who in unknown:
-            self._forget_zero(who)
-        for who in sorted(able):
-            amount = parts[who] * scale
-            had = self.had[who]
-            had.busy_known = True
-            had.busy.add(amount)
-            self.since.busy[who] += amount
-            mine = [(episode, part) for _, episode, part in overlapping if episode.who == who]
-            every = sum(part for _, part in mine)
-            for episode, part in mine:
-                of_it = amount * part / every
-                episode.busy.add(of_it, int(of_it.denominator != 1 or amount.denominator != 1))
-                episode.busy_known += part
+        unattributed = (
+            sum((part for container, part in parts.items() if container not in able), Fraction(0))
+            * scale
+        )
+        self.busy_unattributed.add(unattributed)
+        self.since.busy[NO_CONTAINER] += unattributed
+        for container in unknown:
+            self._drop_zero(container)
+        for container in sorted(able):
+            amount = parts[container] * scale
+            usage = self.containers[container]
+            usage.busy_known = True
+            usage.busy.add(amount)
+            self.since.busy[container] += amount
+            own = [
+                (holding, part)
+                for _, holding, part in overlapping
+                if holding.container == container
+            ]
+            total_time = sum(part for _, part in own)
+            for holding, part in own:
+                its_part = amount * part / total_time
+                holding.busy.add(
+                    its_part, int(its_part.denominator != 1 or amount.denominator != 1)
+                )
+                holding.busy_known += part
 
-    def _mps(self, look: Look, others: set[Who], parts: dict[Who, Fraction]) -> set[Who]:
-        """While an MPS server works; return of whom nothing is known.
+    def _add_mps_busy_time(
+        self, sample: Sample, others: set[ContainerName], parts: dict[ContainerName, Fraction]
+    ) -> set[ContainerName]:
+        """Add busy times of an interval with an MPS server; return containers with unknown ones.
 
-        Others held the device in the interval, or had processes there at its beginning.
+        `others` held the device in the interval, or had processes at its start.
         """
-        total = Fraction(look.busy or 0)
-        owners = {one.who or NO_ONE for one in look.works} | others
-        if len(owners) == 1 and any(one.client for one in look.works) and owners != {NO_ONE}:
+        total = Fraction(sample.busy or 0)
+        owners = {one.container or NO_CONTAINER for one in sample.processes} | others
+        if (
+            len(owners) == 1
+            and any(one.client for one in sample.processes)
+            and owners != {NO_CONTAINER}
+        ):
             parts[owners.pop()] = total
             return set()
         unknown = set()
-        for who in (others | owners) - {NO_ONE}:
-            mine = [one for one in look.works if one.who == who]
-            if not mine or any(one.busy is None for one in mine):
-                unknown.add(who)
+        for container in (others | owners) - {NO_CONTAINER}:
+            own = [one for one in sample.processes if one.container == container]
+            if not own or any(one.busy is None for one in own):
+                unknown.add(container)
             else:
-                parts[who] = Fraction(sum(one.busy or 0 for one in mine))
-        parts[NO_ONE] = total - sum(parts.values(), Fraction(0))
+                parts[container] = Fraction(sum(one.busy or 0 for one in own))
+        parts[NO_CONTAINER] = total - sum(parts.values(), Fraction(0))
         return unknown
 
-    def _forget_zero(self, who: Who) -> None:
-        """A 0 from before isn't kept: it would look like the whole."""
-        had = self.had[who]
-        if had.busy.value == 0:
-            had.busy_known = False
-        if had.energy.value == 0:
-            had.energy_known = False
-        for episode in had.episodes[-1:]:
-            if episode.busy.value == 0:
-                episode.busy_known = 0
+    def _drop_zero(self, container: ContainerName) -> None:
+        """Make a 0 from before unknown: it would look like the whole amount."""
+        usage = self.containers[container]
+        if usage.busy.value == 0:
+            usage.busy_known = False
+        if usage.energy.value == 0:
+            usage.energy_known = False
+        for holding in usage.holdings[-1:]:
+            if holding.busy.value == 0:
+                holding.busy_known = 0
 
-    def _energy(self, used: int, gained: dict[str, Sum]) -> None:
-        """Split what the counter has grown by."""
-        since, self.since = self.since, Since()
+    def _add_energy(self, used: int, increases: dict[str, Sum]) -> None:
+        """Split the increase of the energy counter."""
+        since, self.since = self.since, SinceReading()
         if not since.time:
             return
         busy = sum(since.busy.values(), Fraction(0))
@@ -297,99 +322,105 @@ class Account(Presence):
         else:
             base = min(Fraction(used), (self.idle or Fraction(0)) * time)
             above = used - base
-        self.share_out(since, base, above, gained)
+        self.split_energy(since, base, above, increases)
 
-    def _of_instances(
-        self, now: int, used: int, gained: dict[str, Sum], spans: list[tuple[int, int]]
+    def _split_among_instances(
+        self, now: int, used: int, increases: dict[str, Sum], spans: list[tuple[int, int]]
     ) -> None:
-        """Split a GPU's energy among its MIG instances; what none has stays on the GPU."""
-        time, self.since = self.counter.time, Since()
+        """Split a GPU's energy among its MIG instances; the rest stays with the GPU."""
+        time, self.since = self.counter.time, SinceReading()
         since = {one.device: one.since for one in self.instances}
         weights = {
             name: sum(each.busy.values(), Fraction(0)) * SLICES[name]
             for name, each in since.items()
         }
-        all_ = sum(weights.values(), Fraction(0))
+        total_ = sum(weights.values(), Fraction(0))
         known = all(each.known for each in since.values())
-        if known and not all_ and time >= SHORTEST:
+        if known and not total_ and time >= SHORTEST:
             power = Fraction(used, time)
             self.idle = power if self.idle is None else min(self.idle, power)
-        if not known or not all_:
+        if not known or not total_:
             base, above = Fraction(used), Fraction(0)
         else:
             base = min(Fraction(used), (self.idle or Fraction(0)) * time)
             above = used - base
         rest = Fraction(used)
         for one in self.instances:
-            own = base * SLICES[one.device] / ALL_SLICES
-            more = above * weights[one.device] / all_ if all_ else Fraction(0)
-            rest -= own + more
-            had: dict[str, Sum] = defaultdict(Sum)
-            one.share_out(since[one.device], own, more, had)
-            one.since = Since()
-            lay(one.hours, spans, sum(part for _, part in spans), had, len(one.had))
-            one.finish(now)
+            idle = base * SLICES[one.device] / ALL_SLICES
+            more = above * weights[one.device] / total_ if total_ else Fraction(0)
+            rest -= idle + more
+            gained: dict[str, Sum] = defaultdict(Sum)
+            one.split_energy(since[one.device], idle, more, gained)
+            one.since = SinceReading()
+            add_to_hours(
+                one.hours, spans, sum(part for _, part in spans), gained, len(one.containers)
+            )
+            one.finalize_until(now)
         self.energy_known = True
         self.energy.add(rest, 3)
-        self.energy_no_one.add(rest, 3)
-        gained["energy"].add(rest, 3)
+        self.energy_unattributed.add(rest, 3)
+        increases["energy"].add(rest, 3)
 
-    def share_out(
-        self, since: Since, base: Fraction, above: Fraction, gained: dict[str, Sum]
+    def split_energy(
+        self, since: SinceReading, base: Fraction, above: Fraction, increases: dict[str, Sum]
     ) -> None:
-        """Split energy: one part by held time, the other by busy time."""
+        """Split energy: `base` by held time, `above` by busy time."""
         busy = sum(since.busy.values(), Fraction(0))
         used = base + above
-        parts: dict[Who, Fraction] = defaultdict(Fraction)
-        for who, held in since.held.items():
-            parts[who] += base * held / since.time
+        parts: dict[ContainerName, Fraction] = defaultdict(Fraction)
+        for container, held in since.held.items():
+            parts[container] += base * held / since.time
         if above:
-            for who, part in since.busy.items():
-                parts[who] += above * part / busy
+            for container, part in since.busy.items():
+                parts[container] += above * part / busy
         even = used.denominator == 1
-        whole = {who for who, part in parts.items() if part} - {NO_ONE}
-        one = not whole or (len(whole) == 1 and sum(parts[who] for who in whole) == used)
+        whole = {container for container, part in parts.items() if part} - {NO_CONTAINER}
+        one = not whole or (
+            len(whole) == 1 and sum(parts[container] for container in whole) == used
+        )
         slack = 0 if one and even else 3
         self.energy_known = True
         self.energy.add(used, 2 * int(not even))
-        gained["energy"].add(used, 2 * int(not even))
+        increases["energy"].add(used, 2 * int(not even))
         rest = used
-        for who in sorted(since.present - since.unknown):
-            amount = parts[who]
-            had = self.had[who]
-            mine = [
-                each for each in since.spans.values() if each[0].who == who and not each[0].final
+        for container in sorted(since.present - since.unknown):
+            amount = parts[container]
+            usage = self.containers[container]
+            own = [
+                each
+                for each in since.spans.values()
+                if each[0].container == container and not each[0].final
             ]
-            if not mine:
-                continue  # what is final gets nothing more
+            if not own:
+                continue  # a final holding does not change
             rest -= amount
-            had.energy_known = True
-            had.energy.add(amount, slack)
-            spent = sum(time for _, time in mine)
-            for episode, time in mine:
-                episode.energy_known = True
-                episode.energy.add(amount * time / spent, slack + int(len(mine) > 1))
-        self.energy_no_one.add(rest, slack * max(len(since.present), 1))
+            usage.energy_known = True
+            usage.energy.add(amount, slack)
+            spent = sum(time for _, time in own)
+            for holding, time in own:
+                holding.energy_known = True
+                holding.energy.add(amount * time / spent, slack + int(len(own) > 1))
+        self.energy_unattributed.add(rest, slack * max(len(since.present), 1))
 
-    def _memory(self, look: Look, alone: Who) -> None:
-        """Memory that a look shows stands until the next."""
-        self.memory_good = look.at + look.good_for
-        there = [one for one in look.works if one.there]
-        nameless = [one for one in there if one.who is None]
-        for who, had in self.had.items():
-            had.memory = None
-            if had.live is None or look.used is None:
+    def _set_memory(self, sample: Sample, sole_holder: ContainerName) -> None:
+        """Set the memory of containers; it is valid until the next sample."""
+        self.memory_good = sample.at + sample.valid_for
+        running = [one for one in sample.processes if one.running]
+        nameless = [one for one in running if one.container is None]
+        for container, usage in self.containers.items():
+            usage.memory = None
+            if usage.current is None or sample.used is None:
                 continue
-            mine = [one.memory for one in there if one.who == who]
-            if who == alone and not look.listed:
-                mine = [look.used]
-            elif who == alone:
-                mine += [one.memory for one in nameless]
-            elif not mine and (nameless or not look.listed):
+            own = [one.memory for one in running if one.container == container]
+            if container == sole_holder and not sample.listed:
+                own = [sample.used]
+            elif container == sole_holder:
+                own += [one.memory for one in nameless]
+            elif not own and (nameless or not sample.listed):
                 continue
-            known = [one for one in mine if one is not None]
-            if len(known) < len(mine):
+            known = [one for one in own if one is not None]
+            if len(known) < len(own):
                 continue
-            had.memory = sum(known)
-            live = had.live
-            live.peak = had.memory if live.peak is None else max(live.peak, had.memory)
+            usage.memory = sum(known)
+            current = usage.current
+            current.peak = usage.memory if current.peak is None else max(current.peak, usage.memory)

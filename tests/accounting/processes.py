@@ -1,17 +1,18 @@
-"""Stories through real processes: a podgpu on a played NVML, SIGKILL, and libfaketime.
+"""Stories with real processes: podgpu with a simulated NVML, SIGKILL, and libfaketime.
 
     python -m tests.accounting.processes --stories 300 --seed 0
 
-Who holds the GPU changes by podlist.json, the energy counter grows at a known rate, and the wall
+podlist.json changes the holder of the GPU, the energy counter grows at a known rate, and the wall
 clock is set while podgpu runs and while it doesn't (`FAKETIME_DONT_FAKE_MONOTONIC`: the monotonic
-clock is real). When a look is taken nobody outside knows; what must hold all the same is this:
+clock is real). The test doesn't know when samples are taken, but this must be true:
 
-- Accounted time and gaps come to all the time between the first look and the last, exactly.
-- In each hour all adds up; the holdings of a container have what it has; each has its length.
-- Each SIGKILL is one gap, which begins an interval of commits and one of looks before it at most.
-- Nobody held the GPU for longer than podlist.json said, nor less but for the gaps, within `LATE`
-  of each change; energy is the counter's, within what that grows in `LATE`.
-- What was used lies in hours that the wall clock showed.
+- Accounted time and gaps sum exactly to the time between the first sample and the last.
+- In each hour the parts sum to the total; the holdings of a container sum to its total; each
+  holding has its length.
+- Each SIGKILL is one gap, which starts at most a commit interval and a usage interval before it.
+- A container held the GPU for the time that podlist.json says, less the gaps, within `LATE` of
+  each change; energy is that of the counter, within its increase in `LATE`.
+- Usage is in hours that the wall clock showed.
 """
 
 import argparse
@@ -30,17 +31,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tests.accounting.given_out import HOUR, S
+from tests.accounting.actions import HOUR, S
 from tests.e2e import debian
 from tests.fakes.nvml.fake import FakeNvml
 from tests.fakes.nvml.scenario import Gpu, Ramp, Scenario
 
 ROOT: Final = Path(__file__).parents[2]
 WATTS: Final = 300
-COMMIT: Final = 0.2
-LOOKS: Final = 1.0
+COMMIT_INTERVAL: Final = 0.2
+USAGE_INTERVAL: Final = 1.0
 LATE: Final = 1.5
-"""Seconds by which a busy machine may be late: to take a look, to read a list."""
+"""Seconds by which a busy machine may be late to take a sample or to read a list."""
 UUID: Final = "GPU-0a0a0a0a-5eed-4a5e-9c0d-000000000000"
 STEPS: Final = (3600, -3600, 86400 * 7, -90, 12 * 366 * 86400)
 CONFIG: Final = """\
@@ -55,11 +56,11 @@ sinks:
 
 @dataclass
 class Truth:
-    """What was really so, by the monotonic clock; seconds.
+    """What really happened, by the monotonic clock, in seconds.
 
     Attributes:
-        holders: who holds the GPU, each since when.
-        kills: when it was killed.
+        holders: the holders of the GPU, with the time from which each holds it.
+        kills: times of SIGKILL.
         hours: hours that the wall clock has shown.
     """
 
@@ -68,12 +69,12 @@ class Truth:
     hours: set[int] = field(default_factory=set)
 
     def held(self, pod: str, begin: float, end: float) -> float:
-        """For how long a pod held the GPU within a time."""
+        """Return for how long a pod held the GPU within a time."""
         ends = [*(since for since, _ in self.holders[1:]), end]
         return sum(
             max(min(until, end) - max(since, begin), 0)
-            for (since, who), until in zip(self.holders, ends, strict=True)
-            if who == pod
+            for (since, holder), until in zip(self.holders, ends, strict=True)
+            if holder == pod
         )
 
 
@@ -93,7 +94,7 @@ class Machine:
         self._clock = folder / "clock"
         self._ahead = 0
         self._process: subprocess.Popen[bytes] | None = None
-        (folder / "podgpu.yaml").write_text(CONFIG.format(folder=folder, commit=COMMIT))
+        (folder / "podgpu.yaml").write_text(CONFIG.format(folder=folder, commit=COMMIT_INTERVAL))
         self._env = {
             **os.environ,
             **self._nvml.env(),
@@ -107,31 +108,31 @@ class Machine:
 
     @property
     def wall_ns(self) -> int:
-        """What the wall clock shows."""
+        """The time that the wall clock shows."""
         return time.time_ns() + self._ahead * S
 
     def note_hour(self) -> None:
         self.truth.hours.add(self.wall_ns // HOUR)
 
     def set(self, by: int) -> None:
-        """Set the wall clock, by so many seconds."""
+        """Set the wall clock by some seconds."""
         self.note_hour()
         self._ahead += by
-        made = self._clock.with_suffix(".new")
-        made.write_text(f"{self._ahead:+d}\n")
-        made.rename(self._clock)
+        new = self._clock.with_suffix(".new")
+        new.write_text(f"{self._ahead:+d}\n")
+        new.rename(self._clock)
         self.note_hour()
 
     def hold(self, pod: str) -> None:
-        """From now on a pod holds the GPU; nobody where its name is empty."""
+        """Let a pod hold the GPU from now on; no container if its name is empty."""
         names = {"namespace": "ml", "name": pod, "container": "main", "gpu_list": [UUID]}
-        made = self.folder / "podlist.new"
-        made.write_text(json.dumps([names] if pod else []))
+        new = self.folder / "podlist.new"
+        new.write_text(json.dumps([names] if pod else []))
         self.truth.holders.append((time.monotonic(), pod))
-        made.rename(self.folder / "podlist.json")
+        new.rename(self.folder / "podlist.json")
 
     def start(self) -> None:
-        """Start podgpu and wait until a look has been written."""
+        """Start podgpu and wait until a sample has been written."""
         before = self.accounted()
         command = [sys.executable, "-m", "podgpu", "run", "-c", str(self.folder / "podgpu.yaml")]
         with (self.folder / "podgpu.log").open("ab") as log:
@@ -143,7 +144,7 @@ class Machine:
             time.sleep(0.05)
 
     def accounted(self) -> int:
-        """Return the time that the file has; nanoseconds."""
+        """Return the accounted time in the file, in nanoseconds."""
         try:
             found = rows(self.folder, "SELECT sum(accounted_ns) FROM device_hours")
         except sqlite3.Error:
@@ -161,14 +162,14 @@ class Machine:
         self.note_hour()
 
 
-def rows(folder: Path, text: str, *given: object) -> list[tuple[Any, ...]]:
+def rows(folder: Path, text: str, *parameters: object) -> list[tuple[Any, ...]]:
     path = f"file:{folder / 'usage.db'}?mode=ro"
     with closing(sqlite3.connect(path, uri=True)) as connection:
-        return connection.execute(text, given).fetchall()
+        return connection.execute(text, parameters).fetchall()
 
 
 def play(machine: Machine, chance: random.Random) -> None:
-    """Play a story, of two or three runs."""
+    """Play a story of two or three runs."""
     pods = iter("abcdefgh")
     machine.set(chance.choice((0, 0, *STEPS)))
     runs = chance.choice((2, 3))
@@ -185,14 +186,14 @@ def play(machine: Machine, chance: random.Random) -> None:
                     machine.hold("")
         last = number + 1 == runs
         if last:
-            time.sleep(2 * LOOKS)
+            time.sleep(2 * USAGE_INTERVAL)
         machine.end(signal.SIGTERM if last or chance.random() < 0.2 else signal.SIGKILL)
         if not last and chance.random() < 0.6:
             machine.set(chance.choice(STEPS))
 
 
 def differences(machine: Machine) -> list[str]:
-    """Return what doesn't hold of a story that has ended."""
+    """Return what is wrong in the file after a story."""
     folder, truth, found = machine.folder, machine.truth, list[str]()
     [(text,)] = rows(folder, "SELECT usage FROM state")
     state = json.loads(str(text))
@@ -204,11 +205,11 @@ def differences(machine: Machine) -> list[str]:
         found.append(f"accounted {accounted} and gaps {gaps} aren't the time of {end - begin}")
     shown = machine.wall_ns - int(rows(folder, "SELECT max(at_ns) FROM state")[0][0])
     if not 0 <= shown < 30 * S:
-        found.append(f"the last look was {shown / S:.0f} s ago by the wall clock: it isn't set")
+        found.append(f"the last sample was {shown / S:.0f} s ago by the wall clock: it isn't set")
     found += _sums(folder)
     found += _gaps(folder, truth, gaps)
     changes = len(truth.holders) + len(truth.kills)
-    for pod in {who for _, who in truth.holders if who}:
+    for pod in {holder for _, holder in truth.holders if holder}:
         true = truth.held(pod, begin / S, end / S)
         [(held,)] = rows(
             folder,
@@ -217,14 +218,14 @@ def differences(machine: Machine) -> list[str]:
             pod,
         )
         if not true - gaps / S - LATE * 2 <= held / S <= true + LATE * 2:
-            found.append(f"{pod} held {held / S:.3f} s, and really {true:.3f} s")
-    right, slack = WATTS * accounted / 1e6, WATTS * 1000 * LATE * (1 + changes)
-    if not abs(energy - right) <= slack:
-        found.append(f"energy {energy} mJ, and by the counter {right:.0f}")
+            found.append(f"{pod} held {held / S:.3f} s, expected {true:.3f} s")
+    expected, slack = WATTS * accounted / 1e6, WATTS * 1000 * LATE * (1 + changes)
+    if not abs(energy - expected) <= slack:
+        found.append(f"energy {energy} mJ, and by the counter {expected:.0f}")
     hours = {int(hour) for (hour,) in rows(folder, "SELECT hour FROM hours WHERE held_ns > 0")}
-    strange = [hour for hour in hours if not {hour - 1, hour, hour + 1} & truth.hours]
-    if strange:
-        found.append(f"hours {strange}, which the clock never showed: {sorted(truth.hours)}")
+    unexpected = [hour for hour in hours if not {hour - 1, hour, hour + 1} & truth.hours]
+    if unexpected:
+        found.append(f"hours {unexpected}, which the clock never showed: {sorted(truth.hours)}")
     return found
 
 
@@ -236,7 +237,7 @@ def _sums(folder: Path) -> list[str]:
         "ON h.hour = d.hour AND h.device = d.device GROUP BY d.hour",
     ):
         if whole != parts:
-            found.append(f"hour {hour}: {whole} accounted, and its parts come to {parts}")
+            found.append(f"hour {hour}: {whole} accounted, and its parts sum to {parts}")
     for length, counted, number in rows(
         folder,
         "SELECT ifnull(end_ns, until_ns) - start_ns, counted_ns + gap_ns, count(*) FROM holdings "
@@ -248,27 +249,27 @@ def _sums(folder: Path) -> list[str]:
     whole = dict(
         rows(folder, "SELECT container, sum(held_ns) FROM hours WHERE container > 0 GROUP BY 1")
     )
-    if {who: time for who, time in held.items() if time} != whole:
+    if {holder: time for holder, time in held.items() if time} != whole:
         found.append(f"holdings have {held}, and containers {whole}")
     return found
 
 
-def _gaps(folder: Path, truth: Truth, laid: int) -> list[str]:
+def _gaps(folder: Path, truth: Truth, gap_time: int) -> list[str]:
     found = []
-    given_out = rows(folder, "SELECT end_ns - start_ns, reason FROM gaps")
-    reasons = Counter(str(reason) for _, reason in given_out)
-    if sum(int(length) for length, _ in given_out) != laid:
-        found.append(f"gaps of {given_out} in rows, and of {laid} ns in hours")
+    gaps = rows(folder, "SELECT end_ns - start_ns, reason FROM gaps")
+    reasons = Counter(str(reason) for _, reason in gaps)
+    if sum(int(length) for length, _ in gaps) != gap_time:
+        found.append(f"gaps of {gaps} in rows, and of {gap_time} ns in hours")
     if reasons["blind"]:
-        found.append(f"podgpu was blind: {given_out}")
-    lengths = sorted(int(length) / S for length, _ in given_out)
+        found.append(f"podgpu was blind: {gaps}")
+    lengths = sorted(int(length) / S for length, _ in gaps)
     if len(lengths) < len(truth.kills):
         found.append(f"{len(truth.kills)} kills, and gaps of {lengths}")
     return found
 
 
 def check(seed: int, faketime: Path) -> list[str]:
-    """Return what doesn't hold of the story of a seed."""
+    """Return what is wrong after the story of a seed."""
     with tempfile.TemporaryDirectory() as folder:
         machine = Machine(Path(folder), faketime)
         play(machine, random.Random(seed))
@@ -281,17 +282,19 @@ def check(seed: int, faketime: Path) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.accounting.processes")
     parser.add_argument("--stories", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0, help="of the first; the others follow")
-    given = parser.parse_args()
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the first story; others follow"
+    )
+    options = parser.parse_args()
     faketime = debian.faketime()
-    began, wrong = time.monotonic(), 0
-    for seed in range(given.seed, given.seed + given.stories):
-        if differ := check(seed, faketime):
-            wrong += 1
-            print(f"seed {seed}:", *differ, sep="\n  ", flush=True)
-    took = time.monotonic() - began
-    print(f"{given.stories} stories from seed {given.seed}, {wrong} differ, {took:.0f} s")
-    return 1 if wrong else 0
+    start, different = time.monotonic(), 0
+    for seed in range(options.seed, options.seed + options.stories):
+        if differences_ := check(seed, faketime):
+            different += 1
+            print(f"seed {seed}:", *differences_, sep="\n  ", flush=True)
+    took = time.monotonic() - start
+    print(f"{options.stories} stories from seed {options.seed}, {different} differ, {took:.0f} s")
+    return 1 if different else 0
 
 
 if __name__ == "__main__":

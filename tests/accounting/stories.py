@@ -1,43 +1,43 @@
-"""Makes up stories of a small node; a seed makes the same story again."""
+"""Generate random stories of a small node; the same seed generates the same story."""
 
 from typing import Final
 
-from tests.accounting.given_out import (
+from tests.accounting.actions import (
     HOUR,
     MS,
-    Begun,
-    Erred,
-    Failed,
-    Filed,
-    Given,
+    ClockSet,
+    ContainerChanged,
+    ContainersListed,
+    DevicesChanged,
+    ErrorReported,
     Killed,
-    Listed,
-    Look,
-    Looked,
+    KubeletChanged,
+    PodListChanged,
+    Process,
     Rebooted,
     Reloaded,
-    Running,
+    RuntimeReported,
     S,
-    Set,
-    Shown,
-    Spoken,
+    Sample,
+    SamplesReported,
+    SourceFailed,
+    Started,
     Stopped,
     Story,
-    Work,
 )
 from tests.accounting.node import Node
 
-# Two pods of one name, one of two containers, and one that uses what it doesn't hold.
+# Two pods of one name, a pod of two containers, and one that may use a device without holding it.
 CONTAINERS: Final = ("a/main/a1", "a/main/a2", "b/main/b1", "b/side/b1", "c/main/c1")
 WHOLE: Final = ("k1/main/k1", "k2/main/k2")
-PARTS: Final = (None, None, None, 0.25, 0.5, 1 / 3)
+SHARES: Final = (None, None, None, 0.25, 0.5, 1 / 3)
 TO_2039: Final = 12 * 366 * 24 * HOUR
 STEPS: Final = (HOUR, -HOUR, 7 * 24 * HOUR, -2500 * MS, TO_2039, -TO_2039, 200 * MS)
 PAUSES: Final = (300 * MS, S, 5 * S, 5 * S, 5 * S, 5 * S, 8 * S, 13 * S)
 
 
-class Author(Node):
-    """Makes up what happens next."""
+class StoryGenerator(Node):
+    """Generate what happens next."""
 
     def make(self, seed: int) -> Story:
         rng = self.rng
@@ -45,61 +45,61 @@ class Author(Node):
         wall += rng.choice((0, 0, 0, *STEPS))
         commit = rng.choice((100 * MS, S, 5 * S, 5 * S, 20 * S))
         for _ in range(rng.randrange(4)):
-            self.life(tell=False)
+            self.change_node(report=False)
         for number in range(runs := rng.choice((1, 2, 2, 3, 3, 4))):
-            self.begin()
+            self.start_podgpu()
             for _ in range(rng.randrange(1, 22)):
-                self.happen()
+                self.add_random_action()
             if number + 1 == runs:
                 self.wait(5 * S)
-                self.look()
+                self.add_samples()
                 self.wait(S)
-                self.acts.append(Stopped(self.now))
+                self.actions.append(Stopped(self.now))
             else:
-                self.end()
-        return Story(seed, tuple(self.acts), wall, commit, self.sources, rng.random() < 0.5)
+                self.end_podgpu()
+        return Story(seed, tuple(self.actions), wall, commit, self.sources, rng.random() < 0.5)
 
     # -- podgpu ---------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def start_podgpu(self) -> None:
         self.wait(300 * MS)
         slow = self.rng.choice((0, 0, 0, 0, 3 * S, 7 * S)) if "runtime" in self.sources else 0
-        self.filed.clear()
-        self.acts.append(
-            Begun(
+        self.in_file.clear()
+        self.actions.append(
+            Started(
                 self.now,
-                {who: dict(holds) for who, holds in self.running.items()},
-                dict(self.given),
-                tuple(one for one in self.devices if one not in self.gone),
+                {container: dict(holds) for container, holds in self.running.items()},
+                dict(self.allocated),
+                tuple(one for one in self.devices if one not in self.lost),
                 bool(slow),
             )
         )
         self.since = dict.fromkeys(self.devices)
-        self.fresh = set(self.devices)
+        self.unsampled = set(self.devices)
         if slow:
-            begun = self.now
+            start = self.now
             if self.rng.random() < 0.5:
                 self.wait(0)
-                self.look(early=True)
-            self.now = max(self.now, begun + slow)
-            self.acts.append(Spoken(self.now))
+                self.add_samples(early=True)
+            self.now = max(self.now, start + slow)
+            self.actions.append(RuntimeReported(self.now))
         self.wait(100 * MS)
-        self.look()
+        self.add_samples()
 
-    def end(self) -> None:
+    def end_podgpu(self) -> None:
         rng = self.rng
         self.wait(rng.choice((0, S, 3 * S)))
         ended = Killed if rng.random() < 0.7 else Stopped
-        self.acts.append(ended(self.now))
+        self.actions.append(ended(self.now))
         for _ in range(rng.randrange(4)):
             self.wait(rng.choice((S, 5 * S, 20 * S, 200 * S)))
             if rng.random() < 0.6:
-                self.life(tell=False)
+                self.change_node(report=False)
         if rng.random() < 0.25:
-            self.step()
+            self.set_clock()
         if self.reboots and rng.random() < 0.5:
             self.wait(S)
-            self.acts.append(Rebooted(self.now))
+            self.actions.append(Rebooted(self.now))
             self.counter = dict.fromkeys(self.devices, 0)
 
     # -- what happens ---------------------------------------------------------------------------
@@ -107,188 +107,191 @@ class Author(Node):
     def wait(self, least: int) -> None:
         self.now += least + self.rng.randrange(1, 300 * MS)
 
-    def happen(self) -> None:
+    def add_random_action(self) -> None:
         rng = self.rng
         roll = rng.random()
         if roll < 0.5:
             self.wait(rng.choice(PAUSES))
-            self.look()
+            self.add_samples()
             return
         self.wait(rng.choice((0, 0, S, 3 * S)))
         if roll < 0.75:
-            self.life(tell=True)
+            self.change_node(report=True)
         elif roll < 0.82:
-            self.error()
+            self.report_error()
         elif roll < 0.88:
-            self.step()
+            self.set_clock()
         elif roll < 0.91:
-            self.reload()
+            self.reload_component()
         elif roll < 0.94:
-            self.lose()
+            self.lose_or_return_gpu()
         elif roll < 0.95 and "other" in self.sources:
-            self.contradict()
+            self.report_contradiction()
         elif roll < 0.96 and "runtime" in self.sources:
-            self.acts.append(Listed(self.now))
+            self.actions.append(ContainersListed(self.now))
         elif roll < 0.98:
-            self.break_off()
+            self.fail_driver_source()
         else:
             self.wait(rng.choice((20 * S, 70 * S, 320 * S)))
-            self.forget_looks()
-            self.look()
+            self.restart_samples()
+            self.add_samples()
 
-    def step(self) -> None:
+    def set_clock(self) -> None:
         steps = [by for by in STEPS if abs(by) == HOUR or not self.reboots]
-        self.acts.append(Set(self.now, self.rng.choice(steps)))
+        self.actions.append(ClockSet(self.now, self.rng.choice(steps)))
 
-    def reload(self) -> None:
+    def reload_component(self) -> None:
         what = self.rng.choice(("gpus", "usage", "usage"))
-        self.acts.append(Reloaded(self.now, what))
+        self.actions.append(Reloaded(self.now, what))
         if what == "gpus":
-            self.forget_looks()
+            self.restart_samples()
 
-    def lose(self) -> None:
-        """A GPU is lost, or back; not in stories with boots, where its account would be as old as
-        the wall clock says that last had a part in it."""
+    def lose_or_return_gpu(self) -> None:
+        """Lose a GPU, or return it; not in stories with reboots, where its account would be as old
+        as the wall clock shows."""
         if self.reboots:
             return
-        if self.gone:
-            self.gone.clear()
+        if self.lost:
+            self.lost.clear()
         else:
-            gone = self.rng.choice([one for one in self.devices if one in {"g0", "g1"}])
-            self.gone.add(gone)
-            self.since[gone] = None
-            self.using[gone].clear()
-        self.acts.append(
-            Shown(self.now, tuple(one for one in self.devices if one not in self.gone))
+            lost = self.rng.choice([one for one in self.devices if one in {"g0", "g1"}])
+            self.lost.add(lost)
+            self.since[lost] = None
+            self.users[lost].clear()
+        self.actions.append(
+            DevicesChanged(self.now, tuple(one for one in self.devices if one not in self.lost))
         )
 
-    def break_off(self) -> None:
-        """The driver's source can't do its work for a while."""
-        self.acts.append(Failed(self.now, "gpus"))
-        self.forget_looks()
+    def fail_driver_source(self) -> None:
+        """Let the driver's source fail for a while."""
+        self.actions.append(SourceFailed(self.now, "gpus"))
+        self.restart_samples()
         self.wait(8 * S)
 
-    def forget_looks(self) -> None:
+    def restart_samples(self) -> None:
         self.since = dict.fromkeys(self.devices)
 
-    def contradict(self) -> None:
-        """A source that stands later in the configuration tells something else of the GPUs."""
-        rng, looks = self.rng, []
+    def report_contradiction(self) -> None:
+        """Let a source that is later in the configuration report other usage of the GPUs."""
+        rng, samples = self.rng, []
         for device in ("g0", "g1"):
             since = self.since.get(device)
-            near = since is not None and self.now - since < 10 * S
-            if since is not None and near and device not in self.gone | self.fresh:
+            recent = since is not None and self.now - since < 10 * S
+            if since is not None and recent and device not in self.lost | self.unsampled:
                 busy = rng.randrange(self.now - since)
-                works = (Work(rng.choice(("", None)), busy, 77),)
-                looks.append(Look(device, self.now, since, works, busy=busy, energy=1 << 40))
-        if looks:
-            self.acts.append(Looked(self.now, tuple(looks), "other"))
+                processes = (Process(rng.choice(("", None)), busy, 77),)
+                samples.append(
+                    Sample(device, self.now, since, processes, busy=busy, energy=1 << 40)
+                )
+        if samples:
+            self.actions.append(SamplesReported(self.now, tuple(samples), "other"))
 
-    def error(self) -> None:
+    def report_error(self) -> None:
         device = self.rng.choice([one for one in self.devices if one in {"g0", "g1"}])
         code = self.rng.choice((13, 31, 79, 94))
         key = f"{device} {code}"
         if self.now - self.errors.get(key, -HOUR) > 10 * S:
             self.errors[key] = self.now
-            self.acts.append(Erred(self.now, device, code, self.now))
+            self.actions.append(ErrorReported(self.now, device, code, self.now))
             if self.rng.random() < 0.3:
-                said = self.now
+                reported_at = self.now
                 self.wait(0)
-                self.acts.append(Erred(self.now, device, code, said + 5 * MS, "kernel"))
+                self.actions.append(
+                    ErrorReported(self.now, device, code, reported_at + 5 * MS, "kernel")
+                )
 
-    def life(self, *, tell: bool) -> None:
-        """A container begins, ends, or takes up or leaves off using a device."""
+    def change_node(self, *, report: bool) -> None:
+        """Start or end a container, or let one start or stop to use a device."""
         rng = self.rng
         roll = rng.random()
         if roll < 0.2 and "g1" in self.devices:
-            self.whole(tell=tell)
+            self.change_whole_gpu(report=report)
         elif roll < 0.5:
-            self.work()
+            self.toggle_use()
         else:
-            self.container(tell=tell)
+            self.change_container(report=report)
 
-    def container(self, *, tell: bool) -> None:
+    def change_container(self, *, report: bool) -> None:
         rng = self.rng
-        who = rng.choice(CONTAINERS)
-        other = {"a/main/a1": "a/main/a2", "a/main/a2": "a/main/a1"}.get(who)
-        tell = tell and "runtime" in self.sources
-        for one in (who, other):
+        container = rng.choice(CONTAINERS)
+        other = {"a/main/a1": "a/main/a2", "a/main/a2": "a/main/a1"}.get(container)
+        report = report and "runtime" in self.sources
+        for one in (container, other):
             if one in self.running:
                 del self.running[one]
                 for device in self.devices:
-                    if one in self.using[device]:
-                        self.using[device].discard(one)
-                        self.left[device].add(one)
-                if tell:
-                    self.acts.append(Running(self.now, one, None))
+                    if one in self.users[device]:
+                        self.users[device].discard(one)
+                        self.departed[device].add(one)
+                if report:
+                    self.actions.append(ContainerChanged(self.now, one, None))
                 return
-        places = [one for one in self.devices if one in {"g0", "m1", "m2"}]
-        holds = {place: rng.choice(PARTS) for place in rng.sample(places, rng.choice((0, 1, 1, 1)))}
+        devices = [one for one in self.devices if one in {"g0", "m1", "m2"}]
+        holds = {
+            device: rng.choice(SHARES) for device in rng.sample(devices, rng.choice((0, 1, 1, 1)))
+        }
         if self.mig and rng.random() < 0.2:
-            holds = {place: rng.choice(PARTS) for place in ("g0", "m2")}
-        self.running[who] = holds
-        if tell:
-            self.acts.append(Running(self.now, who, dict(holds)))
+            holds = {device: rng.choice(SHARES) for device in ("g0", "m2")}
+        self.running[container] = holds
+        if report:
+            self.actions.append(ContainerChanged(self.now, container, dict(holds)))
 
-    def whole(self, *, tell: bool) -> None:
+    def change_whole_gpu(self, *, report: bool) -> None:
         rng = self.rng
-        tell = tell and "kubelet" in self.sources
+        report = report and "kubelet" in self.sources
         if rng.random() < 0.3:
-            who = None if self.filed else "f/main/f1"
-            self.filed = {"g1": who} if who else {}
-            if tell:
-                self.acts.append(Filed(self.now, "g1", who))
+            container = None if self.in_file else "f/main/f1"
+            self.in_file = {"g1": container} if container else {}
+            if report:
+                self.actions.append(PodListChanged(self.now, "g1", container))
             else:
-                self.filed = {}
+                self.in_file = {}
             return
-        who = rng.choice((None, *WHOLE))
-        before = self.given.pop("g1", None)
-        if who == before:
-            who = None
-        if who is not None:
-            self.given["g1"] = who
-        if tell and before != who:
-            self.acts.append(Given(self.now, "g1", who))
+        container = rng.choice((None, *WHOLE))
+        before = self.allocated.pop("g1", None)
+        if container == before:
+            container = None
+        if container is not None:
+            self.allocated["g1"] = container
+        if report and before != container:
+            self.actions.append(KubeletChanged(self.now, "g1", container))
 
-    def work(self) -> None:
+    def toggle_use(self) -> None:
         rng = self.rng
         device = rng.choice([one for one in self.devices if one != "g2"])
-        if not self.able:
+        if not self.nameable:
             return
-        who = rng.choice(self.able)
-        if device in {"m1", "m2"} and device not in self.running[who]:
+        container = rng.choice(self.nameable)
+        if device in {"m1", "m2"} and device not in self.running[container]:
             return
-        if who in self.using[device]:
-            self.using[device].discard(who)
-            self.left[device].add(who)
+        if container in self.users[device]:
+            self.users[device].discard(container)
+            self.departed[device].add(container)
         else:
-            self.using[device].add(who)
+            self.users[device].add(container)
 
-    # -- looks ----------------------------------------------------------------------------------
+    # -- samples --------------------------------------------------------------------------------
 
-    def look(self, *, early: bool = False) -> None:
+    def add_samples(self, *, early: bool = False) -> None:
         rng = self.rng
-        looks = []
+        samples = []
         for device in self.devices:
-            if device in self.gone or (rng.random() < 0.1 and device in {"g0", "g1"}):
+            if device in self.lost or (rng.random() < 0.1 and device in {"g0", "g1"}):
                 continue
             if not self.mig or device in {"g0", "g1"}:
                 self.now += rng.randrange(1, 2 * MS)
-            looks.append(self.of(device))
+            samples.append(self.sample_device(device))
         if rng.random() < 0.2 and not early:
             self.now += rng.randrange(300 * MS)
             if rng.random() < 0.5:
-                self.container(tell=True)
+                self.change_container(report=True)
         self.now += rng.randrange(1, MS)
         if not early:
-            self.fresh -= {one.device for one in looks}
-        if looks:
-            self.acts.append(Looked(self.now, tuple(looks)))
+            self.unsampled -= {one.device for one in samples}
+        if samples:
+            self.actions.append(SamplesReported(self.now, tuple(samples)))
 
 
-def story(seed: int) -> Story:
+def generate_story(seed: int) -> Story:
     """Return the story of a seed."""
-    return Author(seed).make(seed)
-
-
-__all__ = ["Author", "Failed", "story"]
+    return StoryGenerator(seed).make(seed)

@@ -1,6 +1,6 @@
-"""T7, T8, T22, T25: random stories come out as the reference says, which knows the docs alone.
+"""T7, T8, T22, T25: podgpu's results of random stories equal those of the reference.
 
-A story that doesn't is played again by `python -m tests.accounting --stories 1 --seed SEED`.
+To play one story again: `python -m tests.accounting --stories 1 --seed SEED`.
 """
 
 import pytest
@@ -10,13 +10,13 @@ from tests.accounting.checking import check
 
 CHUNK = 25
 STORIES = 300
-"""The rest of the thousand of each run is played in `tests/e2e/test_accounting.py`."""
+"""The rest of the thousand stories is played in `tests/e2e/test_accounting.py`."""
 
 
 @pytest.mark.parametrize("first", range(0, STORIES, CHUNK))
-def test_what_comes_of_a_story_is_what_the_reference_says(
+def test_random_stories_have_the_results_of_the_reference(
     first: int, blockbuster: BlockBuster
 ) -> None:
-    blockbuster.deactivate()  # on virtual time, what blocks is called where it is asked for
-    differ = {seed: found for seed in range(first, first + CHUNK) if (found := check(seed))}
-    assert not differ
+    blockbuster.deactivate()  # on virtual time, blocking calls run in the event loop's thread
+    differences = {seed: found for seed in range(first, first + CHUNK) if (found := check(seed))}
+    assert not differences

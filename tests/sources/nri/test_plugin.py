@@ -257,7 +257,7 @@ class TestEvents:
         self, synchronized: PluginConnection
     ) -> None:
         synchronized.send_event("StopContainer", POD, RUNNING)
-        synchronized.send_event("StopPodSandbox", wire.pod("nobody"))
+        synchronized.send_event("StopPodSandbox", wire.pod("unknown"))
         assert synchronized.take_changes().changes == {}
 
     def test_a_start_that_arrives_after_the_end_is_ignored(

@@ -1,4 +1,4 @@
-"""Says what a story tells in the words of podgpu's sources."""
+"""Convert the containers and devices of a story to the events of podgpu's sources."""
 
 from dataclasses import replace
 from typing import Final
@@ -16,8 +16,8 @@ from pipeline.model import (
     RawDeviceId,
     RunningContainer,
 )
-from tests.accounting.given_out import (
-    Who,
+from tests.accounting.actions import (
+    ContainerName,
 )
 from tests.support.nodes import gpu, mig
 
@@ -33,37 +33,42 @@ DEVICES: Final = {
 NAMES: Final = {device.uuid: name for name, device in DEVICES.items()}
 
 
-def ref(who: Who) -> PartialRef:
-    """Return a container by its name here, `pod/container/uid`."""
-    pod, container, uid = who.split("/")
-    return PartialRef("ml", pod, container, uid, f"cid-{who}" if uid else "")
+def ref(container: ContainerName) -> PartialRef:
+    """Return the reference of a container from its name `pod/container/uid`."""
+    pod, container_, uid = container.split("/")
+    return PartialRef("ml", pod, container_, uid, f"cid-{container}" if uid else "")
 
 
-def who_of(subject: PartialRef) -> Who:
+def container_name(subject: PartialRef) -> ContainerName:
     return f"{subject.pod}/{subject.container}/{subject.uid}"
 
 
 PODS: Final = ("k1/main/k1", "k2/main/k2")
 
 
-def pod_of(who: Who) -> Pod:
-    subject = ref(who)
-    inside = PodContainer(subject.container, "app", subject.container_id, None, False)
+def pod_of(container: ContainerName) -> Pod:
+    subject = ref(container)
+    container_ = PodContainer(subject.container, "app", subject.container_id, None, False)
     info = PodInfo(subject.uid, subject.namespace, subject.pod)
-    return Pod(info, Instant(0, 0), False, "", (inside,), (), True, None)
+    return Pod(info, Instant(0, 0), False, "", (container_,), (), True, None)
 
 
-def owner(who: Who) -> PartialRef:
-    if not who:
+def owner(container: ContainerName) -> PartialRef:
+    if not container:
         return PartialRef()
-    subject = ref(who)
+    subject = ref(container)
     return PartialRef(uid=subject.uid, container_id=subject.container_id)
 
 
 def claim(
-    who: Who, device: str, evidence: Evidence, share: float | None = None, *, named: bool = False
+    container: ContainerName,
+    device: str,
+    evidence: Evidence,
+    share: float | None = None,
+    *,
+    named: bool = False,
 ) -> Claim:
-    subject = ref(who)
+    subject = ref(container)
     scheme = "plugin" if evidence is Evidence.KUBELET_IDS else "uuid"
     if named:
         subject = PartialRef(subject.namespace, subject.pod, subject.container)
@@ -77,12 +82,14 @@ def claim(
     )
 
 
-def given(who: Who, device: str, *, by_claim: bool) -> Claim:
-    """What the kubelet's list says of a device that it gave out."""
-    made = claim(who, device, Evidence.KUBELET_IDS, named=True)
+def kubelet_claim(container: ContainerName, device: str, *, by_claim: bool) -> Claim:
+    """Return the kubelet's claim for a device that it allocated."""
+    allocated = claim(container, device, Evidence.KUBELET_IDS, named=True)
     if not by_claim:
-        return made
-    return replace(made, devices=(dra(device),), resource="", resource_claim=f"ml/{who[:2]}")
+        return allocated
+    return replace(
+        allocated, devices=(dra(device),), resource="", resource_claim=f"ml/{container[:2]}"
+    )
 
 
 def dra(device: str) -> RawDeviceId:
@@ -95,10 +102,10 @@ ALIASES: Final = DeviceAliasesReplaced(
 )
 
 
-def running(who: Who, holds: dict[str, float | None]) -> RunningContainer:
+def running_container(container: ContainerName, holds: dict[str, float | None]) -> RunningContainer:
     return RunningContainer(
-        ref(who),
+        ref(container),
         claims=tuple(
-            claim(who, device, Evidence.RUNTIME_CDI, share) for device, share in holds.items()
+            claim(container, device, Evidence.RUNTIME_CDI, share) for device, share in holds.items()
         ),
     )

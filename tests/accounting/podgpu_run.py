@@ -1,4 +1,4 @@
-"""One run of podgpu, with sources that say what a test lets them say, and its machine."""
+"""One run of podgpu, with sources that a test controls, and its machine."""
 
 import asyncio
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from pipeline.model import (
 )
 from pipeline.runtime.runtime import Runtime
 from sinks.ledger.options import Options as LedgerOptions
-from tests.accounting.virtual import VirtualLoop
+from tests.accounting.virtual_loop import VirtualLoop
 from tests.support.components import Options
 
 SOURCES: Final = {
@@ -31,18 +31,18 @@ SOURCES: Final = {
 }
 
 
-MORE: Final = NS // 10
+COMMIT_INCREASE: Final = NS // 10
 """By how much a reload of the ledger makes its commit interval longer."""
 
 
 @dataclass
 class Machine:
-    """What outlives podgpu: clocks, files."""
+    """Clocks and files that remain when podgpu ends."""
 
     folder: Path
     loop: VirtualLoop
     offset: int
-    """What the wall clock shows at the loop's 0."""
+    """What the wall clock shows at time 0 of the loop."""
     boots: int = 0
     booted: int = 0
     runs: int = 0
@@ -51,15 +51,15 @@ class Machine:
         now = self.loop.now_ns
         return Instant(now - self.booted + 1000 * NS, now + self.offset)
 
-    def passed(self, moment: Instant) -> int:
-        """Return what the loop shows at a moment of this boot."""
+    def elapsed_at(self, moment: Instant) -> int:
+        """Return the loop's time at a time of this boot."""
         return moment.mono_ns - 1000 * NS + self.booted
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
     def boot(self) -> str:
-        """What identifies this boot."""
+        """Return the id of this boot."""
         return f"boot-{self.boots}"
 
     @property
@@ -73,7 +73,7 @@ class Podgpu:
     def __init__(self, machine: Machine, commit: int, sources: tuple[str, ...]) -> None:
         self.machine = machine
         self.contexts: dict[str, SourceContext] = {}
-        self._fates: dict[str, asyncio.Future[None]] = {}
+        self._failures: dict[str, asyncio.Future[None]] = {}
         self._commit = commit
         self._options = dict.fromkeys(sources, 0)
         self._stop = asyncio.Event()
@@ -98,7 +98,7 @@ class Podgpu:
             sinks={"usage": Component(role="sink", name="usage", kind="ledger", options=ledger)},
         )
 
-    async def begun(self) -> None:
+    async def started(self) -> None:
         while len(self.contexts) < len(self._options):
             await asyncio.sleep(0)
             if self._task.done():
@@ -107,36 +107,36 @@ class Podgpu:
     async def run_source(self, ctx: SourceContext) -> None:
         name = ctx.name
         self.contexts[name] = ctx
-        fate = self._fates[name] = asyncio.get_running_loop().create_future()
-        await fate
+        failure = self._failures[name] = asyncio.get_running_loop().create_future()
+        await failure
 
-    async def tell(self, source: str, event: Event) -> None:
+    async def emit(self, source: str, event: Event) -> None:
         if source not in self._options:
             return
         await self.contexts[source].emit(event)
-        await self.settled()
+        await self.settle()
 
-    async def settled(self) -> None:
-        """Let all that was told come to the ledger."""
+    async def settle(self) -> None:
+        """Let the event loop run until the ledger has all events."""
         for _ in range(8):
             await asyncio.sleep(0)
         if self._task.done():
             self._task.result()
 
     async def fail(self, source: str) -> None:
-        fate = self._fates[source]
-        if not fate.done():  # else it hasn't been tried again since it failed
-            fate.set_exception(TransientError("away"))
-        await self.settled()
+        failure = self._failures[source]
+        if not failure.done():  # otherwise it hasn't been restarted since it failed
+            failure.set_exception(TransientError("away"))
+        await self.settle()
 
     async def reload(self, what: str) -> None:
         if what == "usage":
-            self._commit += MORE
+            self._commit += COMMIT_INCREASE
         else:
             self._options[what] += 1
             del self.contexts[what]
         assert await self.runtime.reload(self._config())
-        await self.begun()
+        await self.started()
 
     async def stop(self) -> None:
         self._stop.set()

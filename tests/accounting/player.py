@@ -38,27 +38,28 @@ from pipeline.runtime import source_set
 from sinks.ledger import ledger_file
 from sinks.ledger import sink as ledger_sink
 from sinks.ledger.ledger_file import LedgerFile
-from tests.accounting.action_count import (
+from tests.accounting.actions import (
     Action,
-    Started,
-    ErrorReported,
-    SourceFailed,
-    PodListChanged,
-    KubeletChanged,
-    Killed,
+    ClockSet,
+    ContainerChanged,
+    ContainerName,
     ContainersListed,
-    SamplesReported,
+    DevicesChanged,
+    ErrorReported,
+    Killed,
+    KubeletChanged,
+    PodListChanged,
     Rebooted,
     Reloaded,
-    ContainerChanged,
-    ClockSet,
-    DevicesChanged,
     RuntimeReported,
+    SamplesReported,
+    SourceFailed,
+    Started,
     Stopped,
     Story,
-    ContainerName,
 )
-from tests.accounting.reporting import (
+from tests.accounting.podgpu_run import Machine, Podgpu
+from tests.accounting.source_events import (
     ALIASES,
     DEVICES,
     FOREVER,
@@ -70,8 +71,7 @@ from tests.accounting.reporting import (
     ref,
     running_container,
 )
-from tests.accounting.running import Machine, Podgpu
-from tests.accounting.virtual import VirtualLoop
+from tests.accounting.virtual_loop import VirtualLoop
 from tests.pipeline.delivery.support import InlineExecutor
 
 
@@ -80,7 +80,7 @@ class RunResult:
     """The results of a run.
 
     Attributes:
-        acts: the actions of the run.
+        actions: the actions of the run.
         page: the last snapshot.
         path: a copy of the ledger at the end.
         end: when the run ended.
@@ -113,7 +113,7 @@ class Player:
         self.actions_at_start = 0
         """How many there were when podgpu had started: the clock may have been set before."""
         self._actions: list[Action] = []
-        self._containers_running: dict[ContainerName, dict[str, float | None]] = {}
+        self._running: dict[ContainerName, dict[str, float | None]] = {}
         self._allocated: dict[str, ContainerName] = {}
         self._in_file: dict[str, ContainerName] = {}
 
@@ -133,7 +133,7 @@ class Player:
                 self.loop.run_until_complete(self._play())
             finally:
                 asyncio.set_event_loop(None)
-                self.loop.finalize_ended()
+                self.loop.close()
         return self.results
 
     async def _play(self) -> None:
@@ -159,10 +159,8 @@ class Player:
         self.machine.path.parent.mkdir(exist_ok=True)
         self.actions_at_start = self.action_count
         run = self.run = Podgpu(self.machine, self.story.commit, self.story.sources)
-        await run.actions_at_start()
-        self._containers_running = {
-            container: dict(holds) for container, holds in action.running.items()
-        }
+        await run.started()
+        self._running = {container: dict(holds) for container, holds in action.running.items()}
         self._allocated, self._in_file = dict(action.allocated), {}
         await run.emit("gpus", DevicesDiscovered(tuple(DEVICES[name] for name in action.devices)))
         await run.emit("pods", PodsReplaced(tuple(map(pod_of, PODS)), FOREVER))
@@ -205,11 +203,11 @@ class Player:
     async def _perform(self, run: Podgpu, action: Action) -> None:
         match action:
             case ContainerChanged(container=container, holds=None):
-                self._containers_running.pop(container, None)
+                self._running.pop(container, None)
                 await run.emit("runtime", ContainerStopped(ref(container).container_id))
             case ContainerChanged(container=container, holds=holds):
                 assert holds is not None
-                self._containers_running[container] = dict(holds)
+                self._running[container] = dict(holds)
                 await run.emit("runtime", ContainerStarted(running_container(container, holds)))
             case ContainersListed() | RuntimeReported():
                 await run.emit("runtime", self._running_containers())
@@ -248,8 +246,7 @@ class Player:
     def _running_containers(self) -> ContainersReplaced:
         return ContainersReplaced(
             tuple(
-                running_container(container, holds)
-                for container, holds in self._containers_running.items()
+                running_container(container, holds) for container, holds in self._running.items()
             ),
             FOREVER,
         )
@@ -324,10 +321,10 @@ def patched(player: Player) -> Iterator[None]:
         )
         return report
 
-    take = LedgerAccumulator.add_snapshot
+    add = LedgerAccumulator.add_snapshot
 
     def add_snapshot(self: LedgerAccumulator, snapshot: Snapshot) -> None:
-        take(self, snapshot)
+        add(self, snapshot)
         # A new accumulator may get a snapshot from before.
         player.accumulated_at = player.machine.elapsed_at(snapshot.at)
         player.accumulated = player.actions_until(player.accumulated_at)

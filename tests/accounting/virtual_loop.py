@@ -1,4 +1,4 @@
-"""An event loop on virtual time: nothing waits, and time goes by whole nanoseconds."""
+"""An event loop on virtual time in whole nanoseconds: no wait takes real time."""
 
 import asyncio
 import math
@@ -9,8 +9,8 @@ from typing import Any
 from pipeline.model import NS
 
 
-class _Skipping(selectors.BaseSelector):
-    """Lets the time that nothing happens go by at once."""
+class _SkippingSelector(selectors.BaseSelector):
+    """Advance the time immediately if no file descriptor is ready."""
 
     def __init__(self) -> None:
         self._real = selectors.DefaultSelector()
@@ -19,7 +19,7 @@ class _Skipping(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         found = self._real.select(0)
         if not found and timeout is None:
-            raise RuntimeError("everybody waits, and for nothing that time brings")
+            raise RuntimeError("all tasks wait without a timeout")
         if not found and timeout:
             self.now_ns += math.ceil(timeout * NS)
         return found
@@ -41,10 +41,10 @@ class _Skipping(selectors.BaseSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """The loop."""
+    """An asyncio event loop with a virtual clock."""
 
     def __init__(self) -> None:
-        self._skipping = _Skipping()
+        self._skipping = _SkippingSelector()
         super().__init__(self._skipping)
 
     def time(self) -> float:
@@ -52,11 +52,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @property
     def now_ns(self) -> int:
-        """The time that has passed since the loop was made."""
+        """The time since the loop was created."""
         return self._skipping.now_ns
 
     async def until(self, moment_ns: int) -> None:
         """Wait until a moment, to the nanosecond."""
-        while (left := moment_ns - self.now_ns) > 0:
-            await asyncio.sleep(left / NS)
+        while (remaining := moment_ns - self.now_ns) > 0:
+            await asyncio.sleep(remaining / NS)
         self._skipping.now_ns = moment_ns
