@@ -296,8 +296,8 @@ async def test_r4_other_sources_continue_next_to_a_damaged_recording(
     if what == "header":
         damage_byte(other, other.read_bytes(), 0, 0)
     elif what == "line":
-        text = gzip.decompress(other.read_bytes()).replace(b'"SamplesTaken"', b'"SamplesTaken\0', 1)
-        other.write_bytes(gzip.compress(text))
+        content = gzip.decompress(other.read_bytes()).replace(b'"SamplesTaken"', b'"SamplesTaken\0', 1)
+        other.write_bytes(gzip.compress(content))
     else:
         damage_end(other)
     (port,) = free_ports(1)
