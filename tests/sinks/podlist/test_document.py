@@ -27,11 +27,11 @@ VERBATIM = {
 }
 
 
-@pytest.mark.parametrize("theirs", VERBATIM.values(), ids=VERBATIM)
-def test_entries_of_others_are_kept_byte_by_byte(theirs: str) -> None:
-    text = listing(OLD_OWN_ENTRY, theirs, OLD_OWN_ENTRY, OTHER_ENTRY)
+@pytest.mark.parametrize("other_entry", VERBATIM.values(), ids=VERBATIM)
+def test_entries_of_others_are_kept_byte_by_byte(other_entry: str) -> None:
+    text = listing(OLD_OWN_ENTRY, other_entry, OLD_OWN_ENTRY, OTHER_ENTRY)
     found = parse_document(text.encode())
-    assert found.other_entries == (theirs.encode(), OTHER_ENTRY.encode())
+    assert found.other_entries == (other_entry.encode(), OTHER_ENTRY.encode())
     assert found.own_entries == (OLD_OWN_ENTRY.encode(),) * 2
     written = parse_document(compose(found.other_entries, found.own_entries[:1]))
     assert (written.other_entries, written.own_entries, written.is_complete) == (
@@ -42,9 +42,9 @@ def test_entries_of_others_are_kept_byte_by_byte(theirs: str) -> None:
 
 
 def test_an_entry_of_another_that_is_not_utf8_is_kept() -> None:
-    theirs = b'{"name":"\xff\xfe"}'
-    found = parse_document(b"[" + theirs + b"]")
-    assert (found.other_entries, found.is_complete) == ((theirs,), True)
+    other_entry = b'{"name":"\xff\xfe"}'
+    found = parse_document(b"[" + other_entry + b"]")
+    assert (found.other_entries, found.is_complete) == ((other_entry,), True)
 
 
 @pytest.mark.parametrize("text", ["[]", " [ ]\n", "null", "\ufeff[]"])
@@ -114,18 +114,18 @@ LISTED_BY_ANOTHER: dict[str, tuple[list[Any], bool]] = {
 def test_a_holder_whose_devices_another_lists_has_no_entry_of_podgpu(
     ids: list[Any], written: bool
 ) -> None:
-    theirs = {"namespace": "ml", "name": "a", "container": "main", "gpu_list": ids}
-    document = parse_document(json.dumps([theirs]).encode())
+    other_entry = {"namespace": "ml", "name": "a", "container": "main", "gpu_list": ids}
+    document = parse_document(json.dumps([other_entry]).encode())
     own = entry("a", ("GPU-a", "0"), ("GPU-b", "1")), entry("b", ("GPU-a", "0"))
     assert entries_beside(document, own) == ((b"a", b"b") if written else (b"b",))
 
 
 def test_devices_of_several_entries_of_others_are_combined() -> None:
-    theirs = [
+    listed = [
         {"namespace": "ml", "name": "a", "container": "main", "gpu_list": [device]}
         for device in ("GPU-a", "GPU-b")
     ]
-    document = parse_document(json.dumps(theirs).encode())
+    document = parse_document(json.dumps(listed).encode())
     assert entries_beside(document, [entry("a", ("GPU-a",), ("GPU-b",))]) == ()
 
 

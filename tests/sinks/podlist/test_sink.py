@@ -76,12 +76,12 @@ async def test_an_entry_of_podgpu_is_removed_once_another_writer_lists_the_same(
     async with Bench(path).running() as bench:
         bench.set_holders(held("a", 0), held("b", 1))
         await bench.wait_for_entries(f"a={uuids(0)}", f"b={uuids(1)}")
-        theirs = '{"name": "a", "namespace": "ml", "container": "main", "gpu_list": [0]}'
-        path.write_text(listing(theirs))
+        other_entry = '{"name": "a", "namespace": "ml", "container": "main", "gpu_list": [0]}'
+        path.write_text(listing(other_entry))
         bench.clock.seconds += 5
         bench.set_holders(held("a", 0), held("b", 1))
         await bench.wait_for_entries(f"b={uuids(1)}")
-        assert theirs in path.read_text()
+        assert other_entry in path.read_text()
 
 
 # -- when

@@ -18,7 +18,7 @@ LAST: Final = 23
 
 _IDLE_WATTS: Final = 70
 _RESTART: Final = 12
-_LOST: Final = ((11.0, 180, (0, 1)), (14.0, 600, (0,)))
+_GAPS: Final = ((11.0, 180, (0, 1)), (14.0, 600, (0,)))
 """Start in hours, length in seconds and GPUs of each gap without usage samples."""
 
 
@@ -82,20 +82,20 @@ def _at(hours: float) -> Instant:
     return moved(START, hours * HOUR)
 
 
-def _lost(gpu: int, start: float, end: float) -> int:
+def _gap_seconds(gpu: int, start: float, end: float) -> int:
     """Return the seconds without usage samples on a GPU."""
-    return sum(seconds for since, seconds, gpus in _LOST if gpu in gpus and start <= since < end)
+    return sum(seconds for since, seconds, gpus in _GAPS if gpu in gpus and start <= since < end)
 
 
 def _container(piece: Piece, hours: float) -> tuple[ContainerUsage, Holding | None]:
     """Return a container's usage up to an hour, and its holding if that has ended."""
     seconds = (min(hours, piece.end) - piece.start) * HOUR
-    seconds -= _lost(piece.gpu, piece.start, min(hours, piece.end))
+    seconds -= _gap_seconds(piece.gpu, piece.start, min(hours, piece.end))
     held = round(seconds * piece.share * NS)
     busy = None if piece.busy is None else round(seconds * piece.busy * NS)
     energy = round(seconds * piece.watts * 1000)
-    over = _at(piece.end) if piece.end <= hours else None
-    one = holding(
+    end = _at(piece.end) if piece.end <= hours else None
+    its_holding = holding(
         piece.pod,
         uuid_of(piece.gpu),
         namespace=piece.namespace,
@@ -103,12 +103,12 @@ def _container(piece: Piece, hours: float) -> tuple[ContainerUsage, Holding | No
         uid=piece.info.uid,
         info=piece.info,
         start=_at(piece.start),
-        end=over,
+        end=end,
         until=_at(hours),
         held=held,
         busy=busy,
         energy=energy,
-        gap=_lost(piece.gpu, piece.start, min(hours, piece.end)) * NS,
+        gap=_gap_seconds(piece.gpu, piece.start, min(hours, piece.end)) * NS,
         peak=(piece.gib + 2) * GIB,
         mean=piece.gib * GIB,
         busy_peak=None if busy is None else 990_000,
@@ -120,19 +120,19 @@ def _container(piece: Piece, hours: float) -> tuple[ContainerUsage, Holding | No
         container=piece.container,
         uid=piece.info.uid,
         start=_at(piece.start),
-        ended=over,
+        ended=end,
         busy=busy,
         held=held,
         energy=energy,
         info=piece.info,
     )
-    return (usage, one) if over is not None else (replace(usage, holding=one), None)
+    return (usage, its_holding) if end is not None else (replace(usage, holding=its_holding), None)
 
 
 def _account(gpu: int, hours: float, usage: list[ContainerUsage]) -> DeviceUsage:
-    lost = _lost(gpu, 0, hours)
+    gap = _gap_seconds(gpu, 0, hours)
     held = sum(one.held_ns for one in usage)
-    unheld = round(hours * HOUR * NS) - lost * NS - held
+    unheld = round(hours * HOUR * NS) - gap * NS - held
     return account(
         uuid_of(gpu),
         *usage,
@@ -151,7 +151,7 @@ def _sample_hours() -> Iterator[float]:
 def write_day(path: Path) -> Path:
     """Write the ledger; podgpu was down once, and no sample of one GPU succeeded for a while."""
     snapshots, ledger = Snapshots(), OpenLedger(path)
-    _name(ledger)
+    _write_node_name(ledger)
     ended: list[Holding] = []
     for hours in _sample_hours():
         if hours == _RESTART:
@@ -160,23 +160,24 @@ def write_day(path: Path) -> Path:
             continue
         accounts = []
         for gpu in (0, 1):
-            usage = [_container(piece, hours) for piece in PIECES if _on(piece, gpu, hours)]
+            usage = [_container(piece, hours) for piece in PIECES if _started_on(piece, gpu, hours)]
             accounts.append(_account(gpu, hours, [one for one, _ in usage]))
-            for _, over in usage:
-                if over is not None and all(
-                    over.start != o.start or over.subject != o.subject for o in ended
+            for _, ended_holding in usage:
+                if ended_holding is not None and all(
+                    ended_holding.start != o.start or ended_holding.subject != o.subject
+                    for o in ended
                 ):
-                    ended.append(replace(over, serial=len(ended) + 1))
+                    ended.append(replace(ended_holding, serial=len(ended) + 1))
         ledger.accumulator.add_snapshot(snapshots(*accounts, ended=ended))
         ledger.commit()
     ledger.close()
     return path
 
 
-def _on(piece: Piece, gpu: int, hours: float) -> bool:
+def _started_on(piece: Piece, gpu: int, hours: float) -> bool:
     return piece.gpu == gpu and piece.start <= hours
 
 
-def _name(ledger: OpenLedger) -> None:
+def _write_node_name(ledger: OpenLedger) -> None:
     """Write the name of the node, which the sink writes when it creates the file."""
     ledger.rows("INSERT OR REPLACE INTO meta VALUES ('node', 'gpu-node-1')")

@@ -43,8 +43,8 @@ WIDTHS = st.integers(1, 200)
 def hostile(text: str = HOSTILE) -> UsageWindow:
     pod = identity(text, text, uid=text, owner=(text, text), team=text)
     gap = Gap(GPUS[0], START, START + HOUR, text)
-    usage_window = [usage_row(GPUS[0], pod, 1, 1, 1), usage_row(GPUS[0], None, 1, None, None)]
-    return window(usage_window, names={GPUS[0]: text}, gaps=[gap], node=text)
+    rows = [usage_row(GPUS[0], pod, 1, 1, 1), usage_row(GPUS[0], None, 1, None, None)]
+    return window(rows, names={GPUS[0]: text}, gaps=[gap], node=text)
 
 
 def held(text: str = "a") -> HoldingRecord:
