@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 
 from tests.fakes.nri import wire
-from tests.fakes.nri.rules import HEADER, BrokenRuleError, Stream, keep
+from tests.fakes.nri.rules import HEADER, BrokenRuleError, Stream, require
 
 PLUGIN = "nri.pkg.api.v1alpha1.Plugin"
 _MUX = struct.Struct(">II")
@@ -116,18 +116,18 @@ class Connection:
     def _take(self, buffer: bytearray) -> None:
         while len(buffer) >= _MUX.size:
             channel, length = _MUX.unpack_from(buffer)
-            keep(channel in self._streams, f"a frame of id {channel}")
-            keep(length <= 4194314, f"a frame of {length} bytes")
+            require(channel in self._streams, f"a frame of id {channel}")
+            require(length <= 4194314, f"a frame of {length} bytes")
             if len(buffer) < _MUX.size + length:
                 return
             payload = bytes(buffer[_MUX.size : _MUX.size + length])
             del buffer[: _MUX.size + length]
             for stream, data in self._streams[channel].frame(payload):
                 if channel == 1:
-                    keep(stream in self._answers, f"an answer to call {stream}")
+                    require(stream in self._answers, f"an answer to call {stream}")
                     self.replies += 1
                     self._answers.pop(stream).put(data)
                 else:
                     service, method = wire.one(data, 1).decode(), wire.one(data, 2).decode()
-                    keep(service == "nri.pkg.api.v1alpha1.Runtime", f"service {service}")
+                    require(service == "nri.pkg.api.v1alpha1.Runtime", f"service {service}")
                     self.calls.put((stream, method, wire.one(data, 3)))

@@ -13,7 +13,7 @@ class BrokenRuleError(AssertionError):
     """A plugin sent data that violates a rule."""
 
 
-def keep(rule: bool, text: str) -> None:
+def require(rule: bool, text: str) -> None:
     if not rule:
         raise BrokenRuleError(text)
 
@@ -28,13 +28,13 @@ class Stream:
 
     def frame(self, payload: bytes) -> Iterator[tuple[int, bytes]]:
         """Yield the stream number and the data of each message that this frame completes."""
-        keep(0 < len(payload) <= _LONGEST_FRAME, f"a frame of {len(payload)} bytes")
+        require(0 < len(payload) <= _LONGEST_FRAME, f"a frame of {len(payload)} bytes")
         missing = self._missing()
         if missing is None or missing < _BUFFER:
             # containerd reads with a buffer of 4096 bytes.
-            keep(len(payload) <= _BUFFER or missing == len(payload), "a header in a large frame")
+            require(len(payload) <= _BUFFER or missing == len(payload), "a header in a large frame")
         else:
-            keep(len(payload) <= missing, "a frame with the end of one message and more")
+            require(len(payload) <= missing, "a frame with the end of one message and more")
         self._bytes += payload
         complete = 0
         while (missing := self._missing()) == 0:
@@ -42,18 +42,18 @@ class Stream:
             data = bytes(self._bytes[HEADER.size : HEADER.size + length])
             del self._bytes[: HEADER.size + length]
             complete += 1
-            keep(complete == 1, "two messages in one frame")
-            keep((kind, flags) == (2 if self._id == 1 else 1, 0), f"type {kind}, flags {flags}")
+            require(complete == 1, "two messages in one frame")
+            require((kind, flags) == (2 if self._id == 1 else 1, 0), f"type {kind}, flags {flags}")
             if self._id == 2:
-                keep(stream % 2 == 1 and stream > self._stream, f"call number {stream}")
+                require(stream % 2 == 1 and stream > self._stream, f"call number {stream}")
                 self._stream = stream
             yield stream, data
-        keep(not (complete and self._bytes), "two messages in one frame")
+        require(not (complete and self._bytes), "two messages in one frame")
 
     def _missing(self) -> int | None:
         """Return how many bytes of the body are missing. None if the header is incomplete."""
         if len(self._bytes) < HEADER.size:
             return None
         length = HEADER.unpack_from(self._bytes)[0]
-        keep(length <= _LONGEST_MESSAGE, f"a message of {length} bytes")
+        require(length <= _LONGEST_MESSAGE, f"a message of {length} bytes")
         return max(HEADER.size + int(length) - len(self._bytes), 0)

@@ -65,7 +65,7 @@ class FakeRuntime:
         self.dropped: list[str] = []
         self.methods = methods
         self.valid = 0x3FFF if methods else 0x07FF
-        self.welcome: Callable[[Connection], None] = self.take
+        self.welcome: Callable[[Connection], None] = self.accept
         self.meanwhile: list[tuple[str, bytes]] = []
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
@@ -114,7 +114,7 @@ class FakeRuntime:
                     self.dropped.append(repr(error))
                     connection.close()
 
-    def take(self, connection: Connection) -> None:
+    def accept(self, connection: Connection) -> None:
         """Register, configure and synchronise a plugin."""
         self.register(connection)
         self.configure(connection)

@@ -95,7 +95,7 @@ def test_copies_for_each_holder_are_read_as_one_device(form: LabelForm) -> None:
     assert values(read_back(page)) == values(found.snapshot())
 
 
-def test_devices_are_known_again() -> None:
+def test_devices_are_read_back_with_their_details() -> None:
     attributions = read_back(rendered(node(), labels="dcgm")).layout.attributions
     for device in DEVICES[:2]:
         found = attributions[device.uuid].device

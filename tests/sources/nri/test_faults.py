@@ -104,7 +104,7 @@ def disconnect_during_synchronization(runtime: FakeRuntime, connection: Connecti
 
 def refuse_the_mask(runtime: FakeRuntime, connection: Connection) -> None:
     runtime.valid = 0x0001
-    runtime.take(connection)
+    runtime.accept(connection)
 
 
 EARLY_DISCONNECT = "the runtime closed the connection before it had listed all containers"
@@ -299,7 +299,7 @@ class TestRepeatedDisconnects:
 
         def sometimes(connection: Connection) -> None:
             if next(turns) % 3 == 2:
-                runtime.take(connection)
+                runtime.accept(connection)
                 connection.close()
             else:
                 disconnect_during_synchronization(runtime, connection)

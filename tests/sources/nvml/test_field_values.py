@@ -37,7 +37,7 @@ async def read(
 
 
 @pytest.mark.parametrize("name", KNOWN)
-async def test_a_field_is_its_value_in_its_unit(fake_nvml: FakeNvml, name: str) -> None:
+async def test_each_field_is_converted_to_its_unit(fake_nvml: FakeNvml, name: str) -> None:
     known = KNOWN[name]
     gpu = h100(fields={known.number: Field(1, "ull")})
     assert values(await read(fake_nvml, gpu), GPU[0])[name] == 1 / known.divisor

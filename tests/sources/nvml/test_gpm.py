@@ -92,7 +92,7 @@ NO_ENGINES = {"nvdec7_active_ratio", "nvjpg7_active_ratio", "nvofa1_active_ratio
 NO_PROFILES = {"nvmlDeviceGetGpuInstanceProfileInfo": codes.NOT_SUPPORTED}
 
 
-async def test_engines_that_the_card_does_not_have_have_no_reading(fake_nvml: FakeNvml) -> None:
+async def test_engines_that_the_card_lacks_have_no_reading(fake_nvml: FakeNvml) -> None:
     ctx = context()
     fake_nvml.set(h100s(1, mig=slices(0, "3g.40gb")))
     async with running(ctx, options(**SPACED)):

@@ -260,7 +260,7 @@ async def test_instances_are_found_after_a_failed_maximum_count(
     assert inventories(ctx) == [GPU[:2], [GPU[0], mig(0, 7), GPU[1]]]
 
 
-async def test_errors_of_instances_count_for_their_gpu_whatever_is_partitioned(
+async def test_errors_of_instances_are_counted_for_their_gpu(
     fake_nvml: FakeNvml,
 ) -> None:
     ctx = FakeSourceContext()

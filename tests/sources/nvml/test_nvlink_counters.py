@@ -177,7 +177,7 @@ async def test_nvlink_up_follows_the_state_of_each_link(fake_nvml: FakeNvml) -> 
 PCIE = ("pcie_transmitted_bytes", "pcie_received_bytes")
 
 
-async def test_pcie_bytes_are_the_sum_of_the_rates(fake_nvml: FakeNvml) -> None:
+async def test_pcie_bytes_are_the_rates_summed_over_time(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     gpm = {20: Gpm(3.0), 21: Gpm(50_000.0)}
     await watch(fake_nvml, ctx, *PCIE, count=5, gpm=gpm)

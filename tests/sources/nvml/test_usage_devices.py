@@ -116,7 +116,7 @@ async def test_a_new_instance_is_discovered_before_its_usage_is_reported(
     assert live <= 2 * 2 * 2, "samples of the partition before may still be allocated"
 
 
-async def test_a_gpu_whose_mig_mode_ends_restarts_from_zero(fake_nvml: FakeNvml) -> None:
+async def test_the_intervals_of_a_gpu_restart_when_its_mig_mode_ends(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(Scenario(gpus=[h100(0, mig=[])]))
     async with running(ctx, usage_options(interval=0.2, slow=0.2)):

@@ -113,7 +113,7 @@ async def test_a_forced_sample_is_taken_between_two_gpus_of_a_round(fake_nvml: F
         assert GPU[3] not in in_rounds, "the round of 1.2 s is still running"
 
 
-async def test_a_lost_gpu_has_no_samples_and_restarts_from_zero(fake_nvml: FakeNvml) -> None:
+async def test_a_lost_gpu_has_no_samples_and_its_intervals_restart(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
     async with running(ctx, usage_options(interval=0.1, slow=0.2)):
@@ -164,7 +164,7 @@ async def test_a_gpu_that_hangs_in_a_round_has_no_samples(fake_nvml: FakeNvml) -
     assert uses(ctx, GPU[0])[before].since is None
 
 
-async def test_after_an_outage_all_devices_restart_from_zero(fake_nvml: FakeNvml) -> None:
+async def test_the_intervals_of_all_devices_restart_after_an_outage(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(usage_options())
     fake_nvml.set(h100s(2))
