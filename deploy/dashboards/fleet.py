@@ -31,8 +31,8 @@ UNHELD = f"({UP} == 1) unless on (UUID) podgpu_device_holder_info"
 NOW = (
     Panel(
         "stat",
+        "Nodes",
         "Nodes with at least one GPU that podgpu knows.",
-        "Nodes of which podgpu knows a GPU.",
         (Target(f"count(count by (Hostname) ({UP}))"),),
         width=4,
         height=5,
