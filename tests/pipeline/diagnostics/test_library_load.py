@@ -97,12 +97,12 @@ from podgpu.cli import main
 from podgpu.cli.doctor.command import _end_on_signal
 import podgpu.cli.commands as commands
 
-def held(argv):
+def load_library(argv):
     with _end_on_signal(float(sys.argv[2])):
         print("begun", flush=True)
         ctypes.CDLL(sys.argv[1])
 
-commands.run_command = held
+commands.run_command = load_library
 main(["doctor"])
 """
 SIGNALS = [("60", signal.SIGTERM), ("0.3", signal.SIGALRM)]

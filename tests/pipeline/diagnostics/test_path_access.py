@@ -40,18 +40,18 @@ from pipeline.diagnostics.context import DoctorContext
 from podgpu.doctor.node_checks import diagnose
 from pipeline.component.registry import RegisteredKinds
 
-def looked(text):
+def check(text):
     made = parse(text, RegisteredKinds(), env={}, origin="test")
     found = asyncio.run(diagnose(DoctorContext(made, environ={}, synchronised=lambda: True)))
     return [[each.check, each.verdict.value, each.observed, each.fix] for each in found]
 
 texts = json.load(sys.stdin)
 for text in texts.values():
-    looked(text)  # all modules are loaded, from wherever they are
+    check(text)  # load all modules while root may read them
 if os.geteuid() == 0:
     os.setgid(65534)
     os.setuid(65534)
-print(json.dumps({"uid": os.geteuid(), **{name: looked(text) for name, text in texts.items()}}))
+print(json.dumps({"uid": os.geteuid(), **{name: check(text) for name, text in texts.items()}}))
 """
 
 

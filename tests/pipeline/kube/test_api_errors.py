@@ -181,7 +181,7 @@ def test_a_missing_permission_is_not_a_denial_at_admission(message: str) -> None
         (Request("GET", "/"), Target("", ""), "list"),
     ],
 )
-def test_the_rbac_resource_and_verb_of_a_request(
+def test_a_request_has_an_rbac_resource_and_verb(
     request_: Request, target: Target, verb: str
 ) -> None:
     assert request_.target == target

@@ -76,8 +76,11 @@ USERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
 }
 PLUGINS: dict[str, tuple[str, str]] = {
-    "fails and says why": (f"echo {SECRET} >&2; exit 3", "plugin ended with status 3; its output"),
-    "fails and says much": (
+    "fails with a message": (
+        f"echo {SECRET} >&2; exit 3",
+        "plugin ended with status 3; its output",
+    ),
+    "fails with a long message": (
         f"yes {SECRET} | head -c 60000 >&2; exit 3",
         "plugin ended with status 3",
     ),

@@ -78,5 +78,5 @@ def test_each_valid_domain_and_name_make_a_valid_key(domain: str, name: str) -> 
         ("a" * 254, False),
     ],
 )
-def test_which_node_names_are_valid(name: str, is_valid: bool) -> None:
+def test_node_names_are_validated(name: str, is_valid: bool) -> None:
     assert is_subdomain(name) is is_valid

@@ -99,11 +99,11 @@ async def test_a_server_or_kubeconfig_that_hangs_does_not_prevent_other_findings
     os.mkfifo(tmp_path / "pipe")
     with silent_server() as port:
         async with server_with_clock(0) as server:
-            pods_at(tmp_path / "mute", f"http://127.0.0.1:{port}")
-            pods_at(tmp_path / "well", server)
+            pods_at(tmp_path / "silent", f"http://127.0.0.1:{port}")
+            pods_at(tmp_path / "responding", server)
             text = "sources:\n" + "".join(
                 f"  {name}: {{kind: pods, kubeconfig: {tmp_path}/{name}}}\n"
-                for name in ("pipe", "mute", "well")
+                for name in ("pipe", "silent", "responding")
             )
             ctx = context(tmp_path, text, synchronised=lambda: synchronised, deadline=3.0)
             found = await clock_check.examine(ctx)

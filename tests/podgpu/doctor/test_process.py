@@ -116,8 +116,8 @@ def test_output_of_a_credential_plugin_is_not_printed(tmp_path: Path) -> None:
     path = write(tmp_path / "kubeconfig", json.dumps(text))
     done = podgpu("doctor", "--cluster", "--kubeconfig", str(path), stdout=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (2, b"")
-    text = b" ".join(done.stdout.split())
-    assert b"the credential plugin sh ended with status 3; its output may contain secrets" in text
+    output = b" ".join(done.stdout.split())
+    assert b"the credential plugin sh ended with status 3; its output may contain secrets" in output
     assert b"\033" not in done.stdout
     assert b"said" not in done.stdout
 

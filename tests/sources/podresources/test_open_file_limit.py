@@ -14,35 +14,35 @@ from config.value_types import Duration
 from sources.podresources.errors import KubeletError
 from sources.podresources.kubelet_connection import Kubelet
 
-async def ask():
+async def request():
     kubelet = Kubelet(Path(sys.argv[1]), Duration.parse("1s"), lambda *_: None)
     try:
         await kubelet.list()
     finally:
         await kubelet.close()
 
-async def said():
+async def print_error():
     try:
-        await ask()
+        await request()
     except KubeletError as error:
         print(error.result, error)
 
 async def main():
     if sys.argv[2] == "later":
-        await said()
+        await print_error()
     resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
-    held = []
+    open_files = []
     try:
         while True:
-            held.append(os.dup(0))
+            open_files.append(os.dup(0))
     except OSError:
         pass
     for _ in range(int(sys.argv[3])):
-        os.close(held.pop())
-    await said()
-    while held:
-        os.close(held.pop())
-    await said()
+        os.close(open_files.pop())
+    await print_error()
+    while open_files:
+        os.close(open_files.pop())
+    await print_error()
 
 asyncio.run(main())
 """

@@ -66,7 +66,7 @@ def test_a_hint_during_a_request_causes_one_more_request(schedule: RequestSchedu
         ("unimplemented", [10] * 3, [True] * 3),
     ],
 )
-def test_delays_after_each_kind_of_failure(
+def test_each_kind_of_failure_has_its_delays(
     schedule: RequestSchedule, result: Result, delays: list[float], expected: list[bool]
 ) -> None:
     now = 0

@@ -139,13 +139,13 @@ DRA: dict[str, tuple[Any, list[str]]] = {
 
 
 @pytest.mark.parametrize(("one", "expected"), DRA.values(), ids=DRA)
-def test_devices_of_resource_claims(one: Any, expected: list[str]) -> None:
+def test_devices_of_resource_claims_are_claimed(one: Any, expected: list[str]) -> None:
     listed = read(pod("a", claims=[one]))
     assert devices_by_container(listed) == ({"ml/a/main ": expected} if expected else {})
     assert listed.unprepared == ()
 
 
-def test_a_container_with_a_resource_and_a_resource_claim() -> None:
+def test_a_container_with_a_resource_and_a_resource_claim_has_two_claims() -> None:
     one = pod(
         "a",
         {GPU: ["GPU-0"]},
@@ -205,7 +205,9 @@ def test_advertised_resources_are_read() -> None:
         (pod("a"), True),
     ],
 )
-def test_whether_the_resource_claims_of_a_pod_are_prepared(one: Any, expected: bool) -> None:
+def test_a_pod_is_prepared_if_all_its_resource_claims_have_devices(
+    one: Any, expected: bool
+) -> None:
     data = message("GetPodResourcesResponse", pod_resources=one).SerializeToString()
     assert is_prepared(data) is expected
 

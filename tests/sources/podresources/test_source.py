@@ -107,7 +107,7 @@ async def test_t01_advertised_resources_are_reported_before_the_first_claims(pat
 
 
 @pytest.mark.parametrize("reason", ["unimplemented", "disabled"])
-async def test_a_kubelet_without_get_allocatable_resources_is_is_called_once(
+async def test_a_kubelet_without_get_allocatable_resources_is_called_once(
     path: Path, reason: str
 ) -> None:
     name = "v1/GetAllocatableResources"
@@ -287,7 +287,7 @@ async def test_a_failing_method_other_than_list_is_logged_once_and_claims_stay(
 
 
 @pytest.mark.parametrize("reason", ["unimplemented", "disabled"])
-async def test_a_kubelet_without_the_method_get_is_is_called_once(path: Path, reason: str) -> None:
+async def test_a_kubelet_without_the_method_get_is_called_once(path: Path, reason: str) -> None:
     kubelet = FakeKubelet(path)
     if reason == "disabled":
         kubelet.disabled.add("v1/Get")

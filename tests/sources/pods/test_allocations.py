@@ -62,7 +62,9 @@ from tests.sources.pods.annotations import (
         ([], []),
     ],
 )
-def test_annotations_of_koordinator(gpus: list[dict[str, Any]], expected: list[Held]) -> None:
+def test_annotations_of_koordinator_are_read(
+    gpus: list[dict[str, Any]], expected: list[Held]
+) -> None:
     assert held(koordinator(*gpus)) == expected
     # The claim is for the whole pod: any of its containers may use the GPUs.
     assert held(koordinator(*gpus), TWO) == expected
@@ -75,7 +77,7 @@ def test_memory_in_bytes_gives_no_share(amount: object) -> None:
 
 
 @pytest.mark.parametrize("value", ["{}", '{"rdma": [{"minor": 0}]}', '{"gpu": null}'])
-def test_annotations_of_koordinator_without_gpus(value: str) -> None:
+def test_annotations_of_koordinator_without_gpus_give_no_claims(value: str) -> None:
     assert held({KOORDINATOR: value}) == []
 
 
@@ -115,7 +117,7 @@ def test_annotations_of_koordinator_without_gpus(value: str) -> None:
         (f"{B},NVIDIA,1,0:;", WITH_INIT, [("main", (f"uuid {B}",), None)]),
     ],
 )
-def test_annotations_of_hami(
+def test_annotations_of_hami_are_read(
     value: str, containers: tuple[PodContainer, ...], expected: list[Held]
 ) -> None:
     assert held({HAMI: value, HAMI_PHASE: "success"}, containers) == expected
@@ -129,7 +131,7 @@ def instance(container: int, device: int, uuid: str = M) -> dict[str, Any]:
     return {"containerIndex": container, "deviceIndex": device, "gpuUUID": A, **more}
 
 
-def test_annotations_of_hami_with_mig_instances() -> None:
+def test_annotations_of_hami_with_mig_instances_are_read() -> None:
     value = f"{A},NVIDIA,3000,0:{B},NVIDIA,3000,0:;"
     expected = held({HAMI: value, HAMI_MIG: json.dumps([instance(0, 0)])})
     assert expected == [("main", (f"uuid {M}", f"uuid {B}"), None)]
@@ -153,7 +155,7 @@ def test_annotations_of_hami_with_mig_instances() -> None:
         (f"{A},NVIDIA,3000,50:", WITH_INIT, [("main", (f"uuid {A}",), 0.5)]),
     ],
 )
-def test_annotations_of_volcano_with_uuids(
+def test_annotations_of_volcano_with_uuids_are_read(
     value: str, containers: tuple[PodContainer, ...], expected: list[Held]
 ) -> None:
     assert held({VGPU: value}, containers) == expected
@@ -169,7 +171,7 @@ def test_annotations_of_volcano_with_uuids(
         ({INDEX: "0,1"}, []),
     ],
 )
-def test_annotations_of_volcano_with_indices(
+def test_annotations_of_volcano_with_indices_are_read(
     annotations: dict[str, str], expected: list[Held]
 ) -> None:
     assert held(annotations, TWO) == expected
@@ -197,7 +199,9 @@ def test_annotations_of_volcano_with_indices(
         ({ALIYUN2: "{}"}, []),
     ],
 )
-def test_annotations_of_gpushare(annotations: dict[str, str], expected: list[Held]) -> None:
+def test_annotations_of_gpushare_are_read(
+    annotations: dict[str, str], expected: list[Held]
+) -> None:
     assert held(annotations, TWO) == expected
 
 
@@ -212,7 +216,7 @@ def test_annotations_of_gpushare(annotations: dict[str, str], expected: list[Hel
         ({}, []),
     ],
 )
-def test_annotations_that_the_configuration_names(
+def test_annotations_that_the_configuration_names_are_read(
     value: object, expected: list[tuple[str, tuple[str, ...]]]
 ) -> None:
     claims, complaints = allocations(

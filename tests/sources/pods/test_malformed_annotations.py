@@ -67,7 +67,7 @@ ALL_ANNOTATIONS = [annotation for readers in _READERS.values() for annotation in
         (json.dumps({"gpu": [{"minor": n} for n in range(1025)]}), "more than 1024 devices"),
     ],
 )
-def test_malformed_annotations_of_koordinator(value: str, text: str) -> None:
+def test_malformed_annotations_of_koordinator_are_reported(value: str, text: str) -> None:
     found = allocations(facts({KOORDINATOR: value}))
     assert found == ((), (AnnotationProblem(KOORDINATOR, text),))
 
@@ -100,11 +100,11 @@ def test_malformed_annotations_of_koordinator(value: str, text: str) -> None:
         ),
     ],
 )
-def test_malformed_annotations_of_hami(annotations: dict[str, str], text: str) -> None:
+def test_malformed_annotations_of_hami_are_reported(annotations: dict[str, str], text: str) -> None:
     assert allocations(facts(annotations)) == ((), (AnnotationProblem(HAMI, text),))
 
 
-def test_an_annotation_of_hami_for_another_number_of_containers() -> None:
+def test_an_annotation_of_hami_for_another_number_of_containers_is_reported() -> None:
     _, [complaint] = allocations(facts({HAMI: ";;"}, WITH_INIT))
     assert complaint.text == "expected 3 or 1 containers, found 2"
 
@@ -137,7 +137,7 @@ def test_an_annotation_of_hami_for_another_number_of_containers() -> None:
         (KOORDINATOR, {"gpu": []}, "is not text"),
     ],
 )
-def test_malformed_annotations_of_other_schedulers(
+def test_malformed_annotations_of_other_schedulers_are_reported(
     annotation: str, value: object, text: str
 ) -> None:
     good = koordinator(gpu(0)) if annotation != KOORDINATOR else {ALIYUN: "0"}

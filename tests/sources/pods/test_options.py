@@ -4,7 +4,7 @@ from pipeline.component.registry import ENTRIES, build_source, load
 from sources.pods.options import Options
 
 
-def test_the_defaults_of_the_options() -> None:
+def test_the_options_have_defaults() -> None:
     assert Options() == Options(
         kubeconfig=None,
         node="",

@@ -12,7 +12,7 @@ from pipeline.allocations.own_annotations import MARK, mark_value, own_annotatio
 from pipeline.model import NS, PodsReplaced
 from sources.pods.allocations import allocations
 from sources.pods.allocations.annotation_table import _READERS
-from tests.sinks.pods.support import KEY, Bench, asking, held, path_of, pod_of, uuids
+from tests.sinks.pods.support import KEY, Bench, claim, container, path_of, pod_of, uuids
 from tests.sources.pods.annotations import (
     ALIYUN,
     ALIYUN2,
@@ -69,7 +69,7 @@ from tests.support.nodes import claims, uuid_of
         ({"x.io/a": "1, 2", MARK: '{"x.io/a":"1, 2"}'}, {}),
     ],
 )
-def test_which_annotations_are_podgpu_s_own(
+def test_annotations_that_equal_the_mark_are_podgpu_s_own(
     annotations: dict[str, Any], own: dict[str, str]
 ) -> None:
     assert own_annotations(annotations) == own
@@ -174,30 +174,34 @@ class Loop(Bench):
         assert pod is not None
         assert omissions == []
         self.node.say(PodsReplaced((pod,), 300 * NS), "pods", "pods")
-        self.show()
+        self.send_snapshot()
         return [device.text for claim in pod.claims for device in claim.devices]
 
     def sources_by_gpu(self) -> dict[str, str]:
         """Return the source of each holder, by GPU."""
         attributions = self.node.snapshot().layout.attributions
-        return {u: h.source for u, known in attributions.items() for h in known.holders}
+        return {
+            u: holder.source
+            for u, attribution in attributions.items()
+            for holder in attribution.holders
+        }
 
 
 @pytest.mark.looptime(start=1000)
 async def test_the_annotation_of_the_sink_is_claimed_only_after_a_user_changes_it() -> None:
     loop = Loop()
-    loop.has(pod_of("a", asking(gpu=2)))
-    async with loop.keeping():
+    loop.add_pods(pod_of("a", container(gpu=2)))
+    async with loop.run_sink():
         assert loop.read_pod() == []
-        loop.holds(held("a", 0, 1))
-        await loop.rests()
+        loop.set_claims(claim("a", 0, 1))
+        await loop.wait()
         assert loop.written() == {KEY: uuids(0, 1)}
         assert loop.read_pod() == []
         assert loop.sources_by_gpu() == {uuid_of(0): "kubelet", uuid_of(1): "kubelet"}
         # The kubelet allocates other GPUs: the old value, which is podgpu's, keeps no holder.
-        loop.holds(held("a", 2))
+        loop.set_claims(claim("a", 2))
         assert loop.sources_by_gpu() == {uuid_of(2): "kubelet"}
-        await loop.rests()
+        await loop.wait()
         assert loop.written() == {KEY: uuids(2)}
         loop.node.say(claims(), "kubelet", "podresources")
         assert loop.read_pod() == []
@@ -207,7 +211,7 @@ async def test_the_annotation_of_the_sink_is_claimed_only_after_a_user_changes_i
         loop.api.annotate(path_of("a"), **{KEY: theirs})
         assert loop.read_pod() == [uuid_of(0)]
         assert loop.sources_by_gpu() == {uuid_of(0): "pods"}
-        await loop.rests()
-        loop.holds(held("a", 1))
-        await loop.rests()
+        await loop.wait()
+        loop.set_claims(claim("a", 1))
+        await loop.wait()
     assert loop.annotations()[KEY] == theirs

@@ -77,7 +77,7 @@ def test_a_pod_that_is_not_admitted_has_no_start_time() -> None:
         ({}, {}, "id-main", ""),
     ],
 )
-def test_the_last_start_of_a_container(
+def test_the_start_time_of_a_container_is_that_of_its_last_run(
     state: dict[str, Any], last: dict[str, Any], container_id: str, started: str
 ) -> None:
     container_status = raw_status() | {"state": state, "lastState": last}
@@ -202,7 +202,7 @@ def reference(kind: str, name: str, *, controller: object = True) -> dict[str, A
         ([7, {"controller": True}], {}, ("", "")),
     ],
 )
-def test_the_workload_of_a_pod(
+def test_the_workload_of_a_pod_is_its_controller(
     references: Any, labels: dict[str, str], owner: tuple[str, str]
 ) -> None:
     info = mapped(raw_pod(labels=labels, metadata={"ownerReferences": references})).info
@@ -220,7 +220,7 @@ def test_the_workload_of_a_pod(
         ({"kubernetes.io/config.mirror": 7}, ""),
     ],
 )
-def test_the_uid_by_which_the_kubelet_knows_a_static_pod(
+def test_a_static_pod_has_the_uid_that_the_kubelet_uses(
     annotations: dict[str, Any], uid: str
 ) -> None:
     assert mapped(raw_pod(annotations=annotations)).static_uid == uid
@@ -243,7 +243,7 @@ def test_the_uid_by_which_the_kubelet_knows_a_static_pod(
         ({"containers": [raw_container(resources=None), 7]}, False),
     ],
 )
-def test_which_pods_request_devices(spec: dict[str, Any], wants: bool) -> None:
+def test_pods_that_request_devices_are_recognised(spec: dict[str, Any], wants: bool) -> None:
     assert mapped(raw_pod(spec=spec)).wants_devices is wants
 
 

@@ -77,7 +77,7 @@ def test_a_device_without_name_or_uuid_has_no_alias(device: object) -> None:
         ),
     ],
 )
-def test_t15_the_time_of_the_last_change_of_a_slice(
+def test_t15_a_slice_has_the_time_of_its_last_change(
     metadata: dict[str, Any], since: str | None
 ) -> None:
     timestamps = Timestamps(lambda: BASE)

@@ -58,7 +58,7 @@ def test_a_daemonset_that_wants_no_pods_is_a_failure_with_the_reason(
     )
 
 
-def test_a_daemonset_that_wants_no_pods_while_no_node_is_visible() -> None:
+def test_a_daemonset_that_wants_no_pods_is_a_failure_if_no_node_is_visible() -> None:
     made = cluster(daemonsets=[daemonset(desired=0)], nodes=None)
     finding = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
     is_bad(finding, "failure", "no node is visible", "may list nodes")
@@ -102,7 +102,7 @@ def test_nodes_that_do_not_report_gpus_are_not_named() -> None:
     assert "toleration" not in finding.fix
 
 
-def test_a_taint_on_nodes_that_do_not_report_gpus() -> None:
+def test_a_taint_on_nodes_that_do_not_report_gpus_has_a_conditional_fix() -> None:
     plain = [node("n0", None, taints=(taint("dedicated"),))]
     made = cluster(daemonsets=[daemonset(desired=0)], nodes=plain, pods=[])
     finding = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")

@@ -94,7 +94,7 @@ PODS: list[tuple[Raw, str, str, str]] = [
 
 
 @pytest.mark.parametrize(("more", "verdict", "observed", "fix"), PODS)
-async def test_extender_pods_that_are_not_ready(
+async def test_extender_pods_that_are_not_ready_are_counted(
     tmp_path: Path, more: Raw, verdict: str, observed: str, fix: str
 ) -> None:
     found = of(await diagnosed(tmp_path, server(deployment(**more))), "cluster.extender")
