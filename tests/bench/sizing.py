@@ -1,9 +1,9 @@
-"""The figures of `docs/sizing.md` that any machine gives: `python -m tests.bench.sizing`.
+"""Measure the simulated figures of `docs/sizing.md`: `python -m tests.bench.sizing`.
 
-podgpu runs as a process of its own on the simulated driver library. Sizes of pages, lines and
+podgpu runs as a separate process on the simulated driver library. The sizes of pages, lines and
 queues are those of a real node of that shape; memory is that of this machine's Python and
-libraries, less what the real driver's library takes; the processor's time means nothing here and is
-not measured. It takes three minutes and ends by itself.
+libraries, without the part of the real driver's library. Processor time would mean nothing here
+and is not measured. It takes three minutes.
 """
 
 import asyncio
@@ -35,34 +35,34 @@ from tests.sources.pods.pod_objects import raw_pod
 from tests.support.kube import ApiServer, Collection
 
 ROOT: Final = Path(__file__).parents[2]
-WATCHED: Final = 65.0
-"""Seconds; two slow rounds of the default interval lie in them."""
+WATCHED_SECONDS: Final = 65.0
+"""The time of a measurement; it contains two slow rounds of the default interval."""
 
 SETTLED: Final = 12.0
-"""Seconds after which memory is looked at: two rounds and as many scrapes."""
+"""Seconds after which memory is measured: two rounds and as many scrapes."""
 
-TOGETHER: Final = 4
-"""Processes at a time."""
+PARALLEL: Final = 4
+"""The number of simultaneous processes."""
 
 EVERYTHING: Final = {"also": ["all"]}
 PODS, SLICES = "/api/v1/pods", "/apis/resource.k8s.io/v1/resourceslices"
 NODE: Final = "/api/v1/nodes/node-1"
 
 ENGINE: Final = Engine((Card(0, values={1001: 0.5}),))
-"""What DCGM's host engine knows, for the source that asks it."""
+"""The data of DCGM's host engine for the source `hostengine`."""
 
 Config = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A shape of node.
+    """A size of a node.
 
     Attributes:
-        name: for people.
-        scenario: what the driver says.
-        gpus: how many.
-        instances: MIG instances on all of them.
+        name: its name in the output.
+        scenario: the scenario of the simulated driver.
+        gpus: the number of GPUs.
+        instances: the number of all MIG instances.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Size:
 
     @property
     def devices(self) -> list[str]:
-        """The uuids of what can be held."""
+        """The UUIDs of the devices that containers can hold."""
         return [
             device
             for gpu in self.scenario.gpus
@@ -93,9 +93,9 @@ class Page:
     """A page of metrics.
 
     Attributes:
-        series: lines that are samples.
-        plain: bytes.
-        packed: bytes with gzip, as podgpu sends it.
+        series: the number of samples.
+        plain: its size in bytes.
+        packed: its size in bytes with gzip, as podgpu sends it.
     """
 
     series: int
@@ -104,7 +104,7 @@ class Page:
 
 
 class Daemon:
-    """A podgpu that runs, and what it says of itself."""
+    """A running podgpu, with access to its page, log and memory."""
 
     def __init__(self, process: asyncio.subprocess.Process, folder: Path, port: int) -> None:
         self.folder = folder
@@ -126,7 +126,7 @@ class Daemon:
         return (self.folder / "podgpu.log").read_bytes()
 
     async def get(self, path: str, **headers: str) -> bytes:
-        # What is packed is to stay so.
+        # The client must not decompress the response.
         async with (
             aiohttp.ClientSession(auto_decompress=False) as session,
             session.get(self._url + path, headers=headers) as answer,
@@ -159,7 +159,7 @@ class Daemon:
 
 @asynccontextmanager
 async def running(scenario: Scenario, config: Config, folder: Path) -> AsyncIterator[Daemon]:
-    """Run podgpu with a page, and what else the configuration says."""
+    """Run podgpu with a metrics page and the components of the configuration."""
     folder.mkdir(parents=True)
     (port,) = free_ports(1)
     metrics = {"kind": "prometheus", "listen": f"127.0.0.1:{port}"}
@@ -189,7 +189,7 @@ async def running(scenario: Scenario, config: Config, folder: Path) -> AsyncIter
 
 
 def podlist(folder: Path, holders: Mapping[str, Sequence[str]]) -> Config:
-    """Write who holds which devices, by the name of the pod; return the source that reads it."""
+    """Write a file with the devices of each pod; return the source that reads it."""
     folder.mkdir(parents=True, exist_ok=True)
     entries = [
         {"name": pod, "namespace": "research", "container": "main", "gpu_list": list(devices)}
@@ -201,7 +201,7 @@ def podlist(folder: Path, holders: Mapping[str, Sequence[str]]) -> Config:
 
 
 async def page_of(size: Size, holders: int, counters: Config, folder: Path) -> Page:
-    """Return the page of a node whose devices have so many holders each."""
+    """Return the page of a node whose devices have this number of holders each."""
     held = {
         f"train-{at}-{number}": [device]
         for at, device in enumerate(size.devices)
@@ -217,27 +217,27 @@ async def page_of(size: Size, holders: int, counters: Config, folder: Path) -> P
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Bytes in a while.
+    """Amounts of data.
 
     Attributes:
-        lines: of the sink jsonl in an hour.
-        queue: of the sink otlp's queue in an hour, while nobody takes anything.
-        log: in `WATCHED` seconds, the start among them.
-        still: in the second half of that time.
-        resident: megabytes.
+        lines: bytes of the sink `jsonl` in an hour.
+        queue: bytes in the queue of the sink `otlp` in an hour without a receiver.
+        log: bytes of the log in `WATCHED_SECONDS`, including the start.
+        steady: bytes of the log in the second half of that time.
+        resident: megabytes of memory.
     """
 
     lines: float
     queue: float
     log: int
-    still: int
+    steady: int
     resident: float
 
 
 async def flow_of(size: Size, folder: Path) -> Flow:
-    """Let a node of this size run with the default intervals, each device held by one pod."""
+    """Run a node of this size with the default intervals, each device held by one pod."""
     held = {f"train-{at}": [device] for at, device in enumerate(size.devices)}
-    (no_one,) = free_ports(1)
+    (unused_port,) = free_ports(1)
     files = folder.with_name(f"{folder.name}-files")
     config = {
         "sources": {"gpus": {"kind": "nvml"}, "list": podlist(files, held)},
@@ -245,7 +245,7 @@ async def flow_of(size: Size, folder: Path) -> Flow:
             "lines": {"kind": "jsonl", "path": str(files / "gpu.jsonl")},
             "away": {
                 "kind": "otlp",
-                "endpoint": f"http://127.0.0.1:{no_one}",
+                "endpoint": f"http://127.0.0.1:{unused_port}",
                 "queue": {"path": str(files / "queue")},
             },
         },
@@ -253,10 +253,10 @@ async def flow_of(size: Size, folder: Path) -> Flow:
     async with running(size.scenario, config, folder) as daemon:
         await asyncio.sleep(5)
         written, queued = (files / "gpu.jsonl").stat().st_size, await daemon.value(QUEUE)
-        await asyncio.sleep(WATCHED / 2 - 5)
+        await asyncio.sleep(WATCHED_SECONDS / 2 - 5)
         half = len(daemon.log)
-        await asyncio.sleep(WATCHED / 2)
-        seconds = WATCHED - 5
+        await asyncio.sleep(WATCHED_SECONDS / 2)
+        seconds = WATCHED_SECONDS - 5
         lines = ((files / "gpu.jsonl").stat().st_size - written) / seconds * 3600
         queue = (await daemon.value(QUEUE) - queued) / seconds * 3600
         whole = len(daemon.log)
@@ -268,7 +268,7 @@ QUEUE: Final = "podgpu_sink_queue_bytes"
 
 @asynccontextmanager
 async def components(folder: Path) -> AsyncIterator[dict[str, Config]]:
-    """Serve what each source and sink needs; yield a configuration for each, by its kind."""
+    """Serve the APIs and files for each source and sink; yield their configurations by name."""
     folder.mkdir(parents=True)
     server = ApiServer({PODS: Collection(), SLICES: Collection(), NODE: Collection()})
     for at in range(50):
@@ -277,14 +277,14 @@ async def components(folder: Path) -> AsyncIterator[dict[str, Config]]:
         server.paths[PODS].put(pod)
     (folder / "checkpoint").write_bytes(checkpoint(entry()))
     (folder / "dcgm.prom").write_text('DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0"} 30\n')
-    (no_one,) = free_ports(1)
+    (unused_port,) = free_ports(1)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(server.serving())
         kubelet = await stack.enter_async_context(FakeKubelet(folder / "kubelet.sock"))
         kubelet.offered = {"nvidia.com/gpu": ["GPU-0"]}
         stack.enter_context(FakeRuntime(folder / "nri.sock"))
         here = {"kubeconfig": str(server.kubeconfig(folder / "kubeconfig"))}
-        target = f"http://127.0.0.1:{no_one}"
+        target = f"http://127.0.0.1:{unused_port}"
         sources: Config = {
             "podresources": {"sockets": [str(folder / "kubelet.sock")]},
             "checkpoint": {"path": str(folder / "checkpoint")},
@@ -303,24 +303,26 @@ async def components(folder: Path) -> AsyncIterator[dict[str, Config]]:
             "node": here,
             "pods": here,
         }
-        wanted: dict[str, Config] = {"nvml and prometheus alone": {}}
+        configurations: dict[str, Config] = {"only nvml and prometheus": {}}
         for name, options in sources.items():
-            wanted[f"source {name}"] = {"sources": {"more": {"kind": name, **options}}}
+            configurations[f"source {name}"] = {"sources": {"more": {"kind": name, **options}}}
         for name, options in sinks.items():
-            wanted[f"sink {name}"] = {"sinks": {"more": {"kind": name.split()[0], **options}}}
+            configurations[f"sink {name}"] = {
+                "sinks": {"more": {"kind": name.split()[0], **options}}
+            }
         preset = {
             name: {"kind": name, **sources[name]} for name in ("podresources", "checkpoint", "pods")
         }
-        wanted["the chart's preset kubernetes"] = {"sources": preset}
-        wanted["that, nri, node, pods and otlp"] = {
+        configurations["the chart's preset kubernetes"] = {"sources": preset}
+        configurations["the preset with nri, node, pods and otlp"] = {
             "sources": {**preset, "nri": {"kind": "nri", **sources["nri"]}},
             "sinks": {name: {"kind": name, **sinks[name]} for name in ("node", "pods", "otlp")},
         }
-        yield wanted
+        yield configurations
 
 
 async def resident(config: Config, folder: Path) -> float:
-    """Return the memory of a podgpu with four GPUs and these components besides, in megabytes."""
+    """Return the memory of a podgpu with four GPUs and these components in addition, in MB."""
     sources = {"gpus": {"kind": "nvml", "interval": "1s"}, **config.get("sources", {})}
     async with running(SIZES[1].scenario, {**config, "sources": sources}, folder) as daemon:
         for _ in range(4):
@@ -330,16 +332,16 @@ async def resident(config: Config, folder: Path) -> float:
         return daemon.resident
 
 
-def _reported(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _ignore_cancelled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     if not isinstance(context.get("exception"), asyncio.CancelledError):
         loop.default_exception_handler(context)
 
 
 async def main() -> None:
     """Measure, and print the tables of `docs/sizing.md`."""
-    limit = asyncio.Semaphore(TOGETHER)
-    # The API server's streams are cut off at the end, which asyncio's server calls an error.
-    asyncio.get_running_loop().set_exception_handler(_reported)
+    limit = asyncio.Semaphore(PARALLEL)
+    # The API server's streams are cancelled at the end, which asyncio reports as an error.
+    asyncio.get_running_loop().set_exception_handler(_ignore_cancelled)
 
     async def one(work: Any) -> Any:
         async with limit:
@@ -348,7 +350,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory(prefix="podgpu-sizing-") as name:
         top = Path(name)
         plans: list[tuple[str, int, Config]] = [
-            ("nobody holds one", 0, {}),
+            ("no holders", 0, {}),
             ("one holder each", 1, {}),
             ("three holders each", 3, {}),
             ("one holder each, all fields", 1, EVERYTHING),
@@ -369,10 +371,10 @@ async def main() -> None:
             )
     print("| node | devices | | series | kB | kB packed |\n|---|---|---|---|---|---|")
     for at, size in enumerate(SIZES):
-        for number, (given_out, _, _) in enumerate(plans):
+        for number, (title, _, _) in enumerate(plans):
             page = pages[at * len(plans) + number]
             print(
-                f"| {size.name} | {len(size.devices)} | {given_out} | {page.series} "
+                f"| {size.name} | {len(size.devices)} | {title} | {page.series} "
                 f"| {page.plain / 1e3:.1f} | {page.packed / 1e3:.1f} |"
             )
     print("\n| node | lines, MB an hour | queue, MB an hour | log, kB | later | memory, MB |")
@@ -380,11 +382,11 @@ async def main() -> None:
     for size, flow in zip(SIZES, flows, strict=True):
         print(
             f"| {size.name} | {flow.lines / 1e6:.2f} | {flow.queue / 1e6:.2f} "
-            f"| {flow.log / 1e3:.2f} | {flow.still / 1e3:.2f} | {flow.resident:.0f} |"
+            f"| {flow.log / 1e3:.2f} | {flow.steady / 1e3:.2f} | {flow.resident:.0f} |"
         )
     print("\n| configured | MB | more |\n|---|---|---|")
-    for given_out, megabytes in zip(made, sizes, strict=True):
-        print(f"| {given_out} | {megabytes:.0f} | {megabytes - sizes[0]:+.1f} |")
+    for title, megabytes in zip(made, sizes, strict=True):
+        print(f"| {title} | {megabytes:.0f} | {megabytes - sizes[0]:+.1f} |")
 
 
 if __name__ == "__main__":

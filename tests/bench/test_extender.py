@@ -1,4 +1,4 @@
-"""The scheduler extender: a thousand nodes in question; against plain ways to the same ends."""
+"""The scheduler extender with a thousand nodes, compared with simple implementations."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ NAMES = [f"node-{number:04}" for number in range(COUNT)]
 
 
 def annotations() -> list[str]:
-    """Four kinds of machines, each with uuids of its own, and whatever is free of them."""
+    """Return annotations of four kinds of nodes, with different UUIDs and random free GPUs."""
     random, layouts = Random(1), [layout() for layout in (hgx, pcie, dgx1, islands)]
     return [
         annotation_with(layouts[n % 4], random.randrange(1, 256)).replace("5eed", f"{n:04x}")
@@ -35,15 +35,15 @@ def annotations() -> list[str]:
 
 
 async def cluster() -> Nodes:
-    nodes, distil = Nodes(logging.getLogger("podgpu.bench")), NodeMapper(KEY, [GPU])
+    nodes, mapper = Nodes(logging.getLogger("podgpu.bench")), NodeMapper(KEY, [GPU])
     raws = [node(name, text) for name, text in zip(NAMES, annotations(), strict=True)]
-    await nodes.replaced([found for raw in raws if (found := distil(raw)) is not None])
+    await nodes.replaced([found for raw in raws if (found := mapper(raw)) is not None])
     return nodes
 
 
 @pytest.mark.parametrize("count", [2, 4])
-async def test_scores(count: int) -> None:
-    """Against a choice for each node, and the scores of those that have none."""
+async def test_scores_against_one_fit_for_each_node(count: int) -> None:
+    """Compare with a fit that is calculated for each node."""
     nodes = await cluster()
     at_hand = [
         found for name in NAMES if isinstance(found := nodes.known_of(name).at_hand(NOW), AtHand)
@@ -62,15 +62,15 @@ async def test_scores(count: int) -> None:
     again = spent(plain, 1)
     cold = spent(lambda: ours(FitCache()), 3)
     warm = spent(lambda: ours(kept), 5)
-    print(f"\n{COUNT} nodes, {count} GPUs    ms   each anew, ms   ratio")
+    print(f"\n{COUNT} nodes, {count} GPUs    ms   each node, ms   ratio")
     for name, took in (("cold", cold), ("warm", warm)):
         print(f"{name:23} {took:6.1f} {again:12.1f} {took / again:9.3f}")
     assert warm / again < 0.2
     assert cold / again < 1.2
 
 
-async def test_filter() -> None:
-    """Against the scores, cold: what is judged by counting needs no choice."""
+async def test_the_filter_against_one_fit_for_each_node() -> None:
+    """Compare with a fit for each node: a filter without a requirement only counts."""
     nodes = await cluster()
     demand = Demand(4)
     took = spent(lambda: [filter_node(demand, nodes.known_of(name), NOW) for name in NAMES])
@@ -83,12 +83,12 @@ async def test_filter() -> None:
         ],
         1,
     )
-    print(f"\n{COUNT} nodes filtered: {took:.1f} ms, chosen for: {again:.1f} ms")
+    print(f"\n{COUNT} nodes filtered: {took:.1f} ms, with fits: {again:.1f} ms")
     assert took / again < 0.2
 
 
-def test_whole_nodes() -> None:
-    """A question with the nodes in it, and its answer: against reading and writing all of it."""
+def test_requests_with_whole_nodes_against_decoding_and_encoding() -> None:
+    """Compare a request with whole nodes with decoding and encoding all of it."""
     filler = {f"label-{n}": "x" * 40 for n in range(150)}
     raws = [node(name, text) for name, text in zip(NAMES, annotations(), strict=True)]
     body = question(pod(gpus="4"), nodes=[{**raw, "more": filler} for raw in raws])

@@ -1,4 +1,4 @@
-"""From a change of podlist.json to the page, in one process with real files and sockets."""
+"""The latency from a change of podlist.json to the page, with real files and sockets."""
 
 import asyncio
 import json
@@ -30,7 +30,9 @@ def hold(path: Path, pod: str) -> None:
     new.replace(path)
 
 
-async def test_latency(tmp_path: Path, fake_nvml: FakeNvml, unused_tcp_port: int) -> None:
+async def test_latency_from_a_change_of_a_file_to_the_page(
+    tmp_path: Path, fake_nvml: FakeNvml, unused_tcp_port: int
+) -> None:
     fake_nvml.set(h100s(4))
     path = tmp_path / "podlist.json"
     hold(path, "first")
@@ -55,14 +57,14 @@ async def test_latency(tmp_path: Path, fake_nvml: FakeNvml, unused_tcp_port: int
                 except aiohttp.ClientError:
                     pass
                 await asyncio.sleep(0.05)
-        for turn in range(EDITS):
+        for number in range(EDITS):
             start = time.perf_counter()
             await page()
             scrapes.append(1e3 * (time.perf_counter() - start))
-            wanted = f'pod="pod-{turn}"'.encode()
+            expected = f'pod="pod-{number}"'.encode()
             start = time.perf_counter()
-            hold(path, f"pod-{turn}")
-            while wanted not in await page():
+            hold(path, f"pod-{number}")
+            while expected not in await page():
                 assert time.perf_counter() - start < 5
             changes.append(1e3 * (time.perf_counter() - start))
             await asyncio.sleep(0.01)

@@ -1,7 +1,7 @@
-"""A year of who used how much: asked of the ledger, and of the same as JSON lines that are scanned.
+"""Usage of a year: queries of the ledger, compared with scanning the same data as JSON lines.
 
-Eight GPUs, 100,000 holdings of five hours in the mean, and their hours; commits of 56 MIG instances
-with 200 containers.
+Eight GPUs, 100,000 holdings with a mean of five hours, and their hourly sums; commits of 56 MIG
+instances with 200 containers.
 """
 
 import json
@@ -29,7 +29,7 @@ END = START.wall_ns // HOUR_NS + YEAR
 
 
 def year(path: Path, lines: Path) -> None:
-    """Make a ledger of a year, and a file of JSON lines that tells the same hours."""
+    """Write a ledger of a year, and a file of JSON lines with the same hourly sums."""
     OpenLedger(path).close()
     chance, first = random.Random(7), START.wall_ns // HOUR_NS
     hours: dict[tuple[int, int, int], int] = {}
@@ -62,29 +62,29 @@ def year(path: Path, lines: Path) -> None:
         )
     with lines.open("w", encoding="utf-8") as file:
         for (hour, device, number), held in hours.items():
-            given_out = {
+            record = {
                 "hour": hour,
                 "device": f"GPU-{device}",
                 "pod": f"pod-{number}",
                 "held": held,
             }
-            file.write(json.dumps(given_out) + "\n")
+            file.write(json.dumps(record) + "\n")
 
 
 def scan(lines: Path, first: int) -> int:
-    """Add up a window from JSON lines; return how many sums it has."""
+    """Sum a window of JSON lines; return the number of sums."""
     sums: dict[tuple[str, str], int] = {}
     with lines.open(encoding="utf-8") as file:
         for line in file:
-            given_out = json.loads(line)
-            if given_out["hour"] >= first:
-                key = given_out["device"], given_out["pod"]
-                sums[key] = sums.get(key, 0) + given_out["held"]
+            record = json.loads(line)
+            if record["hour"] >= first:
+                key = record["device"], record["pod"]
+                sums[key] = sums.get(key, 0) + record["held"]
     return len(sums)
 
 
 def best(of: Callable[[], object], times: int = 3) -> float:
-    """Return the milliseconds of the quickest of some calls."""
+    """Return the milliseconds of the fastest of some calls."""
     found = []
     for _ in range(times):
         started = time.perf_counter()
@@ -94,7 +94,7 @@ def best(of: Callable[[], object], times: int = 3) -> float:
 
 
 @pytest.mark.timeout(300)
-def test_a_year_is_asked_quicker_than_it_is_scanned(tmp_path: Path) -> None:
+def test_a_query_of_a_year_is_faster_than_a_scan_of_json_lines(tmp_path: Path) -> None:
     path, lines = tmp_path / "usage.db", tmp_path / "hours.jsonl"
     year(path, lines)
     print(
@@ -106,40 +106,40 @@ def test_a_year_is_asked_quicker_than_it_is_scanned(tmp_path: Path) -> None:
             start = (END - days * 24) * HOUR_NS
             window = read_window(connection, start, END * HOUR_NS)
             assert_adds_up(window) if days == 7 else None
-            asked = best(lambda start=start: read_window(connection, start, END * HOUR_NS))  # type: ignore[misc]
+            queried = best(lambda start=start: read_window(connection, start, END * HOUR_NS))  # type: ignore[misc]
             scanned = best(lambda first=END - days * 24: scan(lines, first), 1)  # type: ignore[misc]
-            given_out = f"{days} days, {len(window.usage)} sums: asked {asked:.0f} ms, "
-            print(f"{given_out}scanned {scanned:.0f} ms, {scanned / asked:.1f} times as long")
-            assert scanned > times * asked
+            text = f"{days} days, {len(window.usage)} sums: queried in {queried:.0f} ms, "
+            print(f"{text}scanned in {scanned:.0f} ms, {scanned / queried:.1f} times as long")
+            assert scanned > times * queried
 
 
-def test_a_commit_of_a_node_with_instances(tmp_path: Path) -> None:
-    """Against one that says nothing but that it was made."""
+def test_a_commit_of_a_node_with_mig_instances_against_an_empty_one(tmp_path: Path) -> None:
+    """Compare with an empty commit."""
     instances = [mig(gpu(index), gi) for index in range(8) for gi in range(1, 8)]
     kept, shown = OpenLedger(tmp_path / "usage.db"), Snapshots.of(*instances)
-    taking, writing, empty = [], [], []
-    for turn in range(1, 31):
-        until = at(5 * turn)
+    adding, writing, empty = [], [], []
+    for step in range(1, 31):
+        until = at(5 * step)
         devices = []
         for place, device in enumerate(instances):
             had = [
                 used(
                     f"p{number}",
-                    held=turn * NS,
-                    busy=turn,
-                    energy=turn,
-                    holding=holding(f"p{number}", device, until=until, held=turn * NS),
+                    held=step * NS,
+                    busy=step,
+                    energy=step,
+                    holding=holding(f"p{number}", device, until=until, held=step * NS),
                 )
                 for number in range(place, 200, len(instances))
             ]
-            rest = (5 * turn - len(had) * turn) * NS
+            rest = (5 * step - len(had) * step) * NS
             devices.append(account(device, *had, until=until, unheld=rest))
         snapshot = shown(*devices)
-        taking.append(best(lambda snapshot=snapshot: kept.accumulator.add_snapshot(snapshot), 1))  # type: ignore[misc]
+        adding.append(best(lambda snapshot=snapshot: kept.accumulator.add_snapshot(snapshot), 1))  # type: ignore[misc]
         writing.append(best(kept.commit, 1))
         empty.append(best(kept.commit, 1))
-    took, wrote, nothing = (sorted(each)[15] for each in (taking, writing, empty))
-    print(f"\n56 devices, 200 containers: taken in in {took:.1f} ms, written in {wrote:.1f} ms, ")
+    took, wrote, nothing = (sorted(each)[15] for each in (adding, writing, empty))
+    print(f"\n56 devices, 200 containers: added in {took:.1f} ms, written in {wrote:.1f} ms, ")
     print(f"an empty commit {nothing:.2f} ms: {wrote / nothing:.0f} times as long")
     assert_adds_up(kept.window())
     assert took < wrote, "the event loop has the smaller part"

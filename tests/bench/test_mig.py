@@ -1,7 +1,7 @@
-"""A node of 8 GPUs with 7 MIG instances each: its page and its rounds, against 8 whole GPUs.
+"""Page and rounds of a node with 8 GPUs and 7 MIG instances on each, compared with 8 whole GPUs.
 
-The driver is the simulated one, whose calls cost something else than a real one's: ratios between
-the two nodes are printed, and the number of calls is asserted.
+The driver is simulated, and its calls have other costs than those of a real one: ratios between
+the two nodes are printed, and only the number of calls is asserted.
 """
 
 from collections import Counter
@@ -35,11 +35,11 @@ class Measured:
     reshape_ms: float
     round_ms: float
     calls: Counter[str]
-    """Of a round, on average."""
+    """The average calls of a round."""
 
 
 def duration(ctx: FakeSourceContext) -> tuple[float, float]:
-    """Sum and count of the times of rounds."""
+    """Return sum and count of the durations of rounds."""
     points = {
         point.suffix: point.value
         for family, found in ctx.telemetry.collect({})
@@ -57,9 +57,9 @@ async def measured(fake: FakeNvml, scenario: Scenario) -> Measured:
         await until(lambda: fake.calls().get("nvmlDeviceRegisterEvents", 0) >= GPUS, within=20)
         await next_rounds(ctx, 2)
         fake.calls(reset=True)
-        given_out, (spent, count) = len(rounds(ctx)), duration(ctx)
+        before, (spent, count) = len(rounds(ctx)), duration(ctx)
         await next_rounds(ctx, 5)
-        calls, done = fake.calls(reset=True), len(rounds(ctx)) - given_out
+        calls, done = fake.calls(reset=True), len(rounds(ctx)) - before
         later, more = duration(ctx)
     samples = rounds(ctx)
     node = Node()
@@ -84,7 +84,9 @@ async def measured(fake: FakeNvml, scenario: Scenario) -> Measured:
     )
 
 
-async def test_a_mig_node(fake_nvml: FakeNvml, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_mig_node_against_a_node_of_whole_gpus(
+    fake_nvml: FakeNvml, capsys: pytest.CaptureFixture[str]
+) -> None:
     whole = await measured(fake_nvml, h100s(GPUS))
     cut = await measured(fake_nvml, mig_node())
     rows = [
@@ -106,5 +108,5 @@ async def test_a_mig_node(fake_nvml: FakeNvml, capsys: pytest.CaptureFixture[str
         bound[name] += count * INSTANCES
     assert {name: (n, bound[name]) for name, n in cut.calls.items() if n > bound[name]} == {}
     assert cut.series > whole.series
-    # A device's part of the page doesn't grow with the number of devices.
+    # The part of the page for one device does not grow with the number of devices.
     assert cut.page_bytes / (GPUS + INSTANCES) < whole.page_bytes / GPUS

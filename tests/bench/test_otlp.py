@@ -1,8 +1,4 @@
-"""How fast snapshots become requests and are pushed, against opentelemetry-sdk.
-
-Both have the same points. Times depend on the machine, ratios hardly: a ratio is all that is
-asserted.
-"""
+"""Encoding and sending snapshots with OTLP, compared with opentelemetry-sdk."""
 
 import asyncio
 import gc
@@ -30,24 +26,24 @@ from tests.support.nodes import Node, at, claim, gpu, reading
 
 RESOURCES = 100
 READINGS = 96
-"""Of each device; four points more tell who holds it."""
+"""The readings of each device; four more points have its holder."""
 
 POINTS = RESOURCES * (READINGS + 4)
 FIELDS = [f for f in CATALOGUE if not f.attrs and f.name not in {*HEALTH, USED}][:READINGS]
 PLAN = FieldPlan(field.name for field in FIELDS)
 METHOD = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 
-SWALLOW = """
+RECEIVER = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 import grpc
 
-class All(grpc.GenericRpcHandler):
+class AcceptAll(grpc.GenericRpcHandler):
     def service(self, details):
         return grpc.unary_unary_rpc_method_handler(lambda request, context: b"")
 
 server = grpc.server(ThreadPoolExecutor(1), options=[("grpc.max_receive_message_length", 64 << 20)])
-server.add_generic_rpc_handlers((All(),))
+server.add_generic_rpc_handlers((AcceptAll(),))
 print(server.add_insecure_port("127.0.0.1:0"), flush=True)
 server.start()
 sys.stdin.read()
@@ -55,7 +51,7 @@ sys.stdin.read()
 
 
 def spent(call: Callable[[], object], rounds: int) -> float:
-    """Return the least processor time of some runs, in milliseconds."""
+    """Return the lowest processor time of some runs, in milliseconds."""
     times: list[float] = []
     for _ in range(rounds):
         gc.collect()
@@ -66,7 +62,7 @@ def spent(call: Callable[[], object], rounds: int) -> float:
 
 
 class Ours:
-    """A node of 100 GPUs, each held by a container of its own, and its encoder."""
+    """A node of 100 GPUs, each held by another container, and podgpu's encoder."""
 
     def __init__(self) -> None:
         self.node = Node()
@@ -75,10 +71,10 @@ class Ours:
         self.hold(0)
         self.encoder = Encoder("node-1", PLAN)
 
-    def hold(self, turn: int) -> None:
-        """One of the containers is another one each turn."""
+    def hold(self, number: int) -> None:
+        """Report the holders; the first container differs for each number."""
         names = [f"train-{index}" for index in range(1, RESOURCES)]
-        held = zip([f"turn-{turn}", *names], self.devices, strict=True)
+        held = zip([f"number-{number}", *names], self.devices, strict=True)
         self.node.podlist(*(claim(name, device.uuid) for name, device in held))
 
     def snapshot(self) -> Snapshot:
@@ -95,14 +91,14 @@ class Ours:
 
 
 class Theirs:
-    """The same points by opentelemetry-sdk: a provider for each resource."""
+    """The same points with opentelemetry-sdk: one provider for each resource."""
 
-    def __init__(self, given_out: Sequence[Point]) -> None:
+    def __init__(self, expected: Sequence[Point]) -> None:
         self._readers: dict[object, InMemoryMetricReader] = {}
         self._providers: dict[object, MeterProvider] = {}
         self._instruments: dict[object, Any] = {}
         self._calls: list[tuple[Callable[..., None], float, dict[str, str | int]]] = []
-        for point in given_out:
+        for point in expected:
             self._add(point)
 
     def _add(self, point: Point) -> None:
@@ -152,7 +148,7 @@ def theirs(ours: Ours) -> Iterator[Theirs]:
 
 
 def show(capsys: pytest.CaptureFixture[str], rows: Sequence[tuple[str, float, float]]) -> None:
-    """Print processor times, and how many times less than the first each one is."""
+    """Print processor times, and how many times faster than opentelemetry-sdk each one is."""
     with capsys.disabled():
         print()
         for title, ours, theirs in rows:
@@ -171,8 +167,8 @@ def test_encoding_10000_points(
     size = sum(len(record.data) for record in records)
     steady = spent(lambda: encoder.encode(snapshots[1]), 40)
     moved: list[float] = []
-    for turn in range(1, 8):
-        ours.hold(turn)
+    for number in range(1, 8):
+        ours.hold(number)
         change, after = ours.node.snapshot(), ours.snapshot()
         start = time.process_time()
         encoder.encode(change)
@@ -195,7 +191,7 @@ def test_encoding_10000_points(
 
 def test_memory_of_10000_points(ours: Ours, capsys: pytest.CaptureFixture[str]) -> None:
     snapshots = [ours.snapshot() for _ in range(3)]
-    given_out = points(Encoder("node-1", PLAN).encode(snapshots[0]))
+    expected = points(Encoder("node-1", PLAN).encode(snapshots[0]))
     encoder = ours.encoder
 
     def encode() -> None:
@@ -203,7 +199,7 @@ def test_memory_of_10000_points(ours: Ours, capsys: pytest.CaptureFixture[str]) 
             encoder.encode(snapshot)
 
     def sdk() -> Theirs:
-        made = Theirs(given_out)
+        made = Theirs(expected)
         made.encode()
         made.encode()
         return made
@@ -227,9 +223,9 @@ def test_memory_of_10000_points(ours: Ours, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.fixture
 def receiver() -> Iterator[str]:
-    """A receiver in a process of its own that takes everything; its address."""
+    """Run a receiver that accepts everything in a separate process; yield its address."""
     process = subprocess.Popen(
-        [sys.executable, "-c", SWALLOW], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", RECEIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdin is not None
     assert process.stdout is not None

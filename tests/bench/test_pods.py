@@ -1,8 +1,8 @@
-"""250 pods on a node of 56 MIG instances; each second ten of them end and ten others start.
+"""250 pods on a node with 56 MIG instances; each second ten of them end and ten others start.
 
-A real podgpu process on simulated GPUs, with a kubelet and an API server beside it. Times depend on
-the machine and are not asserted. What is: no owner is ever shown that isn't true, and pods cost no
-calls of the driver's and no more of the kubelet's than they give hints.
+A real podgpu process on simulated GPUs, with a fake kubelet and API server. Times depend on the
+machine and are not asserted. Asserted is: no incorrect owner is ever shown, and pods cause no calls
+of the driver, and no more calls of the kubelet than there are hints.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ import aiohttp
 import pytest
 import yaml
 
-from tests.bench.crowd import Crowd
-from tests.bench.onlooker import PLACES, SCENE, Onlooker
+from tests.bench.page_checker import PLACES, SCENE, PageChecker
+from tests.bench.simulated_cluster import SimulatedCluster
 from tests.fakes.nvml import FakeNvml
 
 PODS: Final = 250
@@ -31,17 +31,17 @@ EACH: Final = 0.1
 """Seconds from the end of one pod to that of the next."""
 
 CHURN: Final = {"churn, 56 of 250 with a device": 56 / PODS, "churn, all with a device": 1.0}
-"""Share of the exchanges in which a device changes hands, by what that is called."""
+"""The share of the replacements in which a device changes its holder, by title."""
 
 SECONDS: Final = 10.0
 SCRAPE: Final = 1.0
-"""Seconds between two scrapes where processor time is measured."""
+"""Seconds between two scrapes while processor time is measured."""
 
 LIST: Final = 10.0
-"""Seconds between two Lists that nothing hints at: the source's default."""
+"""Seconds between two List calls without a hint: the default of the source."""
 
 GAP: Final = 0.1
-"""Seconds between any two."""
+"""The shortest time in seconds between two List calls."""
 
 ROUND: Final = "nvmlDeviceGetCount_v2"
 """The first call of each round of readings."""
@@ -49,21 +49,21 @@ ROUND: Final = "nvmlDeviceGetCount_v2"
 WAIT: Final = "nvmlEventSetWait_v2"
 FORCED: Final = "nvmlDeviceGetTotalEnergyConsumption"
 WITH_FORCED: Final = {FORCED, "nvmlDeviceGetUtilizationRates"}
-"""What is read of a GPU at once when a device of it changes hands."""
+"""The calls for a GPU immediately after a change of the holder of one of its devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What some time took.
+    """The costs of a period.
 
     Attributes:
-        processor: of one core, a share.
-        resident: megabytes, at the end.
-        seconds: how long it was.
-        lists: asked of the kubelet.
-        hints: at most so many could be had from what was told of pods.
-        changed: devices that changed hands.
-        rounds: calls of the driver by name, for each round.
+        processor: the share of one core.
+        resident: megabytes of memory at the end.
+        seconds: the duration.
+        lists: the number of List calls of the kubelet.
+        hints: the highest possible number of hints from reports about pods.
+        changed: the number of changes of holders.
+        rounds: the calls of the driver by name, for each round.
     """
 
     processor: float
@@ -79,27 +79,29 @@ class Podgpu:
     """A podgpu process.
 
     Args:
-        folder: for its files.
-        port: where it listens.
-        crowd: the pods of its node.
+        folder: the folder of its files.
+        port: its port.
+        cluster: the simulated pods of its node.
     """
 
-    def __init__(self, folder: Path, port: int, crowd: Crowd) -> None:
+    def __init__(self, folder: Path, port: int, cluster: SimulatedCluster) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self._folder = folder
         self._port = port
-        self._crowd = crowd
+        self._cluster = cluster
         self._fake = FakeNvml(SCENE, folder)
 
     @asynccontextmanager
-    async def running(self, ways: Mapping[str, Mapping[str, object]]) -> AsyncIterator[None]:
+    async def running(
+        self, source_options: Mapping[str, Mapping[str, object]]
+    ) -> AsyncIterator[None]:
         config = self._folder / "etc" / "podgpu.yaml"
         config.parent.mkdir()
-        sources = {kind: {"kind": kind, **options} for kind, options in ways.items()}
+        sources = {kind: {"kind": kind, **options} for kind, options in source_options.items()}
         gpus = {"kind": "nvml", "interval": "1s", "slow_interval": "8s"}
         metrics = {"kind": "prometheus", "listen": f"127.0.0.1:{self._port}"}
-        given_out = {"sources": {"gpus": gpus, **sources}, "sinks": {"metrics": metrics}}
-        config.write_text(yaml.safe_dump(given_out))
+        document = {"sources": {"gpus": gpus, **sources}, "sinks": {"metrics": metrics}}
+        config.write_text(yaml.safe_dump(document))
         log = self._folder / "podgpu.log"
         with log.open("wb") as stderr:
             self._process = await asyncio.create_subprocess_exec(
@@ -127,13 +129,13 @@ class Podgpu:
             return False
 
     async def spends(self, doing: Coroutine[object, object, None]) -> Spent:
-        """Return what it takes while something goes on."""
-        crowd = self._crowd
+        """Return the costs of podgpu while the coroutine runs."""
+        cluster = self._cluster
         calls = self._calls()
-        lists, words, changed = crowd.kubelet.calls["v1/List"], crowd.words, crowd.changed
-        begun, processor = time.monotonic(), self._processor()
+        lists, reports, changed = cluster.kubelet.calls["v1/List"], cluster.reports, cluster.changed
+        start, processor = time.monotonic(), self._processor()
         await doing
-        processor, seconds = self._processor() - processor, time.monotonic() - begun
+        processor, seconds = self._processor() - processor, time.monotonic() - start
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         made = calls()
         starts = [at for at, name in enumerate(made) if name == ROUND]
@@ -141,9 +143,9 @@ class Podgpu:
             processor / seconds,
             int(status.partition("VmRSS:")[2].split()[0]) / 1000,
             seconds,
-            crowd.kubelet.calls["v1/List"] - lists,
-            crowd.words - words,
-            crowd.changed - changed,
+            cluster.kubelet.calls["v1/List"] - lists,
+            cluster.reports - reports,
+            cluster.changed - changed,
             [Counter(made[start:end]) for start, end in pairwise(starts)],
         )
 
@@ -152,7 +154,7 @@ class Podgpu:
         return time.clock_gettime((~self._process.pid << 3) | 2)
 
     def _calls(self) -> Callable[[], list[str]]:
-        """Return what returns the calls of the driver that are made from now on, in order."""
+        """Return a function that returns the driver's calls from now on, in order."""
         log = Path(self._fake.env()["FAKENVML_CALL_LOG"])
         before = log.stat().st_size
 
@@ -164,62 +166,64 @@ class Podgpu:
 
 @dataclass(slots=True)
 class Bench:
-    """A node and who looks at it."""
+    """A simulated cluster and the podgpu that observes it."""
 
-    crowd: Crowd
+    cluster: SimulatedCluster
     podgpu: Podgpu
 
     async def spends(self, share: float | None) -> Spent:
-        """Return what podgpu takes, scraped seldom; with churn, unless `share` is None."""
-        doing = asyncio.sleep(SECONDS) if share is None else self.crowd.churn(SECONDS, EACH, share)
+        """Return the costs of podgpu with rare scrapes; with churn unless `share` is None."""
+        doing = (
+            asyncio.sleep(SECONDS) if share is None else self.cluster.churn(SECONDS, EACH, share)
+        )
         async with self._watched(SCRAPE):
             return await self.podgpu.spends(doing)
 
-    async def latencies(self, share: float) -> Onlooker:
-        """Return who has scraped all the time, with churn."""
-        async with self._watched(0.003) as onlooker:
-            await self.crowd.churn(SECONDS, EACH, share)
-        return onlooker
+    async def latencies(self, share: float) -> PageChecker:
+        """Return a page checker that scraped continuously during churn."""
+        async with self._watched(0.003) as checker:
+            await self.cluster.churn(SECONDS, EACH, share)
+        return checker
 
     async def lists(self) -> int:
-        """Return how many Lists podgpu says that it has asked for."""
+        """Return the number of List calls that podgpu reports."""
         async with aiohttp.request("GET", f"{self.podgpu.url}/metrics") as answer:
             page = await answer.text()
         found = re.search(r'^podgpu_source_requests_total\{.*"v1/List".*"ok".*\} (\d+)', page, re.M)
         return int(found[1]) if found else 0
 
     @asynccontextmanager
-    async def _watched(self, every: float) -> AsyncIterator[Onlooker]:
-        onlooker = Onlooker(f"{self.podgpu.url}/metrics", self.crowd.reigns)
-        self.crowd.given_out = onlooker.expect
-        scraping = asyncio.create_task(onlooker.scrape(every))
+    async def _watched(self, every: float) -> AsyncIterator[PageChecker]:
+        checker = PageChecker(f"{self.podgpu.url}/metrics", self.cluster.holdings)
+        self.cluster.on_change = checker.expect
+        scraping = asyncio.create_task(checker.scrape(every))
         try:
-            yield onlooker
+            yield checker
             async with asyncio.timeout(5):
-                while onlooker.waiting:
+                while checker.waiting:
                     await asyncio.sleep(0.01)
         finally:
             scraping.cancel()
             await asyncio.wait([scraping])
-        assert not onlooker.wrong
+        assert not checker.wrong
 
 
 @asynccontextmanager
 async def node(folder: Path, port: int, pods: int) -> AsyncIterator[Bench]:
     folder.mkdir()
-    crowd = Crowd(folder, list(PLACES.values()), pods)
-    podgpu = Podgpu(folder, port, crowd)
-    async with crowd.serving() as ways, podgpu.running(ways):
+    cluster = SimulatedCluster(folder, list(PLACES.values()), pods)
+    podgpu = Podgpu(folder, port, cluster)
+    async with cluster.serving() as source_options, podgpu.running(source_options):
         await asyncio.sleep(1)
-        yield Bench(crowd, podgpu)
+        yield Bench(cluster, podgpu)
 
 
 def forced(spent: Spent, kinds: list[Counter[str]]) -> int:
-    """Return how many GPUs were read because of a change of hands.
+    """Return how many GPUs were read because of a change of a holder.
 
     Args:
-        spent: some time.
-        kinds: the rounds of a node without pods; each other round makes the same calls.
+        spent: the costs of a period.
+        kinds: the rounds of a node without pods; other rounds make at least the calls of one.
     """
     extra = Counter[str]()
     for made in spent.rounds:
@@ -233,7 +237,9 @@ def forced(spent: Spent, kinds: list[Counter[str]]) -> int:
 
 def report(rows: Mapping[str, Spent], kinds: list[Counter[str]]) -> None:
     empty, calm = list(rows.values())[:2]
-    print(f"\n{'':32}processor  ratio   resident  ratio   Lists/s  forced reads  changes of hands")
+    print(
+        f"\n{'':32}processor  ratio   resident  ratio   Lists/s  forced reads  changes of holders"
+    )
     for title, spent in rows.items():
         print(
             f"{title:32}{spent.processor:9.1%}{spent.processor / calm.processor:7.1f}"
@@ -242,10 +248,10 @@ def report(rows: Mapping[str, Spent], kinds: list[Counter[str]]) -> None:
         )
 
 
-def report_latencies(title: str, onlooker: Onlooker) -> None:
-    scrapes = sorted(onlooker.scrapes)
+def report_latencies(title: str, checker: PageChecker) -> None:
+    scrapes = sorted(checker.scrapes)
     print(f"\n{title:32}    number    p50 ms    p99 ms   p50 as a ratio")
-    for name, times in (("one scrape", scrapes), *onlooker.seen.items()):
+    for name, times in (("one scrape", scrapes), *checker.seen.items()):
         times.sort()
         p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
         print(
@@ -255,23 +261,25 @@ def report_latencies(title: str, onlooker: Onlooker) -> None:
 
 
 @pytest.mark.timeout(180)
-async def test_pods(tmp_path: Path, unused_tcp_port_factory: Callable[[], int]) -> None:
+async def test_costs_and_latencies_with_many_pods(
+    tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
+) -> None:
     async with node(tmp_path / "empty", unused_tcp_port_factory(), 0) as bench:
         rows = {"no pods": await bench.spends(None)}
     async with node(tmp_path / "full", unused_tcp_port_factory(), PODS) as bench:
         rows[f"{PODS} pods"] = await bench.spends(None)
-        seen: dict[str, Onlooker] = {}
+        seen: dict[str, PageChecker] = {}
         for title, share in CHURN.items():
             rows[title] = await bench.spends(share)
             seen[title] = await bench.latencies(share)
-        given_out = await bench.lists()
-        assert given_out == bench.crowd.kubelet.calls["v1/List"]
+        reported = await bench.lists()
+        assert reported == bench.cluster.kubelet.calls["v1/List"]
     empty = rows["no pods"]
     kinds = [made for at, made in enumerate(empty.rounds) if made not in empty.rounds[:at]]
     assert len(kinds) == 2, "a fast and a slow round"
     report(rows, kinds)
-    for title, onlooker in seen.items():
-        report_latencies(title, onlooker)
+    for title, checker in seen.items():
+        report_latencies(title, checker)
     for spent in rows.values():
         assert spent.lists <= spent.seconds / LIST + 1 + spent.hints
         assert spent.lists <= spent.seconds / GAP + 1

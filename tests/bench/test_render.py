@@ -1,6 +1,6 @@
-"""How fast the page is rendered and served, against prometheus_client over the same series.
+"""Rendering and serving the page, compared with prometheus_client with the same series.
 
-Times depend on the machine, ratios hardly: a ratio is all that is asserted.
+Times depend on the machine, ratios hardly: only a ratio is asserted.
 """
 
 import asyncio
@@ -49,9 +49,9 @@ with socket.create_connection(("127.0.0.1", port)) as connection:
 
 
 def best(call: Callable[[], object], rounds: int = 20) -> float:
-    """Return the shortest of some runs, in milliseconds.
+    """Return the shortest time of some runs, in milliseconds.
 
-    Each result is kept until the next one is there, as the sink keeps its page.
+    Each result is kept until the next one exists, as the sink keeps its page.
     """
     times: list[float] = []
     kept: object = None
@@ -65,7 +65,7 @@ def best(call: Callable[[], object], rounds: int = 20) -> float:
 
 
 def large_node() -> Node:
-    """Make a node of 5,000 series with nine labels each; half of its devices are held."""
+    """Return a node with 5,000 series of nine labels each; half of its devices are held."""
     fields = [field for field in CATALOGUE if not field.attrs]
     devices = [gpu(at) for at in range(-(-SERIES // len(fields)))]
     readings = [
@@ -80,8 +80,8 @@ def large_node() -> Node:
     return node
 
 
-class Ready(Collector):
-    """Hands prometheus_client families made beforehand: the least it can be asked to do."""
+class PreparedFamilies(Collector):
+    """A collector with prepared families: the least work for prometheus_client."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._families: dict[str, GaugeMetricFamily] = {}
@@ -119,7 +119,7 @@ def test_rendering_5000_series(node: Node, capsys: pytest.CaptureFixture[str]) -
     snapshot = node.snapshot()
     assert len(snapshot.layout.series) == SERIES
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Ready(snapshot))
+    registry.register(PreparedFamilies(snapshot))
     plan = FieldPlan.everything()
     cache = LabelCache(PageNaming(PageOptions(), plan, "node-1"))
     shape = PageTemplate(snapshot.layout, snapshot.at, plan, cache)

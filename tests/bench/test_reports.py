@@ -1,4 +1,4 @@
-"""A report of a year of 100,000 holdings, against reading the same rows out of the file."""
+"""A report of a year with 100,000 holdings, compared with reading its rows from the file."""
 
 import io
 import time
@@ -17,10 +17,10 @@ UNTIL = "2027-02-01"
 
 
 def took(work: Callable[[], object]) -> float:
-    """Seconds of processor time: others use the machine too."""
-    began = time.process_time()
+    """Return the seconds of processor time, because other programs use the machine too."""
+    start = time.process_time()
     work()
-    return time.process_time() - began
+    return time.process_time() - start
 
 
 def rows(path: Path) -> int:
@@ -37,7 +37,7 @@ def report(path: Path, *words: str) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_year_of_holdings(tmp_path: Path) -> None:
+def test_reports_of_a_year_of_holdings(tmp_path: Path) -> None:
     path = write_year(tmp_path / "ledger.db", HOLDINGS)
     size = path.stat().st_size
     read = min(took(lambda: rows(path)) for _ in range(3))

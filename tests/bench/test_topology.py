@@ -1,4 +1,4 @@
-"""Topology: the tree, what is free, the best choice; against plain ways to the same ends."""
+"""Topology tree, availability and best choice, compared with simple implementations."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ COUNTS = (4, 8, 16, 32, 64)
 
 
 def spent(work: Callable[[], object], times: int = 5) -> float:
-    """Milliseconds, the least of so many runs."""
+    """Return the shortest time of some runs, in milliseconds."""
     least = float("inf")
     for _ in range(times):
         start = time.perf_counter()
@@ -29,7 +29,7 @@ def spent(work: Callable[[], object], times: int = 5) -> float:
 
 
 def noise(count: int) -> Topology:
-    """Links without any order, which no symmetry makes easier."""
+    """Return a topology with random links, without any symmetry."""
     random = Random(count)
     return build(
         read(
@@ -40,14 +40,14 @@ def noise(count: int) -> Topology:
 
 
 def enumerated(topology: Topology, n: int) -> int:
-    """The baseline: the score of every set, and no second thought for what is left."""
+    """Return the best score by enumeration of all sets, without regard for the remaining GPUs."""
     score = {key: DEFAULT.of(link) for key, link in topology.links.items()}
     sets = combinations(range(len(topology.cards)), n)
     return max(sum(score[pair] for pair in combinations(chosen, 2)) for chosen in sets)
 
 
 @pytest.mark.parametrize(("n", "at_most"), [(4, 1.0), (8, 0.2)])
-def test_best_of_sixteen(n: int, at_most: float) -> None:
+def test_the_best_choice_of_sixteen_gpus_against_enumeration(n: int, at_most: float) -> None:
     print(f"\nbest {n} of 16      ms   plain enumeration, ms   ratio")
     for layout in (hgx, pcie, noise):
         topology = layout(16)
@@ -60,9 +60,9 @@ def test_best_of_sixteen(n: int, at_most: float) -> None:
         assert ours / plain < at_most
 
 
-def test_tree() -> None:
-    """Against the transitive closure by Floyd's and Warshall's algorithm alone."""
-    print("\nGPUs   tree, ms   closure alone, ms   ratio")
+def test_the_tree_against_the_transitive_closure() -> None:
+    """Compare with only the transitive closure by the Floyd-Warshall algorithm."""
+    print("\nGPUs   tree, ms   only closure, ms   ratio")
     for count in COUNTS:
         topology = pcie(count)
         ours = spent(lambda: build(topology.read))  # noqa: B023
@@ -82,9 +82,9 @@ def closed(topology: Topology) -> list[list[int]]:
     return far
 
 
-def test_availability() -> None:
-    """One GPU changes hands: against finding out all of it anew."""
-    print("\nGPUs   update, ms   anew, ms   ratio")
+def test_an_update_of_availability_against_a_full_calculation() -> None:
+    """One GPU changes its holder: compare with calculating everything again."""
+    print("\nGPUs   update, ms   full, ms   ratio")
     holder = Holder(PartialRef("ml", "pod", "main"), 1, START, "kubelet", Evidence.KUBELET_IDS)
     for count in COUNTS:
         topology = hgx(count)
@@ -98,8 +98,8 @@ def test_availability() -> None:
         assert ours / again < 2
 
 
-def test_growth() -> None:
-    """A quarter of all GPUs, and half of them; in a machine as they are built, and in none such."""
+def test_growth_with_the_number_of_gpus() -> None:
+    """Choose a quarter and half of all GPUs, on a real layout and on random links."""
     print(
         "\nGPUs "
         + "".join(f"{name:>14}" for name in ("hgx 1/4", "hgx 1/2", "noise 1/4", "noise 1/2"))

@@ -1,6 +1,6 @@
-"""A look at who uses a node of 8 GPUs with 7 MIG instances each, against a round of its readings.
+"""A usage sample of a node with 56 MIG instances, compared with a round of readings.
 
-Both go through the join as the runtime has it: the event is applied, and a snapshot made.
+Both pass through the join as in the runtime: the event is applied, and a snapshot is taken.
 """
 
 import time
@@ -31,15 +31,15 @@ from tests.support.nodes import at, every_field, gpu, mig
 GPUS = [gpu(index) for index in range(8)]
 INSTANCES = [mig(parent, gi) for parent in GPUS for gi in range(1, 8)]
 PROCESSES = 200
-LOOKS = 60
+SAMPLES = 60
 
 
 def subject(number: int) -> PartialRef:
     return PartialRef("ml", f"pod-{number}", "main", f"uid-{number}", f"{number:064x}")
 
 
-def given_out() -> list[tuple[str, Event]]:
-    """What is known of the node: a container on each instance, and many that hold none."""
+def known_events() -> list[tuple[str, Event]]:
+    """Return the previous events: a container on each instance, and many without a device."""
     held = [
         Claim(subject(n), (RawDeviceId("uuid", one.uuid),), 1.0, None, Origin(Evidence.RUNTIME_CDI))
         for n, one in enumerate(INSTANCES)
@@ -56,8 +56,8 @@ def given_out() -> list[tuple[str, Event]]:
     ]
 
 
-def look(number: int) -> ProcessesSampled:
-    """The n-th look, five seconds after the one before; the processes are of as many containers."""
+def usage_sample(number: int) -> ProcessesSampled:
+    """Return the n-th usage sample, at intervals of five seconds, of one process per container."""
     when, since = at(5 * number), at(5 * number - 5) if number else None
     uses = []
     for place, device in enumerate(INSTANCES):
@@ -82,13 +82,13 @@ _OWNERS = [
 
 
 def measured(made: Callable[[int], Event]) -> tuple[float, float]:
-    """Milliseconds of an event and of the snapshot after it, by this process's clock, at best."""
+    """Return the shortest processor times of an event and of the snapshot after it, in ms."""
     join = Join()
-    for source, event in given_out():
+    for source, event in known_events():
         join.apply(Envelope(source, source, 1, at(0), event))
     join.snapshot(at(0))
     applied, shown = [], []
-    for number in range(LOOKS):
+    for number in range(SAMPLES):
         event = made(number)
         envelope = Envelope("gpus", "gpus", 1, at(5 * number + 0.01), event)
         start = time.process_time()
@@ -100,18 +100,18 @@ def measured(made: Callable[[int], Event]) -> tuple[float, float]:
     return 1e3 * min(applied), 1e3 * min(shown)
 
 
-def test_a_look_at_a_mig_node() -> None:
+def test_a_usage_sample_of_a_mig_node_against_a_round_of_readings() -> None:
     readings = every_field([*GPUS, *INSTANCES], plan=FieldPlan())
 
     def samples(number: int) -> SamplesTaken:
         when = at(5 * number)
         return SamplesTaken(tuple(one._replace(at=when) for one in readings))
 
-    of_looks, of_samples = measured(look), measured(samples)
+    of_usage, of_readings = measured(usage_sample), measured(samples)
     print(
         f"\n{len(INSTANCES)} instances, {PROCESSES} processes        event, ms   snapshot, ms"
-        f"\nwho used how much {of_looks[0]:20.2f} {of_looks[1]:14.2f}"
-        f"\n{len(readings)} readings {of_samples[0]:25.2f} {of_samples[1]:14.2f}"
-        f"\nratio {sum(of_looks) / sum(of_samples):.2f}"
+        f"\na usage sample    {of_usage[0]:20.2f} {of_usage[1]:14.2f}"
+        f"\n{len(readings)} readings {of_readings[0]:25.2f} {of_readings[1]:14.2f}"
+        f"\nratio {sum(of_usage) / sum(of_readings):.2f}"
     )
-    assert sum(of_looks) < 9 * sum(of_samples)
+    assert sum(of_usage) < 9 * sum(of_readings)

@@ -1,6 +1,6 @@
-"""What the page costs that says who used how much, against prometheus_client on the same series.
+"""Rendering usage on the page, compared with prometheus_client with the same series.
 
-Times depend on the machine, ratios hardly: a ratio is all that is asserted.
+Times depend on the machine, ratios hardly: only a ratio is asserted.
 """
 
 from collections.abc import Iterator
@@ -27,8 +27,8 @@ GPUS, EACH = 8, 7
 CONTAINERS = 200
 
 
-class Ready(Collector):
-    """Hands prometheus_client families made beforehand: the least it can be asked to do."""
+class PreparedFamilies(Collector):
+    """A collector with prepared families: the least work for prometheus_client."""
 
     def __init__(self, page: bytes) -> None:
         self._families: list[Metric] = []
@@ -42,41 +42,41 @@ class Ready(Collector):
         return iter(self._families)
 
 
-def looks() -> list[Snapshot]:
-    """Two looks at a node of 56 instances that 200 containers use."""
+def sampled_snapshots() -> list[Snapshot]:
+    """Return snapshots after two usage samples of 56 MIG instances with 200 containers."""
     node = Node()
     parents = [gpu(index) for index in range(GPUS)]
     instances = [mig(parent, gi) for parent in parents for gi in range(EACH)]
     node.has(*parents, *instances)
     snapshot = node.snapshot()
 
-    def had(container: int, turn: int) -> ContainerUsage:
-        spent = (turn * 5 + container) * NS + 123_456_789
+    def had(container: int, number: int) -> ContainerUsage:
+        spent = (number * 5 + container) * NS + 123_456_789
         return used(f"pod-{container}", memory=spent, busy=spent, held=spent, energy=spent)
 
     return [
         with_usage(
             snapshot,
             *(
-                account(instance, *(had(c, turn) for c in range(at, CONTAINERS, len(instances))))
+                account(instance, *(had(c, number) for c in range(at, CONTAINERS, len(instances))))
                 for at, instance in enumerate(instances)
             ),
         )
-        for turn in range(2)
+        for number in range(2)
     ]
 
 
-def test_rendering_who_used_what(capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = looks()
+def test_rendering_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = sampled_snapshots()
     made = UsageFamilies(LabelCache(PageNaming(PageOptions(), FieldPlan.everything(), "node-1")))
     page = made.body(Format.TEXT, first)
     series = sum(not line.startswith(b"#") for line in page.splitlines())
     assert series == CONTAINERS * 4 + GPUS * EACH * 6
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Ready(page))
+    registry.register(PreparedFamilies(page))
     both = [first, second]
 
-    def look() -> bytes:
+    def next_sample() -> bytes:
         both.reverse()
         return made.body(Format.TEXT, both[0])
 
@@ -85,17 +85,17 @@ def test_rendering_who_used_what(capsys: pytest.CaptureFixture[str]) -> None:
         return made.body(Format.TEXT, replace(second, layout=layout))
 
     theirs = best(lambda: generate_latest(registry), rounds=10)
-    after_a_look = best(look, rounds=50)
+    after_a_sample = best(next_sample, rounds=50)
     after_a_change = best(moved, rounds=50)
     between = best(lambda: made.body(Format.TEXT, second), rounds=50)
     with capsys.disabled():
         print(f"\n  {series} series of {CONTAINERS} containers, {len(page) / 1e3:.0f} kB")
         print(f"  {'prometheus_client.generate_latest':<44}{theirs:8.2f} ms")
         for title, ours in (
-            ("a scrape after a look at the devices", after_a_look),
+            ("a scrape after a usage sample", after_a_sample),
             ("a scrape after a holder changed", after_a_change),
-            ("a scrape between two looks", between),
+            ("a scrape between two usage samples", between),
         ):
             print(f"  {title:<44}{ours:8.2f} ms{theirs / ours:8.0f} x")
-    assert theirs / after_a_look >= 5
+    assert theirs / after_a_sample >= 5
     assert theirs / between >= 20

@@ -1,1 +1,1 @@
-"""A podgpu on its own, and what goes wrong at random moments. Needs no Kubernetes."""
+"""A soak test: one podgpu, and faults at random times. It needs no Kubernetes."""

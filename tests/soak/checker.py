@@ -1,4 +1,4 @@
-"""Looks at podgpu once a second, and remembers all that wasn't right."""
+"""Check podgpu once a second, and record all errors."""
 
 import base64
 import http.client
@@ -14,16 +14,16 @@ from typing import Final
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.podgpu import Series
-from tests.soak.world import LOOK, PASSWORD, USER, WATTS, World, podlist_of
+from tests.soak.world import PASSWORD, SAMPLE_INTERVAL, USER, WATTS, World, podlist_of
 
 ANSWER: Final = 5.0
-"""Seconds for an answer, of a machine that is busy with the clients too."""
+"""Seconds for a response, on a machine that is busy with the clients too."""
 
 SETTLED: Final = 15.0
-"""Seconds after a start, or after a fault in which podgpu needn't answer, until it has to again."""
+"""Seconds after a start or after a fault without responses until podgpu must respond again."""
 
 SLACK: Final = 3.0
-"""Seconds by which a killed podgpu's accounts may fall besides what wasn't written."""
+"""Seconds by which the accounts may decrease after SIGKILL, besides the unwritten part."""
 
 _DEVICE: Final = "podgpu_device_"
 _HELD: Final = "podgpu_container_held_seconds_total"
@@ -34,7 +34,7 @@ _MISSED: Final = frozenset({"queue_full", "stopped", "not_finite", "doubled", "m
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the process takes: MiB, and counts."""
+    """The resource use of the process: MiB, and counts."""
 
     memory: float
     threads: int
@@ -43,21 +43,21 @@ class Figures:
 
 @dataclass
 class Page:
-    """A page that was answered.
+    """A metrics page from podgpu.
 
     Attributes:
-        at: on the monotonic clock.
-        life: number of the run of podgpu that it is of.
-        values: by name and labels.
+        at: its time on the monotonic clock.
+        run: the number of the run of podgpu.
+        values: the values by name and labels.
     """
 
     at: float
-    life: int
+    run: int
     values: Series
     counters: frozenset[str]
 
     def of(self, name: str) -> dict[str, float]:
-        """Return the sum of a family by device."""
+        """Return the sums of a family by device."""
         found: dict[str, float] = {}
         for (each, pairs), value in self.values.items():
             if each == name:
@@ -66,7 +66,7 @@ class Page:
         return found
 
     def of_sink(self, sink: str, name: str) -> dict[str, float]:
-        """Return a family of a sink that sends, by reason."""
+        """Return the values of a family of a sink by reason."""
         return {
             dict(pairs).get("reason", ""): value
             for (each, pairs), value in self.values.items()
@@ -76,19 +76,19 @@ class Page:
 
 @dataclass
 class Checker:
-    """The thread that looks.
+    """The thread that checks podgpu.
 
     Attributes:
-        world: what it looks at.
-        wrong: what wasn't right.
-        pages: how many were answered.
-        slowest: seconds that the slowest answer took.
-        most: the most that the process ever took.
-        deaf: how many faults last in which podgpu needn't answer.
-        deaf_until: up to when it needn't besides.
-        begun: when the account of each device began, on the monotonic clock.
-        last: the page before.
-        over: podgpu has ended by itself.
+        world: podgpu and its environment.
+        wrong: the errors.
+        pages: the number of received pages.
+        slowest: the duration of the slowest response in seconds.
+        most: the highest resource use of the process.
+        unresponsive: the number of current faults during which podgpu need not respond.
+        excused_until: until when else podgpu need not respond.
+        begun: the start of the account of each device, on the monotonic clock.
+        last: the previous page.
+        over: whether podgpu has ended unexpectedly.
     """
 
     world: World
@@ -96,8 +96,8 @@ class Checker:
     pages: int = 0
     slowest: float = 0.0
     most: Figures = field(default_factory=lambda: Figures(0, 0, 0))
-    deaf: int = 0
-    deaf_until: float = 0.0
+    unresponsive: int = 0
+    excused_until: float = 0.0
     begun: dict[str, float] = field(default_factory=dict)
     last: Page | None = None
     over: bool = False
@@ -125,44 +125,44 @@ class Checker:
             print(f"WRONG: {self.wrong[-1]}", flush=True)
 
     def excused(self) -> bool:
-        return self.deaf > 0 or time.monotonic() < self.deaf_until
+        return self.unresponsive > 0 or time.monotonic() < self.excused_until
 
-    def begin_deaf(self) -> None:
-        """Podgpu needn't answer until `end_deaf`, and some seconds longer."""
-        self.deaf += 1
+    def begin_unresponsive(self) -> None:
+        """Accept that podgpu does not respond until some seconds after `end_unresponsive`."""
+        self.unresponsive += 1
 
-    def end_deaf(self) -> None:
-        self.deaf_until = time.monotonic() + SETTLED
-        self.deaf -= 1
+    def end_unresponsive(self) -> None:
+        self.excused_until = time.monotonic() + SETTLED
+        self.unresponsive -= 1
 
-    # One look.
+    # One check.
 
     def _run(self) -> None:
         while not self._stop.wait(1.0):
             try:
-                self._look()
-            except Exception as error:  # noqa: BLE001 - whatever it is, it isn't right
+                self._check()
+            except Exception as error:  # noqa: BLE001 - any exception is an error
                 self.note(f"{type(error).__name__}: {error}")
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         excused = self.excused()
         with self.world.lock:
-            life = len(self.world.lives)
+            run = len(self.world.runs)
             running = self.world.process.running
-            over = self.world.lives[-1].ended > 0  # it was ended on purpose
+            over = self.world.runs[-1].ended > 0  # it was ended intentionally
         if not running:
             if not over and not self.over:
                 self.over = True
-                self.note(f"podgpu has ended:\n{self.world.said()[-4000:]}")
+                self.note(f"podgpu has ended:\n{self.world.log_text()[-4000:]}")
             return
-        began = time.monotonic()
-        page = self.scrape(life)
+        start = time.monotonic()
+        page = self.scrape(run)
         healthy = self.get("/healthz") if page is not None else None
-        took = time.monotonic() - began
+        took = time.monotonic() - start
         self._files()
         if page is None or healthy is None:
             if not excused and not self.excused():
-                self.note(f"no answer within {took:.1f} s")
+                self.note(f"no response within {took:.1f} s")
             return
         if not excused:
             self.slowest = max(self.slowest, took)
@@ -182,22 +182,20 @@ class Checker:
         self.last = page
 
     def figures(self) -> Figures | None:
-        """Return what the process takes now; None where there is none."""
+        """Return the current resource use of the process; None if it does not run."""
         pid = self.world.process.pid
         try:
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-            given_out = dict(line.split(":", 1) for line in lines)
+            status = dict(line.split(":", 1) for line in lines)
             count = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-            return Figures(
-                int(given_out["VmRSS"].split()[0]) / 1024, int(given_out["Threads"]), count
-            )
+            return Figures(int(status["VmRSS"].split()[0]) / 1024, int(status["Threads"]), count)
         except (OSError, KeyError):
             return None
 
     def get(self, path: str) -> bytes | None:
-        """Ask podgpu, with TLS or without; None where nothing comes in time."""
-        word = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        for secure in (False, True, False):  # it may be changed between two of them
+        """Send a GET request with or without TLS; return None if there is no response in time."""
+        credentials = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        for secure in (False, True, False):  # TLS may be switched between two attempts
             connection: http.client.HTTPConnection
             if secure:
                 connection = http.client.HTTPSConnection(
@@ -208,7 +206,7 @@ class Checker:
                     "127.0.0.1", self.world.port, timeout=ANSWER
                 )
             try:
-                connection.request("GET", path, headers={"Authorization": f"Basic {word}"})
+                connection.request("GET", path, headers={"Authorization": f"Basic {credentials}"})
                 answer = connection.getresponse()
                 body = answer.read()
             except (OSError, http.client.HTTPException):
@@ -219,7 +217,7 @@ class Checker:
                 return body
         return None
 
-    def scrape(self, life: int) -> Page | None:
+    def scrape(self, run: int) -> Page | None:
         body = self.get("/metrics")
         if body is None:
             return None
@@ -229,52 +227,54 @@ class Checker:
             for sample in family.samples:
                 key = sample.name, frozenset(sample.labels.items())
                 if key in values:
-                    self.note(f"twice on a page: {sample.name} {sample.labels}")
+                    self.note(f"duplicate series on a page: {sample.name} {sample.labels}")
                 values[key] = sample.value
                 if family.type == "counter" and sample.name.startswith(_OWN):
                     counters.add(sample.name)
-        return Page(time.monotonic(), life, values, frozenset(counters))
+        return Page(time.monotonic(), run, values, frozenset(counters))
 
     def _files(self) -> None:
-        """The files that others read are whole at each moment."""
+        """Check that the files for other programs are complete at any time."""
         disk = self.world.disk
         for path, read in ((disk / "page.prom", _parsed), (disk / "podlist.json", podlist_of)):
             try:
                 read(path)
             except FileNotFoundError:
                 continue
-            except Exception as error:  # noqa: BLE001 - a file that can't be read is half
-                self.note(f"{path.name} isn't whole: {error}")
+            except Exception as error:  # noqa: BLE001 - an unreadable file is incomplete
+                self.note(f"{path.name} is not complete: {error}")
 
-    # What has to hold.
+    # The checks of a page.
 
     def _counters(self, page: Page) -> Iterator[str]:
         before = self.last
         if before is None:
             return
-        if before.life == page.life:
+        if before.run == page.run:
             for key in before.values.keys() & page.values.keys():
                 if key[0] in page.counters and page.values[key] < before.values[key]:
-                    if self._is_another(key[1], page.values[key], page.at - before.at):
+                    if self._is_another_pod(key[1], page.values[key], page.at - before.at):
                         continue
-                    yield f"fell: {key} from {before.values[key]} to {page.values[key]}"
+                    yield f"decreased: {key} from {before.values[key]} to {page.values[key]}"
             return
-        gone = self.world.lives[before.life - 1 : page.life - 1]
-        if any(life.sick for life in self.world.lives[before.life - 1 : page.life]):
-            return  # nothing could be written, or told at the start
-        allowed = sum(2 * LOOK + SLACK for life in gone if life.killed)
+        ended = self.world.runs[before.run - 1 : page.run - 1]
+        if any(run.disk_full for run in self.world.runs[before.run - 1 : page.run]):
+            return  # accounts could not be written, or not restored at the start
+        allowed = sum(2 * SAMPLE_INTERVAL + SLACK for run in ended if run.killed)
         name = f"{_DEVICE}accounted_seconds_total"
         after = page.of(name)
         for device, value in before.of(name).items():
-            # Until the first look the accounts have nothing to show.
+            # The accounts are empty until the first usage sample.
             if device in after and after[device] < value - allowed:
-                yield f"{name} of {device} fell over a restart from {value} to {after[device]}"
+                yield f"{name} of {device} decreased over a restart from {value} to {after[device]}"
 
-    def _is_another(self, pairs: frozenset[tuple[str, str]], value: float, passed: float) -> bool:
-        """Whether a series is that of another pod: without a uid each that comes is a new one.
+    def _is_another_pod(
+        self, pairs: frozenset[tuple[str, str]], value: float, passed: float
+    ) -> bool:
+        """Return whether a series belongs to another pod: without a UID each pod is a new one.
 
-        What the one before had is told of no more. No counter of a container grows by more than
-        the power in a second.
+        The amounts of the previous pod are not exposed any more. No counter of a container
+        grows by more than the power in a second.
         """
         labels = dict(pairs)
         if labels.get("pod_uid") != "" or value > WATTS * (passed + SLACK):
@@ -284,21 +284,21 @@ class Checker:
 
     def _identities(self, page: Page) -> Iterator[str]:
         accounted = page.of(f"{_DEVICE}accounted_seconds_total")
-        no_one = page.of(f"{_DEVICE}unattributed_held_seconds_total")
+        unattributed = page.of(f"{_DEVICE}unattributed_held_seconds_total")
         free = page.of(f"{_DEVICE}free_seconds_total")
         unknown = page.of(f"{_DEVICE}unknown_held_seconds_total")
         held = page.of(_HELD)
-        shown = {(page.life, pairs) for (name, pairs), _ in page.values.items() if name == _HELD}
+        shown = {(page.run, pairs) for (name, pairs), _ in page.values.items() if name == _HELD}
         for _, pairs in self._containers - shown:
-            self._forgotten.add(dict(pairs)["UUID"])  # its part is told of no more
+            self._forgotten.add(dict(pairs)["UUID"])  # its amounts are not exposed any more
         self._containers = shown | self._containers
         for device, whole in accounted.items():
-            parts = held.get(device, 0) + no_one.get(device, 0)
+            parts = held.get(device, 0) + unattributed.get(device, 0)
             if parts > whole + 1e-6 or (device not in self._forgotten and parts < whole - 1e-6):
-                yield f"{device}: accounted {whole}, and parts come to {parts}"
+                yield f"{device}: accounted {whole}, and the parts sum to {parts}"
             rest = free.get(device, 0) + unknown.get(device, 0)
-            if abs(rest - no_one.get(device, 0)) > 1e-6:
-                yield f"{device}: unattributed {no_one.get(device)}, free and unknown {rest}"
+            if abs(rest - unattributed.get(device, 0)) > 1e-6:
+                yield f"{device}: unattributed {unattributed.get(device)}, free and unknown {rest}"
 
     def _points(self, page: Page) -> Iterator[str]:
         for sink in self.world.receivers:
@@ -312,9 +312,9 @@ class Checker:
                 if reason not in _MISSED
             }
             done = _total(family("emitted_total")) + _total(family("rejected_total"))
-            came = done + _total(lost) + _total(family("queued"))
-            if had != came:
-                yield f"points of {sink}: {had:g} there were, {came:g} are accounted for"
+            counted = done + _total(lost) + _total(family("queued"))
+            if had != counted:
+                yield f"points of {sink}: {had:g} exist, {counted:g} are accounted for"
 
 
 def _total(values: dict[str, float]) -> float:
@@ -324,5 +324,5 @@ def _total(values: dict[str, float]) -> float:
 def _parsed(path: Path) -> object:
     text = path.read_text()
     if not text.endswith("\n"):
-        raise ValueError("half a line at its end")
+        raise ValueError("the last line is incomplete")
     return list(text_string_to_metric_families(text))

@@ -1,4 +1,4 @@
-"""What goes wrong: each fault begins, lasts, and ends."""
+"""The faults of the soak test: each begins, lasts, and ends."""
 
 import random
 import signal
@@ -19,22 +19,22 @@ Undo = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that goes wrong.
+    """A fault.
 
     Attributes:
-        name: for people.
-        apply: begins it, and returns what ends it.
-        seconds: how long it lasts at most; a fifth of that at least.
-        places: what it is done to; only one at a time is done to each.
-        deaf: podgpu needn't answer meanwhile.
-        mount: it needs a disk of its own.
+        name: its name in the output.
+        apply: begins the fault, and returns the function that ends it.
+        seconds: its longest duration; the shortest is a fifth of it.
+        places: the affected parts; each part has at most one fault at a time.
+        unresponsive: whether podgpu need not respond during the fault.
+        mount: whether it needs a separate disk.
     """
 
     name: str
     apply: Callable[[World], Undo]
     seconds: float
     places: frozenset[str]
-    deaf: bool = False
+    unresponsive: bool = False
     mount: bool = False
 
 
@@ -140,7 +140,7 @@ def _receiver_killed(name: str) -> Callable[[World], Undo]:
     return apply
 
 
-def _receiver_moody(name: str) -> Callable[[World], Undo]:
+def _receiver_failing(name: str) -> Callable[[World], Undo]:
     def apply(world: World) -> Undo:
         world.receivers[name].turn(world.chance.choice(MOODS))
         return partial(world.receivers[name].turn, "well")
@@ -148,7 +148,7 @@ def _receiver_moody(name: str) -> Callable[[World], Undo]:
     return apply
 
 
-# The machine.
+# The host.
 
 
 def _disk_full(world: World) -> Undo:
@@ -187,7 +187,7 @@ def _killed(world: World) -> Undo:
 
 def _restarted(world: World) -> Undo:
     status = world.stop()
-    assert status == 0, f"status {status} at SIGTERM:\n{world.said()[-3000:]}"
+    assert status == 0, f"status {status} at SIGTERM:\n{world.log_text()[-3000:]}"
     return world.start
 
 
@@ -260,8 +260,8 @@ _MANY = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50
 _NOISE = bytes(range(256)) * 20
 
 
-def _hostile(world: World) -> Undo:
-    """Many connections, from other addresses than the checker's: they send, and never read."""
+def _hostile_clients(world: World) -> Undo:
+    """Open many connections from other addresses than the checker's; send and never read."""
     stop, chance = threading.Event(), random.Random(world.chance.random())
 
     def attack() -> None:
@@ -299,41 +299,47 @@ def _at(*places: str) -> frozenset[str]:
 
 
 _STARTING: Final = _at("process", "config", "counters", "web", "clock")
-"""Who starts with a file that is broken ends with status 2; and by its start the clock is known."""
+"""Parts without another fault at a start: podgpu ends with status 2 if a file is invalid, and
+the fake driver uses the clock of the start."""
 
 FAULTS: Final = (
     Fault("configuration changed", _config, 0, _at("config")),
-    Fault("sink taken away", _config_sink, 10, _at("config")),
-    Fault("configuration broken", _config_broken, 5, _at("config")),
-    Fault("configuration gone", _config_gone, 5, _at("config")),
+    Fault("sink removed", _config_sink, 10, _at("config")),
+    Fault("configuration invalid", _config_broken, 5, _at("config")),
+    Fault("configuration removed", _config_gone, 5, _at("config")),
     Fault("podlist changed", _podlist, 0, _at("podlist")),
-    Fault("podlist broken", _podlist_broken, 3, _at("podlist")),
+    Fault("podlist invalid", _podlist_broken, 3, _at("podlist")),
     Fault("counters changed", _counters, 0, _at("counters")),
-    Fault("counters broken", _counters_broken, 5, _at("counters")),
+    Fault("counters invalid", _counters_broken, 5, _at("counters")),
     Fault("web config changed", _web, 0, _at("web")),
-    Fault("web config broken", _web_broken, 5, _at("web")),
+    Fault("web config invalid", _web_broken, 5, _at("web")),
     Fault("certificate renewed", _certificate, 0, _at("web")),
     Fault("token changed", _token, 0, _at("token")),
-    Fault("token gone", _token_gone, 5, _at("token")),
+    Fault("token removed", _token_gone, 5, _at("token")),
     Fault("receiver killed", _receiver_killed("push"), 20, _at("receiver")),
-    Fault("receiver moody", _receiver_moody("push"), 20, _at("receiver")),
+    Fault("receiver failing", _receiver_failing("push"), 20, _at("receiver")),
     Fault("gRPC receiver killed", _receiver_killed("call"), 20, _at("gRPC receiver")),
-    Fault("gRPC receiver moody", _receiver_moody("call"), 20, _at("gRPC receiver")),
+    Fault("gRPC receiver failing", _receiver_failing("call"), 20, _at("gRPC receiver")),
     Fault("disk full", _disk_full, 15, _at("disk"), mount=True),
     Fault("clock stepped", _clock, 0, _at("clock")),
-    Fault("descriptors short", _descriptors, 6, _at("process"), deaf=True),
-    Fault("SIGSTOP", _stopped, 8, _at("process"), deaf=True),
-    Fault("SIGKILL", _killed, 3, _STARTING, deaf=True),
-    Fault("restart", _restarted, 3, _STARTING, deaf=True),
+    Fault("descriptors short", _descriptors, 6, _at("process"), unresponsive=True),
+    Fault("SIGSTOP", _stopped, 8, _at("process"), unresponsive=True),
+    Fault("SIGKILL", _killed, 3, _STARTING, unresponsive=True),
+    Fault("restart", _restarted, 3, _STARTING, unresponsive=True),
     Fault("GPU lost", _played("lost", _lost), 8, _at("gpus")),
     Fault("energy counter at 0", _played("energy", _energy(0)), 5, _at("gpus")),
-    Fault("energy counter at a fragment", _played("energy", _energy(808_334_905)), 5, _at("gpus")),
+    Fault(
+        "energy counter at an earlier value",
+        _played("energy", _energy(808_334_905)),
+        5,
+        _at("gpus"),
+    ),
     Fault("more than busy", _played("busy", _too_busy), 5, _at("gpus")),
     Fault("more memory than there is", _played("memory", _too_large), 5, _at("gpus")),
     Fault("GPU slow", _played("slow", _slow), 8, _at("gpus")),
     Fault("GPU refuses", _played("refuses", _refusing), 5, _at("gpus")),
-    Fault("driver gone", _driver(init_error=9, errors={"*": 9}), 8, _at("driver")),
-    Fault("driver knows nothing", _driver(errors={"*": 999}), 8, _at("driver")),
+    Fault("driver unloaded", _driver(init_error=9, errors={"*": 9}), 8, _at("driver")),
+    Fault("driver with unknown errors", _driver(errors={"*": 999}), 8, _at("driver")),
     Fault("XID", _xid, 0, _at("gpus")),
-    Fault("hostile clients", _hostile, 12, _at("clients")),
+    Fault("hostile clients", _hostile_clients, 12, _at("clients")),
 )

@@ -1,4 +1,4 @@
-"""The receiver of OTLP over gRPC."""
+"""An OTLP receiver over gRPC that can fail."""
 
 import contextlib
 import socket
@@ -17,7 +17,7 @@ _WORKERS: Final = 8
 
 
 class GrpcReceiver(Receiver):
-    """Takes messages over gRPC; what is garbled is no HTTP/2."""
+    """Receives messages over gRPC; in the mood `garbled` it does not respond in HTTP/2."""
 
     protocol = "grpc"
 
@@ -67,7 +67,7 @@ class GrpcReceiver(Receiver):
 
 
 class _Noise:
-    """Says to whoever comes what is no answer."""
+    """A server that sends bytes that are not HTTP/2 to every client."""
 
     def __init__(self, port: int) -> None:
         self._listening = socket.create_server(("127.0.0.1", port))

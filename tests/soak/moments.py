@@ -1,9 +1,9 @@
-"""Ends podgpu at random moments, and looks at its exit status and at the files it leaves.
+"""End podgpu at random times, and check its exit status and the files that it leaves.
 
     python -m tests.soak.moments 1000 [--seed N] [--jobs N]
 
-Each moment is a podgpu of its own on simulated GPUs. A seed and a number tell what happens to it
-and after how many seconds; how far podgpu has come by then depends on the machine.
+Each moment is a separate podgpu on simulated GPUs. A seed and a number determine what happens to
+it, and after how many seconds; how far podgpu has come by then depends on the machine.
 """
 
 import argparse
@@ -33,27 +33,27 @@ from tests.e2e.processes import Process, free_ports, wait_until
 from tests.fakes.nvml import FakeNvml, h100s
 
 GRACE: Final = 5.0
-"""Seconds that podgpu has to stop."""
+"""The shutdown grace period in seconds."""
 
 PATIENCE: Final = 12.0
-"""The same on a machine that is busy with much else: idle, none takes a second."""
+"""The longest stop in seconds on a busy machine; on an idle machine it takes below a second."""
 
 _FOREVER: Final = 1 << 62
 _LEFT: Final = frozenset(
     {"lines.jsonl", "page.prom", "usage.db", "usage.db.lock", "queue", "podlist.json"}
 )
-"""Names of what may lie in the folder of its files afterwards."""
+"""The names of the files that podgpu may leave."""
 
 
-class Victim:
+class TestedPodgpu:
     """A podgpu with all sinks that write files.
 
     Args:
-        folder: where its files lie.
-        chance: what decides.
+        folder: the folder of its files.
+        chance: the random generator.
 
     Attributes:
-        statuses: with which it may end.
+        statuses: the exit statuses that are correct.
     """
 
     def __init__(self, folder: Path, chance: random.Random) -> None:
@@ -95,20 +95,20 @@ class Victim:
         hold(folder / "podlist.json", {"train": [self._fake.scenario.gpus[0].uuid]})
         self.edit()
         self._process: Process | None = None
-        self._reported: float | None = None
+        self._terminated_at: float | None = None
 
     @property
     def process(self) -> Process:
         assert self._process is not None
         return self._process
 
-    # What can happen to it.
+    # Actions.
 
     def start(self) -> None:
         self._process = Process([PODGPU, "run", "-c", self._config], self._log, self._fake.env())
 
     def begun(self) -> None:
-        """Wait until it has read its configuration."""
+        """Wait until podgpu has read its configuration."""
         wait_until(lambda: "starting: " in self._log.read_text(), "the start", every=0.01)
         self._read = True
 
@@ -116,10 +116,10 @@ class Victim:
         time.sleep(self.chance.uniform(least, most))
 
     def edit(self, text: str | None = None) -> None:
-        """Put another file in the place of the configuration.
+        """Change the configuration file.
 
-        Once podgpu has read it, that may be done by writing into it: who starts just then would
-        find half a configuration, and end with status 2.
+        After podgpu has read it, the file may also be overwritten in place. At its start podgpu
+        could read an incomplete file then, and would end with status 2.
         """
         text = yaml.safe_dump(self.settings, sort_keys=False) if text is None else text
         if not self._read or self.chance.random() < 0.5:
@@ -130,7 +130,7 @@ class Victim:
             self._config.write_text(text)
 
     def change(self) -> None:
-        """Change the options of some components, or take some away."""
+        """Change the options of some components, or remove some."""
         sinks, sources = self.settings["sinks"], self.settings["sources"]
         sources["gpus"]["interval"] = self.chance.choice(["150ms", "250ms"])
         sinks["usage"]["commit_interval"] = self.chance.choice(["100ms", "200ms"])
@@ -145,26 +145,26 @@ class Victim:
             self.process.send(signal.SIGHUP)
 
     def terminate(self) -> None:
-        """Send SIGTERM; before Python itself has begun, that ends any program by the signal."""
-        if self._reported is None:
+        """Send SIGTERM; before Python has installed a handler, the signal ends the process."""
+        if self._terminated_at is None:
             if not self.process.catches(signal.SIGTERM):
                 self.statuses.add(-signal.SIGTERM)
-            self._reported = time.monotonic()
+            self._terminated_at = time.monotonic()
         self.process.send(signal.SIGTERM)
 
-    # What came of it.
+    # Checks.
 
     def check(self) -> int:
-        """Wait for its end, look at all that it has left, and return its status.
+        """Wait for its end, check all files that it has left, and return its status.
 
         Raises:
-            AssertionError: something isn't as it has to be.
+            AssertionError: a check failed.
         """
         status = self.process.wait()
-        said = self._log.read_text()
-        seconds = 0.0 if self._reported is None else time.monotonic() - self._reported
+        text = self._log.read_text()
+        seconds = 0.0 if self._terminated_at is None else time.monotonic() - self._terminated_at
         assert status in self.statuses, f"status {status}, not of {self.statuses}"
-        assert "Traceback" not in said, "a traceback"
+        assert "Traceback" not in text, "a traceback"
         assert seconds < PATIENCE, f"{seconds:.1f} s to end"
         self._check_files(killed=status == -signal.SIGTERM)
         return status
@@ -174,13 +174,13 @@ class Victim:
         assert found <= _LEFT, f"left behind: {sorted(found - _LEFT)}"
         if "page.prom" in found:
             text = (self.files / "page.prom").read_text()
-            assert text.endswith("\n"), "half a page"
+            assert text.endswith("\n"), "an incomplete page"
             assert list(text_string_to_metric_families(text))
         if "podlist.json" in found:
             assert isinstance(json.loads((self.files / "podlist.json").read_text()), list)
         if "lines.jsonl" in found:
             text = (self.files / "lines.jsonl").read_text()
-            assert not text or text.endswith("\n"), "half a line"
+            assert not text or text.endswith("\n"), "an incomplete line"
             for line in text.splitlines():
                 json.loads(line)
         if "usage.db" in found:
@@ -191,138 +191,138 @@ class Victim:
         if "queue" in found:
             assert not list((self.files / "queue").glob("*.corrupt-*"))
             kept(self.files / "queue")
-        assert not killed or not found, "killed by the signal once it had begun"
+        assert not killed or not found, "killed by the signal after it had started"
 
     def end(self) -> str:
-        """Leave nothing running; return what it said."""
+        """Kill the process if it runs; return its log."""
         if self._process is not None and self._process.running:
             self._process.stop(signal.SIGKILL)
         return self._log.read_text() if self._log.exists() else ""
 
 
-# What happens.
+# The stories.
 
 
-def terminated(victim: Victim) -> None:
-    victim.start()
-    victim.sleep(0, 2)
-    victim.terminate()
+def terminated(podgpu: TestedPodgpu) -> None:
+    podgpu.start()
+    podgpu.sleep(0, 2)
+    podgpu.terminate()
 
 
-def terminated_twice(victim: Victim) -> None:
-    terminated(victim)
-    victim.sleep(0, 0.4)
-    victim.terminate()
+def terminated_twice(podgpu: TestedPodgpu) -> None:
+    terminated(podgpu)
+    podgpu.sleep(0, 0.4)
+    podgpu.terminate()
 
 
-def changed(victim: Victim) -> None:
-    victim.start()
-    victim.begun()
-    victim.sleep(0, 1)
-    victim.change()
-    if victim.chance.random() < 0.5:
-        victim.hang_up()
-    victim.sleep(0, 1)
-    victim.terminate()
+def changed(podgpu: TestedPodgpu) -> None:
+    podgpu.start()
+    podgpu.begun()
+    podgpu.sleep(0, 1)
+    podgpu.change()
+    if podgpu.chance.random() < 0.5:
+        podgpu.hang_up()
+    podgpu.sleep(0, 1)
+    podgpu.terminate()
 
 
-def changed_twice(victim: Victim) -> None:
-    victim.start()
-    victim.begun()
-    victim.sleep(0, 1)
-    victim.change()
-    victim.sleep(0, 0.5)
-    victim.change()
-    victim.hang_up()
-    victim.sleep(0, 1)
-    victim.terminate()
+def changed_twice(podgpu: TestedPodgpu) -> None:
+    podgpu.start()
+    podgpu.begun()
+    podgpu.sleep(0, 1)
+    podgpu.change()
+    podgpu.sleep(0, 0.5)
+    podgpu.change()
+    podgpu.hang_up()
+    podgpu.sleep(0, 1)
+    podgpu.terminate()
 
 
-def changed_within_the_start(victim: Victim) -> None:
-    victim.start()
-    victim.sleep(0, 0.8)
-    victim.change()
-    victim.hang_up()
-    victim.sleep(0, 1)
-    victim.terminate()
+def changed_during_the_start(podgpu: TestedPodgpu) -> None:
+    podgpu.start()
+    podgpu.sleep(0, 0.8)
+    podgpu.change()
+    podgpu.hang_up()
+    podgpu.sleep(0, 1)
+    podgpu.terminate()
 
 
-def spoilt_within_the_start(victim: Victim) -> None:
-    """Whether it was read before, podgpu knows."""
-    victim.start()
-    victim.sleep(0, 0.8)
-    victim.edit("sources: [")
-    victim.statuses.add(2)
-    victim.sleep(0, 1)
-    victim.terminate()
+def invalid_configuration_during_the_start(podgpu: TestedPodgpu) -> None:
+    """podgpu may have read the valid configuration before."""
+    podgpu.start()
+    podgpu.sleep(0, 0.8)
+    podgpu.edit("sources: [")
+    podgpu.statuses.add(2)
+    podgpu.sleep(0, 1)
+    podgpu.terminate()
 
 
-def denied_at_the_start(victim: Victim) -> None:
-    """A port is taken; SIGTERM may come before that is found out."""
-    with socket.create_server(("127.0.0.1", victim.port)):
-        victim.start()
-        victim.statuses.add(2)
-        victim.sleep(0, 1.5)
-        victim.terminate()
-        victim.process.wait()
+def port_in_use_at_the_start(podgpu: TestedPodgpu) -> None:
+    """A port is in use; SIGTERM may come before podgpu notices that."""
+    with socket.create_server(("127.0.0.1", podgpu.port)):
+        podgpu.start()
+        podgpu.statuses.add(2)
+        podgpu.sleep(0, 1.5)
+        podgpu.terminate()
+        podgpu.process.wait()
 
 
-def denied_by_a_change(victim: Victim) -> None:
-    """A change that can't be had leaves what was."""
+def port_in_use_after_a_change(podgpu: TestedPodgpu) -> None:
+    """A reload that fails keeps the previous configuration."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        victim.start()
-        victim.begun()
-        victim.sleep(0, 1.5)
-        victim.settings["sinks"]["page"]["listen"] = f"127.0.0.1:{taken.getsockname()[1]}"
-        victim.change()
-        victim.sleep(0, 1)
-        victim.terminate()
-        victim.process.wait()
+        podgpu.start()
+        podgpu.begun()
+        podgpu.sleep(0, 1.5)
+        podgpu.settings["sinks"]["page"]["listen"] = f"127.0.0.1:{taken.getsockname()[1]}"
+        podgpu.change()
+        podgpu.sleep(0, 1)
+        podgpu.terminate()
+        podgpu.process.wait()
 
 
-def failing_permanently(victim: Victim) -> None:
-    """A source finds out after its start that its options can't be had."""
-    victim.settings["sources"]["gpus"]["devices"] = "99"
-    victim.edit()
-    victim.start()
-    victim.statuses.add(2)
-    victim.sleep(0.3, 1.5)
-    victim.terminate()
+def failing_permanently(podgpu: TestedPodgpu) -> None:
+    """A source notices after its start that its options cannot work."""
+    podgpu.settings["sources"]["gpus"]["devices"] = "99"
+    podgpu.edit()
+    podgpu.start()
+    podgpu.statuses.add(2)
+    podgpu.sleep(0.3, 1.5)
+    podgpu.terminate()
 
 
-STORIES: Final[tuple[Callable[[Victim], None], ...]] = (
+STORIES: Final[tuple[Callable[[TestedPodgpu], None], ...]] = (
     terminated,
     terminated_twice,
     changed,
     changed_twice,
-    changed_within_the_start,
-    spoilt_within_the_start,
-    denied_at_the_start,
-    denied_by_a_change,
+    changed_during_the_start,
+    invalid_configuration_during_the_start,
+    port_in_use_at_the_start,
+    port_in_use_after_a_change,
     failing_permanently,
 )
 
 
 def play(number: int, seed: int) -> tuple[str, int, str]:
-    """Let one thing happen; return what, the exit status, and what was wrong, if anything."""
+    """Play one story; return its name, the exit status, and the error, if any."""
     chance = random.Random(f"{seed}/{number}")
     story = STORIES[number % len(STORIES)]
     with tempfile.TemporaryDirectory(prefix="podgpu-moment-") as made:
-        victim = Victim(Path(made), chance)
+        podgpu = TestedPodgpu(Path(made), chance)
         try:
-            story(victim)
-            return story.__name__, victim.check(), ""
-        except Exception as error:  # noqa: BLE001 - whatever a check raises is what is wrong
-            said = victim.end()
-            return story.__name__, 1, f"{type(error).__name__}: {error}\n{said[-4000:]}"
+            story(podgpu)
+            return story.__name__, podgpu.check(), ""
+        except Exception as error:  # noqa: BLE001 - any exception of a check is an error
+            text = podgpu.end()
+            return story.__name__, 1, f"{type(error).__name__}: {error}\n{text[-4000:]}"
         finally:
-            victim.end()
+            podgpu.end()
 
 
 def run(count: int, seed: int, jobs: int = 2) -> list[str]:
-    """Let so many things happen; print what came of them, and return what was wrong."""
+    """Play `count` stories; print the exit statuses, and return the errors."""
     statuses: Counter[tuple[str, int]] = Counter()
     wrong: list[str] = []
     with ThreadPoolExecutor(jobs) as pool:
@@ -334,7 +334,7 @@ def run(count: int, seed: int, jobs: int = 2) -> list[str]:
                 print(wrong[-1], flush=True)
     for (name, status), times in sorted(statuses.items()):
         print(f"{name}: status {status}: {times}")
-    print(f"{count} moments, seed {seed}: {len(wrong)} wrong")
+    print(f"{count} moments, seed {seed}: {len(wrong)} errors")
     return wrong
 
 
@@ -343,9 +343,9 @@ def main() -> int:
     parser.add_argument("count", type=int, nargs="?", default=1000)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--jobs", type=int, default=2)
-    given = parser.parse_args()
-    seed = random.randrange(1 << 30) if given.seed is None else given.seed
-    return bool(run(given.count, seed, given.jobs))
+    arguments = parser.parse_args()
+    seed = random.randrange(1 << 30) if arguments.seed is None else arguments.seed
+    return bool(run(arguments.count, seed, arguments.jobs))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Receivers of OTLP that fail in many ways, and remember each point that they took."""
+"""OTLP receivers that fail in many ways, and record each point that they accept."""
 
 import gzip
 import hashlib
@@ -14,20 +14,20 @@ from sinks.otlp.messages import ExportMetricsServiceRequest, NumberDataPoint
 from tests.e2e.processes import free_ports
 
 Mood = Literal["well", "busy", "silent", "forgetful", "garbled"]
-"""How it answers: it takes what comes; says "not now"; says nothing; takes it and hangs up; says
-what is no answer of its protocol."""
+"""How a receiver responds: it accepts; responds with "unavailable"; does not respond; accepts and
+disconnects; responds with bytes that are not its protocol."""
 
 MOODS: Final[tuple[Mood, ...]] = ("busy", "silent", "forgetful", "garbled")
 
 
 @dataclass
 class Taken:
-    """What came.
+    """The received points.
 
     Attributes:
-        points: contents by a hash of the identity.
-        again: how many came once more, the same to the last bit.
-        contradicting: identities that came with another content.
+        points: the contents by a hash of the identity.
+        again: the number of identical repetitions.
+        contradicting: identities that were received with different contents.
     """
 
     points: dict[bytes, bytes] = field(default_factory=dict)
@@ -37,16 +37,16 @@ class Taken:
     def add(self, message: bytes) -> None:
         request = ExportMetricsServiceRequest.FromString(message)
         for resource in request.resource_metrics:
-            whose = resource.resource.SerializeToString(deterministic=True)
+            resource_key = resource.resource.SerializeToString(deterministic=True)
             for scope in resource.scope_metrics:
                 for metric in scope.metrics:
                     for point in (*metric.gauge.data_points, *metric.sum.data_points):
-                        self._point(whose, metric.name, point)
+                        self._point(resource_key, metric.name, point)
 
-    def _point(self, whose: bytes, name: str, point: NumberDataPoint) -> None:
+    def _point(self, resource_key: bytes, name: str, point: NumberDataPoint) -> None:
         at = point.time_unix_nano
         pairs = sorted((one.key, one.value.SerializeToString()) for one in point.attributes)
-        identity = _hash(whose, name.encode(), repr(pairs).encode(), str(at).encode())
+        identity = _hash(resource_key, name.encode(), repr(pairs).encode(), str(at).encode())
         content = point.SerializeToString(deterministic=True)
         known = self.points.setdefault(identity, content)
         if known is content:
@@ -56,16 +56,16 @@ class Taken:
             return
         before = NumberDataPoint.FromString(known)
         place = [value.decode("ascii", "ignore") for key, value in pairs if key == "hw.id"]
-        given_out = ", ".join(_reported(each) for each in (before, point))
+        contents = ", ".join(_text(each) for each in (before, point))
         now = time.strftime("%H:%M:%S")
-        self.contradicting.append(f"{now} {name} of {place} at {at}: {given_out}")
+        self.contradicting.append(f"{now} {name} of {place} at {at}: {contents}")
 
 
 def _value(point: NumberDataPoint) -> float:
     return point.as_int if point.WhichOneof("value") == "as_int" else point.as_double
 
 
-def _reported(point: NumberDataPoint) -> str:
+def _text(point: NumberDataPoint) -> str:
     return f"{_value(point)} since {point.start_time_unix_nano}, flags {point.flags}"
 
 
@@ -74,12 +74,12 @@ def _hash(*parts: bytes) -> bytes:
 
 
 class Receiver(ABC):
-    """Listens at one place; may be killed and come back.
+    """A receiver at one address that can be stopped and restarted.
 
     Attributes:
-        protocol: as the sink calls it.
-        taken: what came.
-        mood: how it answers; see `turn`.
+        protocol: the value of the sink's option.
+        taken: the received points.
+        mood: how it responds; see `turn`.
     """
 
     protocol: str
@@ -96,14 +96,14 @@ class Receiver(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Listen."""
+        """Start to listen."""
 
     @abstractmethod
     def kill(self) -> None:
-        """Be away; connections that are open get no answer any more."""
+        """Stop; open connections get no response any more."""
 
     def turn(self, mood: Mood) -> None:
-        """Answer in another way from now on."""
+        """Change how the receiver responds."""
         self.mood = mood
 
     def take(self, message: bytes) -> None:
@@ -112,7 +112,7 @@ class Receiver(ABC):
 
 
 class HttpReceiver(Receiver):
-    """Takes messages over HTTP."""
+    """Receives messages over HTTP."""
 
     protocol = "http/protobuf"
 

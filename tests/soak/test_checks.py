@@ -1,4 +1,4 @@
-"""The soak's own checks notice what they are there for."""
+"""The checks of the soak test detect the errors that they look for."""
 
 import random
 import subprocess
@@ -14,20 +14,20 @@ from tests.fakes.clock import SetClock
 from tests.soak.checker import Checker, Page
 from tests.soak.faults import FAULTS
 from tests.soak.receiver import Taken
-from tests.soak.world import Life
+from tests.soak.world import PodgpuRun
 
 GPU = frozenset({("UUID", "GPU-0")})
 POD = GPU | {("pod", "a")}
 PUSH = frozenset({("sink", "push")})
 
 
-class Lives:
-    def __init__(self, *lives: Life) -> None:
-        self.lives = list(lives)
+class FakeWorld:
+    def __init__(self, *runs: PodgpuRun) -> None:
+        self.runs = list(runs)
         self.receivers = {"push": None, "call": None}
 
 
-def page(life: int = 1, **changed: float) -> Page:
+def page(run: int = 1, **changed: float) -> Page:
     values = {
         ("podgpu_device_accounted_seconds_total", GPU): 10.0,
         ("podgpu_container_held_seconds_total", POD): 6.0,
@@ -45,18 +45,18 @@ def page(life: int = 1, **changed: float) -> Page:
         (key,) = (each for each in values if each[0] == f"podgpu_{name}")
         values[key] = value
     counters = frozenset(name for name, _ in values if name.endswith("_total"))
-    return Page(0.0, life, values, counters)
+    return Page(0.0, run, values, counters)
 
 
-def checker(*lives: Life) -> Checker:
-    world: Any = Lives(*lives)
+def checker(*runs: PodgpuRun) -> Checker:
+    world: Any = FakeWorld(*runs)
     return Checker(world)
 
 
-def test_a_page_that_is_right() -> None:
-    looking = checker(Life(0))
-    looking.last = page()
-    for check in (looking._counters, looking._identities, looking._points):
+def test_a_correct_page_has_no_error() -> None:
+    subject = checker(PodgpuRun(0))
+    subject.last = page()
+    for check in (subject._counters, subject._identities, subject._points):
         assert list(check(page())) == []
 
 
@@ -69,31 +69,31 @@ def test_a_page_that_is_right() -> None:
         ("device_free_seconds_total", 4.0),
     ],
 )
-def test_an_identity_that_does_not_hold(name: str, value: float) -> None:
-    assert list(checker(Life(0))._identities(page(1, **{name: value})))
+def test_a_page_whose_parts_do_not_sum_to_the_total_is_an_error(name: str, value: float) -> None:
+    assert list(checker(PodgpuRun(0))._identities(page(1, **{name: value})))
 
 
-def test_what_is_reported_of_no_more_may_be_missing() -> None:
-    looking = checker(Life(0))
-    assert list(looking._identities(page())) == []
+def test_a_container_that_is_not_exposed_any_more_may_be_missing() -> None:
+    subject = checker(PodgpuRun(0))
+    assert list(subject._identities(page())) == []
     without = page()
     del without.values["podgpu_container_held_seconds_total", POD]
-    assert list(looking._identities(without)) == []
+    assert list(subject._identities(without)) == []
 
 
 @pytest.mark.parametrize(("name", "value"), [("sink_queued", 1.0), ("sink_emitted_total", 8.0)])
-def test_a_point_that_is_not_accounted_for(name: str, value: float) -> None:
-    assert list(checker(Life(0))._points(page(1, **{name: value})))
+def test_a_point_that_is_not_accounted_for_is_an_error(name: str, value: float) -> None:
+    assert list(checker(PodgpuRun(0))._points(page(1, **{name: value})))
 
 
-def test_a_counter_that_falls() -> None:
-    looking = checker(Life(0))
-    looking.last = page(device_accounted_seconds_total=11.0)
-    assert len(list(looking._counters(page()))) == 1
+def test_a_counter_that_decreases_is_an_error() -> None:
+    subject = checker(PodgpuRun(0))
+    subject.last = page(device_accounted_seconds_total=11.0)
+    assert len(list(subject._counters(page()))) == 1
 
 
 @pytest.mark.parametrize(
-    ("killed", "sick", "before", "wrong"),
+    ("killed", "disk_full", "before", "wrong"),
     [
         (False, False, 10.5, True),
         (False, False, 10.0, False),
@@ -102,12 +102,12 @@ def test_a_counter_that_falls() -> None:
         (True, True, 20.0, False),
     ],
 )
-def test_an_account_that_falls_over_a_restart(
-    *, killed: bool, sick: bool, before: float, wrong: bool
+def test_an_account_may_decrease_over_a_restart_only_with_a_reason(
+    *, killed: bool, disk_full: bool, before: float, wrong: bool
 ) -> None:
-    looking = checker(Life(0, 1, killed, sick), Life(2))
-    looking.last = page(device_accounted_seconds_total=before)
-    assert bool(list(looking._counters(page(life=2)))) == wrong
+    subject = checker(PodgpuRun(0, 1, killed, disk_full), PodgpuRun(2))
+    subject.last = page(device_accounted_seconds_total=before)
+    assert bool(list(subject._counters(page(run=2)))) == wrong
 
 
 def message(value: int, start: int = 1) -> bytes:
@@ -117,7 +117,7 @@ def message(value: int, start: int = 1) -> bytes:
     return request.SerializeToString()
 
 
-def test_points_that_came_are_reported_apart() -> None:
+def test_repeated_and_contradicting_points_are_distinguished() -> None:
     taken = Taken()
     for each in (message(1), message(1), message(1, start=2), message(3)):
         taken.add(each)
@@ -127,13 +127,13 @@ def test_points_that_came_are_reported_apart() -> None:
     assert "1 since 1, flags 0, 3 since 1, flags 0" in value
 
 
-def test_every_file_that_is_watched_is_edited_and_names_are_reported_apart() -> None:
+def test_faults_edit_every_watched_file_and_have_unique_names() -> None:
     places = {place for fault in FAULTS for place in fault.places}
     assert {"config", "podlist", "counters", "web", "token"} <= places
     assert len({fault.name for fault in FAULTS}) == len(FAULTS)
 
 
-def test_a_clock_is_set_for_one_program_alone(tmp_path: Path) -> None:
+def test_a_clock_is_set_for_only_one_program(tmp_path: Path) -> None:
     clock = SetClock(tmp_path / "clock")
     clock.step(random.choice([-7200, 7200]))
     program = "import time; print(time.time(), time.monotonic())"
@@ -147,12 +147,14 @@ def test_a_clock_is_set_for_one_program_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("uid", "value", "wrong"), [("", 1, 0), ("", 5.9, 0), ("u", 1, 1)])
 def test_counters_of_a_pod_without_uid_may_restart(uid: str, value: float, wrong: int) -> None:
-    looking, name = checker(Life(0)), "podgpu_container_held_seconds_total"
+    subject, name = checker(PodgpuRun(0)), "podgpu_container_held_seconds_total"
     before, after = page(), page()
     for shown, seconds in ((before, 6.0), (after, value)):
         del shown.values[name, POD]
         shown.values[name, POD | {("pod_uid", uid)}] = seconds
-    looking.last = before
-    assert len(list(looking._counters(after))) == wrong
+    subject.last = before
+    assert len(list(subject._counters(after))) == wrong
     if not wrong:
-        assert list(looking._identities(after)) == [], "what the one before had is told of no more"
+        assert list(subject._identities(after)) == [], (
+            "the amounts of the previous pod are not exposed any more"
+        )

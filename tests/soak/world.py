@@ -1,4 +1,4 @@
-"""A podgpu with everything that it reads and writes, and a record of what it was played."""
+"""A podgpu with everything that it reads and writes, and a record of what was simulated."""
 
 import json
 import os
@@ -29,16 +29,16 @@ from tests.support.web import hashed
 GPUS: Final = 2
 WATTS: Final = 300
 BUSY: Final = 40
-"""Per cent of the time for which each GPU is busy."""
+"""The busy time of each GPU in percent."""
 
 USER, PASSWORD = "soak", "sound"
 PODS: Final = ("a", "b", "c")
-LOOK: Final = 1.0
-"""Seconds between two looks at who uses the GPUs, and between two commits of the ledger."""
+SAMPLE_INTERVAL: Final = 1.0
+"""Seconds between two usage samples, and between two commits of the ledger."""
 
 _SERVING: Final = "podgpu.http: serving "
 _STARTED: Final = 36
-"""Descriptors that a podgpu has once it has started."""
+"""The number of file descriptors of podgpu after its start."""
 
 DISK_MIB: Final = 48
 _COUNTERS: Final = (
@@ -48,37 +48,37 @@ _COUNTERS: Final = (
 
 
 @dataclass(slots=True)
-class Life:
+class PodgpuRun:
     """One run of podgpu.
 
     Attributes:
-        began, ended: on the monotonic clock; it ended at 0 while it runs.
-        killed: whether by SIGKILL.
-        sick: whether its disk was full at any time, or when it began.
+        began, ended: its times on the monotonic clock; `ended` is 0 while it runs.
+        killed: whether it ended by SIGKILL.
+        disk_full: whether its disk was full at its start or later.
     """
 
     began: float
     ended: float = 0.0
     killed: bool = False
-    sick: bool = False
+    disk_full: bool = False
 
 
 class World:
-    """What faults and the checker share.
+    """The state that faults and the checker share.
 
     Args:
-        folder: where all files lie.
-        disk: where podgpu writes; a small disk of its own where there may be one.
-        chance: what decides.
+        folder: the folder of all files.
+        disk: the folder where podgpu writes; a small separate disk if possible.
+        chance: the random generator.
 
     Attributes:
-        receivers: what podgpu sends to, by the name of the sink.
-        lives: the runs of podgpu.
+        receivers: the receivers by the name of the sink.
+        runs: all runs of podgpu.
         full: whether the disk is full.
-        faults: how many there were.
-        breaks: how many of them may have cost a look at who uses the GPUs.
-        lied: seconds for which the driver told wrong busy times.
-        late: seconds for which podgpu could not see who holds the GPUs.
+        faults: the number of faults.
+        breaks: the number of faults that may have prevented a usage sample.
+        wrong_busy: seconds for which the driver reported wrong busy times.
+        late: seconds for which podgpu could not read the holders of the GPUs.
     """
 
     def __init__(self, folder: Path, disk: Path, chance: random.Random) -> None:
@@ -88,12 +88,12 @@ class World:
         self.receivers: dict[str, Receiver] = {"push": HttpReceiver(), "call": GrpcReceiver()}
         self.log = folder / "podgpu.log"
         (self.port,) = free_ports(1)
-        self.lives: list[Life] = []
+        self.runs: list[PodgpuRun] = []
         self.full = False
         self.faults = self.breaks = 0
-        self.lied = self.late = 0.0
+        self.wrong_busy = self.late = 0.0
         self.holding: list[tuple[float, Mapping[int, str]]] = []
-        """Who holds which GPU from when on, by the podlist."""
+        """The holders of the GPUs according to the podlist, with their start times."""
 
         self._played: dict[str, Callable[[Gpu], Gpu]] = {}
         self._node: dict[str, Any] = {}
@@ -152,7 +152,7 @@ class World:
                     "kind": "nvml",
                     "interval": "1s",
                     "slow_interval": "2s",
-                    "usage_interval": f"{LOOK:g}s",
+                    "usage_interval": f"{SAMPLE_INTERVAL:g}s",
                 },
                 "pods": {"kind": "podlist", "path": str(self.podlist)},
             },
@@ -164,7 +164,7 @@ class World:
                 "usage": {
                     "kind": "ledger",
                     "path": str(self.ledger),
-                    "commit_interval": f"{LOOK:g}s",
+                    "commit_interval": f"{SAMPLE_INTERVAL:g}s",
                 },
                 **{name: self._sending(name) for name in self.receivers},
             },
@@ -184,19 +184,19 @@ class World:
             "queue": {"path": str(self.queue(name)), "max_size": "8MiB"},
         }
 
-    # What was played.
+    # The record of faults and holders.
 
     def count(self, places: frozenset[str], name: str, seconds: float) -> None:
-        """Remember a fault that begins."""
+        """Record the start of a fault."""
         self.faults += 1
         self.breaks += bool(places & {"process", "gpus", "driver", "disk"})
         if name == "more than busy":
-            self.lied += seconds + LOOK
-        if "process" in places or name == "podlist broken":
+            self.wrong_busy += seconds + SAMPLE_INTERVAL
+        if "process" in places or name == "podlist invalid":
             self.late += seconds
 
     def held(self, gpu: int, pod: str, begin: float, end: float) -> float:
-        """Return for how many seconds a pod held a GPU by the podlist."""
+        """Return for how many seconds a pod held a GPU according to the podlist."""
         edges = [*(at for at, _ in self.holding[1:]), end]
         spans = zip(self.holding, edges, strict=True)
         return sum(
@@ -205,22 +205,22 @@ class World:
             if holders.get(gpu) == pod
         )
 
-    def untold(self) -> float:
-        """Return the seconds of which a ledger may tell nothing.
+    def unrecorded(self) -> float:
+        """Return the seconds that may be missing in the ledger.
 
-        Where the disk was full when podgpu started, or when it was killed, it could neither write
-        nor read how the accounts stood: that life, and the time before it, may be missing.
+        If the disk was full when podgpu started or was killed, podgpu could neither write nor
+        read the accounts: that run and the time before it may be missing.
         """
         return sum(
-            life.ended - before.began
-            for before, life in pairwise(self.lives)
-            if life.sick or (before.sick and before.killed)
+            run.ended - before.began
+            for before, run in pairwise(self.runs)
+            if run.disk_full or (before.disk_full and before.killed)
         )
 
-    # Its files.
+    # Files.
 
     def write(self, path: Path, text: str) -> None:
-        """Put a file in the place of the one before, or write into it."""
+        """Replace a file, or overwrite it in place."""
         if self.chance.random() < 0.7:
             new = path.with_name(f"{path.name}.new")
             new.write_text(text)
@@ -256,10 +256,10 @@ class World:
         hold(self.podlist, held)
         self.holding.append((time.monotonic(), dict(holders)))
 
-    # Its GPUs.
+    # GPUs.
 
     def play(self, name: str, change: Callable[[Gpu], Gpu] | None, gpus: set[int]) -> None:
-        """Let something be wrong with GPUs from now on; None ends it."""
+        """Begin a fault of some GPUs; None as the change ends it."""
         with self.lock:
             self._played.pop(name, None)
             if change is not None:
@@ -267,14 +267,14 @@ class World:
             self._replay()
 
     def play_node(self, **changes: Any) -> None:
-        """Let something be wrong with the driver from now on; without anything, that ends."""
+        """Begin a fault of the driver; without changes, end it."""
         with self.lock:
             self._node = changes
             self._replay()
 
     def _replay(self) -> None:
-        # The driver stamps its samples by the wall clock; the library found out about that when
-        # podgpu started.
+        # The driver stamps its samples with the wall clock; the fake library reads the offset when
+        # podgpu starts.
         shift = (self.clock.offset_ns - self._started_ns) // 1000
         gpus = [
             replace(gpu, values={**gpu.values, "sampling_shift": shift}) for gpu in self._base.gpus
@@ -284,7 +284,7 @@ class World:
         self._fake.set(replace(self._base, gpus=gpus, **self._node))
 
     def step_clock(self, seconds: float) -> None:
-        """Set the wall clock, which is the driver's too."""
+        """Set the wall clock of podgpu and of the driver."""
         with self.lock:
             self.clock.step(seconds)
             self._replay()
@@ -292,34 +292,34 @@ class World:
     def xid(self, gpu: int, code: int) -> None:
         self._fake.push_xid(gpu, code)
 
-    # Its process.
+    # The process.
 
     def start(self) -> None:
-        """Start it, and wait until it has read its files: who finds a broken one then ends."""
-        before = self.said().count(_SERVING)
+        """Start podgpu, and wait until it has read its files; an invalid file would end it."""
+        before = self.log_text().count(_SERVING)
         with self.lock:
             self._started_ns = self.clock.offset_ns
             self._replay()
             env = {**self._fake.env(), **self.clock.env()}
             self._process = Process([PODGPU, "run", "-c", self.config], self.log, env)
-            self.lives.append(Life(time.monotonic(), sick=self.full))
-        serving = lambda: self.said().count(_SERVING) > before  # noqa: E731
-        wait_until(serving, f"podgpu serves:\n{self.said()[-3000:]}", 60, every=0.1)
+            self.runs.append(PodgpuRun(time.monotonic(), disk_full=self.full))
+        serving = lambda: self.log_text().count(_SERVING) > before  # noqa: E731
+        wait_until(serving, f"podgpu serves:\n{self.log_text()[-3000:]}", 60, every=0.1)
 
     def kill(self) -> None:
         with self.lock:
             self.process.send(signal.SIGCONT)
             self.process.stop(signal.SIGKILL)
-            self.lives[-1].ended, self.lives[-1].killed = time.monotonic(), True
+            self.runs[-1].ended, self.runs[-1].killed = time.monotonic(), True
 
     def stop(self) -> int:
         with self.lock:
             status = self.process.stop()
-            self.lives[-1].ended = time.monotonic()
+            self.runs[-1].ended = time.monotonic()
             return status
 
     def limit_descriptors(self, more: int | None) -> None:
-        """Let podgpu open so many more files than it has, or needs to start; None lets it go."""
+        """Limit how many more files podgpu can open than now or at its start; None ends that."""
         pid = self.process.pid
         _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         have = len(list(Path(f"/proc/{pid}/fd").iterdir()))
@@ -327,9 +327,9 @@ class World:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(soft, hard), hard))
 
     def fill(self) -> None:
-        """Take all the room that the disk has."""
+        """Fill the disk."""
         with self.lock:
-            self.full = self.lives[-1].sick = True
+            self.full = self.runs[-1].disk_full = True
         with (self.disk / "filler").open("ab", buffering=0) as file:
             for piece in (1 << 16, 1 << 12):
                 try:
@@ -346,7 +346,7 @@ class World:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def close(self) -> None:
-        """End all that was started."""
+        """Stop all processes and receivers."""
         if self._process is not None and self._process.running:
             self._process.send(signal.SIGCONT)
             self._process.stop(signal.SIGKILL)
@@ -357,6 +357,6 @@ class World:
 
 
 def podlist_of(path: Path) -> list[Any]:
-    """Return the list that podgpu wrote."""
+    """Return the content of a podlist file."""
     found: list[Any] = json.loads(path.read_text())
     return found

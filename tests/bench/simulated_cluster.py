@@ -1,4 +1,4 @@
-"""A node full of pods: kubelet, API server and checkpoint, which tell of one truth."""
+"""A simulated node full of pods: kubelet, API server and checkpoint, which agree."""
 
 import asyncio
 import time
@@ -18,13 +18,13 @@ from tests.support.kube import ApiServer, Collection
 RESOURCE: Final = "nvidia.com/mig-1g.10gb"
 PODS: Final = "/api/v1/pods"
 SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
-# What a pod brings along that podgpu has no use for: with it, some eight kilobytes.
+# Data of a pod that podgpu does not use; with it a pod has about eight kilobytes.
 _MANAGED: Final[dict[str, Any]] = {
     f"f:{at}": {"f:value": {}, "f:name": {}, ".": {}} for at in range(80)
 }
 _ENV: Final = [{"name": f"SETTING_{at}", "value": "x" * 60} for at in range(40)]
 
-What = Literal["ended", "began", "began, API server last"]
+ChangeKind = Literal["ended", "began", "began, API server last"]
 
 
 class Owner(NamedTuple):
@@ -35,8 +35,8 @@ class Owner(NamedTuple):
 
 
 @dataclass(slots=True)
-class Reign:
-    """An owner's time with a device, by the monotonic clock."""
+class Holding:
+    """The time for which an owner holds a device, on the monotonic clock."""
 
     owner: Owner
     since: float
@@ -44,51 +44,51 @@ class Reign:
 
 
 class Change(NamedTuple):
-    """What a page has to show from some moment on.
+    """A change that a page has to show.
 
     Attributes:
-        at: when the word came without which nobody could know.
-        what: happened.
-        device: MIG uuid.
-        owner: who holds it, or no longer does.
+        at: the time of the report that makes the change known.
+        kind: the kind of change.
+        device: the UUID of the MIG instance.
+        owner: the owner that holds it, or does not hold it any more.
     """
 
     at: float
-    what: What
+    kind: ChangeKind
     device: str
     owner: Owner
 
 
 @dataclass(slots=True)
-class Tenant:
-    """A pod; `device` is empty where it holds none."""
+class SimulatedPod:
+    """A pod; `device` is empty if it holds none."""
 
     owner: Owner
     device: str
     raw: dict[str, Any]
 
 
-class Crowd:
-    """The node's pods and who tells of them.
+class SimulatedCluster:
+    """The pods of a node, and the servers and files that report them.
 
     Attributes:
-        kubelet: the socket's other end.
-        reigns: by device, everyone who ever held it.
-        told: takes each change when it is told.
-        changed: how many devices passed from a pod to another.
-        words: how often something was said of a pod with a device.
+        kubelet: the fake kubelet.
+        holdings: all holdings so far, by device.
+        on_change: called with each change when it is reported.
+        changed: the number of changes of the holder of a device.
+        reports: the number of reports about pods with a device.
 
     Args:
-        folder: for sockets and files.
-        devices: MIG uuids.
-        pods: so many run; the first of them hold a device each.
+        folder: the folder of sockets and files.
+        devices: the UUIDs of MIG instances.
+        pods: the number of running pods; the first of them hold a device each.
     """
 
     def __init__(self, folder: Path, devices: list[str], pods: int) -> None:
-        self.reigns: dict[str, list[Reign]] = {}
-        self.given_out: Callable[[Change], None] = lambda _: None
+        self.holdings: dict[str, list[Holding]] = {}
+        self.on_change: Callable[[Change], None] = lambda _: None
         self.changed = 0
-        self.words = 0
+        self.reports = 0
         sockets, plugins = folder / "pod-resources", folder / "device-plugins"
         sockets.mkdir()
         plugins.mkdir()
@@ -101,13 +101,13 @@ class Crowd:
         self._entries: dict[str, dict[str, Any]] = {}
         self._numbers = count()
         self._late = cycle((False, True, False))
-        self._namesake = cycle((False, False, True))
-        self._tenants = [self._settled(device) for device in [*devices, *[""] * pods][:pods]]
+        self._same_name = cycle((False, False, True))
+        self._pods = [self._settled(device) for device in [*devices, *[""] * pods][:pods]]
         self._write()
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[dict[str, dict[str, object]]]:
-        """Yield the options of the sources that ask here, by kind."""
+        """Yield the options of the sources for this cluster, by kind."""
         server = ApiServer(self._api)
         async with self.kubelet, server.serving():
             server.kubeconfig(self._kubeconfig)
@@ -116,36 +116,36 @@ class Crowd:
                 "pods": {"kubeconfig": str(self._kubeconfig), "labels": ["team"]},
                 "checkpoint": {"path": str(self._checkpoint)},
             }
-            # Streams end that nobody reads any more.
+            # End the streams that no client reads any more.
             server.hang_up()
             for collection in self._api.values():
                 collection.bookmark()
 
     async def churn(self, seconds: float, each: float, share: float) -> None:
-        """Have pods end and others start in their place.
+        """End pods and start others in their place.
 
         Args:
-            seconds: for how long.
-            each: seconds from one such exchange to the next.
-            share: of the exchanges in which a device changes hands.
+            seconds: the duration.
+            each: seconds from one replacement to the next.
+            share: the share of the replacements in which a device changes its holder.
         """
-        held = cycle([at for at, tenant in enumerate(self._tenants) if tenant.device])
-        idle = cycle([at for at, tenant in enumerate(self._tenants) if not tenant.device])
-        begun, due = time.monotonic(), 0.5
+        held = cycle([at for at, pod in enumerate(self._pods) if pod.device])
+        idle = cycle([at for at, pod in enumerate(self._pods) if not pod.device])
+        start, due = time.monotonic(), 0.5
         async with asyncio.TaskGroup() as group:
-            for turn in range(round(seconds / each)):
-                await asyncio.sleep(begun + turn * each - time.monotonic())
+            for number in range(round(seconds / each)):
+                await asyncio.sleep(start + number * each - time.monotonic())
                 due += share
-                group.create_task(self._exchange(next(held if due >= 1 else idle)))
+                group.create_task(self._replace(next(held if due >= 1 else idle)))
                 due -= due >= 1
 
-    async def _exchange(self, at: int) -> None:
-        """Let a pod end and another start: of each three one by a pod of the same name, and one of
-        which the API server tells late.
+    async def _replace(self, at: int) -> None:
+        """End a pod and start another. One in three has the same name, and one in three is reported
+        late by the API server.
         """
-        old = self._tenants[at]
+        old = self._pods[at]
         await self._end(old)
-        new = self._make(old.device, old.owner.pod if next(self._namesake) else "")
+        new = self._make(old.device, old.owner.pod if next(self._same_name) else "")
         late = next(self._late)
         if not late:
             self._report(new)
@@ -165,30 +165,30 @@ class Crowd:
         self._report(new, status={"phase": "Pending", "startTime": _stamp()})
         await asyncio.sleep(0.15)
         self._report(new, status=_running(new))
-        self._tenants[at] = new
+        self._pods[at] = new
 
-    async def _end(self, tenant: Tenant) -> None:
-        self._report(tenant, metadata={"deletionTimestamp": _stamp()})
+    async def _end(self, pod: SimulatedPod) -> None:
+        self._report(pod, metadata={"deletionTimestamp": _stamp()})
         await asyncio.sleep(0.2)
-        del self._listed[tenant.owner.uid]
+        del self._listed[pod.owner.uid]
         self.kubelet.pods = list(self._listed.values())
-        if tenant.device:
-            self.reigns[tenant.device][-1].until = time.monotonic()
+        if pod.device:
+            self.holdings[pod.device][-1].until = time.monotonic()
         await asyncio.sleep(0.01)
-        self._report(tenant, status=_over(tenant))
-        self._announce("ended", tenant)
+        self._report(pod, status=_ended(pod))
+        self._announce("ended", pod)
         await asyncio.sleep(0.04)
-        self.words += 1 if tenant.device else 0
-        self._api[PODS].delete(tenant.owner.namespace, tenant.owner.pod)
+        self.reports += 1 if pod.device else 0
+        self._api[PODS].delete(pod.owner.namespace, pod.owner.pod)
 
-    def _settled(self, device: str) -> Tenant:
-        """Return a pod that runs."""
-        tenant = self._make(device)
-        self._give(tenant)
-        self._report(tenant, status=_running(tenant))
-        return tenant
+    def _settled(self, device: str) -> SimulatedPod:
+        """Return a running pod."""
+        pod = self._make(device)
+        self._give(pod)
+        self._report(pod, status=_running(pod))
+        return pod
 
-    def _make(self, device: str, name: str = "") -> Tenant:
+    def _make(self, device: str, name: str = "") -> SimulatedPod:
         number = next(self._numbers)
         owner = Owner("ml", name or f"job-{number}", "main", f"uid-{number}")
         resources = {"limits": {RESOURCE: "1"}} if device else {}
@@ -200,28 +200,28 @@ class Crowd:
             spec={"containers": [raw_container(env=_ENV, resources=resources)]},
             status={"phase": "Pending", "startTime": None, "containerStatuses": []},
         )
-        return Tenant(owner, device, raw)
+        return SimulatedPod(owner, device, raw)
 
     def _report(
         self,
-        tenant: Tenant,
+        pod: SimulatedPod,
         *,
         status: dict[str, Any] | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        """Have the API server tell of a pod, with that changed."""
-        raw = tenant.raw
-        tenant.raw = {
+        """Report a pod from the API server with these changes."""
+        raw = pod.raw
+        pod.raw = {
             **raw,
             "metadata": raw["metadata"] | (metadata or {}),
             "status": raw["status"] | (status or {}),
         }
-        self.words += 1 if tenant.device else 0
-        self._api[PODS].put(tenant.raw)
+        self.reports += 1 if pod.device else 0
+        self._api[PODS].put(pod.raw)
 
-    def _give(self, tenant: Tenant) -> None:
-        """Have the kubelet list a pod and give it its device."""
-        owner, device = tenant.owner, tenant.device
+    def _give(self, pod: SimulatedPod) -> None:
+        """List a pod in the kubelet with its device."""
+        owner, device = pod.owner, pod.device
         held = {RESOURCE: [device]} if device else {}
         self._listed[owner.uid] = kubelet.pod(owner.pod, held, namespace=owner.namespace)
         self.kubelet.pods = list(self._listed.values())
@@ -229,32 +229,32 @@ class Crowd:
             self._entries[owner.uid] = checkpoints.entry(
                 [device], checkpoints.visible(device), uid=owner.uid, resource=RESOURCE
             )
-            self.reigns.setdefault(device, []).append(Reign(owner, time.monotonic()))
+            self.holdings.setdefault(device, []).append(Holding(owner, time.monotonic()))
 
     def _write(self) -> None:
-        self.words += 1
+        self.reports += 1
         checkpoints.replace(self._checkpoint, checkpoints.checkpoint(*self._entries.values()))
 
-    def _announce(self, what: What, tenant: Tenant) -> None:
-        if tenant.device:
-            self.given_out(Change(time.monotonic(), what, tenant.device, tenant.owner))
+    def _announce(self, kind: ChangeKind, pod: SimulatedPod) -> None:
+        if pod.device:
+            self.on_change(Change(time.monotonic(), kind, pod.device, pod.owner))
 
 
-def _running(tenant: Tenant) -> dict[str, Any]:
-    started = tenant.raw["status"]["startTime"] or _stamp()
-    statuses = _statuses(tenant, "running", startedAt=_stamp())
+def _running(pod: SimulatedPod) -> dict[str, Any]:
+    started = pod.raw["status"]["startTime"] or _stamp()
+    statuses = _statuses(pod, "running", startedAt=_stamp())
     return {"phase": "Running", "startTime": started, "containerStatuses": statuses}
 
 
-def _over(tenant: Tenant) -> dict[str, Any]:
+def _ended(pod: SimulatedPod) -> dict[str, Any]:
     now = _stamp()
-    statuses = _statuses(tenant, "terminated", exitCode=143, startedAt=now, finishedAt=now)
+    statuses = _statuses(pod, "terminated", exitCode=143, startedAt=now, finishedAt=now)
     return {"phase": "Failed", "containerStatuses": statuses}
 
 
-def _statuses(tenant: Tenant, state: str, **given_out: object) -> list[dict[str, Any]]:
-    container = f"containerd://{tenant.owner.uid}"
-    return [{"name": "main", "containerID": container, "state": {state: given_out}}]
+def _statuses(pod: SimulatedPod, state: str, **times: object) -> list[dict[str, Any]]:
+    container = f"containerd://{pod.owner.uid}"
+    return [{"name": "main", "containerID": container, "state": {state: times}}]
 
 
 def _stamp() -> str:
