@@ -296,17 +296,6 @@ class Account(DeviceHoldings):
         parts[NO_CONTAINER] = total - sum(parts.values(), Fraction(0))
         return unknown
 
-    def _drop_zero(self, container: ContainerName) -> None:
-        """Make a 0 from before unknown: it would look like the whole amount."""
-        usage = self.containers[container]
-        if usage.busy.value == 0:
-            usage.busy_known = False
-        if usage.energy.value == 0:
-            usage.energy_known = False
-        for holding in usage.holdings[-1:]:
-            if holding.busy.value == 0:
-                holding.busy_known = 0
-
     def _add_energy(self, used: int, increases: dict[str, Sum]) -> None:
         """Split the increase of the energy counter."""
         since, self.since = self.since, SinceReading()
@@ -401,26 +390,3 @@ class Account(DeviceHoldings):
                 holding.energy_known = True
                 holding.energy.add(amount * time / spent, slack + int(len(own) > 1))
         self.energy_unattributed.add(rest, slack * max(len(since.present), 1))
-
-    def _set_memory(self, sample: Sample, sole_holder: ContainerName) -> None:
-        """Set the memory of containers; it is valid until the next sample."""
-        self.memory_good = sample.at + sample.valid_for
-        running = [one for one in sample.processes if one.running]
-        nameless = [one for one in running if one.container is None]
-        for container, usage in self.containers.items():
-            usage.memory = None
-            if usage.current is None or sample.used is None:
-                continue
-            own = [one.memory for one in running if one.container == container]
-            if container == sole_holder and not sample.listed:
-                own = [sample.used]
-            elif container == sole_holder:
-                own += [one.memory for one in nameless]
-            elif not own and (nameless or not sample.listed):
-                continue
-            known = [one for one in own if one is not None]
-            if len(known) < len(own):
-                continue
-            usage.memory = sum(known)
-            current = usage.current
-            current.peak = usage.memory if current.peak is None else max(current.peak, usage.memory)

@@ -295,3 +295,37 @@ class DeviceHoldings:
     def energy_pending(self) -> bool:
         """Whether energy is still to be split for time that has been counted."""
         return self.device in SLICES or self.counter.base is not None
+
+    def _set_memory(self, sample: Sample, sole_holder: ContainerName) -> None:
+        """Set the memory of containers; it is valid until the next sample."""
+        self.memory_good = sample.at + sample.valid_for
+        running = [one for one in sample.processes if one.running]
+        nameless = [one for one in running if one.container is None]
+        for container, usage in self.containers.items():
+            usage.memory = None
+            if usage.current is None or sample.used is None:
+                continue
+            own = [one.memory for one in running if one.container == container]
+            if container == sole_holder and not sample.listed:
+                own = [sample.used]
+            elif container == sole_holder:
+                own += [one.memory for one in nameless]
+            elif not own and (nameless or not sample.listed):
+                continue
+            known = [one for one in own if one is not None]
+            if len(known) < len(own):
+                continue
+            usage.memory = sum(known)
+            current = usage.current
+            current.peak = usage.memory if current.peak is None else max(current.peak, usage.memory)
+
+    def _drop_zero(self, container: ContainerName) -> None:
+        """Make a 0 from before unknown: it would look like the whole amount."""
+        usage = self.containers[container]
+        if usage.busy.value == 0:
+            usage.busy_known = False
+        if usage.energy.value == 0:
+            usage.energy_known = False
+        for holding in usage.holdings[-1:]:
+            if holding.busy.value == 0:
+                holding.busy_known = 0

@@ -209,14 +209,14 @@ def test_a_holding_that_has_ended_and_is_not_final_is_left_to_the_next_podgpu(
     ledger.accumulator.add_snapshot(SNAPSHOT(account_until(10, not_final)))
     assert holdings_in(ledger) == [("a", None, 7)]
     ledger = reopened(ledger, 20)
-    (left,) = ledger.stored.accounts[GPU.uuid].containers
-    assert left.ended == at(7)
-    assert left.closing == (ended(7),)
+    (container,) = ledger.stored.accounts[GPU.uuid].containers
+    assert container.ended == at(7)
+    assert container.closing == (ended(7),)
     ledger.accumulator.add_snapshot(SNAPSHOT(account_until(15, over), ended=[ended(7)]))
     ledger.accumulator.add_snapshot(SNAPSHOT(account_until(20, over)))
     assert holdings_in(ledger) == [("a", 7, 7)]
-    (left,) = reopened(ledger, 30).stored.accounts[GPU.uuid].containers
-    assert (left.holding, left.closing) == (None, ())
+    (container,) = reopened(ledger, 30).stored.accounts[GPU.uuid].containers
+    assert (container.holding, container.closing) == (None, ())
 
 
 def test_a_holding_that_is_no_longer_reported_ends_when_it_was_last_seen(

@@ -76,7 +76,7 @@ def remove_files(path: Path) -> None:
 
 def test_r4_a_ledger_with_a_damaged_byte_is_set_aside_or_read_correctly(path: Path) -> None:
     intact = write_ledger(path)
-    aside = 0
+    set_aside = 0
     for offset, value in damaged_bytes(intact):
         remove_files(path)
         path.write_bytes(intact[:offset] + bytes([value]) + intact[offset + 1 :])
@@ -94,8 +94,8 @@ def test_r4_a_ledger_with_a_damaged_byte_is_set_aside_or_read_correctly(path: Pa
             file.close()
         # Set aside, or read correctly.
         assert report.quarantined or set(stored.accounts) == {DEVICE}, (offset, value)
-        aside += bool(report.quarantined)
-    assert aside > 40
+        set_aside += bool(report.quarantined)
+    assert set_aside > 40
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["present", "0.1.0"])

@@ -66,11 +66,11 @@ def test_migration_keeps_all_content(old: Path) -> None:
         c.holding.id for one in stored.accounts.values() for c in one.containers if c.holding
     }
     assert continuing == set(stored.open_holdings) != set()
-    every = [row[0] for row in rows(old, "SELECT id FROM holdings UNION ALL SELECT id FROM gaps")]
-    assert all(every)
+    row_ids = [row[0] for row in rows(old, "SELECT id FROM holdings UNION ALL SELECT id FROM gaps")]
+    assert all(row_ids)
     accounts = stored.accounts.values()
     ids = [*(one.id for one in accounts), *(c.id for one in accounts for c in one.containers)]
-    assert len({*ids, *every}) == len(ids) + len(every)
+    assert len({*ids, *row_ids}) == len(ids) + len(row_ids)
 
 
 def test_a_reader_does_not_migrate_a_ledger_and_can_read_it(old: Path) -> None:

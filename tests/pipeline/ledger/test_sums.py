@@ -51,10 +51,10 @@ class World:
         self.now = self.at = moved(self.now, seconds)
 
     def forget(self, name: str) -> None:
-        gone = self.held.pop(name, None)
-        if gone is not None:
+        amounts = self.held.pop(name, None)
+        if amounts is not None:
             del self.starts[name]
-            self.forgotten = [a + b for a, b in zip(self.forgotten, gone, strict=True)]
+            self.forgotten = [a + b for a, b in zip(self.forgotten, amounts, strict=True)]
 
     def restart(self, seconds: float) -> None:
         self.now = moved(self.now, seconds)
@@ -191,9 +191,9 @@ def _minus(one: Amounts, other: Amounts) -> Amounts:
 
 
 def _check(ledger: OpenLedger, expected: Amounts, *, last: bool = False) -> None:
-    whole = ledger.window()
-    assert_adds_up(whole)
-    found = [(t.accounted_ns, t.busy_ns or 0, t.energy_mj or 0) for t in whole.totals]
+    window = ledger.window()
+    assert_adds_up(window)
+    found = [(t.accounted_ns, t.busy_ns or 0, t.energy_mj or 0) for t in window.totals]
     assert (found or [(0, 0, 0)]) == [expected]
     if not last:
         return

@@ -28,11 +28,13 @@ def instants_in(value: object) -> list[tuple[int, int]]:
 @given(events)
 def test_every_instant_is_shifted_and_nothing_else_changes(event: Event) -> None:
     shifted_event = shifted(
-        event, lambda i: Instant(i.mono_ns + 5, i.wall_ns - 7), lambda good: good + 1
+        event, lambda i: Instant(i.mono_ns + 5, i.wall_ns - 7), lambda validity: validity + 1
     )
     assert instants_in(shifted_event) == [(mono + 5, wall - 7) for mono, wall in instants_in(event)]
     back = shifted(
-        shifted_event, lambda i: Instant(i.mono_ns - 5, i.wall_ns + 7), lambda good: good - 1
+        shifted_event,
+        lambda i: Instant(i.mono_ns - 5, i.wall_ns + 7),
+        lambda validity: validity - 1,
     )
     assert back == event
 
@@ -40,11 +42,11 @@ def test_every_instant_is_shifted_and_nothing_else_changes(event: Event) -> None
 def test_each_validity_is_stretched() -> None:
     process_list = ProcessList("GPU-0", (), START, 3 * NS)
     sampled = SamplesTaken((reading("GPU-0", "power_watts", 1, good_for=5),), (process_list,))
-    stretched = shifted(sampled, lambda i: i, lambda good: 2 * good)
+    stretched = shifted(sampled, lambda i: i, lambda validity: 2 * validity)
     assert stretched.readings[0].good_for_ns == 10 * NS
     assert stretched.processes[0].good_for_ns == 6 * NS
     claimed = claims(claim("pod", "GPU-0"), good_for=60)
-    assert shifted(claimed, lambda i: i, lambda good: 2 * good) == replace(
+    assert shifted(claimed, lambda i: i, lambda validity: 2 * validity) == replace(
         claimed, good_for_ns=120 * NS
     )
 

@@ -64,7 +64,7 @@ def sample_event(
 def test_every_usage_sample_is_read_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, samples: list[tuple[DeviceUse, ...]], when: object
 ) -> None:
-    path = tmp_path_factory.getbasetemp() / "looks"
+    path = tmp_path_factory.getbasetemp() / "samples"
     envelopes = [Envelope("gpus", "nvml", 1, when, ProcessesSampled(each)) for each in samples]  # type: ignore[arg-type]
     assert replayed(record(path, envelopes)) == envelopes
 

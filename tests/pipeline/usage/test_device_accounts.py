@@ -263,26 +263,26 @@ def test_a_pod_with_another_uid_has_another_account() -> None:
 
 def test_containers_above_the_limit_are_counted_and_their_usage_is_unattributed() -> None:
     book = Book()
-    crowd = [process(f"pod-{n:03}", memory=1, busy=1) for n in range(MAX_CONTAINERS + 3)]
+    processes = [process(f"pod-{n:03}", memory=1, busy=1) for n in range(MAX_CONTAINERS + 3)]
     book.hold(0, holder("pod-999"))
-    book.sample(0, None, *crowd, used=1000)
-    found = book.sample(5, 0, *crowd, used=1000, busy=len(crowd))
+    book.sample(0, None, *processes, used=1000)
+    found = book.sample(5, 0, *processes, used=1000, busy=len(processes))
     assert len(found.containers) == MAX_CONTAINERS
     # The holder got its account first.
     assert container(found, "pod-999").held_ns == 5 * S
     assert book.usage().rejected_containers == 4
     assert found.busy_unattributed_ns == 4
     assert found.memory_unattributed_bytes == 1000 - MAX_CONTAINERS + 1
-    book.sample(10, 5, *crowd[:9], used=1000, busy=9)
+    book.sample(10, 5, *processes[:9], used=1000, busy=9)
     assert book.usage().rejected_containers == 0
 
 
 def test_a_container_above_the_limit_gets_no_held_time() -> None:
     book = Book()
-    crowd = [process(f"pod-{n:03}") for n in range(MAX_CONTAINERS)]
-    book.sample(0, None, *crowd)
+    processes = [process(f"pod-{n:03}") for n in range(MAX_CONTAINERS)]
+    book.sample(0, None, *processes)
     book.hold(1, holder("late"))
-    found = book.sample(5, 0, *crowd, process(known=False, busy=S, memory=5), used=9, busy=S)
+    found = book.sample(5, 0, *processes, process(known=False, busy=S, memory=5), used=9, busy=S)
     assert (found.unheld_ns, found.busy_unattributed_ns) == (5 * S, S)
     assert found.memory_unattributed_bytes == 9
     assert book.usage().rejected_containers == 1
@@ -290,12 +290,12 @@ def test_a_container_above_the_limit_gets_no_held_time() -> None:
 
 def test_the_container_that_ended_first_makes_room_for_a_new_one() -> None:
     book = Book()
-    crowd = [process(f"pod-{n:03}", busy=1) for n in range(MAX_CONTAINERS)]
-    book.sample(0, None, *crowd)
-    book.sample(5, 0, *crowd, busy=len(crowd))
-    book.sample(10, 5, *crowd[1:])
-    book.sample(15, 10, *crowd[2:])
-    found = book.sample(20, 15, *crowd[2:], process("late"))
+    processes = [process(f"pod-{n:03}", busy=1) for n in range(MAX_CONTAINERS)]
+    book.sample(0, None, *processes)
+    book.sample(5, 0, *processes, busy=len(processes))
+    book.sample(10, 5, *processes[1:])
+    book.sample(15, 10, *processes[2:])
+    found = book.sample(20, 15, *processes[2:], process("late"))
     pods = {one.subject.pod for one in found.containers}
     assert "late" in pods
     assert "pod-000" not in pods
@@ -306,13 +306,13 @@ def test_the_container_that_ended_first_makes_room_for_a_new_one() -> None:
 
 def test_a_container_that_made_room_starts_at_zero_when_it_is_seen_again() -> None:
     book = Book()
-    crowd = [process(f"pod-{n:03}") for n in range(MAX_CONTAINERS - 2)]
+    processes = [process(f"pod-{n:03}") for n in range(MAX_CONTAINERS - 2)]
     book.hold(0, holder("a"), holder("z"))
-    book.sample(0, None, *crowd)
+    book.sample(0, None, *processes)
     book.hold(3)
     book.hold(4, holder("b"))
     assert "a" not in book.held()
-    again = container(book.sample(5, 0, *crowd), "a")
+    again = container(book.sample(5, 0, *processes), "a")
     assert (again.start, again.ended, again.held_ns) == (at(3), at(3), 0)
 
 

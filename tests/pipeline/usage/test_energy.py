@@ -202,16 +202,16 @@ def test_pending_amounts_stay_bounded_if_the_energy_of_the_gpu_is_not_read() -> 
 
 def test_a_container_that_made_room_has_no_pending_amounts() -> None:
     book = mig_book()
-    crowd = [process(f"q-{n:03}", busy=1) for n in range(MAX_CONTAINERS - 1)]
-    book.add(0, None, *crowd, device=ONE)
-    book.add(5, 0, *crowd, device=ONE, busy=len(crowd))
-    book.add(10, 5, *crowd[1:], device=ONE, busy=len(crowd) - 1)
+    processes = [process(f"q-{n:03}", busy=1) for n in range(MAX_CONTAINERS - 1)]
+    book.add(0, None, *processes, device=ONE)
+    book.add(5, 0, *processes, device=ONE, busy=len(processes))
+    book.add(10, 5, *processes[1:], device=ONE, busy=len(processes) - 1)
     book.hold(11, holder("a"), holder("late"), device=ONE)
     pending = book.accounts._accounts[ONE.uuid].pending
     assert pending.busy is not None
-    assert crowd[0].container not in pending.busy
-    assert crowd[1].container in pending.busy
-    assert pending.busy_ns == 2 * len(crowd) - 1
+    assert processes[0].container not in pending.busy
+    assert processes[1].container in pending.busy
+    assert pending.busy_ns == 2 * len(processes) - 1
 
 
 def test_a_pod_does_not_get_the_busy_time_of_the_pod_before_it() -> None:
@@ -252,10 +252,10 @@ def test_a_gpu_that_gets_instances_and_loses_them_continues_its_account() -> Non
     book.sample(10, 0, process("a", memory=5, busy=S), used=9, busy=S, energy=100)
     book.set_devices(11, GPU, ONE)
     book.sample(12, 10, used=None, energy=150)
-    whole = book.account()
-    assert container(whole, "a").ended == at(11)
-    assert (whole.elapsed_ns, whole.busy_ns, whole.energy_mj) == (10 * S, S, 150)
-    assert whole.memory_used_bytes is None
+    account = book.account()
+    assert container(account, "a").ended == at(11)
+    assert (account.elapsed_ns, account.busy_ns, account.energy_mj) == (10 * S, S, 150)
+    assert account.memory_used_bytes is None
     book.set_devices(13, GPU)
     book.hold(13, holder("a"))
     book.sample(14, None, energy=200)
@@ -266,10 +266,10 @@ def test_a_gpu_that_gets_instances_and_loses_them_continues_its_account() -> Non
 
 
 def test_more_slices_than_a_gpu_has_get_all_of_its_energy() -> None:
-    crowd = [mig(GPU, gi, profile="4g.40gb") for gi in range(2)]
-    book = Book(GPU, *crowd, gpu(1))
+    instances = [mig(GPU, gi, profile="4g.40gb") for gi in range(2)]
+    book = Book(GPU, *instances, gpu(1))
     for when, since, energy in ((0, None, 0), (10, 0, 80)):
-        for device in crowd:
+        for device in instances:
             book.sample(when, since, device=device, busy=0)
         book.add(when, since, used=None, energy=energy)
-    assert [book.account(device).energy_mj for device in (*crowd, GPU)] == [40, 40, 0]
+    assert [book.account(device).energy_mj for device in (*instances, GPU)] == [40, 40, 0]

@@ -76,16 +76,16 @@ def held(*pods: str) -> tuple[HolderShare, ...]:
 
 
 def timeline(*cuts: tuple[float, Sequence[str]]) -> HolderTimeline:
-    made = HolderTimeline()
+    line = HolderTimeline()
     for when, pods in cuts:
-        made.record(held(*pods), at(when))
-    return made
+        line.record(held(*pods), at(when))
+    return line
 
 
-def pieces_of(made: HolderTimeline, start: float, end: float) -> list[tuple[int, list[str]]]:
+def pieces_of(line: HolderTimeline, start: float, end: float) -> list[tuple[int, list[str]]]:
     return [
         (piece.time_ns, [one.container[1] for one in piece.change.held] if piece.change else ["?"])
-        for piece in made.spans(at(start).mono_ns, at(end).mono_ns)
+        for piece in line.spans(at(start).mono_ns, at(end).mono_ns)
     ]
 
 
@@ -97,11 +97,11 @@ def test_holders_are_sorted_and_named_without_the_container_id() -> None:
 
 
 def test_an_interval_is_split_where_holders_change() -> None:
-    made = timeline((0, ""), (2, "a"), (3, "ab"), (3, "b"), (5, ""), (9, "c"))
-    assert pieces_of(made, 1, 6) == [(S, []), (S, ["a"]), (2 * S, ["b"]), (S, [])]
-    assert pieces_of(made, 2, 3) == [(S, ["a"])]
-    assert pieces_of(made, 5, 5) == []
-    assert pieces_of(made, 20, 21) == [(S, ["c"])]
+    line = timeline((0, ""), (2, "a"), (3, "ab"), (3, "b"), (5, ""), (9, "c"))
+    assert pieces_of(line, 1, 6) == [(S, []), (S, ["a"]), (2 * S, ["b"]), (S, [])]
+    assert pieces_of(line, 2, 3) == [(S, ["a"])]
+    assert pieces_of(line, 5, 5) == []
+    assert pieces_of(line, 20, 21) == [(S, ["c"])]
 
 
 def test_time_before_the_first_known_change_is_unattributed() -> None:
@@ -111,25 +111,25 @@ def test_time_before_the_first_known_change_is_unattributed() -> None:
 
 
 def test_a_change_that_arrives_late_is_placed_at_the_last_known_change() -> None:
-    made = timeline((2, "a"), (5, "b"), (3, "c"))
-    assert pieces_of(made, 0, 9) == [(2 * S, ["?"]), (3 * S, ["a"]), (4 * S, ["c"])]
+    line = timeline((2, "a"), (5, "b"), (3, "c"))
+    assert pieces_of(line, 0, 9) == [(2 * S, ["?"]), (3 * S, ["a"]), (4 * S, ["c"])]
 
 
 def test_the_same_holders_again_are_not_a_change() -> None:
-    made = timeline((2, "a"), (3, "a"), (4, "a"))
-    assert pieces_of(made, 2, 9) == [(7 * S, ["a"])]
+    line = timeline((2, "a"), (3, "a"), (4, "a"))
+    assert pieces_of(line, 2, 9) == [(7 * S, ["a"])]
 
 
 def test_forgetting_removes_past_changes_and_keeps_current_holders() -> None:
-    made = timeline((0, "a"), (2, "b"), (4, "c"))
-    made.forget(at(3).mono_ns)
-    assert pieces_of(made, 3, 5) == [(S, ["b"]), (S, ["c"])]
-    assert pieces_of(made, 1, 5) == [(S, ["?"]), (2 * S, ["b"]), (S, ["c"])]
+    line = timeline((0, "a"), (2, "b"), (4, "c"))
+    line.forget(at(3).mono_ns)
+    assert pieces_of(line, 3, 5) == [(S, ["b"]), (S, ["c"])]
+    assert pieces_of(line, 1, 5) == [(S, ["?"]), (2 * S, ["b"]), (S, ["c"])]
 
 
 def test_the_number_of_kept_changes_is_limited() -> None:
-    made = timeline(*[(n, "ab"[n % 2]) for n in range(3 * MAX_CHANGES)])
-    pieces = made.spans(T, at(3 * MAX_CHANGES).mono_ns)
+    line = timeline(*[(n, "ab"[n % 2]) for n in range(3 * MAX_CHANGES)])
+    pieces = line.spans(T, at(3 * MAX_CHANGES).mono_ns)
     assert len(pieces) == MAX_CHANGES + 1
     assert pieces[0].change is None
     assert sum(piece.time_ns for piece in pieces) == 3 * MAX_CHANGES * S
@@ -137,8 +137,8 @@ def test_the_number_of_kept_changes_is_limited() -> None:
 
 @pytest.mark.parametrize(("when", "pods"), [(1, ""), (2, "a"), (2.5, "a"), (3, "b"), (99, "b")])
 def test_the_holders_at_a_moment(when: float, pods: str) -> None:
-    made = timeline((2, "a"), (3, "b"))
-    assert [one.container[1] for one in made.at(at(when).mono_ns)] == list(pods)
+    line = timeline((2, "a"), (3, "b"))
+    assert [one.container[1] for one in line.at(at(when).mono_ns)] == list(pods)
 
 
 def test_the_moment_at_which_a_container_released_the_device() -> None:

@@ -127,9 +127,9 @@ def test_a_container_that_returns_starts_another_holding() -> None:
     assert (second.start, second.end, second.held_ns) == (at(3), at(4.5), 3 * S // 2)
     # It is unknown which holding the work belongs to: it is split by time.
     assert (first.busy_ns, second.busy_ns) == (2 * S // 5, 3 * S // 5)
-    whole = container(book.account(), "a")
-    assert (whole.start, whole.held_ns) == (at(1), 5 * S // 2)
-    assert (first.energy_mj or 0) + (second.energy_mj or 0) == whole.energy_mj
+    account = container(book.account(), "a")
+    assert (account.start, account.held_ns) == (at(1), 5 * S // 2)
+    assert (first.energy_mj or 0) + (second.energy_mj or 0) == account.energy_mj
     book.hold(6, holder("a"))
     assert (continuing(book).start, continuing(book).held_ns) == (at(6), 0)
 
@@ -307,9 +307,9 @@ def test_all_holdings_end_with_the_last_sample_when_the_accounts_are_forgotten()
 
 def test_a_container_that_makes_room_has_its_holding_reported() -> None:
     book = Book()
-    crowd = [process(f"pod-{n:03}") for n in range(MAX_CONTAINERS - 1)]
+    processes = [process(f"pod-{n:03}") for n in range(MAX_CONTAINERS - 1)]
     book.hold(0, holder("a"))
-    book.sample(0, None, *crowd)
+    book.sample(0, None, *processes)
     book.hold(3)
     book.hold(4, holder("b"))
     assert (only_ended(book).subject.pod, times(only_ended(book))) == ("a", (0, 3 * S))
@@ -317,11 +317,11 @@ def test_a_container_that_makes_room_has_its_holding_reported() -> None:
 
 def test_the_holding_of_a_container_that_made_room_is_kept_from_then_on() -> None:
     book = Book()
-    crowd = [process(f"pod-{n:03}") for n in range(MAX_CONTAINERS - 1)]
+    processes = [process(f"pod-{n:03}") for n in range(MAX_CONTAINERS - 1)]
     book.hold(0, holder("a"))
-    book.sample(0, None, *crowd)
+    book.sample(0, None, *processes)
     book.hold(3)
-    book.sample(250, 0, *crowd, process("z"))
+    book.sample(250, 0, *processes, process("z"))
     assert only_ended(book).subject.pod == "a"
     book.accounts.expire(at(300.1))
     assert only_ended(book).subject.pod == "a"

@@ -109,13 +109,13 @@ def test_t5_wrong_readings_at_random_times_never_change_the_account(
     for step, (seconds, watts) in enumerate([(0, 0), *story, (1, 0)]):
         since, at = at if step else None, at + seconds
         counter += 1000 * watts * seconds
-        works = [process(pod, busy=chance.randint(0, seconds * S // 2)) for pod in "ab"]
-        total = sum(one.busy_ns or 0 for one in works)
+        processes = [process(pod, busy=chance.randint(0, seconds * S // 2)) for pod in "ab"]
+        total = sum(one.busy_ns or 0 for one in processes)
         is_wrong = step in wrong and step <= len(story) and wrong_for + seconds < 60
         wrong_for = wrong_for + seconds if is_wrong else 0
         readings_with = wrong[step] if is_wrong else counter
         for book, energy in ((right, counter), (other, readings_with)):
-            book.add(at, since, *works, busy=total, energy=energy)
+            book.add(at, since, *processes, busy=total, energy=energy)
     assert right.account().energy_mj == other.account().energy_mj == counter - LIFE
     for account in (right.account(), other.account()):
         assert (account.energy_mj or 0) <= energy_rate(None) * (at + len(story))
@@ -143,8 +143,8 @@ def test_t6_busy_time_of_all_processes_is_scaled_to_the_length_of_the_interval(
 ) -> None:
     book = Book()
     book.sample(0, None)
-    works = [process(pod, busy=round(busy_s * S)) for pod, busy_s in claimed.items()]
-    account = book.sample(seconds, 0, *works, busy=sum(one.busy_ns or 0 for one in works))
+    processes = [process(pod, busy=round(busy_s * S)) for pod, busy_s in claimed.items()]
+    account = book.sample(seconds, 0, *processes, busy=sum(one.busy_ns or 0 for one in processes))
     assert by_pod(account.containers, "busy_ns") == {p: round(s * S) for p, s in expected.items()}
     assert account.busy_unattributed_ns == round(no_one * S)
     assert account.busy_ns is not None
@@ -171,7 +171,7 @@ def test_t6_parts_of_busy_time_sum_to_the_total_and_none_exceeds_what_was_report
     found = split_busy(total, [process(pod, busy=ns) for pod, ns in claimed], None)
     assert sum(found.containers.values()) + found.unattributed == total
     for pod in ("a", "b"):
-        own = sum(ns for whose, ns in claimed if whose == pod)
+        own = sum(ns for owner, ns in claimed if owner == pod)
         assert 0 <= found.containers.get(name(pod), 0) <= own
 
 
@@ -183,8 +183,8 @@ def test_t6_busy_time_never_exceeds_elapsed_time(
     book.sample(0, None)
     for one, other, milliseconds in story:
         since, at = at, at + milliseconds
-        works = [process("a", busy=one), process("b", busy=other)]
-        account = book.sample(at / 1000, since / 1000, *works, busy=one + other)
+        processes = [process("a", busy=one), process("b", busy=other)]
+        account = book.sample(at / 1000, since / 1000, *processes, busy=one + other)
         assert account.busy_ns is not None
         assert account.busy_ns <= account.elapsed_ns == at * MS
         assert all((each.busy_ns or 0) <= at * MS for each in account.containers)

@@ -17,7 +17,7 @@ HOST = process(memory=30)
 
 
 @pytest.mark.parametrize(
-    ("used", "reserved", "processes", "alone", "containers", "unattributed"),
+    ("used", "reserved", "processes", "sole_holder", "containers", "unattributed"),
     [
         # used = containers + reserved + unattributed
         (100, 10, [], None, {}, 90),
@@ -55,11 +55,11 @@ def test_memory_is_split_among_containers(
     used: int,
     reserved: int | None,
     processes: list[ProcessSample],
-    alone: ContainerName | None,
+    sole_holder: ContainerName | None,
     containers: dict[ContainerName, int | None],
     unattributed: int,
 ) -> None:
-    found = split_memory(used, reserved, processes, alone)
+    found = split_memory(used, reserved, processes, sole_holder)
     assert found.containers == containers
     assert found.unattributed == unattributed
     assert found.reserved == min(reserved or 0, used)
@@ -74,7 +74,7 @@ def test_memory_of_containers_is_known_though_the_total_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("processes", "alone", "listed", "whole"),
+    ("processes", "sole_holder", "listed", "expected"),
     [
         ([], None, True, True),
         ([process("a"), HOST], None, True, True),
@@ -84,37 +84,43 @@ def test_memory_of_containers_is_known_though_the_total_is_not() -> None:
     ],
 )
 def test_whether_containers_without_processes_have_no_memory(
-    processes: list[ProcessSample], alone: ContainerName | None, listed: bool, whole: bool
+    processes: list[ProcessSample], sole_holder: ContainerName | None, listed: bool, expected: bool
 ) -> None:
-    assert split_memory(100, 0, processes, alone, listed=listed).no_others is whole
+    assert split_memory(100, 0, processes, sole_holder, listed=listed).no_others is expected
 
 
-def ran(owner: str | None, ns: int | None, *, known: bool = True) -> ProcessSample:
+def busy_process(owner: str | None, ns: int | None, *, known: bool = True) -> ProcessSample:
     return process(owner, busy=ns, known=known)
 
 
 @pytest.mark.parametrize(
-    ("total", "processes", "alone", "before", "containers"),
+    ("total", "processes", "sole_holder", "before", "containers"),
     [
         # Busy time is reported for each process.
-        (90, [ran("a", 30), ran("b", 60)], None, [], {A: 30, B: 60}),
-        (90, [ran("a", 30), ran("a", 20), ran(None, 40)], B, [], {A: 50}),
-        (90, [ran("a", 30), ran(None, 60, known=False)], None, [], {A: 30}),
-        (90, [ran("a", 30), ran(None, 60, known=False)], A, [], {A: 90}),
-        (90, [ran("a", 30), ran("b", None)], None, [B], {A: 30}),
-        (0, [ran("a", 0)], B, [], {A: 0}),
-        (50, [ran("a", 60), ran("b", 40)], None, [], {A: 30, B: 20}),
+        (90, [busy_process("a", 30), busy_process("b", 60)], None, [], {A: 30, B: 60}),
+        (
+            90,
+            [busy_process("a", 30), busy_process("a", 20), busy_process(None, 40)],
+            B,
+            [],
+            {A: 50},
+        ),
+        (90, [busy_process("a", 30), busy_process(None, 60, known=False)], None, [], {A: 30}),
+        (90, [busy_process("a", 30), busy_process(None, 60, known=False)], A, [], {A: 90}),
+        (90, [busy_process("a", 30), busy_process("b", None)], None, [B], {A: 30}),
+        (0, [busy_process("a", 0)], B, [], {A: 0}),
+        (50, [busy_process("a", 60), busy_process("b", 40)], None, [], {A: 30, B: 20}),
         # Busy time is reported for the device only.
-        (90, [ran("a", None)], B, [], {A: 90}),
-        (90, [ran("a", None), ran("a", None)], None, [A], {A: 90}),
-        (90, [ran("a", None), ran("b", None)], A, [], {}),
-        (90, [ran("a", None), ran(None, None)], A, [], {}),
-        (90, [ran("a", None), ran(None, None, known=False)], None, [], {}),
-        (90, [ran("a", None), ran(None, None, known=False)], A, [], {A: 90}),
+        (90, [busy_process("a", None)], B, [], {A: 90}),
+        (90, [busy_process("a", None), busy_process("a", None)], None, [A], {A: 90}),
+        (90, [busy_process("a", None), busy_process("b", None)], A, [], {}),
+        (90, [busy_process("a", None), busy_process(None, None)], A, [], {}),
+        (90, [busy_process("a", None), busy_process(None, None, known=False)], None, [], {}),
+        (90, [busy_process("a", None), busy_process(None, None, known=False)], A, [], {A: 90}),
         (90, [], A, [], {A: 90}),
         (90, [], None, [], {}),
         # Another container's processes have ended since: the busy time may be theirs.
-        (90, [ran("b", None)], B, [A], {}),
+        (90, [busy_process("b", None)], B, [A], {}),
         (90, [], B, [A], {A: 90}),
         (90, [], B, [None], {}),
     ],
@@ -122,31 +128,31 @@ def ran(owner: str | None, ns: int | None, *, known: bool = True) -> ProcessSamp
 def test_busy_time_is_split_among_containers(
     total: int,
     processes: list[ProcessSample],
-    alone: ContainerName | None,
+    sole_holder: ContainerName | None,
     before: list[ContainerName | None],
     containers: dict[ContainerName, int],
 ) -> None:
-    found = split_busy(total, processes, alone, before)
+    found = split_busy(total, processes, sole_holder, before)
     assert found.containers == containers
     assert found.unattributed == total - sum(containers.values())
 
 
 @pytest.mark.parametrize(
-    ("processes", "whole"),
+    ("processes", "expected"),
     [
-        ([ran("a", 90)], True),
-        ([ran(None, 90)], True),
-        ([ran("a", 30), ran(None, 60, known=False)], False),
-        ([ran("a", 90), ran(None, 0, known=False)], True),
-        ([ran("a", None)], True),
-        ([ran("a", None), ran("b", None)], False),
+        ([busy_process("a", 90)], True),
+        ([busy_process(None, 90)], True),
+        ([busy_process("a", 30), busy_process(None, 60, known=False)], False),
+        ([busy_process("a", 90), busy_process(None, 0, known=False)], True),
+        ([busy_process("a", None)], True),
+        ([busy_process("a", None), busy_process("b", None)], False),
         ([], False),
     ],
 )
 def test_whether_containers_without_busy_time_had_none(
-    processes: list[ProcessSample], whole: bool
+    processes: list[ProcessSample], expected: bool
 ) -> None:
-    assert split_busy(90, processes, None).no_others is whole
+    assert split_busy(90, processes, None).no_others is expected
 
 
 def interval_usage(
@@ -197,33 +203,36 @@ PROCESSES = st.lists(
     ).map(lambda p: p if p.owner_known else p._replace(container=None)),
     max_size=4,
 )
-ALONE = st.sampled_from([A, B, None])
+SOLE_HOLDER = st.sampled_from([A, B, None])
 
 
-@given(st.integers(0, 1000), st.none() | st.integers(0, 300), PROCESSES, ALONE)
+@given(st.integers(0, 1000), st.none() | st.integers(0, 300), PROCESSES, SOLE_HOLDER)
 def test_the_order_of_processes_does_not_matter(
-    total: int, reserved: int | None, processes: list[ProcessSample], alone: ContainerName | None
+    total: int,
+    reserved: int | None,
+    processes: list[ProcessSample],
+    sole_holder: ContainerName | None,
 ) -> None:
     for order in permutations(processes):
-        assert split_memory(total, reserved, order, alone) == split_memory(
-            total, reserved, processes, alone
+        assert split_memory(total, reserved, order, sole_holder) == split_memory(
+            total, reserved, processes, sole_holder
         )
-        assert split_busy(total, order, alone) == split_busy(total, processes, alone)
+        assert split_busy(total, order, sole_holder) == split_busy(total, processes, sole_holder)
 
 
-@given(st.integers(0, 1000), st.integers(0, 300), PROCESSES, ALONE, st.sets(ALONE))
+@given(st.integers(0, 1000), st.integers(0, 300), PROCESSES, SOLE_HOLDER, st.sets(SOLE_HOLDER))
 def test_the_parts_of_each_split_sum_to_the_total(
     total: int,
     reserved: int,
     processes: list[ProcessSample],
-    alone: ContainerName | None,
+    sole_holder: ContainerName | None,
     before: set[ContainerName],
 ) -> None:
-    of_memory = split_memory(total, reserved, processes, alone)
+    of_memory = split_memory(total, reserved, processes, sole_holder)
     parts = [part or 0 for part in of_memory.containers.values()]
     assert of_memory.reserved is not None
     assert of_memory.unattributed is not None
     assert total == sum(parts) + of_memory.reserved + of_memory.unattributed
-    of_time = split_busy(total, processes, alone, before)
+    of_time = split_busy(total, processes, sole_holder, before)
     assert total == sum(of_time.containers.values()) + of_time.unattributed
     assert min([*parts, of_memory.unattributed, of_time.unattributed]) >= 0

@@ -102,20 +102,20 @@ def test_t4_a_process_that_is_no_client_keeps_its_usage() -> None:
 
 def test_t4_a_single_container_with_its_own_server_gets_all_usage() -> None:
     book = Book()
-    book.hold(0, holder("alone"))
-    own = [server("alone"), client("alone"), client("alone")]
+    book.hold(0, holder("single"))
+    own = [server("single"), client("single"), client("single")]
     book.sample(0, None, *own, energy=0, mps=True)
     account = book.sample(10, 0, *own, busy=9 * S, energy=1000, mps=True)
-    assert by_pod(account.containers, "busy_ns") == {"alone": 9 * S}
-    assert by_pod(account.containers, "energy_mj") == {"alone": 1000}
+    assert by_pod(account.containers, "busy_ns") == {"single": 9 * S}
+    assert by_pod(account.containers, "energy_mj") == {"single": 1000}
 
 
 def test_t4_usage_is_unknown_if_other_containers_were_there_or_there_is_no_client() -> None:
     book = Book()
-    book.sample(0, None, server("alone"), client("alone"), client("two"), mps=True)
-    book.sample(10, 0, server("alone"), client("alone"), busy=9 * S, mps=True)
-    book.sample(20, 10, server("alone"), busy=9 * S, mps=True)
-    assert by_pod(book.account().containers, "busy_ns") == {"alone": None, "two": None}
+    book.sample(0, None, server("single"), client("single"), client("two"), mps=True)
+    book.sample(10, 0, server("single"), client("single"), busy=9 * S, mps=True)
+    book.sample(20, 10, server("single"), busy=9 * S, mps=True)
+    assert by_pod(book.account().containers, "busy_ns") == {"single": None, "two": None}
 
 
 def test_t4_usage_is_unknown_if_another_container_held_the_gpu_in_the_interval() -> None:

@@ -58,12 +58,12 @@ def test_holdings_under_two_names_are_merged_into_one(
 
     While the other containers of the pod are seen, it is unknown which one has no name.
     """
-    apart, whole = Book(), Book()
+    two_names, one_name = Book(), Book()
     now = 0
     for number, sample in enumerate([Sample(1, False, (0, 0), (0, 0)), *samples]):
         there = [n for n in (0, 1) if number >= first[n] or number == len(samples)]
         if released and 1 in there:
-            for book in (apart, whole):
+            for book in (two_names, one_name):
                 book.hold(now, holder("a", share))
         since, now = now if sample.counts else None, now + sample.after
         shown = [
@@ -74,16 +74,16 @@ def test_holdings_under_two_names_are_merged_into_one(
         used = sum(one.memory_bytes or 0 for one in shown)
         busy = sum(one.busy_ns or 0 for one in shown)
         counted = busy if sample.counts else None
-        apart.sample(now, since, *OTHERS, *shown, used=used, busy=counted)
+        two_names.sample(now, since, *OTHERS, *shown, used=used, busy=counted)
         one = [process._replace(container=A) for process in shown]
-        whole.sample(now, since, *OTHERS, *one, used=used, busy=counted)
-    for book in (apart, whole):
+        one_name.sample(now, since, *OTHERS, *one, used=used, busy=counted)
+    for book in (two_names, one_name):
         # If it held the device, that holding has ended, and no later sample has been taken.
         book.hold(now + 0.5)
         book.hold(now + 1, holder("a"))
         book.sample(now + 5, now, *OTHERS, process(A, memory=3), used=3, busy=0)
-    assert only_holding(apart.account()) == only_holding(whole.account())
-    ours, right = (peak(book.account()) for book in (apart, whole))
+    assert only_holding(two_names.account()) == only_holding(one_name.account())
+    ours, right = (peak(book.account()) for book in (two_names, one_name))
     assert ours <= right
 
 

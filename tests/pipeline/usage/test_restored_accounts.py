@@ -66,11 +66,11 @@ def test_a_container_whose_claim_returns_continues_with_a_gap() -> None:
     book.hold(41, holder("a", 0.5))
     book.sample(42, None, energy=1000)
     book.sample(47, 42, process("a", busy=S), busy=S, energy=1300)
-    one, whole = continuing(book), container(book.account(), "a")
+    one, total = continuing(book), container(book.account(), "a")
     assert (one.start, one.counted_ns, one.gap_ns) == (at(4), 11 * S, 32 * S)
     assert (one.held_ns, one.busy_ns) == (2 * S + 5 * S // 2, 2 * S)
-    assert (whole.start, whole.held_ns, whole.busy_ns) == (at(0), 5 * S + 5 * S // 2, 4 * S)
-    assert whole.energy_mj == 400 + 300
+    assert (total.start, total.held_ns, total.busy_ns) == (at(0), 5 * S + 5 * S // 2, 4 * S)
+    assert total.energy_mj == 400 + 300
     assert book.account().elapsed_ns == before().elapsed_ns + 5 * S
     assert book.usage().ended == ()
 

@@ -44,8 +44,8 @@ def account_of(
     changes = list(holders)
     for since, when in pairwise(moments):
         while changes and changes[0][0] < when:
-            began, shares = changes.pop(0)
-            book.hold(began / 1000, *(holder(pod, share) for pod, share in shares.items()))
+            start, shares = changes.pop(0)
+            book.hold(start / 1000, *(holder(pod, share) for pod, share in shares.items()))
         work = {pod: rate * (when - since) for pod, rate in rates.items()}
         book.add(
             when / 1000,
@@ -89,9 +89,9 @@ def test_held_time_follows_the_rule_of_shares(
     found = by_pod(account_of(moments, holders, {}, 0).containers, "held_ns")
     ends = [when for when, _ in holders[1:]] + [END]
     truth: dict[str, Fraction] = {}
-    for (began, shares), end in zip(holders, ends, strict=False):
+    for (start, shares), end in zip(holders, ends, strict=False):
         for pod, part in parts(shares).items():
-            truth[pod] = truth.get(pod, Fraction(0)) + part * (end - began) * MS
+            truth[pod] = truth.get(pod, Fraction(0)) + part * (end - start) * MS
     for pod in truth.keys() | found.keys():
         # A share is calculated to 12 digits.
         error = abs((found.get(pod) or 0) - truth.get(pod, Fraction(0)))

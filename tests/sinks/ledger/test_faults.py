@@ -90,9 +90,9 @@ async def test_a_damaged_file_is_set_aside_and_a_new_one_is_started(
     async with harness.running():
         assert await harness.sink.stored_usage() is None
         harness.send_account(10)
-    (aside,) = tmp_path.glob("usage.db.corrupt-*Z")
-    assert aside.read_bytes() == content
-    assert aside.name in harness.ctx.own.problems["sink", "usage"].text
+    (damaged,) = tmp_path.glob("usage.db.corrupt-*Z")
+    assert damaged.read_bytes() == content
+    assert damaged.name in harness.ctx.own.problems["sink", "usage"].text
     assert harness.counted("errors") == {"read corrupt": 1}
     assert await seconds_of(path) == 10
 
@@ -122,8 +122,8 @@ async def test_a_file_that_is_damaged_while_podgpu_runs_loses_only_its_past(
         await harness.until(lambda: list(tmp_path.glob("usage.db.corrupt-*Z")))
         await harness.until(lambda: harness.counted("emitted")[""] == 3)
         harness.send_account(40)
-    (aside,) = tmp_path.glob("usage.db.corrupt-*Z")
-    assert await seconds_of(aside) == 10
+    (damaged,) = tmp_path.glob("usage.db.corrupt-*Z")
+    assert await seconds_of(damaged) == 10
     assert await seconds_of(harness.path) == 30, "the increase since then"
     for table in ("state", "holdings"):
         found = await in_thread(query_file, harness.path, f"SELECT count(*) FROM {table}")  # noqa: S608

@@ -197,8 +197,8 @@ async def test_the_gpu_that_koordinator_chose_is_injected(runtime: FakeRuntime) 
         )
         ctx.accepted.gpus = {3: Gpu("GPU-3", False, frozenset())}
         ctx.accepted.put("pods", Pod(PodInfo("uid-train-0", "ml", "train-0"), claims=(claim,)))
-        (answer,) = await in_thread(runtime.run, pod)
-        assert wire.one(wire.one(answer, 1), 4) == wire.message(
+        (response,) = await in_thread(runtime.run, pod)
+        assert wire.one(wire.one(response, 1), 4) == wire.message(
             {1: "NVIDIA_VISIBLE_DEVICES", 2: "3"}
         )
         assert runtime.plugins[0].mask == 0x0656 | Event.CREATE_CONTAINER.bit

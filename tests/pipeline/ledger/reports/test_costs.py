@@ -91,8 +91,8 @@ def test_without_prices_there_are_no_costs() -> None:
 
 
 def test_rounded_costs_of_three_equal_rows_sum_to_the_rounded_total() -> None:
-    every = [usage_row("GPU-0", identity(name), 1, 1, 1) for name in "abc"]
-    found = build_report(window(every), GroupBy("pod"), Prices(gpu_hour=Decimal("3.335")))
+    rows = [usage_row("GPU-0", identity(name), 1, 1, 1) for name in "abc"]
+    found = build_report(window(rows), GroupBy("pod"), Prices(gpu_hour=Decimal("3.335")))
     assert [row.cost for row in found.rows] == [Decimal(text) for text in ("3.34", "3.33", "3.33")]
     assert found.total.cost == Decimal("10.00")
 

@@ -24,8 +24,8 @@ PRICES = [
 ]
 
 
-def report_of(*every: UsageRow, by: str = "pod", prices: Prices = NO_PRICES) -> Report:
-    return build_report(window(every), GroupBy.parse(by), prices)
+def report_of(*rows: UsageRow, by: str = "pod", prices: Prices = NO_PRICES) -> Report:
+    return build_report(window(rows), GroupBy.parse(by), prices)
 
 
 def names(found: Report) -> list[str]:
@@ -94,8 +94,8 @@ KNOWN = identity("a", "ml", owner=("Job", "j"), team="x")
 def test_rows_of_the_same_pod_or_workload_are_grouped(
     first: object, second: object, by: str, expected: list[str]
 ) -> None:
-    every = [usage_row("GPU-0", one, 1, 1, 1) for one in (first, second)]  # type: ignore[arg-type]
-    assert names(report_of(*every, by=by)) == expected
+    rows = [usage_row("GPU-0", one, 1, 1, 1) for one in (first, second)]  # type: ignore[arg-type]
+    assert names(report_of(*rows, by=by)) == expected
 
 
 @pytest.mark.parametrize(
