@@ -142,8 +142,8 @@ def _receiver_killed(name: str) -> Callable[[World], Undo]:
 
 def _receiver_failing(name: str) -> Callable[[World], Undo]:
     def apply(world: World) -> Undo:
-        world.receivers[name].turn(world.chance.choice(MOODS))
-        return partial(world.receivers[name].turn, "well")
+        world.receivers[name].set_mood(world.chance.choice(MOODS))
+        return partial(world.receivers[name].set_mood, "well")
 
     return apply
 

@@ -47,11 +47,11 @@ class GrpcReceiver(Receiver):
             self._noise.end()
             self._noise = None
 
-    def turn(self, mood: Mood) -> None:
+    def set_mood(self, mood: Mood) -> None:
         garbled = "garbled" in (mood, self.mood)
         if garbled:
             self.kill()
-        super().turn(mood)
+        super().set_mood(mood)
         if garbled:
             self.start()
 

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Final
 
 from pipeline.model import NS
-from tests.e2e.kept import kept
+from tests.e2e.queue_content import kept
 from tests.pipeline.ledger.open_ledger import assert_adds_up, window_of
 from tests.soak.checker import Checker, Figures, Page
 from tests.soak.world import BUSY, GPUS, PODS, WATTS, World

@@ -27,9 +27,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.queries import read_holdings, read_window
-from tests.e2e.kept import kept
 from tests.e2e.node import PODGPU, hold
 from tests.e2e.processes import Process, free_ports, wait_until
+from tests.e2e.queue_content import kept
 from tests.fakes.nvml import FakeNvml, h100s
 
 GRACE: Final = 5.0

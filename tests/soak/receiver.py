@@ -79,7 +79,7 @@ class Receiver(ABC):
     Attributes:
         protocol: the value of the sink's option.
         taken: the received points.
-        mood: how it responds; see `turn`.
+        mood: how it responds; see `set_mood`.
     """
 
     protocol: str
@@ -102,7 +102,7 @@ class Receiver(ABC):
     def kill(self) -> None:
         """Stop; open connections get no response any more."""
 
-    def turn(self, mood: Mood) -> None:
+    def set_mood(self, mood: Mood) -> None:
         """Change how the receiver responds."""
         self.mood = mood
 

@@ -342,7 +342,7 @@ class World:
         (self.disk / "filler").unlink(missing_ok=True)
         self.full = False
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def close(self) -> None:

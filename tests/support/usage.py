@@ -281,12 +281,10 @@ def holdings(device: Device | str, *, ended: bool = True) -> st.SearchStrategy[H
     """Generate holdings on a device, ended or current, without serial numbers."""
     uuid = device if isinstance(device, str) else device.uuid
 
-    def build(subject: PartialRef, times: tuple[int, int], **totals: object) -> Holding:
+    def build(subject: PartialRef, times: tuple[int, int], **had: object) -> Holding:
         counted, gap = times
         over = Instant(START.mono_ns + counted + gap, START.wall_ns + counted + gap)
-        known = Holding(
-            uuid, subject, None, "", None, START, counted_ns=counted, gap_ns=gap, **totals
-        )  # type: ignore[arg-type]
+        known = Holding(uuid, subject, None, "", None, START, counted_ns=counted, gap_ns=gap, **had)  # type: ignore[arg-type]
         claim = {"source": "runtime", "evidence": Evidence.RUNTIME_CDI} if known.held_ns else {}
         return replace(known, end=over if ended else None, **claim)  # type: ignore[arg-type]
 
