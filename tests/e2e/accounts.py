@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.e2e.kube.api import Object
 from tests.e2e.podgpu import Series
 from tests.e2e.processes import wait_until
-from tests.e2e.witness import Subject
+from tests.e2e.watched_podgpu import Subject
 from tests.fakes.nvml import Load, Proc
 
 HELD = "podgpu_container_held_seconds_total"

@@ -81,10 +81,10 @@ class Collector:
     def stop(self) -> None:
         """End it; what is under way is finished first."""
         assert self.process is not None
-        assert self.process.stop() == 0, self.said()[-3000:]
+        assert self.process.stop() == 0, self.output()[-3000:]
 
-    def said(self) -> str:
-        return self.process.said() if self.process is not None else ""
+    def output(self) -> str:
+        return self.process.output() if self.process is not None else ""
 
     def requests(self) -> list[Request]:
         """Return all that it took, in the order of arrival, in all of its runs."""
@@ -108,8 +108,8 @@ class Collector:
 
     def _up(self) -> bool:
         assert self.process is not None
-        assert self.process.running, self.said()[-3000:]
-        return self.said().count(_READY) == self._runs
+        assert self.process.running, self.output()[-3000:]
+        return self.output().count(_READY) == self._runs
 
     def _url(self, port: int) -> str:
         return f"http{'s' if self._tls else ''}://127.0.0.1:{port}"
@@ -184,4 +184,4 @@ def collecting(
         if collector.process is not None:
             collector.process.stop()
         # pytest shows it if the test has failed.
-        print(collector.said()[-3000:])
+        print(collector.output()[-3000:])

@@ -13,7 +13,7 @@ from tests.e2e.image import Image
 from tests.e2e.image import build as build_image
 from tests.e2e.kube.background import Background
 from tests.e2e.kube.cluster import Cluster
-from tests.e2e.kube.whole import missing_rights
+from tests.e2e.kube.full_cluster import missing_rights
 from tests.e2e.node import Node, running
 from tests.e2e.prometheus import Server
 from tests.e2e.prometheus3 import Prometheus3, Taking, taking
@@ -110,7 +110,7 @@ def serving(programs: debian.Prometheus, folder: Path, seats: int) -> Iterator[S
         yield server
     finally:
         status = server.process.stop()
-    assert status == 0, server.process.said()[-3000:]
+    assert status == 0, server.process.output()[-3000:]
 
 
 @pytest.fixture(scope="session")

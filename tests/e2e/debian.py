@@ -103,10 +103,10 @@ def _find_libraries(unpacked: Path, root: Path) -> None:
 
 def _mirror() -> str:
     wanted = ("--format", "$(SITE)", "Created-By: Packages", f"Release: {RELEASE}")
-    said = _run("apt-get", "indextargets", *wanted, cwd=_CACHE).split()
-    if not said:
+    sites = _run("apt-get", "indextargets", *wanted, cwd=_CACHE).split()
+    if not sites:
         raise RuntimeError(f"apt has no source for {RELEASE}: the image's base is made of it")
-    return said[0]
+    return sites[0]
 
 
 def _unpacked(package: str) -> Path:

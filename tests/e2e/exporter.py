@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.e2e.node import FAST, PODGPU
 from tests.e2e.processes import Process, get, wait_until
 from tests.e2e.prometheus import Server
-from tests.e2e.scraped import Scraped
+from tests.e2e.scrape_target import Scraped
 from tests.fakes.nvml import FakeNvml, Scenario
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -69,8 +69,8 @@ class Exporter(Scraped):
         for path in ("/healthz", "/metrics"):
             self.process.wait_for_answer(self.port, path)
 
-    def said(self) -> str:
-        return self.process.said() if self.process is not None else ""
+    def output(self) -> str:
+        return self.process.output() if self.process is not None else ""
 
     def labels(self) -> dict[str, list[dict[str, str]]]:
         """Return the labels of each series on the page, by family; those of DCGM's names alone."""
@@ -92,7 +92,7 @@ class Exporter(Scraped):
             wait_until(lambda: self.families() == expected, "families")
         except AssertionError:
             more, less = self.families() - expected, expected - self.families()
-            raise AssertionError(f"too many: {more}; missing: {less}; {self.said()}") from None
+            raise AssertionError(f"too many: {more}; missing: {less}; {self.output()}") from None
 
 
 @contextmanager
@@ -107,4 +107,4 @@ def exporting(server: Server, folder: Path, scenario: Scenario) -> Iterator[Expo
         if exporter.process is not None:
             exporter.process.stop()
         # pytest shows it if the test has failed.
-        print(exporter.said()[-5000:])
+        print(exporter.output()[-5000:])

@@ -216,6 +216,6 @@ def _run(command: list[str], tools: debian.Building | None = None) -> str:
         env={**os.environ, **(tools.env if tools else {})},
     )
     if done.returncode != 0:
-        given_out = f"{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
-        raise RuntimeError(f"{' '.join(command)}: status {done.returncode}\n{given_out}")
+        output = f"{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
+        raise RuntimeError(f"{' '.join(command)}: status {done.returncode}\n{output}")
     return done.stdout

@@ -8,14 +8,14 @@ from functools import reduce
 
 from pipeline.topology.node_annotation import KEY
 from tests.deploy.manifests import Manifests, Object
-from tests.e2e.applying import Applying
 from tests.e2e.charts import Values
-from tests.e2e.contained import execute
 from tests.e2e.helm import NAMESPACE, Helm
 from tests.e2e.image import REFERENCE
+from tests.e2e.image_pods import execute
 from tests.e2e.kube import access
 from tests.e2e.kube.cluster import Cluster
-from tests.e2e.kube.whole import whole
+from tests.e2e.kube.full_cluster import whole
+from tests.e2e.kubectl_apply import Applying
 from tests.e2e.processes import wait_until
 from tests.fakes.nvml import FakeNvml
 

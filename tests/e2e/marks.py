@@ -58,10 +58,10 @@ def _environment(process: Path) -> Mapping[str, str]:
 def _since(pid: int) -> int:
     """Return when a process has started, in ticks since the boot; -1 if there is none."""
     try:
-        said = (_PROC / str(pid) / "stat").read_text()
+        stat = (_PROC / str(pid) / "stat").read_text()
     except OSError:
         return -1
-    fields = said.rpartition(")")[2].split()  # the name may have anything in it
+    fields = stat.rpartition(")")[2].split()  # the name may have anything in it
     # A process that has ended stays until its parent has asked for its status.
     return -1 if fields[_STATE] in "ZX" else int(fields[_STARTED])
 

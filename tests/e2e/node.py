@@ -11,7 +11,7 @@ import yaml
 
 from tests.e2e.processes import Answer, Process, get, wait_until
 from tests.e2e.prometheus import Server
-from tests.e2e.scraped import Scraped
+from tests.e2e.scrape_target import Scraped
 from tests.fakes.nvml import FakeNvml, Scenario
 
 PODGPU = Path(sys.executable).with_name("podgpu")
@@ -89,8 +89,8 @@ class Node(Scraped):
         assert self.process is not None
         return self.process.stop()
 
-    def said(self) -> str:
-        return self.process.said() if self.process is not None else ""
+    def output(self) -> str:
+        return self.process.output() if self.process is not None else ""
 
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
         return get(self.settings.port, path, headers)
@@ -107,12 +107,12 @@ class Node(Scraped):
     def reconfigure(self, **changes: object) -> None:
         """Put another configuration in the place of the one in force and wait until it is."""
         taken = "configuration reloaded"
-        before = self.said().count(taken)
+        before = self.output().count(taken)
         self.settings = replace(self.settings, **changes)  # type: ignore[arg-type]
         new = self.config.with_suffix(".new")
         new.write_text(self.settings.text())
         new.replace(self.config)
-        wait_until(lambda: self.said().count(taken) > before, f"reload:\n{self.said()[-2000:]}")
+        wait_until(lambda: self.output().count(taken) > before, f"reload:\n{self.output()[-2000:]}")
 
 
 def hold(podlist: Path, held: Mapping[str, Iterable[str]]) -> None:
@@ -138,4 +138,4 @@ def running(server: Server, folder: Path, scenario: Scenario) -> Iterator[Node]:
         if node.process is not None:
             node.process.stop()
             # pytest shows it if the test has failed.
-            print(node.said()[-5000:])
+            print(node.output()[-5000:])

@@ -11,8 +11,8 @@ from types import FrameType
 from tests.e2e import debian, image, peers
 from tests.e2e.kube import folders
 from tests.e2e.kube.cluster import Cluster
-from tests.e2e.kube.whole import missing_rights
-from tests.e2e.playing import PODS, REPOSITORY, TAG, Playground, playing
+from tests.e2e.kube.full_cluster import missing_rights
+from tests.e2e.playground_setup import PODS, REPOSITORY, TAG, Playground, playing
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -43,18 +43,18 @@ From an archive, as `docker save` writes it, it comes there with:
 
 
 @contextmanager
-def until_reported() -> Iterator[Callable[[], None]]:
+def until_signal() -> Iterator[Callable[[], None]]:
     """Let SIGINT, SIGTERM and SIGHUP end what is done inside, once: the clearing up is let be.
 
     Yields:
         What waits for one of them.
     """
-    given_out = False
+    is_ending = False
 
     def end(_signum: int, _frame: FrameType | None) -> None:
-        nonlocal given_out
-        if not given_out:
-            given_out = True
+        nonlocal is_ending
+        if not is_ending:
+            is_ending = True
             raise KeyboardInterrupt
         print("is ending", file=sys.stderr, flush=True)
 
@@ -62,7 +62,7 @@ def until_reported() -> Iterator[Callable[[], None]]:
     try:
         yield _wait
     except KeyboardInterrupt:
-        if not given_out:
+        if not is_ending:
             raise
     finally:
         for each, handler in before.items():
@@ -86,18 +86,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if lacks := missing_rights():
         print(f"{lacks}: a cluster needs root on a machine of its own", file=sys.stderr)
         return 1
-    with until_reported() as wait:
+    with until_signal() as wait:
         peers.build()
         debian.runtime()
         made = None if asked.without_image else image.build()
         print("starting a cluster; where tests have one, they end first", flush=True)
         with Cluster() as cluster, playing(cluster, made) as site:
-            print(given_out(site, with_image=made is not None), flush=True)
+            print(instructions(site, with_image=made is not None), flush=True)
             wait()
     return 0
 
 
-def given_out(site: Playground, *, with_image: bool) -> str:
+def instructions(site: Playground, *, with_image: bool) -> str:
     """Return what somebody who wants to try podgpu there has to know."""
     picture = _LOADED if with_image else _LEFT
     return _UP.format(

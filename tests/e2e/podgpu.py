@@ -68,8 +68,8 @@ class Program:
         assert self.process is not None
         return self.process.stop()
 
-    def said(self) -> str:
-        return self.process.said() if self.process is not None else ""
+    def output(self) -> str:
+        return self.process.output() if self.process is not None else ""
 
     @contextmanager
     def running(self) -> Iterator[Self]:
@@ -82,7 +82,7 @@ class Program:
             if self.process is not None:
                 self.process.stop()
             # pytest shows it if the test has failed.
-            print(self.said()[-5000:])
+            print(self.output()[-5000:])
 
     # Its page.
 

@@ -81,10 +81,10 @@ def get(
 def catches(pid: int, signum: int) -> bool:
     """Whether a process has a handler for a signal by now, or has ended."""
     try:
-        said = Path(f"/proc/{pid}/status").read_text()
+        output = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return True
-    caught = next((line for line in said.splitlines() if line.startswith("SigCgt")), "SigCgt: -1")
+    caught = next((line for line in output.splitlines() if line.startswith("SigCgt")), "SigCgt: -1")
     return bool(int(caught[8:], 16) >> (signum - 1) & 1)
 
 
@@ -112,7 +112,7 @@ class Process:
     def pid(self) -> int:
         return self._process.pid
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(errors="replace")
 
     def answers(self, port: int, path: str) -> Answer | None:
@@ -120,7 +120,7 @@ class Process:
 
         Who listens isn't ready yet: it may say so by 503, or know nothing of the path.
         """
-        assert self.running, f"it ended:\n{self.said()[-3000:]}"
+        assert self.running, f"it ended:\n{self.output()[-3000:]}"
         try:
             answer = get(port, path)
         except OSError:

@@ -76,5 +76,5 @@ def taking(folder: Path, how: Taking) -> Iterator[Prometheus3]:
     finally:
         status = server.process.stop()
         # pytest shows it if the test has failed.
-        print(server.process.said()[-3000:])
+        print(server.process.output()[-3000:])
     assert status == 0

@@ -53,8 +53,8 @@ class Asked:
 
     def troubles(self) -> list[str]:
         """Return what it had to complain of: dropped samples are warnings, failures are errors."""
-        said = self.process.said().splitlines()
-        return [line for line in said if re.search(r"\blevel=(warn|error)\b", line, re.IGNORECASE)]
+        lines = self.process.output().splitlines()
+        return [line for line in lines if re.search(r"\blevel=(warn|error)\b", line, re.IGNORECASE)]
 
 
 def _series(data: Any) -> list[Series]:

@@ -17,7 +17,7 @@ REAL = 4
 
 
 @pytest.mark.timeout(600)
-def test_what_comes_of_a_thousand_stories_is_what_the_reference_says(
+def test_a_thousand_scenarios_match_the_reference(
     blockbuster: BlockBuster,
 ) -> None:
     blockbuster.deactivate()  # on virtual time, what blocks is called where it is asked for
@@ -35,7 +35,7 @@ def faketime() -> Path:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", range(REAL))
-def test_killed_and_with_its_clock_set_a_real_podgpu_accounts_for_all_time(
+def test_a_podgpu_that_is_killed_while_the_clock_is_set_accounts_for_all_time(
     seed: int, faketime: Path
 ) -> None:
     """T7, T8."""

@@ -31,12 +31,12 @@ def run(promtool: Path, *words: str | Path) -> str:
     done = subprocess.run(
         [promtool, *words], capture_output=True, text=True, check=False, timeout=120
     )
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    return said
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    return output
 
 
-def test_rules_are_well_formed(promtool: Path) -> None:
+def test_alert_rules_are_well_formed(promtool: Path) -> None:
     rules = sum(len(group["rules"]) for group in GROUPS.values())
     assert f"SUCCESS: {rules} rules found" in run(promtool, "check", "rules", RULES)
 
@@ -53,9 +53,7 @@ def tried(promtool: Path, folder: Path, groups: list[str], tests: list[dict[str,
 
 
 @pytest.mark.parametrize("group", list(GROUPS))
-def test_alerts_fire_when_they_should_and_not_else(
-    promtool: Path, group: str, tmp_path: Path
-) -> None:
+def test_alerts_fire_exactly_in_their_cases(promtool: Path, group: str, tmp_path: Path) -> None:
     """Each group by itself: with all the others each case would take six times as long."""
     tests = [
         as_test(rule["alert"], case, rule["labels"]["severity"], rule["annotations"]["runbook_url"])
@@ -66,7 +64,7 @@ def test_alerts_fire_when_they_should_and_not_else(
     tried(promtool, tmp_path, [group], tests)
 
 
-def test_another_exporter_of_the_same_readings_changes_nothing(
+def test_a_second_exporter_of_the_same_readings_changes_no_alert(
     promtool: Path, tmp_path: Path
 ) -> None:
     """As on the first days of a migration: what fires fires, and what doesn't doesn't."""
@@ -96,12 +94,12 @@ def quiet(readings: str, own: str, *minutes: int) -> dict[str, Any]:
     }
 
 
-def test_nothing_fires_where_all_is_well(promtool: Path, tmp_path: Path) -> None:
+def test_no_alert_fires_on_healthy_nodes(promtool: Path, tmp_path: Path) -> None:
     always = f"x{ENDS}"
     tried(promtool, tmp_path, list(GROUPS), [quiet(always, always, 1, 20, 75, ENDS)])
 
 
-def test_what_is_absent_is_not_taken_for_0(promtool: Path, tmp_path: Path) -> None:
+def test_absent_series_are_not_treated_as_zero(promtool: Path, tmp_path: Path) -> None:
     """All readings vanish, be it that nobody asks for them any more, and podgpu goes on."""
     gone = quiet(f"x{ENDS} stale", "x200", ENDS + 3, ENDS + 20, ENDS + 65)
     all_gone = quiet(f"x{ENDS} stale", f"x{ENDS} stale", ENDS + 3, ENDS + 20, ENDS + 65)

@@ -35,7 +35,7 @@ def at_every_scrape(node: Node, promql: str) -> list[Series]:
     return node.query(f"max_over_time(({promql})[20s:200ms])")
 
 
-def test_held(node: Node) -> None:
+def test_the_labels_of_a_held_gpu_name_its_holder(node: Node) -> None:
     wanted = {"namespace": "ml", "pod": "train-0", "container": "main"}
     assert labels(node, 'DCGM_FI_DEV_GPU_UTIL{$i,gpu="0"}') == wanted
     assert labels(node, 'podgpu_gpu_up{$i,gpu="0"}') == wanted
@@ -43,7 +43,7 @@ def test_held(node: Node) -> None:
     assert labels(node, 'DCGM_FI_DEV_GPU_UTIL{$i,gpu="3"}')["pod"] == "eval-0"
 
 
-def test_held_by_no_one_is_not_held_by_the_exporter(node: Node) -> None:
+def test_a_free_gpu_is_not_labelled_with_the_exporter_pod(node: Node) -> None:
     """An empty label on the page takes the target's label away; an absent one would not."""
     assert labels(node, 'DCGM_FI_DEV_GPU_UTIL{$i,gpu="2"}') == {}
     assert labels(node, 'podgpu_gpu_up{$i,gpu="2"}') == {}
@@ -63,7 +63,7 @@ def test_without_honor_labels_the_holder_is_in_the_exported_labels(node: Node) -
     assert labels(node, selector % 2, "exported_") == {}
 
 
-def test_shared(node: Node) -> None:
+def test_a_shared_gpu_has_several_holder_series(node: Node) -> None:
     assert labels(node, 'DCGM_FI_DEV_GPU_UTIL{$i,gpu="1"}') == {}
     assert node.by("pod", 'podgpu_device_holder_info{$i,gpu="1"}') == {"serve-a": 1, "serve-b": 1}
     # The sum is that of the device, not of its holders.
@@ -76,7 +76,7 @@ def test_shared(node: Node) -> None:
         assert node.by("pod", joined % pod) == {pod: 20}
 
 
-def test_a_new_holder_takes_the_series_over(node: Node) -> None:
+def test_a_new_holder_replaces_the_old_one_in_the_series(node: Node) -> None:
     node.hold({"train-1": [GPU[0], GPU[2]]})
     node.wait("count by (pod) (DCGM_FI_DEV_GPU_UTIL{$i})", {"train-1": 2, "": 2}, "pod")
     assert labels(node, 'DCGM_FI_DEV_GPU_UTIL{$i,gpu="0"}')["pod"] == "train-1"
@@ -91,13 +91,13 @@ def test_a_new_holder_takes_the_series_over(node: Node) -> None:
     assert at_every_scrape(node, "sum(DCGM_FI_DEV_GPU_UTIL{$i})")[0].value == 100
 
 
-def test_an_empty_list_frees_every_gpu(node: Node) -> None:
+def test_an_empty_pod_list_frees_every_gpu(node: Node) -> None:
     node.hold({})
     node.wait("count by (pod) (DCGM_FI_DEV_GPU_UTIL{$i})", {"": 4}, "pod")
     assert node.query("podgpu_device_holder_info{$i}") == []
 
 
-def test_mig_instances_have_holders_of_their_own(start: Start) -> None:
+def test_mig_instances_have_separate_holders(start: Start) -> None:
     scenario = mixed()
     whole, cut = scenario.gpus[0], scenario.gpus[1]
     first, second, _ = cut.mig or ()

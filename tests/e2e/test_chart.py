@@ -21,13 +21,13 @@ def rendered(request: pytest.FixtureRequest, helm: Helm) -> Manifests:
     return helm.template(request.param)
 
 
-def test_the_chart_has_no_fault_that_helm_finds(helm: Helm) -> None:
-    said = helm.run("lint", "--strict", str(CHART))
-    assert "0 chart(s) failed" in said
-    assert "WARNING" not in said
+def test_helm_lint_finds_no_problem(helm: Helm) -> None:
+    output = helm.run("lint", "--strict", str(CHART))
+    assert "0 chart(s) failed" in output
+    assert "WARNING" not in output
 
 
-def test_the_plain_yaml_is_current(helm: Helm) -> None:
+def test_the_plain_manifest_is_current(helm: Helm) -> None:
     """`PODGPU_WRITE_GOLDEN=1` writes it anew."""
     made = HEAD + helm.template({}, "--set", "createNamespace=true").text
     if os.environ.get("PODGPU_WRITE_GOLDEN"):
@@ -38,12 +38,12 @@ def test_the_plain_yaml_is_current(helm: Helm) -> None:
 # What holds for all of them.
 
 
-def test_the_configuration_is_one_that_podgpu_takes(rendered: Manifests) -> None:
+def test_the_rendered_configuration_is_valid(rendered: Manifests) -> None:
     if "dcgm-exporter" not in rendered.container["args"]:
         assert rendered.config().sinks
 
 
-def test_no_pod_is_privileged_and_none_has_a_capability(rendered: Manifests) -> None:
+def test_containers_are_unprivileged_without_capabilities(rendered: Manifests) -> None:
     for kind in ("DaemonSet", "Deployment"):
         for made in rendered.all(kind):
             for container in made["spec"]["template"]["spec"]["containers"]:
@@ -54,26 +54,26 @@ def test_no_pod_is_privileged_and_none_has_a_capability(rendered: Manifests) -> 
                 assert context["allowPrivilegeEscalation"] is False
 
 
-def test_each_folder_of_the_host_has_its_reason(rendered: Manifests) -> None:
+def test_each_host_folder_has_a_comment(rendered: Manifests) -> None:
     folders = rendered.host_folders()
     in_pods = sum("hostPath" in volume for volume in rendered.pod["volumes"])
     assert len(folders) == in_pods, "the comments were looked for at the right places"
     assert all(folder.why for folder in folders)
 
 
-def test_whoever_reads_what_is_root_s_is_root_and_no_one_else(rendered: Manifests) -> None:
+def test_only_pods_that_read_root_files_run_as_root(rendered: Manifests) -> None:
     context = rendered.container["securityContext"]
     reads = set(rendered.mounts) - {"/opt/podgpu-driver/libnvidia-ml.so.1"}
     assert (context["runAsUser"] == 0) == bool(reads)
     assert context["runAsNonRoot"] is (context["runAsUser"] != 0)
 
 
-def test_a_token_is_mounted_where_there_are_rights_and_nowhere_else(rendered: Manifests) -> None:
+def test_a_token_is_mounted_only_if_there_are_rbac_rules(rendered: Manifests) -> None:
     has_rights = bool(rendered.rules or rendered.all("Role"))
     assert rendered.pod["automountServiceAccountToken"] is has_rights
 
 
-def test_names_fit_together(rendered: Manifests) -> None:
+def test_selectors_and_references_match(rendered: Manifests) -> None:
     daemon = rendered.one("DaemonSet")
     labels = daemon["spec"]["template"]["metadata"]["labels"]
     assert daemon["spec"]["selector"]["matchLabels"].items() <= labels.items()

@@ -8,11 +8,11 @@ import yaml
 
 from tests.deploy.places import CHART
 from tests.e2e.charts import DCGM, Values
+from tests.e2e.dcgm_chart_values import AGES
 from tests.e2e.helm import Helm, HelmError
-from tests.e2e.upstream import AGES
 
 
-def test_a_certificate_and_passwords_are_made(helm: Helm) -> None:
+def test_the_chart_creates_a_certificate_and_password_hashes(helm: Helm) -> None:
     made = helm.template(
         {"tlsServerConfig": {"enabled": True}, "basicAuth": {"users": {"prometheus": "s3cret"}}}
     )
@@ -27,7 +27,7 @@ def test_a_certificate_and_passwords_are_made(helm: Helm) -> None:
         assert made.container[probe]["httpGet"]["scheme"] == "HTTPS"
 
 
-def test_a_secret_of_one_s_own_is_mounted_beside_the_web_config(helm: Helm) -> None:
+def test_an_existing_tls_secret_is_mounted_with_the_web_config(helm: Helm) -> None:
     tls = {
         "enabled": True,
         "existingSecret": "own",
@@ -44,7 +44,7 @@ def test_a_secret_of_one_s_own_is_mounted_beside_the_web_config(helm: Helm) -> N
     assert made.container["livenessProbe"]["tcpSocket"] == {"port": "metrics"}
 
 
-def test_values_of_dcgm_exporter_s_chart_are_taken_as_they_are(helm: Helm) -> None:
+def test_values_of_the_dcgm_exporter_chart_are_accepted(helm: Helm) -> None:
     made = helm.template(DCGM)
     assert made.container["args"] == ["dcgm-exporter", *map(str, DCGM["arguments"])]
     assert made.env["DCGM_EXPORTER_KUBERNETES"] == "true"
@@ -64,7 +64,9 @@ def test_values_of_dcgm_exporter_s_chart_are_taken_as_they_are(helm: Helm) -> No
 
 @pytest.mark.parametrize("more", [{}, {"dcgmExporter": True}], ids=["as it is", "dcgmExporter"])
 @pytest.mark.parametrize("age", AGES)
-def test_a_whole_file_of_any_age_is_taken(helm: Helm, age: str, more: Values) -> None:
+def test_values_files_of_all_dcgm_exporter_charts_are_accepted(
+    helm: Helm, age: str, more: Values
+) -> None:
     made = helm.template({**AGES[age], **more})
     assert made.env["NODE_NAME"] == ""
     dcgm = made.container["args"][0] == "dcgm-exporter"
@@ -73,7 +75,7 @@ def test_a_whole_file_of_any_age_is_taken(helm: Helm, age: str, more: Values) ->
     assert dcgm or made.config() == helm.template().config()
 
 
-def test_its_digest_counts_and_its_tag_does_not(helm: Helm) -> None:
+def test_the_image_digest_is_used_and_the_tag_is_not(helm: Helm) -> None:
     digest = f"sha256:{'0123456789abcdef' * 4}"
     image = {"repository": "registry.example/podgpu", "tag": "1.2.3", "digest": digest}
     made = helm.template({"image": image, "extender": {"enabled": True}})
@@ -83,7 +85,7 @@ def test_its_digest_counts_and_its_tag_does_not(helm: Helm) -> None:
 
 
 @pytest.mark.parametrize(("given", "token"), [(None, True), (True, True), (False, False)])
-def test_its_switch_of_the_token_counts(helm: Helm, given: bool | None, token: bool) -> None:
+def test_the_automount_token_value_is_used(helm: Helm, given: bool | None, token: bool) -> None:
     values: Values = {"serviceAccount": {"automountServiceAccountToken": given}}
     assert helm.template(values).pod["automountServiceAccountToken"] is token
 
@@ -111,7 +113,9 @@ PORTS: list[tuple[Values, int]] = [
 
 
 @pytest.mark.parametrize(("values", "port"), PORTS, ids=[str(each)[:60] for each, _ in PORTS])
-def test_the_port_is_the_one_that_podgpu_comes_to(helm: Helm, values: Values, port: int) -> None:
+def test_the_container_port_is_the_one_that_podgpu_uses(
+    helm: Helm, values: Values, port: int
+) -> None:
     """Arguments count before variables, and those before the values."""
     made = helm.template({"dcgmExporter": True, "service": {"port": 9500}, **values})
     assert made.container["ports"] == [{"name": "metrics", "containerPort": port}]
@@ -120,7 +124,7 @@ def test_the_port_is_the_one_that_podgpu_comes_to(helm: Helm, values: Values, po
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"arguments": ["-a", "9500"]}, 'arguments: -a: "9500" has no port'),
         ({"arguments": ["--address=$(HOST):$(PORT)"]}, "arguments: --address: "),
@@ -132,10 +136,12 @@ def test_the_port_is_the_one_that_podgpu_comes_to(helm: Helm, values: Values, po
     ],
     ids=str,
 )
-def test_a_port_that_can_not_be_read_is_refused(helm: Helm, values: Values, said: str) -> None:
+def test_an_address_without_a_readable_port_is_refused(
+    helm: Helm, values: Values, message: str
+) -> None:
     with pytest.raises(HelmError) as caught:
         helm.template({"dcgmExporter": True, **values})
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "write it, such as" in str(caught.value)
 
 
@@ -149,7 +155,7 @@ _OWN = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\n"
     ["", _OWN, f"   # Indented.\n{_OWN}"],
     ids=["the default list", "one's own", "one that begins with blanks"],
 )
-def test_a_volume_of_the_values_has_this_release_s_list(helm: Helm, listed: str) -> None:
+def test_a_volume_for_counters_gets_the_list_of_this_release(helm: Helm, listed: str) -> None:
     """The name that the values give is the same for all releases, and one alone could have it."""
     made = helm.template({**DCGM, "customMetrics": listed})
     assert (
@@ -164,7 +170,7 @@ def test_a_volume_of_the_values_has_this_release_s_list(helm: Helm, listed: str)
     assert len(set(paths)) == len(paths)
 
 
-def test_a_list_of_podgpu_s_own_configuration_is_mounted_beside_such_a_volume(helm: Helm) -> None:
+def test_a_counters_list_for_podgpu_does_not_use_the_dcgm_exporter_volume(helm: Helm) -> None:
     """Which takes it to where dcgm-exporter's command line looks, and nobody else."""
     made = helm.template({**DCGM, "arguments": [], "kubernetes": {}, "customMetrics": _OWN})
     mounts = {each["mountPath"]: each["name"] for each in made.container["volumeMounts"]}
@@ -191,7 +197,7 @@ ASKED: list[tuple[Values, list[str]]] = [
 
 
 @pytest.mark.parametrize(("values", "made"), ASKED, ids=[str(each)[:70] for each, _ in ASKED])
-def test_the_list_that_is_asked_for_by_name_is_there(
+def test_the_configmap_that_dcgm_exporter_arguments_name_is_created(
     helm: Helm, values: Values, made: list[str]
 ) -> None:
     found = [each for each in helm.template(values).all("ConfigMap") if "metrics" in each["data"]]
@@ -199,7 +205,7 @@ def test_the_list_that_is_asked_for_by_name_is_there(
     assert all(each["data"]["metrics"].strip() == _DEFAULT.strip() for each in found)
 
 
-def test_a_list_of_one_s_own_takes_the_default_one_s_place(helm: Helm) -> None:
+def test_custom_metrics_replace_the_default_counters_list(helm: Helm) -> None:
     listed = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\n"
     old = helm.template({"arguments": ["-c", "5000"], "customMetrics": listed})
     (mount,) = [each for each in old.container["volumeMounts"] if each["name"] == "counters"]

@@ -10,8 +10,8 @@ from tests.deploy.places import CHART
 from tests.e2e.charts import EVERY, Values, sink, source
 from tests.e2e.helm import Helm
 
-_SAID = """\
-kind: Said
+_NOTES_TEMPLATE = """\
+kind: Notes
 text: {{ include (print .Template.BasePath "/NOTES.txt") . | toJson }}
 """
 
@@ -21,14 +21,14 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The chart, with its notes as one more object: helm prints them at an installation alone."""
     made = tmp_path_factory.mktemp("notes") / "podgpu"
     shutil.copytree(CHART, made)
-    (made / "templates" / "said.yaml").write_text(_SAID)
+    (made / "templates" / "notes.yaml").write_text(_NOTES_TEMPLATE)
     return made
 
 
-def said(helm: Helm, chart: Path, values: Values) -> str:
+def notes(helm: Helm, chart: Path, values: Values) -> str:
     text = helm.with_values("template", "podgpu", str(chart), values=values)
     (found,) = [
-        each["text"] for each in yaml.safe_load_all(text) if each and each["kind"] == "Said"
+        each["text"] for each in yaml.safe_load_all(text) if each and each["kind"] == "Notes"
     ]
     return str(found)
 
@@ -38,9 +38,9 @@ COSTS = "permanently"
 DISABLED = "prometheusRule.disabled"
 
 
-def test_where_no_node_is_found_labels_come_first(helm: Helm, chart: Path) -> None:
+def test_the_notes_recommend_labels_before_other_fixes(helm: Helm, chart: Path) -> None:
     """And what running on every node costs is said with it."""
-    found = said(helm, chart, {})
+    found = notes(helm, chart, {})
     assert 0 < found.index("0 desired") < found.index(LABEL) < found.index("gpuNodesOnly=false")
     assert found.index("gpuNodesOnly=false") < found.index(COSTS)
     page = (CHART.parents[1] / "docs" / "install.md").read_text(encoding="utf-8")
@@ -49,15 +49,15 @@ def test_where_no_node_is_found_labels_come_first(helm: Helm, chart: Path) -> No
     assert "PodgpuNodeWithoutGpu" in row
 
 
-def test_who_runs_it_on_every_node_hears_of_the_alerts(helm: Helm, chart: Path) -> None:
-    everywhere = said(helm, chart, {"gpuNodesOnly": False})
+def test_the_notes_mention_alerts_of_nodes_without_gpus(helm: Helm, chart: Path) -> None:
+    everywhere = notes(helm, chart, {"gpuNodesOnly": False})
     for word in ("PodgpuNodeWithoutGpu", "PodgpuSourceDown", DISABLED, COSTS):
         assert word in everywhere
     for values in (
         {"gpuNodesOnly": False, "nodeSelector": {"a": "b"}},
         {"nodeSelector": {"a": ""}},
     ):
-        chosen = said(helm, chart, values)
+        chosen = notes(helm, chart, values)
         assert "0 desired" not in chosen
         assert DISABLED not in chosen
 
@@ -84,15 +84,17 @@ def test_who_runs_it_on_every_node_hears_of_the_alerts(helm: Helm, chart: Path) 
     ],
     ids=str,
 )
-def test_how_to_see_the_page(helm: Helm, chart: Path, values: Values, asked: str) -> None:
-    assert asked in said(helm, chart, values)
+def test_the_notes_show_the_command_for_the_metrics_page(
+    helm: Helm, chart: Path, values: Values, asked: str
+) -> None:
+    assert asked in notes(helm, chart, values)
 
 
 @pytest.mark.parametrize("values", EVERY, ids=lambda values: str(values)[:60])
-def test_nothing_is_asked_before_the_forward_listens(
+def test_the_notes_separate_port_forward_from_the_request(
     helm: Helm, chart: Path, values: Values
 ) -> None:
-    lines = said(helm, chart, values).splitlines()
+    lines = notes(helm, chart, values).splitlines()
     assert any("port-forward" in line for line in lines)
     assert all("&" not in line and "curl" not in line for line in lines if "port-forward" in line)
 
@@ -106,17 +108,17 @@ UNUSED: list[Values] = [
 ]
 
 
-def test_what_goes_untold_without_the_hosts_processes_is_said(helm: Helm, chart: Path) -> None:
-    found = said(helm, chart, {})
+def test_the_notes_explain_what_is_unattributed_without_host_pid(helm: Helm, chart: Path) -> None:
+    found = notes(helm, chart, {})
     assert found.index("unattributed") < found.index(HIDDEN)
     for values in UNUSED:
-        assert HIDDEN not in said(helm, chart, values), values
+        assert HIDDEN not in notes(helm, chart, values), values
 
 
-def test_who_reads_the_kernels_log_hears_what_it_takes(helm: Helm, chart: Path) -> None:
+def test_the_notes_say_that_the_kernel_log_needs_privileges(helm: Helm, chart: Path) -> None:
     log = source("log", kind="kernel")
-    assert "securityContext.privileged=true" in said(helm, chart, log)
-    assert "source log reads the kernel log" in said(helm, chart, log)
+    assert "securityContext.privileged=true" in notes(helm, chart, log)
+    assert "source log reads the kernel log" in notes(helm, chart, log)
     privileged: Values = {**log, "securityContext": {"privileged": True}}
     for values in ({}, privileged):
-        assert "privileged" not in said(helm, chart, values)
+        assert "privileged" not in notes(helm, chart, values)

@@ -91,9 +91,9 @@ def _against(constraints: Object, context: Object, pod: Object) -> Iterator[str]
     profile = context.get("seccompProfile") or pod.get("securityContext", {}).get("seccompProfile")
     if profile is not None:
         form = {"RuntimeDefault": "runtime/default", "Unconfined": "unconfined"}
-        said = form.get(profile["type"]) or f"localhost/{profile['localhostProfile']}"
-        if said not in constraints["seccompProfiles"]:
-            yield said
+        profile_name = form.get(profile["type"]) or f"localhost/{profile['localhostProfile']}"
+        if profile_name not in constraints["seccompProfiles"]:
+            yield profile_name
 
 
 def made(helm: Helm, values: Values) -> Manifests:
@@ -101,7 +101,7 @@ def made(helm: Helm, values: Values) -> Manifests:
 
 
 @pytest.mark.parametrize("values", [*EVERY, *MORE], ids=lambda values: str(values)[:70])
-def test_the_pods_are_let_in(helm: Helm, values: Values) -> None:
+def test_the_constraints_admit_the_pods(helm: Helm, values: Values) -> None:
     found = made(helm, values)
     constraints = found.one("SecurityContextConstraints")
     assert list(refusals(constraints, found.pod)) == []
@@ -146,14 +146,14 @@ WIDER: list[tuple[Values, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("values", "wider"), WIDER, ids=[str(values) for values, _ in WIDER])
-def test_and_nothing_that_the_values_do_not_ask_for(
+def test_the_constraints_allow_only_what_the_values_need(
     helm: Helm, values: Values, wider: dict[str, Any]
 ) -> None:
     found = made(helm, {"preset": "gpus", **values}).one("SecurityContextConstraints")
     assert {key: found[key] for key in BARE} == {**BARE, **wider}
 
 
-def test_the_extender_has_the_user_that_openshift_gives_it(helm: Helm) -> None:
+def test_the_extender_uses_the_user_id_of_openshift(helm: Helm) -> None:
     """It is under no constraints of the chart's, and those of everybody refuse a chosen user."""
     values: Values = {"extender": {"enabled": True}}
     spec = made(helm, values).one("Deployment")["spec"]["template"]["spec"]

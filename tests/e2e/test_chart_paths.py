@@ -62,13 +62,11 @@ def refused(helm: Helm, values: Values) -> str:
 
 @each_place
 @pytest.mark.parametrize("folder", ["/", "/run/", "/var/run/", "/tmp/", "/var/log/"])
-def test_a_folder_that_is_everybody_s_is_not_mounted(
-    helm: Helm, place: str, says: Says, folder: str
-) -> None:
-    said = refused(helm, bare(says(f"{folder}podgpu.it")))
-    assert place in said
-    assert f"all of {folder.rstrip('/') or '/'} would be mounted" in said
-    assert "use a separate folder" in said
+def test_a_shared_system_folder_is_refused(helm: Helm, place: str, says: Says, folder: str) -> None:
+    message = refused(helm, bare(says(f"{folder}podgpu.it")))
+    assert place in message
+    assert f"all of {folder.rstrip('/') or '/'} would be mounted" in message
+    assert "use a separate folder" in message
 
 
 COMMON = [
@@ -84,7 +82,7 @@ COMMON = [
 
 
 @pytest.mark.parametrize("folder", COMMON)
-def test_what_is_everybody_s(helm: Helm, folder: str) -> None:
+def test_system_folders_are_refused(helm: Helm, folder: str) -> None:
     for values in (queue(folder), sink("x", kind="jsonl", path=f"{folder}/x")):
         assert " would be mounted" in refused(helm, bare(values))
 
@@ -97,14 +95,14 @@ def test_what_is_everybody_s(helm: Helm, folder: str) -> None:
         *("/opt/monitoring", "/home/gpu", "/mnt/disk0/queue", "/etc/monitoring"),
     ],
 )
-def test_a_folder_of_its_own_is_mounted(helm: Helm, folder: str) -> None:
+def test_a_dedicated_folder_is_mounted(helm: Helm, folder: str) -> None:
     assert folders(helm, bare(queue(folder))) == {folder: folder}
     assert folders(helm, bare(sink("x", kind="jsonl", path=f"{folder}/x"))) == {folder: folder}
 
 
-def test_a_kubelet_s_whole_folder_is_not_mounted(helm: Helm) -> None:
-    said = refused(helm, {"kubeletPath": "/var/lib/kubelet"})
-    assert 'kubeletPath: for "/var/lib/kubelet" all of /var/lib/kubelet would be mounted' in said
+def test_the_whole_kubelet_folder_is_refused(helm: Helm) -> None:
+    message = refused(helm, {"kubeletPath": "/var/lib/kubelet"})
+    assert 'kubeletPath: for "/var/lib/kubelet" all of /var/lib/kubelet would be mounted' in message
 
 
 @pytest.mark.parametrize(
@@ -119,14 +117,14 @@ def test_a_kubelet_s_whole_folder_is_not_mounted(helm: Helm) -> None:
     ],
 )
 @each_file
-def test_of_a_path_with_a_variable_the_part_before_is_mounted(
+def test_the_folder_before_a_variable_in_a_path_is_mounted(
     helm: Helm, place: str, says: Says, path: str, folder: str
 ) -> None:
     assert place
     assert folders(helm, bare(says(path))) == {folder: folder}
 
 
-def test_of_a_queue_s_folder_too(helm: Helm) -> None:
+def test_the_folder_before_a_variable_in_a_queue_path_is_mounted(helm: Helm) -> None:
     wanted = {"/var/lib/podgpu": "/var/lib/podgpu"}
     assert folders(helm, bare(queue("/var/lib/podgpu/${NODE_NAME}"))) == wanted
     assert folders(helm, bare(queue("/var/lib/podgpu/"))) == wanted
@@ -134,16 +132,14 @@ def test_of_a_queue_s_folder_too(helm: Helm) -> None:
 
 @pytest.mark.parametrize("path", ["lines.jsonl", "./x/y", "${FOLDER}/x", "${FOLDER:-/var/a}/x"])
 @each_file
-def test_a_path_that_reports_of_no_folder_is_refused(
-    helm: Helm, place: str, says: Says, path: str
-) -> None:
+def test_a_relative_path_is_refused(helm: Helm, place: str, says: Says, path: str) -> None:
     if place.endswith(".address"):
         # It may be a host.
         assert folders(helm, bare(says(path))) == {}
         return
-    said = refused(helm, bare(says(path)))
-    assert place in said
-    assert "write an absolute path" in said
+    message = refused(helm, bare(says(path)))
+    assert place in message
+    assert "write an absolute path" in message
 
 
 MOUNTED: list[tuple[str, Any]] = [
@@ -154,7 +150,7 @@ MOUNTED: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("path", "mount"), MOUNTED, ids=[path for path, _ in MOUNTED])
-def test_what_is_mounted_by_hand_is_left_alone(helm: Helm, path: str, mount: Any) -> None:
+def test_no_volume_is_added_below_an_own_mount(helm: Helm, path: str, mount: Any) -> None:
     """That too which the chart would refuse, and what lies below."""
     file = path if path.endswith(".sock") else f"{path}/nv.sock"
     values: Values = {
@@ -165,7 +161,7 @@ def test_what_is_mounted_by_hand_is_left_alone(helm: Helm, path: str, mount: Any
     assert folders(helm, bare(values)) == {}
 
 
-def test_a_library_mounted_by_hand_is_mounted_once(helm: Helm) -> None:
+def test_a_library_with_an_own_volume_is_mounted_once(helm: Helm) -> None:
     library = "/usr/lib/libdcgm.so.4"
     values = bare(source("engine", kind="hostengine", library=library))
     assert folders(helm, values) == {library: library}

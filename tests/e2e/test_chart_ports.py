@@ -8,7 +8,7 @@ from tests.e2e.helm import Helm, HelmError
 SECOND: Values = sink("extra", kind="prometheus", listen=":9500", path="/more", labels="dcgm-old")
 
 
-def test_a_further_page_leaves_the_port_to_the_preset_s(helm: Helm) -> None:
+def test_a_second_prometheus_sink_does_not_change_the_service_port(helm: Helm) -> None:
     """`extra` comes before `metrics` by name; the Service, the monitor and the alerts stay."""
     shown: Values = {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
     alone, both = helm.template(shown), helm.template({**SECOND, **shown})
@@ -49,7 +49,7 @@ def test_a_further_page_leaves_the_port_to_the_preset_s(helm: Helm) -> None:
     ],
     ids=str,
 )
-def test_each_listener_is_a_port_of_the_pod_and_none_is_cut_off(
+def test_each_listener_is_a_container_port_and_allowed_by_the_policy(
     helm: Helm, values: Values, ports: dict[str, int]
 ) -> None:
     made = helm.template({**values, "networkPolicy": {"enabled": True}})
@@ -60,7 +60,7 @@ def test_each_listener_is_a_port_of_the_pod_and_none_is_cut_off(
     assert served["targetPort"] == "metrics"
 
 
-def test_a_listener_that_the_chart_can_not_read(helm: Helm) -> None:
+def test_a_listener_with_a_variable_port_needs_explicit_policy_ports(helm: Helm) -> None:
     """It has no name among the ports, and where the network is limited it would be cut off."""
     values: Values = {"config": {"http": {"listen": "${LISTEN}"}}}
     assert len(helm.template(values).container["ports"]) == 1
@@ -90,7 +90,7 @@ def test_a_listener_that_the_chart_can_not_read(helm: Helm) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("pods", [False, True], ids=["ServiceMonitor", "PodMonitor"])
-def test_a_scrape_may_take_no_longer_than_the_time_between_two(
+def test_the_scrape_timeout_is_at_most_the_interval(
     helm: Helm, values: dict[str, str], timeout: str | None, pods: bool
 ) -> None:
     """An operator drops a monitor of which that isn't true."""
@@ -117,5 +117,5 @@ def test_a_scrape_may_take_no_longer_than_the_time_between_two(
     ],
     ids=str,
 )
-def test_an_update_waits_for_two_scrapes(helm: Helm, values: Values, seconds: int) -> None:
+def test_min_ready_seconds_cover_two_scrapes(helm: Helm, values: Values, seconds: int) -> None:
     assert helm.template(values).one("DaemonSet")["spec"]["minReadySeconds"] == seconds

@@ -11,7 +11,7 @@ from tests.e2e.charts import Values, rule, sink, source
 from tests.e2e.helm import Helm
 
 
-def test_earlier_sources_come_earlier(helm: Helm) -> None:
+def test_sources_have_the_order_of_the_preset_or_of_source_order(helm: Helm) -> None:
     """A mapping of values has no order, and in podgpu's file the order counts."""
     more = source("a-page", kind="dcgm", url="http://localhost:9401/metrics")
     assert list(helm.template(more).config().sources) == [
@@ -25,13 +25,13 @@ def test_earlier_sources_come_earlier(helm: Helm) -> None:
     assert list(chosen.config().sources)[:3] == ["a-page", "pods", "gpus"]
 
 
-def test_another_kind_replaces_a_component_whole(helm: Helm) -> None:
+def test_another_kind_replaces_the_whole_component(helm: Helm) -> None:
     made = helm.template({"preset": "koordinator", **source("kubelet", kind="podlist")})
     assert made.config().sources["kubelet"].kind == "podlist"
     assert "/var/run/koordlet/pod-resources" not in made.mounts
 
 
-def test_the_probes_have_someone_to_ask(helm: Helm) -> None:
+def test_podgpu_listens_for_probes_without_a_prometheus_sink(helm: Helm) -> None:
     """Where no sink listens, podgpu listens for its health alone."""
     made = helm.template({"config": {"sinks": {"metrics": None, "lines": {"kind": "jsonl"}}}})
     listen = made.config().http.listen
@@ -48,7 +48,9 @@ def test_the_probes_have_someone_to_ask(helm: Helm) -> None:
     ],
     ids=str,
 )
-def test_the_port_is_that_of_the_configuration(helm: Helm, values: Values, port: int) -> None:
+def test_the_container_port_is_that_of_the_configuration(
+    helm: Helm, values: Values, port: int
+) -> None:
     assert helm.template(values).container["ports"][0]["containerPort"] == port
 
 
@@ -71,7 +73,7 @@ _DEBIAN = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
     ids=str,
 )
 @pytest.mark.parametrize("end", ["", "/"], ids=["", "with a slash at its end"])
-def test_a_slash_at_the_end_of_the_driver_s_root_changes_nothing(
+def test_a_trailing_slash_of_the_driver_root_is_ignored(
     helm: Helm, values: Values, library: str, end: str
 ) -> None:
     root = values.get("driverRoot")
@@ -83,14 +85,14 @@ def test_a_slash_at_the_end_of_the_driver_s_root_changes_nothing(
 @pytest.mark.parametrize(
     ("grace", "seconds"), [(None, 15), ("0s", 5), ("1m30s", 95), ("1500ms", 7), ("0.5h", 1805)]
 )
-def test_the_pod_gets_the_time_that_the_sinks_get(
+def test_the_termination_grace_period_covers_the_shutdown_grace(
     helm: Helm, grace: str | None, seconds: int
 ) -> None:
     values = {"config": {"shutdown_grace": grace}} if grace else {}
     assert helm.template(values).pod["terminationGracePeriodSeconds"] == seconds
 
 
-def test_it_runs_where_gpus_are(helm: Helm) -> None:
+def test_pods_run_only_on_gpu_nodes(helm: Helm) -> None:
     def keys(values: Values) -> set[str]:
         affinity = helm.template(values).pod.get("affinity", {}).get("nodeAffinity", {})
         terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
@@ -105,7 +107,7 @@ def test_it_runs_where_gpus_are(helm: Helm) -> None:
     assert taint == {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 
 
-def test_a_quota_for_the_priority_where_one_is_needed(helm: Helm) -> None:
+def test_a_quota_for_the_priority_class_is_created_where_needed(helm: Helm) -> None:
     def made(**values: Any) -> int:
         return len(helm.template(values).all("ResourceQuota"))
 
@@ -116,7 +118,7 @@ def test_a_quota_for_the_priority_where_one_is_needed(helm: Helm) -> None:
     assert made(criticalQuota=True) == 1
 
 
-def test_openshift_gets_the_least_constraints(helm: Helm) -> None:
+def test_openshift_constraints_are_minimal(helm: Helm) -> None:
     made = helm.template({"distribution": "openshift"})
     constraints = made.one("SecurityContextConstraints")
     assert constraints["allowPrivilegedContainer"] is False
@@ -129,7 +131,7 @@ def test_openshift_gets_the_least_constraints(helm: Helm) -> None:
     assert "seLinuxOptions" not in bare.container["securityContext"]
 
 
-def test_what_the_cluster_does_not_know_is_not_made(helm: Helm) -> None:
+def test_objects_of_unknown_kinds_are_not_rendered(helm: Helm) -> None:
     kinds = {"ServiceMonitor", "PrometheusRule"}
     assert not helm.template().kinds() & kinds
     group = "monitoring.coreos.com/v1"
@@ -139,7 +141,7 @@ def test_what_the_cluster_does_not_know_is_not_made(helm: Helm) -> None:
     assert "ServiceMonitor" not in helm.template({"podMonitor": {"enabled": True}}, *apis).kinds()
 
 
-def test_the_monitor_lets_podgpu_s_labels_stand(helm: Helm) -> None:
+def test_the_service_monitor_keeps_labels_of_podgpu(helm: Helm) -> None:
     made = helm.template(
         {
             "serviceMonitor": {
@@ -163,7 +165,7 @@ def test_the_monitor_lets_podgpu_s_labels_stand(helm: Helm) -> None:
     assert made["metadata"]["labels"]["release"] == "prometheus"
 
 
-def test_alerts_are_the_files(helm: Helm) -> None:
+def test_the_prometheus_rule_contains_the_alerts_file(helm: Helm) -> None:
     groups = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
     values: Values = {"prometheusRule": {"enabled": True}}
     assert helm.template(values).one("PrometheusRule")["spec"]["groups"] == groups
@@ -178,7 +180,7 @@ def test_alerts_are_the_files(helm: Helm) -> None:
     )
 
 
-def test_dashboards_are_the_files(helm: Helm) -> None:
+def test_the_config_maps_contain_the_dashboard_files(helm: Helm) -> None:
     """Grafana's sidecar puts those of all charts into one folder, so they bear podgpu's name."""
     files = {
         f"podgpu-{path.name}": path.read_text() for path in CHART.glob("files/dashboards/*.json")
@@ -196,7 +198,7 @@ def test_dashboards_are_the_files(helm: Helm) -> None:
     assert all(each["metadata"]["annotations"]["grafana_folder"] == "GPUs" for each in made)
 
 
-def test_the_extender_reads_nodes_and_no_more(helm: Helm) -> None:
+def test_the_extender_may_only_read_nodes(helm: Helm) -> None:
     made = helm.template({"extender": {"enabled": True, "arguments": ["--timeout", "2s"]}})
     role = made.one("ClusterRole", "podgpu.podgpu-extender")
     assert role["rules"] == [rule("nodes", "list", "watch")]
@@ -209,7 +211,7 @@ def test_the_extender_reads_nodes_and_no_more(helm: Helm) -> None:
     assert made.one("Service", "podgpu")["spec"]["selector"] != chosen
 
 
-def test_whoever_insists_on_privileges_gets_them(helm: Helm) -> None:
+def test_explicit_privileges_are_applied(helm: Helm) -> None:
     """Said in the values, not by the chart; and without what the API server refuses beside it."""
     made = helm.template({"securityContext": {"privileged": True, "seccompProfile": None}})
     context = made.container["securityContext"]
@@ -218,7 +220,7 @@ def test_whoever_insists_on_privileges_gets_them(helm: Helm) -> None:
     assert "seccompProfile" not in context
 
 
-def test_a_changed_configuration_starts_the_pods_again(helm: Helm) -> None:
+def test_a_changed_configuration_restarts_the_pods(helm: Helm) -> None:
     def checksum(**values: Any) -> str | None:
         spec = helm.template(values).one("DaemonSet")["spec"]["template"]
         found: str | None = spec["metadata"]["annotations"].get("checksum/config")

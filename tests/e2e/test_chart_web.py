@@ -13,7 +13,7 @@ from cryptography import x509
 from tests.deploy.manifests import Manifests, Object
 from tests.e2e.charts import Values
 from tests.e2e.helm import Helm, HelmError
-from tests.e2e.lookups import answering
+from tests.e2e.helm_api_server import answering
 
 ENDS = "podgpu.io/certificate-ends"
 HASH = bcrypt.hashpw(b"s3cret", bcrypt.gensalt(4)).decode()
@@ -56,7 +56,7 @@ def endpoint(helm: Helm, values: Values, kind: str = "serviceMonitor") -> Object
     ],
     ids=["made", "given", "own", "whole", "whole and own"],
 )
-def test_what_is_served_by_tls_is_scraped_by_tls(
+def test_a_page_with_tls_is_scraped_with_tls(
     helm: Helm, values: Values, secret: str, key: str, kind: str
 ) -> None:
     """A certificate that the chart made is known by its authority, any other by itself."""
@@ -68,7 +68,7 @@ def test_what_is_served_by_tls_is_scraped_by_tls(
     }
 
 
-def test_the_name_that_prometheus_asks_for_is_in_the_certificate(helm: Helm) -> None:
+def test_the_certificate_contains_the_server_name_of_the_monitor(helm: Helm) -> None:
     values = {**MADE, "namespaceOverride": "gpu", "fullnameOverride": "readings"}
     data = helm.template(values).one("Secret", "readings-web")["data"]
     authority, made = (
@@ -80,7 +80,7 @@ def test_the_name_that_prometheus_asks_for_is_in_the_certificate(helm: Helm) -> 
     made.verify_directly_issued_by(authority)
 
 
-def test_the_values_own_word_counts(helm: Helm) -> None:
+def test_explicit_monitor_settings_have_precedence(helm: Helm) -> None:
     insecure: Values = {"serviceMonitor": {"tlsConfig": {"insecureSkipVerify": True}}}
     assert endpoint(helm, {**MADE, **insecure})["tlsConfig"] == {"insecureSkipVerify": True}
     secret = {part: {"name": "known", "key": part} for part in ("username", "password")}
@@ -89,14 +89,14 @@ def test_the_values_own_word_counts(helm: Helm) -> None:
     assert [each["metadata"]["name"] for each in found.all("Secret")] == ["podgpu-web"]
 
 
-def test_plain_http_has_none_of_it(helm: Helm) -> None:
+def test_plain_http_has_no_tls_and_no_password(helm: Helm) -> None:
     found = endpoint(helm, {})
     assert found["scheme"] == "http"
     assert not {"tlsConfig", "basicAuth"} & found.keys()
 
 
 @pytest.mark.parametrize("kind", ["serviceMonitor", "podMonitor"])
-def test_prometheus_gets_a_password_that_podgpu_takes(helm: Helm, kind: str) -> None:
+def test_prometheus_gets_a_password_that_podgpu_accepts(helm: Helm, kind: str) -> None:
     users = {"a": HASH, "b": "s3cret", "c": "other"}
     values: Values = {"basicAuth": {"users": users}}
     made = helm.template({**values, kind: {"enabled": True}})
@@ -109,7 +109,7 @@ def test_prometheus_gets_a_password_that_podgpu_takes(helm: Helm, kind: str) -> 
     assert bcrypt.checkpw(secret["password"].encode(), hashed.encode())
 
 
-def test_without_a_monitor_no_clear_password_is_kept(helm: Helm) -> None:
+def test_without_a_monitor_no_plain_password_is_stored(helm: Helm) -> None:
     (only,) = helm.template(USERS).all("Secret")
     assert "s3cret" not in yaml.safe_dump(only)
 
@@ -117,7 +117,7 @@ def test_without_a_monitor_no_clear_password_is_kept(helm: Helm) -> None:
 # What stays as it is.
 
 
-def test_a_hash_is_taken_as_it_is(helm: Helm) -> None:
+def test_a_bcrypt_hash_is_used_unchanged(helm: Helm) -> None:
     users = {"a": HASH, "b": HASH.replace("$2b$", "$2y$")}
     values: Values = {"basicAuth": {"users": users}}
     first = helm.template(values)
@@ -130,12 +130,14 @@ def test_a_hash_is_taken_as_it_is(helm: Helm) -> None:
     [{"basicAuth": {"users": {"a": HASH}}}, OWN, GIVEN, WHOLE, {**WHOLE, **MADE}],
     ids=["hashes", "own", "given", "whole", "whole with TLS"],
 )
-def test_what_is_one_s_own_is_rendered_the_same_each_time(helm: Helm, values: Values) -> None:
+def test_given_secrets_render_identically_each_time(helm: Helm, values: Values) -> None:
     assert helm.template(values).text == helm.template(values).text
 
 
 @pytest.mark.parametrize("command", [{}, {"arguments": ["-c", "5000"]}], ids=["run", "dcgm"])
-def test_a_web_config_of_one_s_own_is_mounted_and_nothing_made(helm: Helm, command: Values) -> None:
+def test_an_existing_web_config_is_mounted_and_no_secret_is_created(
+    helm: Helm, command: Values
+) -> None:
     made = helm.template({**WHOLE, **MADE, **command})
     assert made.all("Secret") == []
     (volume,) = [each for each in made.pod["volumes"] if each["name"] == "web"]
@@ -176,19 +178,19 @@ def had(days: float | None, **lacking: str) -> Object:
     ],
     ids=["new", "62 days", "58 days", "over", "when isn't known", "without its authority", "none"],
 )
-def test_a_made_certificate_is_kept_until_its_end_comes_near(
+def test_a_generated_certificate_is_kept_until_it_expires_soon(
     helm: Helm, tmp_path: Path, before: Object | None, stays: bool
 ) -> None:
     with answering(tmp_path, before) as kubeconfig:
         made = helm.against(kubeconfig).template(MADE, "--dry-run=server").one("Secret")
     assert (made["data"]["tls.crt"] == "T0xE") is stays
-    given_out = made["metadata"]["annotations"][ENDS]
+    ends_at = made["metadata"]["annotations"][ENDS]
     if before is not None and stays:
-        assert given_out == before["metadata"]["annotations"][ENDS]
+        assert ends_at == before["metadata"]["annotations"][ENDS]
         assert made["data"] == before["data"]
         return
     real = x509.load_pem_x509_certificate(base64.b64decode(made["data"]["tls.crt"]))
-    ends = datetime.strptime(given_out, "%Y-%m-%d").replace(tzinfo=UTC)
+    ends = datetime.strptime(ends_at, "%Y-%m-%d").replace(tzinfo=UTC)
     assert abs(real.not_valid_after_utc - ends) < timedelta(days=2)
 
 
@@ -224,15 +226,19 @@ REFUSED: list[tuple[Values, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("values", "said"), REFUSED, ids=[said[:50] for _, said in REFUSED])
-def test_what_does_not_go_together_is_refused(helm: Helm, values: Values, said: str) -> None:
+@pytest.mark.parametrize(
+    ("values", "message"), REFUSED, ids=[message[:50] for _, message in REFUSED]
+)
+def test_contradictory_tls_and_password_values_are_refused(
+    helm: Helm, values: Values, message: str
+) -> None:
     with pytest.raises(HelmError) as caught:
         helm.template(values)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["NoClientCert", "RequestClientCert"])
-def test_no_authority_is_named_where_none_is_asked(helm: Helm, kind: str) -> None:
+def test_no_client_ca_is_set_if_clients_need_no_certificate(helm: Helm, kind: str) -> None:
     """podgpu would miss the file."""
     tls = {**GIVEN["tlsServerConfig"], "clientAuthType": kind}
     assert "client_ca_file" not in web(helm.template({"tlsServerConfig": tls}))["tls_server_config"]

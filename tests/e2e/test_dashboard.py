@@ -86,32 +86,32 @@ def dashboard(
         yield Dashboard(node)
 
 
-def test_variables(dashboard: Dashboard) -> None:
+def test_variables_list_the_expected_values(dashboard: Dashboard) -> None:
     assert dashboard.variable("gpu") == ALL
     assert dashboard.variable("instance") == [dashboard.instance]
 
 
 @pytest.mark.parametrize("title", list(PANELS))
-def test_panel_has_one_line_for_each_gpu(dashboard: Dashboard, title: str) -> None:
+def test_a_panel_has_one_line_for_each_gpu(dashboard: Dashboard, title: str) -> None:
     assert dashboard.panel(PANELS[title]) == dict(zip(ALL, VALUES[title], strict=True))
 
 
 @pytest.mark.parametrize("title", list(PANELS))
-def test_panel_for_some_of_the_gpus(dashboard: Dashboard, title: str) -> None:
+def test_a_panel_can_select_gpus(dashboard: Dashboard, title: str) -> None:
     assert dashboard.panel(PANELS[title], "2") == {"2": VALUES[title][2]}
     assert list(dashboard.panel(PANELS[title], "1", "3")) == ["1", "3"]
 
 
-def test_average_temperature(dashboard: Dashboard) -> None:
+def test_the_average_temperature_is_correct(dashboard: Dashboard) -> None:
     assert dashboard.panel(AVERAGE) == {"": 42.5}
 
 
-def test_total_power(dashboard: Dashboard) -> None:
+def test_the_total_power_is_correct(dashboard: Dashboard) -> None:
     assert dashboard.panel(TOTAL) == {"": 408.0}
     assert dashboard.panel(TOTAL, "0", "1") == {"": 202.0}
 
 
-def test_mig_instances_multiply_nothing_but_their_memory(dashboard: Dashboard) -> None:
+def test_mig_instances_only_add_memory_series(dashboard: Dashboard) -> None:
     """Temperature, power and clock stay one line a GPU; utilisation is what MIG has none of."""
     node = dashboard.node
     node.fake.set(mixed())

@@ -124,7 +124,7 @@ def node(
             yield node
     finally:
         status = server.process.stop()
-    assert status == 0, server.process.said()[-3000:]
+    assert status == 0, server.process.output()[-3000:]
 
 
 HELD = {"train-0": 2.0, "train-1": 2.0}
@@ -153,7 +153,7 @@ def answer(node: Node, query: Query, values: Mapping[str, str]) -> list[Series]:
     return node.server.range(expr, now - WINDOW, now)
 
 
-def test_variables(node: Node) -> None:
+def test_variables_list_the_expected_values(node: Node) -> None:
     assert chosen(node, "fleet") == {"node": ".*"}
     assert chosen(node, "pods") == {"namespace": ".+", "pod": ".+"}
     of_node = dict(chosen(node, "node"))
@@ -162,7 +162,7 @@ def test_variables(node: Node) -> None:
 
 
 @pytest.mark.parametrize("name", list(FILES))
-def test_every_query_is_answered(node: Node, name: str) -> None:
+def test_every_query_has_a_result(node: Node, name: str) -> None:
     values = chosen(node, name)
     empty = {
         str(query)
@@ -206,17 +206,17 @@ NUMBERS: Mapping[str, Mapping[tuple[str, ...], float]] = {
 
 
 @pytest.mark.parametrize("title", list(NUMBERS))
-def test_numbers(node: Node, title: str) -> None:
+def test_queries_show_the_expected_values(node: Node, title: str) -> None:
     assert shown(node, title) == NUMBERS[title]
 
 
-def test_a_choice_of_gpus_and_pods_is_kept_to(node: Node) -> None:
+def test_variables_for_gpus_and_pods_select_series(node: Node) -> None:
     assert shown(node, "node: Work: Utilisation: A", gpu="(0|1)") == {("0",): 10}
     assert shown(node, "pods: Now: Devices held: A", pod="train-1") == {(): 2}
     assert shown(node, "pods: Now: Shared devices: A", pod="train-1") == {(): 1}
 
 
-def test_where_no_one_knows_who_holds_what_a_gpu_is_not_free(tmp_path: Path) -> None:
+def test_gpus_with_unknown_holders_are_not_counted_as_free(tmp_path: Path) -> None:
     """Of five nodes one GPU is held, two are free; three more are of nodes that don't know."""
     nodes = {
         "held": ("kubelet", "podresources", "5"),
@@ -236,8 +236,8 @@ def test_where_no_one_knows_who_holds_what_a_gpu_is_not_free(tmp_path: Path) -> 
                 values[f'podgpu_device_holder_info{{{card},pod="a"}}'] = "1x9"
         if source is not None:
             name, kind, age = source
-            given_out = f'{place},source="{name}",kind="{kind}"'
-            values[f"podgpu_attribution_age_seconds{{{given_out}}}"] = f"{age}x9"
+            source_labels = f'{place},source="{name}",kind="{kind}"'
+            values[f"podgpu_attribution_age_seconds{{{source_labels}}}"] = f"{age}x9"
     wanted = {
         "fleet: Now: GPUs held: A": 1 / 3,
         "fleet: Use: GPUs held and free: A": 1,
@@ -276,7 +276,7 @@ TWICE: Mapping[str, Mapping[str, float]] = {
 """What a GPU with two processes that compute and one that draws shows, and its links."""
 
 
-def test_while_two_podgpus_report_of_a_gpu_nothing_is_doubled(tmp_path: Path) -> None:
+def test_two_podgpus_on_one_node_double_no_value(tmp_path: Path) -> None:
     """For a while in an update; and who holds a GPU stands on its readings."""
     growing = {
         "podgpu_nvlink_transmitted_bytes_total": 1,

@@ -18,7 +18,7 @@ from tests.e2e.node import Node
 from tests.e2e.processes import wait_until
 from tests.e2e.prometheus import Server
 from tests.e2e.scenes import distinct
-from tests.e2e.scraped import Scraped
+from tests.e2e.scrape_target import Scraped
 from tests.fakes.nvml import Scenario
 
 IDS = [gpu.uuid for gpu in distinct().gpus]
@@ -121,7 +121,9 @@ def check(scraped: Scraped) -> None:
         assert pods == PODS, metric
 
 
-def test_pods_are_put_to_the_page(exporter: Exporter, node: Node, file: Path) -> None:
+def test_pods_are_added_to_the_readings_of_another_exporter(
+    exporter: Exporter, node: Node, file: Path
+) -> None:
     node.wait(
         "count by (pod) (DCGM_FI_DEV_GPU_TEMP{$i})", {"train-0": 2, "train-1": 1, "": 1}, "pod"
     )

@@ -36,13 +36,13 @@ def instance(prometheus: Server, tmp_path: Path) -> Iterator[str]:
                 (found := demo.answers(port, "/metrics")) is not None
                 and b"DCGM_FI_DEV_GPU_TEMP{" in found.body
             ),
-            f"the demo's GPUs:\n{demo.said()[-2000:]}",
+            f"the demo's GPUs:\n{demo.output()[-2000:]}",
             seconds=20,
         )
         yield address
     finally:
         status = demo.stop()
-        print(demo.said()[-5000:])
+        print(demo.output()[-5000:])
     assert status == 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.doctoring import LIST, Patient, expired, other_exporter, wait_rights
+from tests.e2e.doctor_runs import LIST, Patient, expired, other_exporter, wait_rights
 from tests.e2e.helm import Helm
 from tests.e2e.kube import access
 from tests.e2e.kube.api import Object
@@ -97,8 +97,8 @@ def ward(cluster: Cluster, helm: Helm, tmp_path_factory: pytest.TempPathFactory)
         cluster.tidy()
 
 
-def test_a_healthy_node_is_well(ward: Ward) -> None:
-    answer = ward.patient.looked_at()
+def test_a_healthy_node_has_no_findings(ward: Ward) -> None:
+    answer = ward.patient.diagnose()
     assert answer.bad(*OF_THE_MACHINE) == []
     assert answer.status == (1 if answer.bad() else 0)
     well = {each.check for each in answer.findings if each.verdict == "ok"}
@@ -123,17 +123,17 @@ RIGHTS: dict[Verb, tuple[str, str]] = {
 """The check that names it, by the right that is missing."""
 
 
-def test_the_table_has_every_right_of_the_chart(ward: Ward) -> None:
+def test_the_table_contains_every_rbac_rule_of_the_chart(ward: Ward) -> None:
     assert sorted(verbs(ward.rules)) == sorted(RIGHTS)
 
 
 @pytest.mark.parametrize("right", RIGHTS, ids=lambda right: " ".join(filter(None, right)))
-def test_a_right_that_is_missing_is_named(ward: Ward, right: Verb) -> None:
+def test_a_missing_permission_causes_one_finding(ward: Ward, right: Verb) -> None:
     check, verdict = RIGHTS[right]
     verb, group, resource = right
     ward.allow(without=right)
     try:
-        (found,) = ward.patient.looked_at().bad(*OF_THE_MACHINE)
+        (found,) = ward.patient.diagnose().bad(*OF_THE_MACHINE)
     finally:
         ward.allow()
     assert (found.check, found.verdict) == (check, verdict)
@@ -141,13 +141,13 @@ def test_a_right_that_is_missing_is_named(ward: Ward, right: Verb) -> None:
     assert f'apiGroups ["{group}"], resources ["{resource}"], verbs [{verb}]' in found.repair
 
 
-def test_the_right_on_the_list_of_metrics_is_named(ward: Ward) -> None:
+def test_a_missing_permission_for_the_counters_list_is_reported(ward: Ward) -> None:
     namespace, _, name = LIST.partition(":")
     binding = ward.kube.api.get("RoleBinding", BOUND, namespace)
     ward.kube.api.delete("RoleBinding", BOUND, namespace)
     ward.wait(listed=False)
     try:
-        (found,) = ward.patient.looked_at().bad(*OF_THE_MACHINE)
+        (found,) = ward.patient.diagnose().bad(*OF_THE_MACHINE)
     finally:
         binding["metadata"] = {key: binding["metadata"][key] for key in KEPT}
         ward.kube.api.create(binding)
@@ -164,11 +164,11 @@ class Fault:
 
     Attributes:
         make: makes it so, as long as it is entered.
-        said: by check: verdict, what was seen, and the mend.
+        findings: by check: verdict, what was seen, and the mend.
         change: of the configuration file.
     """
 
-    said: dict[str, tuple[str, str, str]]
+    findings: dict[str, tuple[str, str, str]]
     make: Callable[[Ward], AbstractContextManager[Any]] = lambda _: nullcontext()
     change: dict[str, Any] = field(default_factory=dict)
 
@@ -183,7 +183,7 @@ def old_token(ward: Ward) -> Iterator[None]:
     finally:
         ward.kubeconfig.write_text(before)
     # Else it might have been refused for another reason.
-    assert "token has expired" in ward.kube.apiserver.said()
+    assert "token has expired" in ward.kube.apiserver.output()
 
 
 @contextmanager
@@ -271,15 +271,17 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_named_and_nothing_else(ward: Ward, fault: str) -> None:
+def test_a_fault_causes_exactly_its_findings(ward: Ward, fault: str) -> None:
     wrong = FAULTS[fault]
     with wrong.make(ward):
-        answer = ward.patient.looked_at(wrong.change)
-    given_out = {each.check: each for each in answer.bad(*OF_THE_MACHINE)}
-    assert given_out.keys() == wrong.said.keys(), list(map(str, answer.findings))
-    for check, (verdict, saw, repair) in wrong.said.items():
-        found = given_out[check]
+        answer = ward.patient.diagnose(wrong.change)
+    found_by_check = {each.check: each for each in answer.bad(*OF_THE_MACHINE)}
+    assert found_by_check.keys() == wrong.findings.keys(), list(map(str, answer.findings))
+    for check, (verdict, saw, repair) in wrong.findings.items():
+        found = found_by_check[check]
         assert found.verdict == verdict, str(found)
         assert saw in found.saw, str(found)
         assert repair in found.repair, str(found)
-    assert answer.status == (2 if "failure" in {each.verdict for each in given_out.values()} else 1)
+    assert answer.status == (
+        2 if "failure" in {each.verdict for each in found_by_check.values()} else 1
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.doctoring import Answer, Said, ask
+from tests.e2e.doctor_runs import Answer, Finding, ask
 from tests.e2e.helm import NAMESPACE, Helm
 from tests.e2e.kube import access, nodes
 from tests.e2e.kube.api import Api, ApiError, Object
@@ -88,16 +88,16 @@ class Objects:
         nodes.add(self.api, GPU_NODE, {"nvidia.com/gpu": "8"})
         self.api.patch("Node", GPU_NODE, {"metadata": {"labels": labels}})
 
-    def looked_at(self) -> Answer:
+    def diagnose(self) -> Answer:
         return ask("--cluster", "--kubeconfig", self._kubeconfig)
 
-    def found(self, check: str) -> list[Said]:
-        return [each for each in self.looked_at().findings if each.check == check]
+    def found(self, check: str) -> list[Finding]:
+        return [each for each in self.diagnose().findings if each.check == check]
 
     def is_well(self, check: str) -> bool:
         return [each.verdict for each in self.found(check)] == ["ok"]
 
-    def failing(self, check: str) -> Said | None:
+    def failing(self, check: str) -> Finding | None:
         return next((each for each in self.found(check) if each.verdict == "failure"), None)
 
     def clear(self) -> None:
@@ -117,14 +117,14 @@ def objects(cluster: Cluster, helm: Helm) -> Iterator[Objects]:
         made.clear()
 
 
-def test_a_cluster_without_podgpu(objects: Objects) -> None:
+def test_a_cluster_without_podgpu_is_a_failure(objects: Objects) -> None:
     (found,) = objects.found("cluster.daemonset")
     assert found.verdict == "failure"
     assert "podgpu has none" in found.saw
     assert "helm install podgpu" in found.repair
 
 
-def test_no_pods_are_wanted_since_no_node_has_the_label(objects: Objects) -> None:
+def test_a_missing_gpu_node_label_is_reported(objects: Objects) -> None:
     objects.node(**{"example.com/gpu": "yes"})
     objects.install()
     (found,) = objects.found("cluster.daemonset")
@@ -135,7 +135,7 @@ def test_no_pods_are_wanted_since_no_node_has_the_label(objects: Objects) -> Non
     assert "give the node such labels" in found.repair
 
 
-def test_no_pods_are_wanted_since_the_selector_fits_no_node(objects: Objects) -> None:
+def test_a_node_selector_that_matches_no_node_is_reported(objects: Objects) -> None:
     objects.node(**{"nvidia.com/gpu.present": "true"})
     objects.install(nodeSelector={"pool": "gpu"})
     (found,) = objects.found("cluster.daemonset")
@@ -143,7 +143,7 @@ def test_no_pods_are_wanted_since_the_selector_fits_no_node(objects: Objects) ->
     assert f"kubectl label node {GPU_NODE} pool=gpu" in found.repair
 
 
-def test_no_pods_are_wanted_since_a_taint_keeps_them_off(objects: Objects) -> None:
+def test_a_taint_that_prevents_all_pods_is_reported(objects: Objects) -> None:
     objects.node(**{"nvidia.com/gpu.present": "true"})
     objects.api.patch("Node", GPU_NODE, {"spec": {"taints": [TAINT]}})
     objects.install()
@@ -152,7 +152,7 @@ def test_no_pods_are_wanted_since_a_taint_keeps_them_off(objects: Objects) -> No
     assert "add the toleration {key: team, operator: Exists}" in found.repair
 
 
-def test_the_runtime_class_is_missing_and_then_there(objects: Objects) -> None:
+def test_a_missing_runtime_class_is_reported(objects: Objects) -> None:
     objects.node(**{"nvidia.com/gpu.present": "true"})
     objects.install(runtimeClassName="nvidia")
     (found,) = objects.found("cluster.runtimeclass")
@@ -165,7 +165,7 @@ def test_the_runtime_class_is_missing_and_then_there(objects: Objects) -> None:
     assert found.verdict == "ok"
 
 
-def test_the_extender_s_rights_are_looked_at_and_one_that_is_missing_is_named(
+def test_the_doctor_reports_a_missing_permission_of_the_extender(
     objects: Objects,
 ) -> None:
     role = objects.extend()
@@ -200,7 +200,7 @@ def dcgm_exporter() -> Object:
     }
 
 
-def test_two_exporters_are_on_one_node(objects: Objects) -> None:
+def test_two_exporters_on_one_node_are_reported(objects: Objects) -> None:
     objects.node(**{"nvidia.com/gpu.present": "true"})
     for at, made in enumerate((objects.install(), objects.make(SETS, dcgm_exporter()))):
         objects.desired(made["metadata"]["name"], 1)
@@ -217,21 +217,21 @@ def test_two_exporters_are_on_one_node(objects: Objects) -> None:
     assert "remove one of them" in found.repair
 
 
-def test_a_cluster_that_is_well(objects: Objects, kube: Cluster) -> None:
+def test_a_healthy_cluster_has_no_findings(objects: Objects, kube: Cluster) -> None:
     label = "nvidia.com/gpu.present"
     kube.plugin(["GPU-0", "GPU-1"])
     kube.api.patch("Node", kube.node, {"metadata": {"labels": {label: "true"}}})
     try:
         made = objects.install()
         objects.desired(made["metadata"]["name"], 1)
-        answer = objects.looked_at()
+        answer = objects.diagnose()
     finally:
         kube.api.patch("Node", kube.node, {"metadata": {"labels": {label: None}}})
     assert [str(each) for each in answer.bad()] == []
     assert answer.status == 0
 
 
-def test_a_user_who_may_list_nothing_is_reported_each_rule(
+def test_a_user_without_permissions_gets_a_finding_for_each_rule(
     objects: Objects, cluster: Cluster, tmp_path: Path
 ) -> None:
     few = access.account(tmp_path, cluster.api, "podgpu-few", [])
@@ -239,10 +239,12 @@ def test_a_user_who_may_list_nothing_is_reported_each_rule(
         answer = ask("--cluster", "--kubeconfig", few)
     finally:
         access.remove_service_account(cluster.api, "podgpu-few")
-    given_out = [each for each in answer.findings if each.check == "cluster.server"]
+    server_findings = [each for each in answer.findings if each.check == "cluster.server"]
     resources = ("nodes", "daemonsets", "deployments", "runtimeclasses", "namespaces")
-    assert {each.verdict for each in given_out} == {"warning"}, json.dumps(
-        [str(e) for e in given_out]
+    assert {each.verdict for each in server_findings} == {"warning"}, json.dumps(
+        [str(e) for e in server_findings]
     )
     for resource in resources:
-        assert any(f'resources ["{resource}"], verbs [list]' in each.repair for each in given_out)
+        assert any(
+            f'resources ["{resource}"], verbs [list]' in each.repair for each in server_findings
+        )

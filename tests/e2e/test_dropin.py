@@ -7,10 +7,10 @@ from typing import Final
 import pytest
 
 from tests.e2e.exporter import COUNTERS, READING, Exporter, exporting
+from tests.e2e.page_watcher import Watcher
 from tests.e2e.processes import wait_until
 from tests.e2e.prometheus import HONOURED, Server
 from tests.e2e.scenes import distinct
-from tests.e2e.watcher import Watcher
 from tests.fakes.kubelet import FakeKubelet, pod
 from tests.fakes.nvml import Ramp, Scenario, h100s, linked
 
@@ -59,18 +59,18 @@ def check_target(exporter: Exporter) -> None:
     What a job said of the time before podgpu listened stands until it scrapes again.
     """
 
-    def given_out() -> set[tuple[str, str]]:
+    def states() -> set[tuple[str, str]]:
         return {
             (target["health"], target["lastError"])
             for target in exporter.server.api("targets", state="active")["activeTargets"]
             if target["scrapeUrl"] == f"http://{exporter.address}/metrics"
         }
 
-    wait_until(lambda: given_out() == {("up", "")}, f"scrapes of both jobs: {given_out()}")
+    wait_until(lambda: states() == {("up", "")}, f"scrapes of both jobs: {states()}")
     assert exporter.server.dropped() == {}
 
 
-def test_a_chart_s_arguments(exporter: Exporter, tmp_path: Path) -> None:
+def test_arguments_of_the_dcgm_exporter_chart_work(exporter: Exporter, tmp_path: Path) -> None:
     counters = tmp_path / "counters.csv"
     counters.write_text(COUNTERS.read_text() + NO_GPU_HAS_IT)
     exporter.start("-f", counters)
@@ -87,13 +87,13 @@ def test_a_chart_s_arguments(exporter: Exporter, tmp_path: Path) -> None:
     helps = {each["metric"]: each["help"] for each in described}
     assert {name: helps.get(name) for name in HELP} == HELP
     check_target(exporter)
-    said = exporter.said()
-    assert said.count("2 rows are ignored") == 1
-    assert "DCGM_EXP_GPU_HEALTH_STATUS is not available" in said
-    assert "did you mean DCGM_FI_DEV_GPU_TEMP?" in said
+    output = exporter.output()
+    assert output.count("2 rows are ignored") == 1
+    assert "DCGM_EXP_GPU_HEALTH_STATUS is not available" in output
+    assert "did you mean DCGM_FI_DEV_GPU_TEMP?" in output
 
 
-def test_the_operator_s_variables(exporter: Exporter, fake_kubelet: FakeKubelet) -> None:
+def test_variables_of_the_gpu_operator_work(exporter: Exporter, fake_kubelet: FakeKubelet) -> None:
     """A container that is started with nothing but those."""
     fake_kubelet.pods = [pod("train-0", {"nvidia.com/gpu": [node().gpus[1].uuid]})]
     exporter.start(
@@ -122,7 +122,9 @@ def test_the_operator_s_variables(exporter: Exporter, fake_kubelet: FakeKubelet)
         assert {labels["Hostname"] for labels in series} == {"worker-7"}
 
 
-def test_an_edited_list_is_taken_over_without_a_gap(exporter: Exporter, tmp_path: Path) -> None:
+def test_an_edited_counters_list_is_applied_without_a_gap(
+    exporter: Exporter, tmp_path: Path
+) -> None:
     exporter.fake.set(distinct())
     counters, new = tmp_path / "counters.csv", tmp_path / "new.csv"
     kept = ["DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.", f"{DRIVER}, label, Driver."]
@@ -146,7 +148,7 @@ def test_an_edited_list_is_taken_over_without_a_gap(exporter: Exporter, tmp_path
     # One that gives nothing is refused.
     new.write_text("DCGM_FI_DEV_GPU_TEMQ, gauge, A slip.\n")
     new.replace(counters)
-    wait_until(lambda: "the previous list stays in use" in exporter.said(), "the refusal")
+    wait_until(lambda: "the previous list stays in use" in exporter.output(), "the refusal")
     exporter.wait_scrapes_more(2)
     assert "DCGM_FI_DEV_FB_USED" in exporter.families()
 

@@ -99,7 +99,7 @@ def wait_holders(exporter: Exporter, uuid: str, expected: list[dict[str, str]]) 
         )
     except AssertionError:
         raise AssertionError(
-            f"{expected} wanted, {of(exporter, uuid)} found; {exporter.said()[-3000:]}"
+            f"{expected} wanted, {of(exporter, uuid)} found; {exporter.output()[-3000:]}"
         ) from None
 
 
@@ -107,7 +107,7 @@ def sorted_items(labels: dict[str, str]) -> list[tuple[str, str]]:
     return sorted(labels.items())
 
 
-def test_a_configmap_and_a_pod_with_labels_and_uid(kube: Cluster, start: Start) -> None:
+def test_the_counters_configmap_and_pod_labels_and_uid_work(kube: Cluster, start: Start) -> None:
     plugin = kube.plugin(IDS)
     access.add_namespace(kube.api, NAMESPACE)
     write_list(kube, UTIL)
@@ -145,7 +145,7 @@ def test_a_configmap_and_a_pod_with_labels_and_uid(kube: Cluster, start: Start) 
     assert of(exporter, device, CLOCK) == [holder]
     kube.api.delete("ConfigMap", LIST, NAMESPACE)
     os.kill(exporter.process.pid, signal.SIGHUP)
-    wait_until(lambda: "the previous list stays in use" in exporter.said(), "the complaint")
+    wait_until(lambda: "the previous list stays in use" in exporter.output(), "the complaint")
     assert exporter.families() == {CLOCK, UTIL}
 
     kube.remove("train-0", "ml")
@@ -154,7 +154,7 @@ def test_a_configmap_and_a_pod_with_labels_and_uid(kube: Cluster, start: Start) 
 
 
 @pytest.mark.parametrize("virtual", [True, False], ids=["a copy for each", "once"])
-def test_time_slices(kube: Cluster, start: Start, virtual: bool) -> None:
+def test_holders_of_a_time_sliced_gpu(kube: Cluster, start: Start, virtual: bool) -> None:
     """A plugin that hands out one GPU several times; the ids are NVIDIA's."""
     plugin = kube.plugin([f"{IDS[2]}::{at}" for at in range(4)])
     write_list(kube, UTIL)

@@ -13,12 +13,12 @@ import pytest
 
 from pipeline.topology.node_annotation import KEY
 from tests.e2e.documented import rules
-from tests.e2e.extending import PAGE, REQUIRE, Extender, bound, wait_bound, wait_turned_away
+from tests.e2e.extender_process import PAGE, REQUIRE, Extender, bound, wait_bound, wait_turned_away
 from tests.e2e.kube import access, nodes
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.kube.pods import GPU, gpu_pod
-from tests.e2e.publisher import (
+from tests.e2e.topology_publisher import (
     ACCOUNT,
     IDS,
     MIN_INTERVAL,
@@ -74,7 +74,7 @@ def extender(kube: Cluster, tmp_path: Path) -> Iterator[Extender]:
     made = Extender(tmp_path / "extender", kubeconfig)
     yield made
     status = made.stop() if made.process is not None else 0
-    print(made.said()[-5000:])  # pytest shows it if the test has failed
+    print(made.output()[-5000:])  # pytest shows it if the test has failed
     assert status == 0
 
 
@@ -120,7 +120,7 @@ def take_away(kube: Cluster, name: str) -> None:
         pytest.param(Choice(MADE, SMALL, cached=False), id="by whole nodes, on the other"),
     ],
 )
-def test_a_pod_goes_where_its_gpus_are_together(
+def test_a_pod_is_scheduled_where_its_gpus_are_in_one_group(
     kube: Cluster,
     plugin: DevicePlugin,
     publish: Publish,
@@ -148,7 +148,7 @@ def test_a_pod_goes_where_its_gpus_are_together(
     assert extender.asked("filter") == extender.asked("prioritize") == 1
 
 
-def test_a_pod_that_requires_nvlink_waits_for_a_group(
+def test_a_pod_that_requires_nvlink_waits_for_a_free_group(
     kube: Cluster, plugin: DevicePlugin, publish: Publish, extender: Extender
 ) -> None:
     nodes.add(kube.api, MADE, LARGE)
@@ -176,7 +176,9 @@ def test_a_pod_that_requires_nvlink_waits_for_a_group(
     assert took < SETTLING + MIN_INTERVAL + BACKOFF + SLACK
 
 
-def test_what_no_node_can_ever_give(kube: Cluster, publish: Publish, extender: Extender) -> None:
+def test_unsatisfiable_requirements_are_reported(
+    kube: Cluster, publish: Publish, extender: Extender
+) -> None:
     nodes.add(kube.api, MADE, LARGE)
     publish(MADE).wait_free(IDS)
     extender.start()
@@ -190,7 +192,9 @@ def test_what_no_node_can_ever_give(kube: Cluster, publish: Publish, extender: E
     assert wait_bound(kube, "content") == MADE
 
 
-def test_an_extender_that_hangs_is_not_waited_for(kube: Cluster, extender: Extender) -> None:
+def test_the_scheduler_ignores_an_extender_that_does_not_respond(
+    kube: Cluster, extender: Extender
+) -> None:
     """Then nobody keeps what a pod requires."""
     nodes.add(kube.api, MADE, LARGE)
     extender.start()
@@ -207,7 +211,7 @@ def test_an_extender_that_hangs_is_not_waited_for(kube: Cluster, extender: Exten
         os.kill(extender.process.pid, signal.SIGCONT)
 
 
-def test_a_stale_word_counts_for_nothing(
+def test_an_outdated_annotation_is_ignored(
     kube: Cluster, plugin: DevicePlugin, publish: Publish, extender: Extender
 ) -> None:
     nodes.add(kube.api, MADE, LARGE)

@@ -6,10 +6,9 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.applying import Applying
 from tests.e2e.charts import Values
 from tests.e2e.documented import extender, rules
-from tests.e2e.extending import PAGE, REQUIRE, question, wait_bound, wait_turned_away
+from tests.e2e.extender_process import PAGE, REQUIRE, question, wait_bound, wait_turned_away
 from tests.e2e.helm import NAMESPACE, Helm
 from tests.e2e.image import Image
 from tests.e2e.installation import Installation, installed, sited, values
@@ -19,8 +18,9 @@ from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.kube.pods import GPU, gpu_pod
 from tests.e2e.kube.service import Place, proxied
+from tests.e2e.kubectl_apply import Applying
 from tests.e2e.processes import get, wait_until
-from tests.e2e.publisher import IDS, ISLANDS
+from tests.e2e.topology_publisher import IDS, ISLANDS
 from tests.fakes.nvml import FakeNvml
 
 NAME = "podgpu-extender"
@@ -117,7 +117,7 @@ def wait_passes(place: Place, gpus: int, passed: Sequence[str], failed: dict[str
         raise AssertionError(f"{error}: {last}") from None
 
 
-def test_its_service_answers_by_what_the_node_says(
+def test_the_service_of_the_extender_responds_according_to_the_annotation(
     release: Installation, site: Cluster, place: Place
 ) -> None:
     wait_until(lambda: value(place, "podgpu_extender_nodes", state="fresh") == 1, "the node")
@@ -125,14 +125,14 @@ def test_its_service_answers_by_what_the_node_says(
     wait_passes(place, 8, ["node1"], {})
     assert question(place, "prioritize", 8, ["node1"]) == [{"Host": "node1", "Score": 10}]
     site.run(gpu_pod("held", 3))
-    given_out = "podgpu: 5 of 8 GPUs are free, the pod requests 8"
-    wait_passes(place, 8, [], {"node1": given_out})
+    reason = "podgpu: 5 of 8 GPUs are free, the pod requests 8"
+    wait_passes(place, 8, [], {"node1": reason})
     wait_passes(place, 5, ["node1"], {})
     site.remove("held")
     wait_passes(place, 8, ["node1"], {})
 
 
-def test_the_scheduler_asks_it_by_its_service(
+def test_the_scheduler_uses_the_service_of_the_extender(
     release: Installation, site: Cluster, place: Place
 ) -> None:
     """By the address: a scheduler in the host's network knows no names of the cluster."""
@@ -145,8 +145,8 @@ def test_the_scheduler_asks_it_by_its_service(
         site.create(gpu_pod("free", 4, scheduled=True))
         assert wait_bound(site, "free") == "node1", "nobody knows whether the other has free GPUs"
         site.create(gpu_pod("large", 8, scheduled=True, annotations={REQUIRE: "nvlink"}))
-        given_out = "podgpu: the node has no topology annotation, and the pod requires nvlink"
-        wait_turned_away(site, "large", f"1 {given_out}", f"1 Insufficient {GPU}")
+        reason = "podgpu: the node has no topology annotation, and the pod requires nvlink"
+        wait_turned_away(site, "large", f"1 {reason}", f"1 Insufficient {GPU}")
         for verb, count in (("filter", 2), ("prioritize", 1)):
             asked = value(place, "podgpu_extender_requests_total", verb=verb, result="ok")
             assert asked is not None
@@ -204,15 +204,17 @@ def granted(release: Installation, *verbs: str) -> Iterator[Object]:
 
 
 @pytest.mark.parametrize("left", [(), ("list",)], ids=["no rule at all", "no watch"])
-def test_a_right_that_is_missed_is_named(release: Installation, left: Sequence[str]) -> None:
+def test_a_missing_permission_of_the_extender_is_logged(
+    release: Installation, left: Sequence[str]
+) -> None:
     """As a server has it that streams its lists: `watch` is what it is asked for first."""
     with granted(release, *left) as made:
         name, own = made["metadata"]["name"], (made["status"]["podIP"], PORT)
 
         def named() -> bool:
-            said = release.kube.pod_log(name, "extender", NAMESPACE)
+            output = release.kube.pod_log(name, "extender", NAMESPACE)
             rule = 'apiGroups [""], resources ["nodes"], verbs [list, watch]'
-            return "podgpu may not watch nodes" in said and rule in said
+            return "podgpu may not watch nodes" in output and rule in output
 
         wait_until(named, "the log names watch nodes", every=0.2)
         assert value(own, "podgpu_extender_up") == 0
@@ -222,7 +224,7 @@ def test_a_right_that_is_missed_is_named(release: Installation, left: Sequence[s
         wait_until(lambda: not deployment(release)["status"].get("readyReplicas"), "not ready")
 
 
-def test_an_api_server_that_streams_its_lists_asks_for_no_right_to_list(
+def test_a_streaming_api_server_does_not_need_the_list_permission(
     release: Installation,
 ) -> None:
     """So `list` is for older ones."""
@@ -230,7 +232,7 @@ def test_an_api_server_that_streams_its_lists_asks_for_no_right_to_list(
         wait_up(made)
 
 
-def test_uninstalled_it_leaves_nothing(
+def test_uninstalling_leaves_nothing(
     release: Installation, site: Cluster, before: set[str]
 ) -> None:
     """The last of those that need this release."""

@@ -18,7 +18,7 @@ STALE_WITHIN = 3 * SLOW + FAST + INTERVAL + 3
 """Three intervals of the slow tier, a round, a scrape; and what a busy machine adds."""
 
 
-def test_increase_sees_the_first_xid_error(start: Start) -> None:
+def test_increase_counts_the_first_xid_error(start: Start) -> None:
     node = start(distinct())
     counter = 'podgpu_xid_errors_total{$i,gpu="1",xid="48"}'
     node.wait_scraped(3, "podgpu_xid_errors_total")
@@ -36,7 +36,7 @@ def test_increase_sees_the_first_xid_error(start: Start) -> None:
     assert seen == pytest.approx(time.time(), abs=20)
 
 
-def test_an_xid_of_another_code_has_a_series_from_its_first_error_on(start: Start) -> None:
+def test_an_xid_code_has_a_series_after_its_first_error(start: Start) -> None:
     node = start(distinct())
     node.wait_scraped()
     counter = 'podgpu_xid_errors_total{$i,xid="62"}'
@@ -86,7 +86,7 @@ def test_a_gpu_that_is_no_longer_enumerated_is_down(start: Start) -> None:
     assert node.by("state", "podgpu_gpus{$i}") == {"present": 3, "expected": 4}
 
 
-def test_a_driver_that_comes_later(start: Start) -> None:
+def test_a_driver_that_is_loaded_later_is_used(start: Start) -> None:
     node = start(Scenario(init_error=9))
     node.wait('podgpu_source_up{$i,source="gpus"}', {"gpus": 0}, "source")
     wait_until(lambda: node.get("/readyz").status == 200, "ready without GPUs")
@@ -97,11 +97,11 @@ def test_a_driver_that_comes_later(start: Start) -> None:
     node.wait_scraped()
     node.wait("podgpu_gpu_up{$i}", dict.fromkeys(ALL, 1))
     node.wait('podgpu_source_up{$i,source="gpus"}', {"gpus": 1}, "source")
-    assert "driver_not_loaded" in node.said()
-    assert "Traceback" not in node.said()
+    assert "driver_not_loaded" in node.output()
+    assert "Traceback" not in node.output()
 
 
-def test_no_driver_library_at_all(start: Start) -> None:
+def test_without_a_driver_library_podgpu_keeps_running(start: Start) -> None:
     node = start(distinct())
     node.stop()
     node.start({"LD_LIBRARY_PATH": ""})
@@ -111,17 +111,17 @@ def test_no_driver_library_at_all(start: Start) -> None:
     node.wait('podgpu_source_up{$i,source="gpus"}', {"gpus": 0}, "source")
     node.wait('podgpu_source_up{$i,source="podlist"}', {"podlist": 1}, "source")
     assert node.one("up{$i}") == 1
-    assert "libnvidia-ml" in node.said()
-    assert "Traceback" not in node.said()
+    assert "libnvidia-ml" in node.output()
+    assert "Traceback" not in node.output()
     assert node.stop() == 0
 
 
-def test_a_stop_and_a_start(start: Start) -> None:
+def test_series_end_at_a_stop_and_continue_after_a_start(start: Start) -> None:
     node = start(distinct())
     node.hold({"train-0": [distinct().gpus[0].uuid]})
     node.wait_scraped(2)
     assert node.stop() == 0
-    assert "Traceback" not in node.said()
+    assert "Traceback" not in node.output()
     lines = [json.loads(line) for line in node.settings.jsonl.read_text().splitlines()]
     indexes = {line["device"]["index"] for line in lines if line["record"] == "device"}
     assert indexes == {0, 1, 2, 3}

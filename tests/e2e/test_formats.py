@@ -90,7 +90,7 @@ def parsed(families: Iterable[Metric]) -> Page:
 
 
 @pytest.mark.parametrize("scene", list(SCENES))
-def test_both_parsers_read_the_page(start: Start, scene: str) -> None:
+def test_both_client_parsers_read_the_page(start: Start, scene: str) -> None:
     node = start(SCENES[scene]())
     ready(node, scene)
     pages: list[Page] = []
@@ -106,7 +106,9 @@ def test_both_parsers_read_the_page(start: Start, scene: str) -> None:
 
 
 @pytest.mark.parametrize("scene", list(SCENES))
-def test_promtool_has_nothing_to_say(start: Start, programs: debian.Prometheus, scene: str) -> None:
+def test_promtool_finds_no_problem_in_the_page(
+    start: Start, programs: debian.Prometheus, scene: str
+) -> None:
     """DCGM's names break the rules and are kept for those who query them; ours keep them."""
     node = start(SCENES[scene]())
     ready(node, scene)

@@ -132,7 +132,9 @@ def well(title: str, *asked: Times) -> None:
 
 @pytest.mark.parametrize("sources", [1, 200])
 @pytest.mark.parametrize("kind", ["unread", "pipelined", "halves", "idle", "churn", "trickle"])
-def test_probes_and_scrapes_are_answered(kind: str, sources: int, tmp_path: Path) -> None:
+def test_probes_and_scrapes_are_answered_during_an_attack(
+    kind: str, sources: int, tmp_path: Path
+) -> None:
     with playing(tmp_path) as victim:
         probes, scrapes, pages = Times(), Times(), list[bytes]()
         attack = under_attack(kind, victim.port, connections=CONNECTIONS, sources=sources)
@@ -161,7 +163,7 @@ def test_a_probe_from_the_address_of_the_attack_is_answered(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("sources", [4, 50, 1000])
-def test_r3_guesses_lock_no_one_out(sources: int, tmp_path: Path) -> None:
+def test_r3_password_guesses_lock_no_one_out(sources: int, tmp_path: Path) -> None:
     """The first scrape of all may come while others guess already."""
     hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(10)).decode()
     with playing(tmp_path, f"basic_auth_users:\n  {USER}: {hashed}\n") as victim:
@@ -191,7 +193,7 @@ def test_r3_guesses_lock_no_one_out(sources: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["questions", "trickle", "unread", "halves"])
-def test_r14_the_scheduler_is_answered(kind: str, tmp_path: Path) -> None:
+def test_r14_the_scheduler_is_answered_during_an_attack(kind: str, tmp_path: Path) -> None:
     with extending(tmp_path) as victim:
         probes, asked = Times(), Times()
         path = "/metrics" if kind == "unread" else "/filter"
@@ -208,10 +210,10 @@ def test_r14_the_scheduler_is_answered(kind: str, tmp_path: Path) -> None:
         well(f"{kind} of an extender", probes, asked)
 
 
-def test_r7_out_of_descriptors_it_says_so_and_continues(tmp_path: Path) -> None:
+def test_r7_exhausted_descriptors_are_logged_and_podgpu_continues(tmp_path: Path) -> None:
     with playing(tmp_path) as victim:
         pid = victim.process.pid
-        said = len(victim.process.said())
+        logged = len(victim.process.output())
         open_now = len(list(Path(f"/proc/{pid}/fd").iterdir()))
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (open_now + 20, open_now + 20))
         times = Times()
@@ -220,7 +222,7 @@ def test_r7_out_of_descriptors_it_says_so_and_continues(tmp_path: Path) -> None:
             for _ in range(10):
                 times.ask(victim.port, "/metrics")
                 time.sleep(0.3)
-        added = victim.process.said()[said:]
+        added = victim.process.output()[logged:]
         print(f"out of descriptors: {len(added)} characters of log, {times}")
         assert "Too many open files" in added
         assert len(added) < 2000

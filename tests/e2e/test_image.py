@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from pipeline.base.version import VERSION
-from tests.e2e.contained import container_id, execute, podgpu_pod, wait_page
 from tests.e2e.image import CREATED, REVISION, Image
+from tests.e2e.image_pods import container_id, execute, podgpu_pod, wait_page
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.scenes import distinct
 from tests.fakes.nvml import FakeNvml
@@ -28,7 +28,7 @@ def fake(tmp_path: Path) -> FakeNvml:
 # What is in it.
 
 
-def test_labels_say_what_it_is(image: Image) -> None:
+def test_the_image_has_opencontainers_labels(image: Image) -> None:
     begin = "org.opencontainers.image."
     labels = {
         key.removeprefix(begin): text
@@ -46,7 +46,7 @@ def test_labels_say_what_it_is(image: Image) -> None:
     }
 
 
-def test_it_starts_as_no_one_with_what_the_container_toolkit_looks_for(image: Image) -> None:
+def test_the_image_config_has_a_non_root_user_and_nvidia_variables(image: Image) -> None:
     env = dict(each.split("=", 1) for each in image.config["Env"])
     assert env["NVIDIA_VISIBLE_DEVICES"] == "all"
     assert env["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
@@ -65,7 +65,7 @@ def added(image: Image) -> list[tarfile.TarInfo]:
     return [member for layer in ours for member in layer]
 
 
-def test_it_adds_podgpu_and_nothing_that_made_it(added: list[tarfile.TarInfo]) -> None:
+def test_the_image_contains_podgpu_and_no_build_tools(added: list[tarfile.TarInfo]) -> None:
     paths = {
         PurePosixPath(member.name.removeprefix("./")) for member in added if not member.isdir()
     }
@@ -79,7 +79,7 @@ def test_it_adds_podgpu_and_nothing_that_made_it(added: list[tarfile.TarInfo]) -
     assert sum(member.size for member in added) < 80_000_000
 
 
-def test_it_answers_to_dcgm_exporter_s_names(added: list[tarfile.TarInfo]) -> None:
+def test_the_image_has_the_entry_points_of_dcgm_exporter(added: list[tarfile.TarInfo]) -> None:
     links = {f"/{member.name}": member.linkname for member in added if member.issym()}
     for name in (
         "/usr/bin/dcgm-exporter",
@@ -89,14 +89,14 @@ def test_it_answers_to_dcgm_exporter_s_names(added: list[tarfile.TarInfo]) -> No
         assert links[name] == "/usr/local/bin/podgpu-entrypoint"
 
 
-def test_only_root_could_change_what_it_adds(added: list[tarfile.TarInfo]) -> None:
+def test_only_root_can_change_added_files(added: list[tarfile.TarInfo]) -> None:
     assert {(member.uid, member.gid) for member in added} == {(0, 0)}
     for member in added:
         if not member.issym():
             assert not member.mode & 0o6022, (member.name, oct(member.mode))
 
 
-def test_everybody_can_read_what_it_adds(added: list[tarfile.TarInfo]) -> None:
+def test_all_added_files_are_world_readable(added: list[tarfile.TarInfo]) -> None:
     for member in added:
         wanted = 0o555 if member.isdir() else 0o444
         assert member.mode & wanted == wanted, (member.name, oct(member.mode))
@@ -105,7 +105,7 @@ def test_everybody_can_read_what_it_adds(added: list[tarfile.TarInfo]) -> None:
 # How it runs.
 
 
-def test_it_runs_without_any_right_and_ends_when_it_is_reported_to(
+def test_the_image_runs_without_capabilities_and_stops_on_sigterm(
     loaded: Image, kube: Cluster, fake: FakeNvml
 ) -> None:
     made = kube.run(podgpu_pod("alone", fake=fake))
@@ -136,7 +136,7 @@ def test_it_runs_without_any_right_and_ends_when_it_is_reported_to(
     ],
     ids=["args alone", "the entry point of an image of dcgm-exporter"],
 )
-def test_it_takes_dcgm_exporter_s_place(
+def test_the_image_replaces_the_one_of_dcgm_exporter(
     loaded: Image,
     kube: Cluster,
     fake: FakeNvml,
@@ -148,7 +148,7 @@ def test_it_takes_dcgm_exporter_s_place(
     wait_page(kube, made, r'^DCGM_FI_DEV_GPU_TEMP{gpu="0",.*} 41$')
 
 
-def test_a_working_directory_stands_in_front_of_nothing(
+def test_modules_in_the_working_directory_are_not_imported(
     loaded: Image, kube: Cluster, fake: FakeNvml, tmp_path: Path
 ) -> None:
     trap = tmp_path / "trap"
@@ -157,15 +157,15 @@ def test_a_working_directory_stands_in_front_of_nothing(
         (trap / f"{name}.py").write_text("raise SystemExit('it was taken from here')\n")
     made = podgpu_pod("trapped", "kinds", folders={"/trap": str(trap)}, inside="/trap")
     kube.run(made, "Succeeded", "Failed")
-    said = kube.pod_log("trapped")
-    assert "podresources" in said
-    assert kube.api.pod("trapped")["status"]["phase"] == "Succeeded", said
+    output = kube.pod_log("trapped")
+    assert "podresources" in output
+    assert kube.api.pod("trapped")["status"]["phase"] == "Succeeded", output
 
 
-def test_without_a_driver_the_doctor_says_what_is_missing(loaded: Image, kube: Cluster) -> None:
+def test_without_a_driver_the_doctor_reports_a_failure(loaded: Image, kube: Cluster) -> None:
     kube.run(podgpu_pod("patient", "doctor"), "Succeeded", "Failed")
-    said = " ".join(kube.pod_log("patient").split())
-    assert "FAILURE nvml.driver" in said
-    assert "fix:" in said
+    output = " ".join(kube.pod_log("patient").split())
+    assert "FAILURE nvml.driver" in output
+    assert "fix:" in output
     (container,) = kube.api.pod("patient")["status"]["containerStatuses"]
     assert container["state"]["terminated"]["exitCode"] == 2

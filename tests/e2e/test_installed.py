@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.manifests import Object
-from tests.e2e.applying import Applying
 from tests.e2e.charts import Values
-from tests.e2e.contained import page
-from tests.e2e.discovering import EVERY, ITSELF, JOB, Discovering, discovering
 from tests.e2e.helm import Helm
 from tests.e2e.image import REFERENCE, Image
+from tests.e2e.image_pods import page
 from tests.e2e.installation import Installation, installed, sited, values
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.kube.pods import gpu_pod
+from tests.e2e.kubectl_apply import Applying
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
+from tests.e2e.service_discovery import EVERY, ITSELF, JOB, Discovering, discovering
 from tests.fakes.nvml import FakeNvml
 
 SCENE = distinct()
@@ -89,7 +89,7 @@ def gap(prometheus: Discovering, selector: str, since: float) -> float:
     return max(later - sooner for sooner, later in itertools.pairwise(times))
 
 
-def test_scraped_while_pods_come_and_go_and_it_is_updated(
+def test_scrapes_have_no_gap_while_pods_change_and_podgpu_is_updated(
     site: Cluster, helm: Helm, plugin: DevicePlugin, fake: FakeNvml, tmp_path: Path
 ) -> None:
     with (
@@ -212,7 +212,9 @@ def rights(release: Installation) -> set[tuple[str, str]]:
     }
 
 
-def test_with_the_chart_s_rights_everything_works(granted: Installation, site: Cluster) -> None:
+def test_everything_works_with_the_rbac_rules_of_the_chart(
+    granted: Installation, site: Cluster
+) -> None:
     site.run(gpu_pod("train-0", 1))
     (made,) = granted.pods()
 
@@ -240,7 +242,7 @@ def test_with_the_chart_s_rights_everything_works(granted: Installation, site: C
 @pytest.mark.parametrize(
     ("resource", "verb"), CHECKED, ids=[f"{verb} {resource}" for resource, verb in CHECKED]
 )
-def test_each_right_that_is_missed_is_named_by_the_doctor(
+def test_the_doctor_reports_each_missing_permission(
     granted: Installation, resource: str, verb: str
 ) -> None:
     for role in roles(granted):
@@ -268,7 +270,7 @@ def test_each_right_that_is_missed_is_named_by_the_doctor(
         granted.applying.apply(roles(granted))
 
 
-def test_uninstalled_it_leaves_nothing(
+def test_uninstalling_leaves_nothing(
     granted: Installation, site: Cluster, before: Traces, fake: FakeNvml
 ) -> None:
     """The last of those that need this podgpu."""

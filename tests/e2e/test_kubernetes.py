@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.kube import access, kubeletview
+from tests.e2e.kube import access, kubelet_state
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.kube.pods import GPU, STUBBORN, container, gpu_pod, pod, run
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.witness import ACCOUNT, ALL, OFTEN, RULES, Owner, Subject, watching
+from tests.e2e.watched_podgpu import ACCOUNT, ALL, OFTEN, RULES, Owner, Subject, watching
 
 SCENE = distinct()
 IDS = [gpu.uuid for gpu in SCENE.gpus]
@@ -57,7 +57,7 @@ def given(plugin: DevicePlugin, at: int = -1) -> list[str]:
     return sorted(plugin.asked[at])
 
 
-def test_labels_appear_and_vanish_with_the_pod(
+def test_labels_appear_and_disappear_with_the_pod(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch()
@@ -90,7 +90,7 @@ def test_labels_appear_and_vanish_with_the_pod(
         pytest.param(["checkpoint", "pods"], {"names", "uid"}, id="checkpoint and API server"),
     ],
 )
-def test_each_source_reports_what_it_can(
+def test_each_source_identifies_the_pod_as_far_as_it_can(
     kube: Cluster, plugin: DevicePlugin, watch: Watch, kinds: list[str], known: set[str]
 ) -> None:
     podgpu = watch(*kinds, settled=True)
@@ -152,12 +152,12 @@ def test_the_token_is_rotated(kube: Cluster, plugin: DevicePlugin, watch: Watch)
     podgpu.wait_owners({})
 
 
-def test_a_right_that_is_missing_is_said_and_fixed_by_itself(
+def test_a_missing_permission_is_logged_and_recovers(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch(rules=())
     wait_until(lambda: podgpu.value("podgpu_source_up", source="pods") == 0, "the lack is said")
-    wait_until(lambda: "list" in podgpu.said() and "pods" in podgpu.said(), "what is lacking")
+    wait_until(lambda: "list" in podgpu.output() and "pods" in podgpu.output(), "what is lacking")
     made = kube.run(gpu_pod("train-0", 1))
     # The kubelet's word is there all the same; its checkpoint has the uid.
     podgpu.wait_owners({given(plugin)[0]: [Owner("train-0", "main", uid(made))]})
@@ -167,7 +167,7 @@ def test_a_right_that_is_missing_is_said_and_fixed_by_itself(
     podgpu.wait_value("podgpu_source_up", 1, source="pods")
 
 
-def test_a_pod_is_replaced_under_the_same_name(
+def test_a_pod_is_replaced_by_one_of_the_same_name(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch()
@@ -187,7 +187,7 @@ def test_a_pod_is_replaced_under_the_same_name(
     assert podgpu.witness.untrue(true) == set()
 
 
-def test_a_pod_that_has_completed_releases(
+def test_a_completed_pod_releases_its_gpu(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch()
@@ -198,14 +198,14 @@ def test_a_pod_that_has_completed_releases(
     kube.api.wait_phase("job", "Succeeded")
     assert podgpu.wait_owners({}) < SOON
     # It still stands in the API and in the kubelet's checkpoint.
-    assert kubeletview.checkpointed(uid(made)) == {"main": [device]}
+    assert kubelet_state.checkpointed(uid(made)) == {"main": [device]}
     podgpu.stays(lambda: podgpu.owners() == {}, 2)
     after = kube.run(gpu_pod("after", 4))
     podgpu.wait_owners({each: [Owner("after", "main", uid(after))] for each in IDS})
     assert podgpu.of("podgpu_attribution_conflicts", UUID=device)[0][1] == 0
 
 
-def test_a_static_pod_has_the_uid_that_the_kubelet_gave_it(
+def test_a_static_pod_has_the_uid_of_the_kubelet(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch()
@@ -214,14 +214,14 @@ def test_a_static_pod_has_the_uid_that_the_kubelet_gave_it(
     its_own = made["metadata"]["annotations"]["kubernetes.io/config.mirror"]
     device = given(plugin)[0]
     podgpu.wait_owners({device: [Owner(name, "main", its_own)]})
-    assert set(kubeletview.checkpointed(uid(made))) == set()  # there it goes by its own
+    assert set(kubelet_state.checkpointed(uid(made))) == set()  # there it goes by its own
     kube.remove_static_pod("agent")
     podgpu.wait_owners({})
     shown = {seen.owner for _, seen_then in podgpu.witness.history for seen in seen_then}
     assert {one.pod for one in shown} <= {name, ""}
 
 
-def test_init_containers_and_sidecars_hold_what_they_hold(
+def test_init_containers_and_sidecars_are_holders(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch()
@@ -236,14 +236,14 @@ def test_init_containers_and_sidecars_hold_what_they_hold(
         "the init container's GPU",
     )
     kube.api.wait_phase("both", "Running")
-    held = kubeletview.checkpointed(known)
+    held = kubelet_state.checkpointed(known)
     (lasting,), (beside,) = held["main"], held["side"]
     podgpu.wait_owners(
         {lasting: [Owner("both", "main", known)], beside: [Owner("both", "side", known)]}
     )
 
 
-def test_a_pod_that_was_turned_away_never_holds_anything(
+def test_a_pod_that_the_kubelet_rejected_holds_nothing(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch()
@@ -260,7 +260,7 @@ def test_a_pod_that_was_turned_away_never_holds_anything(
 @pytest.mark.parametrize(
     "kinds", [ALL, ("podresources", "checkpoint")], ids=["all", "no API server"]
 )
-def test_a_plugin_that_hands_out_other_devices_is_followed(
+def test_devices_that_the_plugin_substituted_are_attributed(
     kube: Cluster, plugin: DevicePlugin, watch: Watch, kinds: tuple[str, ...]
 ) -> None:
     """The kubelet goes on to list what it asked for; the container has something else."""
@@ -269,7 +269,7 @@ def test_a_plugin_that_hands_out_other_devices_is_followed(
     podgpu = watch(*kinds)
     made = kube.run(gpu_pod("swapped", 1))
     (asked,) = given(plugin)
-    assert kubeletview.held() == {"swapped": {"main": [asked]}}
+    assert kubelet_state.held() == {"swapped": {"main": [asked]}}
     podgpu.wait_owners({instead[asked]: [Owner("swapped", "main", uid(made))]})
     (seen,) = podgpu.holders()
     assert (seen.source, seen.evidence) == ("checkpoint", "plugin_answer")
@@ -277,7 +277,7 @@ def test_a_plugin_that_hands_out_other_devices_is_followed(
     podgpu.wait_value("podgpu_resource_devices", 1, resource=GPU, state="allocated")
 
 
-def test_a_resource_claim_is_resolved_through_the_slice(kube: Cluster, watch: Watch) -> None:
+def test_a_resource_claim_is_resolved_by_the_resource_slice(kube: Cluster, watch: Watch) -> None:
     driver = kube.dra_driver({f"gpu-{at}": device for at, device in enumerate(IDS)})
     podgpu = watch()
     driver.claim("one", uuid=IDS[2])
@@ -298,10 +298,10 @@ def test_a_resource_claim_without_the_api_server_is_an_unresolved_id(
     unresolved = "podgpu_unresolved_device_ids_total"
     wait_until(lambda: podgpu.value(unresolved, source="podresources") == 1, "an unresolved id")
     assert podgpu.owners() == {}
-    assert podgpu.said().count("matches no device of this node") == 1
+    assert podgpu.output().count("matches no device of this node") == 1
 
 
-def test_a_gpu_that_the_plugin_withdrew_is_visible(
+def test_a_gpu_that_the_device_plugin_withdrew_is_counted(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch()
@@ -317,7 +317,7 @@ def test_a_gpu_that_the_plugin_withdrew_is_visible(
     wait_until(lambda: counts() == {"present": 4, "advertised": 3, "allocated": 1}, "one withdrawn")
 
 
-def test_a_pod_that_takes_its_time_to_die_holds_its_gpu_until_it_is_dead(
+def test_a_terminating_pod_holds_its_gpu_until_it_has_ended(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch()
@@ -332,7 +332,7 @@ def test_a_pod_that_takes_its_time_to_die_holds_its_gpu_until_it_is_dead(
     assert time.monotonic() - began > 3
 
 
-def test_annotations_of_a_scheduler_hold_fractions(kube: Cluster, watch: Watch) -> None:
+def test_scheduler_annotations_give_shares_of_a_gpu(kube: Cluster, watch: Watch) -> None:
     """Nothing of this is the kubelet's: koordinator writes minors and shares on the pod.
 
     The kubelet passes over resources that its node doesn't have.

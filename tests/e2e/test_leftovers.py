@@ -96,7 +96,7 @@ def ends() -> Iterator[ExitStack]:
 
 @pytest.mark.parametrize("node", [False, True], ids=["programs of a test", "a node's programs"])
 @pytest.mark.parametrize("other", [False, True], ids=["same checkout", "another"])
-def test_a_run_that_lives_keeps_its_programs(
+def test_programs_of_a_running_test_run_are_kept(
     tmp_path: Path, clone: Path, ends: ExitStack, *, node: bool, other: bool
 ) -> None:
     living, killed = (
@@ -116,7 +116,7 @@ def test_a_run_that_lives_keeps_its_programs(
 @pytest.mark.parametrize(
     ("env", "ends_with_the_node"), [({}, False), ({marks.NODE: "yes"}, True)], ids=["test", "node"]
 )
-def test_of_the_own_run_the_node_alone_ends(
+def test_only_node_programs_of_the_own_run_are_ended(
     tmp_path: Path, ends: ExitStack, env: Mapping[str, str], *, ends_with_the_node: bool
 ) -> None:
     """A Prometheus, or a podgpu, outlives the cluster that a test has finished with."""
@@ -125,7 +125,7 @@ def test_of_the_own_run_the_node_alone_ends(
     assert (own.pid in leftovers.ended_with_their_run()) == ends_with_the_node
 
 
-def test_what_no_run_has_started_is_no_one_s(ends: ExitStack) -> None:
+def test_programs_without_a_run_mark_are_kept(ends: ExitStack) -> None:
     """A promtool that somebody runs by hand bears no mark."""
     own = {key: value for key, value in os.environ.items() if key != marks.RUN}
     by_hand = subprocess.Popen(["/bin/sleep", "600"], env=own)
@@ -134,7 +134,7 @@ def test_what_no_run_has_started_is_no_one_s(ends: ExitStack) -> None:
     assert by_hand.pid not in leftovers.ended_with_their_run()
 
 
-def test_when_a_run_is_over() -> None:
+def test_the_end_of_a_run_is_recognized() -> None:
     pid, since, namespace = marks.own().split(".")
     assert not marks.over(f"{pid}.{since}.{namespace}")
     assert marks.over(f"{pid}.{int(since) - 1}.{namespace}"), "the number is another's by now"

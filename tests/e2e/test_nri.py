@@ -20,7 +20,7 @@ from tests.e2e.kube.pods import gpu_pod
 from tests.e2e.podgpu import series
 from tests.e2e.processes import get, wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.witness import OFTEN, Owner, Subject, holders, watching
+from tests.e2e.watched_podgpu import OFTEN, Owner, Subject, holders, watching
 
 SCENE = distinct()
 IDS = [gpu.uuid for gpu in SCENE.gpus]
@@ -68,7 +68,7 @@ Given = Mapping[str, Mapping[str, str]]
 
 
 def connected(podgpu: Subject, times: int = 1) -> None:
-    wait_until(lambda: podgpu.said().count("connected to containerd") >= times, "connected")
+    wait_until(lambda: podgpu.output().count("connected to containerd") >= times, "connected")
 
 
 def owner(pod: str, container: str = "main") -> Owner:
@@ -79,7 +79,7 @@ def evidence(podgpu: Subject) -> set[str]:
     return {seen.evidence for seen in podgpu.holders()}
 
 
-def test_a_pod_is_seen_from_its_first_moment_to_its_last(
+def test_a_pod_is_shown_within_a_second_of_its_start_and_end(
     kube: Cluster, watch: Watch, tmp_path: Path
 ) -> None:
     podgpu = watch()
@@ -94,7 +94,7 @@ def test_a_pod_is_seen_from_its_first_moment_to_its_last(
     assert podgpu.witness.untrue((device, mine) for device in asked) == set()
 
 
-def test_what_was_injected_by_name_is_the_best_evidence(kube: Cluster, watch: Watch) -> None:
+def test_devices_injected_by_cdi_name_have_cdi_evidence(kube: Cluster, watch: Watch) -> None:
     podgpu = watch()
     kind = "nvidia.com/gpu"
     cdi.write(kind, IDS)
@@ -142,7 +142,9 @@ def figures(values: list[float]) -> str:
     return f"median {statistics.median(ordered):.1f}, p99 {p99:.1f}, max {ordered[-1]:.1f} ms"
 
 
-def test_two_hundred_containers(cri: Cri, watch: Watch, given: Given) -> None:
+def test_two_hundred_containers_are_shown_within_the_latency_limits(
+    cri: Cri, watch: Watch, given: Given
+) -> None:
     podgpu = watch()
     pod = cri.run_pod("train-0")
     created, started, ended = {}, {}, {}
@@ -171,7 +173,7 @@ def test_two_hundred_containers(cri: Cri, watch: Watch, given: Given) -> None:
 
 
 @pytest.mark.parametrize("count", [int(os.environ.get("PODGPU_NRI_PODS", "20"))])
-def test_what_runs_already_is_reported_at_the_start(
+def test_running_containers_are_reported_at_the_start(
     cri: Cri, watch: Watch, given: Given, count: int
 ) -> None:
     big = {f"FILLER_{n}": "x" * 100_000 for n in range(2)}
@@ -185,11 +187,11 @@ def test_what_runs_already_is_reported_at_the_start(
     for number in range(count):
         expected[IDS[number % 4]].append(owner(f"p{number}"))
     podgpu.wait_owners(expected)
-    assert f"; it runs {count} containers" in podgpu.said()
+    assert f"; it runs {count} containers" in podgpu.output()
     print(f"\n{count} pods with 200 kB of environment each: told {seconds:.2f} s after the start")
 
 
-def test_the_runtime_is_killed_and_comes_back(
+def test_the_runtime_is_killed_and_restarted(
     kube: Cluster, cri: Cri, watch: Watch, given: Given
 ) -> None:
     podgpu = watch()
@@ -209,7 +211,7 @@ def test_the_runtime_is_killed_and_comes_back(
     podgpu.wait_value("podgpu_source_up", 1, source="nri")
 
 
-def test_podgpu_is_killed_and_comes_back(cri: Cri, watch: Watch, given: Given) -> None:
+def test_podgpu_is_killed_and_restarted(cri: Cri, watch: Watch, given: Given) -> None:
     podgpu = watch()
     pod = cri.run_pod("train-0")
     first = cri.run(pod, "first", devices=[given[IDS[0]]])
@@ -225,7 +227,7 @@ def test_podgpu_is_killed_and_comes_back(cri: Cri, watch: Watch, given: Given) -
 
 
 @pytest.mark.parametrize("size", [100, 600_000], ids=["small", "larger than a socket's buffer"])
-def test_podgpu_is_frozen_while_a_container_is_made(
+def test_the_runtime_continues_while_podgpu_is_stopped(
     cri: Cri, watch: Watch, given: Given, size: int
 ) -> None:
     """The runtime goes on after its timeout, or as soon as podgpu does."""
@@ -285,7 +287,7 @@ def allocated(*minors: int) -> dict[str, str]:
         pytest.param(allocated(1), {VISIBLE: "2"}, "2", id="somebody else's is there"),
     ],
 )
-def test_nothing_is_injected_by_an_annotation_that_is(
+def test_no_variable_is_injected_for_an_invalid_annotation(
     cri: Cri,
     watch: Watch,
     annotations: Mapping[str, str],
@@ -297,7 +299,7 @@ def test_nothing_is_injected_by_an_annotation_that_is(
     assert environment(container).get(VISIBLE) == found
 
 
-def test_an_observer_injects_nothing(cri: Cri, watch: Watch) -> None:
+def test_without_the_inject_option_nothing_is_injected(cri: Cri, watch: Watch) -> None:
     podgpu = watch()
     container = cri.run(cri.run_pod("train-0", annotations=allocated(1)))
     assert VISIBLE not in environment(container)
@@ -305,7 +307,9 @@ def test_an_observer_injects_nothing(cri: Cri, watch: Watch) -> None:
     podgpu.wait_owners({})
 
 
-def test_a_page_from_the_middle_of_things_is_whole(cri: Cri, watch: Watch, given: Given) -> None:
+def test_containers_created_while_podgpu_registers_are_reported_once(
+    cri: Cri, watch: Watch, given: Given
+) -> None:
     """Containers that are made while podgpu registers are neither missed nor told twice."""
     pod = cri.run_pod("train-0")
     names = [f"c{n}" for n in range(20)]

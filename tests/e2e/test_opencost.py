@@ -65,7 +65,7 @@ def wait_usage(exporter: Exporter, expected: dict[Who, float]) -> None:
     try:
         wait_until(fits, "the answer")
     except AssertionError:
-        raise AssertionError(f"{expected} wanted, {last} found; {exporter.said()}") from None
+        raise AssertionError(f"{expected} wanted, {last} found; {exporter.output()}") from None
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def with_pods(kubelet: FakeKubelet) -> dict[str, str]:
     }
 
 
-def test_without_pods_the_load_is_the_exporter_s_own(exporter: Exporter) -> None:
+def test_without_pods_the_load_belongs_to_the_exporter(exporter: Exporter) -> None:
     """As it was with dcgm-exporter: Prometheus puts where it scraped."""
     exporter.start("-f", COUNTERS)
     own = who(EXPORTER)
@@ -91,7 +91,7 @@ def test_without_pods_the_load_is_the_exporter_s_own(exporter: Exporter) -> None
     wait_until(lambda: info(exporter) == known, "all GPUs")
 
 
-def test_with_pods_each_has_its_own_load(exporter: Exporter, fake_kubelet: FakeKubelet) -> None:
+def test_with_pods_each_holder_has_its_load(exporter: Exporter, fake_kubelet: FakeKubelet) -> None:
     """A GPU that nobody holds costs nobody anything, the exporter neither."""
     fake_kubelet.pods = [pod("train-0", {GPU: IDS[1:3]}), pod("train-1", {GPU: [IDS[3]]})]
     first, second = ("ml", "train-0", "main"), ("ml", "train-1", "main")
@@ -107,7 +107,9 @@ def test_with_pods_each_has_its_own_load(exporter: Exporter, fake_kubelet: FakeK
 
 
 @pytest.mark.parametrize("copies", [False, True], ids=["once", "a copy for each"])
-def test_a_shared_gpu(exporter: Exporter, fake_kubelet: FakeKubelet, copies: bool) -> None:
+def test_the_load_of_a_shared_gpu_has_no_holder_without_replicas(
+    exporter: Exporter, fake_kubelet: FakeKubelet, copies: bool
+) -> None:
     """Its load is nobody's alone; with copies, each holder is told all of it."""
     fake_kubelet.pods = [
         pod("serve-0", {GPU: [f"{IDS[3]}::0"]}),

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.arrived import arrived
 from tests.e2e.collector import Collector
 from tests.e2e.conftest import Take
 from tests.e2e.node import FAST, SLOW, hold
+from tests.e2e.otlp_podgpu import Pusher, push, pushing
 from tests.e2e.points import Point
 from tests.e2e.processes import wait_until
 from tests.e2e.prometheus3 import Prometheus3, Taking
 from tests.e2e.promql import Series
-from tests.e2e.pusher import Pusher, push, pushing
+from tests.e2e.received_points import arrived
 from tests.e2e.scenes import ALL, WATTS, distinct
 from tests.fakes.nvml import FakeNvml
 from tests.fakes.nvml.profiles import MIB
@@ -107,7 +107,7 @@ def wait_rounds(pusher: Pusher, collector: Collector, rounds: int) -> list[Point
 
 
 @pytest.mark.parametrize(("protocol", "compression"), WAYS, ids=map(" ".join, WAYS))
-def test_a_collector_gets_the_values(
+def test_a_collector_receives_the_values(
     place: Place, collector: Collector, protocol: str, compression: str
 ) -> None:
     began = time.time_ns()
@@ -135,7 +135,7 @@ def test_a_collector_gets_the_values(
     assert not whole.again
 
 
-def test_c3_what_was_not_read_while_podgpu_was_stopped_is_a_gap(
+def test_c3_a_paused_podgpu_leaves_a_gap_in_the_readings(
     place: Place, collector: Collector
 ) -> None:
     with place.pushing(push(collector.grpc_url)) as pusher:
@@ -160,7 +160,9 @@ def times_of(points: Iterable[Point]) -> list[int]:
     return [p.time_ns for p in points if p.name == "hw.power" and p.attributes["hw.id"] == UUIDS[0]]
 
 
-def test_a_counter_has_one_start_and_counts_from_there(place: Place, collector: Collector) -> None:
+def test_a_counter_has_one_start_time_and_never_decreases(
+    place: Place, collector: Collector
+) -> None:
     with place.pushing(push(collector.grpc_url)) as pusher:
         wait_rounds(pusher, collector, 10)
     for points in arrived(collector.requests()).series().values():
@@ -178,7 +180,9 @@ def test_a_counter_has_one_start_and_counts_from_there(place: Place, collector: 
             assert values[-1] - values[0] == pytest.approx(WATTS * seconds, rel=0.1)
 
 
-def test_readings_stand_with_their_pod_and_end_with_it(place: Place, collector: Collector) -> None:
+def test_readings_have_the_resource_of_their_pod_and_end_with_it(
+    place: Place, collector: Collector
+) -> None:
     def newest_of(uuid: str) -> Point | None:
         return newest(collector.points(), "hw.temperature").get(uuid)
 
@@ -214,7 +218,7 @@ def test_readings_stand_with_their_pod_and_end_with_it(place: Place, collector: 
             assert not ends[-1], series[-1]
 
 
-def test_names_of_dcgm(place: Place, collector: Collector) -> None:
+def test_names_dcgm_sends_dcgm_metric_names(place: Place, collector: Collector) -> None:
     def complete() -> bool:
         points = collector.points()
         return all(len(labelled(points, name)) == len(ALL) for name in DCGM)
@@ -235,7 +239,9 @@ def gpus(found: Iterable[Series]) -> dict[str, float]:
     return {series.labels["hw_id"]: series.value for series in found}
 
 
-def test_prometheus_gets_names_labels_and_values(place: Place, prometheus3: Prometheus3) -> None:
+def test_prometheus_receives_names_labels_and_values(
+    place: Place, prometheus3: Prometheus3
+) -> None:
     place.hold({"train-0": [UUIDS[1]]})
     temperature = "hw_temperature_celsius{hw_sensor_location='gpu'}"
 
@@ -260,7 +266,9 @@ def test_prometheus_gets_names_labels_and_values(place: Place, prometheus3: Prom
     assert prometheus3.troubles() == []
 
 
-def test_prometheus_sees_no_spike_in_a_counter(place: Place, prometheus3: Prometheus3) -> None:
+def test_a_new_counter_causes_no_spike_in_prometheus(
+    place: Place, prometheus3: Prometheus3
+) -> None:
     counted = "count_over_time(hw_energy_joules_total[1m])"
     with place.pushing(push(prometheus3.url, "http/protobuf")):
         wait_until(
@@ -277,7 +285,7 @@ def test_prometheus_sees_no_spike_in_a_counter(place: Place, prometheus3: Promet
     assert prometheus3.troubles() == []
 
 
-def test_a_pod_that_goes_away_is_stale_in_prometheus(
+def test_series_of_a_deleted_pod_are_stale_in_prometheus(
     place: Place, prometheus3: Prometheus3
 ) -> None:
     # What Prometheus itself makes of a resource has no end, and what the pod had is told for a
@@ -295,7 +303,7 @@ def test_a_pod_that_goes_away_is_stale_in_prometheus(
     assert prometheus3.troubles() == []
 
 
-def test_a_prometheus_that_takes_nothing_out_of_order_refuses_nothing(
+def test_a_prometheus_without_out_of_order_window_accepts_all_points(
     place: Place, take: Take
 ) -> None:
     """It has a series of its own for each resource, and refuses what would set that one back."""
@@ -307,14 +315,14 @@ def test_a_prometheus_that_takes_nothing_out_of_order_refuses_nothing(
             place.hold({f"train-{turn % 3}": held[:1], "serve-0": held} if turn % 5 else {})
             time.sleep(0.3)
         account = pusher.wait_drained()
-        said = pusher.said()
-    assert (account.rejected, account.dropped) == ({}, {}), said[-3000:]
+        output = pusher.output()
+    assert (account.rejected, account.dropped) == ({}, {}), output[-3000:]
     assert account.emitted > 1000
     assert prometheus.troubles() == []
     print(f"\n{account.emitted} points while pods came and went, none refused")
 
 
-def test_the_queries_of_the_page_about_prometheus_answer_what_they_promise(
+def test_the_documented_prometheus_queries_return_the_described_results(
     place: Place, prometheus3: Prometheus3
 ) -> None:
     section = DOCS.read_text().partition("## Prometheus 3")[2].partition("\n## ")[0]
@@ -330,13 +338,13 @@ def test_the_queries_of_the_page_about_prometheus_answer_what_they_promise(
         )
         answers = {what: prometheus3.query(query) for what, query in queries.items()}
 
-    def given_out(what: str, label: str) -> set[str | None]:
+    def label_values(what: str, label: str) -> set[str | None]:
         (found,) = (answer for name, answer in answers.items() if what in name)
         return {series.labels.get(label) for series in found}
 
-    assert given_out("which pod has which GPU", "k8s_pod_name") == {"train"}
-    assert given_out("several pods share", "k8s_pod_name") == {"train", "a", "b"}
-    assert given_out("since when", "k8s_pod_name") == {"train", "a", "b"}
-    assert given_out("by whose word", "source") == {"podlist"}
-    assert given_out("energy of each pod", "k8s_pod_name") == {"train", None}
-    assert given_out("nobody holds", "hw_id") == {UUIDS[2], UUIDS[3]}
+    assert label_values("which pod holds which GPU", "k8s_pod_name") == {"train"}
+    assert label_values("several pods share", "k8s_pod_name") == {"train", "a", "b"}
+    assert label_values("for how long", "k8s_pod_name") == {"train", "a", "b"}
+    assert label_values("according to which source", "source") == {"podlist"}
+    assert label_values("energy of each pod", "k8s_pod_name") == {"train", None}
+    assert label_values("GPUs without holders", "hw_id") == {UUIDS[2], UUIDS[3]}

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from pipeline.delivery.contract import SHUTDOWN
-from tests.e2e.arrived import arrived, check_nothing_lost, powers, thinned, written
 from tests.e2e.certificates import Certificates
 from tests.e2e.collector import Collector
 from tests.e2e.conftest import Collect
-from tests.e2e.kept import kept
+from tests.e2e.otlp_podgpu import PLAYED, Account, Pusher, push, pushing
 from tests.e2e.processes import free_ports, wait_until
-from tests.e2e.pusher import PLAYED, Account, Pusher, push, pushing
+from tests.e2e.queue_content import kept
+from tests.e2e.received_points import arrived, check_nothing_lost, powers, thinned, written
 
 OUTAGE = float(os.environ.get("PODGPU_E2E_OUTAGE", "20"))
 """Seconds; a long run has minutes."""
@@ -48,7 +48,7 @@ def resident(pusher: Pusher) -> int:
 
 @BOTH
 @pytest.mark.timeout(180 + 3 * OUTAGE)
-def test_d1_an_outage_of_the_collector_costs_nothing(
+def test_d1_an_outage_of_the_collector_loses_no_point(
     collector: Collector, tmp_path: Path, protocol: str
 ) -> None:
     accounts: list[Account] = []
@@ -86,7 +86,7 @@ def test_d1_an_outage_of_the_collector_costs_nothing(
     )
 
 
-def test_d1_what_waits_is_sent_before_what_is_new(collector: Collector, tmp_path: Path) -> None:
+def test_d1_queued_points_are_sent_before_new_ones(collector: Collector, tmp_path: Path) -> None:
     collector.stop()
     with pushing(tmp_path / "podgpu", sinks(collector, "grpc", tmp_path)) as pusher:
         wait_until(lambda: pusher.wait_account().queued > 500, "a queue", every=0.2)
@@ -107,9 +107,7 @@ def test_d1_what_waits_is_sent_before_what_is_new(collector: Collector, tmp_path
     )
 
 
-def test_d2_an_outage_longer_than_the_budget_costs_the_oldest(
-    collector: Collector, tmp_path: Path
-) -> None:
+def test_d2_a_full_queue_drops_the_oldest_points(collector: Collector, tmp_path: Path) -> None:
     budget = 2**20
     collector.stop()
     both = sinks(collector, "grpc", tmp_path, size="1MiB")
@@ -149,7 +147,7 @@ def test_d2_an_outage_longer_than_the_budget_costs_the_oldest(
 
 
 @BOTH
-def test_o11_a_stop_in_an_outage_is_quick_and_keeps_the_rest(
+def test_o11_a_stop_in_an_outage_is_quick_and_keeps_queued_points(
     collector: Collector, tmp_path: Path, protocol: str
 ) -> None:
     collector.stop()
@@ -160,7 +158,7 @@ def test_o11_a_stop_in_an_outage_is_quick_and_keeps_the_rest(
         pusher.stop()
         took = time.monotonic() - asked
         assert took < GRACE + 2
-        assert "Traceback" not in pusher.said()
+        assert "Traceback" not in pusher.output()
         left = kept(tmp_path / "queue").totals
         assert (left.acked, left.rejected, left.dropped) == (0, {}, {})
         assert left.queued == left.appended > 300
@@ -178,7 +176,7 @@ def test_o11_a_stop_in_an_outage_is_quick_and_keeps_the_rest(
 
 
 @pytest.mark.parametrize("lasting", [True, False], ids=["disk", "memory"])
-def test_o11_a_sink_that_is_changed_in_an_outage_keeps_or_counts_what_waits(
+def test_o11_a_sink_changed_in_an_outage_keeps_or_counts_queued_points(
     collector: Collector, tmp_path: Path, *, lasting: bool
 ) -> None:
     """The folder outlasts the sink; memory doesn't, and what was in it is counted as given up."""
@@ -211,7 +209,7 @@ def test_o11_a_sink_that_is_changed_in_an_outage_keeps_or_counts_what_waits(
         assert kept(tmp_path / "queue").totals.acked == len(points)
 
 
-def test_o10_a_dead_receiver_costs_the_other_sink_nothing(
+def test_o10_a_dead_receiver_does_not_affect_the_other_sink(
     collector: Collector, tmp_path: Path
 ) -> None:
     (no_one,) = free_ports(1)
@@ -243,7 +241,7 @@ def test_o10_a_dead_receiver_costs_the_other_sink_nothing(
 
 
 @BOTH
-def test_o7_certificates_that_change_cost_nothing(
+def test_o7_renewed_certificates_lose_no_point(
     collect: Collect, tmp_path: Path, protocol: str
 ) -> None:
     certificates = Certificates(tmp_path / "tls")

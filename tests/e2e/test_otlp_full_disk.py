@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.delivery.contract import SHUTDOWN
-from tests.e2e.arrived import arrived, check_nothing_lost, powers, thinned, written
 from tests.e2e.collector import Collector
-from tests.e2e.kept import kept
+from tests.e2e.otlp_podgpu import PLAYED, Account, Pusher, push, pushing
 from tests.e2e.processes import wait_until
-from tests.e2e.pusher import PLAYED, Account, Pusher, push, pushing
+from tests.e2e.queue_content import kept
+from tests.e2e.received_points import arrived, check_nothing_lost, powers, thinned, written
 from tests.support.mounts import MAY_MOUNT, UNSHARE
 
 pytestmark = MAY_MOUNT
@@ -103,7 +103,7 @@ def watched(pusher: Pusher, seconds: float) -> list[Account]:
     return found
 
 
-def test_d6_a_full_disk_costs_nothing_while_memory_can_do(
+def test_d6_a_full_disk_loses_no_point_while_memory_suffices(
     collector: Collector, tmp_path: Path
 ) -> None:
     with on_small_disk(tmp_path, collector) as (pusher, disk):
@@ -118,8 +118,8 @@ def test_d6_a_full_disk_costs_nothing_while_memory_can_do(
         page = pusher.get("/metrics").body.decode()
         assert "DCGM_FI_DEV_GPU_TEMP{" in page
         assert 'podgpu_sink_up{sink="otlp"} 1' in page
-        said = pusher.said().count("No space left on device")
-        assert 0 < said < 10
+        complaints = pusher.output().count("No space left on device")
+        assert 0 < complaints < 10
         disk.clear()
         wait_until(lambda: pusher.wait_account().writable, "the disk's return", every=0.2)
         collector.start()
@@ -131,7 +131,7 @@ def test_d6_a_full_disk_costs_nothing_while_memory_can_do(
     print(f"\nD6: {during[-1].queued} points waited while the disk was full, none lost")
 
 
-def test_d6_a_full_disk_takes_nothing_from_a_collector_that_is_there(
+def test_d6_a_full_disk_does_not_affect_a_reachable_collector(
     collector: Collector, tmp_path: Path
 ) -> None:
     with on_small_disk(tmp_path, collector) as (pusher, disk):
@@ -148,7 +148,7 @@ def test_d6_a_full_disk_takes_nothing_from_a_collector_that_is_there(
         )
 
 
-def test_d6_what_finds_no_room_anywhere_is_counted(collector: Collector, tmp_path: Path) -> None:
+def test_d6_points_that_fit_nowhere_are_counted(collector: Collector, tmp_path: Path) -> None:
     """The oldest on the disk and the newest in memory are there; what lay between is counted."""
     collector.stop()
     with on_small_disk(tmp_path, collector, speed=60.0) as (pusher, disk):
@@ -180,7 +180,9 @@ def test_d6_what_finds_no_room_anywhere_is_counted(collector: Collector, tmp_pat
     print(f"\nD6: {lost} of {left.totals.appended} points found no room and are counted")
 
 
-def test_d6_a_stop_counts_what_only_memory_held(collector: Collector, tmp_path: Path) -> None:
+def test_d6_points_only_in_memory_are_counted_at_a_stop(
+    collector: Collector, tmp_path: Path
+) -> None:
     """It can't outlast podgpu, and the queue's own account says how much that was."""
     collector.stop()
     with on_small_disk(tmp_path, collector) as (pusher, disk):

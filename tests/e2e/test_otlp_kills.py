@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.arrived import arrived
 from tests.e2e.collector import Collector
-from tests.e2e.kept import Kept, kept
+from tests.e2e.otlp_podgpu import Pusher, push, pushing
 from tests.e2e.processes import wait_until
-from tests.e2e.pusher import Pusher, push, pushing
+from tests.e2e.queue_content import Kept, kept
+from tests.e2e.received_points import arrived
 
 KILLS = int(os.environ.get("PODGPU_E2E_KILLS", "20"))
 """How often podgpu is killed; a long run has hundreds."""
@@ -112,7 +112,7 @@ def check_grown(before: Kept, after: Kept) -> None:
 
 @pytest.mark.timeout(180 + 15 * KILLS)
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
-def test_d3_no_kill_costs_a_point_that_was_queued(
+def test_d3_queued_points_survive_kills(
     collector: Collector, tmp_path: Path, protocol: str
 ) -> None:
     queue = tmp_path / "queue"

@@ -11,8 +11,8 @@ from tests.e2e.collector import Collector
 from tests.e2e.conftest import Collect
 from tests.e2e.logs import Log
 from tests.e2e.node import FAST, SLOW, hold
+from tests.e2e.otlp_podgpu import push, pushing
 from tests.e2e.processes import wait_until
-from tests.e2e.pusher import push, pushing
 from tests.e2e.scenes import distinct
 from tests.fakes.nvml import FakeNvml
 
@@ -63,7 +63,7 @@ def held_by(collector: Collector, pod: str) -> bool:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_holding_that_ended_arrives_in_the_resource_of_its_metrics(
+def test_a_log_record_of_an_ended_holding_has_the_resource_of_its_metrics(
     place: Place, collector: Collector, protocol: str
 ) -> None:
     with place.pushing({"otlp": push(collector.url(protocol), protocol)}) as pusher:
@@ -97,7 +97,7 @@ def test_a_holding_that_ended_arrives_in_the_resource_of_its_metrics(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_collector_without_a_pipeline_for_log_records_gets_all_metrics(
+def test_a_collector_without_a_log_pipeline_receives_all_metrics(
     place: Place, collect: Collect, protocol: str
 ) -> None:
     collector = collect("metrics-alone", logs=False)
@@ -109,7 +109,9 @@ def test_a_collector_without_a_pipeline_for_log_records_gets_all_metrics(
         wait_until(lambda: pusher.wait_account().rejected == {"no_logs": 2}, "refusals", every=0.2)
         account = pusher.wait_drained()
         assert account.delivering
-        said = pusher.said()
+        output = pusher.output()
     assert account.dropped == {}
-    assert said.count("set logs: false, or enable log records in the receiver") == 1, said[-3000:]
+    assert output.count("set logs: false, or enable log records in the receiver") == 1, output[
+        -3000:
+    ]
     assert collector.logs() == []

@@ -9,32 +9,32 @@ import pytest
 import yaml
 
 from tests.e2e import playground
-from tests.e2e.contained import page
 from tests.e2e.helm import Helm
 from tests.e2e.image import Image
+from tests.e2e.image_pods import page
 from tests.e2e.installation import installed
-from tests.e2e.kube import kubeletview
+from tests.e2e.kube import kubelet_state
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.service import NODE_ADDRESS
-from tests.e2e.playing import PODS, playing
+from tests.e2e.playground_setup import PODS, playing
 from tests.e2e.processes import wait_until
 
 
 def addresses() -> str:
-    said = Path("/proc/net/fib_trie").read_text()
-    return "\n".join(line for line in said.splitlines() if NODE_ADDRESS in line)
+    output = Path("/proc/net/fib_trie").read_text()
+    return "\n".join(line for line in output.splitlines() if NODE_ADDRESS in line)
 
 
-def test_its_values_are_enough_and_it_leaves_nothing(
+def test_the_playground_values_suffice_and_everything_is_removed(
     kube: Cluster, image: Image, helm: Helm
 ) -> None:
     labels = kube.api.get("Node", kube.node)["metadata"]["labels"]
     with playing(kube, image) as site:
-        held = {name: len(devices["main"]) for name, devices in kubeletview.held().items()}
+        held = {name: len(devices["main"]) for name, devices in kubelet_state.held().items()}
         assert held == PODS
-        given_out = playground.given_out(site, with_image=True)
-        assert f"KUBECONFIG={site.kubeconfig}\n" in given_out
-        assert site.values.read_text().strip() in given_out.replace("\n    ", "\n")
+        text = playground.instructions(site, with_image=True)
+        assert f"KUBECONFIG={site.kubeconfig}\n" in text
+        assert site.values.read_text().strip() in text.replace("\n    ", "\n")
         how = {**yaml.safe_load(site.values.read_text()), "minReadySeconds": 1}
         with installed(kube, helm, how) as release:
             (made,) = release.pods()
@@ -50,12 +50,12 @@ def test_its_values_are_enough_and_it_leaves_nothing(
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_and_a_second_one_does_not_end_the_clearing_up(
+def test_a_second_signal_does_not_interrupt_the_cleanup(
     signum: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(signum)
     cleared = False
-    with playground.until_reported() as wait:
+    with playground.until_signal() as wait:
         try:
             threading.Timer(0.2, os.kill, (os.getpid(), signum)).start()
             wait()
@@ -67,12 +67,12 @@ def test_a_signal_ends_it_and_a_second_one_does_not_end_the_clearing_up(
     assert signal.getsignal(signum) == before
 
 
-def test_what_ends_it_otherwise_is_not_hidden() -> None:
-    with pytest.raises(KeyboardInterrupt), playground.until_reported():
+def test_other_exceptions_are_not_suppressed() -> None:
+    with pytest.raises(KeyboardInterrupt), playground.until_signal():
         raise KeyboardInterrupt
 
 
-def test_without_the_rights_it_says_so(
+def test_missing_capabilities_are_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(playground, "missing_rights", lambda: "no CAP_SYS_ADMIN here")

@@ -19,7 +19,7 @@ from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.kube.pods import GPU, gpu_pod, pod
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.witness import ALL, OFTEN, Owner, Subject, watching
+from tests.e2e.watched_podgpu import ALL, OFTEN, Owner, Subject, watching
 
 SCENE = distinct()
 IDS = [gpu.uuid for gpu in SCENE.gpus]
@@ -98,7 +98,9 @@ def uid(made: Object) -> str:
     return str(made["metadata"]["uid"])
 
 
-def test_a_pod_says_what_it_was_given(kube: Cluster, plugin: DevicePlugin, watch: Watch) -> None:
+def test_the_annotations_name_the_devices_of_a_pod(
+    kube: Cluster, plugin: DevicePlugin, watch: Watch
+) -> None:
     """And podgpu's own word is no claim, for a podgpu that believes that annotation."""
     podgpu = watch(options=READS_IT)
     made = kube.run(gpu_pod("train-0", 2, namespace="ml"))
@@ -108,13 +110,13 @@ def test_a_pod_says_what_it_was_given(kube: Cluster, plugin: DevicePlugin, watch
     podgpu.wait_owners(owners)
     podgpu.stays(lambda: podgpu.owners() == owners, 2)
     assert SOURCE not in {seen.source for _, shown in podgpu.witness.history for seen in shown}
-    assert "is ignored" not in podgpu.said()
+    assert "is ignored" not in podgpu.output()
     # One request to write it, and none for what podgpu itself has changed.
     podgpu.wait_value("podgpu_sink_requests_total", 1, sink=SINK, method="patch", result="ok")
     podgpu.wait_value("podgpu_sink_up", 1, sink=SINK)
 
 
-def test_what_someone_makes_of_it_is_a_claim_and_stays(
+def test_a_changed_annotation_is_a_claim_and_is_kept(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch(options=READS_IT)
@@ -129,7 +131,9 @@ def test_what_someone_makes_of_it_is_a_claim_and_stays(
     assert podgpu.owners() == {given: {Owner("train-0", "main", uid(made))}}
 
 
-def test_what_a_pod_came_with_stays(kube: Cluster, plugin: DevicePlugin, watch: Watch) -> None:
+def test_an_annotation_of_another_writer_is_kept(
+    kube: Cluster, plugin: DevicePlugin, watch: Watch
+) -> None:
     podgpu = watch()
     kube.run(gpu_pod("restored", 2, annotations={GPU: "GPU-of-another-life"}))
     kube.run(gpu_pod("train-0", 1))
@@ -140,7 +144,7 @@ def test_what_a_pod_came_with_stays(kube: Cluster, plugin: DevicePlugin, watch: 
 
 
 @pytest.mark.parametrize("kinds", [ALL, ("podresources",)], ids=["all", "names alone"])
-def test_a_pod_made_again_under_the_same_name(
+def test_a_recreated_pod_of_the_same_name_gets_its_own_annotations(
     kube: Cluster, plugin: DevicePlugin, watch: Watch, kinds: Collection[str]
 ) -> None:
     watch(kinds)
@@ -155,7 +159,9 @@ def test_a_pod_made_again_under_the_same_name(
         kube.wait_allocatable(GPU, len(offered))
 
 
-def test_a_static_pods_mirror_says_it(kube: Cluster, plugin: DevicePlugin, watch: Watch) -> None:
+def test_the_mirror_pod_of_a_static_pod_is_annotated(
+    kube: Cluster, plugin: DevicePlugin, watch: Watch
+) -> None:
     watch()
     mirror = kube.add_static_pod(gpu_pod("agent", 2))
     made = wait_until(lambda: kube.api.find("Pod", mirror, "default"), "its mirror")
@@ -165,19 +171,21 @@ def test_a_static_pods_mirror_says_it(kube: Cluster, plugin: DevicePlugin, watch
     assert uid(kube.api.pod(mirror)) == uid(made)
 
 
-def test_a_right_that_is_missing_is_said_and_missed_no_longer_than_needed(
+def test_a_missing_permission_is_logged_and_retried(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch(may=())
     kube.run(gpu_pod("train-0", 1))
     wait_until(lambda: podgpu.value("podgpu_sink_up", sink=SINK) == 0, "the lack is said")
-    wait_until(lambda: 'resources ["pods"], verbs [get, patch]' in podgpu.said(), "what is lacking")
+    wait_until(
+        lambda: 'resources ["pods"], verbs [get, patch]' in podgpu.output(), "what is lacking"
+    )
     access.set_rules(kube.api, WRITER, WRITING)
     wait_written(kube, plugin.asked[0], "train-0")
     wait_until(lambda: podgpu.value("podgpu_sink_up", sink=SINK) == 1, "up again")
 
 
-def test_a_policy_takes_from_the_right_what_it_has_too_much(
+def test_the_admission_policy_allows_only_the_documented_annotations(
     kube: Cluster, plugin: DevicePlugin, watch: Watch, policy: None, tmp_path: Path
 ) -> None:
     """Whoever has the token of podgpu's pod can write no more than podgpu does."""

@@ -16,7 +16,7 @@ from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.kube.pods import gpu_pod
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.witness import ALL, OFTEN, Owner, Subject, watching
+from tests.e2e.watched_podgpu import ALL, OFTEN, Owner, Subject, watching
 from tests.sources.kernel.logs import Kmsg, xid
 
 SCENE = distinct()
@@ -93,7 +93,7 @@ def _none_of_before(kube: Cluster) -> Iterator[None]:
         kube.api.delete("Event", place["name"], place["namespace"])
 
 
-def test_who_looks_at_a_pod_sees_what_has_struck_it(
+def test_a_pod_gets_an_event_for_an_xid_error_on_its_gpu(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch(wait="1s")
@@ -121,7 +121,9 @@ def test_who_looks_at_a_pod_sees_what_has_struck_it(
     podgpu.wait_value("podgpu_sink_up", 1, sink=SINK)
 
 
-def test_what_comes_again_is_added_up(kube: Cluster, plugin: DevicePlugin, watch: Watch) -> None:
+def test_repeated_errors_are_counted_in_one_event(
+    kube: Cluster, plugin: DevicePlugin, watch: Watch
+) -> None:
     podgpu = watch(wait="0s", repeat="10s")
     made = kube.run(gpu_pod("train-0", 1))
     (given,) = plugin.asked[0]
@@ -138,7 +140,7 @@ def test_what_comes_again_is_added_up(kube: Cluster, plugin: DevicePlugin, watch
     podgpu.wait_value("podgpu_sink_requests_total", 1, 2, **patched)
 
 
-def test_the_kernel_s_log_reports_whose_process_it_was(
+def test_the_event_names_the_process_from_the_kernel_log(
     kube: Cluster, plugin: DevicePlugin, watch: Watch, log: Kmsg
 ) -> None:
     podgpu = watch(wait="2s", log=log)
@@ -161,7 +163,7 @@ def _pid(kube: Cluster, pod: str) -> int:
     return kube.containerd.pid_of(status["containerID"].removeprefix("containerd://"))
 
 
-def test_a_right_that_is_missing_is_said_and_missed_no_longer_than_needed(
+def test_a_missing_permission_is_logged_and_retried(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch(may=(), wait="0s")
@@ -171,14 +173,14 @@ def test_a_right_that_is_missing_is_said_and_missed_no_longer_than_needed(
     strike(podgpu, given, 48)
     wait_until(lambda: podgpu.value("podgpu_sink_up", sink=SINK) == 0, "the lack is said")
     lacks = 'apiGroups [""], resources ["events"], verbs [create, patch]'
-    wait_until(lambda: lacks in podgpu.said(), "what is lacking")
+    wait_until(lambda: lacks in podgpu.output(), "what is lacking")
     access.set_rules(kube.api, WRITER, WRITING)
     (event,) = wait_events(kube, 1)
     assert event["count"] == 1
     wait_until(lambda: podgpu.value("podgpu_sink_up", sink=SINK) == 1, "up again")
 
 
-def test_no_more_than_these_rights_is_asked_for() -> None:
+def test_the_documented_rules_are_minimal() -> None:
     """What the page shows is what is granted above."""
     assert yaml.safe_dump(WRITING) == yaml.safe_dump(
         [{"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}]

@@ -8,9 +8,9 @@ import pytest
 
 from tests.e2e.conftest import Start
 from tests.e2e.node import Node
+from tests.e2e.page_watcher import Watcher
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import ALL, distinct
-from tests.e2e.watcher import Watcher
 
 CHANGES: dict[str, dict[str, object]] = {
     "other intervals": {"interval": "300ms", "slow_interval": "2s"},
@@ -50,7 +50,7 @@ def assert_no_gap(node: Node, since: float) -> None:
 
 
 @pytest.mark.parametrize("change", list(CHANGES))
-def test_no_gap(node: Node, watcher: Watcher, change: str) -> None:
+def test_a_reload_leaves_no_gap(node: Node, watcher: Watcher, change: str) -> None:
     since = time.time()
     node.wait_scrapes_more(1)
     node.reconfigure(**CHANGES[change])
@@ -62,7 +62,7 @@ def test_no_gap(node: Node, watcher: Watcher, change: str) -> None:
     assert node.one('podgpu_config_reloads_total{$i,result="done"}') == 1
 
 
-def test_what_changed_is_in_force(node: Node) -> None:
+def test_the_reloaded_configuration_is_in_force(node: Node) -> None:
     node.reconfigure(node="gpu-node-b", paths=("/metrics", "/more"))
     node.wait("count by (Hostname) (DCGM_FI_DEV_GPU_TEMP{$i})", {"gpu-node-b": 4}, "Hostname")
     assert node.get("/more").status == 200
@@ -70,7 +70,7 @@ def test_what_changed_is_in_force(node: Node) -> None:
     assert node.get("/more").status == 404
 
 
-def test_a_page_that_moves(node: Node) -> None:
+def test_the_metrics_path_can_change(node: Node) -> None:
     """The listener stays; the old path is gone, which Prometheus tells as `up` 0."""
     node.reconfigure(paths=("/telemetry",))
     assert len(re.findall("^DCGM_FI_DEV_GPU_TEMP{", node.page(), re.M)) == 4
@@ -81,10 +81,10 @@ def test_a_page_that_moves(node: Node) -> None:
     node.wait("count by (gpu) (DCGM_FI_DEV_GPU_TEMP{$i})", dict.fromkeys(ALL, 1))
 
 
-def test_a_broken_file_changes_nothing(node: Node, watcher: Watcher) -> None:
+def test_an_invalid_configuration_file_changes_nothing(node: Node, watcher: Watcher) -> None:
     since = time.time()
     node.config.write_text("sources: [")
-    wait_until(lambda: "configuration not reloaded" in node.said(), "the refusal")
+    wait_until(lambda: "configuration not reloaded" in node.output(), "the refusal")
     node.wait_scrapes_more(4)
     watcher.end()
     assert watcher.faults == []

@@ -19,7 +19,7 @@ def targets(node: Node) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("scene", list(SCENES))
-def test_every_scrape_is_accepted(start: Start, prometheus: Server, scene: str) -> None:
+def test_prometheus_accepts_every_scrape(start: Start, prometheus: Server, scene: str) -> None:
     make, gpus, instances = SCENES[scene]
     scenario: Scenario = make()
     node = start(scenario)
@@ -46,7 +46,7 @@ def test_every_scrape_is_accepted(start: Start, prometheus: Server, scene: str) 
     assert prometheus.dropped() == {}
 
 
-def test_openmetrics_is_what_prometheus_gets(start: Start) -> None:
+def test_prometheus_scrapes_the_openmetrics_format(start: Start) -> None:
     """Prometheus prefers it, and read the page that way: the types say so.
 
     In the text format DCGM's counter would be a counter, and podgpu's would end with `_total`.
@@ -66,7 +66,7 @@ def test_openmetrics_is_what_prometheus_gets(start: Start) -> None:
     assert type_of("DCGM_FI_DEV_GPU_TEMP") == {"gauge"}
 
 
-def test_power_out_of_the_energy_counter(start: Start) -> None:
+def test_rate_of_the_energy_counter_is_the_power(start: Start) -> None:
     """`rate()` works on DCGM's counters, though they don't end with `_total`."""
     node = start(distinct())
     node.wait_scraped(8, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")

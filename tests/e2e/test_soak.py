@@ -12,7 +12,7 @@ SEED = 146653140
 
 
 @pytest.mark.timeout(300)
-def test_two_minutes_of_all_that_can_go_wrong() -> None:
+def test_two_minutes_of_the_soak_test() -> None:
     command = [sys.executable, "-m", "tests.soak", "--minutes=2", f"--seed={SEED}"]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     print(done.stdout[-10_000:], done.stderr[-3000:])

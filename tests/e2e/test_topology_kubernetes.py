@@ -14,9 +14,9 @@ from tests.e2e.kube import access
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.kube.pods import gpu_pod
-from tests.e2e.neighbour import Neighbour
+from tests.e2e.node_writer import Neighbour
 from tests.e2e.processes import wait_until
-from tests.e2e.publisher import (
+from tests.e2e.topology_publisher import (
     ACCOUNT,
     IDS,
     MIN_INTERVAL,
@@ -59,7 +59,7 @@ def without(*held: str) -> list[str]:
     return [device for device in IDS if device not in held]
 
 
-def test_it_follows_the_pods(kube: Cluster, plugin: DevicePlugin, make: Make) -> None:
+def test_the_annotation_follows_the_pods(kube: Cluster, plugin: DevicePlugin, make: Make) -> None:
     podgpu = make(kubelet=True)
     podgpu.wait_free(IDS)
     kube.run(gpu_pod("train-0", 2, namespace="ml"))
@@ -67,27 +67,27 @@ def test_it_follows_the_pods(kube: Cluster, plugin: DevicePlugin, make: Make) ->
     podgpu.wait_known(left)
     podgpu.wait_free(left, WITHIN)
     wait_until(podgpu.agrees, "the Node says what /topology does")
-    given_out = podgpu.given_out()
-    assert given_out is not None
+    published = podgpu.published()
+    assert published is not None
     topology, free = restored(podgpu.topology())
-    assert (given_out.topology.read, given_out.free, given_out.part) == (topology.read, free, 0)
-    assert given_out.refresh == REFRESH
-    assert abs(time.time() - given_out.at) < WITHIN
-    assert not given_out.stale(time.time())
+    assert (published.topology.read, published.free, published.part) == (topology.read, free, 0)
+    assert published.refresh == REFRESH
+    assert abs(time.time() - published.at) < WITHIN
+    assert not published.stale(time.time())
     kube.remove("train-0", "ml")
     podgpu.wait_known(IDS)
     podgpu.wait_free(IDS, WITHIN)
     assert podgpu.up() == 1
-    assert "no topology" not in podgpu.said()
+    assert "no topology" not in podgpu.output()
 
 
-def test_what_others_do_to_it_is_put_right(kube: Cluster, make: Make) -> None:
+def test_changes_by_other_writers_are_overwritten(kube: Cluster, make: Make) -> None:
     podgpu = make()
     podgpu.wait_free(IDS)
-    before = podgpu.given_out()
+    before = podgpu.published()
     annotate(kube.api, kube.node, None)
     podgpu.wait_free(IDS, AGAIN)
-    after = podgpu.given_out()
+    after = podgpu.published()
     assert before is not None
     assert after is not None
     assert REFRESH - SLACK < after.at - before.at < AGAIN
@@ -98,7 +98,7 @@ def test_what_others_do_to_it_is_put_right(kube: Cluster, make: Make) -> None:
     assert podgpu.up() == 1
 
 
-def test_a_neighbour_who_writes_the_node_all_the_time(kube: Cluster, make: Make) -> None:
+def test_concurrent_writes_to_the_node_are_not_lost(kube: Cluster, make: Make) -> None:
     podgpu = make()
     podgpu.wait_free(IDS)
     with Neighbour(kube.api, kube.node) as neighbour:
@@ -114,16 +114,14 @@ def test_a_neighbour_who_writes_the_node_all_the_time(kube: Cluster, make: Make)
     neighbour.remove()
 
 
-def test_a_right_that_is_taken_away_is_named_and_missed_no_longer_than_needed(
-    kube: Cluster, make: Make
-) -> None:
+def test_a_revoked_permission_is_logged_and_retried(kube: Cluster, make: Make) -> None:
     podgpu = make()
     podgpu.wait_free(IDS)
     access.set_rules(kube.api, ACCOUNT, [])
     podgpu.hold({"train-0": IDS[:2]})
     podgpu.wait_up(0)
     wait_until(
-        lambda: 'resources ["nodes"], verbs [get, patch]' in podgpu.said(), "what is lacking"
+        lambda: 'resources ["nodes"], verbs [get, patch]' in podgpu.output(), "what is lacking"
     )
     assert podgpu.free() == IDS
     access.set_rules(kube.api, ACCOUNT, RULES)
@@ -143,14 +141,14 @@ def test_the_api_server_is_restarted(kube: Cluster, make: Make) -> None:
     kube.kubelet.restart()  # it may take a minute by itself to come back to the API server
 
 
-def test_it_is_taken_away_at_the_end(kube: Cluster, make: Make) -> None:
+def test_the_annotation_is_removed_at_the_stop(kube: Cluster, make: Make) -> None:
     podgpu = make(options={"remove": "at_stop"})
     podgpu.wait_free(IDS)
     assert podgpu.stop() == 0
     assert podgpu.annotation() is None
 
 
-def test_it_stays_and_the_next_podgpu_takes_it_away(kube: Cluster, make: Make) -> None:
+def test_a_kept_annotation_is_removed_by_the_next_podgpu(kube: Cluster, make: Make) -> None:
     podgpu = make(options={"remove": "never"})
     podgpu.wait_free(IDS)
     assert podgpu.stop() == 0
@@ -160,9 +158,9 @@ def test_it_stays_and_the_next_podgpu_takes_it_away(kube: Cluster, make: Make) -
     wait_until(lambda: podgpu.annotation() is None, "it is gone")
 
 
-def test_a_node_that_the_cluster_does_not_know(kube: Cluster, make: Make) -> None:
+def test_an_unknown_node_name_is_reported(kube: Cluster, make: Make) -> None:
     podgpu = make(options={"node": "elsewhere"})
     podgpu.wait_up(0)
-    wait_until(lambda: "kubectl get nodes" in podgpu.said(), "the mend")
-    assert "elsewhere" in podgpu.said()
+    wait_until(lambda: "kubectl get nodes" in podgpu.output(), "the mend")
+    assert "elsewhere" in podgpu.output()
     assert podgpu.annotation() is None

@@ -19,7 +19,7 @@ from tests.e2e.kube.plugin import DevicePlugin, by_nodes
 from tests.e2e.kube.pods import container, gpu_pod, pod
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.witness import ALL, OFTEN, Owner, Subject, watching
+from tests.e2e.watched_podgpu import ALL, OFTEN, Owner, Subject, watching
 
 SCENE = distinct()
 IDS = [gpu.uuid for gpu in SCENE.gpus]
@@ -49,7 +49,7 @@ def watch(kube: Cluster, tmp_path: Path) -> Iterator[Watch]:
                 watching(kube, tmp_path / "podgpu", SCENE, kinds or ALL, options=options)
             )
             if "nri" in kinds:
-                wait_until(lambda: "connected to containerd" in podgpu.said(), "connected")
+                wait_until(lambda: "connected to containerd" in podgpu.output(), "connected")
             return podgpu
 
         yield start
@@ -97,7 +97,7 @@ def conflicts(podgpu: Subject) -> dict[str, float]:
 def heard(podgpu: Subject, name: str) -> None:
     """Wait until podgpu knows of a pod: the log names it for its annotation, or it is a holder."""
     wait_until(
-        lambda: f"pod default/{name}" in podgpu.said() or podgpu.of("podgpu_pod_info", pod=name),
+        lambda: f"pod default/{name}" in podgpu.output() or podgpu.of("podgpu_pod_info", pod=name),
         f"{name} is known",
     )
 
@@ -107,8 +107,8 @@ def stay(podgpu: Subject, true: Mapping[str, Object]) -> None:
     owners = {device: {owner(made)} for device, made in true.items()}
     podgpu.wait_owners(owners)
     podgpu.stays(lambda: podgpu.owners() == owners, 1)
-    given_out = [(device, one) for device, (one,) in owners.items()]
-    assert podgpu.witness.untrue(given_out) == set()
+    expected = [(device, one) for device, (one,) in owners.items()]
+    assert podgpu.witness.untrue(expected) == set()
 
 
 # T1: an annotation and the kubelet.
@@ -128,7 +128,8 @@ def test_t1a_an_annotation_does_not_take_anothers_gpu(
     # Who contradicts is counted and named.
     wait_until(lambda: conflicts(podgpu) == {a: 1}, "the conflict")
     assert (
-        f"device {a}: pod default/evil also claims it, but default/victim holds it" in podgpu.said()
+        f"device {a}: pod default/evil also claims it, but default/victim holds it"
+        in podgpu.output()
     )
     wait_busy(podgpu, a, "victim")
     grown = Growth(podgpu)
@@ -138,7 +139,7 @@ def test_t1a_an_annotation_does_not_take_anothers_gpu(
     assert podgpu.of(BUSY, UUID=a, pod="evil") == []
 
 
-def test_t1b_an_annotation_does_not_shrink_ones_own_part(
+def test_t1b_an_annotation_does_not_reduce_the_own_share(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch()
@@ -152,7 +153,7 @@ def test_t1b_an_annotation_does_not_shrink_ones_own_part(
 
 
 @pytest.mark.parametrize("named", [IDS[:1], IDS], ids=["c, one GPU", "d, all GPUs"])
-def test_t1cd_an_annotation_holds_nothing_on_a_pod_that_asks_for_something_else(
+def test_t1cd_an_annotation_has_no_effect_on_a_pod_without_gpu_request(
     kube: Cluster, plugin: DevicePlugin, watch: Watch, named: list[str]
 ) -> None:
     podgpu = watch()
@@ -170,7 +171,7 @@ def test_t1cd_an_annotation_holds_nothing_on_a_pod_that_asks_for_something_else(
     assert podgpu.of(HELD, pod="evil") == []
 
 
-def test_t1_koordinators_own_resource_opens_no_gpu_of_the_kubelets(
+def test_t1_the_koordinator_resource_gives_no_plugin_managed_gpu(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     """The kubelet passes over a resource that its node doesn't have: anybody can ask for it."""
@@ -221,7 +222,9 @@ def test_t2_a_variable_or_a_mount_does_not_take_anothers_gpu(
     # The container works on a GPU that it was not given.
     work(podgpu, {a: evil, b: evil})
     stay(podgpu, {a: victim, b: evil})
-    wait_until(lambda: f"device {a}: container default/evil/main has access" in podgpu.said(), "it")
+    wait_until(
+        lambda: f"device {a}: container default/evil/main has access" in podgpu.output(), "it"
+    )
     # Without the kubelet, nobody knows whether what has access holds something.
     assert free(podgpu) == (None if kinds == ("nri",) else without(a, b))
     wait_busy(podgpu, a, "evil")
@@ -256,7 +259,7 @@ def environment(made: Object) -> dict[str, str]:
         pytest.param({CORE: 200}, 2, "0,1", id="it asks for two"),
     ],
 )
-def test_t3_koordinators_choice_is_injected_where_its_resource_is_asked_for(
+def test_t3_the_koordinator_allocation_is_injected_only_for_its_resource(
     kube: Cluster,
     watch: Watch,
     resources: dict[str, int],
@@ -272,7 +275,7 @@ def test_t3_koordinators_choice_is_injected_where_its_resource_is_asked_for(
 
 
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", CORE])
-def test_t3_a_gpu_that_the_kubelet_gave_to_another_is_not_injected(
+def test_t3_a_gpu_that_another_pod_holds_is_not_injected(
     kube: Cluster, tmp_path: Path, watch: Watch, resource: str
 ) -> None:
     plugin = kube.plugin(IDS, form=by_nodes(MINORS, tmp_path / "nodes"))

@@ -57,7 +57,7 @@ class Stage:
         self.podgpu = Process(
             [PODGPU, "run", "-c", folder / "podgpu.yaml"], folder / "podgpu.log", fake.env()
         )
-        wait_until(lambda: self.answers("/readyz"), f"podgpu:\n{self.podgpu.said()[-2000:]}")
+        wait_until(lambda: self.answers("/readyz"), f"podgpu:\n{self.podgpu.output()[-2000:]}")
         (folder / "prometheus.json").write_text(json.dumps(self.scrapes()))
         self.prometheus = Process(
             [
@@ -131,21 +131,21 @@ def stage(programs: debian.Prometheus, tmp_path: Path) -> Iterator[Stage]:
     assert statuses == [0, 0]
 
 
-def test_who_shows_certificate_and_password_is_served_and_no_one_else(stage: Stage) -> None:
+def test_only_clients_with_certificate_and_password_are_served(stage: Stage) -> None:
     wait_until(lambda: stage.query("count_over_time(up[1m]) >= 5").keys() >= {"good"}, "scrapes")
     wait_until(lambda: len(stage.query("up")) == 3, "a word of every job")
     assert stage.query("up") == {"good": 1, "wrong-password": 0, "wrong-certificate": 0}
     assert stage.query("count by (job) (DCGM_FI_DEV_GPU_TEMP)") == {"good": 2}
-    assert SECRET not in stage.podgpu.said()
-    assert "guess" not in stage.podgpu.said()
+    assert SECRET not in stage.podgpu.output()
+    assert "guess" not in stage.podgpu.output()
 
 
-def test_a_new_certificate_costs_no_scrape(stage: Stage) -> None:
+def test_a_renewed_certificate_causes_no_failed_scrape(stage: Stage) -> None:
     wait_until(lambda: stage.query("up == 1").keys() == {"good"}, "a scrape")
     for _ in range(3):
         stage.pair("tls", stage.server)
         wanted = stage.scraped() + 3
         wait_until(lambda wanted=wanted: stage.scraped() >= wanted, "more scrapes")  # type: ignore[misc]
     assert stage.query('min_over_time(up{job="good"}[5m])') == {"good": 1}
-    said = stage.podgpu.said()
-    assert "the new configuration is in force" in said
+    output = stage.podgpu.output()
+    assert "the new configuration is in force" in output

@@ -22,13 +22,13 @@ from typing import Any
 from tests.e2e.kube import access
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.processes import free_ports
-from tests.e2e.witness import RULES, watching
+from tests.e2e.watched_podgpu import RULES, watching
 from tests.fakes.nvml import FakeNvml
-from tests.gpu import blind, sharing
+from tests.gpu import sharing, without_host_pid
 from tests.gpu.node import Report
 from tests.gpu.pages import next_look
 from tests.gpu.sharing import Node
-from tests.gpu.works import PlayedWorks, RealWorks, Task
+from tests.gpu.workloads import PlayedWorks, RealWorks, Task
 
 REPLICAS = 8
 LEDGER = "ledger.db"
@@ -79,7 +79,7 @@ def steps(
         works.end(kube, TWO)
         (port,) = free_ports(1)
         env = _played(out) if isinstance(works, PlayedWorks) else {}
-        kube.create(blind.pod(kube, out / "blind", port, env, {}))
+        kube.create(without_host_pid.pod(kube, out / "blind", port, env, {}))
         there = [*THREE, STRAY, IDLE]
         report.add("three", partial(sharing.shared, node, there[:-1], [IDLE], seconds, out))
         report.add("without_host_pid", partial(sharing.without_host_pid, node, port, there[:-1]))
@@ -103,10 +103,10 @@ def _played(out: Path) -> dict[str, str]:
 def metering(out: Path, env: Mapping[str, str]) -> Iterator[Path]:
     """Let another process read NVML meanwhile."""
     file = out / "meter.txt"
-    with file.open("w") as reported_:
+    with file.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.gpu.meter", "0"],
-            stdout=reported_,
+            [sys.executable, "-m", "tests.gpu.nvml_meter", "0"],
+            stdout=output,
             env={**os.environ, **env},
         )
         try:

@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.e2e.kube import kubeletview
+from tests.e2e.kube import kubelet_state
 from tests.e2e.kube.pods import gpu_pod
 from tests.e2e.processes import wait_until
-from tests.e2e.witness import Owner
-from tests.gpu.stage import SOON, Figures, Stage
+from tests.e2e.watched_podgpu import Owner
+from tests.gpu.gpu_node import SOON, Figures, Stage
 
 
 def churn(stage: Stage, _folder: Path, pods: int = 12) -> Figures:
@@ -34,7 +34,7 @@ def _one(stage: Stage, name: str) -> dict[str, float]:
     meta = stage.kube.create(gpu_pod(name))["metadata"]
     running = _moment(lambda: api.pod(name)["status"]["phase"] == "Running")
     owner = Owner(name, "main", meta["uid"])
-    ((gpu,),) = kubeletview.checkpointed(owner.uid).values()
+    ((gpu,),) = kubelet_state.checkpointed(owner.uid).values()
     stage.expect({gpu: [owner]})
 
     def first(*, shown: bool, since: float) -> float:

@@ -81,7 +81,7 @@ def series(text: str, row: str) -> list[tuple[str, float]]:
     return [(labels, float(value)) for labels, value in found]
 
 
-def given_out(pages: list[str], row: str, kind: str) -> dict[str, object] | str:
+def summary(pages: list[str], row: str, kind: str) -> dict[str, object] | str:
     """Say what the pages have of a row."""
     last = pages[-1]
     if kind == "label":
@@ -124,7 +124,7 @@ def main() -> int:
             pages.append(page())
             time.sleep(1)
         (out / f"{name}.page.txt").write_text(pages[-1])
-        report = {row: given_out(pages, row, kind) for row, kind in asked.items()}
+        report = {row: summary(pages, row, kind) for row, kind in asked.items()}
         errors = re.findall(r"^podgpu_sample_errors_total.*", pages[-1], re.MULTILINE)
         daemon.terminate()
         lines = {"file": name, "status": daemon.wait(15), "errors": errors, "rows": report}

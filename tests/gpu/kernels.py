@@ -60,7 +60,7 @@ BATCH = 8
 """Passes between two looks at the clock."""
 BLOCKS, THREADS = 132, 128
 """Little of what the card could do at a time, so that its clocks stay where they are."""
-REPORTED_EVERY = 0.02  # seconds
+PRINT_EVERY = 0.02  # seconds
 
 
 class Cuda:
@@ -132,15 +132,15 @@ def work(duty: float, seed: int) -> None:
     """
     passes = Passes()
     drawn = random.Random(seed)
-    given_out = 0.0
+    printed = 0.0
     while True:
         begun = time.monotonic()
         length = drawn.uniform(0.02, 0.18)
         while (passed := time.monotonic() - begun) < length:
             passes.batch()
-            if time.monotonic() - given_out > REPORTED_EVERY:
-                given_out = time.monotonic()
-                print(given_out, passes.done, flush=True)
+            if time.monotonic() - printed > PRINT_EVERY:
+                printed = time.monotonic()
+                print(printed, passes.done, flush=True)
         time.sleep(passed * (1 - duty) / duty)
 
 

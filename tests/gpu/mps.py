@@ -29,7 +29,7 @@ from typing import Any, Final
 import yaml
 
 from tests.e2e.processes import free_ports, wait_until
-from tests.gpu.mps_works import (
+from tests.gpu.mps_workloads import (
     GPU,
     PLAIN,
     SERVER_POD,
@@ -106,12 +106,12 @@ def phase(
     driver.says()
     time.sleep(3)
     before = next_look(port)
-    end, said = time.monotonic() + seconds, []
+    end, output = time.monotonic() + seconds, []
     while time.monotonic() < end:
         time.sleep(3)
-        said.append(driver.says())
+        output.append(driver.says())
     after = next_look(port)
-    (out / f"nvml-{name}.json").write_text(json.dumps(said, indent=1))
+    (out / f"nvml-{name}.json").write_text(json.dumps(output, indent=1))
     (out / f"page-{name}.txt").write_text(after.text)
     passed = after.at - before.at
     device = {
@@ -125,7 +125,7 @@ def phase(
     families = (*ACCOUNTS, "held_seconds_total", "memory_used_bytes")
     return {
         "seconds": round(passed, 2),
-        "nvml": said[-1],
+        "nvml": output[-1],
         "work": works.truth(pids, before.at, after.at),
         "device": device,
         "containers": {
@@ -167,9 +167,9 @@ def mps_faults(
         yield "no energy is unattributed"
 
 
-def reported(out: Path) -> dict[str, Any]:
+def ledger_report(out: Path) -> dict[str, Any]:
     """Return what the ledger and the JSON lines say of the containers under MPS."""
-    given_out: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for words in (["--by", "pod", "--format", "csv"], ["--holdings", "--format", "json"]):
         done = subprocess.run(
             [sys.executable, "-m", "podgpu", "usage", "--ledger", str(out / "ledger.db"), *words],
@@ -178,21 +178,21 @@ def reported(out: Path) -> dict[str, Any]:
             check=False,
             timeout=30,
         )
-        given_out[" ".join(words)] = (done.stdout + done.stderr).splitlines()
-    holdings = json.loads("\n".join(given_out.pop("--holdings --format json")))
+        result[" ".join(words)] = (done.stdout + done.stderr).splitlines()
+    holdings = json.loads("\n".join(result.pop("--holdings --format json")))
     uids = {UIDS[pod]: pod for pod in (SERVER_POD, *TENANTS)}
     text = json.dumps(holdings)
-    given_out["holdings"] = holdings if len(text) < 8000 else text[:8000]
+    result["holdings"] = holdings if len(text) < 8000 else text[:8000]
     rows = [row for row in _dicts(holdings) if uids.keys() & set(map(str, row.values()))]
-    given_out["faults"] = [
+    result["faults"] = [
         f"a holding of {row} says {key}"
         for row in rows
         for key, value in row.items()
         if re.search("busy|energy", key) and value is not None
     ]
     if not rows:
-        given_out["faults"].append("the ledger has no holding of a client")
-    return given_out
+        result["faults"].append("the ledger has no holding of a client")
+    return result
 
 
 def _dicts(value: object) -> Iterator[dict[str, Any]]:
@@ -237,7 +237,7 @@ def show(
     for name, find in faults.items():
         report.add(f"{name}_faults", lambda find=find: {"faults": find()})  # type: ignore[misc]
     ended(podgpu)
-    report.add("reported", lambda: reported(out))
+    report.add("reported", lambda: ledger_report(out))
     lines = (out / "podgpu.log").read_text().splitlines()
     report.add(
         "log",

@@ -20,11 +20,11 @@ from pathlib import Path
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.pods import gpu_pod
 from tests.e2e.processes import get
-from tests.e2e.witness import Owner, watching
-from tests.gpu import scenes, truth
+from tests.e2e.watched_podgpu import Owner, watching
+from tests.gpu import driver_state, scenes
 from tests.gpu.churn import churn
 from tests.gpu.daemon import cpu_seconds, memory_mb
-from tests.gpu.stage import Figures, Stage
+from tests.gpu.gpu_node import Figures, Stage
 
 MEMORY = 100
 """MB that podgpu may occupy with all its sources."""
@@ -93,7 +93,7 @@ def cost(stage: Stage, pid: int, began: float, seconds: float) -> Figures:
 def overall(stage: Stage) -> Figures:
     """What holds for the whole time: no untruth on any page, no complaint in the log."""
     untrue = stage.podgpu.witness.untrue(stage.true)
-    lines = stage.podgpu.said().splitlines()
+    lines = stage.podgpu.output().splitlines()
     levels = Counter(
         level for level in ("WARNING", "ERROR", "Traceback") for line in lines if level in line
     )
@@ -121,7 +121,7 @@ def main() -> int:
     out: Path = arguments.out
     out.mkdir(parents=True, exist_ok=True)
     report = Report(out / "report.json")
-    minors = truth.gpus()
+    minors = driver_state.gpus()
     report.add("gpus", lambda: dict(minors))
     with Cluster() as kube:
         plugin = kube.plugin(minors)

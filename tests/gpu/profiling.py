@@ -1,6 +1,6 @@
-"""Holds profiling fields and statistics against a second reading of the same cards.
+"""Compare profiling fields and statistics with a second reading of the same GPUs.
 
-The second reading is that of `second.py`: another process, pynvml's own wrappers, other moments.
+`second_reader.py` takes the second reading: in another process, with pynvml, at other times.
 """
 
 import itertools
@@ -31,11 +31,11 @@ RATES = {
 
 
 def _second(seconds: float, interval: float = 1.0) -> "subprocess.Popen[str]":
-    command = [sys.executable, str(HERE / "second.py"), str(seconds), str(interval)]
+    command = [sys.executable, str(HERE / "second_reader.py"), str(seconds), str(interval)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def _reported(second: "subprocess.Popen[str]") -> dict[str, list[dict[str, Any]]]:
+def _second_readings(second: "subprocess.Popen[str]") -> dict[str, list[dict[str, Any]]]:
     """What it said, by uuid."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     text, _ = second.communicate(timeout=600)
@@ -74,20 +74,20 @@ def profiling(folder: Path, seconds: float) -> dict[str, object]:
     with Daemon(folder, also="profiling") as daemon:
         time.sleep(3)
         second = _second(seconds, 0.97)  # now and then in step with podgpu, mostly not
-        theirs = _reported(second)
+        theirs = _second_readings(second)
         time.sleep(1.5)
-        starts = [given_out[0]["from"] for given_out in theirs.values()]
-        ends = [given_out[-1]["to"] for given_out in theirs.values()]
+        starts = [readings[0]["from"] for readings in theirs.values()]
+        ends = [readings[-1]["to"] for readings in theirs.values()]
         for uuid, readings in _lines(daemon, min(starts), max(ends)):
             for name in METRICS.keys() & readings.keys():
                 ours[uuid, name].append(readings[name])
     report: dict[str, object] = {}
     worst = 0.0
-    for uuid, given_out in theirs.items():
+    for uuid, second_readings in theirs.items():
         metrics: dict[str, Any] = {}
         for name, known in METRICS.items():
             # Json has texts as keys.
-            values = [one["gpm"].get(str(known.number)) for one in given_out]
+            values = [one["gpm"].get(str(known.number)) for one in second_readings]
             given = [value * known.factor for value in values if value is not None]
             if ours[uuid, name] and given:
                 metrics[name] = _difference(ours[uuid, name], given)
@@ -95,20 +95,20 @@ def profiling(folder: Path, seconds: float) -> dict[str, object]:
                     worst = max(worst, metrics[name]["apart_percent"])
             elif ours[uuid, name] or given:
                 metrics[name] = {"podgpu": len(ours[uuid, name]), "second": len(given)}
-        report[uuid] = {"metrics": metrics, "rates": _rates(given_out, ours, uuid)}
+        report[uuid] = {"metrics": metrics, "rates": _rates(second_readings, ours, uuid)}
     report["worst_apart_percent_of_ratios"] = worst
     return report
 
 
 def _rates(
-    given_out: list[dict[str, Any]], ours: dict[tuple[str, str], list[float]], uuid: str
+    readings: list[dict[str, Any]], ours: dict[tuple[str, str], list[float]], uuid: str
 ) -> dict[str, Any]:
     """Compare rates with what the driver's counters grew by."""
     found: dict[str, Any] = {}
-    seconds = given_out[-1]["to"] - given_out[0]["to"]
+    seconds = readings[-1]["to"] - readings[0]["to"]
     for name, counters in RATES.items():
         for counter in counters:
-            values = [one["counters"].get(counter) for one in given_out]
+            values = [one["counters"].get(counter) for one in readings]
             if None in values or not ours[uuid, name]:
                 continue
             if counter.endswith("32_bits"):
@@ -145,7 +145,7 @@ def bursts(
             looks = [
                 _after(every, lambda: _look(daemon, uuid)) for _ in range(int(seconds / every))
             ]
-            truth = _reported(second)[uuid]
+            truth = _second_readings(second)[uuid]
         finally:
             busy.kill()
             busy.wait()

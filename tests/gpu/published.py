@@ -23,9 +23,9 @@ from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.pods import GPU, gpu_pod
 from tests.e2e.node import PODGPU
 from tests.e2e.processes import get, wait_until
-from tests.e2e.witness import RULES, Subject, watching
-from tests.gpu.topology import active_links, cells, said
-from tests.gpu.truth import gpus
+from tests.e2e.watched_podgpu import RULES, Subject, watching
+from tests.gpu.driver_state import gpus
+from tests.gpu.topology import active_links, cells, output
 
 SOON = 4.0
 """Seconds: what a source takes, the settling, the least interval between patches, and some."""
@@ -42,14 +42,14 @@ class Sight:
         found: str = metadata.get("annotations", {}).get(KEY, "")
         return found
 
-    def given_out(self) -> Published:
+    def published(self) -> Published:
         return published(self.text())
 
     def free(self) -> list[str]:
-        given_out = self.given_out()
-        assert given_out.free is not None
-        cards = enumerate(given_out.topology.cards)
-        return sorted(card.uuid for bit, card in cards if given_out.free >> bit & 1)
+        annotation = self.published()
+        assert annotation.free is not None
+        cards = enumerate(annotation.topology.cards)
+        return sorted(card.uuid for bit, card in cards if annotation.free >> bit & 1)
 
     def wait_free(self, expected: Collection[str]) -> float:
         """Wait until these are free by the Node's word, and no others; return after how long."""
@@ -59,11 +59,11 @@ class Sight:
         return round(time.monotonic() - began, 2)
 
 
-def like_nvidia_smi(given_out: Published) -> dict[str, Any]:
+def like_nvidia_smi(annotation: Published) -> dict[str, Any]:
     """Make sure that the Node tells of each pair what nvidia-smi prints, and as many NVLinks."""
-    theirs, ours = cells(said("nvidia-smi", "topo", "-m")), cells(matrix(given_out.topology))
+    theirs, ours = cells(output("nvidia-smi", "topo", "-m")), cells(matrix(annotation.topology))
     assert theirs == ours, (theirs, ours)
-    links = [card.links for card in given_out.topology.cards]
+    links = [card.links for card in annotation.topology.cards]
     assert links == list(active_links().values()), links
     return {"pairs": {f"{a}-{b}": cell for (a, b), cell in ours.items() if a < b}, "links": links}
 
@@ -124,7 +124,7 @@ def shown(podgpu: Subject) -> list[str]:
     """Return what `podgpu top` shows, and make sure that the page for people is there."""
     assert b"<table" in get(podgpu.port, "/").body
     assert json.loads(get(podgpu.port, "/status").body)["version"] == 1
-    return said(
+    return output(
         str(PODGPU), "top", "--once", "--url", f"http://127.0.0.1:{podgpu.port}"
     ).splitlines()
 
@@ -132,7 +132,7 @@ def shown(podgpu: Subject) -> list[str]:
 def steps(kube: Cluster, podgpu: Subject, minors: Collection[str]) -> dict[str, Any]:
     sight = Sight(kube)
     report: dict[str, Any] = {"gpus": len(minors), "first": sight.wait_free(minors)}
-    report["topology"] = like_nvidia_smi(sight.given_out())
+    report["topology"] = like_nvidia_smi(sight.published())
     report["bytes"] = len(sight.text())
     report["memory"] = [gpu.get("memory") for gpu in json.loads(sight.text())["gpus"]]
     report["seconds"] = pods_follow(kube, sight, minors)

@@ -28,7 +28,7 @@ SINK = """\
 
 
 @dataclass(frozen=True)
-class Reported:
+class OtlpName:
     """How a field is told: the metric, an attribute that it has, and what its value is times."""
 
     metric: str
@@ -36,18 +36,18 @@ class Reported:
     factor: float = 1
 
 
-REPORTED = {
-    "power_watts": Reported("hw.power"),
-    "energy_millijoules": Reported("hw.energy", None, 1e-3),
-    "gpu_temperature_celsius": Reported("hw.temperature", ("hw.sensor_location", "gpu")),
-    "gpu_utilization_percent": Reported("hw.gpu.utilization", ("hw.gpu.task", "general"), 1e-2),
-    "memory_used_bytes": Reported("hw.gpu.memory.usage"),
-    "memory_total_bytes": Reported("hw.gpu.memory.limit"),
-    "sm_clock_mhz": Reported("dcgm.sm_clock"),
-    "tensor_active_ratio": Reported("dcgm.prof.pipe_tensor_active"),
-    "pcie_transmitted_bytes": Reported("hw.gpu.io", ("network.io.direction", "transmit")),
-    "pcie_replays": Reported("hw.errors", ("error.type", "pcie_replay")),
-    "ecc_corrected_volatile": Reported("hw.errors", ("error.type", "corrected")),
+OTLP_NAMES = {
+    "power_watts": OtlpName("hw.power"),
+    "energy_millijoules": OtlpName("hw.energy", None, 1e-3),
+    "gpu_temperature_celsius": OtlpName("hw.temperature", ("hw.sensor_location", "gpu")),
+    "gpu_utilization_percent": OtlpName("hw.gpu.utilization", ("hw.gpu.task", "general"), 1e-2),
+    "memory_used_bytes": OtlpName("hw.gpu.memory.usage"),
+    "memory_total_bytes": OtlpName("hw.gpu.memory.limit"),
+    "sm_clock_mhz": OtlpName("dcgm.sm_clock"),
+    "tensor_active_ratio": OtlpName("dcgm.prof.pipe_tensor_active"),
+    "pcie_transmitted_bytes": OtlpName("hw.gpu.io", ("network.io.direction", "transmit")),
+    "pcie_replays": OtlpName("hw.errors", ("error.type", "pcie_replay")),
+    "ecc_corrected_volatile": OtlpName("hw.errors", ("error.type", "corrected")),
 }
 
 
@@ -61,7 +61,7 @@ def truth(file: Path) -> Iterator[tuple[str, int, str, float, str]]:
         micros = int(moment.timestamp()) * 1_000_000 + moment.microsecond
         (pod,) = {holder["pod"] for holder in record["holders"]} or {""}
         for field, value in record["readings"].items():
-            if field in REPORTED:
+            if field in OTLP_NAMES:
                 yield record["device"]["uuid"], micros, field, value, pod
 
 
@@ -69,9 +69,9 @@ def found(points: list[Point]) -> dict[tuple[str, str], list[Point]]:
     """Return points by device and field."""
     by: dict[tuple[str, str], list[Point]] = {}
     for point in points:
-        for field, given_out in REPORTED.items():
-            attribute = given_out.attribute
-            if point.name == given_out.metric and (
+        for field, name in OTLP_NAMES.items():
+            attribute = name.attribute
+            if point.name == name.metric and (
                 attribute is None or point.attributes.get(attribute[0]) == attribute[1]
             ):
                 by.setdefault((point.attributes["hw.id"], field), []).append(point)
@@ -84,7 +84,7 @@ def compare(lines: Path, points: list[Point]) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     for device, micros, field, value, pod in truth(lines):
         counts["readings"] += 1
-        wanted = value * REPORTED[field].factor
+        wanted = value * OTLP_NAMES[field].factor
         near = [
             point
             for point in by.get((device, field), ())

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from tests.e2e.kube import kubeletview
+from tests.e2e.kube import kubelet_state
 from tests.e2e.kube.pods import gpu_pod
 from tests.e2e.processes import get
-from tests.e2e.witness import Owner
+from tests.e2e.watched_podgpu import Owner
+from tests.gpu.gpu_node import SOON, Figures, Stage
 from tests.gpu.programs import program
-from tests.gpu.stage import SOON, Figures, Stage
 
 _ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 
@@ -51,7 +51,7 @@ def ended(stage: Stage, _folder: Path) -> Figures:
     stage.kube.api.wait_phase("job", "Succeeded")
     waited = stage.podgpu.wait_owners({}, SOON)
     stage.agree({})
-    assert kubeletview.checkpointed(owner.uid) == {"main": [gpu]}
+    assert kubelet_state.checkpointed(owner.uid) == {"main": [gpu]}
     stage.podgpu.stays(lambda: stage.podgpu.owners() == {}, 3)
     stage.gone(owner)
     return {"seconds_from_succeeded": round(waited, 3)}
@@ -69,7 +69,7 @@ def substituted(stage: Stage, _folder: Path) -> Figures:
     finally:
         stage.plugin.substitute = list
     (asked,) = stage.plugin.asked[-1]
-    assert kubeletview.held() == {"swapped": {"main": [asked]}}
+    assert kubelet_state.held() == {"swapped": {"main": [asked]}}
     assert gpu == instead[asked]
     stage.expect({gpu: [owner]}, ("checkpoint", "plugin_answer"))
     figures = {"asked": asked, "pids": stage.agree({gpu: [owner]})}
@@ -91,8 +91,8 @@ def halves(stage: Stage, _folder: Path) -> Figures:
         both.append(owner)
     stage.expect({gpu: both}, ("pods", "scheduler_annotation"))
     pids = stage.agree({gpu: both})
-    given_out = stage.podgpu.of("podgpu_device_holder_share", UUID=gpu)
-    assert sorted((labels["pod"], value) for labels, value in given_out) == [
+    shares = stage.podgpu.of("podgpu_device_holder_share", UUID=gpu)
+    assert sorted((labels["pod"], value) for labels, value in shares) == [
         ("half-a", 0.5),
         ("half-b", 0.5),
     ]

@@ -15,12 +15,12 @@ from pipeline.ledger.queries import HoldingRecord, read_holdings
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.pods import GPU, container, pod, run
 from tests.e2e.processes import wait_until
-from tests.e2e.witness import Subject
+from tests.e2e.watched_podgpu import Subject
 from tests.gpu.daemon import cpu_seconds, memory_mb
-from tests.gpu.meter import Meter
+from tests.gpu.gpu_node import Figures
+from tests.gpu.nvml_meter import Meter
 from tests.gpu.pages import QUANTITIES, Page, grown, next_look
-from tests.gpu.stage import Figures
-from tests.gpu.works import Task, Works
+from tests.gpu.workloads import Task, Works
 
 POINTS = 4.0
 """Percent of the GPU's time by which a pod's busy share may be off."""
@@ -157,15 +157,15 @@ def identities(*pages: Page) -> Iterator[str]:
 def energy(node: Node, before: Page, after: Page) -> Figures:
     """Hold what the account says of the energy against the card's counter."""
     parts = grown(before, after, QUANTITIES[2])
-    given_out = float(sum(parts.values()))
+    accounted = float(sum(parts.values()))
     counter = node.meter.joules(before.at, after.at)
-    off = 100 * abs(given_out - counter) / counter
+    off = 100 * abs(accounted - counter) / counter
     return {
         "parts": {name: round(float(joules), 1) for name, joules in parts.items()},
-        "joules": round(given_out, 1),
+        "joules": round(accounted, 1),
         "counter": round(counter, 1),
         "percent_off": round(off, 3),
-        "faults": [f"energy: {given_out} J, the counter {counter} J"]
+        "faults": [f"energy: {accounted} J, the counter {counter} J"]
         if off > ENERGY_PERCENT
         else [],
     }
@@ -184,7 +184,7 @@ def short(node: Node) -> Figures:
     begin, end = (booted + float(line.split()[0]) for line in node.kube.pod_log(name).splitlines())
     early, late = begin - row.start_ns / 1e9, row.end_ns / 1e9 - end
     figures: Figures = {
-        "row": given_out(row),
+        "row": row_figures(row),
         "lived": round(end - begin, 2),
         "held_before": round(early, 2),
         "held_after": round(late, 2),
@@ -209,22 +209,22 @@ def fault(node: Node, others: Sequence[Task]) -> Figures:
     victims = {name: {code: int(n) for code, n in of.items()} for name, of in page.xids().items()}
     node.works.end(node.kube, [task])
     row = node.ended(task.name)
-    figures: Figures = {"victims": victims, "row": given_out(row), "faults": []}
+    figures: Figures = {"victims": victims, "row": row_figures(row), "faults": []}
     expected = {task.name, *(other.name for other in others)}
     if victims.keys() != expected:
         figures["faults"].append(f"victims: {sorted(victims)} instead of {sorted(expected)}")
     if not row.xids:
         figures["faults"].append("the ledger has no XID of it")
     # An Event refers to its pod by the uid.
-    reported_of = expected - page.without_uid()
+    with_event = expected - page.without_uid()
     with contextlib.suppress(AssertionError):  # the comparison says which are missing
         wait_until(
-            lambda: reported_of <= {one["pod"] for one in events(node)}, "all are told of", 15
+            lambda: with_event <= {one["pod"] for one in events(node)}, "all are told of", 15
         )
     figures["events"] = events(node)
-    if (pods := {one["pod"] for one in figures["events"]}) != reported_of:
+    if (pods := {one["pod"] for one in figures["events"]}) != with_event:
         figures["faults"].append(
-            f"Events of {sorted(map(str, pods))} instead of {sorted(reported_of)}"
+            f"Events of {sorted(map(str, pods))} instead of {sorted(with_event)}"
         )
     return figures
 
@@ -243,7 +243,7 @@ def struck(node: Node, tasks: Sequence[Task]) -> Figures:
     """The victims' rows tell of the error, when they have ended."""
     rows = {task.name: node.ended(task.name) for task in tasks}
     return {
-        "rows": {name: given_out(row) for name, row in rows.items()},
+        "rows": {name: row_figures(row) for name, row in rows.items()},
         "faults": [f"{name}: its row has no XID" for name, row in rows.items() if not row.xids],
     }
 
@@ -303,8 +303,8 @@ def probed(node: Node) -> Any:
     return next((json.loads(line) for line in lines if line.startswith("{")), None)
 
 
-def given_out(row: HoldingRecord) -> Figures:
-    names = [name for name in HoldingRecord.__dataclass_fields__ if name != "whose"]
+def row_figures(row: HoldingRecord) -> Figures:
+    names = [name for name in HoldingRecord.__dataclass_fields__ if name != "container"]
     return {name: getattr(row, name) for name in names}
 
 
@@ -314,7 +314,7 @@ def percent(part: float) -> float:
 
 def overall(node: Node) -> Figures:
     """What the log says, and what the node's totals are in the ledger's words."""
-    lines = node.podgpu.said().splitlines()
+    lines = node.podgpu.output().splitlines()
     done = subprocess.run(
         [sys.executable, "-m", "podgpu", "usage", "-c", node.podgpu.config, "--by", "namespace"],
         capture_output=True,

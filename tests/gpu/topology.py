@@ -17,12 +17,12 @@ import pynvml
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def said(*command: str) -> str:
+def output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def podgpu(*arguments: str) -> str:
-    return said(sys.executable, "-m", "podgpu", "topology", "--local", *arguments)
+    return output(sys.executable, "-m", "podgpu", "topology", "--local", *arguments)
 
 
 def cells(matrix: str) -> dict[tuple[int, int], str]:
@@ -44,7 +44,7 @@ def active_links() -> dict[int, int]:
     """Return how many NVLinks of each GPU carry something, as `nvidia-smi nvlink` has it."""
     counts: dict[int, int] = {}
     gpu = -1
-    for line in said("nvidia-smi", "nvlink", "-s").splitlines():
+    for line in output("nvidia-smi", "nvlink", "-s").splitlines():
         if match := re.match(r"GPU (\d+):", line):
             gpu = int(match[1])
             counts[gpu] = 0
@@ -89,7 +89,7 @@ def link_counts(document: dict[str, Any]) -> Sequence[Any]:
 
 
 def main() -> None:
-    theirs_text = said("nvidia-smi", "topo", "-m")
+    theirs_text = output("nvidia-smi", "topo", "-m")
     begun = time.monotonic()
     ours_text = podgpu()
     took = time.monotonic() - begun

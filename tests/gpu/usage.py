@@ -30,7 +30,7 @@ from config.value_types import Duration
 from pipeline.model import NS, DeviceUse, ProcessesSampled
 from sources.nvml.options import Options
 from sources.nvml.source import NvmlSource
-from tests.gpu.meter import poll
+from tests.gpu.nvml_meter import poll
 from tests.support.contexts import FakeSourceContext
 
 BATCH = 32
@@ -64,7 +64,7 @@ def work(gpu: int, duty: float, seed: int) -> None:
     # alone and without a break would be no measure of what it takes in a burst.
     array = torch.rand(1 << 26, device="cuda")
     drawn = random.Random(seed)
-    done, given_out = 0, 0.0
+    done, printed = 0, 0.0
     while True:
         begun = time.monotonic()
         length = drawn.uniform(0.02, 0.18)
@@ -73,9 +73,9 @@ def work(gpu: int, duty: float, seed: int) -> None:
                 array.sin_()
             torch.cuda.synchronize()
             done += BATCH
-            if time.monotonic() - given_out > 0.02:
-                given_out = time.monotonic()
-                print(given_out, done, flush=True)
+            if time.monotonic() - printed > 0.02:
+                printed = time.monotonic()
+                print(printed, done, flush=True)
         time.sleep(passed * (1 - duty) / duty)
 
 
@@ -101,10 +101,10 @@ class Worker:
     def __init__(self, gpu: int, duty: float, seed: int) -> None:
         self.duty = duty
         # Not a pipe: nobody reads before the end, and a full one would hold it up.
-        self._reported = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by end()
+        self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by end()
         words = ("--work", str(duty), str(seed), "--gpu", str(gpu))
         command = [sys.executable, "-m", "tests.gpu.usage", *words]
-        self._process = subprocess.Popen(command, stdout=self._reported)
+        self._process = subprocess.Popen(command, stdout=self._output)
         self.pid = self._process.pid
 
     def begun(self) -> bool:
@@ -115,15 +115,15 @@ class Worker:
         """
         if self._process.poll() is not None:
             raise RuntimeError("a worker ended before its time: see above what it said")
-        return os.fstat(self._reported.fileno()).st_size > 0
+        return os.fstat(self._output.fileno()).st_size > 0
 
     def end(self) -> list[tuple[float, int]]:
         """End it; return moments and how many passes were finished by then."""
         self._process.kill()
         self._process.wait(20)
-        self._reported.seek(0)
-        pairs = [line.split() for line in self._reported.read().splitlines()]
-        self._reported.close()
+        self._output.seek(0)
+        pairs = [line.split() for line in self._output.read().splitlines()]
+        self._output.close()
         # It may have been killed in the middle of the last line.
         return [(float(moment), int(done)) for moment, done in pairs[:-1]]
 
@@ -138,12 +138,12 @@ def started(workers: Sequence[Worker], within: float = 120) -> None:
     time.sleep(1)
 
 
-def finished(given_out: Sequence[tuple[float, int]], begin: float, end: float) -> float:
+def finished(progress: Sequence[tuple[float, int]], begin: float, end: float) -> float:
     """Return how many passes were finished between two moments."""
 
     def by(moment: float) -> float:
-        before = max((one for one in given_out if one[0] <= moment), default=given_out[0])
-        after = min((one for one in given_out if one[0] > moment), default=given_out[-1])
+        before = max((one for one in progress if one[0] <= moment), default=progress[0])
+        after = min((one for one in progress if one[0] > moment), default=progress[-1])
         if after[0] <= before[0]:
             return before[1]
         part = (moment - before[0]) / (after[0] - before[0])
@@ -157,9 +157,9 @@ def solo(gpu: int) -> float:
     worker = Worker(gpu, 1.0, 0)
     started([worker])
     time.sleep(5)
-    given_out = worker.end()
-    end = given_out[-1][0]
-    return 4 / finished(given_out, end - 4, end)
+    progress = worker.end()
+    end = progress[-1][0]
+    return 4 / finished(progress, end - 4, end)
 
 
 async def looks(gpu: int, seconds: float, every: float) -> list[DeviceUse]:
@@ -177,10 +177,10 @@ async def looks(gpu: int, seconds: float, every: float) -> list[DeviceUse]:
     finally:
         task.cancel()
         await asyncio.wait([task])
-    given_out = (
+    uses = (
         use for event in ctx.events if isinstance(event, ProcessesSampled) for use in event.uses
     )
-    return list(given_out)
+    return list(uses)
 
 
 def scene(gpu: int, duties: Sequence[float], seconds: float, every: float, alone: float) -> Any:
@@ -192,17 +192,17 @@ def scene(gpu: int, duties: Sequence[float], seconds: float, every: float, alone
         command = [sys.executable, "-m", "tests.gpu.usage", *words]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
             uses = asyncio.run(looks(gpu, seconds, every))
-            said = json.loads(other.communicate(timeout=60)[0])
+            output = json.loads(other.communicate(timeout=60)[0])
     finally:
-        given_out = {worker.pid: worker.end() for worker in workers}
+        progress = {worker.pid: worker.end() for worker in workers}
     begin, end = uses[0].at.mono_ns / NS, uses[-1].at.mono_ns / NS
     seen = busy(uses)
     processes: list[dict[str, Any]] = [
         {
             "duty": worker.duty,
-            "truth": percent(finished(given_out[worker.pid], begin, end) * alone, end - begin),
+            "truth": percent(finished(progress[worker.pid], begin, end) * alone, end - begin),
             "podgpu": percent(seen.pop(worker.pid, 0), end - begin),
-            "second": percent(said["shares"].get(str(worker.pid), 0), 1),
+            "second": percent(output["shares"].get(str(worker.pid), 0), 1),
             "owner": str(owner_of(uses, worker.pid)),
         }
         for worker in workers
@@ -219,9 +219,9 @@ def scene(gpu: int, duties: Sequence[float], seconds: float, every: float, alone
         "sum": percent(sum((use.busy_ns or 0) / NS for use in uses), end - begin),
         "truth_sum": round(sum(one["truth"] for one in processes), 2),
         # Shown, and not compared: polls once a second lose up to an eighth of it.
-        "second_sum": percent(sum(said["shares"].values()), 1),
+        "second_sum": percent(sum(output["shares"].values()), 1),
         "watts": round(joules / (end - begin), 2),
-        "second_watts": round(said["watts"], 2),
+        "second_watts": round(output["watts"], 2),
         "joules": round(joules, 1),
     }
 

@@ -38,10 +38,10 @@ STRATEGIC = "application/strategic-merge-patch+json"
 class ApiError(Exception):
     """The server said no."""
 
-    def __init__(self, status: int, said: Mapping[str, Any]) -> None:
+    def __init__(self, status: int, content: Mapping[str, Any]) -> None:
         self.status = status
-        self.reason = str(said.get("reason", ""))
-        super().__init__(f"{status} {self.reason}: {said.get('message', '')}")
+        self.reason = str(content.get("reason", ""))
+        super().__init__(f"{status} {self.reason}: {content.get('message', '')}")
 
 
 def version(kind: str) -> str:
@@ -97,12 +97,12 @@ class Api:
         try:
             connection.request(method, where, json.dumps(body) if body else None, headers)
             answer = connection.getresponse()
-            said, kind = answer.read(), answer.getheader("Content-Type", "")
+            raw, kind = answer.read(), answer.getheader("Content-Type", "")
         except http.client.HTTPException as error:
             raise OSError(f"{method} {where}: {error!r}") from error
         finally:
             connection.close()
-        content = json.loads(said) if "json" in kind else said.decode(errors="replace")
+        content = json.loads(raw) if "json" in kind else raw.decode(errors="replace")
         if answer.status >= 400:
             raise ApiError(
                 answer.status, content if isinstance(content, dict) else {"message": content}

@@ -250,11 +250,11 @@ class Cluster:
         if self.standalone:
             return
 
-        def said() -> bool:
+        def reached() -> bool:
             status = self.api.get("Node", NODE)["status"]
             return int(status["allocatable"].get(resource, 0)) == count
 
-        wait_until(said, f"{NODE} has {count} {resource}")
+        wait_until(reached, f"{NODE} has {count} {resource}")
 
     def dra_driver(self, devices: Mapping[str, str], name: str = "gpu.nvidia.com") -> DraDriver:
         """Start a driver of claims, and the scheduler with it; it ends with `tidy`.

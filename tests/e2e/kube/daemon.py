@@ -68,7 +68,7 @@ class Daemon(ABC):
         wait_until(self._alive_and_ready, f"{self.name} is ready", seconds=60)
 
     def _alive_and_ready(self) -> bool:
-        assert self.running, f"{self.name} ended:\n{self.said()[-3000:]}"
+        assert self.running, f"{self.name} ended:\n{self.output()[-3000:]}"
         return self.ready()
 
     def stop(self, signum: int = signal.SIGTERM) -> int:
@@ -92,5 +92,5 @@ class Daemon(ABC):
         if self.running:
             os.kill(self.pid, signal.SIGCONT)
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from tests.e2e.kube import cdi, device_nodes, folders, kubeletview
+from tests.e2e.kube import cdi, device_nodes, folders, kubelet_state
 from tests.e2e.kube.background import Background
 from tests.e2e.kube.messages import Message, handler, message, method
 from tests.e2e.processes import wait_until
@@ -88,7 +88,7 @@ class DevicePlugin:
         )
 
     def _known(self) -> bool:
-        return kubeletview.registered(self.resource) == sorted(self.healthy)
+        return kubelet_state.registered(self.resource) == sorted(self.healthy)
 
     @property
     def healthy(self) -> list[str]:
@@ -181,10 +181,10 @@ class DevicePlugin:
             await changed.wait()
 
     def _device(self, device: str, well: bool) -> dict[str, Any]:
-        said: dict[str, Any] = {"ID": device, "health": "Healthy" if well else "Unhealthy"}
+        described: dict[str, Any] = {"ID": device, "health": "Healthy" if well else "Unhealthy"}
         if device in self.numa:
-            said["topology"] = {"nodes": [{"ID": self.numa[device]}]}
-        return said
+            described["topology"] = {"nodes": [{"ID": self.numa[device]}]}
+        return described
 
     async def _allocate(self, request: Message, _context: object) -> Message:
         answers = []

@@ -79,8 +79,8 @@ def exporter(words: list[str], folder: Path, env: dict[str, str]) -> Iterator[Ex
         yield running
     finally:
         status = running.stop()
-    assert status == 0, running.said()
-    assert "Traceback" not in running.said()
+    assert status == 0, running.output()
+    assert "Traceback" not in running.output()
 
 
 def test_the_page_has_the_listed_families_with_labels_of_dcgm_exporter(
@@ -94,7 +94,7 @@ def test_the_page_has_the_listed_families_with_labels_of_dcgm_exporter(
             for labels in series:
                 assert labels.keys() == LABELS
                 assert labels["Hostname"] == "node-1"
-    assert "not needed in podgpu: --dump-enabled; see docs/migrating.md" in running.said()
+    assert "not needed in podgpu: --dump-enabled; see docs/migrating.md" in running.output()
 
 
 def test_variables_select_other_labels_and_devices(

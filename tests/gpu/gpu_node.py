@@ -9,8 +9,8 @@ from tests.e2e.kube.api import Object
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.processes import wait_until
-from tests.e2e.witness import Owner, Subject
-from tests.gpu import truth
+from tests.e2e.watched_podgpu import Owner, Subject
+from tests.gpu import driver_state
 
 SOON = 2.0
 """Seconds within which labels have to follow the kubelet and the API server."""
@@ -39,13 +39,13 @@ class Stage:
         meta = self.kube.run(manifest)["metadata"]
         name, namespace = meta["name"], meta["namespace"]
 
-        def said() -> list[str]:
+        def output() -> list[str]:
             log = self.kube.pod_log(name, namespace=namespace)
             phase = self.kube.api.pod(name, namespace)["status"]["phase"]
             assert phase != "Failed", log[-2000:]
             return [word for word in log.split() if word in self.minors]
 
-        (gpu,) = wait_until(said, f"{name} computes", 90)
+        (gpu,) = wait_until(output, f"{name} computes", 90)
         return Owner(name, "main", meta["uid"], namespace), gpu
 
     def expect(
@@ -54,8 +54,8 @@ class Stage:
         """Make sure that these GPUs have these owners, by whose word, and no other GPU any."""
         self.true |= {(gpu, owner) for gpu, found in owners.items() for owner in found}
         self.podgpu.wait_owners(owners, SOON)
-        given_out = {(seen.source, seen.evidence) for seen in self.podgpu.holders()}
-        assert given_out <= {by}, given_out
+        found = {(seen.source, seen.evidence) for seen in self.podgpu.holders()}
+        assert found <= {by}, found
 
     def processes(self) -> dict[str, dict[int, float]]:
         """Return what podgpu shows of processes: bytes by pid, by GPU."""
@@ -77,8 +77,10 @@ class Stage:
             return sum(map(len, pids.values())) == sum(map(len, owners.values()))
 
         wait_until(listed, f"podgpu lists the processes of {owners}", 10)
-        assert pids == truth.processes()
-        pods = {gpu: sorted(map(truth.pod_of, found)) for gpu, found in pids.items() if found}
+        assert pids == driver_state.processes()
+        pods = {
+            gpu: sorted(map(driver_state.pod_of, found)) for gpu, found in pids.items() if found
+        }
         shown: dict[str, list[str]] = {}
         for seen in self.podgpu.holders():
             shown.setdefault(seen.device, []).append(seen.owner.uid)

@@ -180,7 +180,7 @@ class Subject(Podgpu):
             wait_until(lambda: self.owners() == wanted, "owners", seconds, every=0.02)
         except AssertionError:
             raise AssertionError(
-                f"{wanted} wanted, {self.owners()} found; {self.said()[-2000:]}"
+                f"{wanted} wanted, {self.owners()} found; {self.output()[-2000:]}"
             ) from None
         return time.monotonic() - began
 

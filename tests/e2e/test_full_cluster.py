@@ -2,13 +2,13 @@
 
 import socket
 
-from tests.e2e.applying import Applying
 from tests.e2e.kube.api import Object
 from tests.e2e.kube.cluster import Cluster
+from tests.e2e.kube.full_cluster import whole
 from tests.e2e.kube.images import IMAGE
 from tests.e2e.kube.pods import HOLD, container, pod, run
 from tests.e2e.kube.service import ADDRESS
-from tests.e2e.kube.whole import whole
+from tests.e2e.kubectl_apply import Applying
 from tests.e2e.processes import wait_until
 
 NAMESPACE = "whole"
@@ -57,7 +57,7 @@ def held() -> bool:
     return True
 
 
-def test_pods_find_the_api_server_and_daemonsets_get_pods(kube: Cluster) -> None:
+def test_pods_reach_the_api_server_and_daemonsets_get_pods(kube: Cluster) -> None:
     with whole(kube):
         kube.run(asking("within"), "Succeeded", "Failed")
         assert held()

@@ -15,7 +15,7 @@ EVERYTHING: Values = {
 """With all the variables that the chart sets."""
 
 
-def test_a_variable_of_one_s_own_stands_in_the_chart_s_place(helm: Helm) -> None:
+def test_an_extra_variable_replaces_the_one_of_the_chart(helm: Helm) -> None:
     """Server-side apply refuses a list that has one name twice."""
     names = [each["name"] for each in helm.template(EVERYTHING).container["env"]]
     assert len(names) == 11
@@ -29,9 +29,9 @@ def test_a_variable_of_one_s_own_stands_in_the_chart_s_place(helm: Helm) -> None
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
-        ({"extraEnv": [{"name": "A", "value": "1"}, {"name": "A"}]}, "extraEnv: A stands there"),
+        ({"extraEnv": [{"name": "A", "value": "1"}, {"name": "A"}]}, "extraEnv: A occurs twice"),
         ({"extraEnv": [{"name": "A", "value": 1}]}, "at '/extraEnv/0/value': got number"),
         ({"extraEnv": [{"name": "A", "value": True}]}, "at '/extraEnv/0/value': got boolean"),
         ({"podLabels": {"app.kubernetes.io/name": "x"}}, "podLabels: app.kubernetes.io/name is"),
@@ -39,13 +39,15 @@ def test_a_variable_of_one_s_own_stands_in_the_chart_s_place(helm: Helm) -> None
     ],
     ids=str,
 )
-def test_what_can_stand_there_once_alone_and_as_text(helm: Helm, values: Values, said: str) -> None:
+def test_duplicate_and_non_text_variables_and_labels_are_refused(
+    helm: Helm, values: Values, message: str
+) -> None:
     with pytest.raises(HelmError) as caught:
         helm.template(values)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_an_annotation_of_one_s_own_stands_in_the_chart_s_place(helm: Helm) -> None:
+def test_a_pod_annotation_replaces_the_one_of_the_chart(helm: Helm) -> None:
     own = {"kubectl.kubernetes.io/default-container": "other", "checksum/config": "mine"}
     text = helm.template({"podAnnotations": own}).text
     assert text.count("kubectl.kubernetes.io/default-container: other") == 1

@@ -90,7 +90,7 @@ class Publisher(Podgpu):
         """Return what stands at the Node."""
         return annotations(self._api, self.node).get(KEY)
 
-    def given_out(self) -> Published | None:
+    def published(self) -> Published | None:
         """Return what the Node tells; None while it tells nothing that can be read."""
         try:
             return published(self.annotation() or "")
@@ -99,7 +99,7 @@ class Publisher(Podgpu):
 
     def free(self) -> list[str] | None:
         """Return the uuids of the GPUs that are free by the Node's word, in their order."""
-        return free(self.given_out())
+        return free(self.published())
 
     def wait_free(self, expected: Iterable[str], seconds: float = 30) -> None:
         """Wait until these are free by the Node's word, and no others."""
@@ -109,7 +109,7 @@ class Publisher(Podgpu):
         except AssertionError as error:
             found = (self.free(), self.annotation())
             raise AssertionError(
-                f"{error}: {wanted} wanted, {found} found; {self.said()[-2000:]}"
+                f"{error}: {wanted} wanted, {found} found; {self.output()[-2000:]}"
             ) from None
 
     def wait_known(self, expected: Iterable[str]) -> None:
@@ -141,8 +141,8 @@ class Publisher(Podgpu):
         wait_until(lambda: self.up() == value, f"podgpu_sink_up is {value}", seconds)
 
 
-def free(given_out: Published | None) -> list[str] | None:
-    if given_out is None or given_out.free is None:
+def free(annotation: Published | None) -> list[str] | None:
+    if annotation is None or annotation.free is None:
         return None
-    cards = given_out.topology.cards
-    return [card.uuid for bit, card in enumerate(cards) if given_out.free >> bit & 1]
+    cards = annotation.topology.cards
+    return [card.uuid for bit, card in enumerate(cards) if annotation.free >> bit & 1]

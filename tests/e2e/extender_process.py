@@ -69,11 +69,11 @@ def question(place: Place, verb: str, gpus: int, names: Sequence[str]) -> Any:
         asked = {"Pod": gpu_pod("asked", gpus), "NodeNames": list(names)}
         connection.request("POST", f"/{verb}", json.dumps(asked))
         answer = connection.getresponse()
-        said = answer.read().decode()
+        output = answer.read().decode()
     finally:
         connection.close()
-    assert answer.status == 200, said
-    return json.loads(said)
+    assert answer.status == 200, output
+    return json.loads(output)
 
 
 def wait_bound(kube: Cluster, name: str, seconds: float = 30) -> str:

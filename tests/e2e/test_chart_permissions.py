@@ -70,7 +70,7 @@ RIGHTS: list[tuple[Values, list[Object]]] = [
 
 
 @pytest.mark.parametrize(("values", "rules"), RIGHTS, ids=[str(each)[:60] for each, _ in RIGHTS])
-def test_rights_are_those_of_what_is_enabled(
+def test_rbac_rules_match_the_enabled_components(
     helm: Helm, values: Values, rules: list[Object]
 ) -> None:
     made = helm.template(values)
@@ -89,9 +89,7 @@ def test_rights_are_those_of_what_is_enabled(
     ],
     ids=lambda it: str(it)[:40],
 )
-def test_rights_are_those_that_the_pages_report(
-    helm: Helm, values: Values, pages: list[str]
-) -> None:
+def test_rbac_rules_match_the_documentation(helm: Helm, values: Values, pages: list[str]) -> None:
     assert helm.template(values).rules == documented(*(DOCS / page for page in pages))
 
 
@@ -104,7 +102,7 @@ def test_rights_are_those_that_the_pages_report(
     ],
     ids=str,
 )
-def test_the_list_of_counters_is_the_one_map_that_can_be_read(helm: Helm, values: Values) -> None:
+def test_only_the_configmap_of_the_counters_list_can_be_read(helm: Helm, values: Values) -> None:
     made = helm.template(values)
     role, binding = made.one("Role"), made.one("RoleBinding")
     assert ordered(role["rules"]) == documented(DOCS / "configuration.md")
@@ -222,7 +220,7 @@ PATHS: list[tuple[Values, dict[str, tuple[str, bool]]]] = [
 
 
 @pytest.mark.parametrize(("values", "mounts"), PATHS, ids=[str(each)[:60] for each, _ in PATHS])
-def test_folders_are_those_of_what_is_enabled(
+def test_only_folders_of_enabled_components_are_mounted(
     helm: Helm, values: Values, mounts: dict[str, tuple[str, bool]]
 ) -> None:
     assert dict(helm.template(values).mounts) == mounts
@@ -249,7 +247,7 @@ UPDATES: list[tuple[Values, int]] = [
 
 
 @pytest.mark.parametrize(("values", "surge"), UPDATES, ids=[str(each)[:60] for each, _ in UPDATES])
-def test_two_share_a_node_in_an_update_where_they_can(
+def test_updates_surge_unless_podgpu_needs_exclusive_resources(
     helm: Helm, values: Values, surge: int
 ) -> None:
     made = helm.template(values, "--skip-schema-validation")
@@ -258,7 +256,7 @@ def test_two_share_a_node_in_an_update_where_they_can(
     assert (strategy["maxUnavailable"] == 0) is (surge == 1)
 
 
-def test_the_log_is_a_device_and_never_made(helm: Helm) -> None:
+def test_the_kernel_log_is_mounted_as_a_character_device(helm: Helm) -> None:
     made = helm.template({"preset": "gpus", **source("log", kind="kernel")})
     spec = made.one("DaemonSet")["spec"]["template"]["spec"]
     (volume,) = [one for one in spec["volumes"] if "hostPath" in one]
@@ -268,6 +266,6 @@ def test_the_log_is_a_device_and_never_made(helm: Helm) -> None:
 
 
 @pytest.mark.parametrize("place", ["/mnt", "/etc", "/sys/fs", "proc"])
-def test_the_hosts_procfs_hides_nothing_else(helm: Helm, place: str) -> None:
+def test_the_host_procfs_must_not_hide_another_folder(helm: Helm, place: str) -> None:
     with pytest.raises(HelmError, match=r"config\.sources\.log\.proc"):
         helm.template({"preset": "gpus", **source("log", kind="kernel", proc=place)})

@@ -19,7 +19,7 @@ from tests.e2e.kube.dra import DraDriver
 from tests.e2e.kube.pods import container, pod
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.witness import OFTEN, Owner, Subject, watching
+from tests.e2e.watched_podgpu import OFTEN, Owner, Subject, watching
 
 SCENE = distinct()
 A, B, C, D = (gpu.uuid for gpu in SCENE.gpus)
@@ -119,7 +119,7 @@ def test_t15_claims_keep_their_devices_while_names_change(
         assert (conflicts(podgpu), unresolved(podgpu)) == (0, 0)
 
 
-def test_t15_after_a_restart_a_name_counts_only_if_it_has_not_changed(
+def test_t15_after_a_restart_a_device_name_is_valid_only_if_unchanged(
     kube: Cluster, driver: DraDriver, tmp_path: Path
 ) -> None:
     with watch(kube, tmp_path) as podgpu:
@@ -146,7 +146,7 @@ def test_t15_after_a_restart_a_name_counts_only_if_it_has_not_changed(
         assert podgpu.witness.untrue([(A, owner(x)), (B, owner(y))]) == set()
 
 
-def test_admin_access_holds_nothing(kube: Cluster, driver: DraDriver, tmp_path: Path) -> None:
+def test_admin_access_is_not_a_holding(kube: Cluster, driver: DraDriver, tmp_path: Path) -> None:
     namespace = "monitoring"
     access.add_namespace(kube.api, namespace)
     kube.api.patch("Namespace", namespace, {"metadata": {"labels": {ADMIN: "true"}}})

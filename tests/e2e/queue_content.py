@@ -34,7 +34,7 @@ def kept(folder: Path) -> Kept:
         copy = Path(made) / "queue"
         shutil.copytree(folder, copy)
         options = QueueOptions(path=copy, max_size=ByteSize.parse("1GiB"))
-        given_out = inspect(copy)
+        inspected = inspect(copy)
         queue = open_queue(options, "otlp", lambda: Instant(time.monotonic_ns(), time.time_ns()))
         try:
             records = queue.take(1 << 40)
@@ -44,6 +44,6 @@ def kept(folder: Path) -> Kept:
         finally:
             queue.close()
     found = Kept(state.totals, points)
-    assert found.totals == given_out.totals, (found, given_out)
+    assert found.totals == inspected.totals, (found, inspected)
     assert found.totals.queued == found.points, found
     return found

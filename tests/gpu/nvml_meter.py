@@ -1,6 +1,6 @@
 """What NVML says of one GPU, read beside podgpu by pynvml alone, in a process of its own.
 
-    python3 -m tests.gpu.meter GPU
+    python3 -m tests.gpu.nvml_meter GPU
 
 Prints lines of JSON until it is ended: `[moment, millijoules]` twenty times a second, and
 `[moment, {pid: busy seconds since it began}]` each five seconds, moments by the monotonic clock.
@@ -57,10 +57,8 @@ class Meter:
 
     def __init__(self, file: Path) -> None:
         lines = [json.loads(line) for line in file.read_text().splitlines() if line.endswith("]")]
-        self._energy = [
-            (at, given_out) for at, given_out in lines if not isinstance(given_out, dict)
-        ]
-        self._busy = [(at, given_out) for at, given_out in lines if isinstance(given_out, dict)]
+        self._energy = [(at, value) for at, value in lines if not isinstance(value, dict)]
+        self._busy = [(at, value) for at, value in lines if isinstance(value, dict)]
 
     def joules(self, begin: float, end: float) -> float:
         """Return how much the counter grew between two moments."""

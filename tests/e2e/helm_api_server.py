@@ -20,7 +20,7 @@ _KINDS = {
         | {"kind": "Namespace", "verbs": ["get", "list"]},
     ],
 }
-_SAID: Mapping[str, Any] = {
+_RESPONSES: Mapping[str, Any] = {
     "/version": {"major": "1", "minor": "34", "gitVersion": "v1.34.0"},
     "/api": {"kind": "APIVersions", "versions": ["v1"]},
     "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
@@ -39,17 +39,17 @@ def answering(folder: Path, secret: Mapping[str, Any] | None = None) -> Iterator
     Yields:
         A kubeconfig for it.
     """
-    said = dict(_SAID)
+    responses = dict(_RESPONSES)
     if secret is not None:
         at = secret["metadata"]
-        said[f"/api/v1/namespaces/{at['namespace']}/secrets/{at['name']}"] = secret
+        responses[f"/api/v1/namespaces/{at['namespace']}/secrets/{at['name']}"] = secret
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
             missing = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404}
-            body = json.dumps(said.get(path, {**missing, "reason": "NotFound"})).encode()
-            self.send_response(200 if path in said else 404)
+            body = json.dumps(responses.get(path, {**missing, "reason": "NotFound"})).encode()
+            self.send_response(200 if path in responses else 404)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

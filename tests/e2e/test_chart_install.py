@@ -99,14 +99,16 @@ def served(api: Api, kind: str) -> bool:
 
 
 @pytest.mark.parametrize("values", [*EVERY, DCGM], ids=lambda it: json.dumps(it)[:70])
-def test_the_server_takes_every_object(server: Api, helm: Helm, values: dict[str, Any]) -> None:
+def test_the_api_server_accepts_every_object(
+    server: Api, helm: Helm, values: dict[str, Any]
+) -> None:
     for made in helm.template(values).objects:
         if made["kind"] == "Namespace":
             continue  # it is there
         tried(server, made)
 
 
-def test_the_server_would_say_what_is_wrong(server: Api) -> None:
+def test_the_api_server_rejects_an_unknown_field(server: Api) -> None:
     """Else the test before would show nothing."""
     (service,) = Manifests(PLAIN.read_text(encoding="utf-8")).all("Service")
     service["spec"]["prots"] = service["spec"].pop("ports")
@@ -134,7 +136,9 @@ def everything(api: Api) -> set[str]:
     }
 
 
-def test_installed_upgraded_and_gone(server: Api, helm: Helm, cluster: Cluster) -> None:
+def test_install_upgrade_and_uninstall_leave_no_object(
+    server: Api, helm: Helm, cluster: Cluster
+) -> None:
     here = helm.against(cluster.admin_kubeconfig)
     before = everything(server)
     values: dict[str, Any] = {
@@ -145,11 +149,11 @@ def test_installed_upgraded_and_gone(server: Api, helm: Helm, cluster: Cluster) 
         "tlsServerConfig": {"enabled": True},
         "basicAuth": {"users": {"prometheus": "secret"}},
     }
-    said = here.with_values("install", "podgpu", str(CHART), values=values)
+    output = here.with_values("install", "podgpu", str(CHART), values=values)
     # What helps when nothing runs.
-    assert "kubectl label node NODE nvidia.com/gpu.present=true" in said
-    assert "podgpu doctor -c /etc/podgpu/config.yaml" in said
-    assert "runtimeClassName=nvidia" in said
+    assert "kubectl label node NODE nvidia.com/gpu.present=true" in output
+    assert "podgpu doctor -c /etc/podgpu/config.yaml" in output
+    assert "runtimeClassName=nvidia" in output
     made = everything(server) - before
     # The cluster knows these kinds, so they are made unasked.
     assert f"ServiceMonitor {NAMESPACE}/podgpu" in made
@@ -180,7 +184,7 @@ for path in sys.argv[1:]:
 """
 
 
-def test_root_without_a_capability_is_enough_for_what_is_root_s(kube: Cluster) -> None:
+def test_root_without_capabilities_can_use_the_sockets_and_the_checkpoint(kube: Cluster) -> None:
     """And being in root's group is not: the sockets can be written to by their owner alone."""
     bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
     sockets = [str(kube.pod_resources_socket), str(kube.nri_socket)]

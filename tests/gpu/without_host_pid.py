@@ -1,6 +1,6 @@
 """A podgpu in a pod that doesn't share the host's pid namespace, and what the driver tells it.
 
-    python3 -m tests.gpu.blind CONFIG SECONDS
+    python3 -m tests.gpu.without_host_pid CONFIG SECONDS
 
 Runs in such a pod: prints what NVML says of processes there for some seconds, as one line of JSON,
 and goes on as `podgpu run -c CONFIG`. `pod()` makes the pod.
@@ -64,7 +64,7 @@ def pod(
     seen = [str(ROOT), *paths, str(folder), str(socket.parent)]
     files = {**{place: Path(place) for place in seen}, HOST_PROC: Path("/proc")}
     passed = {"PYTHONPATH": os.pathsep.join([str(ROOT), *paths]), "PYTHONSAFEPATH": "1", **env}
-    script = f"exec {sys.executable} -m tests.gpu.blind {config} 6"
+    script = f"exec {sys.executable} -m tests.gpu.without_host_pid {config} 6"
     return python("blind", script, files, {}, passed)
 
 

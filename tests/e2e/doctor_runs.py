@@ -27,7 +27,7 @@ _SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Finding:
     """One finding, as `--json` has it."""
 
     check: str
@@ -43,9 +43,9 @@ class Said:
 @dataclass(frozen=True, slots=True)
 class Answer:
     status: int
-    findings: tuple[Said, ...]
+    findings: tuple[Finding, ...]
 
-    def bad(self, *besides: str) -> list[Said]:
+    def bad(self, *besides: str) -> list[Finding]:
         """Return warnings and failures, but those of the checks that are named."""
         return [
             each
@@ -69,7 +69,9 @@ def ask(*words: str | Path) -> Answer:
     return Answer(
         done.returncode,
         tuple(
-            Said(*(found.get(key, "") for key in ("check", "verdict", "saw", "mend", "component")))
+            Finding(
+                *(found.get(key, "") for key in ("check", "verdict", "saw", "mend", "component"))
+            )
             for found in printed["findings"]
         ),
     )
@@ -115,7 +117,7 @@ class Patient:
             component.pop("kubeconfig", None)
         return {"config": plain}
 
-    def looked_at(self, changes: Mapping[str, Any] | None = None) -> Answer:
+    def diagnose(self, changes: Mapping[str, Any] | None = None) -> Answer:
         """Have it looked at, with other keys at the top of its file."""
         self.file.write_text(yaml.safe_dump({**self.config, **(changes or {})}, sort_keys=False))
         return ask("-c", self.file)

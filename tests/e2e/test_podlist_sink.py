@@ -14,7 +14,7 @@ from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.kube.pods import gpu_pod
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.witness import OFTEN, Owner, Subject, watching
+from tests.e2e.watched_podgpu import OFTEN, Owner, Subject, watching
 
 SCENE = distinct()
 IDS = [gpu.uuid for gpu in SCENE.gpus]
@@ -54,7 +54,9 @@ def given(plugin: DevicePlugin) -> list[str]:
     return sorted(plugin.asked[-1])
 
 
-def test_it_is_right_at_every_step(kube: Cluster, plugin: DevicePlugin, tmp_path: Path) -> None:
+def test_the_list_is_correct_at_every_step(
+    kube: Cluster, plugin: DevicePlugin, tmp_path: Path
+) -> None:
     file = tmp_path / "pods" / "podlist.json"
     file.parent.mkdir()
     with writing(kube, tmp_path, file) as podgpu:
@@ -81,7 +83,9 @@ def test_it_is_right_at_every_step(kube: Cluster, plugin: DevicePlugin, tmp_path
         wait_listed(file, {})
 
 
-def test_another_podgpu_reads_it_back(kube: Cluster, plugin: DevicePlugin, tmp_path: Path) -> None:
+def test_another_podgpu_can_read_the_list(
+    kube: Cluster, plugin: DevicePlugin, tmp_path: Path
+) -> None:
     """One that doesn't know whose words they are, as koordinator's readers don't."""
     file, copy = tmp_path / "podlist.json", tmp_path / "copy.json"
     with writing(kube, tmp_path, file) as podgpu:
@@ -96,7 +100,7 @@ def test_another_podgpu_reads_it_back(kube: Cluster, plugin: DevicePlugin, tmp_p
             assert set(reader.owners()) == set(podgpu.owners())
 
 
-def test_a_reader_that_has_the_file_alone_mounted_sees_every_change(
+def test_a_reader_with_only_the_file_mounted_sees_every_change(
     kube: Cluster, plugin: DevicePlugin, tmp_path: Path
 ) -> None:
     """As koordinator's exporter does, in a mount namespace of its own."""

@@ -17,7 +17,7 @@ from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.pods import GPU, container, pod
 from tests.e2e.processes import wait_until
 from tests.fakes.nvml import FakeNvml, Gpm, Load, Proc, Ramp, Scenario, h100s
-from tests.gpu import kernels, truth
+from tests.gpu import driver_state, kernels
 from tests.gpu.programs import python
 from tests.gpu.usage import finished
 
@@ -84,20 +84,20 @@ class RealWorks:
     env: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, folder: Path) -> None:
-        self.gpu = next(iter(truth.gpus()))
+        self.gpu = next(iter(driver_state.gpus()))
         self._files = {_THERE: Path(kernels.__file__)}
         self._env: dict[str, str] = {}
         if cubin := compiled(folder):
             self._files[_CUBIN] = cubin
             self._env["CUBIN"] = _CUBIN
-        said = subprocess.run(
+        output = subprocess.run(
             [sys.executable, kernels.__file__, "solo", "3"],
             env={**os.environ, **({"CUBIN": str(cubin)} if cubin else {})},
             stdout=subprocess.PIPE,
             check=True,
             timeout=60,
         )
-        self.alone = float(said.stdout)
+        self.alone = float(output.stdout)
 
     def start(self, kube: Cluster, tasks: Sequence[Task]) -> dict[str, str]:
         uids = {
@@ -107,10 +107,10 @@ class RealWorks:
         for task in tasks:
 
             def begun(task: Task = task) -> bool:
-                said = kube.pod_log(task.name)
+                output = kube.pod_log(task.name)
                 phase = kube.api.pod(task.name)["status"].get("phase")
-                assert phase != "Failed" or task.faults, said[-2000:]
-                return bool(_reported(said))
+                assert phase != "Failed" or task.faults, output[-2000:]
+                return bool(_passes(output))
 
             wait_until(begun, f"{task.name} has begun", 60)
         return uids
@@ -128,7 +128,7 @@ class RealWorks:
     def share(self, kube: Cluster, task: Task, begin: float, end: float) -> float:
         if not task.duty:
             return 0.0
-        return finished(_reported(kube.pod_log(task.name)), begin, end) * self.alone / (end - begin)
+        return finished(_passes(kube.pod_log(task.name)), begin, end) * self.alone / (end - begin)
 
     def end(self, kube: Cluster, tasks: Sequence[Task]) -> None:
         remove(kube, tasks)
@@ -142,9 +142,9 @@ def remove(kube: Cluster, tasks: Sequence[Task]) -> None:
         kube.api.wait_gone("Pod", task.name, "default")
 
 
-def _reported(said: str) -> list[tuple[float, int]]:
+def _passes(output: str) -> list[tuple[float, int]]:
     """Return moments, and how many passes were done by then."""
-    pairs = [line.split() for line in said.splitlines()]
+    pairs = [line.split() for line in output.splitlines()]
     return [(float(pair[0]), int(pair[1])) for pair in pairs if len(pair) == 2 and _number(pair[0])]
 
 
@@ -219,7 +219,7 @@ def _shell(uid: str) -> int | None:
     """Return the first process of a pod's container; its sandbox' is no shell."""
     for folder in Path("/proc").iterdir():
         try:
-            mine = folder.name.isdecimal() and truth.pod_of(int(folder.name)) == uid
+            mine = folder.name.isdecimal() and driver_state.pod_of(int(folder.name)) == uid
             if mine and (folder / "cmdline").read_bytes().startswith(b"/bin/sh"):
                 return int(folder.name)
         except OSError:

@@ -110,12 +110,12 @@ class Pusher:
 
     def reconfigure(self, sinks: Mapping[str, Mapping[str, Any]]) -> None:
         """Put other sinks in the place of those in force and wait until they are."""
-        before = self.said().count(_TAKEN_OVER)
+        before = self.output().count(_TAKEN_OVER)
         self._settings = replace(self._settings, sinks=sinks)
         new = self._config.with_suffix(".new")
         new.write_text(self._text())
         new.replace(self._config)
-        wait_until(lambda: self.said().count(_TAKEN_OVER) > before, "the changed configuration")
+        wait_until(lambda: self.output().count(_TAKEN_OVER) > before, "the changed configuration")
 
     def start(self, *inside: str, wait: bool = True) -> None:
         """Start it.
@@ -138,10 +138,10 @@ class Pusher:
 
     def stop(self) -> None:
         assert self.process is not None
-        assert self.process.stop() == 0, self.said()[-3000:]
+        assert self.process.stop() == 0, self.output()[-3000:]
 
-    def said(self) -> str:
-        return self.process.said() if self.process is not None else ""
+    def output(self) -> str:
+        return self.process.output() if self.process is not None else ""
 
     def get(self, path: str) -> Answer:
         return get(self.port, path)
@@ -230,4 +230,4 @@ def pushing(
         if pusher.process is not None:
             pusher.process.stop()
         # pytest shows it if the test has failed.
-        print(pusher.said()[-5000:])
+        print(pusher.output()[-5000:])

@@ -84,7 +84,7 @@ def rendered(helm: Helm, release: str, namespace: str, **values: Any) -> Manifes
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_a_name_stays_text(helm: Helm, name: str) -> None:
+def test_a_name_that_looks_like_another_yaml_type_stays_text(helm: Helm, name: str) -> None:
     overrides: list[Values] = [{}, {"nameOverride": name}, {"fullnameOverride": name}]
     overrides.append({"fullnameOverride": name, "serviceAccount": {"name": name}})
     for values in overrides:
@@ -97,7 +97,7 @@ def test_a_name_stays_text(helm: Helm, name: str) -> None:
         assert made.one("Namespace")["metadata"]["name"] == name
 
 
-def test_a_namespace_of_helm_s_own_too(helm: Helm) -> None:
+def test_a_helm_namespace_that_looks_like_a_boolean_stays_text(helm: Helm) -> None:
     made = Manifests(helm.run("template", "7", str(CHART), "-n", "on"))
     labels = made.one("DaemonSet")["metadata"]["labels"]
     assert labels["app.kubernetes.io/instance"] == "7"
@@ -118,7 +118,7 @@ def unspaced(made: Manifests) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS, ids=str)
-def test_two_releases_share_no_name_of_the_cluster_s(
+def test_two_releases_share_no_cluster_scoped_name(
     helm: Helm, one: tuple[str, str], other: tuple[str, str]
 ) -> None:
     found = [
@@ -129,7 +129,7 @@ def test_two_releases_share_no_name_of_the_cluster_s(
     assert not found[0] & found[1]
 
 
-def test_neither_do_their_roles_for_a_list_of_another_namespace(helm: Helm) -> None:
+def test_two_releases_have_different_roles_for_the_same_configmap(helm: Helm) -> None:
     names = {
         rendered(helm, "podgpu", namespace, fullnameOverride=name).one("Role")["metadata"]["name"]
         for namespace, name in PAIRS[0]
@@ -150,7 +150,7 @@ RIGHTS = {
 @pytest.mark.parametrize(
     "switch", [{"rbac": {"create": False}}, {"kubernetes": {"rbac": {"create": False}}}], ids=str
 )
-def test_either_switch_leaves_no_role(helm: Helm, values: Values, switch: Values) -> None:
+def test_each_rbac_switch_removes_all_roles(helm: Helm, values: Values, switch: Values) -> None:
     more: Values = {"extender": {"enabled": True}, "distribution": "openshift", **values}
     more |= {} if values else source("pods", kind="pods")
     before: set[str] = helm.template(more).kinds() & RIGHTS

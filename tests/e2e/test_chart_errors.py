@@ -42,14 +42,16 @@ REFUSED: list[tuple[Values, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("values", "said"), REFUSED, ids=[said[:50] for _, said in REFUSED])
-def test_a_wrong_value_is_refused_with_the_fix(helm: Helm, values: Values, said: str) -> None:
+@pytest.mark.parametrize(
+    ("values", "message"), REFUSED, ids=[message[:50] for _, message in REFUSED]
+)
+def test_an_invalid_value_is_refused_with_a_fix(helm: Helm, values: Values, message: str) -> None:
     with pytest.raises(HelmError) as caught:
         helm.template(values)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_what_the_schema_can_not_see_podgpu_does(helm: Helm) -> None:
+def test_podgpu_refuses_an_unknown_option_that_the_schema_accepts(helm: Helm) -> None:
     """An option that doesn't fit is let through where the values don't repeat the kind."""
     made = helm.template(source("gpus", intervall="1s"))
     with pytest.raises(ConfigError, match=r"sources\.gpus\.intervall"):

@@ -1,6 +1,6 @@
 """A second reading of the same cards, by pynvml alone and in a process of its own.
 
-    python3 second.py SECONDS [INTERVAL]
+    python3 second_reader.py SECONDS [INTERVAL]
 
 Prints one line of JSON for each GPU and interval: metrics of GPM by id over the time from `from` to
 `to` (Unix time), the counters of NVLink and PCIe at its end, and the driver's own samples of power
@@ -43,17 +43,17 @@ class Card:
         begun, self.at = self.at, time.time()
         self.samples.reverse()
         pynvml.nvmlGpmSampleGet(self.handle, self.samples[1])
-        given_out: dict[str, Any] = {"uuid": self.uuid, "from": begun, "to": self.at}
+        reading: dict[str, Any] = {"uuid": self.uuid, "from": begun, "to": self.at}
         if begun:
-            given_out["gpm"] = self.metrics()
+            reading["gpm"] = self.metrics()
         values = pynvml.nvmlDeviceGetFieldValues(self.handle, list(COUNTERS.values()))
-        given_out["counters"] = {
+        reading["counters"] = {
             name: value.value.uiVal if value.valueType == 1 else value.value.ullVal
             for name, value in zip(COUNTERS, values, strict=True)
             if value.nvmlReturn == 0
         }
-        given_out["rings"] = {name: self.ring(name, kind) for name, kind in RINGS.items()}
-        return given_out
+        reading["rings"] = {name: self.ring(name, kind) for name, kind in RINGS.items()}
+        return reading
 
     def metrics(self) -> dict[int, float]:
         asked = pynvml.c_nvmlGpmMetricsGet_t()

@@ -75,7 +75,7 @@ each_value = pytest.mark.parametrize(
 
 
 @each_value
-def test_rules_have_the_names_of_the_page(helm: Helm, values: Values, names: Renamed) -> None:
+def test_alert_rules_use_the_names_of_the_page(helm: Helm, values: Values, names: Renamed) -> None:
     groups = helm.template({**values, **SHOWN}).one("PrometheusRule")["spec"]["groups"]
     rules = [rule for group in groups for rule in group["rules"]]
     assert len(rules) == len(PLAIN)
@@ -102,7 +102,7 @@ def columns(panel: Mapping[str, Any]) -> list[str]:
 
 
 @each_value
-def test_dashboards_have_the_names_of_the_page(helm: Helm, values: Values, names: Renamed) -> None:
+def test_dashboards_use_the_names_of_the_page(helm: Helm, values: Values, names: Renamed) -> None:
     made = helm.template({**values, **SHOWN})
     for path in sorted(CHART.glob("files/dashboards/*.json")):
         plain = json.loads(path.read_text())
@@ -128,7 +128,7 @@ def test_dashboards_have_the_names_of_the_page(helm: Helm, values: Values, names
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         (given("--labels", "dcgm-2x"), 'arguments: --labels: "dcgm-2x" is no label form; use'),
         (variables(PODGPU_LABELS="x"), 'extraEnv: PODGPU_LABELS: "x" is no label form; use one'),
@@ -136,10 +136,10 @@ def test_dashboards_have_the_names_of_the_page(helm: Helm, values: Values, names
     ],
     ids=str,
 )
-def test_a_form_that_there_is_not_is_refused(helm: Helm, values: Values, said: str) -> None:
+def test_an_unknown_label_form_is_refused(helm: Helm, values: Values, message: str) -> None:
     with pytest.raises(HelmError) as caught:
         helm.template({**values, **SHOWN})
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def called(series: str, names: Renamed) -> str:
@@ -172,7 +172,7 @@ def in_form(case: Case, names: Renamed) -> Case:
     ],
     ids=["dcgm-hostname", "dcgm-old", "nameless", "dcgm-1x", "labels not honoured"],
 )
-def test_they_fire_on_such_a_page(
+def test_alerts_fire_with_the_names_of_the_page(
     helm: Helm, values: Values, names: Renamed, tmp_path: Path
 ) -> None:
     """The first case of each alert, with what people read then."""

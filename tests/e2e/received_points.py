@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.e2e.kept import Kept
 from tests.e2e.points import Point, Request
+from tests.e2e.queue_content import Kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,17 +45,19 @@ MOUNTED: Values = {
     ],
     ids=str,
 )
-def test_r13_the_values_say_what_may_run(helm: Helm, values: Values, more: list[str]) -> None:
+def test_r13_values_become_code_permissions(helm: Helm, values: Values, more: list[str]) -> None:
     assert helm.template(values).container["args"] == [*RUN, *more]
 
 
-def test_r13_dcgm_exporter_s_command_line_leads_to_no_code(helm: Helm) -> None:
+def test_r13_the_dcgm_exporter_command_line_allows_no_code(helm: Helm) -> None:
     made = helm.template({"dcgmExporter": True, "allowConfiguredCode": True})
     assert made.container["args"] == ["dcgm-exporter"]
 
 
 @pytest.mark.parametrize("values", EVERY, ids=str)
-def test_r13_podgpu_starts_with_what_the_chart_makes(helm: Helm, values: Values) -> None:
+def test_r13_the_rendered_arguments_allow_the_configured_libraries(
+    helm: Helm, values: Values
+) -> None:
     made = helm.template(values)
     words: list[str] = made.container["args"]
     if words[0] == "run":
@@ -68,7 +70,7 @@ def test_r13_podgpu_starts_with_what_the_chart_makes(helm: Helm, values: Values)
 FROM = [{"ipBlock": {"cidr": "10.0.0.0/28"}}]
 
 
-def test_r14_a_policy_of_its_own_keeps_others_from_the_extender(helm: Helm) -> None:
+def test_r14_a_network_policy_protects_the_extender(helm: Helm) -> None:
     extender: Values = {"enabled": True, "port": 80, "networkPolicy": {"from": FROM}}
     made = helm.template({"extender": extender})
     (policy,) = made.all("NetworkPolicy")
@@ -95,11 +97,11 @@ def test_r14_a_policy_of_its_own_keeps_others_from_the_extender(helm: Helm) -> N
     ],
     ids=str,
 )
-def test_r14_there_is_none_unless_it_is_said_who_may_ask(helm: Helm, extender: Values) -> None:
+def test_r14_no_policy_is_created_without_allowed_clients(helm: Helm, extender: Values) -> None:
     assert helm.template({"extender": extender}).all("NetworkPolicy") == []
 
 
-def test_r14_the_other_policy_does_not_select_the_extender(helm: Helm) -> None:
+def test_r14_the_policy_of_the_daemonset_does_not_select_the_extender(helm: Helm) -> None:
     extender = {"enabled": True, "networkPolicy": {"from": FROM}}
     made = helm.template({"networkPolicy": {"enabled": True}, "extender": extender})
     names = {each["metadata"]["name"] for each in made.all("NetworkPolicy")}
@@ -109,6 +111,6 @@ def test_r14_the_other_policy_does_not_select_the_extender(helm: Helm) -> None:
     assert not chosen.items() <= labels.items()
 
 
-def test_r14_who_may_ask_is_a_list_of_objects(helm: Helm) -> None:
+def test_r14_allowed_clients_must_be_objects(helm: Helm) -> None:
     with pytest.raises(HelmError, match=r"extender[./]networkPolicy[./]from"):
         helm.template({"extender": {"networkPolicy": {"from": ["10.0.0.0/28"]}}})

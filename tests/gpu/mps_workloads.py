@@ -123,20 +123,20 @@ class RealWorks:
         return subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout
 
     def _start(self, name: str, env: Mapping[str, str]) -> int:
-        said = self._out / f"{name}.txt"
-        with said.open("wb") as file:
+        output = self._out / f"{name}.txt"
+        with output.open("wb") as file:
             process = subprocess.Popen(
                 [sys.executable, kernels.__file__, "work", "1", str(len(self._processes) + 1)],
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **env},
             )
-        self._processes[process.pid] = process, said
+        self._processes[process.pid] = process, output
         self._ends.callback(self.end, [process.pid])
 
         def begun() -> bool:
-            assert process.poll() is None, f"{name} has ended: {said.read_text()[-2000:]}"
-            return said.stat().st_size > 0
+            assert process.poll() is None, f"{name} has ended: {output.read_text()[-2000:]}"
+            return output.stat().st_size > 0
 
         wait_until(begun, f"{name} works", 40)
         return process.pid
@@ -202,8 +202,8 @@ class RealWorks:
         found = {}
         for pid in pids:
             lines = [one.split() for one in self._processes[pid][1].read_text().splitlines()[:-1]]
-            given_out = [(float(moment), int(done)) for moment, done in lines]
-            found[pid] = finished(given_out, begin, end) * self._alone / (end - begin)
+            progress = [(float(moment), int(done)) for moment, done in lines]
+            found[pid] = finished(progress, begin, end) * self._alone / (end - begin)
         return found
 
 
@@ -284,15 +284,15 @@ class Driver:
         }
         entries = self._asked("nvmlDeviceGetProcessUtilization", self._since)
         fresh = [one for one in entries if one.timeStamp > self._since]
-        given_out = [
+        utilisation = [
             {"pid": e.pid, "sm": e.smUtil, "seconds": (e.timeStamp - self._since) / 1e6}
             for e in fresh
         ]
         self._since = max([self._since, *(int(one.timeStamp) for one in fresh)])
-        pids = {pid for found in lists.values() for pid in found} | {e["pid"] for e in given_out}
+        pids = {pid for found in lists.values() for pid in found} | {e["pid"] for e in utilisation}
         return {
             "lists": lists,
-            "entries": given_out,
+            "entries": utilisation,
             "utilisation": self._one("nvmlDeviceGetUtilizationRates", "gpu"),
             "compute_mode": str(pynvml.nvmlDeviceGetComputeMode(self._handle)),
             "processes": {pid: _known(pid) for pid in sorted(pids)},

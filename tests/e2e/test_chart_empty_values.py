@@ -73,7 +73,7 @@ def test_an_empty_mapping_has_its_defaults(
     assert made(helm, {**kept, **nested(path)}) == made(helm, kept)
 
 
-def test_a_file_whose_headings_are_all_empty_is_that_of_the_defaults(helm: Helm) -> None:
+def test_a_values_file_with_only_empty_mappings_has_the_defaults(helm: Helm) -> None:
     headings = {path[0]: None for path in MAPPINGS}
     assert made(helm, headings) == made(helm, {})
 
@@ -81,13 +81,13 @@ def test_a_file_whose_headings_are_all_empty_is_that_of_the_defaults(helm: Helm)
 LEAVES = [path for path in leaves(WHOLE) if path[-1] not in NONE]
 
 
-def test_values_that_are_all_empty_are_the_defaults(helm: Helm) -> None:
+def test_empty_values_are_the_defaults(helm: Helm) -> None:
     empty = reduce(merged, (nested(path) for path in LEAVES), Values())
     assert made(helm, empty) == made(helm, {})
 
 
 @pytest.mark.parametrize("heading", sorted({path[0] for path in LEAVES if len(path) > 1}))
-def test_so_are_those_of_what_is_switched_on(helm: Helm, heading: str) -> None:
+def test_empty_values_of_enabled_parts_are_the_defaults(helm: Helm, heading: str) -> None:
     """Each heading's by themselves, with its switch as it is."""
     inside = [path for path in LEAVES if path[0] == heading and path[-1] != "enabled"]
     empty = reduce(merged, (nested(path) for path in inside), Values())
@@ -105,13 +105,13 @@ SAYING = [path for path in leaves(WHOLE) if reduce(lambda it, key: it[key], path
 
 
 @pytest.mark.parametrize("path", SAYING, ids=".".join)
-def test_none_of_them_leaves_a_hole(helm: Helm, path: tuple[str, ...]) -> None:
+def test_an_empty_value_renders_no_null(helm: Helm, path: tuple[str, ...]) -> None:
     """Nothing of what is made is null, which an API server takes for anything or nothing."""
     assert not holes(helm.template(merged(ALL, nested(path))).objects)
 
 
 @pytest.mark.parametrize("name", NONE)
-def test_where_empty_means_none(helm: Helm, name: str) -> None:
+def test_some_empty_values_mean_none(helm: Helm, name: str) -> None:
     empty = nested(("dashboards", name) if name == "labels" else (name,))
     found = helm.template(merged(empty, {"dashboards": {"enabled": True}}))
     assert ("resources" in found.container) is (name != "resources")

@@ -35,7 +35,7 @@ class Discovering(Asked):
         """`endpoint` is the one of a ServiceMonitor."""
         folder.mkdir()
         self._targets = folder / "targets.json"
-        self._reported = ""
+        self._written = ""
         self.write([])
         (port,) = free_ports(1)
         config = folder / "prometheus.json"
@@ -53,12 +53,12 @@ class Discovering(Asked):
         super().__init__(process, port)
 
     def write(self, targets: list[Any]) -> None:
-        given_out = json.dumps(targets)
-        if given_out != self._reported:
+        text = json.dumps(targets)
+        if text != self._written:
             new = self._targets.with_suffix(".new")
-            new.write_text(given_out)
+            new.write_text(text)
             new.replace(self._targets)
-            self._reported = given_out
+            self._written = text
 
 
 def _config(targets: Path, port: int, endpoint: Object) -> Any:

@@ -5,5 +5,5 @@ from tests.soak import moments
 SEED = 20
 
 
-def test_r5_r6_at_a_random_moment_it_ends_as_the_readme_says_and_leaves_nothing_half() -> None:
+def test_r5_r6_a_stop_at_a_random_time_leaves_consistent_files() -> None:
     assert moments.run(2 * len(moments.STORIES), SEED) == []

@@ -123,7 +123,9 @@ async def send(collector: Collector, way: str, message: ExportMetricsServiceRequ
 
 
 @pytest.mark.parametrize("way", ["grpc", "http", "http, packed"])
-async def test_the_collector_writes_down_what_it_takes(collector: Collector, way: str) -> None:
+async def test_the_collector_writes_received_points_to_a_file(
+    collector: Collector, way: str
+) -> None:
     at = time.time_ns()
     of: dict[str, str | int] = {"hw.id": "GPU-0", "index": 3}
     message = request(
@@ -143,7 +145,7 @@ async def test_the_collector_writes_down_what_it_takes(collector: Collector, way
     assert gauge.identity != ended.identity
 
 
-async def test_what_was_acknowledged_is_there_after_a_kill(collector: Collector) -> None:
+async def test_acknowledged_points_survive_a_kill_of_the_collector(collector: Collector) -> None:
     at = time.time_ns()
     for run in range(3):
         for number in range(20):
@@ -155,7 +157,7 @@ async def test_what_was_acknowledged_is_there_after_a_kill(collector: Collector)
     ]
 
 
-async def test_a_collector_that_stops_gives_back_its_ports(collector: Collector) -> None:
+async def test_a_stopped_collector_restarts_on_the_same_ports(collector: Collector) -> None:
     before = (collector.grpc, collector.http)
     collector.stop()
     with pytest.raises(grpc.aio.AioRpcError) as raised:
@@ -169,7 +171,7 @@ async def test_a_collector_that_stops_gives_back_its_ports(collector: Collector)
     assert len(collector.points()) == 1
 
 
-def test_a_torn_last_line_is_no_request(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_not_a_request(tmp_path: Path) -> None:
     whole = '{"resourceMetrics":[]}'
     cases = {
         "": 0,
@@ -188,7 +190,9 @@ def test_a_torn_last_line_is_no_request(tmp_path: Path) -> None:
         list(requests(taken))
 
 
-async def test_a_collector_asks_for_a_certificate(collect: Collect, tmp_path: Path) -> None:
+async def test_a_collector_with_mutual_tls_requires_a_certificate(
+    collect: Collect, tmp_path: Path
+) -> None:
     certificates = Certificates(tmp_path / "tls")
     collector = collect(tls=certificates.receiver)
     assert collector.grpc_url.startswith("https://")
@@ -205,7 +209,7 @@ async def test_a_collector_asks_for_a_certificate(collect: Collect, tmp_path: Pa
     assert len(collector.points()) == 1
 
 
-async def test_prometheus_makes_names_and_labels(prometheus3: Prometheus3) -> None:
+async def test_prometheus_translates_otlp_names_and_labels(prometheus3: Prometheus3) -> None:
     at = time.time_ns()
     message = request(temperature(point(at, 41.5)), energy(point(at, 5000, start=at)), of=RESOURCE)
     await by_http(message, prometheus3.url)
@@ -223,7 +227,7 @@ async def test_prometheus_makes_names_and_labels(prometheus3: Prometheus3) -> No
     assert prometheus3.troubles() == []
 
 
-async def test_prometheus_takes_a_last_point_for_the_end_of_a_series(
+async def test_prometheus_ends_a_series_at_a_point_without_value(
     prometheus3: Prometheus3,
 ) -> None:
     at = time.time_ns() - 5 * SECOND
@@ -238,7 +242,7 @@ async def test_prometheus_takes_a_last_point_for_the_end_of_a_series(
     assert [value for _, value in series.points] == [41.0]
 
 
-async def test_a_counter_that_starts_with_its_first_point_counts_nothing_for_it(
+async def test_a_counter_that_starts_at_its_first_point_adds_no_increase(
     prometheus3: Prometheus3,
 ) -> None:
     at = time.time_ns() - 20 * SECOND
@@ -252,7 +256,7 @@ async def test_a_counter_that_starts_with_its_first_point_counts_nothing_for_it(
     assert whole.value < 2 * 18 * 700
 
 
-async def test_prometheus_takes_what_comes_late(prometheus3: Prometheus3) -> None:
+async def test_prometheus_accepts_points_out_of_order(prometheus3: Prometheus3) -> None:
     at = time.time_ns()
     for age in (0, 600, 300):
         await by_http(request(temperature(point(at - age * SECOND, float(age)))), prometheus3.url)
@@ -261,7 +265,7 @@ async def test_prometheus_takes_what_comes_late(prometheus3: Prometheus3) -> Non
     assert prometheus3.troubles() == []
 
 
-async def test_prometheus_leaves_names_as_they_are(take: Take) -> None:
+async def test_prometheus_can_keep_otlp_names(take: Take) -> None:
     server = take(Taking(promoted=["k8s.pod.name"], strategy="NoTranslation"))
     at = time.time_ns() - 2 * SECOND
     await by_http(request(temperature(point(at, 41.5))), server.url)
