@@ -62,7 +62,7 @@ def test_the_end_of_a_holding_whose_device_was_removed_is_stored_in_the_account(
     assert [one.subject.pod for one in reported_after_restart(ledger, 60)] == ["b"]
 
 
-def test_the_end_of_a_holding_whose_device_is_missing_after_a_restart_is_reported_once(
+def test_a_holding_whose_device_is_missing_after_a_restart_is_reported_once(
     tmp_path: Path,
 ) -> None:
     ledger = OpenLedger(tmp_path / "usage.db")

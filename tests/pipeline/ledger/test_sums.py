@@ -30,7 +30,7 @@ class World:
     at: Instant = START
     held: dict[str, list[int]] = field(default_factory=dict)
     starts: dict[str, Instant] = field(default_factory=dict)
-    no_one: list[int] = field(default_factory=lambda: [0, 0, 0])
+    unattributed: list[int] = field(default_factory=lambda: [0, 0, 0])
     forgotten: list[int] = field(default_factory=lambda: [0, 0, 0])
 
     def sample(self, seconds: float, gains: dict[str, Amounts], rest: Amounts) -> None:
@@ -44,7 +44,11 @@ class World:
             containers = self.held.setdefault(name, [0, 0, 0])
             self.held[name] = [containers[0] + part, containers[1] + busy, containers[2] + energy]
         _, busy, energy = rest
-        self.no_one = [self.no_one[0] + remaining, self.no_one[1] + busy, self.no_one[2] + energy]
+        self.unattributed = [
+            self.unattributed[0] + remaining,
+            self.unattributed[1] + busy,
+            self.unattributed[2] + energy,
+        ]
 
     def blind(self, seconds: float) -> None:
         """Add a sample after a gap."""
@@ -62,8 +66,8 @@ class World:
         self.__dict__.update(fresh.__dict__)
 
     def total(self) -> tuple[int, int, int]:
-        rows = [*self.held.values(), self.no_one, self.forgotten]
-        held, busy, energy = (sum(row[place] for row in rows) for place in range(3))
+        rows = [*self.held.values(), self.unattributed, self.forgotten]
+        held, busy, energy = (sum(row[index] for row in rows) for index in range(3))
         return held, busy, energy
 
     def usage(self) -> DeviceUsage:
@@ -77,9 +81,9 @@ class World:
             *containers,
             start=self.start,
             until=self.at,
-            busy=self.no_one[1],
-            unheld=self.no_one[0],
-            energy=self.no_one[2],
+            busy=self.unattributed[1],
+            unheld=self.unattributed[0],
+            energy=self.unattributed[2],
             forgotten=(busy, held, energy),
         )
 
@@ -92,7 +96,7 @@ class World:
             c.subject.pod: [c.held_ns, c.busy_ns or 0, c.energy_mj or 0] for c in containers
         }
         self.starts = {c.subject.pod: c.start for c in containers}
-        self.no_one = [
+        self.unattributed = [
             usage.unheld_ns,
             usage.busy_unattributed_ns or 0,
             usage.energy_unattributed_mj or 0,

@@ -56,7 +56,7 @@ def test_t5_energy_after_wrong_readings_is_split_by_the_busy_time_of_the_whole_t
     assert by_pod(book.account().containers, "energy_mj") == {"a": 4000, "b": 1000}
 
 
-def test_t5_a_holding_that_ends_while_the_counter_is_wrong_gets_its_part_of_the_energy() -> None:
+def test_t5_a_holding_that_ends_while_the_counter_is_wrong_gets_its_energy() -> None:
     book = Book()
     book.hold(0, holder("a"))
     book.sample(0, None, energy=LIFE)
