@@ -86,7 +86,7 @@ class Checker:
         most: the highest resource use of the process.
         unresponsive: the number of current faults during which podgpu need not respond.
         excused_until: until when else podgpu need not respond.
-        begun: the start of the account of each device, on the monotonic clock.
+        account_start: the start of the account of each device, on the monotonic clock.
         last: the previous page.
         over: whether podgpu has ended unexpectedly.
     """
@@ -98,7 +98,7 @@ class Checker:
     most: Figures = field(default_factory=lambda: Figures(0, 0, 0))
     unresponsive: int = 0
     excused_until: float = 0.0
-    begun: dict[str, float] = field(default_factory=dict)
+    account_start: dict[str, float] = field(default_factory=dict)
     last: Page | None = None
     over: bool = False
 
@@ -135,7 +135,7 @@ class Checker:
         self.excused_until = time.monotonic() + SETTLED
         self.unresponsive -= 1
 
-    # One check.
+    # A check of podgpu.
 
     def _run(self) -> None:
         while not self._stop.wait(1.0):
@@ -175,7 +175,7 @@ class Checker:
                 max(self.most.descriptors, figures.descriptors),
             )
         for device, seconds in page.of(f"{_DEVICE}accounted_seconds_total").items():
-            self.begun.setdefault(device, page.at - seconds)
+            self.account_start.setdefault(device, page.at - seconds)
         for check in (self._counters, self._identities, self._points):
             for text in check(page):
                 self.note(text)

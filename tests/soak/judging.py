@@ -100,7 +100,7 @@ def _ledger(world: World, checker: Checker) -> Iterator[str]:
     for gpu in range(GPUS):
         total = totals[world.uuid(gpu)]
         accounted, gap = total.accounted_ns / NS, total.gap_ns / NS
-        whole = end - checker.begun[world.uuid(gpu)]
+        whole = end - checker.account_start[world.uuid(gpu)]
         busy, joules = (total.busy_ns or 0) / NS, (total.energy_mj or 0) / 1000
         print(
             f"GPU {gpu}: {whole:.1f} s, of which {accounted:.1f} s accounted and {gap:.1f} s gap; "
@@ -125,7 +125,7 @@ def _ledger(world: World, checker: Checker) -> Iterator[str]:
                 for one in window.usage
                 if one.device == total.device and one.container and one.container.subject.pod == pod
             )
-            held, true = sum(parts), world.held(gpu, pod, checker.begun[total.device], end)
+            held, true = sum(parts), world.held(gpu, pod, checker.account_start[total.device], end)
             late = _EXACT + _LATE * len(world.holding) + world.late
             if not true - gap - unrecorded - late <= held <= true + late:
                 yield f"GPU {gpu}: {pod} held {held:.1f} s, and {true:.1f} s were simulated"

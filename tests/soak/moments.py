@@ -107,7 +107,7 @@ class TestedPodgpu:
     def start(self) -> None:
         self._process = Process([PODGPU, "run", "-c", self._config], self._log, self._fake.env())
 
-    def begun(self) -> None:
+    def wait_until_started(self) -> None:
         """Wait until podgpu has read its configuration."""
         wait_until(lambda: "starting: " in self._log.read_text(), "the start", every=0.01)
         self._read = True
@@ -118,8 +118,8 @@ class TestedPodgpu:
     def edit(self, text: str | None = None) -> None:
         """Change the configuration file.
 
-        After podgpu has read it, the file may also be overwritten in place. At its start podgpu
-        could read an incomplete file then, and would end with status 2.
+        After podgpu has read it, the file may also be overwritten in place. Before that, podgpu
+        could read an incomplete file, and would end with status 2.
         """
         text = yaml.safe_dump(self.settings, sort_keys=False) if text is None else text
         if not self._read or self.chance.random() < 0.5:
@@ -217,7 +217,7 @@ def terminated_twice(podgpu: TestedPodgpu) -> None:
 
 def changed(podgpu: TestedPodgpu) -> None:
     podgpu.start()
-    podgpu.begun()
+    podgpu.wait_until_started()
     podgpu.sleep(0, 1)
     podgpu.change()
     if podgpu.chance.random() < 0.5:
@@ -228,7 +228,7 @@ def changed(podgpu: TestedPodgpu) -> None:
 
 def changed_twice(podgpu: TestedPodgpu) -> None:
     podgpu.start()
-    podgpu.begun()
+    podgpu.wait_until_started()
     podgpu.sleep(0, 1)
     podgpu.change()
     podgpu.sleep(0, 0.5)
@@ -273,7 +273,7 @@ def port_in_use_after_a_change(podgpu: TestedPodgpu) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         podgpu.start()
-        podgpu.begun()
+        podgpu.wait_until_started()
         podgpu.sleep(0, 1.5)
         podgpu.settings["sinks"]["page"]["listen"] = f"127.0.0.1:{taken.getsockname()[1]}"
         podgpu.change()

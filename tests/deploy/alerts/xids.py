@@ -44,7 +44,7 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
         Case("a count of 0 is no error", {gpu(COUNT, xid="79"): "0x90"}, 60),
         Case("a program's fault", {gpu(SEEN, xid="31"): "_x10 600x90"}, 15),
         Case(
-            "a remapped row, which the catalogue says to ignore",
+            "a remapped row, for which NVIDIA's catalogue requires no action",
             {
                 gpu(SEEN, xid="63"): "_x10 600x90",
             },

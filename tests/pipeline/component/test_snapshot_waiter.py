@@ -117,7 +117,7 @@ async def test_an_inbox_that_is_already_closed(waits: bool) -> None:
         assert arrivals.latest is (SECOND if waits else FIRST)
 
 
-@pytest.mark.parametrize("how", ["leaves", "fails", "is cancelled", "is cancelled at once"])
+@pytest.mark.parametrize("how", ["leaves", "fails", "is cancelled", "is cancelled immediately"])
 async def test_no_task_continues_after_the_block_is_left(how: str) -> None:
     before = asyncio.all_tasks()
 
@@ -131,7 +131,7 @@ async def test_no_task_continues_after_the_block_is_left(how: str) -> None:
 
     task = asyncio.create_task(sink())
     # The first step enters the block and begins to wait.
-    await (asyncio.sleep(0) if how == "is cancelled at once" else asyncio.sleep(2))
+    await (asyncio.sleep(0) if how == "is cancelled immediately" else asyncio.sleep(2))
     task.cancel()
     await asyncio.wait([task])
     for _ in range(3):

@@ -26,7 +26,7 @@ def served(configmap: ConfigMap) -> ApiServer:
 
 
 def refuse(server: ApiServer, code: int, reason: str) -> None:
-    server.refusals[PATH] = status(code, reason, f"{reason}, says the server")
+    server.refusals[PATH] = status(code, reason, f"{reason}: refused by the server")
 
 
 class Mounted:

@@ -1,4 +1,4 @@
-"""Parsing lines of a counters list: dcgm-exporter's files, and more tolerant than it."""
+"""Parse lines of a counters list: more tolerant than dcgm-exporter."""
 
 import re
 

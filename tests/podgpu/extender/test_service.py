@@ -42,14 +42,14 @@ class BlockedFit:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go = threading.Event()
-        self.begun = threading.Semaphore(0)
+        self.started = threading.Semaphore(0)
         self.calls = 0
         self._of = FitCache().fit
         monkeypatch.setattr(FitCache, "fit", self._blocked)
 
     def _blocked(self, *args: Any, **options: Any) -> Any:
         self.calls += 1
-        self.begun.release()
+        self.started.release()
         self.go.wait(10)
         return self._of(*args, **options)
 
@@ -194,7 +194,7 @@ async def test_late_scores_are_all_0_and_their_calculation_ends(
         assert await one.prioritize(body) == {"switched": 0, "plain": 0}
         assert one.counted("prioritize") == {"timeout": 1}
         blocked.go.set()
-        # The next request does not wait for a calculation whose client has topology.
+        # The next request does not wait for a calculation whose client got its response.
         await asyncio.sleep(0.05)
         assert blocked.calls == 1
         one.service._timeout = 20
@@ -205,7 +205,7 @@ async def test_a_slow_request_does_not_delay_others(monkeypatch: pytest.MonkeyPa
     blocked = BlockedFit(monkeypatch)
     async with served() as one:
         slow = asyncio.create_task(one.prioritize(question(pod(gpus="2"), names=NAMES)))
-        await asyncio.to_thread(blocked.begun.acquire)
+        await asyncio.to_thread(blocked.started.acquire)
         answer = await one.filter(question(pod(gpus="5"), names=NAMES))
         assert answer["NodeNames"] == NAMES[1:]
         blocked.go.set()
@@ -257,7 +257,7 @@ async def test_a_client_that_disconnects_frees_the_thread(monkeypatch: pytest.Mo
     async with served() as one:
         body = question(pod(gpus="2"), names=["switched", "plain"])
         request = asyncio.create_task(one.prioritize(body))
-        await asyncio.to_thread(blocked.begun.acquire)
+        await asyncio.to_thread(blocked.started.acquire)
         request.cancel()
         await asyncio.wait([request])
         blocked.go.set()
