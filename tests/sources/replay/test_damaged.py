@@ -296,7 +296,9 @@ async def test_r4_other_sources_continue_next_to_a_damaged_recording(
     if what == "header":
         damage_byte(other, other.read_bytes(), 0, 0)
     elif what == "line":
-        content = gzip.decompress(other.read_bytes()).replace(b'"SamplesTaken"', b'"SamplesTaken\0', 1)
+        content = gzip.decompress(other.read_bytes()).replace(
+            b'"SamplesTaken"', b'"SamplesTaken\0', 1
+        )
         other.write_bytes(gzip.compress(content))
     else:
         damage_end(other)
