@@ -1,4 +1,4 @@
-"""A node whose sources report pods and claims, and constructors of their claims."""
+"""A node with sources that report pods and claims, and constructors of their claims."""
 
 from collections.abc import Iterable
 

@@ -74,7 +74,7 @@ def test_start_and_end_of_a_container_cause_a_hint_with_its_pod() -> None:
         pytest.param(container_list(running("a", A)), id="the same list again"),
     ],
 )
-def test_events_that_change_nothing(event: Event) -> None:
+def test_repeated_events_change_nothing(event: Event) -> None:
     node = Cluster()
     node.emit("runtime", container_list(running("a", A)))
     before = node.snapshot().layout

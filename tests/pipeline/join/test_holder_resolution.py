@@ -203,7 +203,7 @@ class TestSubstitution:
         [holder] = node.attribution(B).holders
         assert (holder.subject.uid, holder.evidence) == (uid_of("a"), Evidence.PLUGIN_ANSWER)
 
-    def test_two_pods_whose_devices_were_swapped(self) -> None:
+    def test_two_pods_hold_the_swapped_devices_that_the_plugin_answered(self) -> None:
         node = Cluster()
         node.kubelet(kubelet_claim("a", A), kubelet_claim("b", B))
         node.checkpoint(plugin_answer(uid_of("a"), [A], B), plugin_answer(uid_of("b"), [B], A))

@@ -49,7 +49,9 @@ def known(node: Node) -> dict[str, bool]:
         ),
     ],
 )
-def test_expected_devices(rounds: list[list[Device]], expected: dict[str, bool]) -> None:
+def test_missing_devices_are_expected_until_they_are_replaced(
+    rounds: list[list[Device]], expected: dict[str, bool]
+) -> None:
     node = Node()
     for devices in rounds:
         node.has(*devices)

@@ -154,7 +154,7 @@ def test_an_instance_is_gone_when_both_sources_lack_it() -> None:
     assert shown(node)["series"] == [("graphics_engine_active_ratio", (), GPU.uuid)]
 
 
-def test_readings_of_a_gpu_instance_with_several_compute_instances() -> None:
+def test_readings_of_a_divided_gpu_instance_are_shown_for_the_whole_instance() -> None:
     whole = placed(GPU, 2)
     node = node_after(
         ("nvml", DevicesDiscovered((GPU, *HALVES))),

@@ -226,7 +226,7 @@ class TestClockSteps:
     def emit(node: Cluster, source: str, event: Event, when: Instant) -> None:
         node.join.apply(Envelope(source, source, 1, when, event))
 
-    def test_the_clock_is_set_back(self) -> None:
+    def test_claims_are_valid_after_the_clock_was_set_back(self) -> None:
         node = Cluster()
         self.emit(node, "pods", pod_list(pod("a", started=5)), moment(10))
         for second in (11, 20, 30):
@@ -237,7 +237,7 @@ class TestClockSteps:
             )
             assert A in node.held()
 
-    def test_the_clock_is_set_forward(self) -> None:
+    def test_claims_mean_the_new_pod_after_the_clock_was_set_forward(self) -> None:
         node = Cluster()
         self.emit(node, "pods", pod_list(pod("a", uid="1")), moment(10))
         self.emit(node, "kubelet", claim_list(kubelet_claim("a", A)), moment(11))

@@ -136,7 +136,7 @@ class TestStartsOfPods:
         node.kubelet(kubelet_claim("a", B))  # reported after the start
         assert node.held() == {B: ["a/main"]}
 
-    def test_t14_a_start_is_reported_after_the_list_that_names_the_pod(self) -> None:
+    def test_t14_a_list_counts_when_the_pod_s_start_is_reported_after_it(self) -> None:
         """The pod was replaced within the second in which the previous pod ended."""
         node = Cluster()
         node.pods(pod("a", uid="1"))
@@ -221,7 +221,7 @@ class TestContainers:
         node.file(annotation_claim("a", A))
         assert node.held() == {A: ["a/"]}
 
-    def test_a_pod_without_containers(self) -> None:
+    def test_a_pod_without_containers_holds_devices_as_a_whole(self) -> None:
         node = Cluster()
         node.pods(replace(pod("a"), containers=()))
         node.file(annotation_claim("a", A))
@@ -377,7 +377,7 @@ def test_short_lived_pods_leave_no_state() -> None:
     assert len(table._deleted) <= 2 * (TEN_MINUTES + 2)
 
 
-def test_many_pods_end_at_the_same_time() -> None:
+def test_many_pods_that_end_at_the_same_time_hold_nothing() -> None:
     node = Cluster()
     node.pods(*(pod(f"p{number}") for number in range(100)))
     node.kubelet(*(kubelet_claim(f"p{number}", A) for number in range(100)))

@@ -132,7 +132,7 @@ def test_a_container_that_holds_one_device_may_use_another() -> None:
         (cgroup_owner("", "99"), S),
     ],
 )
-def test_processes_outside_pods_and_of_unknown_owners(
+def test_processes_outside_pods_are_unattributed_and_unknown_ones_the_holder_s(
     owner: PartialRef | None, busy: int | None
 ) -> None:
     node = SampledCluster()

@@ -150,7 +150,7 @@ ALL = [A, B, C, GPUS[3].uuid]
         ),
     ],
 )
-def test_present_advertised_and_allocated_devices(
+def test_present_advertised_and_allocated_devices_are_counted(
     devices: list[Device],
     offered: dict[str, Iterable[str]],
     claims: list[Claim],

@@ -75,7 +75,7 @@ class TestParts:
         assert node.held() == {A: ["a/main", "b/main"]}
         assert node.conflicts() == {}
 
-    def test_shares_of_a_scheduler(self) -> None:
+    def test_pods_have_the_shares_that_a_scheduler_gave(self) -> None:
         node = Cluster()
         node.pods(
             pod("a", claims=[annotation_claim("a", "3", scheme="minor", share=0.5)]),

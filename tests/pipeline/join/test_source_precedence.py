@@ -67,7 +67,7 @@ class TestKoordinator:
         node.kubelet(kubelet_claim("a", A, container="first"))
         assert (node.held(), node.shares(A)) == ({A: ["a/"]}, [0.5])
 
-    def test_two_half_shares_that_the_proxy_lists_as_whole_devices(self) -> None:
+    def test_two_half_shares_that_the_proxy_lists_as_whole_devices_do_not_conflict(self) -> None:
         node = Cluster()
         half = {"scheme": "minor", "share": 0.5}
         node.pods(

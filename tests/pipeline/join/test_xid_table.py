@@ -208,7 +208,7 @@ def test_the_kernel_s_log_adds_the_process_and_its_container() -> None:
         ("gpus", 0, 79, A, False),
     ],
 )
-def test_reports_that_mean_the_same_error(
+def test_reports_of_two_sources_within_5_seconds_are_one_error(
     *, source: str, apart: float, code: int, device: str, one: bool
 ) -> None:
     node = SampledCluster()
