@@ -1,4 +1,4 @@
-"""Machines to test with, written out as their drivers tell of them."""
+"""Topologies of known machines, as their drivers report them, and random ones."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from tests.support.nodes import uuid_of
 
 PIX, PXB, PHB, NODE, SYS = (Level(number) for number in (10, 20, 30, 40, 50))
 
-Reported = tuple[Level | None, int | None, bool | None]
+PairAnswer = tuple[Level | None, int | None, bool | None]
 
 
 def card(
@@ -26,11 +26,11 @@ def card(
     return TopologyCard(uuid_of(number), number, bus, numa, (), links, cluster, clique)
 
 
-def read(cards: Sequence[TopologyCard], given_out: Callable[[int, int], Reported]) -> TopologyRead:
+def read(cards: Sequence[TopologyCard], answer: Callable[[int, int], PairAnswer]) -> TopologyRead:
     return TopologyRead(
         tuple(cards),
         tuple(
-            TopologyPair(cards[i].uuid, cards[j].uuid, *given_out(i, j))
+            TopologyPair(cards[i].uuid, cards[j].uuid, *answer(i, j))
             for j in range(len(cards))
             for i in range(j)
         ),
@@ -38,7 +38,7 @@ def read(cards: Sequence[TopologyCard], given_out: Callable[[int, int], Reported
 
 
 def sockets(i: int, j: int, *, size: int = 4) -> Level:
-    """Pairs behind a switch, `size` GPUs on each socket."""
+    """Return the level of two GPUs: pairs share a switch, and `size` GPUs share a socket."""
     if i // 2 == j // 2:
         return PIX
     return NODE if i // size == j // size else SYS
@@ -54,34 +54,34 @@ CUBE = [
     [0, 0, 1, 0, 1, 2, 0, 2],
     [0, 0, 0, 1, 2, 1, 2, 0],
 ]
-"""NVLinks of a DGX-1 with V100s: six of each GPU, none to a switch."""
+"""NVLinks of a DGX-1 with V100s: each GPU has six, all to other GPUs."""
 
 
 def dgx1() -> Topology:
-    """Hybrid cube mesh: two quads on two sockets, pairs behind PCIe switches."""
+    """Return a hybrid cube mesh: two quads on two sockets, pairs behind PCIe switches."""
 
-    def given_out(i: int, j: int) -> Reported:
+    def answer(i: int, j: int) -> PairAnswer:
         level = PIX if i // 2 == j // 2 else PHB if i // 4 == j // 4 else SYS
         return level, CUBE[i][j], CUBE[i][j] > 0
 
-    return build(read([card(i, links=6, numa=i // 4) for i in range(8)], given_out))
+    return build(read([card(i, links=6, numa=i // 4) for i in range(8)], answer))
 
 
 def hgx(count: int = 8) -> Topology:
-    """All GPUs on NVSwitches, each with 18 links; a clique, but the fabric has no name."""
+    """Return GPUs on NVSwitches with 18 links each, in one clique of a fabric without name."""
     cards = [card(i, links=18, clique=0, numa=i // 4) for i in range(count)]
     return build(read(cards, lambda i, j: (NODE if i // 4 == j // 4 else SYS, 18, True)))
 
 
 def pcie(count: int = 8) -> Topology:
-    """PCIe alone, two sockets, pairs behind switches."""
+    """Return GPUs without NVLink on two sockets, pairs behind PCIe switches."""
     half = count // 2
     cards = [card(i, numa=i // half) for i in range(count)]
     return build(read(cards, lambda i, j: (sockets(i, j, size=half), 0, False)))
 
 
 def islands() -> Topology:
-    """Two islands of four, all joined within, which are not those of the sockets: odd and even."""
+    """Return two NVLink domains of four GPUs, odd and even, across the two sockets."""
     cards = [card(i, links=12, numa=i // 4) for i in range(8)]
     return build(
         read(cards, lambda i, j: (sockets(i, j), 4 * (i % 2 == j % 2), i % 2 == j % 2)),
@@ -89,7 +89,7 @@ def islands() -> Topology:
 
 
 def four_h100() -> Topology:
-    """Four H100s of a virtual machine, on NVSwitches: what their driver answered."""
+    """Return four H100s of a virtual machine on NVSwitches, as their driver reported them."""
     cards = [
         TopologyCard(uuid_of(n), n, f"00000000:00:{6 + n:02X}.0", None, (), 18, "", 0)
         for n in range(4)
@@ -101,7 +101,7 @@ def four_h100() -> Topology:
 def reads(
     draw: st.DrawFn, *, at_most: int = 8, sparse: bool = False, answered: bool = False
 ) -> TopologyRead:
-    """Whatever a driver may say, contradictions and all."""
+    """Draw any answers of a driver, also contradictory ones."""
     count = draw(st.integers(1, at_most))
     levels = st.sampled_from([SYS] * 6 + [*Level] if sparse else [*Level])
     level = levels if answered else st.none() | levels

@@ -1,4 +1,4 @@
-"""A topology in an annotation: what was written is what is read, and nothing else is taken."""
+"""The topology annotation of a Node: it is read as it was written, and other texts are refused."""
 
 import json
 from dataclasses import replace
@@ -18,10 +18,10 @@ MEMORY = 85_520_809_984
 
 
 def with_memory() -> Topology:
-    """The first card alone says how much it has."""
-    said = islands().read
-    first = replace(said.cards[0], memory_bytes=MEMORY)
-    return build(replace(said, cards=(first, *said.cards[1:])))
+    """Return a topology in which only the first GPU has a memory size."""
+    islands_read = islands().read
+    first = replace(islands_read.cards[0], memory_bytes=MEMORY)
+    return build(replace(islands_read, cards=(first, *islands_read.cards[1:])))
 
 
 def written(**changes: object) -> str:
@@ -30,7 +30,7 @@ def written(**changes: object) -> str:
     return json.dumps(json.loads(text) | changes)
 
 
-def test_what_was_written_is_read() -> None:
+def test_a_written_annotation_is_read_back() -> None:
     topology = with_memory()
     known = used(topology)
     found = published(annotation(topology, known, at=1000.0004, refresh=300))
@@ -41,7 +41,7 @@ def test_what_was_written_is_read() -> None:
     assert (found.at, found.refresh) == (1000, 300)
 
 
-def test_it_is_compact_and_reports_cores_and_memory() -> None:
+def test_the_annotation_is_compact_and_has_cores_and_memory() -> None:
     topology = with_memory()
     text = annotation(topology, used(topology), at=1, refresh=300)
     assert " " not in text
@@ -51,7 +51,7 @@ def test_it_is_compact_and_reports_cores_and_memory() -> None:
     assert published(text).topology.cards[0].memory_bytes == MEMORY
 
 
-def test_unknown_is_not_free() -> None:
+def test_unknown_holders_are_not_free_gpus() -> None:
     topology = dgx1()
     found = published(annotation(topology, None, at=1, refresh=300))
     assert found.free is None
@@ -70,14 +70,14 @@ def test_unknown_is_not_free() -> None:
         (1901, True),
     ],
 )
-def test_it_is_stale_once_its_writer_has_missed_three_refreshes_and_while_it_is_of_the_future(
+def test_an_annotation_is_stale_after_three_missed_refreshes_or_from_the_future(
     now: float, stale: bool
 ) -> None:
     assert published(written(at=1000)).stale(now) is stale
 
 
 @pytest.mark.parametrize(
-    ("text", "given_out"),
+    ("text", "expected"),
     [
         ("", "not JSON"),
         ("[]", "not a topology document of version 1"),
@@ -95,16 +95,16 @@ def test_it_is_stale_once_its_writer_has_missed_three_refreshes_and_while_it_is_
         (json.dumps({k: v for k, v in json.loads(written()).items() if k != "at"}), "'at'"),
     ],
 )
-def test_what_is_none_is_refused(text: str, given_out: str) -> None:
+def test_invalid_annotations_are_refused(text: str, expected: str) -> None:
     with pytest.raises(ValueError, match="not") as caught:
         published(text)
-    assert given_out in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
-def test_whatever_stands_there_costs_one_error(value: object) -> None:
-    for made in (value, json.loads(written()) | {"at": value, "refresh": value, "part": value}):
+def test_any_other_value_raises_a_value_error(value: object) -> None:
+    for document in (value, json.loads(written()) | {"at": value, "refresh": value, "part": value}):
         try:
-            published(json.dumps(made))
+            published(json.dumps(document))
         except ValueError as error:
             assert str(error)  # noqa: PT017

@@ -1,4 +1,4 @@
-"""Matrix, tree, Graphviz and the document."""
+"""The topology as matrix, tree, Graphviz graph and JSON document."""
 
 import json
 import time
@@ -37,7 +37,7 @@ def holder(pod: str, share: float | None, container: str = "main") -> Holder:
 
 
 def used(topology: Topology) -> Availability:
-    """GPU 0 held, 1 held in part by two, 2 cut into MIG instances, 3 free, the others gone."""
+    """Return an availability: GPU 0 held, 1 shared, 2 in MIG mode, 3 free, others gone."""
     one, two = mig(gpu(2), 1, profile="3g.40gb"), mig(gpu(2), 2)
     parts = [
         Attribution(gpu(0), True, (holder("train-0", 1),)),
@@ -50,7 +50,7 @@ def used(topology: Topology) -> Availability:
     return availability(topology, {part.device.uuid: part for part in parts})
 
 
-def test_the_matrix_of_four_h100s() -> None:
+def test_the_matrix_shows_four_h100s() -> None:
     assert matrix(four_h100(), legend=False) == (
         "      GPU0  GPU1  GPU2  GPU3  NUMA\n"
         "GPU0   X    NV18  NV18  NV18  N/A\n"
@@ -60,7 +60,7 @@ def test_the_matrix_of_four_h100s() -> None:
     )
 
 
-def test_the_matrix_of_a_cube_mesh() -> None:
+def test_the_matrix_shows_a_cube_mesh() -> None:
     assert matrix(dgx1()).startswith(
         "      GPU0  GPU1  GPU2  GPU3  GPU4  GPU5  GPU6  GPU7  NUMA\n"
         "GPU0   X    NV1   NV1   NV2   NV2   SYS   SYS   SYS   0\n"
@@ -69,7 +69,7 @@ def test_the_matrix_of_a_cube_mesh() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_out", "cell"),
+    ("answer", "cell"),
     [
         ((Level.INTERNAL, 0, False), "PIX"),
         ((Level.SINGLE, 0, False), "PIX"),
@@ -85,18 +85,20 @@ def test_the_matrix_of_a_cube_mesh() -> None:
         ((None, None, None), "?"),
     ],
 )
-def test_cells(given_out: tuple[Level | None, int | None, bool | None], cell: str) -> None:
-    topology = build(read([card(0), card(1)], lambda _i, _j: given_out))
+def test_a_cell_of_the_matrix_shows_nvlinks_or_the_level(
+    answer: tuple[Level | None, int | None, bool | None], cell: str
+) -> None:
+    topology = build(read([card(0), card(1)], lambda _i, _j: answer))
     assert symbol(topology, 0, 1) == symbol(topology, 1, 0) == cell
 
 
-def test_a_pair_that_was_left_out_has_a_question_mark() -> None:
+def test_an_unknown_pair_has_a_question_mark() -> None:
     assert symbol(build(TopologyRead((card(0), card(1)), ())), 0, 1) == "?"
 
 
-def test_the_matrix_has_the_driver_s_word_where_the_tree_has_the_closure() -> None:
-    said = {(0, 1): PIX, (1, 2): PIX, (0, 2): SYS}
-    topology = build(read([card(n) for n in range(3)], lambda i, j: (said[i, j], 0, False)))
+def test_the_matrix_shows_the_driver_s_level_and_the_tree_the_implied_one() -> None:
+    answers = {(0, 1): PIX, (1, 2): PIX, (0, 2): SYS}
+    topology = build(read([card(n) for n in range(3)], lambda i, j: (answers[i, j], 0, False)))
     assert symbol(topology, 0, 2) == "SYS"
     assert tree(topology) == (
         "PIX: GPU 0-2\n"
@@ -107,7 +109,7 @@ def test_the_matrix_has_the_driver_s_word_where_the_tree_has_the_closure() -> No
     )
 
 
-def test_the_tree_with_holders() -> None:
+def test_the_tree_shows_holders() -> None:
     topology = pcie(4)
     assert tree(topology, used(topology)) == (
         "SYS: GPU 0-3, 1 of 4 free\n"
@@ -120,7 +122,7 @@ def test_the_tree_with_holders() -> None:
     )
 
 
-def test_the_tree_has_nvlink_domains_below_and_gpus_that_are_gone() -> None:
+def test_the_tree_shows_nvlink_domains_and_absent_gpus() -> None:
     topology = hgx()
     lines = tree(topology, used(topology)).splitlines()
     assert lines[0] == "SYS: GPU 0-7, 1 of 8 free"
@@ -128,17 +130,17 @@ def test_the_tree_has_nvlink_domains_below_and_gpus_that_are_gone() -> None:
     assert lines[-1] == "NVLink switch: GPU 0-7, 1 of 8 free"
 
 
-def test_trees_of_one_and_of_none() -> None:
+def test_views_show_one_gpu_and_no_gpus() -> None:
     assert tree(hgx(1)) == "GPU0  00000000:01:00.0\n"
     assert tree(hgx(0)) == "no GPUs\n"
     assert matrix(hgx(0), legend=False) == "  NUMA\n"
     assert dot(hgx(0)) == "graph topology {\n  node [shape=box];\n}\n"
 
 
-def test_graphviz() -> None:
+def test_a_graphviz_graph_shows_levels_nvlinks_and_holders() -> None:
     cards = [card(0, links=4), card(1, links=4), card(2)]
-    said = {(0, 1): (NODE, 4, True), (0, 2): (SYS, 0, False), (1, 2): (SYS, 0, False)}
-    topology = build(read(cards, lambda i, j: said[i, j]))
+    answers = {(0, 1): (NODE, 4, True), (0, 2): (SYS, 0, False), (1, 2): (SYS, 0, False)}
+    topology = build(read(cards, lambda i, j: answers[i, j]))
     parts = [
         Attribution(gpu(0), True, (holder('odd"name\\', 0.5),)),
         *(Attribution(gpu(n), True, ()) for n in (1, 2)),
@@ -161,13 +163,13 @@ def test_graphviz() -> None:
     )
 
 
-def test_the_document() -> None:
-    said = four_h100().read
-    first = replace(said.cards[0], memory_bytes=85_520_809_984)
-    topology = build(replace(said, cards=(first, *said.cards[1:])))
-    made = document(topology, used(topology))
-    assert made["version"] == VERSION
-    assert made["gpus"][0] == {
+def test_the_document_has_gpus_levels_pairs_and_free_gpus() -> None:
+    answers = four_h100().read
+    first = replace(answers.cards[0], memory_bytes=85_520_809_984)
+    topology = build(replace(answers, cards=(first, *answers.cards[1:])))
+    content = document(topology, used(topology))
+    assert content["version"] == VERSION
+    assert content["gpus"][0] == {
         "uuid": uuid_of(0),
         "index": 0,
         "pci": "00000000:00:06.0",
@@ -180,96 +182,96 @@ def test_the_document() -> None:
         "free_cores": 0,
         "memory": 85_520_809_984,
     }
-    assert [gpu["free_cores"] for gpu in made["gpus"]] == [0, 25, 25, 100]
-    assert made["levels"] == {
+    assert [gpu["free_cores"] for gpu in content["gpus"]] == [0, 25, 25, 100]
+    assert content["levels"] == {
         "SINGLE": [],
         "MULTIPLE": [],
         "HOSTBRIDGE": ["f"],
         "NODE": ["f"],
         "SYSTEM": ["f"],
     }
-    assert made["free_of"]["HOSTBRIDGE"] == ["8"]
-    assert made["nvlink"] == [{"kind": "switch", "mask": "f"}]
-    assert made["pairs"] == {
+    assert content["free_of"]["HOSTBRIDGE"] == ["8"]
+    assert content["nvlink"] == [{"kind": "switch", "mask": "f"}]
+    assert content["pairs"] == {
         "level": [[30, 30, 30], [30, 30], [30]],
         "nvlinks": [[18, 18, 18], [18, 18], [18]],
     }
-    assert (made["free"], made["part"]) == ("8", "6")
+    assert (content["free"], content["part"]) == ("8", "6")
     assert not {"free", "part", "free_of", "down"} & document(topology).keys()
     assert document(topology, down="gone")["down"] == "gone"
 
 
-def test_a_document_of_sixty_four_fits_into_an_annotation() -> None:
+def test_a_document_of_sixty_four_gpus_fits_into_an_annotation() -> None:
     topology = hgx(64)
     text = json.dumps(document(topology, used(topology)), separators=(",", ":"))
     assert len(text) < 40_000
 
 
 @given(reads(), st.integers(0, 255))
-def test_a_document_read_back_is_the_same_topology_and_makes_the_same_choice(
-    said: TopologyRead, free: int
+def test_a_restored_document_is_the_same_topology_with_the_same_choice(
+    answers: TopologyRead, free: int
 ) -> None:
-    topology = build(said)
+    topology = build(answers)
     uses = {
         c.uuid: Attribution(gpu(n), True, () if free >> n & 1 else (holder("a", 1),))
         for n, c in enumerate(topology.cards)
     }
     found = availability(topology, uses)
-    again, mask = restored(json.loads(json.dumps(document(topology, found))))
+    restored_topology, mask = restored(json.loads(json.dumps(document(topology, found))))
     assert mask == found.free
-    assert again.links == topology.links
-    assert [d.mask for d in again.domains] == [d.mask for d in topology.domains]
+    assert restored_topology.links == topology.links
+    assert [d.mask for d in restored_topology.domains] == [d.mask for d in topology.domains]
     masks = [[n.mask for n in nodes] for nodes in topology.levels.values()]
-    assert [[n.mask for n in nodes] for nodes in again.levels.values()] == masks
+    assert [[n.mask for n in nodes] for nodes in restored_topology.levels.values()] == masks
     for n in range(1, len(topology.cards) + 1):
-        one, other = best(topology, found.free, n), best(again, mask, n)
+        one, other = best(topology, found.free, n), best(restored_topology, mask, n)
         assert (one and (one.mask, one.score)) == (other and (other.mask, other.score))
 
 
-GOOD = document(islands(), used(islands()))
+VALID = document(islands(), used(islands()))
 
 
 @pytest.mark.parametrize(
-    "made",
+    "content",
     [
         None,
         [],
         {},
-        {**GOOD, "version": VERSION + 1},
-        {**GOOD, "gpus": GOOD["gpus"][::-1]},
-        {**GOOD, "gpus": [GOOD["gpus"][0]] * 8},
-        {**GOOD, "gpus": [{**GOOD["gpus"][0], "uuid": 1}, *GOOD["gpus"][1:]]},
-        {**GOOD, "gpus": [{**GOOD["gpus"][0], "links": "4"}, *GOOD["gpus"][1:]]},
-        {**GOOD, "gpus": [{**GOOD["gpus"][0], "index": True}, *GOOD["gpus"][1:]]},
-        {**GOOD, "gpus": ["GPU-0"]},
-        {**GOOD, "gpus": 5},
-        {**GOOD, "pairs": {"level": [], "nvlinks": []}},
-        {**GOOD, "pairs": {**GOOD["pairs"], "level": [[35] * 7] * 7}},
-        {**GOOD, "pairs": {**GOOD["pairs"], "nvlinks": [["4"] * 7] * 7}},
-        {**GOOD, "free": "zz"},
-        {**GOOD, "free": 15},
-        {**GOOD, "free": "100"},
-        {**GOOD, "free": "-1"},
-        {**GOOD, "nvlink": [{}]},
-        {**GOOD, "nvlink": [{"mask": "1" * 100}]},
-        {**GOOD, "nvlink": [{"mask": "0"}] * 65},
-        {**GOOD, "gpus": [{**GOOD["gpus"][0], "uuid": "x" * 200}, *GOOD["gpus"][1:]]},
-        {**GOOD, "gpus": [{**GOOD["gpus"][0], "memory": "80"}, *GOOD["gpus"][1:]]},
-        {**GOOD, "free": "0x1"},
-        {**GOOD, "free": " 1"},
-        {**GOOD, "gpus": [{**GOOD["gpus"][0], "links": -1}, *GOOD["gpus"][1:]]},
+        {**VALID, "version": VERSION + 1},
+        {**VALID, "gpus": VALID["gpus"][::-1]},
+        {**VALID, "gpus": [VALID["gpus"][0]] * 8},
+        {**VALID, "gpus": [{**VALID["gpus"][0], "uuid": 1}, *VALID["gpus"][1:]]},
+        {**VALID, "gpus": [{**VALID["gpus"][0], "links": "4"}, *VALID["gpus"][1:]]},
+        {**VALID, "gpus": [{**VALID["gpus"][0], "index": True}, *VALID["gpus"][1:]]},
+        {**VALID, "gpus": ["GPU-0"]},
+        {**VALID, "gpus": 5},
+        {**VALID, "pairs": {"level": [], "nvlinks": []}},
+        {**VALID, "pairs": {**VALID["pairs"], "level": [[35] * 7] * 7}},
+        {**VALID, "pairs": {**VALID["pairs"], "nvlinks": [["4"] * 7] * 7}},
+        {**VALID, "free": "zz"},
+        {**VALID, "free": 15},
+        {**VALID, "free": "100"},
+        {**VALID, "free": "-1"},
+        {**VALID, "nvlink": [{}]},
+        {**VALID, "nvlink": [{"mask": "1" * 100}]},
+        {**VALID, "nvlink": [{"mask": "0"}] * 65},
+        {**VALID, "gpus": [{**VALID["gpus"][0], "uuid": "x" * 200}, *VALID["gpus"][1:]]},
+        {**VALID, "gpus": [{**VALID["gpus"][0], "memory": "80"}, *VALID["gpus"][1:]]},
+        {**VALID, "free": "0x1"},
+        {**VALID, "free": " 1"},
+        {**VALID, "gpus": [{**VALID["gpus"][0], "links": -1}, *VALID["gpus"][1:]]},
         *(
-            {**GOOD, "pairs": {**GOOD["pairs"], "nvlinks": [[n] * (7 - i) for i in range(7)]}}
+            {**VALID, "pairs": {**VALID["pairs"], "nvlinks": [[n] * (7 - i) for i in range(7)]}}
             for n in (-1, 65, 1 << 62)
         ),
     ],
 )
-def test_what_is_no_document_is_refused(made: object) -> None:
+def test_invalid_documents_are_refused(content: object) -> None:
     with pytest.raises(ValueError, match="not a topology document"):
-        restored(made)
+        restored(content)
 
 
-def of_levels(count: int, levels: Callable[[int, int], int], links: int) -> dict[str, Any]:
+def document_of(count: int, levels: Callable[[int, int], int], links: int) -> dict[str, Any]:
     cells = [(i, range(i + 1, count)) for i in range(count - 1)]
     return {
         "version": VERSION,
@@ -287,30 +289,32 @@ def of_levels(count: int, levels: Callable[[int, int], int], links: int) -> dict
     }
 
 
-NAMED = (10, 20, 30, 40, 50)
+LEVELS = (10, 20, 30, 40, 50)
 HOSTILE = {
-    "at random": (of_levels(64, lambda i, j: NAMED[i * j % 5], 1), False),
-    "a chain": (of_levels(64, lambda i, j: 10 if j - i == 1 else 50, 1), False),
-    "too many": (of_levels(200, lambda _i, _j: 10, 1), False),
-    "all alike": (of_levels(64, lambda _i, _j: 10, 64), True),
-    "halves": (of_levels(64, lambda i, j: NAMED[min((i ^ j).bit_length() // 2, 4)], 0), True),
-    "none joined": (of_levels(64, lambda _i, _j: 50, 0), True),
+    "random": (document_of(64, lambda i, j: LEVELS[i * j % 5], 1), False),
+    "a chain": (document_of(64, lambda i, j: 10 if j - i == 1 else 50, 1), False),
+    "too many GPUs": (document_of(200, lambda _i, _j: 10, 1), False),
+    "all equal": (document_of(64, lambda _i, _j: 10, 64), True),
+    "halves": (document_of(64, lambda i, j: LEVELS[min((i ^ j).bit_length() // 2, 4)], 0), True),
+    "none connected": (document_of(64, lambda _i, _j: 50, 0), True),
 }
 
 
-@pytest.mark.parametrize(("made", "good"), HOSTILE.values(), ids=HOSTILE)
-def test_whoever_wrote_it_it_is_read_in_no_time(made: dict[str, Any], good: bool) -> None:
+@pytest.mark.parametrize(("content", "valid"), HOSTILE.values(), ids=HOSTILE)
+def test_hostile_documents_are_read_or_refused_quickly(
+    content: dict[str, Any], valid: bool
+) -> None:
     taken = []
     for _ in range(3):
-        began = time.process_time()
-        with nullcontext() if good else pytest.raises(ValueError, match="not a topology document"):
-            restored(made)
-        taken.append(time.process_time() - began)
+        start = time.process_time()
+        with nullcontext() if valid else pytest.raises(ValueError, match="not a topology document"):
+            restored(content)
+        taken.append(time.process_time() - start)
     assert min(taken) < 0.05
 
 
 def test_levels_that_contradict_each_other_are_refused() -> None:
-    """0 and 1 share a switch, 1 and 2 too: then 0 and 2 do, whatever is written of them."""
+    """If 0 and 1 share a switch, and 1 and 2 share one, 0 and 2 share it too."""
     levels = {(0, 1): 10, (1, 2): 10, (0, 2): 40}
     with pytest.raises(ValueError, match="levels contradict"):
-        restored(of_levels(3, lambda i, j: levels[i, j], 0))
+        restored(document_of(3, lambda i, j: levels[i, j], 0))

@@ -1,4 +1,4 @@
-"""The tree loses no GPU, and has each pair as close as the driver says, or its closure."""
+"""The tree has every GPU, and each pair at the level that the driver reports or implies."""
 
 import json
 import random
@@ -26,11 +26,11 @@ from tests.pipeline.topology.layouts import (
 )
 
 
-def closure(said: TopologyRead) -> dict[tuple[int, int], Level]:
-    """By bit numbers: the least that some way between the two must climb. Floyd and Warshall's."""
-    place = {c.uuid: n for n, c in enumerate(said.cards)}
+def closure(answers: TopologyRead) -> dict[tuple[int, int], Level]:
+    """Return the lowest level of any path between two GPUs, by the Floyd-Warshall algorithm."""
+    place = {c.uuid: n for n, c in enumerate(answers.cards)}
     far = {(i, j): SYS for i in place.values() for j in place.values()}
-    for pair in said.pairs:
+    for pair in answers.pairs:
         if pair.level is not None:
             i, j = place[pair.a], place[pair.b]
             far[i, j] = far[j, i] = max(pair.level, PIX)
@@ -44,14 +44,14 @@ def below(node: Node) -> list[Node]:
 
 
 @given(reads(at_most=10) | reads(at_most=24, sparse=True))
-def test_every_level_has_every_gpu_once_and_nests_in_the_next(said: TopologyRead) -> None:
-    topology = build(said)
+def test_every_level_has_every_gpu_once_and_is_nested_in_the_next(answers: TopologyRead) -> None:
+    topology = build(answers)
     finer: tuple[Node, ...] = ()
     assert list(topology.levels) == list(LEVELS)
     for level in LEVELS:
         nodes = topology.levels[level]
         assert sum(node.mask for node in nodes) == topology.mask, "a GPU is lost, or in two nodes"
-        assert sum(node.mask.bit_count() for node in nodes) == len(said.cards)
+        assert sum(node.mask.bit_count() for node in nodes) == len(answers.cards)
         assert [node.number for node in nodes] == list(range(len(nodes)))
         for node in nodes if finer else ():
             assert sum(child.mask for child in node.children) == node.mask
@@ -61,15 +61,15 @@ def test_every_level_has_every_gpu_once_and_nests_in_the_next(said: TopologyRead
 
 
 @given(reads(at_most=10) | reads(at_most=24, sparse=True))
-def test_the_lowest_common_node_has_the_driver_s_level_or_its_closure(said: TopologyRead) -> None:
-    topology = build(said)
-    expected = closure(said)
+def test_the_lowest_common_node_has_the_reported_or_implied_level(answers: TopologyRead) -> None:
+    topology = build(answers)
+    expected = closure(answers)
     for (i, j), level in expected.items():
         node = topology.lowest(1 << i | 1 << j)
         assert node is not None
         assert node.level == level
-        given_out = topology.answers[i, j].level
-        assert topology.link(j, i).level == (given_out if given_out is Level.INTERNAL else level)
+        answer = topology.answers[i, j].level
+        assert topology.link(j, i).level == (answer if answer is Level.INTERNAL else level)
     assert topology.root is not None
     folded = below(topology.root)
     for (i, j), level in expected.items():
@@ -78,8 +78,8 @@ def test_the_lowest_common_node_has_the_driver_s_level_or_its_closure(said: Topo
 
 
 @given(reads(at_most=12, sparse=True))
-def test_folded_every_node_branches_or_is_one_gpu(said: TopologyRead) -> None:
-    root = build(said).root
+def test_every_node_of_the_folded_tree_branches_or_is_one_gpu(answers: TopologyRead) -> None:
+    root = build(answers).root
     assert root is not None
     nodes = below(root)
     assert len({node.mask for node in nodes}) == len(nodes)
@@ -90,9 +90,11 @@ def test_folded_every_node_branches_or_is_one_gpu(said: TopologyRead) -> None:
 
 
 @given(reads(at_most=8, sparse=True))
-def test_pairs_reported_to_be_further_than_the_closure_are_named(said: TopologyRead) -> None:
-    topology = build(said)
-    level = closure(said)
+def test_pairs_reported_as_more_distant_than_implied_are_contradictions(
+    answers: TopologyRead,
+) -> None:
+    topology = build(answers)
+    level = closure(answers)
     expected = {
         (pair.a, pair.b, max(pair.level, PIX), level[i, j])
         for (i, j), pair in topology.answers.items()
@@ -102,39 +104,39 @@ def test_pairs_reported_to_be_further_than_the_closure_are_named(said: TopologyR
 
 
 @given(reads(), st.randoms(use_true_random=False))
-def test_order_and_direction_of_what_is_read_change_nothing(
-    said: TopologyRead, order: random.Random
+def test_order_and_direction_of_pairs_do_not_matter(
+    answers: TopologyRead, order: random.Random
 ) -> None:
-    topology = build(said)
+    topology = build(answers)
     pairs = [
         pair
         if order.random() < 0.5
         else TopologyPair(pair.b, pair.a, pair.level, pair.nvlinks, pair.reachable)
-        for pair in said.pairs
+        for pair in answers.pairs
     ]
     order.shuffle(pairs)
-    cards = list(said.cards)
+    cards = list(answers.cards)
     order.shuffle(cards)
     assert build(TopologyRead(tuple(cards), tuple(pairs)), topology) is topology
 
 
-def test_a_change_makes_another_topology() -> None:
+def test_a_changed_pair_makes_a_new_topology() -> None:
     before = pcie()
     pairs = before.read.pairs
     fewer = TopologyRead(before.cards, pairs[1:])
     assert build(fewer, before) is not before
 
 
-def test_the_contradiction_names_the_way_that_the_answers_leave_open() -> None:
-    said = {(0, 1): PIX, (1, 2): PXB, (0, 2): SYS}
-    topology = build(read([card(n) for n in range(3)], lambda i, j: (said[i, j], 0, False)))
+def test_a_contradiction_names_the_shorter_path() -> None:
+    answers = {(0, 1): PIX, (1, 2): PXB, (0, 2): SYS}
+    topology = build(read([card(n) for n in range(3)], lambda i, j: (answers[i, j], 0, False)))
     (found,) = topology.contradictions
     assert found.text == "the driver reports GPU0 and GPU2 as SYS, but through GPU1 they are PXB"
     assert (found.a, found.b) == (topology.cards[0].uuid, topology.cards[2].uuid)
     assert topology.link(0, 2).level is PXB
 
 
-def test_a_pair_reported_in_two_ways_counts_as_the_closer_and_is_named() -> None:
+def test_a_pair_with_two_levels_has_the_closer_one_and_is_a_contradiction() -> None:
     cards = (card(0), card(1))
     one, other = (
         TopologyPair(cards[0].uuid, cards[1].uuid, PHB, 0, False),
@@ -148,22 +150,22 @@ def test_a_pair_reported_in_two_ways_counts_as_the_closer_and_is_named() -> None
     assert build(TopologyRead(cards, (one,)), topology).contradictions == ()
 
 
-def test_a_board_of_two_is_one_switch_in_the_tree_and_a_board_in_the_link() -> None:
-    """Four boards; two of them behind one switch each."""
+def test_two_gpus_on_one_board_are_below_one_switch_in_the_tree() -> None:
+    """Four boards with two GPUs each. Two boards share one switch."""
 
-    def given_out(i: int, j: int) -> tuple[Level, int, bool]:
+    def answer(i: int, j: int) -> tuple[Level, int, bool]:
         if i // 2 == j // 2:
             return Level.INTERNAL, 0, False
         return (PIX if i // 4 == j // 4 else SYS), 0, False
 
-    topology = build(read([card(n) for n in range(8)], given_out))
+    topology = build(read([card(n) for n in range(8)], answer))
     assert [node.mask for node in topology.levels[PIX]] == [0x0F, 0xF0]
     assert topology.link(0, 1).level is Level.INTERNAL
     assert topology.link(1, 2).level is PIX
     assert topology.contradictions == ()
 
 
-def test_a_guest_without_answers_has_its_gpus_apart() -> None:
+def test_gpus_of_a_virtual_machine_without_answers_are_separate() -> None:
     cards = [TopologyCard(f"GPU-{n}", None, "", None, (), None) for n in (2, 0, 1)]
     topology = build(read(cards, lambda _i, _j: (None, None, None)))
     assert [c.uuid for c in topology.cards] == ["GPU-0", "GPU-1", "GPU-2"]
@@ -174,14 +176,14 @@ def test_a_guest_without_answers_has_its_gpus_apart() -> None:
     assert build(TopologyRead(tuple(cards), ())).link(0, 2) == (SYS, None)
 
 
-def test_an_unanswered_pair_is_closer_when_others_say_so_and_that_is_no_contradiction() -> None:
-    said = {(0, 1): PIX, (1, 2): PIX, (0, 2): None}
-    topology = build(read([card(n) for n in range(3)], lambda i, j: (said[i, j], 0, False)))
+def test_an_unanswered_pair_gets_its_level_from_other_pairs() -> None:
+    answers = {(0, 1): PIX, (1, 2): PIX, (0, 2): None}
+    topology = build(read([card(n) for n in range(3)], lambda i, j: (answers[i, j], 0, False)))
     assert topology.link(0, 2).level is PIX
     assert topology.contradictions == ()
 
 
-def test_pairs_with_a_gpu_that_is_gone_say_nothing() -> None:
+def test_pairs_with_an_unknown_gpu_are_ignored() -> None:
     whole = pcie(4)
     topology = build(TopologyRead(whole.cards[:3], whole.read.pairs))
     assert topology.mask == 0b111
@@ -189,7 +191,7 @@ def test_pairs_with_a_gpu_that_is_gone_say_nothing() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 63, 64])
-def test_any_number_of_gpus(count: int) -> None:
+def test_a_tree_has_0_to_64_gpus(count: int) -> None:
     topology = pcie(count) if count > 1 else build(read([card(n) for n in range(count)], _never))
     assert topology.mask == (1 << count) - 1
     assert (topology.root is None) == (count == 0)
@@ -202,7 +204,7 @@ def _never(i: int, j: int) -> tuple[None, None, None]:
     raise AssertionError((i, j))
 
 
-def test_chains_are_kept_in_the_levels_and_folded_in_the_tree() -> None:
+def test_levels_without_branches_are_folded_in_the_tree() -> None:
     topology = four_h100()
     assert {
         level.name: [node.mask for node in nodes] for level, nodes in topology.levels.items()
@@ -218,7 +220,7 @@ def test_chains_are_kept_in_the_levels_and_folded_in_the_tree() -> None:
     assert [(n.level, n.mask) for n in topology.root.branches] == [(PIX, 1 << n) for n in range(4)]
 
 
-def test_nodes_of_the_root_of_eight() -> None:
+def test_the_tree_of_eight_gpus_has_sockets_and_switches() -> None:
     topology = pcie()
     assert topology.root is not None
     shape = [(n.level, n.mask, [c.mask for c in n.branches]) for n in below(topology.root)]
@@ -241,7 +243,7 @@ def test_names_are_short() -> None:
     assert json.dumps([nameless.name(n) for n in bits(nameless.mask)]) == '["GPU0", "GPU-x"]'
 
 
-def test_no_such_pair() -> None:
+def test_an_unknown_pair_raises_a_key_error() -> None:
     topology: Topology = hgx()
     with pytest.raises(KeyError):
         topology.link(3, 3)
