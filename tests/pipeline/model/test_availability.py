@@ -1,4 +1,4 @@
-"""What is free: by holders, shares, replicas and MIG instances; incremental as well as anew."""
+"""Which GPUs are free, by holders, shares, replicas and MIG instances, also incrementally."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +19,7 @@ def holder(pod: str, share: float | None = None, *replicas: str) -> Holder:
     return Holder(subject, share, START, "kubelet", Evidence.KUBELET_IDS, replicas=replicas)
 
 
-def held(device: Device, *holders: Holder, present: bool = True) -> Attribution:
+def attribution(device: Device, *holders: Holder, present: bool = True) -> Attribution:
     return Attribution(device, present, holders)
 
 
@@ -36,31 +36,41 @@ ODD = mig(GPU, 3, profile="")
     ("attributions", "state", "free_share"),
     [
         ([], "absent", 0),
-        ([held(GPU, present=False)], "absent", 0),
-        ([held(GPU, holder("a"), present=False)], "absent", 0),
-        ([held(GPU)], "free", 1),
-        ([held(GPU, holder("a", 1))], "held", 0),
-        ([held(GPU, holder("a"))], "held", 0),
-        ([held(GPU, holder("a"), holder("b"))], "held", 0),
-        ([held(GPU, holder("a", 0.5))], "part", 0.5),
-        ([held(GPU, holder("a", 0.5), holder("b", 0.25))], "part", 0.25),
-        ([held(GPU, *(holder(str(n), 0.1) for n in range(10)))], "held", 0),
-        ([held(GPU, holder("a", 0.5), holder("b"))], "held", 0),
-        ([held(GPU, holder("a", None, "0"))], "part", None),
-        ([held(GPU, holder("a", None, "0"), holder("b", 0.5))], "part", None),
-        ([held(GPU, holder("a", 0.5, "0", "1"))], "part", 0.5),
-        ([held(GPU), held(ONE), held(TWO)], "free", 1),
-        ([held(GPU), held(ONE, holder("a")), held(TWO)], "part", 0.25),
-        ([held(GPU), held(ONE), held(TWO, holder("a"))], "part", 0.75),
-        ([held(GPU), held(ONE, holder("a", 0.5)), held(TWO)], "part", 0.625),
-        ([held(GPU), held(ONE, holder("a", None, "0")), held(TWO)], "part", None),
-        ([held(GPU), held(ONE, holder("a")), held(TWO, holder("b"))], "part", 0),
-        ([held(GPU), held(ONE, holder("a")), held(ODD)], "part", None),
-        ([held(GPU, holder("a", 0.5)), held(ONE, holder("b"))], "part", None),
-        ([held(GPU, holder("a")), held(ONE, holder("b"))], "held", 0),
+        ([attribution(GPU, present=False)], "absent", 0),
+        ([attribution(GPU, holder("a"), present=False)], "absent", 0),
+        ([attribution(GPU)], "free", 1),
+        ([attribution(GPU, holder("a", 1))], "held", 0),
+        ([attribution(GPU, holder("a"))], "held", 0),
+        ([attribution(GPU, holder("a"), holder("b"))], "held", 0),
+        ([attribution(GPU, holder("a", 0.5))], "part", 0.5),
+        ([attribution(GPU, holder("a", 0.5), holder("b", 0.25))], "part", 0.25),
+        ([attribution(GPU, *(holder(str(n), 0.1) for n in range(10)))], "held", 0),
+        ([attribution(GPU, holder("a", 0.5), holder("b"))], "held", 0),
+        ([attribution(GPU, holder("a", None, "0"))], "part", None),
+        ([attribution(GPU, holder("a", None, "0"), holder("b", 0.5))], "part", None),
+        ([attribution(GPU, holder("a", 0.5, "0", "1"))], "part", 0.5),
+        ([attribution(GPU), attribution(ONE), attribution(TWO)], "free", 1),
+        ([attribution(GPU), attribution(ONE, holder("a")), attribution(TWO)], "part", 0.25),
+        ([attribution(GPU), attribution(ONE), attribution(TWO, holder("a"))], "part", 0.75),
+        ([attribution(GPU), attribution(ONE, holder("a", 0.5)), attribution(TWO)], "part", 0.625),
+        (
+            [attribution(GPU), attribution(ONE, holder("a", None, "0")), attribution(TWO)],
+            "part",
+            None,
+        ),
+        (
+            [attribution(GPU), attribution(ONE, holder("a")), attribution(TWO, holder("b"))],
+            "part",
+            0,
+        ),
+        ([attribution(GPU), attribution(ONE, holder("a")), attribution(ODD)], "part", None),
+        ([attribution(GPU, holder("a", 0.5)), attribution(ONE, holder("b"))], "part", None),
+        ([attribution(GPU, holder("a")), attribution(ONE, holder("b"))], "held", 0),
     ],
 )
-def test_states(attributions: list[Attribution], state: str, free_share: float | None) -> None:
+def test_holders_determine_the_state_and_the_free_share_of_a_gpu(
+    attributions: list[Attribution], state: str, free_share: float | None
+) -> None:
     found = availability(hgx(1), by_uuid(*attributions))
     (use,) = found.cards
     assert (use.state, use.free_share) == (state, free_share)
@@ -68,20 +78,26 @@ def test_states(attributions: list[Attribution], state: str, free_share: float |
     assert masks == {name: int(name == state) for name in masks}
 
 
-def test_slices_of_a_compute_instance_are_its_own() -> None:
+def test_the_share_of_a_compute_instance_is_that_of_its_slices() -> None:
     part, rest = mig(GPU, 1, 0, "1c.3g.40gb"), mig(GPU, 1, 1, "2c.3g.40gb")
-    found = availability(hgx(1), by_uuid(held(GPU), held(part, holder("a")), held(rest)))
+    found = availability(
+        hgx(1), by_uuid(attribution(GPU), attribution(part, holder("a")), attribution(rest))
+    )
     assert found.cards[0].free_share == pytest.approx(2 / 3)
 
 
-def test_holders_are_reported_with_what_they_hold() -> None:
-    found = availability(hgx(1), by_uuid(held(GPU), held(ONE, holder("a")), held(TWO)))
+def test_holders_are_shown_with_their_device() -> None:
+    found = availability(
+        hgx(1), by_uuid(attribution(GPU), attribution(ONE, holder("a")), attribution(TWO))
+    )
     assert [(uuid, h.subject.pod) for uuid, h in found.cards[0].holders] == [(ONE.uuid, "a")]
 
 
-def test_every_group_has_its_free_mask() -> None:
+def test_every_group_has_a_mask_of_its_free_gpus() -> None:
     topology = pcie()
-    uses = by_uuid(*(held(gpu(n), *([holder("a")] if n in {1, 6, 7} else [])) for n in range(8)))
+    uses = by_uuid(
+        *(attribution(gpu(n), *([holder("a")] if n in {1, 6, 7} else [])) for n in range(8))
+    )
     found = availability(topology, uses)
     assert found.free == 0b0011_1101
     assert [found.free_of(node) for node in topology.levels[NODE]] == [0b1101, 0b0011_0000]
@@ -90,12 +106,12 @@ def test_every_group_has_its_free_mask() -> None:
     assert found.largest(topology.domains) == 0
 
 
-def test_the_same_while_nothing_changes() -> None:
+def test_an_unchanged_availability_is_the_same_object() -> None:
     topology = pcie()
-    before = availability(topology, by_uuid(*(held(gpu(n)) for n in range(8))))
-    again = availability(topology, by_uuid(*(held(gpu(n)) for n in range(8))), before)
+    before = availability(topology, by_uuid(*(attribution(gpu(n)) for n in range(8))))
+    again = availability(topology, by_uuid(*(attribution(gpu(n)) for n in range(8))), before)
     assert again is before
-    changed = by_uuid(*(held(gpu(n), *([holder("a")] if n == 3 else [])) for n in range(8)))
+    changed = by_uuid(*(attribution(gpu(n), *([holder("a")] if n == 3 else [])) for n in range(8)))
     after = availability(topology, changed, before)
     assert after.free == 0xF7
     assert [a is b for a, b in zip(after.cards, before.cards, strict=True)] == [
@@ -103,10 +119,10 @@ def test_the_same_while_nothing_changes() -> None:
     ]
 
 
-def test_another_topology_is_counted_again() -> None:
-    before = availability(pcie(), by_uuid(*(held(gpu(n)) for n in range(8))))
+def test_availability_is_computed_again_for_another_topology() -> None:
+    before = availability(pcie(), by_uuid(*(attribution(gpu(n)) for n in range(8))))
     fewer = pcie(4)
-    after = availability(fewer, by_uuid(*(held(gpu(n)) for n in range(8))), before)
+    after = availability(fewer, by_uuid(*(attribution(gpu(n)) for n in range(8))), before)
     assert after.topology is fewer
     assert after.free == 0b1111
 
@@ -129,26 +145,31 @@ CHANGES = st.lists(
 
 
 @given(CHANGES)
-def test_incremental_equals_recomputation(
+def test_the_incremental_result_equals_a_complete_computation(
     changes: list[tuple[Device, str, tuple[Holder, ...]]],
 ) -> None:
     topology = build(pcie(4).read)
     now: dict[str, Attribution] = {}
-    kept: Availability | None = None
-    for device, what, holders in changes:
-        if what == "gone":
+    incremental: Availability | None = None
+    for device, presence, holders in changes:
+        if presence == "gone":
             now.pop(device.uuid, None)
         else:
-            now[device.uuid] = Attribution(device, what == "there", holders)
+            now[device.uuid] = Attribution(device, presence == "there", holders)
         known: Mapping[str, Attribution] = {
             d.uuid: replace(now[d.uuid]) for d in DEVICES if d.uuid in now
         }
-        kept = availability(topology, known, kept)
-        assert kept == availability(topology, known)
-        assert kept.free & kept.part == kept.free & kept.held == kept.part & kept.held == 0
+        incremental = availability(topology, known, incremental)
+        assert incremental == availability(topology, known)
+        assert (
+            incremental.free & incremental.part
+            == incremental.free & incremental.held
+            == incremental.part & incremental.held
+            == 0
+        )
 
 
-def test_with_the_join_s_own_attributions() -> None:
+def test_availability_with_attributions_of_the_join() -> None:
     node = Node()
     gpus = [gpu(n) for n in range(4)]
     instances = [mig(gpus[3], 1), mig(gpus[3], 2)]
@@ -156,14 +177,14 @@ def test_with_the_join_s_own_attributions() -> None:
     topology = hgx(4)
     states = []
     found: Availability | None = None
-    for said in (
+    for reported in (
         [],
         [kubelet_claim("a", gpus[0].uuid)],
         [kubelet_claim("a", gpus[0].uuid), claim("b", gpus[1].uuid, share=0.25)],
         [kubelet_claim("c", f"{gpus[2].uuid}::1")],
         [kubelet_claim("d", instances[1].uuid, resource="nvidia.com/mig-1g.10gb")],
     ):
-        node.podlist(*said)
+        node.podlist(*reported)
         found = availability(topology, node.snapshot().layout.attributions, found)
         states.append([use.state for use in found.cards])
     assert states == [

@@ -1,4 +1,4 @@
-"""What sources of claims have in common."""
+"""Helpers of sources that make claims: patterns of resources, plugin ids, unchanged claims."""
 
 import random
 
@@ -13,7 +13,7 @@ OTHER = "GPU-0fc3eda5-e98b-a25b-5b0d-cf5c855d1448"
 
 
 @pytest.mark.parametrize(
-    ("patterns", "name", "fits"),
+    ("patterns", "name", "matches"),
     [
         (["nvidia.com/*"], "nvidia.com/gpu", True),
         (["nvidia.com/*"], "nvidia.com/mig-1g.10gb.me", True),
@@ -27,12 +27,12 @@ OTHER = "GPU-0fc3eda5-e98b-a25b-5b0d-cf5c855d1448"
         (["nvidia.com/mig-[1-3]g.*"], "nvidia.com/mig-2g.20gb", True),
     ],
 )
-def test_names_that_fit_a_pattern(patterns: list[str], name: str, fits: bool) -> None:
-    assert glob_matcher(patterns)(name) is fits
+def test_resource_names_match_glob_patterns(patterns: list[str], name: str, matches: bool) -> None:
+    assert glob_matcher(patterns)(name) is matches
 
 
 @pytest.mark.parametrize(
-    ("ids", "kept"),
+    ("ids", "expected"),
     [
         ([], []),
         (["GPU-b", "GPU-a", "GPU-b"], ["GPU-a", "GPU-b"]),
@@ -46,9 +46,9 @@ def test_names_that_fit_a_pattern(patterns: list[str], name: str, fits: bool) ->
         ([""], [""]),
     ],
 )
-def test_ids_sorted_and_each_once(ids: list[str], kept: list[str]) -> None:
+def test_ids_are_sorted_and_unique(ids: list[str], expected: list[str]) -> None:
     random.Random(1).shuffle(ids)
-    assert plugin_ids(ids) == tuple(RawDeviceId("plugin", text) for text in kept)
+    assert plugin_ids(ids) == tuple(RawDeviceId("plugin", text) for text in expected)
 
 
 @pytest.mark.parametrize(
@@ -63,22 +63,22 @@ def test_ids_sorted_and_each_once(ids: list[str], kept: list[str]) -> None:
         ("MIG-GPU-x/1/0::2", "MIG-GPU-x/1/0"),
     ],
 )
-def test_an_id_without_its_replica(text: str, device: str) -> None:
+def test_the_replica_is_removed_from_an_id(text: str, device: str) -> None:
     assert without_replica(text) == device
 
 
 def claim(pod: str, *devices: str, resource: str = "nvidia.com/gpu") -> Claim:
-    named = tuple(RawDeviceId("plugin", text) for text in devices)
+    ids = tuple(RawDeviceId("plugin", text) for text in devices)
     origin = Origin(Evidence.KUBELET_IDS, "here")
-    return Claim(PartialRef(pod=pod), named, None, None, origin, resource)
+    return Claim(PartialRef(pod=pod), ids, None, None, origin, resource)
 
 
-def test_equal_claims_are_the_object_that_they_were() -> None:
+def test_equal_claims_are_the_same_object() -> None:
     before = (claim("a", "x"), claim("b", "y"))
     assert reuse_unchanged(before, (claim("a", "x"), claim("b", "y"))) is before
 
 
-def test_claims_that_stay_are_the_objects_that_they_were() -> None:
+def test_unchanged_claims_are_the_same_objects() -> None:
     before = (claim("a", "x"), claim("b", "y"), claim("b", "z", resource="nvidia.com/mig"))
     now = reuse_unchanged(
         before, (claim("b", "z", resource="nvidia.com/mig"), claim("b", "w"), claim("c", "x"))
