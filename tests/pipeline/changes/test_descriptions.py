@@ -1,4 +1,4 @@
-"""What is said of a holding and of an error."""
+"""Sentences, ids and figures of holdings and XID errors."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.support.usage import holding, victim, xid_error
 ALERTS = Path(__file__).parents[3] / "deploy" / "chart" / "files" / "alerts.yaml"
 
 
-def test_figures_are_whole_and_without_what_is_unknown() -> None:
+def test_figures_are_integers_and_unknown_ones_are_left_out() -> None:
     bare = holding("a", gpu(0), end=at(60), gap=10 * NS)
     assert dict(figures(bare)) == {
         "counted_nanoseconds": 50 * NS,
@@ -44,7 +44,7 @@ def test_figures_are_whole_and_without_what_is_unknown() -> None:
     }
 
 
-def test_ids_report_apart_what_is_another_thing() -> None:
+def test_different_holdings_and_errors_have_different_ids() -> None:
     one = holding("a", gpu(0), end=at(1))
     others = [
         holding("a", gpu(1), end=at(1)),
@@ -61,7 +61,7 @@ def test_ids_report_apart_what_is_another_thing() -> None:
     assert error_id(errors[0]) == error_id(xid_error(gpu(0), 79, revision=1, pid=7))
 
 
-def test_sentences() -> None:
+def test_sentences_describe_holdings_and_errors() -> None:
     uuid = gpu(0).uuid
     assert (
         holding_sentence(holding("a", gpu(0), end=at(1.5))) == f"ml/a/main held {uuid} for 1.500 s"
@@ -75,7 +75,7 @@ def test_sentences() -> None:
     assert meaning(9999) == ""
 
 
-def test_a_program_s_faults_are_those_of_the_alert() -> None:
+def test_codes_of_program_faults_equal_those_of_the_alert() -> None:
     rules = [
         rule
         for group in yaml.safe_load(ALERTS.read_text())["groups"]
