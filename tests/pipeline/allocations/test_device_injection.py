@@ -1,4 +1,4 @@
-"""What a container is told to get, in every form."""
+"""Which GPUs a container requests by environment, mounts, device nodes or CDI names."""
 
 from collections.abc import Mapping
 
@@ -44,7 +44,7 @@ def env(value: str) -> dict[str, str]:
         ("no-gpu-has-3GiB-to-run", ids("visible", "no-gpu-has-3GiB-to-run")),
     ],
 )
-def test_the_environment_names(value: str, named: tuple[RawDeviceId, ...]) -> None:
+def test_the_environment_requests_gpus(value: str, named: tuple[RawDeviceId, ...]) -> None:
     assert requested_gpus(env=env(value)) == Injection("env", named)
 
 
@@ -67,11 +67,11 @@ def test_the_environment_names(value: str, named: tuple[RawDeviceId, ...]) -> No
         MOUNTS,
     ],
 )
-def test_the_environment_names_no_gpu(value: str) -> None:
+def test_other_values_of_the_environment_request_no_gpu(value: str) -> None:
     assert requested_gpus(env=env(value)) is None
 
 
-def test_another_variable_names_nothing() -> None:
+def test_other_variables_are_ignored() -> None:
     assert requested_gpus(env={"CUDA_VISIBLE_DEVICES": "0"}) is None
 
 
@@ -87,7 +87,7 @@ def test_another_variable_names_nothing() -> None:
         ([f"{MOUNTS}/imex/0", f"{MOUNTS}/{GPU}", "/data"], ids("visible", GPU)),
     ],
 )
-def test_mounts_name(paths: list[str], named: tuple[RawDeviceId, ...]) -> None:
+def test_mounts_request_gpus(paths: list[str], named: tuple[RawDeviceId, ...]) -> None:
     assert requested_gpus(env=env(MOUNTS), mounts=paths) == Injection("mounts", named)
 
 
@@ -106,7 +106,7 @@ def test_mounts_name(paths: list[str], named: tuple[RawDeviceId, ...]) -> None:
         "",
     ],
 )
-def test_mounts_name_no_gpu(path: str) -> None:
+def test_other_mounts_request_no_gpu(path: str) -> None:
     assert requested_gpus(env=env(MOUNTS), mounts=[path]) is None
 
 
@@ -118,7 +118,7 @@ def test_mounts_name_no_gpu(path: str) -> None:
         (["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia1", "/dev/fuse"], ids("minor", "1")),
     ],
 )
-def test_nodes_name(paths: list[str], named: tuple[RawDeviceId, ...]) -> None:
+def test_device_nodes_request_gpus(paths: list[str], named: tuple[RawDeviceId, ...]) -> None:
     assert requested_gpus(env={}, nodes=paths) == Injection("nodes", named)
 
 
@@ -138,7 +138,7 @@ def test_nodes_name(paths: list[str], named: tuple[RawDeviceId, ...]) -> None:
         "/host/dev/nvidia0",
     ],
 )
-def test_nodes_that_are_no_gpus(path: str) -> None:
+def test_other_device_nodes_request_no_gpu(path: str) -> None:
     assert requested_gpus(env={}, nodes=[path]) is None
 
 
@@ -156,7 +156,7 @@ def test_nodes_that_are_no_gpus(path: str) -> None:
         CLAIM,
     ],
 )
-def test_cdi_names_of_gpus(name: str) -> None:
+def test_cdi_names_request_gpus(name: str) -> None:
     assert gpu_by_cdi(name) == RawDeviceId("cdi", name)
     assert requested_gpus(env={}, cdi=[name]) == Injection("cdi", ids("cdi", name))
 
@@ -184,7 +184,7 @@ def test_cdi_names_of_gpus(name: str) -> None:
         "",
     ],
 )
-def test_cdi_names_of_other_things(name: str) -> None:
+def test_cdi_names_of_other_devices_request_no_gpu(name: str) -> None:
     assert gpu_by_cdi(name) is None
 
 
@@ -203,41 +203,41 @@ def test_cdi_names_of_other_things(name: str) -> None:
         ),
     ],
 )
-def test_annotations_name(annotations: Mapping[str, str], named: list[str]) -> None:
+def test_cdi_annotations_request_gpus(annotations: Mapping[str, str], named: list[str]) -> None:
     assert requested_gpus(env={}, annotations=annotations) == Injection("cdi", ids("cdi", *named))
 
 
 @pytest.mark.parametrize("key", ["cdi.k8s.io", "example.com/cdi", "x.cdi.k8s.io/a", ""])
-def test_annotations_that_are_not_cdi_s(key: str) -> None:
+def test_other_annotations_are_ignored(key: str) -> None:
     assert requested_gpus(env={}, annotations={key: "nvidia.com/gpu=0"}) is None
 
 
-def test_the_stronger_word_counts() -> None:
-    words = {
+def test_the_strongest_method_counts() -> None:
+    settings = {
         "cdi": ["nvidia.com/gpu=3"],
         "mounts": [f"{MOUNTS}/2"],
         "nodes": ["/dev/nvidia0"],
     }
     order = []
-    for word in ("cdi", "mounts", "env", "nodes"):
-        found = requested_gpus(env=env("1") if word != "nodes" else {}, **words)  # type: ignore[arg-type]
+    for setting in ("cdi", "mounts", "env", "nodes"):
+        found = requested_gpus(env=env("1") if setting != "nodes" else {}, **settings)  # type: ignore[arg-type]
         assert found is not None
         order.append((found.method, found.devices[0].text))
-        words.pop(word, None)
+        settings.pop(setting, None)
     assert order == [("cdi", "nvidia.com/gpu=3"), ("mounts", "2"), ("env", "1"), ("nodes", "0")]
 
 
-def test_a_word_that_names_no_gpu_leaves_it_to_the_next() -> None:
+def test_a_method_without_gpus_is_skipped() -> None:
     found = requested_gpus(env=env(GPU), cdi=["nvidia.com/gds=all"], mounts=["/data"])
     assert found == Injection("env", ids("visible", GPU))
 
 
-def test_nothing_names_nothing() -> None:
+def test_a_container_without_any_of_these_requests_no_gpu() -> None:
     assert requested_gpus(env={}) is None
 
 
 @given(st.lists(st.text(max_size=60), max_size=6), st.text(max_size=60))
-def test_whatever_is_written_is_read(texts: list[str], text: str) -> None:
+def test_any_text_is_accepted(texts: list[str], text: str) -> None:
     paths = [f"{MOUNTS}/{each}" for each in texts]
     annotations = {f"cdi.k8s.io/{text}": ",".join(texts)}
     for found in (
