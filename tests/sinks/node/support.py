@@ -1,4 +1,4 @@
-"""A sink under test, its node, and the Node that it annotates; on virtual time."""
+"""A node sink on virtual time, with the GPUs of its node and the Node that it annotates."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ OVERWRITTEN = "podgpu_sink_errors_total"
 
 
 class Bench:
-    """Four GPUs, a kubelet that says who has them, a sink, and who supervises it."""
+    """Four GPUs, a kubelet that reports their holders, a sink and its supervisor."""
 
     def __init__(self, **options: Any) -> None:
         self.api = SlowObjects()
@@ -35,10 +35,10 @@ class Bench:
         self.node.has(*GPUS)
         self.node.say(topology_read(*GPUS))
         self.inbox: Channel[Snapshot] = Channel(1)
-        self.sink = self.made(**options)
+        self.sink = self.make_sink(**options)
 
-    def made(self, **options: Any) -> NodeSink:
-        """Make a sink of these options, as a reload does."""
+    def make_sink(self, **options: Any) -> NodeSink:
+        """Return a sink with these options, as a reload makes it."""
         for name in ("min_interval", "refresh"):
             if name in options:
                 options[name] = Duration.parse(options[name])
@@ -46,40 +46,40 @@ class Bench:
 
     @asynccontextmanager
     async def running(self, sink: NodeSink | None = None) -> AsyncIterator["Bench"]:
-        """Run the sink under the daemon's own supervision, from now until it has stopped."""
+        """Run the sink under the daemon's supervision until it has stopped."""
         self.inbox = Channel(1)
         async with supervised(sink or self.sink, self.ctx, self.inbox):
             yield self
         assert self.api.most <= 1, "two requests at once"
 
-    # -- what the node says
+    # -- reports of the node
 
-    def waits_for(self, source: str) -> None:
+    def add_source(self, source: str) -> None:
         self.node.say(SourceAdded(9), source, "podresources")
 
-    def loses(self, source: str) -> None:
+    def lose_source(self, source: str) -> None:
         self.node.say(SourceLost("gone"), source, "podresources")
 
-    def holds(self, *indexes: int) -> None:
-        """Let the kubelet say that pods hold these GPUs and no others, and show it."""
-        self.node.say(self.said_by_kubelet(*indexes), "kubelet", "podresources")
-        self.show()
+    def set_held(self, *indexes: int) -> None:
+        """Let the kubelet report that pods hold these GPUs and no others; send a snapshot."""
+        self.node.say(self.kubelet_claims(*indexes), "kubelet", "podresources")
+        self.send_snapshot()
 
-    def said_by_kubelet(self, *indexes: int) -> ClaimsReplaced:
-        said = [kubelet_claim(f"pod-{index}", uuid_of(index)) for index in indexes]
-        return claims(*said, good_for=1e6)
+    def kubelet_claims(self, *indexes: int) -> ClaimsReplaced:
+        kubelet = [kubelet_claim(f"pod-{index}", uuid_of(index)) for index in indexes]
+        return claims(*kubelet, good_for=1e6)
 
-    def show(self) -> None:
+    def send_snapshot(self) -> None:
         self.node.seconds = now()
         self.ctx.snapshot = self.node.snapshot()
         self.inbox.offer(self.ctx.snapshot)
 
-    # -- what came of it
+    # -- results
 
     def value(self, key: str = KEY) -> str | None:
         return self.api.annotations(PATH).get(key)
 
-    def said(self) -> Published:
+    def published(self) -> Published:
         value = self.value()
         assert value is not None
         return published(value)

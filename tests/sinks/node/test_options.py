@@ -1,4 +1,4 @@
-"""What the check of a configuration says of this sink's options."""
+"""Validation of the node sink's options."""
 
 import subprocess
 import sys
@@ -13,12 +13,12 @@ from pipeline.topology.node_annotation import KEY
 from sinks.node.options import Options
 
 
-def test_the_annotation_is_the_one_that_readers_look_for() -> None:
+def test_the_default_annotation_is_the_one_that_readers_use() -> None:
     assert Options().annotation == KEY
 
 
 @pytest.mark.parametrize(
-    ("options", "place", "given_out"),
+    ("options", "place", "message"),
     [
         (Options(node="Node_1"), "node", "kubectl get nodes"),
         (Options(annotation="a b"), "annotation", "1 to 63"),
@@ -30,26 +30,26 @@ def test_the_annotation_is_the_one_that_readers_look_for() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(options: Options, place: str, given_out: str) -> None:
+def test_invalid_options_are_refused(options: Options, place: str, message: str) -> None:
     [(key, text)] = options.problems()
     assert key == place
-    assert given_out in text
+    assert message in text
 
 
-def test_what_can_be_is_not() -> None:
+def test_valid_options_are_accepted() -> None:
     equal = Duration(30)
     for options in (Options(), Options(node="node-1"), Options(min_interval=equal, refresh=equal)):
         assert list(options.problems()) == []
 
 
 @pytest.mark.parametrize(("option", "value"), [("min_interval", "999ms"), ("refresh", "9s")])
-def test_an_api_server_is_spared(option: str, value: str) -> None:
+def test_intervals_that_load_the_api_server_are_refused(option: str, value: str) -> None:
     text = f"sources: {{g: {{kind: nvml}}}}\nsinks: {{n: {{kind: node, {option}: {value}}}}}\n"
     with pytest.raises(ConfigError, match=option):
         parse(text, RegisteredKinds(), env={}, origin="f")
 
 
-def test_an_annotation_has_one_writer() -> None:
+def test_two_sinks_with_the_same_annotation_are_refused() -> None:
     text = (
         "sources: {g: {kind: nvml}}\n"
         "sinks:\n"
@@ -66,7 +66,9 @@ def test_an_annotation_has_one_writer() -> None:
 
 
 @pytest.mark.parametrize("top", ["node: node-1\n", ""])
-def test_a_node_that_is_named_twice_is_one(top: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configured_node_name_equals_the_default_one(
+    top: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "node-1")
     text = (
         f"{top}sources: {{g: {{kind: nvml}}}}\n"
@@ -80,7 +82,7 @@ def test_a_node_that_is_named_twice_is_one(top: str, monkeypatch: pytest.MonkeyP
     assert [problem.path for problem in caught.value.problems] == ["sinks.b"]
 
 
-def test_reading_them_loads_no_library() -> None:
+def test_the_options_module_loads_no_large_libraries() -> None:
     code = "import sys, sinks.node.options; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
     assert {b"orjson", b"aiohttp", b"pipeline.topology"}.isdisjoint(loaded.split())

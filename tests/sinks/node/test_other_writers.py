@@ -1,4 +1,4 @@
-"""Others who write the annotation: found at the start and at refreshes, told once, written over."""
+"""Other writers of the annotation: found at start and refresh, reported once, overwritten."""
 
 import asyncio
 import json
@@ -18,44 +18,44 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
 
 
-async def written(**options: str) -> str:
-    """Return what another podgpu writes of the same node."""
+async def other_podgpu_value(**options: str) -> str:
+    """Return the value that another podgpu writes for the same node."""
     async with Bench(**options).running() as bench:
-        bench.holds(1, 2)
+        bench.set_held(1, 2)
         await asyncio.sleep(2)
         return bench.value() or ""
 
 
-async def test_a_value_of_an_earlier_run_is_nothing_to_complain_of(
+async def test_a_value_of_an_earlier_run_is_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    before = await written()
+    before = await other_podgpu_value()
     bench = Bench()
     bench.api.annotate(PATH, **{KEY: before})
     async with bench.running():
-        bench.holds(0)
+        bench.set_held(0)
         await asyncio.sleep(2)
-        assert bench.said().free == 0b1110
+        assert bench.published().free == 0b1110
     assert warnings(caplog) == []
     assert bench.overwritten() == 0
 
 
-async def test_a_value_of_a_newer_podgpu_is_nothing_to_complain_of_either(
+async def test_a_value_of_a_newer_podgpu_is_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench()
     bench.api.annotate(PATH, **{KEY: '{"version":2,"cards":[],"at":1,"refresh":300}'})
     async with bench.running():
-        bench.holds(0)
+        bench.set_held(0)
         await asyncio.sleep(2)
-        assert bench.said().free == 0b1110
+        assert bench.published().free == 0b1110
     assert warnings(caplog) == []
     assert bench.overwritten() == 0
 
 
-async def test_a_value_made_to_be_hard_to_read_holds_no_one_up() -> None:
-    """As long as a Node's annotations may be in all, and what a reader would work on for long."""
-    hostile = json.loads(await written())
+async def test_a_value_that_takes_long_to_parse_does_not_delay_the_sink() -> None:
+    """Values of the largest possible size that take long to parse."""
+    hostile = json.loads(await other_podgpu_value())
     count = 150
     hostile["gpus"] = [hostile["gpus"][0] | {"uuid": str(n), "index": n} for n in range(count)]
     rows = [
@@ -66,53 +66,51 @@ async def test_a_value_made_to_be_hard_to_read_holds_no_one_up() -> None:
         bench = Bench()
         bench.api.annotate(PATH, **{KEY: value})
         async with bench.running():
-            bench.holds(0)
-            began = time.perf_counter()
+            bench.set_held(0)
+            start = time.perf_counter()
             await asyncio.sleep(2)
-            assert time.perf_counter() - began < 1
-            assert bench.said().free == 0b1110
+            assert time.perf_counter() - start < 1
+            assert bench.published().free == 0b1110
 
 
 @pytest.mark.parametrize("value", ["", "mine", "[]", '["version"]', '{"at": "x"}'])
-async def test_what_is_no_podgpu_s_at_the_start_is_someone_else_s(
+async def test_another_program_s_value_at_the_start_is_logged_and_overwritten(
     value: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench()
     bench.api.annotate(PATH, **{KEY: value})
     async with bench.running():
-        bench.holds(0)
+        bench.set_held(0)
         await asyncio.sleep(2)
-        assert bench.said().free == 0b1110
+        assert bench.published().free == 0b1110
         assert bench.overwritten() == 1
-    [given_out] = warnings(caplog)
-    assert given_out.startswith(
-        "the annotation podgpu.io/topology of the Node node-1 has the value "
-    )
-    assert "set another `annotation`" in given_out
+    [message] = warnings(caplog)
+    assert message.startswith("the annotation podgpu.io/topology of the Node node-1 has the value ")
+    assert "set another `annotation`" in message
 
 
-async def test_a_value_of_others_is_found_at_the_refresh_and_reported_once(
+async def test_another_program_s_value_is_found_at_the_refresh_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with Bench().running() as bench:
-        bench.holds(0)
+        bench.set_held(0)
         await asyncio.sleep(2)
         for count, value in enumerate(["mine", "mine", "other", "mine"], 1):
             bench.api.annotate(PATH, **{KEY: value})
             await asyncio.sleep(300)
-            assert bench.said().free == 0b1110
+            assert bench.published().free == 0b1110
             assert bench.overwritten() == count
     first, second = warnings(caplog)
     assert "'mine'" in first
     assert "'other'" in second
 
 
-async def test_another_podgpu_at_work_is_reported_once_however_its_time_varies(
+async def test_another_running_podgpu_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    theirs = json.loads(await written(refresh="1m"))
+    theirs = json.loads(await other_podgpu_value(refresh="1m"))
     async with Bench().running() as bench:
-        bench.holds(0)
+        bench.set_held(0)
         await asyncio.sleep(2)
         for turn in range(4):
             bench.api.annotate(PATH, **{KEY: json.dumps(theirs | {"at": 1e9 + turn})})
@@ -121,52 +119,52 @@ async def test_another_podgpu_at_work_is_reported_once_however_its_time_varies(
     assert len(warnings(caplog)) == 1
 
 
-async def test_not_more_than_so_many_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_number_of_logged_values_is_limited(caplog: pytest.LogCaptureFixture) -> None:
     async with Bench().running() as bench:
-        bench.holds(0)
+        bench.set_held(0)
         await asyncio.sleep(2)
         for turn in range(40):
             bench.api.annotate(PATH, **{KEY: f"value {turn} {'x' * 100_000}"})
             await asyncio.sleep(300)
         assert bench.overwritten() == 40
-        # Who looks at the sink sees the last one, told in the log or not.
-        [trouble] = bench.ctx.own.problems.values()
-        assert "'value 39 " in trouble.text
-        assert trouble.at.seconds_until(bench.ctx.clock.now()) <= 300
-    given_out = warnings(caplog)
-    assert len(given_out) == 16
-    assert max(map(len, given_out)) < 400
-    assert ["further values" in text for text in given_out] == [False] * 15 + [True]
+        # The sink's problem shows the last value, whether it was logged or not.
+        [problem] = bench.ctx.own.problems.values()
+        assert "'value 39 " in problem.text
+        assert problem.at.seconds_until(bench.ctx.clock.now()) <= 300
+    messages = warnings(caplog)
+    assert len(messages) == 16
+    assert max(map(len, messages)) < 400
+    assert ["further values" in text for text in messages] == [False] * 15 + [True]
 
 
-async def test_what_was_deleted_comes_back_at_the_refresh(
+async def test_a_deleted_annotation_is_written_again_at_the_refresh(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
     async with Bench().running() as bench:
-        bench.holds(0)
+        bench.set_held(0)
         await asyncio.sleep(2)
         bench.api.annotate(PATH, **{KEY: None})
         await asyncio.sleep(298)
         assert bench.value() is None
         await asyncio.sleep(2)
-        assert bench.said().free == 0b1110
+        assert bench.published().free == 0b1110
         assert bench.overwritten() == 0
-    [given_out] = [r for r in caplog.records if "was deleted" in r.message]
-    assert given_out.levelno == logging.INFO
+    [record] = [r for r in caplog.records if "was deleted" in r.message]
+    assert record.levelno == logging.INFO
 
 
-async def test_what_was_deleted_comes_back_with_the_next_change_too() -> None:
+async def test_a_deleted_annotation_is_written_again_with_the_next_change() -> None:
     async with Bench().running() as bench:
-        bench.holds(0)
+        bench.set_held(0)
         await asyncio.sleep(20)
         bench.api.annotate(PATH, **{KEY: None})
-        bench.holds(1)
+        bench.set_held(1)
         await asyncio.sleep(2)
-        assert bench.said().free == 0b1101
+        assert bench.published().free == 0b1101
 
 
-async def test_what_cannot_be_written_over_is_counted_once_it_is(
+async def test_a_value_is_counted_as_overwritten_when_the_patch_succeeds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     refused = ApiError("podgpu may not get, patch nodes", status=403)
@@ -174,22 +172,22 @@ async def test_what_cannot_be_written_over_is_counted_once_it_is(
     bench.api.annotate(PATH, **{KEY: "mine"})
     bench.api.answers.extend([None, refused] * 5)
     async with bench.running():
-        bench.holds(0)
+        bench.set_held(0)
         await asyncio.sleep(5)
         assert bench.value() == "mine"
         assert bench.overwritten() == 0
         await asyncio.sleep(60)
         assert bench.overwritten() == 1
-    assert [("'mine'" in given_out) for given_out in warnings(caplog)] == [True, False]
+    assert [("'mine'" in message) for message in warnings(caplog)] == [True, False]
 
 
-async def test_a_deletion_is_reported_once_though_it_cannot_be_fixed_at_once(
+async def test_a_deletion_is_logged_once_while_the_patch_is_refused(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
     async with Bench().running() as bench:
         for turn in range(2):
-            bench.holds(0)
+            bench.set_held(0)
             await asyncio.sleep(2)
             bench.api.annotate(PATH, **{KEY: None})
             bench.api.answers.extend([None, ApiError("forbidden", status=403)] * 4)
@@ -200,19 +198,21 @@ async def test_a_deletion_is_reported_once_though_it_cannot_be_fixed_at_once(
             )
 
 
-async def test_other_writers_of_the_node_disturb_no_one(caplog: pytest.LogCaptureFixture) -> None:
-    """Kubelet and controllers change a Node all the time."""
+async def test_writers_of_other_annotations_do_not_disturb_the_sink(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The kubelet and controllers change a Node frequently."""
     bench = Bench(refresh="10s")
     bench.api.before = lambda _method, path: bench.api.annotate(path, theirs=str(id(object())))
     async with bench.running():
         for turn in range(20):
-            bench.holds(turn % 4)
+            bench.set_held(turn % 4)
             await asyncio.sleep(12)
-            assert bench.said().free == 0b1111 & ~(1 << turn % 4)
+            assert bench.published().free == 0b1111 & ~(1 << turn % 4)
         assert bench.ctx.counted("podgpu_sink_requests_total").keys() == {"get ok", "patch ok"}
         assert bench.overwritten() == 0
     assert warnings(caplog) == []
 
 
-async def test_the_series_is_there_before_the_first() -> None:
+async def test_the_counter_of_overwritten_values_starts_at_0() -> None:
     assert Bench().overwritten() == 0

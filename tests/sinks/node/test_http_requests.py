@@ -1,4 +1,4 @@
-"""What goes over the wire: real requests to a server on the loopback."""
+"""HTTP requests of the sink, to a server on the loopback interface."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ async def test_a_node_is_read_and_one_of_its_annotations_is_merged(
         path = kubeconfig(tmp_path / "kubeconfig", address, {"token": "sesame"})
         bench = Bench(kubeconfig=path)
         monkeypatch.setattr(bench.ctx, "kube", Sessions().session)
-        bench.node.say(bench.said_by_kubelet(0), "kubelet", "podresources")
+        bench.node.say(bench.kubelet_claims(0), "kubelet", "podresources")
         inbox: Channel[Snapshot] = Channel(1)
         inbox.offer(bench.node.snapshot())
         inbox.close()
