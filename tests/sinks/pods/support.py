@@ -1,4 +1,4 @@
-"""A node whose kubelet gives devices to pods, the API server that has the pods, a real sink."""
+"""A pods sink with its node, a kubelet that allocates devices, and an API server with pods."""
 
 import asyncio
 import json
@@ -47,14 +47,14 @@ def uuids(*indices: int) -> str:
     return ",".join(uuid_of(index) for index in indices)
 
 
-def held(pod: str, *gpus: int, container: str = "main", resource: str = KEY) -> Claim:
-    """What the kubelet says: 3 is the MIG instance, all others are GPUs."""
+def claim(pod: str, *gpus: int, container: str = "main", resource: str = KEY) -> Claim:
+    """Return a claim of the kubelet. Index 3 is the MIG instance, all others are GPUs."""
     ids = (SLICE.uuid if index == 3 else uuid_of(index) for index in gpus)
     return kubelet_claim(pod, *ids, container=container, resource=resource)
 
 
-def asking(name: str = "main", **resources: object) -> Raw:
-    """A container; `gpu=2` asks for two of `nvidia.com/gpu`."""
+def container(name: str = "main", **resources: object) -> Raw:
+    """Return a container; `gpu=2` requests two of `nvidia.com/gpu`."""
     names = {"gpu": KEY, "mig": MIG}
     limits = {names.get(short, short): str(amount) for short, amount in resources.items()}
     return {"name": name, "resources": {"limits": limits, "requests": limits}}
@@ -70,7 +70,7 @@ def pod_of(
     phase: str = "Running",
     init: tuple[Raw, ...] = (),
 ) -> Raw:
-    """A pod as the API server has it; without containers one that asks for many GPUs."""
+    """Return a pod of the API server. Without containers, it has one that requests four GPUs."""
     return {
         "metadata": {
             "namespace": "ml",
@@ -82,26 +82,26 @@ def pod_of(
         },
         "spec": {
             "nodeName": node,
-            "containers": list(containers) or [asking(gpu=4)],
+            "containers": list(containers) or [container(gpu=4)],
             "initContainers": list(init),
         },
         "status": {"phase": phase, "startTime": "2026-11-01T08:00:00Z"},
     }
 
 
-def known(name: str, uid: str = "", static: str = "") -> Pod:
-    """A pod as a source tells of it."""
+def reported_pod(name: str, uid: str = "", static: str = "") -> Pod:
+    """Return a pod as a source of pods reports it."""
     started = Instant(0, START.wall_ns - 60 * NS)
     info = PodInfo(uid or f"uid-{name}", "ml", name, "Running")
     return Pod(info, started, static_uid=static, wants_devices=True)
 
 
-def refused(status: int) -> ApiError:
-    return ApiError(f"the API server answers {status}", status=status, reason="Refused")
+def api_error(status: int) -> ApiError:
+    return ApiError(f"the API server returned {status}", status=status, reason="Refused")
 
 
-def denial(status: int = 403, message: str = "") -> ApiError:
-    """What a webhook refuses with, as the API server hands it on."""
+def webhook_denial(status: int = 403, message: str = "") -> ApiError:
+    """Return the error of the API server for a request that a webhook denied."""
     message = message or 'admission webhook "validation.example.com" denied the request: no'
     body = json.dumps({"kind": "Status", "reason": "Forbidden", "message": message}).encode()
     request = Request("PATCH", path_of("a"), changes={})
@@ -109,7 +109,7 @@ def denial(status: int = 403, message: str = "") -> ApiError:
 
 
 class Bench:
-    """Three GPUs and a MIG instance, a kubelet, an API server, a sink."""
+    """Three GPUs and a MIG instance, a kubelet, an API server and a sink."""
 
     def __init__(self, **options: Any) -> None:
         self.api = SlowObjects()
@@ -121,72 +121,72 @@ class Bench:
         self.node = Node()
         self.node.has(*GPUS[:3], SLICE)
         self.inbox: Channel[Snapshot] = Channel(1)
-        self.running: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def keeping(self) -> AsyncIterator["Bench"]:
+    async def run_sink(self) -> AsyncIterator["Bench"]:
         async with self.sink:
-            self.running = asyncio.create_task(self.sink.run(self.inbox))
+            self.task = asyncio.create_task(self.sink.run(self.inbox))
             try:
                 yield self
             finally:
                 inbox, self.inbox = self.inbox, Channel(1)
                 inbox.close()
                 async with asyncio.timeout(300):
-                    await self.running
+                    await self.task
 
     @asynccontextmanager
     async def supervised(self) -> AsyncIterator["Bench"]:
-        """Run the sink under the daemon's own supervision, from now until it has stopped."""
+        """Run the sink under the daemon's supervision until it has stopped."""
         async with supervised(self.sink, self.ctx, self.inbox):
             yield self
 
     def reload(self, **options: Any) -> None:
-        """Another sink takes this one's place."""
+        """Replace the sink by one with other options."""
         self.sink = PodsSink(Options(**options), self.ctx)
 
-    def has(self, *pods: Raw) -> None:
+    def add_pods(self, *pods: Raw) -> None:
         for raw in pods:
             self.api.put(path_of(raw["metadata"]["name"]), raw)
 
-    def holds(self, *said: Claim) -> None:
-        """Let the kubelet say this, and show it."""
-        self.node.say(claims(*said), "kubelet", "podresources")
-        self.show()
+    def set_claims(self, *claims_made: Claim) -> None:
+        """Let the kubelet report these claims; send a snapshot."""
+        self.node.say(claims(*claims_made), "kubelet", "podresources")
+        self.send_snapshot()
 
-    def reports(self, *pods: Pod) -> None:
+    def report_pods(self, *pods: Pod) -> None:
         self.node.say(PodsReplaced(pods, 300 * NS), "pods", "pods")
 
-    def waits_for(self, source: str, kind: str) -> None:
+    def add_source(self, source: str, kind: str) -> None:
         self.node.say(SourceAdded(9), source, kind)
 
-    def loses(self, source: str, kind: str) -> None:
+    def lose_source(self, source: str, kind: str) -> None:
         self.node.say(SourceLost("gone"), source, kind)
 
-    def show(self) -> None:
+    def send_snapshot(self) -> None:
         self.ctx.snapshot = self.node.snapshot()
         self.inbox.offer(self.ctx.snapshot)
 
-    async def rests(self, seconds: float = 2) -> None:
-        """Let virtual time go by."""
+    async def wait(self, seconds: float = 2) -> None:
+        """Let virtual time pass."""
         await asyncio.sleep(seconds)
 
     def annotations(self, name: str = "a") -> dict[str, str]:
         return self.api.annotations(path_of(name))
 
     def written(self, name: str = "a") -> dict[str, str]:
-        """What the mark says that podgpu wrote; it is checked against what stands there."""
-        there = self.annotations(name)
-        mark: dict[str, str] = json.loads(there.get(MARK, "{}"))
-        assert {key: there.get(key) for key in mark} == mark
+        """Return the annotations that podgpu's mark lists, after a check that the pod has them."""
+        present = self.annotations(name)
+        mark: dict[str, str] = json.loads(present.get(MARK, "{}"))
+        assert {key: present.get(key) for key in mark} == mark
         return mark
 
-    def asked(self) -> list[str]:
-        """Method and pod of each request."""
+    def requests(self) -> list[str]:
+        """Return method and pod of each request."""
         return [f"{method} {path.rpartition('/')[2]}" for _, method, path, _ in self.api.requests]
 
-    def counted(self) -> dict[str, float]:
-        """Requests by method and result: `get ok`."""
+    def request_counts(self) -> dict[str, float]:
+        """Return the number of requests by method and result, such as `get ok`."""
         return self.ctx.counted("podgpu_sink_requests_total")
 
     @property
@@ -195,11 +195,11 @@ class Bench:
 
     @property
     def failed(self) -> dict[str, float]:
-        """What failed, by operation and reason: `annotate foreign`."""
+        """Return the number of errors by operation and reason, such as `annotate foreign`."""
         return self.ctx.counted("podgpu_sink_errors_total")
 
 
 def env_claim(pod: str, *gpus: int, evidence: Evidence = Evidence.RUNTIME_NODES) -> Claim:
-    """A claim that names no resource, as the container runtime makes them."""
-    made = held(pod, *gpus, resource="")
+    """Return a claim without a resource, as the container runtime makes it."""
+    made = claim(pod, *gpus, resource="")
     return Claim(made.subject, made.devices, None, None, type(made.origin)(evidence), "")

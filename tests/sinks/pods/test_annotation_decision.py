@@ -1,4 +1,4 @@
-"""What is to be done with a pod: a table, and whatever stands there."""
+"""Which annotations of a pod are written: tables, and pods of any shape."""
 
 import json
 from contextlib import suppress
@@ -12,7 +12,7 @@ from pipeline.allocations.own_annotations import MARK, own_annotations
 from pipeline.kube.json_access import as_dict
 from sinks.pods.annotation_decision import Decision, decide
 from sinks.pods.held_devices import DesiredAnnotations
-from tests.sinks.pods.support import KEY, MIG, asking, pod_of
+from tests.sinks.pods.support import KEY, MIG, container, pod_of
 from tests.sources.pods.json_mutation import DEEP, JSON, paths, replaced
 from tests.support.kube import Raw
 from tests.support.objects import merged
@@ -21,10 +21,10 @@ A, B, M = "GPU-a", "GPU-b", "MIG-m"
 GPUS = frozenset({KEY, MIG})
 
 
-def wants(
+def desired(
     *held: tuple[str, str], uid: str = "uid-a", resources: frozenset[str] = GPUS
 ) -> DesiredAnnotations:
-    """A pod that holds devices; each with the names of containers, with commas."""
+    """Return the devices that a pod holds, each with the names of its containers (`a,b`)."""
     return DesiredAnnotations(
         uid, tuple((uuid, tuple(names.split(","))) for uuid, names in held), resources
     )
@@ -35,7 +35,7 @@ def mark(**values: str) -> dict[str, str]:
 
 
 def changes(decision: Decision) -> dict[str, str] | None:
-    """The annotations that a decision writes; all else in it is what names the pod."""
+    """Return the annotations that a decision writes, after a check of the rest of the patch."""
     if decision.changes is None:
         assert decision.keys == ()
         return None
@@ -47,38 +47,44 @@ def changes(decision: Decision) -> dict[str, str] | None:
 
 
 @pytest.mark.parametrize(
-    ("there", "written"),
+    ("present", "written"),
     [
         pytest.param(None, {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a"}'}, id="no annotations"),
-        pytest.param({}, {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a"}'}, id="none"),
-        pytest.param({KEY: A} | mark(gpu=A), None, id="ours and right"),
+        pytest.param({}, {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a"}'}, id="empty annotations"),
+        pytest.param({KEY: A} | mark(gpu=A), None, id="own and right"),
         pytest.param(
             {KEY: B} | mark(gpu=B), {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a"}'}, id="outdated"
         ),
-        pytest.param(mark(gpu=B), {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a"}'}, id="taken away"),
+        pytest.param(
+            mark(gpu=B), {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a"}'}, id="removed by others"
+        ),
         pytest.param(
             {MIG: M} | mark(mig=M),
             {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a","nvidia.com/mig-1g.10gb":"MIG-m"}'},
-            id="the mark keeps what else is ours",
+            id="the mark keeps other own annotations",
         ),
         pytest.param(
             {MIG: "changed"} | mark(mig=M),
             {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a"}'},
-            id="and lets go of what no longer is",
+            id="the mark drops annotations that others changed",
         ),
         pytest.param(
-            {MARK: "not ours to read"}, {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a"}'}, id="no mark"
+            {MARK: "not ours to read"},
+            {KEY: A, MARK: '{"nvidia.com/gpu":"GPU-a"}'},
+            id="invalid mark",
         ),
     ],
 )
-def test_what_is_written(there: dict[str, str] | None, written: dict[str, str] | None) -> None:
-    decision = decide(pod_of("a", annotations=there), wants((A, "main")), "node-1")
+def test_own_annotations_are_written_and_corrected(
+    present: dict[str, str] | None, written: dict[str, str] | None
+) -> None:
+    decision = decide(pod_of("a", annotations=present), desired((A, "main")), "node-1")
     assert changes(decision) == written
     assert (decision.reason, decision.foreign, decision.unclear) == ("", (), ())
 
 
 @pytest.mark.parametrize(
-    ("there", "foreign"),
+    ("present", "foreign"),
     [
         ({KEY: B}, (KEY,)),
         ({KEY: ""}, (KEY,)),
@@ -88,11 +94,13 @@ def test_what_is_written(there: dict[str, str] | None, written: dict[str, str] |
         ({KEY: json.dumps({KEY: A})}, (KEY,)),
         ({KEY: json.dumps({KEY: B})} | mark(gpu=json.dumps({KEY: B})), (KEY,)),
         ({KEY: ""} | mark(gpu=""), (KEY,)),
-        ({KEY: A}, ()),  # it says the same, and isn't ours
+        ({KEY: A}, ()),  # the same value, but not written by podgpu
     ],
 )
-def test_what_stands_there_by_someone_else(there: dict[str, str], foreign: tuple[str, ...]) -> None:
-    decision = decide(pod_of("a", annotations=there), wants((A, "main")), "node-1")
+def test_annotations_of_other_programs_stay(
+    present: dict[str, str], foreign: tuple[str, ...]
+) -> None:
+    decision = decide(pod_of("a", annotations=present), desired((A, "main")), "node-1")
     assert decision == Decision(None, (), "", foreign, ())
 
 
@@ -115,7 +123,7 @@ def test_what_stands_there_by_someone_else(there: dict[str, str], foreign: tuple
             "0ther",
             "is another pod of that name",
         ),
-        # Anybody's pod may say so of itself; only the kubelet makes mirrors.
+        # Any pod can have this annotation; only mirror pods have the other one.
         (
             pod_of("a", annotations={"kubernetes.io/config.hash": "5ea1"}),
             "5ea1",
@@ -123,80 +131,91 @@ def test_what_stands_there_by_someone_else(there: dict[str, str], foreign: tuple
         ),
     ],
 )
-def test_which_pod_it_is(pod: Raw, uid: str, reason: str) -> None:
-    decision = decide(pod, wants((A, "main"), uid=uid), "node-1")
+def test_other_pods_and_ended_pods_are_not_annotated(pod: Raw, uid: str, reason: str) -> None:
+    decision = decide(pod, desired((A, "main"), uid=uid), "node-1")
     assert decision.reason == reason
     assert (decision.changes is None) is bool(reason)
 
 
-TWO = (asking("main", gpu=1), asking("side", gpu=2))
+TWO = (container("main", gpu=1), container("side", gpu=2))
 
 
 @pytest.mark.parametrize(
     ("containers", "held", "written", "unclear"),
     [
-        pytest.param(TWO, [(A, "main"), (B, "side")], {KEY: "GPU-a,GPU-b"}, [], id="together"),
-        pytest.param(TWO, [(A, "main,side"), (B, "side")], {KEY: "GPU-a,GPU-b"}, [], id="once"),
-        pytest.param(TWO, [(B, "side"), (A, "main")], {KEY: "GPU-b,GPU-a"}, [], id="in order"),
-        pytest.param(TWO, [(A, ""), (B, "")], {KEY: "GPU-a,GPU-b"}, [], id="the pod's"),
         pytest.param(
-            [asking("main", gpu=1), asking("side", mig=1)],
+            TWO, [(A, "main"), (B, "side")], {KEY: "GPU-a,GPU-b"}, [], id="two containers"
+        ),
+        pytest.param(
+            TWO, [(A, "main,side"), (B, "side")], {KEY: "GPU-a,GPU-b"}, [], id="shared device"
+        ),
+        pytest.param(TWO, [(B, "side"), (A, "main")], {KEY: "GPU-b,GPU-a"}, [], id="device order"),
+        pytest.param(
+            TWO, [(A, ""), (B, "")], {KEY: "GPU-a,GPU-b"}, [], id="claims on the whole pod"
+        ),
+        pytest.param(
+            [container("main", gpu=1), container("side", mig=1)],
             [(A, "main"), (M, "side")],
             {KEY: A, MIG: M},
             [],
-            id="by resource",
+            id="two resources",
         ),
         pytest.param(
-            [asking("main", gpu=1, **{"rdma/hca": 1, "cpu": 4, "memory": "1Gi"})],
+            [container("main", gpu=1, **{"rdma/hca": 1, "cpu": 4, "memory": "1Gi"})],
             [(A, "main")],
             {KEY: A},
             [],
-            id="what is no GPU doesn't count",
+            id="other resources are ignored",
         ),
         pytest.param(
-            [asking("main", gpu=1, mig=0)], [(A, "main")], {KEY: A}, [], id="none of another"
+            [container("main", gpu=1, mig=0)], [(A, "main")], {KEY: A}, [],
+            id="zero of another resource",
         ),
         pytest.param(
-            [asking("main", gpu="1k")], [(A, "main"), (B, "main")], {KEY: "GPU-a,GPU-b"}, [],
-            id="an amount in another notation",
+            [container("main", gpu="1k")], [(A, "main"), (B, "main")], {KEY: "GPU-a,GPU-b"}, [],
+            id="amount with a suffix",
         ),
-        pytest.param([asking("main")], [(A, "main")], {}, [("none", "", "main")], id="none"),
-        pytest.param([{"name": "main"}], [(A, "main")], {}, [("none", "", "main")], id="nothing"),
-        pytest.param(TWO, [(A, "gone")], {}, [("none", "", "gone")], id="no such container"),
         pytest.param(
-            [asking("main", gpu=1, mig=1)],
+            [container("main")], [(A, "main")], {}, [("none", "", "main")], id="no GPU requested"
+        ),
+        pytest.param(
+            [{"name": "main"}], [(A, "main")], {}, [("none", "", "main")], id="no resources"
+        ),
+        pytest.param(TWO, [(A, "gone")], {}, [("none", "", "gone")], id="unknown container"),
+        pytest.param(
+            [container("main", gpu=1, mig=1)],
             [(A, "main")],
             {},
             [("several", f"{KEY},{MIG}", "main")],
-            id="several",
+            id="several resources in one container",
         ),
         pytest.param(
-            TWO, [(A, "main"), (B, "main")], {}, [("more", KEY, "main")], id="more than asked for"
+            TWO, [(A, "main"), (B, "main")], {}, [("more", KEY, "main")], id="more than requested"
         ),
         pytest.param(
-            [*TWO, asking("third", mig=1)],
+            [*TWO, container("third", mig=1)],
             [(A, "main"), (B, "main"), ("GPU-c", "side"), (M, "third")],
             {MIG: M},
             [("more", KEY, "main")],
-            id="half of a resource is not written",
+            id="an unclear resource is not written at all",
         ),
         pytest.param(
-            [asking("main", gpu=1), {"name": "side"}],
+            [container("main", gpu=1), {"name": "side"}],
             [(A, "main"), (B, "side")],
             {KEY: A},
             [("none", "", "side")],
-            id="who asked for none has no part in it",
+            id="a container without a request is left out",
         ),
     ],
 )  # fmt: skip
-def test_as_which_resource(
+def test_devices_are_written_under_the_resource_that_their_container_requests(
     containers: list[Raw],
     held: list[tuple[str, str]],
     written: dict[str, str],
     unclear: list[tuple[str, str, str]],
 ) -> None:
     for pod in (pod_of("a", *containers), pod_of("a", {"name": "x"}, init=tuple(containers))):
-        decision = decide(pod, wants(*held), "node-1")
+        decision = decide(pod, desired(*held), "node-1")
         made = changes(decision) or {}
         made.pop(MARK, None)
         assert made == written
@@ -205,7 +224,7 @@ def test_as_which_resource(
 
 
 @pytest.mark.parametrize(
-    ("key", "good"),
+    ("key", "valid"),
     [
         ("nvidia.com/gpu", True),
         ("nvidia.com/gpu.shared", True),
@@ -232,40 +251,44 @@ def test_as_which_resource(
         ("mykubernetes.io/gpu", True),
     ],
 )
-def test_which_names_can_be_an_annotation_s(key: str, good: bool) -> None:
-    pod = pod_of("a", asking("main", **{key: 1}))
-    decision = decide(pod, wants((A, "main"), resources=frozenset({key})), "node-1")
-    assert ([one.trouble for one in decision.unclear] == ["key"]) is not good
-    assert (decision.changes is not None) is good
+def test_only_resource_names_that_are_valid_annotation_keys_are_written(
+    key: str, valid: bool
+) -> None:
+    pod = pod_of("a", container("main", **{key: 1}))
+    decision = decide(pod, desired((A, "main"), resources=frozenset({key})), "node-1")
+    assert ([one.trouble for one in decision.unclear] == ["key"]) is not valid
+    assert (decision.changes is not None) is valid
 
 
 FULL = pod_of(
     "a",
-    asking("main", gpu=2),
-    asking("side", mig=1),
+    container("main", gpu=2),
+    container("side", mig=1),
     annotations={KEY: B, **mark(gpu=B), "kubernetes.io/config.mirror": "5ea1"},
     metadata={"deletionTimestamp": None},
-    init=(asking("first", gpu=1),),
+    init=(container("first", gpu=1),),
 )
 
 
 @pytest.mark.parametrize("by", [DEEP, [], {}, [[]], {"a": []}], ids=lambda by: type(by).__name__)
-def test_no_shape_anywhere_is_too_strange(by: Any) -> None:
+def test_any_shape_at_any_place_of_the_pod_is_accepted(by: Any) -> None:
     for path in paths(FULL):
-        decision = decide(as_dict(replaced(FULL, path, by)), wants((A, "main")), "node-1")
+        decision = decide(as_dict(replaced(FULL, path, by)), desired((A, "main")), "node-1")
         assert decision.changes is None or not decision.reason
 
 
 @given(st.lists(st.tuples(st.sampled_from(paths(FULL)), JSON), min_size=1, max_size=2))
-def test_no_value_anywhere_is_too_strange(strange: list[tuple[tuple[Any, ...], Any]]) -> None:
+def test_any_value_at_any_place_of_the_pod_is_accepted(
+    strange: list[tuple[tuple[Any, ...], Any]],
+) -> None:
     pod: Any = FULL
     for path, by in strange:
-        with suppress(KeyError, IndexError, TypeError, AttributeError):  # a place that is gone
+        with suppress(KeyError, IndexError, TypeError, AttributeError):  # the path no longer exists
             pod = replaced(pod, path, by)
-    decision = decide(as_dict(pod), wants((A, "main"), (M, "side")), "node-1")
+    decision = decide(as_dict(pod), desired((A, "main"), (M, "side")), "node-1")
     assert decision.changes is None or not decision.reason
     if decision.changes is not None:
-        # What is sent is what any API server takes: texts under names.
+        # The patch is valid for any API server: annotations are strings.
         annotations = as_dict(as_dict(decision.changes["metadata"])["annotations"])
         assert all(isinstance(value, str) for value in annotations.values())
 
@@ -279,19 +302,19 @@ MARKS = st.dictionaries(st.sampled_from([KEY, MIG]), VALUES).map(json.dumps) | s
     st.none() | MARKS,
     st.sets(st.sampled_from([A, B]), min_size=1),
 )
-def test_a_foreign_value_stays_and_ours_is_right(
-    there: dict[str, str], marks: str | None, held: set[str]
+def test_other_programs_values_stay_and_own_values_are_right(
+    present: dict[str, str], marks: str | None, held: set[str]
 ) -> None:
-    before = there | ({MARK: marks} if marks is not None else {})
+    before = present | ({MARK: marks} if marks is not None else {})
     pod = pod_of("a", annotations=before)
-    what = wants(*((uuid, "main") for uuid in sorted(held)))
-    decision = decide(pod, what, "node-1")
+    desired_annotations = desired(*((uuid, "main") for uuid in sorted(held)))
+    decision = decide(pod, desired_annotations, "node-1")
     now = merged(pod, decision.changes or {})["metadata"]["annotations"]
     ours_before, ours = own_annotations(before), own_annotations(now)
-    for key, value in there.items():
+    for key, value in present.items():
         assert now[key] == value or (key == KEY and key in ours_before)
-    if KEY in ours or KEY not in there:
+    if KEY in ours or KEY not in present:
         assert now[KEY] == ours[KEY] == ",".join(sorted(held))
-    # A second look finds nothing to do.
-    again = decide(pod_of("a", annotations=now), what, "node-1")
-    assert (again.changes, again.foreign) == (None, decision.foreign)
+    # A second decision changes nothing.
+    second = decide(pod_of("a", annotations=now), desired_annotations, "node-1")
+    assert (second.changes, second.foreign) == (None, decision.foreign)

@@ -1,4 +1,4 @@
-"""What the doctor says of the pods sink's rights, each one taken away."""
+"""Checks of the pods sink: podgpu may read and patch pods."""
 
 from pathlib import Path
 
@@ -11,33 +11,36 @@ from tests.podgpu.doctor.support import context, free_port, is_bad, of
 from tests.support.kube import ApiServer
 
 
-async def looked(folder: Path, server: ApiServer) -> Finding:
-    made = Options(kubeconfig=server.kubeconfig(folder / "kubeconfig"))
-    return of(await examine(made, context(folder / "ctx")), "pods.patch")
+async def examine_rights(folder: Path, server: ApiServer) -> Finding:
+    options = Options(kubeconfig=server.kubeconfig(folder / "kubeconfig"))
+    return of(await examine(options, context(folder / "ctx")), "pods.patch")
 
 
-async def test_rights_that_are_all_there_are_well_and_no_pod_is_asked_for(tmp_path: Path) -> None:
+async def test_complete_permissions_are_ok_and_no_pod_is_requested(tmp_path: Path) -> None:
     server = ApiServer({})
     async with server.serving():
-        given_out = await looked(tmp_path, server)
-    assert given_out.verdict is Verdict.OK
-    assert given_out.observed == "get pods, patch pods"
+        finding = await examine_rights(tmp_path, server)
+    assert finding.verdict is Verdict.OK
+    assert finding.observed == "get pods, patch pods"
     assert server.requests == []
 
 
 @pytest.mark.parametrize("verb", ["get", "patch"])
-async def test_each_verb_that_is_missing_is_named(tmp_path: Path, verb: str) -> None:
+async def test_a_missing_permission_is_reported(tmp_path: Path, verb: str) -> None:
     server = ApiServer({})
     server.unallowed = {(verb, "pods")}
     async with server.serving():
-        given_out = await looked(tmp_path, server)
+        finding = await examine_rights(tmp_path, server)
     rule = f'resources ["pods"], verbs [{verb}]'
-    is_bad(given_out, "failure", f"may not {verb} pods", rule)
+    is_bad(finding, "failure", f"may not {verb} pods", rule)
 
 
-async def test_a_server_that_cannot_be_reached(tmp_path: Path) -> None:
+async def test_an_unreachable_server_is_reported(tmp_path: Path) -> None:
     server = ApiServer({})
     server.port = await free_port()
     is_bad(
-        await looked(tmp_path, server), "failure", "Connect call failed", "the address is correct"
+        await examine_rights(tmp_path, server),
+        "failure",
+        "Connect call failed",
+        "the address is correct",
     )

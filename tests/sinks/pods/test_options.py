@@ -1,4 +1,4 @@
-"""What may be configured."""
+"""Options of the pods sink."""
 
 import sys
 from pathlib import Path
@@ -19,18 +19,18 @@ def options(more: str = "") -> object:
     return config.sinks["pods"].options
 
 
-def test_defaults() -> None:
+def test_options_have_defaults() -> None:
     assert options() == Options(kubeconfig=None, resources=("*",))
 
 
-def test_what_is_given() -> None:
+def test_configured_options_are_read() -> None:
     assert options(', kubeconfig: /etc/k, resources: ["nvidia.com/*"]') == Options(
         kubeconfig=Path("/etc/k"), resources=("nvidia.com/*",)
     )
 
 
 @pytest.mark.parametrize(
-    ("more", "given_out"),
+    ("more", "message"),
     [
         (", resources: []", ""),
         (", resources: nvidia.com/gpu", ""),
@@ -39,17 +39,17 @@ def test_what_is_given() -> None:
         (', resources: ["nvidia.com/gpu", " "]', "an empty pattern matches no resource"),
     ],
 )
-def test_what_is_refused(more: str, given_out: str) -> None:
-    with pytest.raises(Exception, match=rf"sinks\.pods[^\n]*\n?[^\n]*{given_out}"):
+def test_invalid_options_are_refused(more: str, message: str) -> None:
+    with pytest.raises(Exception, match=rf"sinks\.pods[^\n]*\n?[^\n]*{message}"):
         options(more)
 
 
-def test_two_of_them_are_one_too_many() -> None:
+def test_two_pods_sinks_are_refused() -> None:
     with pytest.raises(Exception, match="pods already uses the annotations of this node's pods"):
         options("}, more: {kind: pods, resources: [nvidia.com/gpu]")
 
 
-def test_options_load_no_more_than_they_need() -> None:
+def test_the_options_module_loads_no_large_libraries() -> None:
     heavy = "{'asyncio', 'aiohttp', 'orjson', 'kubernetes_asyncio'}"
     code = f"import sys, sinks.pods.options; print(sorted({heavy} & set(sys.modules)))"
     found = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Changes that are refused, or dropped without a word: each is a matter of the pod it was for."""
+"""Patches that are refused or silently dropped affect only the pod that they are for."""
 
 import logging
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ from pipeline.model import NS, Claim
 from tests.sinks.pods.support import (
     KEY,
     Bench,
-    asking,
-    denial,
-    held,
+    api_error,
+    claim,
+    container,
     path_of,
     pod_of,
-    refused,
     uuids,
+    webhook_denial,
 )
 
 pytestmark = pytest.mark.looptime(start=1000)
@@ -33,14 +33,14 @@ NO_RIGHT = (
     '"pods" in API group "" in the namespace "ml"'
 )
 REFUSALS = [
-    pytest.param(denial(400), id="webhook, 400"),
-    pytest.param(denial(403), id="webhook, 403"),
-    pytest.param(denial(404), id="webhook, 404"),
-    pytest.param(denial(409), id="webhook, 409"),
-    pytest.param(denial(500), id="webhook, 500"),
-    pytest.param(denial(403, POLICY), id="policy, 403"),
-    pytest.param(denial(422, POLICY), id="policy, 422"),
-    pytest.param(refused(422), id="invalid"),
+    pytest.param(webhook_denial(400), id="webhook, 400"),
+    pytest.param(webhook_denial(403), id="webhook, 403"),
+    pytest.param(webhook_denial(404), id="webhook, 404"),
+    pytest.param(webhook_denial(409), id="webhook, 409"),
+    pytest.param(webhook_denial(500), id="webhook, 500"),
+    pytest.param(webhook_denial(403, POLICY), id="policy, 403"),
+    pytest.param(webhook_denial(422, POLICY), id="policy, 422"),
+    pytest.param(api_error(422), id="invalid"),
 ]
 
 
@@ -48,14 +48,14 @@ def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
 
 
-def shared(*names: str) -> list[Claim]:
-    """Many pods with a part each of one GPU."""
-    said = [held(name, 0) for name in names]
-    return [type(c)(c.subject, c.devices, 1e-3, None, c.origin, KEY) for c in said]
+def shares(*names: str) -> list[Claim]:
+    """Return claims of many pods that each hold a part of one GPU."""
+    claims = [claim(name, 0) for name in names]
+    return [type(c)(c.subject, c.devices, 1e-3, None, c.origin, KEY) for c in claims]
 
 
-def refuse(bench: Bench, error: ApiError, *names: str) -> None:
-    """Refuse all changes of pods; of those with these names, if any are given."""
+def refuse_patches(bench: Bench, error: ApiError, *names: str) -> None:
+    """Refuse all patches of pods, or of the pods with these names if any are given."""
 
     def before(method: str, path: str) -> None:
         if method == "PATCH" and (not names or path.rpartition("/")[2] in names):
@@ -65,128 +65,128 @@ def refuse(bench: Bench, error: ApiError, *names: str) -> None:
 
 
 @pytest.mark.parametrize("error", REFUSALS)
-async def test_what_a_pod_is_refused_stops_no_one_and_is_reported_once(
+async def test_a_refused_pod_does_not_stop_others_and_is_logged_once(
     error: ApiError, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench()
-    bench.has(pod_of("a"), pod_of("b"), pod_of("c"))
-    refuse(bench, error, "a", "b")
+    bench.add_pods(pod_of("a"), pod_of("b"), pod_of("c"))
+    refuse_patches(bench, error, "a", "b")
     async with bench.supervised():
-        bench.holds(held("a", 0), held("b", 1), held("c", 2))
+        bench.set_claims(claim("a", 0), claim("b", 1), claim("c", 2))
         for _ in range(30):
-            await bench.rests(120)
+            await bench.wait(120)
             assert bench.up
     assert [bench.written(name) for name in "abc"] == [{}, {}, {KEY: uuids(2)}]
-    [given_out] = warned(caplog)
-    assert KEY in given_out
-    assert "give its service account" not in given_out
-    # Tried again after 10, 20, 40 ... 600 s, and counted each time.
-    assert bench.failed == {"annotate invalid": bench.asked().count("PATCH a") * 2}
-    tried = [
+    [message] = warned(caplog)
+    assert KEY in message
+    assert "give its service account" not in message
+    # Retried after 10, 20, 40 ... 600 s, and counted each time.
+    assert bench.failed == {"annotate invalid": bench.requests().count("PATCH a") * 2}
+    attempts = [
         at
         for at, method, path, _ in bench.api.requests
         if (method, path) == ("PATCH", path_of("a"))
     ]
-    # Told once, and seen by who looks at the sink for as long as it is so.
-    [trouble] = bench.ctx.own.problems.values()
-    assert "cannot write annotation nvidia.com/gpu" in trouble.text
+    # Logged once, and shown as a problem of the sink while it lasts.
+    [problem] = bench.ctx.own.problems.values()
+    assert "cannot write annotation nvidia.com/gpu" in problem.text
     last = max(at for at, method, _, _ in bench.api.requests if method == "PATCH")
-    assert trouble.at.mono_ns / NS == pytest.approx(last, abs=1)
-    waits = [later - before for before, later in pairwise(tried)]
+    assert problem.at.mono_ns / NS == pytest.approx(last, abs=1)
+    waits = [later - before for before, later in pairwise(attempts)]
     assert [round(wait) for wait in waits[:8]] == [10, 20, 40, 80, 160, 320, 600, 600]
 
 
 @pytest.mark.parametrize("error", REFUSALS)
-async def test_it_is_written_once_it_is_refused_no_longer(error: ApiError) -> None:
+async def test_a_pod_is_annotated_when_it_is_no_longer_refused(error: ApiError) -> None:
     bench = Bench()
-    bench.has(pod_of())
-    refuse(bench, error)
+    bench.add_pods(pod_of())
+    refuse_patches(bench, error)
     async with bench.supervised():
-        bench.holds(held("a", 0))
-        await bench.rests(60)
-        refuse(bench, error, "nobody")
-        await bench.rests(60)
+        bench.set_claims(claim("a", 0))
+        await bench.wait(60)
+        refuse_patches(bench, error, "no-pod")
+        await bench.wait(60)
     assert bench.written() == {KEY: uuids(0)}
 
 
 @pytest.mark.parametrize("error", REFUSALS)
-async def test_a_new_pod_waits_for_none_of_those_that_are_refused(error: ApiError) -> None:
+async def test_refused_pods_do_not_delay_a_new_pod(error: ApiError) -> None:
     bench = Bench()
     names = [f"p{number}" for number in range(40)]
-    bench.has(*(pod_of(name, asking(gpu=1)) for name in names), pod_of("new"))
-    refuse(bench, error, *names)
+    bench.add_pods(*(pod_of(name, container(gpu=1)) for name in names), pod_of("new"))
+    refuse_patches(bench, error, *names)
     async with bench.supervised():
-        bench.holds(*shared(*names))
-        # All forty are due again now.
-        await bench.rests(10.01)
-        bench.holds(*shared(*names, "new"))
-        await bench.rests(0.3)
+        bench.set_claims(*shares(*names))
+        # All forty are due for a retry now.
+        await bench.wait(10.01)
+        bench.set_claims(*shares(*names, "new"))
+        await bench.wait(0.3)
         assert bench.written("new") == {KEY: uuids(0)}
 
 
-async def test_a_refused_pod_that_holds_something_else_is_tried_at_once() -> None:
+async def test_a_refused_pod_with_other_devices_is_retried_immediately() -> None:
     bench = Bench()
-    bench.has(pod_of())
-    refuse(bench, denial())
+    bench.add_pods(pod_of())
+    refuse_patches(bench, webhook_denial())
     async with bench.supervised():
-        bench.holds(held("a", 0))
-        await bench.rests(3600)
+        bench.set_claims(claim("a", 0))
+        await bench.wait(3600)
         bench.api.before = lambda *_: None
-        bench.holds(held("a", 1))
-        await bench.rests(1)
+        bench.set_claims(claim("a", 1))
+        await bench.wait(1)
     assert bench.written() == {KEY: uuids(1)}
 
 
-async def test_a_right_that_is_missing_is_the_sink_s_and_names_the_rule(
+async def test_a_missing_permission_stops_the_sink_and_the_log_names_the_rule(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench()
-    bench.has(pod_of())
-    refuse(bench, denial(403, NO_RIGHT))
+    bench.add_pods(pod_of())
+    refuse_patches(bench, webhook_denial(403, NO_RIGHT))
     async with bench.supervised():
-        bench.holds(held("a", 0))
-        await bench.rests(600)
+        bench.set_claims(claim("a", 0))
+        await bench.wait(600)
         assert not bench.up
-    [given_out] = warned(caplog)
-    assert 'resources ["pods"], verbs [get, patch]' in given_out
+    [message] = warned(caplog)
+    assert 'resources ["pods"], verbs [get, patch]' in message
 
 
-# -- what the server says of a change
+# -- responses to a patch
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"", b"[]", b"{}", b'{"metadata":{"annotations":[]}}'])
-async def test_a_change_whose_answer_does_not_have_it_is_not_done(
+async def test_a_patch_is_retried_if_its_response_does_not_contain_it(
     body: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench()
-    bench.has(pod_of("a"), pod_of("b"))
-    patch, strange = bench.api.patch, [True] * 4
+    bench.add_pods(pod_of("a"), pod_of("b"))
+    patch, other_responses = bench.api.patch, [True] * 4
 
     async def page(path: str, changes: Mapping[str, object]) -> bytes:
-        if strange:
-            strange.pop()
+        if other_responses:
+            other_responses.pop()
             return body
         return await patch(path, changes)
 
     bench.api.patch = page  # type: ignore[method-assign]
     async with bench.supervised():
-        bench.holds(held("a", 0), held("b", 1))
-        await bench.rests(25)
+        bench.set_claims(claim("a", 0), claim("b", 1))
+        await bench.wait(25)
         assert (bench.written("a"), bench.written("b")) == ({}, {})
         assert bench.up
-        await bench.rests(20)
+        await bench.wait(20)
     assert (bench.written("a"), bench.written("b")) == ({KEY: uuids(0)}, {KEY: uuids(1)})
-    [given_out] = warned(caplog)
-    assert "its response does not contain it" in given_out
+    [message] = warned(caplog)
+    assert "its response does not contain it" in message
     assert bench.failed == {"annotate invalid": 4}
 
 
 @pytest.mark.parametrize("keys", [(KEY,), (MARK,), (KEY, MARK)])
-async def test_a_webhook_that_takes_annotations_away_is_reported_of(
+async def test_a_webhook_that_removes_annotations_is_logged_once(
     keys: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench()
-    bench.has(pod_of())
+    bench.add_pods(pod_of())
     patch = bench.api.patch
 
     async def stripped(path: str, changes: Mapping[str, Any]) -> bytes:
@@ -196,21 +196,21 @@ async def test_a_webhook_that_takes_annotations_away_is_reported_of(
 
     bench.api.patch = stripped  # type: ignore[method-assign]
     async with bench.supervised():
-        bench.holds(held("a", 0))
-        await bench.rests(3600)
+        bench.set_claims(claim("a", 0))
+        await bench.wait(3600)
         assert bench.up
     assert len(warned(caplog)) == 1
-    assert bench.asked().count("PATCH a") <= 12
+    assert bench.requests().count("PATCH a") <= 12
     assert not set(keys) & set(bench.annotations())
 
 
-async def test_a_value_that_comes_back_another_one_is_not_done() -> None:
+async def test_a_patch_that_the_server_changed_is_retried() -> None:
     bench = Bench()
-    bench.has(pod_of())
+    bench.add_pods(pod_of())
     bench.api.dropping = 1
     async with bench.supervised():
-        bench.holds(held("a", 0))
-        await bench.rests(5)
+        bench.set_claims(claim("a", 0))
+        await bench.wait(5)
         assert bench.written() == {}
-        await bench.rests(10)
+        await bench.wait(10)
     assert bench.written() == {KEY: uuids(0)}
