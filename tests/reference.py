@@ -13,7 +13,7 @@ from config.option_docs import describe
 from config.schema import Config
 from config.type_shapes import Items, Maybe, Record, Scalar, Shape, Table, record
 from config.value_limits import Limits
-from pipeline.component.registry import ENTRIES, RegisteredKinds
+from pipeline.component.registry import KINDS, RegisteredKinds
 
 _INTRO: Final = """\
 # Every option
@@ -57,7 +57,7 @@ def _lines() -> Iterator[str]:
         for kind in names:
             # The heading is the anchor.
             yield f"\n### {role} {kind}\n"
-            summary = ENTRIES[role, kind].summary
+            summary = KINDS[role, kind].summary
             yield f"{summary[0].upper()}{summary[1:]}: [{kind}]({role}s/{kind}.md).\n"
             yield from _table(kinds.options(role, kind))
 

@@ -10,7 +10,7 @@ from config.loader import parse
 from config.option_docs import describe
 from config.schema import Config
 from pipeline.base.telemetry import FAMILIES
-from pipeline.component.registry import ENTRIES, RegisteredKinds
+from pipeline.component.registry import KINDS, RegisteredKinds
 from pipeline.counters.unavailable_fields import ABSENT
 from pipeline.fields import CATALOGUE
 from podgpu.cli.field_table import markdown
@@ -44,7 +44,7 @@ def test_every_yaml_block_is_a_valid_configuration(place: str, block: str) -> No
     parse(text, RegisteredKinds(), env={"NODE_NAME": "node-1"}, origin=place)
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
+@pytest.mark.parametrize("entry", KINDS, ids=":".join)
 def test_every_kind_has_a_page_that_names_all_its_options(entry: tuple[str, str]) -> None:
     role, kind = entry
     page = (ROOT / "docs" / f"{role}s" / f"{kind}.md").read_text(encoding="utf-8")

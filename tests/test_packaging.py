@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.component.registry import ENTRIES, load
+from pipeline.component.registry import KINDS, load
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("config", "pipeline", "podgpu", "sources", "sinks")
@@ -79,19 +79,19 @@ def test_a_module_does_not_load_optional_libraries(module: str, heavy: list[str]
     assert [name for name in loaded if name.split(".")[0] in heavy] == []
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
+@pytest.mark.parametrize("entry", KINDS, ids=":".join)
 def test_options_load_no_large_library(entry: tuple[str, str]) -> None:
-    module = ENTRIES[entry].options.partition(":")[0]  # type: ignore[index]
+    module = KINDS[entry].options.partition(":")[0]  # type: ignore[index]
     loaded = python(f"import sys, {module}; print(*sys.modules)").split()
     heavy = {"aiohttp", "pynvml", "asyncinotify", "aiofiles", "grpc", "kubernetes_asyncio"}
     heavy |= {"google", "opentelemetry"}
     assert [name for name in loaded if name.split(".")[0] in heavy] == []
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
+@pytest.mark.parametrize("entry", KINDS, ids=":".join)
 def test_every_registered_path_can_be_loaded(entry: tuple[str, str]) -> None:
-    assert load(ENTRIES[entry].options) is not None  # type: ignore[index]
-    assert load(ENTRIES[entry].factory) is not None  # type: ignore[index]
+    assert load(KINDS[entry].options) is not None  # type: ignore[index]
+    assert load(KINDS[entry].factory) is not None  # type: ignore[index]
 
 
 def test_modules_have_at_most_400_lines() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from config.json_schema import json_schema
-from pipeline.component.registry import ENTRIES, RegisteredKinds
+from pipeline.component.registry import KINDS, RegisteredKinds
 from tests.reference import anchor, page
 
 ROOT = Path(__file__).parent.parent
@@ -49,7 +49,7 @@ def keys(schema: dict[str, Any], prefix: str = "") -> set[str]:
 def test_the_sections_have_exactly_the_keys_of_the_schema() -> None:
     schema: Any = json_schema(RegisteredKinds())
     expected = {"The file": keys(schema)}
-    for role, kind in ENTRIES:
+    for role, kind in KINDS:
         expected[f"{role} {kind}"] = keys(schema["$defs"][f"{role}.{kind}"])
     rows = {name: {row["name"] for row in ROW.finditer(text)} for name, text in sections().items()}
     assert {name: found for name, found in rows.items() if found} == expected
@@ -96,7 +96,7 @@ def test_a_row_shows_type_bounds_and_default(
     assert found == [(kind, default)]
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
+@pytest.mark.parametrize("entry", KINDS, ids=":".join)
 def test_the_page_of_each_kind_links_to_its_options(entry: tuple[str, str]) -> None:
     role, kind = entry
     text = (ROOT / "docs" / f"{role}s" / f"{kind}.md").read_text(encoding="utf-8")

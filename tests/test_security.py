@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from config.option_docs import describe
-from pipeline.component.registry import ENTRIES, RegisteredKinds
+from pipeline.component.registry import KINDS, RegisteredKinds
 from tests.deploy.manifests import Manifests, documented, ordered
 from tests.deploy.places import DOCS, PLAIN, ROOT
 from tests.e2e.documented import objects
@@ -40,17 +40,17 @@ WHAT, _USER, API, NETWORK, TAKEN_OVER, TAKEN_AWAY = range(6)
 
 
 def test_there_is_one_row_for_each_kind() -> None:
-    assert sorted(ROWS) == sorted(ENTRIES)
+    assert sorted(ROWS) == sorted(KINDS)
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
+@pytest.mark.parametrize("entry", KINDS, ids=":".join)
 def test_all_cells_of_a_row_are_filled(entry: tuple[str, str]) -> None:
     cells = ROWS[entry]
     assert len(cells) == 6
     assert all(cells)
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
+@pytest.mark.parametrize("entry", KINDS, ids=":".join)
 def test_a_kind_with_a_kubeconfig_is_documented_to_use_the_api_server(
     entry: tuple[str, str],
 ) -> None:
@@ -73,7 +73,7 @@ def places(options: type[msgspec.Struct]) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
+@pytest.mark.parametrize("entry", KINDS, ids=":".join)
 def test_folders_of_the_host_are_documented(entry: tuple[str, str]) -> None:
     for place in places(RegisteredKinds().options(*entry)):
         assert f"`{place}`" in ROWS[entry][WHAT], place
@@ -161,7 +161,7 @@ SECRET = re.compile(r"(token|password|key)_file$|kubeconfig$|headers$")
 
 def test_each_option_that_names_a_secret_is_documented() -> None:
     documented_options = " ".join(cells[0] for cells in table("Secrets"))
-    for role, kind in ENTRIES:
+    for role, kind in KINDS:
         for option in describe(RegisteredKinds().options(role, kind)):
             if SECRET.search(option.name):
                 assert f"`{option.name}`" in documented_options, (role, kind, option.name)

@@ -18,11 +18,14 @@ class Family:
         name: as in the text exposition format, with `_total` for counters and the unit as suffix.
         type: a `summary` has a sum and a count, and no quantiles.
         help: one sentence.
+        timestamped: a counter with the time of its last increase, which distinguishes a present
+            loss from an old one.
     """
 
     name: str
     type: Literal["counter", "gauge", "summary"]
     help: str
+    timestamped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class Point:
         labels: names and values.
         value: the present value.
         suffix: `_sum` or `_count` for a summary, else empty.
-        last_increase: when it last increased, for families in `TIMESTAMPED`; None if it never did
+        last_increase: when it last increased, for timestamped families; None if it never did
             or if that is unknown.
     """
 
@@ -84,11 +87,6 @@ FAMILIES: tuple[Family, ...] = (
         "How often the source failed and was restarted.",
     ),
     Family(
-        "podgpu_source_requests_total",
-        "counter",
-        "Requests that the source has sent, by method and result.",
-    ),
-    Family(
         "podgpu_device_ids_unresolved",
         "gauge",
         "Device ids in the source's claims that match no device now.",
@@ -99,20 +97,10 @@ FAMILIES: tuple[Family, ...] = (
         "Device ids in the source's claims that matched no device of this node.",
     ),
     Family(
-        "podgpu_sample_duration_seconds",
-        "summary",
-        "Duration of a round of readings, from the first call to the last.",
-    ),
-    Family(
         "podgpu_sample_errors_total",
         "counter",
         "Readings that failed, by device and the driver's error; fields that the device does not "
         "support are not counted.",
-    ),
-    Family(
-        "podgpu_samples_skipped_total",
-        "counter",
-        "Rounds of readings that were skipped because the previous one had not ended.",
     ),
     Family(
         "podgpu_source_dropped_total",
@@ -124,56 +112,13 @@ FAMILIES: tuple[Family, ...] = (
         "podgpu_sink_dropped_total",
         "counter",
         "Readings that the sink did not pass on, and points that it gave up, by reason.",
+        timestamped=True,
     ),
     Family(
         "podgpu_sink_emitted_total",
         "counter",
         "Readings that the sink passed on; for a sink with a queue, points that the receiver "
         "accepted.",
-    ),
-    Family(
-        "podgpu_sink_produced_total",
-        "counter",
-        "Points that a sink with a queue has produced from snapshots.",
-    ),
-    Family(
-        "podgpu_sink_produced_bytes_per_second",
-        "gauge",
-        "Bytes per second that a sink with a queue produced in the last minute; no sample in the "
-        "first minute.",
-    ),
-    Family(
-        "podgpu_sink_recovered_total",
-        "counter",
-        "Points of an earlier run that waited in the sink's queue when it was opened.",
-    ),
-    Family(
-        "podgpu_sink_rejected_total",
-        "counter",
-        "Points that the receiver refused permanently, by reason.",
-    ),
-    Family("podgpu_sink_queued", "gauge", "Points that wait in the sink's queue."),
-    Family("podgpu_sink_queue_bytes", "gauge", "Size of the sink's queue."),
-    Family(
-        "podgpu_sink_queue_writable",
-        "gauge",
-        "1 while the queue's disk can be written, 0 while data is kept in memory instead.",
-    ),
-    Family(
-        "podgpu_sink_oldest_age_seconds",
-        "gauge",
-        "Age of the oldest data in the sink's queue; 0 while it is empty.",
-    ),
-    Family(
-        "podgpu_sink_delivering",
-        "gauge",
-        "1 while the receiver accepts what the sink sends, 0 while it does not; no sample before "
-        "the first message.",
-    ),
-    Family(
-        "podgpu_sink_retries_total",
-        "counter",
-        "Messages that had to be sent again, by reason.",
     ),
     Family(
         "podgpu_sink_requests_total",
@@ -215,38 +160,12 @@ FAMILIES: tuple[Family, ...] = (
         "Containers without a usage account because there are too many on a device; no sample if "
         "no source takes usage samples.",
     ),
-    Family(
-        "podgpu_extender_up",
-        "gauge",
-        "1 while the extender watches the cluster's Nodes, 0 while it answers from the last known "
-        "state.",
-    ),
-    Family(
-        "podgpu_extender_nodes",
-        "gauge",
-        "Nodes that the extender knows, by what they report of their topology.",
-    ),
-    Family(
-        "podgpu_extender_requests_total",
-        "counter",
-        "Requests of the scheduler, by verb and result.",
-    ),
-    Family(
-        "podgpu_extender_request_duration_seconds",
-        "summary",
-        "Time in which the extender answered a request of the scheduler.",
-    ),
     Family("process_cpu_seconds_total", "counter", "CPU time that podgpu has used."),
     Family("process_resident_memory_bytes", "gauge", "Resident memory of podgpu."),
     Family("process_start_time_seconds", "gauge", "Start time of podgpu, in Unix time."),
     Family("process_open_fds", "gauge", "File descriptors that podgpu has open."),
 )
 """All families of podgpu's own, in the order of the page. Components refer to them by name."""
-
-_BY_NAME = {family.name: family for family in FAMILIES}
-
-TIMESTAMPED: Final = frozenset({"podgpu_sink_dropped_total", "podgpu_sink_rejected_total"})
-"""Counters with a time of the last increase, which distinguishes a present loss from an old one."""
 
 
 @dataclass(slots=True)
@@ -259,16 +178,22 @@ class _Cell:
 
 
 class Telemetry:
-    """Holds the values of `FAMILIES` that components report. It outlives their restarts.
+    """Holds the values of families that components report. It outlives their restarts.
 
     Not thread-safe: use it in the event loop.
 
     Args:
         now: returns the present time; without it the last increase of counters is unknown.
+        families: in the order of the page; by default those that are declared here.
     """
 
-    def __init__(self, now: Callable[[], Instant] | None = None) -> None:
+    def __init__(
+        self,
+        now: Callable[[], Instant] | None = None,
+        families: Iterable[Family] = FAMILIES,
+    ) -> None:
         self._now = now
+        self._families = {family.name: family for family in families}
         self._values: dict[str, dict[Labels, _Cell]] = {}
         self._troubles: dict[tuple[str, str], LastProblem] = {}
 
@@ -285,7 +210,7 @@ class Telemetry:
         """Increase a counter; an amount of 0 creates its series."""
         cell = self._cell(family, "counter", labels)
         cell.value += amount
-        if amount and self._now is not None and family in TIMESTAMPED:
+        if amount and self._now is not None and self._families[family].timestamped:
             cell.last_increase = self._now()
 
     def set(self, family: str, value: float, labels: Labels) -> None:
@@ -306,8 +231,9 @@ class Telemetry:
                 del cells[labels]
 
     def _cell(self, family: str, kind: str, labels: Labels) -> _Cell:
-        if _BY_NAME[family].type != kind:
-            raise ValueError(f"{family} is a {_BY_NAME[family].type}, not a {kind}")
+        declared = self._families[family]
+        if declared.type != kind:
+            raise ValueError(f"{family} is a {declared.type}, not a {kind}")
         cells = self._values.setdefault(family, {})
         cell = cells.get(labels)
         if cell is None:
@@ -321,7 +247,7 @@ class Telemetry:
             computed: samples that the caller computes now (ages, metrics of the process).
         """
         families: list[FamilyPoints] = []
-        for family in FAMILIES:
+        for family in self._families.values():
             points = list(computed.get(family.name, ()))
             for labels, cell in self._values.get(family.name, {}).items():
                 if family.type == "summary":

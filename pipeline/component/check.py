@@ -1,6 +1,9 @@
 """A check of `podgpu doctor`: its id and description. Findings are made by its methods only."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from pipeline.component.findings import Finding, Verdict
 
@@ -62,3 +65,10 @@ FAILS = frozenset({Verdict.FAILURE})
 BOTH = WARNS | FAILS
 NONE: frozenset[Verdict] = frozenset()
 """For checks that only inform."""
+
+WRITABLE_FOLDER: Final = "mount a folder that podgpu may write to, and give a path in it"
+
+
+def checks_by_id(*checks: Check) -> Mapping[str, Check]:
+    """Return checks by their id, in the order given."""
+    return MappingProxyType({check.id: check for check in checks})

@@ -3,12 +3,13 @@
 from typing import Final
 
 from pipeline.base.safe_text import shortened
-from pipeline.component.registry import ENTRIES, Holders
+from pipeline.component.kind import Holders
+from pipeline.component.registry import KINDS
 from pipeline.model import Snapshot, SourceState
 
 
 def _kinds(*holders: Holders) -> frozenset[str]:
-    return frozenset(kind for (_, kind), entry in ENTRIES.items() if entry.holders in holders)
+    return frozenset(kind for (_, kind), entry in KINDS.items() if entry.holders in holders)
 
 
 LISTING_KINDS: Final = _kinds("all")

@@ -10,9 +10,9 @@ import msgspec
 
 from config.schema import Component, Config
 from pipeline.component.findings import Finding
-from pipeline.component.registry import ENTRIES, load
-from pipeline.diagnostics.check_table import CHECKS
+from pipeline.component.registry import KINDS, load
 from pipeline.diagnostics.context import DoctorContext
+from pipeline.diagnostics.shared_checks import BUG, TIMED_OUT
 
 Examine: TypeAlias = Callable[[msgspec.Struct, DoctorContext], Awaitable[list[Finding]]]
 """The function that `Entry.doctor` names: checks one component, given its options."""
@@ -45,12 +45,12 @@ def of_components(config: Config, ctx: DoctorContext) -> list[Examination]:
     return [
         _of(component, ctx)
         for component in (*config.sources.values(), *config.sinks.values())
-        if ENTRIES[component.role, component.kind].doctor
+        if KINDS[component.role, component.kind].doctor
     ]
 
 
 def _of(component: Component, ctx: DoctorContext) -> Examination:
-    entry = ENTRIES[component.role, component.kind]
+    entry = KINDS[component.role, component.kind]
 
     async def work() -> list[Finding]:
         # Importing the module imports its libraries too, so do it outside of the event loop.
@@ -89,7 +89,7 @@ async def _one(examination: Examination, deadline: float) -> list[Finding]:
 
 def timed_out(name: str, seconds: float, fix: str) -> Finding:
     """Return the finding for checks that exceeded their time limit."""
-    return CHECKS["check.deadline"].failure(
+    return TIMED_OUT.failure(
         name,
         f"no answer within {seconds:g} s",
         fix,
@@ -99,7 +99,7 @@ def timed_out(name: str, seconds: float, fix: str) -> Finding:
 def _bug(name: str, error: Exception) -> Finding:
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
-    return CHECKS["check.bug"].failure(
+    return BUG.failure(
         name,
         f"{type(error).__name__}: {error} ({where})",
         "report this bug with the whole line; the result of the check is unknown",

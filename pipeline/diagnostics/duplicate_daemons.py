@@ -6,8 +6,8 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.shared_checks import DUPLICATE_DAEMONS
 
 _COMMANDS: Final = frozenset({"run", "demo", "dcgm-exporter"})
 """Commands that run as a daemon."""
@@ -29,7 +29,7 @@ _PROCESSES_FIX: Final = (
 
 async def examine(ctx: DoctorContext) -> list[Finding]:
     """Run the check `twins` on the visible processes."""
-    check = CHECKS["twins"]
+    check = DUPLICATE_DAEMONS
     ours, others = await in_thread(partial(daemon_pids, ctx.roots.proc))
     place = f"{ctx.roots.proc}/*/cmdline"
     if len(ours) > 1:

@@ -3,8 +3,8 @@
 from typing import Final
 
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
+from pipeline.diagnostics.shared_checks import NODE_NAME
 
 _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 FIX: Final = (
@@ -15,7 +15,7 @@ FIX: Final = (
 
 async def examine(ctx: DoctorContext) -> list[Finding]:
     """Run the check `node.name`, as far as possible without the API server."""
-    check = CHECKS["node.name"]
+    check = NODE_NAME
     if ctx.config.node:
         return [check.ok("node", f"{ctx.config.node}, as configured")]
     observed = f"not set, so podgpu uses the host name: {ctx.node}"

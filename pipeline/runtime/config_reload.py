@@ -12,7 +12,7 @@ from asyncinotify import Inotify, Mask
 
 from config.schema import Component, Config
 from pipeline.base.telemetry import Telemetry
-from pipeline.component.registry import ENTRIES
+from pipeline.component.registry import KINDS
 
 _POLL = 10.0
 """Seconds between checks of the file if no events arrive: network file systems, unusual mounts."""
@@ -87,7 +87,7 @@ def changes(old: Config, new: Config, *, replanned: bool = False) -> Changes:
     renamed = old.node != new.node
 
     def differs(component: Component, before: Component | None) -> bool:
-        entry = ENTRIES.get((component.role, component.kind))
+        entry = KINDS.get((component.role, component.kind))
         uses_plan = entry is not None and entry.uses_plan
         return renamed or component != before or (replanned and uses_plan)
 

@@ -24,6 +24,7 @@ from pipeline.component.code_permissions import (
     plugins,
 )
 from pipeline.component.contracts import KubeApi
+from pipeline.component.registry import OWN_FAMILIES
 from pipeline.counters.list_keeper import DEFAULT_TEXT, KEPT_TEXT, CountersKeeper
 from pipeline.counters.list_source import ListUnavailableError
 from pipeline.counters.plan_builder import default_plan
@@ -81,7 +82,7 @@ class Runtime:
         self._config = config
         self._allowed = allowed
         self._inbox: Channel[Envelope] = Channel(_INBOX)
-        hints, telemetry = HintBoard(), Telemetry(clock.now)
+        hints, telemetry = HintBoard(), Telemetry(clock.now, OWN_FAMILIES)
         self._publisher = Publisher(self._inbox, hints, log)
         self._publisher.taps.extend(taps)
         self._shared = Shared(

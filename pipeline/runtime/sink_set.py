@@ -13,7 +13,7 @@ from pipeline.base.errors import ComponentError, PermanentError
 from pipeline.base.logs import ROOT
 from pipeline.base.telemetry import FamilyPoints, Meter
 from pipeline.component.contracts import Delivery, HttpMounts, UsageHistory
-from pipeline.component.registry import ENTRIES, build_sink
+from pipeline.component.registry import KINDS, build_sink
 from pipeline.delivery.options import sends
 from pipeline.model import Snapshot, TotalsRestored
 from pipeline.runtime.contexts import RunningSink
@@ -173,7 +173,7 @@ class SinkSet:
         return _Running(component, SinkRunner(sink, context, self._outlet(component)))
 
     def _outlet(self, component: Component) -> Channel[Snapshot]:
-        if ENTRIES["sink", component.kind].delivery is Delivery.LATEST:
+        if KINDS["sink", component.kind].delivery is Delivery.LATEST:
             return Channel(1)
         return Channel(_QUEUE, on_drop=lambda lost: self._count(component, lost, "queue_full"))
 
@@ -203,7 +203,7 @@ class SinkSet:
         await self._shared.wait(late, _CANCEL)
         for sink in sinks:
             while (left := sink.runner.outlet.take_nowait()) is not None:
-                if ENTRIES["sink", sink.component.kind].delivery is Delivery.QUEUE:
+                if KINDS["sink", sink.component.kind].delivery is Delivery.QUEUE:
                     self._count(sink.component, left, "stopped")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pipeline.base.safe_text import line
-from pipeline.base.telemetry import TIMESTAMPED, Point
+from pipeline.base.telemetry import Point
 from pipeline.model import Instant, SourceState
 from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.status_document import LARGEST, ErrorStatus, SinkStatus, SourceStatus
@@ -107,7 +107,7 @@ def _losses(status_input: StatusInput) -> Mapping[str, Instant]:
     """Return the time of the last loss of each sink that lost data, by name."""
     found: dict[str, Instant] = {}
     for family, points in status_input.telemetry:
-        for point in points if family.name in TIMESTAMPED else ():
+        for point in points if family.timestamped else ():
             name, last_increase = _owner(point, "sink"), point.last_increase
             if name is not None and last_increase is not None:
                 previous = found.get(name, last_increase)

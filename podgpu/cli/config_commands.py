@@ -10,7 +10,7 @@ from config.json_schema import json_schema
 from config.option_docs import describe
 from config.schema import Config
 from pipeline.component.code_permissions import refused
-from pipeline.component.registry import ENTRIES, RegisteredKinds
+from pipeline.component.registry import KINDS, RegisteredKinds
 from podgpu.cli.code_permission_options import allowed_of
 from podgpu.cli.config_location import located
 
@@ -60,7 +60,7 @@ def schema(_: argparse.Namespace) -> int:
 
 def kinds(_: argparse.Namespace) -> int:
     """`podgpu kinds`: print each kind of source and sink, its purpose and its options."""
-    for (role, kind), entry in ENTRIES.items():
+    for (role, kind), entry in KINDS.items():
         print(f"{role} {kind}: {entry.summary}")
         for option in describe(RegisteredKinds().options(role, kind)):
             default = f" (default {option.default})" if option.default else ""

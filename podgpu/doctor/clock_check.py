@@ -8,8 +8,8 @@ from typing import Final
 from pipeline.base.errors import TransientError
 from pipeline.component.findings import Finding
 from pipeline.diagnostics import clock_sync
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
+from podgpu.doctor.checks import CHECKS
 
 _TIMEOUT: Final = 8.0
 """Time limit for one server. If a server is slower, its own check reports that."""

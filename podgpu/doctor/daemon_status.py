@@ -8,12 +8,12 @@ import msgspec
 
 from pipeline.base.safe_text import line
 from pipeline.component.findings import Finding, span
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.port_owner import PortOwner
 from pipeline.model import NS
 from pipeline.status_page.problems import problems, summary
 from pipeline.status_page.status_document import StatusDocument
+from podgpu.doctor.checks import CHECKS
 
 _MAX_LISTED: Final = 4
 _STARTUP_GRACE: Final = 120.0

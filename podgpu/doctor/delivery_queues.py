@@ -13,12 +13,12 @@ from pipeline.component.findings import Finding
 from pipeline.delivery.options import QueueOptions
 from pipeline.delivery.queue.disk.folder import CURSOR, LOCK, segment_name, segment_numbers
 from pipeline.diagnostics.check_runner import Examination
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.file_permissions import inaccessible, not_replaceable_reason
 from pipeline.diagnostics.mounts import file_system
 from pipeline.diagnostics.path_access import access_fix, access_problem
 from pipeline.diagnostics.process_lookup import lock_owner
+from podgpu.doctor.checks import CHECKS
 
 _VOLATILE: Final = frozenset({"tmpfs", "ramfs"})
 _LAYERS: Final = frozenset({"overlay", "aufs", "fuse.fuse-overlayfs"})

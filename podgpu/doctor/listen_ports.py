@@ -9,11 +9,11 @@ from config.schema import Config
 from config.value_types import ListenAddress
 from pipeline.component.check import Check
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.port_owner import PortOwner, certificate, identify
 from pipeline.diagnostics.process_lookup import FileOwner, find_port_owner
 from pipeline.host.listen_sockets import bind, reason
+from podgpu.doctor.checks import CHECKS
 from podgpu.doctor.daemon_status import check_status
 from podgpu.doctor.queue_rate import check_rates
 from podgpu.doctor.web_config import identity_if_mutual_tls

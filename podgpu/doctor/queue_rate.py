@@ -8,8 +8,8 @@ from pipeline.base.safe_text import line
 from pipeline.component.findings import Finding
 from pipeline.delivery.options import QueueOptions
 from pipeline.delivery.production_rate import format_bytes
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.port_owner import PortOwner
+from podgpu.doctor.checks import CHECKS
 
 _RATE: Final = re.compile(
     rb'^podgpu_sink_produced_bytes_per_second\{sink="([^"\n]*)"\} (\S+)$', re.MULTILINE

@@ -8,9 +8,9 @@ from typing import Final
 from config.errors import ConfigError
 from config.schema import Config
 from pipeline.component.findings import Finding, span
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.model import NS
+from podgpu.doctor.checks import CHECKS
 
 _NO_CHECK_TIME: Final = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME, which `ssl` does not name; the check compares with `ctx.clock`."""

@@ -17,7 +17,7 @@ from config.value_types import ListenAddress
 from pipeline.base.backoff import Backoff
 from pipeline.base.clock import Clock, SystemClock
 from pipeline.base.errors import TransientError
-from pipeline.base.telemetry import FamilyPoints, Point, Telemetry
+from pipeline.base.telemetry import FAMILIES, FamilyPoints, Point, Telemetry
 from pipeline.base.version import VERSION
 from pipeline.component.contracts import HttpHandler, HttpRequest, HttpResponse, KubeApi
 from pipeline.exposition.own_metrics import tail
@@ -30,6 +30,7 @@ from pipeline.kube.sessions import Sessions
 from pipeline.model import NS
 from pipeline.runtime.http_service import Serving
 from pipeline.topology.node_annotation import KEY
+from podgpu.extender.metric_families import EXTENDER_FAMILIES
 from podgpu.extender.node_cache import PATH, NodeMapper, Nodes
 from podgpu.extender.service import Service, Verb
 
@@ -102,7 +103,7 @@ class Extender:
         self._clock = clock or SystemClock()
         self._kube = kube or Sessions(alternative="give --kubeconfig", plugins=True).session
         self._log = logging.getLogger("podgpu.extender")
-        self._telemetry = Telemetry()
+        self._telemetry = Telemetry(families=(*FAMILIES, *EXTENDER_FAMILIES))
         self._process = ProcessFigures(self._clock)
         self._nodes = Nodes(self._log)
         self._service = Service(

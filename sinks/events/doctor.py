@@ -2,8 +2,8 @@
 
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.api_permissions import Right, check_rights
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
+from sinks.events.checks import CHECKS
 from sinks.events.options import Options
 
 

@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.path_access import access_fix, access_problem
 from pipeline.diagnostics.write_access import check_writable
 from pipeline.files.symlink_chain import untrusted_link
+from sinks.jsonl.checks import CHECKS
 from sinks.jsonl.options import STDOUT, Options
 from sinks.jsonl.target_factory import UNTRUSTED_LINK, UNTRUSTED_LINK_FIX
 

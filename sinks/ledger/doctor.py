@@ -8,7 +8,6 @@ from typing import Final
 
 from config.value_types import ByteSize
 from pipeline.component.findings import Finding, Verdict
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.file_permissions import inaccessible
 from pipeline.diagnostics.mounts import file_system
@@ -16,6 +15,7 @@ from pipeline.diagnostics.process_lookup import lock_owner
 from pipeline.diagnostics.write_access import check_writable
 from pipeline.ledger.errors import ForeignError, LedgerError
 from pipeline.ledger.file_open import READ_ERRORS, open_readonly, to_ledger_error
+from sinks.ledger.checks import CHECKS
 from sinks.ledger.options import Options
 from sinks.ledger.writer_lock import lock_of
 

@@ -14,9 +14,10 @@ from pipeline.diagnostics.api_permissions import (
     fix_for,
     review_rights,
 )
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
 from pipeline.diagnostics.node_name_check import FIX
+from pipeline.diagnostics.shared_checks import NODE_NAME
+from sinks.node.checks import CHECKS
 from sinks.node.options import Options
 
 _NODES: Final = "/api/v1/nodes"
@@ -44,7 +45,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 
 async def _named(api: KubeApi, node: str) -> list[Finding]:
     """Return whether the Node exists; nothing if podgpu may not read it (see `node.rbac`)."""
-    check, path = CHECKS["node.name"], f"{_NODES}/{quote(node, safe='')}"
+    check, path = NODE_NAME, f"{_NODES}/{quote(node, safe='')}"
     try:
         await api.get(path, {})
     except ApiError as error:

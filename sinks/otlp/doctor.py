@@ -8,8 +8,8 @@ from pipeline.base.clock import Clock
 from pipeline.base.errors import PermanentError
 from pipeline.component.findings import Finding
 from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
+from sinks.otlp.checks import CHECKS
 from sinks.otlp.options import Options
 from sinks.otlp.signal_client import EMPTY_MESSAGE, SignalClient
 from sinks.otlp.transport.settings import Settings, resolve_settings

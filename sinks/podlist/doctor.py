@@ -4,11 +4,11 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.mounts import is_mounted
 from pipeline.diagnostics.path_access import access_fix, access_problem
 from pipeline.diagnostics.write_access import check_writable
+from sinks.podlist.checks import CHECKS
 from sinks.podlist.options import Options
 
 

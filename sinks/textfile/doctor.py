@@ -3,9 +3,9 @@
 from functools import partial
 
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.write_access import check_writable
+from sinks.textfile.checks import CHECKS
 from sinks.textfile.options import Options
 
 

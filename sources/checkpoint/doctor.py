@@ -3,12 +3,12 @@
 from functools import partial
 
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.claim_file_check import check_file
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.kubelet_roots import other_roots
 from pipeline.model.plugin_ids import glob_matcher
 from sources.checkpoint.checkpoint_file import read_checkpoint
+from sources.checkpoint.checks import CHECKS
 from sources.checkpoint.options import Options
 
 

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 from pipeline.base.errors import TransientError
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.counters_list_check import requested_plan
 from pipeline.diagnostics.port_owner import identify
+from sources.dcgm.checks import CHECKS
 from sources.dcgm.options import Options
 from sources.dcgm.page_fetch import File, Server
 from sources.dcgm.page_reader import parse_page

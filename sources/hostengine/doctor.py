@@ -8,10 +8,10 @@ from typing import Final
 
 from pipeline.component.check import Check
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.library_load import PART, try_loading
 from pipeline.host.shared_libraries import NoLibraryFileError, ready
+from sources.hostengine.checks import CHECKS
 from sources.hostengine.library import NAMES, DcgmError, Library
 from sources.hostengine.options import Options
 

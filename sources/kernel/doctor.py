@@ -5,10 +5,10 @@ from typing import Final
 
 from pipeline.base.errors import TransientError
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.host.procfs import ROOT
 from sources.kernel import log_records, process_owners
+from sources.kernel.checks import CHECKS
 from sources.kernel.kmsg_device import NO_LOG, Log
 from sources.kernel.options import Options
 

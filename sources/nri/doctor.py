@@ -11,8 +11,8 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
+from sources.nri.checks import CHECKS
 from sources.nri.options import Options
 
 _ENABLE_NRI: Final = (

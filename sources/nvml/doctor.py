@@ -5,14 +5,14 @@ from functools import partial
 from typing import Final
 
 from pipeline.component.findings import Finding
-from pipeline.component.registry import ENTRIES
+from pipeline.component.registry import KINDS
 from pipeline.diagnostics.check_runner import timed_out
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.counters_list_check import requested_plan
 from pipeline.fields import FieldPlan, Row
 from pipeline.host.procfs import ROOT
 from sources.nvml import process_owners
+from sources.nvml.checks import CHECKS
 from sources.nvml.diagnosis import driver_files, gpu_checks, library_checks
 from sources.nvml.gpm import METRICS
 from sources.nvml.options import Options
@@ -33,7 +33,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
             plan = await requested_plan(ctx)
             await in_thread(partial(_check_nvml, driver, plan, ctx, findings))
     except TimeoutError:
-        findings.append(timed_out("NVML", timeout_s, ENTRIES["source", "nvml"].timeout_fix))
+        findings.append(timed_out("NVML", timeout_s, KINDS["source", "nvml"].timeout_fix))
     return [*found, *findings, await in_thread(partial(_processes, options, ctx))]
 
 

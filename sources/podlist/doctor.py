@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.component.findings import Finding, Verdict
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.claim_file_check import check_file
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.model import NS
+from sources.podlist.checks import CHECKS
 from sources.podlist.options import Options
 from sources.podlist.pod_list_file import read_pod_list
 

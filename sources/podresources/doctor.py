@@ -8,12 +8,12 @@ from typing import Final
 
 from config.value_types import Duration
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.kubelet_roots import ROOTS, other_roots
 from pipeline.diagnostics.path_access import access_problem, is_socket
 from pipeline.model import AdvertisedResource, RawDeviceId
 from pipeline.model.plugin_ids import glob_matcher, without_replica
+from sources.podresources.checks import CHECKS
 from sources.podresources.errors import KubeletError
 from sources.podresources.kubelet_connection import Kubelet
 from sources.podresources.options import Options

@@ -18,10 +18,11 @@ from pipeline.diagnostics.api_permissions import (
     try_list,
     try_watch,
 )
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
 from pipeline.diagnostics.node_name_check import FIX as NAME_FIX
+from pipeline.diagnostics.shared_checks import DUPLICATE_DAEMONS, NODE_NAME
 from pipeline.kube.json_access import as_dict, as_dicts, as_text
+from sources.pods.checks import CHECKS
 from sources.pods.options import Options
 
 _PODS: Final = "/api/v1/pods"
@@ -138,13 +139,13 @@ async def _pods(api: KubeApi, node: str, ctx: DoctorContext) -> list[Finding]:
     try:
         pods = as_dicts(as_dict(orjson.loads(await api.get(_PODS, query))).get("items"))
     except (ApiError, orjson.JSONDecodeError) as error:
-        return [CHECKS["node.name"].skip(place, str(error))]
+        return [NODE_NAME.skip(place, str(error))]
     return [await _name(api, len(pods), node, place), _twins(pods, ctx, place)]
 
 
 async def _name(api: KubeApi, count: int, node: str, place: str) -> Finding:
     """Check the node name by its pods, else by the Node object, which podgpu may not read."""
-    check = CHECKS["node.name"]
+    check = NODE_NAME
     if count:
         return check.ok(place, f"{count} pods run on it")
     path = f"{_NODES}/{quote(node, safe='')}"
@@ -161,7 +162,7 @@ async def _name(api: KubeApi, count: int, node: str, place: str) -> Finding:
 
 
 def _twins(pods: list[dict[str, object]], ctx: DoctorContext, place: str) -> Finding:
-    check, found = CHECKS["twins"], dict[tuple[str, str], list[str]]()
+    check, found = DUPLICATE_DAEMONS, dict[tuple[str, str], list[str]]()
     for pod in pods:
         metadata = as_dict(pod.get("metadata"))
         labels = as_dict(metadata.get("labels"))

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.path_access import access_problem
 from pipeline.recording import RecordingError, RecordingReader
+from sources.replay.checks import CHECKS
 from sources.replay.options import DEMO, Options
 
 _DEMO_FILE: Final = Path(__file__).with_name("demo.podgpu.gz")

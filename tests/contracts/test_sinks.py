@@ -9,21 +9,21 @@ import pytest
 
 from pipeline.base.channels import Channel
 from pipeline.component.contracts import Sink
-from pipeline.component.registry import ENTRIES, build_sink
+from pipeline.component.registry import KINDS, build_sink
 from pipeline.model import Snapshot
 from tests.contracts.cases import SINKS
 from tests.support.nodes import Node, at, claim, every_field, gpu, mig, uuid_of
 from tests.support.objects import FakeObjects
 from tests.support.sinks import FakeSinkContext
 
-KINDS = [kind for role, kind in ENTRIES if role == "sink"]
+NAMES = [kind for role, kind in KINDS if role == "sink"]
 
 
 def test_every_registered_sink_is_tested() -> None:
-    assert list(SINKS) == KINDS
+    assert list(SINKS) == NAMES
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=NAMES)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from pipeline.component.contracts import Source
-from pipeline.component.registry import ENTRIES, build_source
+from pipeline.component.registry import KINDS, build_source
 from pipeline.join import Join
 from pipeline.model import ClaimsReplaced, Envelope, SamplesTaken
 from tests.contracts.cases import SOURCES
 from tests.fakes.nvml import FakeNvml
 from tests.support.contexts import FakeSourceContext
 
-KINDS = [kind for role, kind in ENTRIES if role == "source"]
+NAMES = [kind for role, kind in KINDS if role == "source"]
 
 
 def test_every_registered_source_is_tested() -> None:
-    assert list(SOURCES) == KINDS
+    assert list(SOURCES) == NAMES
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=NAMES)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Set
 
-from pipeline.base.telemetry import FAMILIES
+from pipeline.component.registry import OWN_FAMILIES
 from pipeline.exposition.template import INFO_FAMILIES
 from pipeline.exposition.topology_families import TOPOLOGY_FAMILIES
 from pipeline.exposition.usage_metrics import USAGE_FAMILIES
@@ -14,7 +14,7 @@ GROUPS: Mapping[str, str] = {field.metric: field.group for field in CATALOGUE}
 
 OWN: Set[str] = {
     family.name + ending
-    for family in FAMILIES
+    for family in OWN_FAMILIES
     for ending in (("_sum", "_count") if family.type == "summary" else ("",))
 }
 """podgpu's metrics about itself."""

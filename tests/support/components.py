@@ -8,6 +8,7 @@ from typing import Self
 
 import msgspec
 import pytest
+from pipeline.component.kind import Kind
 
 from config.schema import Component, Config
 from pipeline.component import registry
@@ -19,7 +20,6 @@ from pipeline.component.contracts import (
     Source,
     SourceContext,
 )
-from pipeline.component.registry import Entry
 from pipeline.model import Snapshot
 from pipeline.runtime import sink_set, source_set
 
@@ -110,7 +110,7 @@ class Registered:
         monkeypatch.setattr(source_set, "build_source", self.build_source)
         monkeypatch.setattr(sink_set, "build_sink", self.build_sink)
         for kind in self.sinks:
-            monkeypatch.setitem(registry.ENTRIES, ("sink", kind), Entry("", "", "", delivery))
+            monkeypatch.setitem(registry.KINDS, ("sink", kind), Kind("", "", "", delivery))
         yield self
 
 

@@ -11,6 +11,7 @@ from pipeline.base.clock import Clock, SystemClock
 from pipeline.base.telemetry import Meter, Telemetry
 from pipeline.component.accepted_annotations import AcceptedAnnotations
 from pipeline.component.contracts import KubeApi
+from pipeline.component.registry import OWN_FAMILIES
 from pipeline.fields import FieldPlan
 from pipeline.kube.sessions import Sessions
 from pipeline.model import Envelope, Event, Hint, Instant
@@ -41,7 +42,7 @@ class FakeSourceContext:
         self.clock: Clock = clock or SystemClock()
         self.plan = FieldPlan()
         self.log = logging.getLogger(f"podgpu.test.{name}")
-        self.telemetry = Telemetry()
+        self.telemetry = Telemetry(families=OWN_FAMILIES)
         self.meter = Meter(self.telemetry, "source", name)
         self.restart_state: dict[str, object] = {}
         self.accepted = AcceptedAnnotations()

@@ -12,6 +12,7 @@ from pipeline.base.clock import Clock, SystemClock
 from pipeline.base.errors import TransientError
 from pipeline.base.telemetry import FamilyPoints, Meter, Point, Telemetry
 from pipeline.component.contracts import HttpMounts, KubeApi, Sink
+from pipeline.component.registry import OWN_FAMILIES
 from pipeline.fields import FieldPlan
 from pipeline.http.listener_registry import Listeners
 from pipeline.model import Snapshot
@@ -45,7 +46,7 @@ class FakeSinkContext:
         self.clock: Clock = clock or SystemClock()
         self.plan = plan or FieldPlan.everything()
         self.log = logging.getLogger(f"podgpu.test.{name}")
-        self.own = Telemetry()
+        self.own = Telemetry(families=OWN_FAMILIES)
         self.meter = Meter(self.own, "sink", name)
         self.restart_state: dict[str, object] = {}
         self.snapshot: Snapshot | None = None

@@ -16,11 +16,12 @@ from config.errors import ConfigError
 from config.schema import Config
 from pipeline.component.code_permissions import GIVE_BOTH, Allowed, libraries
 from pipeline.component.findings import Finding, exit_status
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.host.daemon_threads import DaemonExecutor
 from podgpu.cli.code_permission_options import allowed_of
 from podgpu.cli.doctor.config_selection import configured
 from podgpu.cli.output import EXIT_UNWRITTEN, put
+from podgpu.doctor.checks import CHECKS
+from podgpu.doctor.cluster import checks as cluster_checks
 from podgpu.doctor.report import Subject, as_json, as_text
 
 EXIT_BUG: Final = 3
@@ -109,7 +110,9 @@ def _check_cluster(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Fin
             "is missing, KUBECONFIG is not set, and podgpu runs in no pod with a service account"
         )
         fix = "give one: podgpu doctor --cluster --kubeconfig ~/.kube/config"
-        return Subject("", place), [CHECKS["cluster.server"].failure(place, observed, fix)]
+        return Subject("", place), [
+            cluster_checks.CHECKS["cluster.server"].failure(place, observed, fix)
+        ]
     # Plugins are allowed: the user who runs the command names the file, or sets the variable.
     kube = Sessions(plugins=True).session
     findings = _run(diagnose(kube, kubeconfig, arguments.namespace), SECONDS)

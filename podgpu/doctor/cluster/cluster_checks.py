@@ -10,7 +10,6 @@ from pipeline.base.errors import TransientError
 from pipeline.component.contracts import KubeApi
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.check_runner import Examination, run
-from pipeline.diagnostics.check_table import CHECKS
 from podgpu.doctor.cluster import (
     daemonset_checks,
     exporter_checks,
@@ -19,6 +18,7 @@ from podgpu.doctor.cluster import (
     network_policies,
     node_gpus,
 )
+from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.object_fetcher import Fetcher
 from podgpu.doctor.cluster.objects import Cluster
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.kube.json_access import as_dict, as_int, as_text
+from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.node_gpus import has_gpus
 from podgpu.doctor.cluster.objects import (
     Cluster,

@@ -3,8 +3,8 @@
 from typing import Final
 
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.kube.json_access import as_dict, as_text
+from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.objects import Cluster, Raw, display_name, exporter_kind, first_few
 from podgpu.doctor.cluster.scheduling_rules import is_owner
 

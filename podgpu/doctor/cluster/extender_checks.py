@@ -11,8 +11,8 @@ from pipeline.base.errors import ApiError
 from pipeline.component.contracts import KubeApi
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.api_permissions import FORBIDDEN, Account, Right, is_allowed
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.kube.json_access import as_dict, as_dicts, as_int, as_text
+from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.objects import (
     Cluster,
     Raw,

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.kube.json_access import as_dict, as_text
 from podgpu.doctor.cluster import monitor_targets
+from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.objects import (
     Cluster,
     Raw,

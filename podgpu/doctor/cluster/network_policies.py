@@ -13,8 +13,8 @@ import orjson
 from pipeline.base.errors import ApiError
 from pipeline.component.contracts import KubeApi
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.kube.json_access import as_dict, as_dicts
+from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.extender_checks import extenders, has_option
 from podgpu.doctor.cluster.objects import (
     Cluster,

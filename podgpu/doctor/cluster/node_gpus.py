@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.kube.json_access import as_dict, as_text
 from pipeline.model.plugin_ids import glob_matcher
+from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.objects import Cluster, first_few, labels_of, name_of
 
 _LABELS: Final[Mapping[str, str | None]] = {

@@ -12,9 +12,9 @@ from pipeline.base.errors import ApiError
 from pipeline.component.contracts import KubeApi
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.api_permissions import FORBIDDEN, NOT_FOUND, Right, fix_for
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from pipeline.kube.request import Request
+from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.objects import Cluster, Raw, exporter_kind, namespace_of
 from podgpu.doctor.cluster.scheduling_rules import selector_text
 from podgpu.doctor.cluster.unready_pods import FAILED_CREATE, missing_pods

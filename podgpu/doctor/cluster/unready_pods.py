@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from pipeline.base.safe_text import line
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.kube.json_access import as_dict, as_dicts, as_int, as_text
+from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.objects import Cluster, Raw, display_name, name_of, namespace_of
 from podgpu.doctor.cluster.scheduling_rules import is_owner
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import Roots
+from sources.nvml.checks import CHECKS
 
 _VERSION: Final = re.compile(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s")
 _MINOR: Final = re.compile(r"^Device Minor:\s*(\d+)$", re.MULTILINE)

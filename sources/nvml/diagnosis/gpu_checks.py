@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from sources.nvml import codes, library
+from sources.nvml.checks import CHECKS
 from sources.nvml.diagnosis.driver_files import Driver
 from sources.nvml.library import Handle, Library
 from sources.nvml.open_errors import RELOADED

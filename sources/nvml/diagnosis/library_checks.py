@@ -13,11 +13,11 @@ from typing import Final
 
 from pipeline.base.safe_text import line
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext, Roots
 from pipeline.diagnostics.library_load import PART, try_loading
 from pipeline.host.shared_libraries import NoLibraryFileError, ready
 from sources.nvml import codes
+from sources.nvml.checks import CHECKS
 from sources.nvml.diagnosis.driver_files import Driver
 from sources.nvml.library import SONAME
 from sources.nvml.open_errors import RELOADED

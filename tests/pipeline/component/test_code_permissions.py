@@ -18,7 +18,7 @@ from config.type_shapes import Items, Maybe, Record, Scalar, Shape, Table, recor
 from pipeline.base.errors import CodeRefusedError, PermanentError
 from pipeline.component import code_permissions
 from pipeline.component.code_permissions import NOTHING, Allowed, libraries, plugins, refused
-from pipeline.component.registry import ENTRIES, RegisteredKinds
+from pipeline.component.registry import KINDS, RegisteredKinds
 from pipeline.kube.credentials import KubeconfigFile
 from pipeline.kube.sessions import Sessions
 from pipeline.runtime.runtime import Runtime
@@ -135,7 +135,7 @@ def shapes(shape: Shape) -> Iterator[Shape]:
 
 
 CLASSES = [
-    *(RegisteredKinds().options(role, kind) for role, kind in ENTRIES),
+    *(RegisteredKinds().options(role, kind) for role, kind in KINDS),
     *(Counters, Http, Log),
 ]
 

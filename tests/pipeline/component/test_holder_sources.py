@@ -1,6 +1,7 @@
 """The reason why it is unknown which GPUs are free."""
 
 import pytest
+from pipeline.component.kind import Kind
 
 from pipeline.component.holder_sources import (
     LISTING_KINDS,
@@ -8,7 +9,7 @@ from pipeline.component.holder_sources import (
     lists_holders,
     topology_down_reason,
 )
-from pipeline.component.registry import ENTRIES, Entry
+from pipeline.component.registry import KINDS
 from pipeline.model import NS, PodsReplaced, SourceAdded, SourceLost
 from tests.support.nodes import Node, claims, gpu, kubelet_claim, uuid_of
 from tests.support.topology import topology_read
@@ -24,17 +25,15 @@ def node_with_topology() -> Node:
 
 
 def test_the_listing_kinds_are_registered_sources() -> None:
-    assert {("source", kind) for kind in LISTING_KINDS} <= ENTRIES.keys()
+    assert {("source", kind) for kind in LISTING_KINDS} <= KINDS.keys()
 
 
 @pytest.mark.parametrize(
     ("kind", "entry"),
-    [(kind, entry) for (role, kind), entry in ENTRIES.items() if role == "source"],
+    [(kind, entry) for (role, kind), entry in KINDS.items() if role == "source"],
     ids=lambda given: given if isinstance(given, str) else "",
 )
-def test_a_source_lists_all_holders_according_to_its_registry_entry(
-    kind: str, entry: Entry
-) -> None:
+def test_a_source_lists_all_holders_according_to_its_registry_entry(kind: str, entry: Kind) -> None:
     node = node_with_topology()
     node.say(SourceAdded(1), "who", kind)
     assert lists_holders(node.snapshot()) == (entry.holders in {"all", "relayed"})
@@ -44,9 +43,7 @@ def test_a_source_lists_all_holders_according_to_its_registry_entry(
 
 
 def test_a_recording_can_contain_the_claims_of_any_source() -> None:
-    assert [kind for (_, kind), entry in ENTRIES.items() if entry.holders == "relayed"] == [
-        "replay"
-    ]
+    assert [kind for (_, kind), entry in KINDS.items() if entry.holders == "relayed"] == ["replay"]
 
 
 def test_there_is_no_reason_if_the_holders_are_known_or_there_is_no_topology() -> None:

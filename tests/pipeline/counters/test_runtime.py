@@ -9,12 +9,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from pipeline.component.kind import Kind
 
 from config.schema import Config, Counters
 from pipeline.base.errors import PermanentError
 from pipeline.component import registry
 from pipeline.component.contracts import SourceContext
-from pipeline.component.registry import ENTRIES, Entry
+from pipeline.component.registry import KINDS
 from pipeline.counters import list_source
 from pipeline.fields import FieldPlan
 from pipeline.model import DevicesDiscovered, SamplesTaken
@@ -40,9 +41,9 @@ class Node:
         self.restart_states: list[object] = []
         self.others = 0
         registered.sources = {"gpus": self._gpus, "pods": self._pods}
-        planned = Entry("", "", "", uses_plan=True)
-        monkeypatch.setitem(registry.ENTRIES, ("source", "gpus"), planned)
-        monkeypatch.setitem(registry.ENTRIES, ("sink", "keep"), planned)
+        planned = Kind("", "", "", uses_plan=True)
+        monkeypatch.setitem(registry.KINDS, ("source", "gpus"), planned)
+        monkeypatch.setitem(registry.KINDS, ("sink", "keep"), planned)
         self.runtime: Runtime
 
     async def _gpus(self, ctx: SourceContext) -> None:
@@ -267,8 +268,8 @@ def uses_the_plan(module: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
+@pytest.mark.parametrize("entry", KINDS, ids=":".join)
 def test_the_registry_marks_components_that_use_the_plan(entry: tuple[str, str]) -> None:
-    entry_of: Callable[..., Entry] = ENTRIES.__getitem__
+    entry_of: Callable[..., Kind] = KINDS.__getitem__
     module = entry_of(entry).factory.partition(":")[0]
     assert entry_of(entry).uses_plan == uses_the_plan(module)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from podgpu.doctor.check_table import CHECKS
 
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.contracts import KubeApi
@@ -19,7 +20,6 @@ from pipeline.diagnostics.api_permissions import (
     try_list,
     try_watch,
 )
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.kube.sessions import Sessions
 from tests.pipeline.kube.conftest import Server, kubeconfig, says
 from tests.podgpu.doctor.support import is_bad, page, serving

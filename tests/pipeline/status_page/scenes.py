@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pipeline.base.telemetry import Meter, Point, Telemetry
+from pipeline.component.registry import OWN_FAMILIES
 from pipeline.model import (
     Claim,
     Device,
@@ -38,7 +39,7 @@ def status_input(
     **other: object,
 ) -> StatusInput:
     """Return the input of the status page on a node with these reports."""
-    own = telemetry or Telemetry()
+    own = telemetry or Telemetry(families=OWN_FAMILIES)
     result = StatusInput(
         node="node-1",
         version="0.1.0",
@@ -100,7 +101,7 @@ def two_gpus() -> StatusInput:
     busy = reading(first, "gpu_utilization_percent", 93)
     idle = reading(second, "gpu_utilization_percent", 0)
     node.reads(*load(first, 0.5), busy, *load(second, 0.0), idle)  # type: ignore[arg-type]
-    telemetry = Telemetry()
+    telemetry = Telemetry(families=OWN_FAMILIES)
     for name in ("gpus", "kubelet"):
         Meter(telemetry, "source", name).add("podgpu_source_restarts_total", 0)
     sink = Meter(telemetry, "sink", "metrics")
@@ -133,7 +134,7 @@ def mig_node(cards: int = 8, each: int = 7) -> StatusInput:
             readings += load(one, part)
             readings.append(reading(one, "graphics_engine_active_ratio", part))
     node.reads(*readings)  # type: ignore[arg-type]
-    telemetry = Telemetry()
+    telemetry = Telemetry(families=OWN_FAMILIES)
     Meter(telemetry, "sink", "metrics").set("podgpu_sink_up", 1)
     return status_input(node, telemetry=telemetry)
 
@@ -161,7 +162,7 @@ def troubled() -> StatusInput:
         *load(cards[2], 0.4),  # type: ignore[arg-type]
         reading(cards[3], "gpu_up", 1),
     )
-    telemetry = Telemetry(lambda: at(595))
+    telemetry = Telemetry(lambda: at(595), OWN_FAMILIES)
     kubelet = Meter(telemetry, "source", "kubelet")
     kubelet.add("podgpu_source_restarts_total", 12)
     kubelet.set_problem("/run/x.sock: connection refused; is the kubelet running?", at(580))
@@ -227,7 +228,7 @@ def hostile(text: str = HOSTILE) -> StatusInput:
         text,
     )
     node.say(SourceLost(text), f"{text}2", text)
-    telemetry = Telemetry()
+    telemetry = Telemetry(families=OWN_FAMILIES)
     Meter(telemetry, "source", text).set_problem(text, at(1))
     Meter(telemetry, "sink", text).set_problem(text, at(1))
     Meter(telemetry, "sink", text).set("podgpu_sink_up", 0)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.telemetry import Meter, Telemetry
+from pipeline.component.registry import OWN_FAMILIES
 from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.device_status import ALL_HOLDERS, MOST_DEVICES, MOST_HOLDERS
 from pipeline.status_page.document_builder import status_of
@@ -40,7 +41,7 @@ def test_a_document_with_any_numbers_can_be_read_back(value: float) -> None:
     part = replace(part, mig=replace(part.mig, gpu_instance_id=number, compute_instance_id=number))
     node.has(card, part)
     node.reads(*(reading(card, field, value) for field in fields))
-    telemetry = Telemetry()
+    telemetry = Telemetry(families=OWN_FAMILIES)
     if abs(value) < 10**300:
         Meter(telemetry, "sink", "metrics").set("podgpu_sink_queued", max(float(value), 0))
     found = status_of(status_input(node, telemetry=telemetry))

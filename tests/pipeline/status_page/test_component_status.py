@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from pipeline.base.telemetry import Meter, Telemetry
+from pipeline.component.registry import OWN_FAMILIES
 from pipeline.model import SourceLost
 from pipeline.status_page.display_text import amount
 from pipeline.status_page.document_builder import status_of
@@ -32,7 +33,7 @@ def test_a_source_that_is_down_and_one_that_was_down() -> None:
 def test_the_current_reason_takes_precedence_over_an_earlier_error() -> None:
     node = started_node()
     node.say(SourceLost("finished"), "gpus")
-    telemetry = Telemetry()
+    telemetry = Telemetry(families=OWN_FAMILIES)
     Meter(telemetry, "source", "gpus").set_problem("something else", at(1))
     source = status_of(status_input(node, telemetry=telemetry)).sources[0]
     assert source.error is not None
@@ -84,7 +85,7 @@ def test_a_sink_whose_receiver_does_not_respond() -> None:
 
 
 def test_a_sink_that_has_recovered() -> None:
-    telemetry = Telemetry()
+    telemetry = Telemetry(families=OWN_FAMILIES)
     meter = Meter(telemetry, "sink", "metrics")
     meter.set("podgpu_sink_up", 0)
     meter.set_problem("the port is taken", at(590))
@@ -97,7 +98,7 @@ def test_a_sink_that_has_recovered() -> None:
 
 
 def test_it_is_unknown_whether_a_warning_is_over() -> None:
-    telemetry = Telemetry(lambda: at(590))
+    telemetry = Telemetry(lambda: at(590), OWN_FAMILIES)
     meter = Meter(telemetry, "sink", "node")
     meter.set("podgpu_sink_up", 1)
     meter.add("podgpu_sink_dropped_total", 1, reason="queue_full")
@@ -121,7 +122,7 @@ def test_it_is_unknown_whether_a_warning_is_over() -> None:
 
 
 def test_a_warning_of_a_sink_is_not_shown_as_the_reason_that_it_is_down() -> None:
-    telemetry = Telemetry()
+    telemetry = Telemetry(families=OWN_FAMILIES)
     meter = Meter(telemetry, "sink", "node")
     meter.set_problem("another program writes it too", at(560), warning=True)
     meter.set("podgpu_sink_up", 0)
@@ -130,7 +131,7 @@ def test_a_warning_of_a_sink_is_not_shown_as_the_reason_that_it_is_down() -> Non
 
 
 def test_errors_of_a_removed_component_are_removed() -> None:
-    telemetry = Telemetry()
+    telemetry = Telemetry(families=OWN_FAMILIES)
     Meter(telemetry, "sink", "a").set_problem("x", at(0))
     Meter(telemetry, "source", "a").set_problem("y", at(0))
     telemetry.forget(("sink", "a"))
@@ -139,7 +140,7 @@ def test_errors_of_a_removed_component_are_removed() -> None:
 
 def sink_with(*metrics: tuple[str, float], error_at: float | None = None) -> StatusDocument:
     """Return the status at 600 s; the sink has these metrics since 590 s, and an error if given."""
-    telemetry = Telemetry(lambda: at(590))
+    telemetry = Telemetry(lambda: at(590), OWN_FAMILIES)
     meter = Meter(telemetry, "sink", "push")
     for family, value in (("up", 1), ("delivering", 1), *metrics):
         if family.endswith("_total"):
@@ -221,7 +222,7 @@ def test_the_reason_of_a_loss_is_reported_while_it_is_current() -> None:
 def test_a_loss_is_no_problem_after_15_minutes(family: str) -> None:
     """The time of the loss counts, also if the status is requested for the first time later."""
     moments = [100.0]
-    telemetry = Telemetry(lambda: at(moments[0]))
+    telemetry = Telemetry(lambda: at(moments[0]), OWN_FAMILIES)
     meter = Meter(telemetry, "sink", "push")
     for each in ("dropped_total", "rejected_total"):
         meter.add(f"podgpu_sink_{each}", 0, reason="x")
@@ -258,7 +259,7 @@ def test_a_loss_is_no_problem_after_15_minutes(family: str) -> None:
 
 
 def test_a_loss_at_an_unknown_time_is_no_current_problem() -> None:
-    telemetry = Telemetry()
+    telemetry = Telemetry(families=OWN_FAMILIES)
     Meter(telemetry, "sink", "push").add("podgpu_sink_dropped_total", 5, reason="x")
     found = status_of(status_input(started_node(), telemetry=telemetry, sinks={"push": "otlp"}))
     assert (found.sinks[0].dropped, found.sinks[0].lost_seconds) == (5, None)

@@ -16,6 +16,7 @@ import pytest
 from config.value_types import ListenAddress
 from pipeline.base.telemetry import Meter, Telemetry
 from pipeline.component.contracts import HttpRequest
+from pipeline.component.registry import OWN_FAMILIES
 from pipeline.http.access import open_access
 from pipeline.http.listener_registry import Listeners
 from pipeline.model import Instant
@@ -214,7 +215,7 @@ async def test_the_snapshot_of_a_built_document_is_released() -> None:
 
 async def test_changes_during_the_build_are_not_in_the_document() -> None:
     daemon, blocked = Daemon(), BlockedSinks()
-    telemetry = Telemetry()
+    telemetry = Telemetry(families=OWN_FAMILIES)
     meter = Meter(telemetry, "sink", "metrics")
     meter.set_problem("the first", START)
     daemon.known = replace(daemon.known, sinks=blocked, troubles=telemetry.problems)

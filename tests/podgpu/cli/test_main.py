@@ -12,7 +12,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from pipeline.component.registry import ENTRIES
+from pipeline.component.registry import KINDS
 from pipeline.fields import CATALOGUE
 from podgpu.cli import main
 from tests.e2e.processes import catches
@@ -95,7 +95,7 @@ def test_the_schema_accepts_a_valid_file_and_refuses_an_invalid_one(
 def test_kinds_lists_every_kind_with_its_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kinds"]) == 0
     out = capsys.readouterr().out
-    for role, kind in ENTRIES:
+    for role, kind in KINDS:
         assert f"{role} {kind}: " in out
     assert "slow_interval: duration" in out
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from podgpu.doctor.check_table import CHECKS, GROUPS, markdown_table
 
 from pipeline.component.check import Check
-from pipeline.component.registry import ENTRIES, load
-from pipeline.diagnostics.check_table import CHECKS, GROUPS, markdown_table
+from pipeline.component.registry import KINDS, load
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "troubleshooting.md"
@@ -108,9 +108,9 @@ def test_each_check_has_a_test(check: Check) -> None:
     assert any(check.id in words for words in WORDS)
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=":".join)
+@pytest.mark.parametrize("entry", KINDS, ids=":".join)
 def test_each_kind_registers_the_checks_of_its_package(entry: tuple[str, str]) -> None:
-    dotted = ENTRIES[entry].doctor  # type: ignore[index]
+    dotted = KINDS[entry].doctor  # type: ignore[index]
     if dotted:
         assert callable(load(dotted))
         return

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from podgpu.doctor.check_table import CHECKS
 
 from pipeline.base.logs import ROOT
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_table import CHECKS
 from pipeline.diagnostics.context import DoctorContext
 from pipeline.diagnostics.process_lookup import command_options, run_config_file
 from podgpu.cli import run_commands

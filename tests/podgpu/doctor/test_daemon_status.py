@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.base.telemetry import Telemetry
 from pipeline.component.findings import Finding, Verdict
+from pipeline.component.registry import OWN_FAMILIES
 from pipeline.diagnostics.port_owner import PortOwner
 from pipeline.exposition.own_metrics import tail
 from pipeline.exposition.text_format import Format
@@ -28,7 +29,7 @@ NOW = HEALTHY.time.timestamp()
 
 def reloads(*results: str) -> bytes:
     """Return the metrics page of a podgpu whose reloads had these results, in this order."""
-    telemetry = Telemetry()
+    telemetry = Telemetry(families=OWN_FAMILIES)
     attempts = ReloadAttempts(telemetry)
     for result in results:
         attempts.count("configuration", result)

@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.base.telemetry import Meter, Telemetry
 from pipeline.component.findings import Finding, Verdict
+from pipeline.component.registry import OWN_FAMILIES
 from pipeline.diagnostics.port_owner import PortOwner
 from pipeline.exposition.own_metrics import tail
 from pipeline.exposition.text_format import Format
@@ -19,7 +20,7 @@ MIB = 1 << 20
 
 def metrics_page(**rates: float) -> bytes:
     """Return the metrics page of a podgpu whose sinks produce so many bytes per second."""
-    telemetry = Telemetry()
+    telemetry = Telemetry(families=OWN_FAMILIES)
     for sink, rate in rates.items():
         Meter(telemetry, "sink", sink).set("podgpu_sink_produced_bytes_per_second", rate)
     return tail(Format.TEXT, telemetry.collect({}))

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pipeline.component.kind import Kind
 
 from pipeline.base.errors import ApiError
-from pipeline.component.registry import ENTRIES, Entry
+from pipeline.component.registry import KINDS
 from pipeline.diagnostics.api_permissions import try_watch
 from pipeline.diagnostics.api_timeout import REQUEST_TIMEOUT, TimeoutKubeApi, with_timeout
 from pipeline.diagnostics.check_runner import Examination, of_components, run
@@ -82,12 +83,12 @@ async def test_each_request_ends_after_the_timeout(verb: str) -> None:
 
 
 def entries_with_checks() -> list[tuple[str, str]]:
-    return [entry for entry, each in ENTRIES.items() if each.doctor]
+    return [entry for entry, each in KINDS.items() if each.doctor]
 
 
 @pytest.mark.parametrize("entry", entries_with_checks(), ids=":".join)
 def test_each_component_kind_has_a_fix_for_a_timeout(entry: tuple[str, str]) -> None:
-    assert ENTRIES[entry].timeout_fix  # type: ignore[index]
+    assert KINDS[entry].timeout_fix  # type: ignore[index]
 
 
 async def never(*_: object) -> list[object]:
@@ -100,8 +101,8 @@ async def test_a_kind_without_its_own_fix_has_the_general_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("pipeline.diagnostics.check_runner.load", lambda _: never)
-    bare = Entry("", "sources.pods.options:Options", "", doctor="of.its:own")
-    monkeypatch.setitem(ENTRIES, ("source", "novel"), bare)
+    bare = Kind("", "sources.pods.options:Options", "", doctor="of.its:own")
+    monkeypatch.setitem(KINDS, ("source", "novel"), bare)
     made = config("sources: {s: {kind: novel}}\n")
     (finding, *_) = await run(of_components(made, DoctorContext(made)), 30)
     is_bad(finding, "failure", "no answer within 30 s", "see dmesg")

@@ -11,9 +11,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from podgpu.extender.metric_families import EXTENDER_FAMILIES
 
 from pipeline.base.clock import SystemClock
-from pipeline.base.telemetry import Telemetry
+from pipeline.base.telemetry import FAMILIES, Telemetry
 from pipeline.component.contracts import HttpRequest, HttpResponse
 from pipeline.model import Instant
 from pipeline.model.topology_tree import Topology
@@ -58,7 +59,7 @@ class Served:
     """A service with its node cache and telemetry."""
 
     def __init__(self, timeout: float) -> None:
-        self.telemetry = Telemetry()
+        self.telemetry = Telemetry(families=(*FAMILIES, *EXTENDER_FAMILIES))
         self.nodes = Nodes(LOG)
         self.service = Service(
             self.nodes, [GPU], timeout, clock=Now(), telemetry=self.telemetry, log=LOG

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from pipeline.base.telemetry import Meter, Telemetry
+from pipeline.component.registry import OWN_FAMILIES
 from sinks.jsonl.fault_reports import FailureLog, Operation
 from tests.support.nodes import at
 
@@ -21,7 +22,7 @@ from tests.support.nodes import at
 def test_each_failure_becomes_the_last_problem_of_the_sink(
     operation: Operation, prefix: str
 ) -> None:
-    telemetry, failures = Telemetry(), FailureLog()
+    telemetry, failures = Telemetry(families=OWN_FAMILIES), FailureLog()
     meter, log = Meter(telemetry, "sink", "lines"), logging.getLogger("test")
     cause = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     for seconds in (1, 2):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.base.telemetry import Meter, Point, Telemetry
+from pipeline.component.registry import OWN_FAMILIES
 from pipeline.fields import CATALOGUE, FieldPlan
 from pipeline.model import (
     NS,
@@ -239,7 +240,7 @@ def test_written_and_not_finite_readings_are_counted() -> None:
 
 
 def test_a_telemetry_line() -> None:
-    own = Telemetry()
+    own = Telemetry(families=OWN_FAMILIES)
     Meter(own, "sink", "out").add("podgpu_sink_emitted_total", 3)
     Meter(own, "source", "gpus").observe("podgpu_sample_duration_seconds", 0.5)
     computed = {"podgpu_inbox_depth": [Point((), float("nan"))]}
@@ -381,7 +382,7 @@ def test_example_lines_in_the_docs_have_the_real_structure() -> None:
     )
     (line,) = lines(node.snapshot())
     assert shape(device) == shape(line)
-    own = Telemetry()
+    own = Telemetry(families=OWN_FAMILIES)
     Meter(own, "sink", "out").add("podgpu_sink_emitted_total", 3)
     (line,) = parsed(
         LineEncoder("node-1", FieldPlan.everything()).telemetry(START, own.collect({}))

@@ -10,7 +10,7 @@ import pytest
 from config.value_types import ListenAddress
 from pipeline.base.channels import Channel
 from pipeline.base.errors import PermanentError
-from pipeline.component.registry import ENTRIES, build_sink, load
+from pipeline.component.registry import KINDS, build_sink, load
 from pipeline.exposition.text_format import Format
 from pipeline.model import Snapshot
 from sinks.prometheus.options import Options
@@ -37,7 +37,7 @@ async def client(ctx: FakeSinkContext) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 def test_the_registry_builds_the_sink() -> None:
-    assert load(ENTRIES["sink", "prometheus"].options) is Options
+    assert load(KINDS["sink", "prometheus"].options) is Options
     assert isinstance(build_sink("prometheus", OPTIONS, context()), PrometheusSink)
 
 

@@ -63,7 +63,7 @@ async def test_a_folder_without_write_permission_is_a_failure(
 
 CHECK_SCRIPT = """
 import sys, pathlib
-from pipeline.diagnostics.check_table import CHECKS
+from podgpu.doctor.check_table import CHECKS
 from pipeline.diagnostics.write_access import check_writable
 
 path = pathlib.Path(sys.argv[1]) / "gpu.prom"

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from config.value_types import ByteSize, Duration
 from pipeline.component.contracts import Source
-from pipeline.component.registry import ENTRIES, build_source, load
+from pipeline.component.registry import KINDS, build_source, load
 from sources.podlist.options import Options
 
 
@@ -17,6 +17,6 @@ def test_default_options() -> None:
 
 
 def test_the_source_is_registered() -> None:
-    assert load(ENTRIES["source", "podlist"].options) is Options
+    assert load(KINDS["source", "podlist"].options) is Options
     source: Source = build_source("podlist", Options())
     assert callable(source.run)

@@ -1,6 +1,6 @@
 from config.value_types import Duration
 from pipeline.component.contracts import Source
-from pipeline.component.registry import ENTRIES, build_source, load
+from pipeline.component.registry import KINDS, build_source, load
 from sources.pods.options import Options
 
 
@@ -21,7 +21,7 @@ def test_the_options_have_defaults() -> None:
 
 
 def test_the_kind_is_registered() -> None:
-    assert load(ENTRIES["source", "pods"].options) is Options
+    assert load(KINDS["source", "pods"].options) is Options
     source: Source = build_source("pods", Options())
     assert callable(source.run)
 

@@ -15,7 +15,7 @@ import pytest
 from config.loader import parse
 from pipeline.base.errors import TransientError
 from pipeline.base.telemetry import Meter, Telemetry
-from pipeline.component.registry import RegisteredKinds
+from pipeline.component.registry import OWN_FAMILIES, RegisteredKinds
 from pipeline.exposition.options import PageOptions
 from pipeline.exposition.renderer import Renderer
 from pipeline.exposition.text_format import Format
@@ -203,7 +203,7 @@ class SinkEncoders:
     """Give a recording to the encoders of all sinks while it is played."""
 
     def __init__(self) -> None:
-        meter = Meter(Telemetry(), "sink", "page")
+        meter = Meter(Telemetry(families=OWN_FAMILIES), "sink", "page")
         self._join = Join()
         self._page = Renderer(PageOptions(), PLAN, "node-1", meter)
         self._sent = Encoder("node-1", PLAN)

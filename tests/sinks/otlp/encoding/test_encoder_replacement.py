@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.base.telemetry import Telemetry
+from pipeline.component.registry import OWN_FAMILIES
 from pipeline.fields import FieldPlan
 from sinks.otlp.encoding.encoder import Encoder
 from sinks.otlp.options import Temporality
@@ -198,7 +199,7 @@ def test_series_of_a_field_removed_from_the_plan_end() -> None:
 
 
 def test_increments_of_own_metrics_continue_from_the_last_point() -> None:
-    own = Telemetry()
+    own = Telemetry(families=OWN_FAMILIES)
     encoder = Encoder("node-1", PLAN, temporality="delta")
     increments: list[float] = []
     for second in range(1, 4):

@@ -2,8 +2,9 @@
 
 import pytest
 
-from pipeline.base.telemetry import FAMILIES, Family, FamilyPoints, Telemetry
+from pipeline.base.telemetry import Family, FamilyPoints, Telemetry
 from pipeline.base.telemetry import Point as Own
+from pipeline.component.registry import OWN_FAMILIES
 from pipeline.fields import FieldPlan
 from sinks.otlp.encoding.encoder import Encoder
 from sinks.otlp.encoding.own_metrics import instrument
@@ -26,13 +27,13 @@ def make(temporality: Temporality = "cumulative") -> Encoder:
     return Encoder("node-1", FieldPlan(), temporality=temporality)
 
 
-@pytest.mark.parametrize("family", [f for f in FAMILIES if f.type != "summary"], ids=str)
+@pytest.mark.parametrize("family", [f for f in OWN_FAMILIES if f.type != "summary"], ids=str)
 def test_prometheus_converts_own_metrics_to_the_names_of_the_page(family: Family) -> None:
     found = instrument(family)
     assert name_of(found.name, found.unit, found.kind) == family.name
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=str)
+@pytest.mark.parametrize("family", OWN_FAMILIES, ids=str)
 def test_with_dcgm_names_own_metrics_have_the_names_of_the_page(family: Family) -> None:
     for suffix in ("_sum", "_count") if family.type == "summary" else ("",):
         found = instrument(family, suffix, page=True)
@@ -41,7 +42,7 @@ def test_with_dcgm_names_own_metrics_have_the_names_of_the_page(family: Family) 
 
 @pytest.mark.parametrize("temporality", ["cumulative", "delta"])
 def test_series_of_a_removed_component_end(temporality: Temporality) -> None:
-    own, encoder = Telemetry(), make(temporality)
+    own, encoder = Telemetry(families=OWN_FAMILIES), make(temporality)
     for sink in ("a", "b"):
         own.set("podgpu_sink_queued", 5, (("sink", sink),))
         own.add("podgpu_sink_produced_total", 5, (("sink", sink),))
@@ -60,14 +61,14 @@ def test_series_of_a_removed_component_end(temporality: Temporality) -> None:
 def test_no_two_own_metrics_have_the_same_name() -> None:
     names = [
         instrument(family, suffix).name
-        for family in FAMILIES
+        for family in OWN_FAMILIES
         for suffix in (("_sum", "_count") if family.type == "summary" else ("",))
     ]
     assert len(set(names)) == len(names)
 
 
 def test_own_metrics_have_the_resource_of_the_node() -> None:
-    own = Telemetry()
+    own = Telemetry(families=OWN_FAMILIES)
     own.set("podgpu_sink_queue_bytes", 4096, (("sink", "otlp"),))
     own.add(COUNTS, 3, (("source", "gpus"),))
     own.observe("podgpu_sample_duration_seconds", 0.25, (("source", "gpus"),))
@@ -89,14 +90,14 @@ def test_own_metrics_have_the_resource_of_the_node() -> None:
 
 
 def test_without_a_known_process_start_counters_start_at_the_first_call() -> None:
-    own, encoder = Telemetry(), make()
+    own, encoder = Telemetry(families=OWN_FAMILIES), make()
     own.add(COUNTS, 3, ())
     assert [p.start for p in sent(encoder, 10, own.collect({}))] == [at(10).wall_ns]
     assert [p.start for p in sent(encoder, 70, own.collect({}))] == [at(10).wall_ns]
 
 
 def test_delta_temporality_sends_increments() -> None:
-    own, encoder = Telemetry(), make("delta")
+    own, encoder = Telemetry(families=OWN_FAMILIES), make("delta")
     computed = {"process_start_time_seconds": [Own((), START.wall_ns / 1e9)]}
     found = []
     for turn in range(1, 4):
@@ -108,7 +109,7 @@ def test_delta_temporality_sends_increments() -> None:
 
 
 def test_values_that_are_not_finite_are_left_out() -> None:
-    own = Telemetry()
+    own = Telemetry(families=OWN_FAMILIES)
     own.set("podgpu_sink_queued", float("nan"), ())
     assert make().telemetry(at(1), own.collect({})) is None
     assert make().telemetry(at(1), []) is None

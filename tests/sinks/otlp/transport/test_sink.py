@@ -259,7 +259,7 @@ from pipeline.base.telemetry import Meter, Telemetry
 from sinks.otlp.options import Options
 class Context:
     name, node, clock, plan = "x", "n", SystemClock(), FieldPlan.everything()
-    log, meter = logging.getLogger("x"), Meter(Telemetry(), "sink", "x")
+    log, meter = logging.getLogger("x"), Meter(Telemetry(families=OWN_FAMILIES), "sink", "x")
     restart_state = {}
     def latest(self):
         return None

@@ -1,10 +1,10 @@
-"""Checks of the node that do not depend on the configured components."""
+"""The checks of the node that concern no single component."""
 
 from typing import Final
 
-from pipeline.component.check import BOTH, FAILS, WARNS, Check
+from pipeline.component.check import BOTH, FAILS, WARNS, Check, checks_by_id
 
-CHECKS: Final = (
+CHECKS: Final = checks_by_id(
     Check(
         "config",
         "the configuration file",
@@ -13,22 +13,6 @@ CHECKS: Final = (
         "fix the problems that are listed; `podgpu check` reports the same",
         FAILS,
         skips=False,
-    ),
-    Check(
-        "counters",
-        "`counters`: the file, or the ConfigMap",
-        "the list of metrics cannot be read, or podgpu does not understand some of its rows",
-        "mount the file's folder; give the service account `get` on the ConfigMap; fix the rows "
-        "that are listed",
-        BOTH,
-        skips=False,
-    ),
-    Check(
-        "node.name",
-        "`node` of the configuration, and whether the API server knows pods of that node",
-        "the name is not that of the Node object: no pods are found, and labels name another node",
-        "set `NODE_NAME` from the field `spec.nodeName` and `node: ${NODE_NAME:-}` in the file",
-        BOTH,
     ),
     Check(
         "clock",
@@ -64,15 +48,6 @@ CHECKS: Final = (
         skips=False,
     ),
     Check(
-        "twins",
-        "the processes that are visible here, and the node's pods if the API server is a source",
-        "two podgpu, or podgpu and dcgm-exporter, run on one node: sums count each GPU twice; two "
-        "pods of one DaemonSet are an update in progress",
-        "remove one of them, or run them on different nodes by a label",
-        WARNS,
-        skips=False,
-    ),
-    Check(
         "queue.folder",
         "`queue.path` of each sink: podgpu doctor writes a file there and removes it, and checks "
         "the owner of the files and the holder of the lock",
@@ -90,22 +65,5 @@ CHECKS: Final = (
         "at the limit or above, the queue never shrinks, and overflows",
         "raise `queue.max_rate`, or let podgpu produce less: longer intervals, fewer fields",
         WARNS,
-    ),
-    Check(
-        "check.deadline",
-        "how long the checks of a component take",
-        "a file, a socket or the driver does not respond",
-        "check what does not respond: a file server that is unavailable, a driver that hangs "
-        "(`dmesg`), a credential plugin",
-        FAILS,
-        skips=False,
-    ),
-    Check(
-        "check.bug",
-        "whether a check itself works",
-        "podgpu has a bug; the other checks continue",
-        "report the bug with the text; the result of the check is unknown",
-        FAILS,
-        skips=False,
     ),
 )

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from pipeline.component.check import BOTH, FAILS, WARNS, Check
+from pipeline.component.check import BOTH, FAILS, WARNS, Check, checks_by_id
 
-CHECKS: Final = (
+CHECKS: Final = checks_by_id(
     Check(
         "cluster.server",
         "the API server of the kubeconfig, and which objects it allows to list",

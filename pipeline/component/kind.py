@@ -1,0 +1,60 @@
+"""What a kind of source or sink declares about itself, in the module `kind` of its package."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pipeline.base.telemetry import Family
+from pipeline.component.contracts import Delivery
+from pipeline.model import Resolves
+
+HANGING_FILE: Final = (
+    "check the file system of its path: a file server may be unavailable, or a mount stale"
+)
+SILENT_SERVER: Final = (
+    "check that the API server responds (kubectl get nodes with the same kubeconfig), and that a "
+    "credential plugin of the kubeconfig terminates"
+)
+
+Role = Literal["source", "sink"]
+
+Holders = Literal["none", "some", "all", "relayed"]
+"""Which holders a source reports: none, some, or all of the node; or it relays sources of other
+kinds, which may report all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What one kind of source or sink declares about itself.
+
+    Attributes:
+        summary: one line for `podgpu kinds`.
+        options: dotted path `module:Class` of its `msgspec.Struct`. That module imports no
+            third-party library but msgspec, so that `check` and `schema` start quickly.
+        factory: dotted path of the component. A source is called with its options, a sink with its
+            options and its context.
+        delivery: how a sink receives snapshots.
+        uses_plan: it reads its context's plan, and restarts if the plan changes.
+        doctor: dotted path of its checks for `podgpu doctor`; empty if there are none. Called with
+            the options and a `pipeline.diagnostics.context.DoctorContext`.
+        checks: dotted path of the mapping of its checks; empty if `doctor` is.
+        families: podgpu's own metrics that only components of this kind, or a few kinds, have.
+        timeout_fix: what to do if `doctor` does not finish; empty for the general advice.
+        holders: which holders a source reports. Which GPUs are free is only known if a source
+            reports all.
+        resolves: what a source reports that the join waits for. `devices`: it enumerates devices.
+            `names`: it reports the names of devices; ids that match no device count as unresolved
+            only after that. `claims`: it reports the kubelet's allocations; schedulers'
+            annotations are valid only after that.
+    """
+
+    summary: str
+    options: str
+    factory: str
+    delivery: Delivery = Delivery.LATEST
+    uses_plan: bool = False
+    doctor: str = ""
+    checks: str = ""
+    families: tuple[Family, ...] = ()
+    timeout_fix: str = ""
+    holders: Holders = "none"
+    resolves: frozenset[Resolves] = frozenset()

@@ -1,1 +1,0 @@
-"""Rows of the table of checks, grouped by what they examine."""

@@ -1,0 +1,15 @@
+"""What the podlist source declares about itself."""
+
+from typing import Final
+
+from pipeline.component.kind import HANGING_FILE, Kind
+
+KIND: Final = Kind(
+    summary="reads which container holds which GPU from koordinator's podlist.json",
+    options="sources.podlist.options:Options",
+    factory="sources.podlist.source:PodListSource",
+    doctor="sources.podlist.doctor:examine",
+    checks="sources.podlist.checks:CHECKS",
+    timeout_fix=HANGING_FILE,
+    holders="all",
+)

@@ -1,0 +1,15 @@
+"""What the replay source declares about itself."""
+
+from typing import Final
+
+from pipeline.component.kind import HANGING_FILE, Kind
+
+KIND: Final = Kind(
+    summary="plays a recording of a node's events",
+    options="sources.replay.options:Options",
+    factory="sources.replay.source:ReplaySource",
+    doctor="sources.replay.doctor:examine",
+    checks="sources.replay.checks:CHECKS",
+    timeout_fix=HANGING_FILE,
+    holders="relayed",
+)
