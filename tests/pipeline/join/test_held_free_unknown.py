@@ -74,7 +74,7 @@ def test_t25_without_a_source_of_claims_all_time_is_unknown() -> None:
 def test_t25_the_time_before_a_source_of_claims_reports_is_unknown(empty: bool) -> None:
     made = make_node("podlist")
     sample(made, 1, None)
-    sample(made, 12, 1)  # without such a source, samples are ignored for ten seconds
+    sample(made, 12, 1)  # ignored: samples wait ten seconds for the first report of a source
     made.seconds = 20
     made.podlist(*(() if empty else (claim("a", GPUS[0].uuid),)))
     sample(made, 30, 12)

@@ -1,4 +1,4 @@
-"""An author who lies about own pods does not change what the join shows of other pods.
+"""Lies of an author about the author's own pods do not change what the join shows of other pods.
 
 `PODGPU_TRUST_WORLDS=20000 PODGPU_TRUST_SEED=0 pytest tests/pipeline/join/test_trust_properties.py`
 tests that many worlds, one for each seed from the given seed on.
