@@ -24,7 +24,8 @@ explains its options. [Values](configuration.md#values) explains durations, size
 
 `name[]` is each entry of a list, and `name.*` each key of a mapping. `null` means no value. Every
 value can come from an [environment variable](configuration.md#environment-variables). Some options
-depend on each other, such as `interval` and `slow_interval`; `podgpu check` reports a contradiction.
+depend on each other, such as `interval` and `slow_interval`; `podgpu check` reports
+contradictions.
 """
 _COMPONENTS: Final = """\
 A mapping from a name that you choose to a {role}. A name matches `{name}`. `kind` is one of

@@ -8,7 +8,6 @@ from typing import Self
 
 import msgspec
 import pytest
-from pipeline.component.kind import Kind
 
 from config.schema import Component, Config
 from pipeline.component import registry
@@ -20,6 +19,7 @@ from pipeline.component.contracts import (
     Source,
     SourceContext,
 )
+from pipeline.component.kind import Kind
 from pipeline.model import Snapshot
 from pipeline.runtime import sink_set, source_set
 
