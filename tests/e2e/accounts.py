@@ -1,4 +1,4 @@
-"""Processes that the driver is played to see, and what the accounts make of them."""
+"""Simulated GPU processes of pods, and the growth of their usage accounts."""
 
 import time
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def pid(pod: Object) -> int:
 
 
 def work(podgpu: Subject, worker: Mapping[str, Object]) -> None:
-    """Let pods keep devices busy: the pod by the device's uuid."""
+    """Simulate that pods keep devices busy; `worker` has the pod by the device's uuid."""
     assert podgpu.fake is not None
     gpus = []
     for gpu in podgpu.fake.scenario.gpus:
@@ -43,11 +43,11 @@ def work(podgpu: Subject, worker: Mapping[str, Object]) -> None:
 
 
 class Growth:
-    """How much the accounts grow from one page to a later one.
+    """The growth of the usage accounts between two scrapes.
 
     Args:
-        podgpu: the accounts are its own.
-        seconds: how much time shall be accounted between the two pages.
+        podgpu: the podgpu whose page is read.
+        seconds: the time between the two scrapes.
     """
 
     def __init__(self, podgpu: Subject, seconds: float = 3) -> None:
@@ -56,18 +56,18 @@ class Growth:
         self._after = podgpu.page()
 
     def of(self, name: str, device: str, pod: str = "") -> float:
-        """Return the growth of a device's family, or of a pod's on a device; 0 without series."""
+        """Return the growth of a metric of a device, or of a pod on a device; 0 without series."""
         wanted = {"UUID": device, **({"pod": pod} if pod else {})}
         return _sum(self._after, name, wanted) - _sum(self._before, name, wanted)
 
     def held(self, device: str, pod: str) -> float:
-        """Return the part of a device's time in which a pod held it."""
+        """Return the fraction of a device's accounted time for which a pod held it."""
         return self.of(HELD, device, pod) / self.of(ACCOUNTED, device)
 
 
 def wait_busy(podgpu: Subject, device: str, pod: str) -> None:
     """Wait until a pod's account has busy time on a device."""
-    wait_until(lambda: (podgpu.value(BUSY, UUID=device, pod=pod) or 0) > 0, f"{pod} is at work")
+    wait_until(lambda: (podgpu.value(BUSY, UUID=device, pod=pod) or 0) > 0, f"{pod} is busy")
 
 
 def _sum(page: Series, name: str, labels: Mapping[str, str]) -> float:

@@ -6,7 +6,7 @@ import trustme
 
 
 class Certificates:
-    """A receiver that shows a certificate and asks for one, and a sender that does the same."""
+    """Certificates of a server and a client for mutual TLS."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -14,7 +14,7 @@ class Certificates:
         self.renew()
 
     def renew(self) -> None:
-        """Write all anew, by authorities that nobody knew before."""
+        """Write new certificates, signed by new authorities."""
         server, clients = trustme.CA(), trustme.CA()
         self._write("server-ca.crt", server.cert_pem)
         self._write("client-ca.crt", clients.cert_pem)
@@ -23,7 +23,7 @@ class Certificates:
 
     @property
     def receiver(self) -> dict[str, str]:
-        """What a Collector has of them."""
+        """Options of the Collector."""
         return {
             "cert_file": self._at("receiver.crt"),
             "key_file": self._at("receiver.key"),
@@ -32,7 +32,7 @@ class Certificates:
 
     @property
     def sender(self) -> dict[str, str]:
-        """What podgpu has of them."""
+        """Options of podgpu."""
         return {
             "cert_file": self._at("sender.crt"),
             "key_file": self._at("sender.key"),

@@ -1,4 +1,4 @@
-"""Values that the chart is rendered with."""
+"""Values for the chart."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ EVERY: list[Values] = [
     sink("list", kind="podlist"),
     sink("collector", kind="otlp", queue={"path": "/var/lib/podgpu/queue/collector"}),
     sink("book", kind="ledger", path="/var/lib/podgpu/ledger.db"),
-    sink("told", kind="events"),
+    sink("events", kind="events"),
     source("list", kind="podlist"),
     source("log", kind="kernel", proc="/host/proc"),
     source("exporter", kind="dcgm", path="/run/prometheus/dcgm.prom"),
@@ -53,7 +53,7 @@ EVERY: list[Values] = [
     },
     {"podMonitor": {"enabled": True}},
 ]
-"""What has to hold for any values is looked at for these."""
+"""Values for tests of general properties of the chart."""
 
 DCGM: Values = {
     "arguments": ["-f", "/etc/dcgm-exporter/default-counters.csv", "-c", 10000],
@@ -90,4 +90,4 @@ DCGM: Values = {
     "kubeletPath": "/var/lib/kubelet/pod-resources",
     "debugDump": {"enabled": False, "directory": "/tmp/dumps", "retention": 24},
 }
-"""As a file of values for dcgm-exporter's chart."""
+"""Like a values file for dcgm-exporter's chart."""

@@ -1,4 +1,4 @@
-"""A real OpenTelemetry Collector that takes OTLP, and the files of what it took."""
+"""A real OpenTelemetry Collector that receives OTLP and writes it to files."""
 
 import json
 import signal
@@ -16,14 +16,14 @@ _READY = "Everything is ready"
 
 
 class Collector:
-    """What is pushed to; it may be killed and come back at the same place.
+    """A Collector that tests can kill and restart on the same ports.
 
-    A request is answered only when it stands in a file, and there is nothing between the two that
-    keeps it: what was acknowledged is there after any kill. Each run has a file of its own, so a
-    line that a kill has torn is the last one.
+    It responds to a request only after it has written the request to a file, without a buffer. So
+    acknowledged data survives any kill. Each run writes a separate file, so only the last line of a
+    file can be incomplete.
 
     Attributes:
-        grpc, http: the ports of either receiver.
+        grpc, http: the ports of the two receivers.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class Collector:
         more: Mapping[str, Any] | None = None,
         logs: bool = True,
     ) -> None:
-        """Give it a place.
+        """Prepare a folder and ports.
 
         Args:
             tls: for both receivers: `cert_file`, `key_file`, and `client_ca_file` for mutual TLS.
-            more: configuration that is laid over its own, at any depth.
+            more: configuration that is merged into the default one, at any depth.
             logs: whether it has a pipeline for log records.
         """
         folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ class Collector:
         return self.grpc_url if protocol == "grpc" else self.http_url
 
     def start(self) -> None:
-        """Start it, where it was before if it was."""
+        """Start it; after a stop on the same ports as before."""
         assert self.process is None or not self.process.running
         self._runs += 1
         config = self.folder / "collector.json"
@@ -74,12 +74,12 @@ class Collector:
         wait_until(self._up, "the Collector")
 
     def kill(self) -> None:
-        """End it as a crash does."""
+        """Kill it."""
         assert self.process is not None
         self.process.stop(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End it; what is under way is finished first."""
+        """Stop it. It finishes requests in progress first."""
         assert self.process is not None
         assert self.process.stop() == 0, self.output()[-3000:]
 
@@ -87,22 +87,22 @@ class Collector:
         return self.process.output() if self.process is not None else ""
 
     def requests(self) -> list[Request]:
-        """Return all that it took, in the order of arrival, in all of its runs."""
+        """Return all received requests of all runs, in the order of arrival."""
         return [request for file in self._files() for request in requests(file)]
 
     def count(self) -> int:
-        """Return how many requests it took so far."""
+        """Return the number of received requests."""
         return sum(map(count, self._files()))
 
     def size(self) -> int:
-        """Return the bytes of what it took so far; a quick look."""
+        """Return the size of the files of received requests; faster than `count`."""
         return sum(file.stat().st_size for file in self._files() if file.exists())
 
     def points(self) -> list[Point]:
         return [point for request in self.requests() for point in request.points]
 
     def logs(self) -> list[Log]:
-        """Return all log records that it took, in the order of arrival."""
+        """Return all received log records, in the order of arrival."""
         files = [self._file_of_logs(run) for run in range(1, self._runs + 1)]
         return [log for file in files for log in logs(file)]
 
@@ -129,7 +129,7 @@ class Collector:
             return {"endpoint": endpoint, **({"tls": dict(self._tls)} if self._tls else {})}
 
         def file(path: Path) -> dict[str, object]:
-            # Without rotation it writes into memory first and answers before that is flushed.
+            # Without rotation it buffers data in memory and responds before it writes them.
             return {"path": str(path), "rotation": {"max_megabytes": 100_000}}
 
         pipelines = {"metrics": {"receivers": ["otlp"], "exporters": ["file"]}}
@@ -169,10 +169,10 @@ def collecting(
     up: bool = True,
     logs: bool = True,
 ) -> Iterator[Collector]:
-    """Run one and end it.
+    """Run a Collector and stop it at the end.
 
     Args:
-        up: whether it is there from the beginning.
+        up: whether to start it.
         logs: whether it has a pipeline for log records.
     """
     collector = Collector(folder, tls=tls, more=more, logs=logs)

@@ -1,4 +1,4 @@
-"""What the end-to-end tests start, and end."""
+"""Fixtures of the end-to-end tests: programs that are started and stopped."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -22,11 +22,12 @@ from tests.fakes.nvml import Scenario
 
 _HERE = Path(__file__).parent
 _SEATS = 64
-"""One for each test that starts a podgpu, and some to spare."""
+"""Number of targets of the shared Prometheus: one for each test that starts a podgpu, and spare
+ones."""
 
 Start = Callable[[Scenario], Node]
 Collect = Callable[..., Collector]
-"""Takes the name of a folder, and what `collecting` takes."""
+"""Its arguments are the name of a folder and those of `collecting`."""
 Take = Callable[[Taking], Prometheus3]
 
 
@@ -41,18 +42,18 @@ _BUILT_FOR: Mapping[str, Callable[[], object]] = {
     "helm": peers.helm,
     "image": _image,
 }
-"""What makes the programs that a fixture starts."""
+"""Functions that build the programs of fixtures."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give these tests more time than a unit test has: the first one fetches a package."""
+    """Give these tests a longer timeout than unit tests: the first one downloads a package."""
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.timeout(180))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build what takes minutes before any test's time runs."""
+    """Build programs before the first test, because a build takes minutes."""
     if session.config.getoption("collectonly"):
         return
     needed = {name for item in session.items for name in getattr(item, "fixturenames", ())}
@@ -63,14 +64,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """The Kubernetes of all tests; see `kube`."""
+    """The Kubernetes cluster of all tests; see `kube`."""
     with Cluster() as started:
         yield started
 
 
 @pytest.fixture
 def kube(cluster: Cluster) -> Iterator[Cluster]:
-    """A Kubernetes without pods and plugins, and so it is left."""
+    """The cluster without pods and plugins; those of the test are removed at its end."""
     yield cluster
     cluster.tidy()
 
@@ -83,16 +84,16 @@ def helm() -> Helm:
 
 @pytest.fixture(scope="session")
 def image() -> Image:
-    """podgpu's image, made by its Dockerfile."""
+    """podgpu's image, built by its Dockerfile."""
     made = _image()
     if made is None:
-        pytest.skip(f"an image can't be made: {missing_rights()}")
+        pytest.skip(f"an image cannot be built: {missing_rights()}")
     return made
 
 
 @pytest.fixture(scope="session")
 def loaded(image: Image, cluster: Cluster) -> Image:
-    """The image, which the node has too."""
+    """The image, loaded on the node."""
     cluster.containerd.load(image.archive)
     return image
 
@@ -117,14 +118,14 @@ def serving(programs: debian.Prometheus, folder: Path, seats: int) -> Iterator[S
 def prometheus(
     programs: debian.Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """The Prometheus of all tests; they know their series by `instance`."""
+    """The Prometheus of all tests; a test selects its series by `instance`."""
     with serving(programs, tmp_path_factory.mktemp("prometheus"), _SEATS) as server:
         yield server
 
 
 @pytest.fixture
 def start(prometheus: Server, tmp_path: Path) -> Iterator[Start]:
-    """Start nodes that end with the test. A complaint of Prometheus fails the test."""
+    """Start nodes that are stopped at the end. A warning of Prometheus fails the test."""
     before = len(prometheus.troubles())
     with ExitStack() as stack:
         yield lambda scenario: stack.enter_context(running(prometheus, tmp_path / "node", scenario))
@@ -133,7 +134,7 @@ def start(prometheus: Server, tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def collect(tmp_path: Path) -> Iterator[Collect]:
-    """Start Collectors that end with the test."""
+    """Start Collectors that are stopped at the end."""
     with ExitStack() as stack:
         yield lambda name="collector", **how: stack.enter_context(
             collecting(tmp_path / name, **how)
@@ -142,26 +143,26 @@ def collect(tmp_path: Path) -> Iterator[Collect]:
 
 @pytest.fixture
 def collector(collect: Collect) -> Collector:
-    """A Collector that takes whatever comes."""
+    """A Collector that accepts everything."""
     return collect()
 
 
 @pytest.fixture
 def take(tmp_path: Path) -> Iterator[Take]:
-    """Start one Prometheus 3 that ends with the test."""
+    """Start a Prometheus 3 that is stopped at the end."""
     with ExitStack() as stack:
         yield lambda how: stack.enter_context(taking(tmp_path / "prometheus3", how))
 
 
 @pytest.fixture
 def prometheus3(take: Take) -> Prometheus3:
-    """A Prometheus that OTLP is pushed to; some attributes of resources are labels there."""
+    """A Prometheus that receives OTLP, with some promoted resource attributes."""
     return take(Taking())
 
 
 @pytest.fixture
 def fake_kubelet(tmp_path: Path) -> Iterator[FakeKubelet]:
-    """A pod-resources socket for tests that need no more of a kubelet."""
+    """A fake pod-resources socket, for tests that need nothing else of a kubelet."""
     background = Background()
     kubelet = FakeKubelet(tmp_path / "kubelet.sock")
     background.do(kubelet.start())

@@ -1,7 +1,6 @@
-"""The whole values files of dcgm-exporter's chart, by age: every key, with its default.
+"""Complete values files of dcgm-exporter's chart, by version: every key with its default.
 
-Facts of `deployment/values.yaml` in NVIDIA/dcgm-exporter, at the versions that the images' tags
-name.
+From `deployment/values.yaml` of NVIDIA/dcgm-exporter, at the versions of the image tags.
 """
 
 from functools import reduce
@@ -157,4 +156,4 @@ AGES: dict[str, Values] = {
     "4.6.0": _all(_FIRST, _SECOND, _FOURTH, _GROWN, _NEWEST),
     "all of them": _all(_FIRST, _SECOND, _FOURTH, _GROWN, _FENCED, _NEWEST),
 }
-"""Keys that a later chart has no more stay: a file of values keeps them for years."""
+"""Keys that a later chart no longer has are kept, because users keep them in their values files."""

@@ -1,7 +1,6 @@
-"""The programs of others: taken from Debian's packages, unpacked beside the build, not installed.
+"""Programs from Debian's packages, which are unpacked below build/ and not installed.
 
-Installing a package would start a service and leave an account and a configuration on the machine;
-unpacking leaves a few files below build/.
+Installing a package would start a service and leave a user and a configuration on the machine.
 """
 
 import shutil
@@ -15,19 +14,19 @@ _CACHE = Path(__file__).resolve().parents[2] / "build" / "e2e"
 _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 RELEASE = "bookworm"
-"""Of Debian: the programs are its, and the image's base is one of it."""
+"""The Debian release of the programs and of the image's base."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prometheus:
-    """Paths of the programs in Debian's package `prometheus`."""
+    """Paths of the programs of Debian's package `prometheus`."""
 
     server: Path
     promtool: Path
 
 
 def prometheus() -> Prometheus:
-    """Return the programs, fetched first when they aren't there yet."""
+    """Return the programs; download them first if they are missing."""
     root = _unpacked("prometheus")
     found = Prometheus(root / "usr/bin/prometheus", root / "usr/bin/promtool")
     for program in (found.server, found.promtool):
@@ -37,17 +36,17 @@ def prometheus() -> Prometheus:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What containerd needs to run a container, and what runs in it."""
+    """The programs that containerd needs to run a container, and busybox for the container."""
 
     runc: Path
     cni_plugins: Path
-    """The folder of them."""
+    """The folder of the CNI plugins."""
     busybox: Path
-    """Linked statically: a container has no other file."""
+    """Statically linked, because a container has no other file."""
 
 
 def runtime() -> Runtime:
-    """Return the programs, fetched first when they aren't there yet."""
+    """Return the programs; download them first if they are missing."""
     found = Runtime(
         runc=_unpacked("runc") / "usr/sbin/runc",
         cni_plugins=_unpacked("containernetworking-plugins") / "usr/lib/cni",
@@ -58,23 +57,23 @@ def runtime() -> Runtime:
 
 
 def faketime() -> Path:
-    """Return the library that shows programs another wall clock, fetched first if need be."""
+    """Return the library that changes the wall clock of programs; download it first if missing."""
     return next(_unpacked("libfaketime").glob("usr/lib/*/faketime/libfaketimeMT.so.1"))
 
 
 @dataclass(frozen=True, slots=True)
 class Building:
-    """What makes images: the commands `buildah` and `debootstrap`, and variables that they need."""
+    """The programs that build images, `buildah` and `debootstrap`, and their variables."""
 
     buildah: Path
     debootstrap: Path
     env: Mapping[str, str]
     mirror: str
-    """Where packages come from: the address that apt has."""
+    """The address from which apt downloads packages."""
 
 
 def building() -> Building:
-    """Return the programs, fetched first when they aren't there yet."""
+    """Return the programs; download them first if they are missing."""
     root = _CACHE / "building"
     buildah = root / "usr/bin/buildah"
     if not root.is_dir():
@@ -89,10 +88,10 @@ def building() -> Building:
 
 
 def _find_libraries(unpacked: Path, root: Path) -> None:
-    """Write into buildah where its libraries will be: below the root.
+    """Set the library path of buildah to the folders below the root.
 
-    A variable such as LD_LIBRARY_PATH is not enough: for each RUN, buildah starts a copy of itself
-    in memory with an environment of its own. For the same reason `$ORIGIN` is not enough.
+    LD_LIBRARY_PATH is not sufficient: for each RUN, buildah starts a copy of itself from memory
+    with a new environment. For the same reason `$ORIGIN` is not sufficient.
     """
     patchelf = _unpacked("patchelf") / "usr/bin/patchelf"
     folders = (*unpacked.glob("usr/lib/*-linux-gnu"), *unpacked.glob("lib/*-linux-gnu"))
@@ -105,7 +104,7 @@ def _mirror() -> str:
     wanted = ("--format", "$(SITE)", "Created-By: Packages", f"Release: {RELEASE}")
     sites = _run("apt-get", "indextargets", *wanted, cwd=_CACHE).split()
     if not sites:
-        raise RuntimeError(f"apt has no source for {RELEASE}: the image's base is made of it")
+        raise RuntimeError(f"apt has no source for {RELEASE}, which the image's base needs")
     return sites[0]
 
 
@@ -122,9 +121,10 @@ def _unpack(
     whole: Sequence[str] = (),
     finish: Callable[[Path, Path], None] | None = None,
 ) -> None:
-    """Unpack a package; or several, with all that they need and this machine hasn't installed.
+    """Unpack a package, or several with their dependencies that are not installed here.
 
-    `finish` gets the unpacked folder and the root that it becomes, before anybody else finds it.
+    `finish` is called with the unpacked folder and its final path, before the folder is moved
+    there.
     """
     for tool in ("apt-get", "dpkg-deb"):
         if shutil.which(tool) is None:
@@ -132,7 +132,7 @@ def _unpack(
     _CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=_CACHE) as made:
         folder = Path(made)
-        # apt gives up root to fetch, and then needs a folder that is not root's alone.
+        # apt downloads without root, so the folder must be writable for other users.
         folder.chmod(0o777)
         _download(name, folder, whole)
         unpacked = folder / "whole"
@@ -141,7 +141,7 @@ def _unpack(
         if finish is not None:
             finish(unpacked, root)
         try:
-            # In one step: whoever finds the folder finds all of it.
+            # Atomic: other runs find either no folder or a complete one.
             unpacked.rename(root)
         except OSError:
             if not root.is_dir():
@@ -153,19 +153,19 @@ def _download(name: str, folder: Path, whole: Sequence[str]) -> None:
     if whole:
         (folder / "partial").mkdir(mode=0o777)
         how = ("--download-only", "--reinstall", "--no-install-recommends", "--yes", "--quiet")
-        # Nothing is installed, so whoever installs meanwhile is in nobody's way.
+        # Nothing is installed, so a concurrent installation does not conflict.
         options = ("-o", f"Dir::Cache::archives={folder}", "-o", "Debug::NoLocking=true")
         command = ("apt-get", "install", *how, *options, *whole)
     try:
         _run(*command, cwd=folder)
     except RuntimeError:
-        # The lists of packages are missing or name a version that has been replaced since.
+        # The package lists are missing, or name a version that was replaced.
         _run("apt-get", "update", "--quiet", cwd=folder)
         _run(*command, cwd=folder)
 
 
 def _check(program: Path) -> None:
-    """Make sure that the loader finds every library: the package's dependencies aren't here."""
+    """Assert that the loader finds every library, because dependencies are not installed."""
     listed = _run("ldd", str(program), cwd=program.parent)
     missing = [line.strip() for line in listed.splitlines() if "not found" in line]
     if missing:

@@ -1,4 +1,4 @@
-"""`podgpu doctor` on the real node: what it is told, and what it says."""
+"""Run `podgpu doctor` on the real node, and read its findings."""
 
 import base64
 import json
@@ -21,14 +21,14 @@ from tests.e2e.node import PODGPU
 from tests.e2e.processes import wait_until
 
 LIST = "monitoring:counters"
-"""The ConfigMap of the counters list."""
+"""The ConfigMap with the counters list."""
 
 _SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding, as `--json` has it."""
+    """A finding of the `--json` output."""
 
     check: str
     verdict: str
@@ -46,7 +46,7 @@ class Answer:
     findings: tuple[Finding, ...]
 
     def bad(self, *besides: str) -> list[Finding]:
-        """Return warnings and failures, but those of the checks that are named."""
+        """Return warnings and failures, except those of the given checks."""
         return [
             each
             for each in self.findings
@@ -55,7 +55,7 @@ class Answer:
 
 
 def ask(*words: str | Path) -> Answer:
-    """Run it, and take apart what it prints."""
+    """Run `podgpu doctor --json` and parse its output."""
     done = subprocess.run(
         [PODGPU, "doctor", *words, "--json"],
         capture_output=True,
@@ -78,12 +78,12 @@ def ask(*words: str | Path) -> Answer:
 
 
 class Patient:
-    """A podgpu that has everything which the real node can give: all but GPUs.
+    """The configuration of a podgpu that uses everything on the real node except GPUs.
 
     Args:
-        kube: the node.
-        folder: where its files lie; there already.
-        kubeconfig: what it may do.
+        kube: the cluster.
+        folder: existing folder for its files.
+        kubeconfig: its credentials.
     """
 
     def __init__(self, kube: Cluster, folder: Path, kubeconfig: Path, port: int) -> None:
@@ -111,24 +111,24 @@ class Patient:
         }
 
     def values(self) -> dict[str, Any]:
-        """Return the chart's values for the same, by the account of its own pod."""
+        """Return the chart's values for the same configuration, with the pod's service account."""
         plain = json.loads(json.dumps(self.config))
         for component in (*plain["sources"].values(), *plain["sinks"].values(), plain["counters"]):
             component.pop("kubeconfig", None)
         return {"config": plain}
 
     def diagnose(self, changes: Mapping[str, Any] | None = None) -> Answer:
-        """Have it looked at, with other keys at the top of its file."""
+        """Run the doctor on this configuration, with changed top-level keys."""
         self.file.write_text(yaml.safe_dump({**self.config, **(changes or {})}, sort_keys=False))
         return ask("-c", self.file)
 
 
 def expired(token: str, key: Path) -> str:
-    """Return the same token as if it had been made two hours ago for one: signed as it has to be.
+    """Return a service account token as an expired one, with a valid signature.
 
     Args:
-        token: a service account's.
-        key: the one that the API server signs with.
+        token: a token of a service account.
+        key: the signing key of the API server.
     """
     head, body, _ = token.split(".")
     claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
@@ -147,7 +147,7 @@ def _encoded(content: bytes) -> str:
 
 @contextmanager
 def other_exporter(port: int) -> Iterator[None]:
-    """Listen there as dcgm-exporter would."""
+    """Serve a metrics page of dcgm-exporter on a port."""
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -173,12 +173,12 @@ def other_exporter(port: int) -> Iterator[None]:
 def wait_rights(
     kube: Cluster, name: str, rights: Mapping[tuple[str, str, str], bool], *, listed: bool
 ) -> None:
-    """Wait until the API server goes by the rights that an account was given.
+    """Wait until the API server applies the permissions of a service account.
 
     Args:
-        kube: whose server it is.
-        name: of the account.
-        rights: whether it may, by verb, group and resource.
+        kube: the cluster.
+        name: name of the service account.
+        rights: whether it is allowed, by verb, group and resource.
         listed: whether it may read the counters list.
     """
     api = kube.api.as_user(access.token(kube.api, name, seconds=access.SHORTEST))
@@ -193,7 +193,7 @@ def wait_rights(
     def followed() -> bool:
         return all(_may(api, attributes) is may for attributes, may in asked)
 
-    wait_until(followed, "the rights are in force")
+    wait_until(followed, "the permissions are in force")
 
 
 def _may(api: Any, attributes: Mapping[str, str]) -> bool:

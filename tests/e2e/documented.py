@@ -1,4 +1,4 @@
-"""What the documentation tells people to copy: the tests use that very text."""
+"""Manifests from the documentation. Tests use exactly the text that users copy."""
 
 import re
 from pathlib import Path
@@ -12,10 +12,10 @@ _BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def objects(page: str, kind: str) -> list[Object]:
-    """Return the objects of a kind that a page shows, whatever stands beside them in a block.
+    """Return the objects of a kind in a page, also from blocks with other objects.
 
     Args:
-        page: the page's place below `docs`.
+        page: path of the page below `docs`.
         kind: such as `ClusterRole`.
     """
     return [
@@ -28,14 +28,14 @@ def objects(page: str, kind: str) -> list[Object]:
 
 
 def rules(page: str) -> list[Object]:
-    """Return the rules of the only ClusterRole that a page shows."""
+    """Return the rules of the only ClusterRole in a page."""
     (role,) = objects(page, "ClusterRole")
     found: list[Object] = role["rules"]
     return found
 
 
 def extender(page: str) -> Object:
-    """Return the only extender of the only scheduler's configuration that a page shows."""
+    """Return the only extender of the only scheduler configuration in a page."""
     (configuration,) = objects(page, "KubeSchedulerConfiguration")
     (found,) = configuration["extenders"]
     made: Object = found

@@ -1,4 +1,4 @@
-"""A podgpu in dcgm-exporter's place, started by what the image starts, scraped by a Prometheus."""
+"""A podgpu that replaces dcgm-exporter, started by the image's entry point and scraped."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +17,14 @@ _ROOT = Path(__file__).resolve().parents[2]
 _ENTRY_POINT = _ROOT / "image" / "entrypoint"
 
 COUNTERS = _ROOT / "config" / "counters" / "dcp-metrics-included.csv"
-"""What the image has at dcgm-exporter's path of that name."""
+"""The image has this file at the path that dcgm-exporter uses."""
 
 READING = {"gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname"}
-"""Names of the labels of a reading, as dcgm-exporter has them."""
+"""Label names of a reading, as in dcgm-exporter."""
 
 
 class Exporter(Scraped):
-    """What a container of dcgm-exporter's was, with podgpu's image."""
+    """A container of dcgm-exporter that was changed to podgpu's image."""
 
     def __init__(self, server: Server, folder: Path, scenario: Scenario) -> None:
         super().__init__(server)
@@ -49,10 +49,10 @@ class Exporter(Scraped):
         """Start it.
 
         Args:
-            words: what a chart has in `args`.
-            env: variables besides those of address, interval and node.
-            name: the program of the image that the container is started with.
-            inside: a command that starts it.
+            words: the `args` of a chart.
+            env: variables in addition to address, interval and node.
+            name: the entry point: a program of the image.
+            inside: a command that starts it, such as `unshare`.
         """
         self.process = Process(
             [*inside, self._programs / name, *words],
@@ -73,7 +73,7 @@ class Exporter(Scraped):
         return self.process.output() if self.process is not None else ""
 
     def labels(self) -> dict[str, list[dict[str, str]]]:
-        """Return the labels of each series on the page, by family; those of DCGM's names alone."""
+        """Return the labels of each DCGM series on the page, by family."""
         answer = get(self.port, "/metrics")
         assert answer.status == 200, answer
         text = answer.body.decode()
@@ -87,7 +87,7 @@ class Exporter(Scraped):
         return set(self.labels())
 
     def wait_families(self, expected: set[str]) -> None:
-        """Wait until the page has these families of DCGM's names and no others."""
+        """Wait until the page has exactly these DCGM families."""
         try:
             wait_until(lambda: self.families() == expected, "families")
         except AssertionError:
@@ -97,7 +97,7 @@ class Exporter(Scraped):
 
 @contextmanager
 def exporting(server: Server, folder: Path, scenario: Scenario) -> Iterator[Exporter]:
-    """Give a place to start one in, and end it."""
+    """Prepare an exporter that the test starts, and stop it at the end."""
     exporter = Exporter(server, folder, scenario)
     try:
         yield exporter

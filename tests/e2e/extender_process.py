@@ -1,4 +1,4 @@
-"""A scheduler extender of ours, and what the scheduler made of a pod."""
+"""A process of `podgpu extender`, and the scheduler's decision for a pod."""
 
 import http.client
 import json
@@ -23,8 +23,8 @@ class Extender(Program):
     """`podgpu extender`.
 
     Args:
-        folder: is made.
-        kubeconfig: of the account that follows the Nodes.
+        folder: folder to create.
+        kubeconfig: credentials for watching Nodes.
     """
 
     def __init__(self, folder: Path, kubeconfig: Path) -> None:
@@ -37,11 +37,11 @@ class Extender(Program):
         return [PODGPU, "extender", "--listen", listen, "--kubeconfig", self._kubeconfig]
 
     def entry(self, **changes: object) -> Object:
-        """Return what the documentation has in the scheduler's configuration, with our port."""
+        """Return the documented scheduler configuration entry, with this process' port."""
         return {**extender(PAGE), "urlPrefix": f"http://127.0.0.1:{self.port}", **changes}
 
     def wait_nodes(self, **wanted: int) -> None:
-        """Wait until it knows so many nodes in each of these states."""
+        """Wait until it has this many nodes in each of these states."""
 
         def known() -> bool:
             found = self.of("podgpu_extender_nodes")
@@ -51,18 +51,19 @@ class Extender(Program):
         wait_until(known, f"the extender knows of {wanted}")
 
     def asked(self, verb: str) -> float:
-        """Return how many questions it has answered as they should be."""
+        """Return the number of requests that it answered successfully."""
         return self.value("podgpu_extender_requests_total", verb=verb, result="ok") or 0
 
 
 def question(place: Place, verb: str, gpus: int, names: Sequence[str]) -> Any:
-    """Ask an extender as the scheduler does; return the answer, which has to be 200.
+    """Send a request to an extender as the scheduler does; assert status 200 and return the
+    response.
 
     Args:
-        place: where it is asked.
+        place: address of the extender.
         verb: `filter` or `prioritize`.
-        gpus: how many the pod asks for.
-        names: of the nodes in question.
+        gpus: number of GPUs that the pod requests.
+        names: names of the candidate nodes.
     """
     connection = http.client.HTTPConnection(*place, timeout=10)
     try:
@@ -77,7 +78,7 @@ def question(place: Place, verb: str, gpus: int, names: Sequence[str]) -> Any:
 
 
 def wait_bound(kube: Cluster, name: str, seconds: float = 30) -> str:
-    """Wait until the scheduler has found a node for a pod, and return it."""
+    """Wait until the scheduler has bound a pod, and return the node."""
     try:
         return wait_until(lambda: bound(kube, name), f"{name} has a node", seconds)
     except AssertionError as error:
@@ -90,7 +91,7 @@ def bound(kube: Cluster, name: str) -> str:
 
 
 def turned_away(kube: Cluster, name: str) -> str:
-    """Return why the scheduler has found no node for a pod; empty while it hasn't said so."""
+    """Return why the scheduler found no node for a pod; empty while this is unknown."""
     for condition in kube.api.pod(name)["status"].get("conditions", []):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             message: str = condition["message"]
@@ -99,7 +100,7 @@ def turned_away(kube: Cluster, name: str) -> str:
 
 
 def wait_turned_away(kube: Cluster, name: str, *words: str) -> None:
-    """Wait until the scheduler says why it has found no node, in these words among others."""
+    """Wait until the scheduler reports that it found no node, with these texts."""
     try:
         wait_until(lambda: all(word in turned_away(kube, name) for word in words), f"{name} waits")
     except AssertionError as error:

@@ -1,4 +1,4 @@
-"""Helm, as those who install run it."""
+"""Runs helm."""
 
 import subprocess
 import tempfile
@@ -14,11 +14,11 @@ NAMESPACE = "podgpu"
 
 
 class HelmError(Exception):
-    """It refused; the text is what it said."""
+    """Helm failed; the text is its error output."""
 
 
 class Helm:
-    """The program; without a kubeconfig it knows no cluster."""
+    """The program helm; without a kubeconfig it has no cluster."""
 
     def __init__(self, program: Path, kubeconfig: Path | None = None) -> None:
         self._program = program
@@ -28,10 +28,10 @@ class Helm:
         return Helm(self._program, kubeconfig)
 
     def run(self, *words: str) -> str:
-        """Return what it printed.
+        """Run a command and return its output.
 
         Raises:
-            HelmError: it failed.
+            HelmError: the command failed.
         """
         with tempfile.TemporaryDirectory() as home:
             done = subprocess.run(

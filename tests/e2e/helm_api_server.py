@@ -1,4 +1,4 @@
-"""An API server as far as helm looks when it only renders: what kinds there are, and one Secret."""
+"""A fake API server for helm's `lookup`: it has a list of kinds and one Secret."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -30,14 +30,14 @@ _RESPONSES: Mapping[str, Any] = {
 
 @contextmanager
 def answering(folder: Path, secret: Mapping[str, Any] | None = None) -> Iterator[Path]:
-    """Run one on loopback.
+    """Run the server on loopback.
 
     Args:
         folder: for the kubeconfig.
-        secret: the only Secret that there is.
+        secret: the only existing Secret.
 
     Yields:
-        A kubeconfig for it.
+        A kubeconfig for the server.
     """
     responses = dict(_RESPONSES)
     if secret is not None:
@@ -56,7 +56,7 @@ def answering(folder: Path, secret: Mapping[str, Any] | None = None) -> Iterator
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = Thread(target=server.serve_forever, daemon=True)

@@ -1,6 +1,6 @@
-"""podgpu's image, made by its Dockerfile, with a base of Debian's packages: none is pulled here.
+"""podgpu's image, built by its Dockerfile on a base of Debian's packages; nothing is pulled.
 
-The base and Python's packages are kept; the image is made again when what goes into it changed.
+The base and the Python packages are cached. The image is rebuilt if its content has changed.
 """
 
 import fcntl
@@ -35,36 +35,36 @@ _STATE = Path("/run/podgpu-e2e-buildah")
 _BASE = "localhost/base"
 _PACKAGES = "python3,python3-venv"
 _MOUNTED = "/mnt"
-"""Where the packages of Python lie while the image is made: the registry isn't asked from there."""
+"""The folder of the Python packages during the build, which uses no registry."""
 
 _REQUIREMENTS = (ROOT / "requirements.txt", ROOT / "image" / "build-requirements.txt")
 _PYTHON = "3.11"
-"""Of the base."""
+"""Python version of the base."""
 
 _NOT_RUN = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man")
 _LIMIT = 600
-"""Seconds for one command."""
+"""Timeout of a command in seconds."""
 
 _UNDER_POLICY = {"from", "commit", "build-using-dockerfile", "push"}
-"""Commands that read a signature policy. This machine may have none in /etc/containers."""
+"""Commands that read a signature policy, which may be missing in /etc/containers."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """The image, as `docker save` writes it."""
+    """The image as an archive of `docker save`."""
 
     archive: Path
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """What a container of it starts with, by Docker's names."""
+        """The image configuration, with Docker's names."""
         with tarfile.open(self.archive) as tar:
             whole = json.loads(self._file(tar, self._manifest(tar)["Config"]))
         found: dict[str, Any] = whole["config"]
         return found
 
     def layers(self) -> list[list[tarfile.TarInfo]]:
-        """Return what is in each layer, the base's first."""
+        """Return the members of each layer, the base's first."""
         with tarfile.open(self.archive) as tar:
             found = []
             for name in self._manifest(tar)["Layers"]:
@@ -87,9 +87,9 @@ class Image:
 
 
 def build() -> Image:
-    """Return the image, made first when what goes into it has changed.
+    """Return the image; build it first if its content has changed.
 
-    The first time takes some four minutes, half of them for the base; later ones take one.
+    The first build takes about four minutes, half of them for the base; later ones take one.
     """
     with _locked():
         tools = debian.building()
@@ -113,11 +113,11 @@ def _stamped(name: str, wanted: str, make: Any) -> None:
     if stamp.is_file() and stamp.read_text() == wanted:
         return
     stamp.unlink(missing_ok=True)
-    print(f"making the image: {name}", flush=True)
+    print(f"building the image: {name}", flush=True)
     began = time.monotonic()
     make()
     print(f"took {time.monotonic() - began:.0f} s", flush=True)
-    stamp.write_text(wanted)  # last: what was cut short has none
+    stamp.write_text(wanted)  # last, so that an interrupted build has no stamp
 
 
 def _base_stamp() -> str:
@@ -127,7 +127,7 @@ def _base_stamp() -> str:
 
 
 def _context() -> Iterable[Path]:
-    """Yield what .dockerignore lets through."""
+    """Yield the files that .dockerignore includes."""
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     for name in sorted(line.removeprefix("!") for line in lines if line.startswith("!")):
         path = ROOT / name
@@ -164,7 +164,7 @@ def _make_base(tools: debian.Building) -> None:
     for folder in _NOT_RUN:
         shutil.rmtree(root / folder)
         (root / folder).mkdir()
-    # pip finds what it is told to install there, and nowhere else.
+    # pip finds packages only in this folder.
     (root / "etc/pip.conf").write_text(f"[global]\nno-index = true\nfind-links = {_MOUNTED}\n")
     _buildah(tools, "umount", container)
     _buildah(tools, "commit", "--quiet", container, _BASE)
@@ -172,7 +172,7 @@ def _make_base(tools: debian.Building) -> None:
 
 
 def _clear() -> None:
-    # A run that was cut short leaves mounts.
+    # An interrupted run leaves mounts.
     for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
         target = line.split()[1]
         if Path(target).is_relative_to(_STORAGE):
@@ -198,7 +198,7 @@ def _make(tools: debian.Building) -> None:
 def _buildah(tools: debian.Building, command: str, *words: str) -> str:
     policy = _FOLDER / "policy.json"
     policy.write_text(json.dumps({"default": [{"type": "insecureAcceptAnything"}]}))
-    # vfs copies, and works on whatever file system is there.
+    # vfs copies files, and works on any file system.
     places = ("--root", str(_STORAGE), "--runroot", str(_STATE), "--storage-driver", "vfs")
     how = ["--signature-policy", str(policy)] if command in _UNDER_POLICY else []
     how += ["--isolation", "chroot"] if command == "build-using-dockerfile" else []

@@ -1,4 +1,4 @@
-"""Pods that podgpu's image runs in, as they stand on the node."""
+"""Pods with podgpu's image on the node."""
 
 import re
 import subprocess
@@ -19,11 +19,11 @@ LEAST: Mapping[str, Any] = {
     "runAsNonRoot": True,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""A security context with nothing in it."""
+"""A security context without privileges."""
 
 PORT = 9400
 _DRIVER, _PLAYED = "/opt/driver", "/opt/played"
-"""Where a container has the stand-in for the driver's library, and what it plays."""
+"""Folders in the container of the fake NVML library and of its scenario."""
 
 
 def podgpu_pod(
@@ -35,20 +35,20 @@ def podgpu_pod(
     folders: Mapping[str, str] | None = None,
     inside: str = "",
 ) -> Object:
-    """Return a pod of the image that runs once, with a network of its own.
+    """Return a pod of the image that runs once, with a separate network namespace.
 
     Args:
-        name: the pod's.
+        name: name of the pod.
         words: arguments, as in `args`.
-        fake: what stands in for the driver.
-        command: takes the place of the image's entry point.
-        env: variables.
-        folders: of the host, by the path in the container; they can be read only.
-        inside: the working directory; else the image's.
+        fake: the fake NVML library.
+        command: replaces the image's entry point.
+        env: environment variables.
+        folders: host folders by path in the container, mounted read-only.
+        inside: the working directory; empty for that of the image.
     """
     variables, mounts = dict(env or {}), dict(folders or {})
     if fake is not None:
-        # As NVIDIA's toolkit does it: the library where the loader finds it.
+        # As NVIDIA's container toolkit does: the library is in the loader's search path.
         variables |= {
             "LD_LIBRARY_PATH": _DRIVER,
             "FAKENVML_SCENARIO": f"{_PLAYED}/{fake.path.name}",
@@ -78,7 +78,7 @@ def podgpu_pod(
 
 
 def container_id(made: Object) -> str:
-    """Return the runtime's id of a pod's only container, from what the API server says of it."""
+    """Return the runtime's id of a pod's only container, from the pod's status."""
     (status,) = made["status"]["containerStatuses"]
     found: str = status["containerID"].removeprefix("containerd://")
     return found
@@ -90,7 +90,7 @@ def execute(kube: Cluster, made: Object, *command: str) -> subprocess.CompletedP
 
 
 def page(made: Object, path: str = "/metrics") -> str:
-    """Return a page of a pod; empty while it serves none."""
+    """Return a page of a pod; empty while the pod does not serve it."""
     try:
         answer = get(PORT, path, host=made["status"]["podIP"])
     except OSError:
@@ -99,7 +99,7 @@ def page(made: Object, path: str = "/metrics") -> str:
 
 
 def wait_page(kube: Cluster, made: Object, having: str) -> str:
-    """Return a pod's page of metrics once it has a line that matches."""
+    """Wait until a pod's metrics page has a line that matches, and return the page."""
     wanted = re.compile(having, re.MULTILINE)
     last = ""
 

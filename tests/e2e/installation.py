@@ -1,4 +1,4 @@
-"""podgpu installed on the node by its chart, the way `helm template | kubectl apply` does it."""
+"""Install podgpu on the node with its chart, like `helm template | kubectl apply`."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -22,22 +22,22 @@ from tests.fakes.nvml import FakeNvml
 MONITORED = "monitoring.coreos.com/v1/ServiceMonitor"
 _PLAYED = "/opt/played"
 _LABEL = "nvidia.com/gpu.present"
-"""GPU feature discovery puts it on a node that has GPUs."""
+"""The label that GPU feature discovery sets on a node with GPUs."""
 
 
 def values(fake: FakeNvml, *more: Values) -> Values:
-    """Return values for this node: the others are an administrator's on a node with a driver."""
+    """Return values for the simulated node, merged with further values."""
     name, _, tag = REFERENCE.rpartition(":")
     ours: Values = {
         "image": {"repository": name, "tag": tag, "pullPolicy": "Never"},
-        # A driver that nobody hands out, whose library is mounted.
+        # There is no container toolkit, so the library is mounted.
         "driverRoot": str(fake.library_folder),
         "driverLibrary": "/libnvidia-ml.so.1",
         "extraEnv": [{"name": "FAKENVML_SCENARIO", "value": f"{_PLAYED}/{fake.path.name}"}],
         "extraHostVolumes": [{"name": "played", "hostPath": str(fake.path.parent)}],
         "extraVolumeMounts": [{"name": "played", "mountPath": _PLAYED, "readOnly": True}],
         "kubeletPath": str(Cluster.pod_resources_socket.parent),
-        # Nobody waits for the first one; an update takes more.
+        # Short, because only updates need a longer time.
         "minReadySeconds": 1,
         "config": {"sources": {"gpus": {"interval": "500ms", "slow_interval": "1s"}}},
     }
@@ -45,7 +45,7 @@ def values(fake: FakeNvml, *more: Values) -> Values:
 
 
 def merged(below: Values, above: Values) -> Values:
-    """Lay values over others as helm does."""
+    """Merge values into others as helm does."""
     found = dict(below)
     for key, value in above.items():
         had = found.get(key)
@@ -56,7 +56,7 @@ def merged(below: Values, above: Values) -> Values:
 
 @dataclass
 class Installation:
-    """A release of the chart. The objects are those that were applied last."""
+    """A release of the chart, with the objects that were applied last."""
 
     kube: Cluster
     helm: Helm
@@ -66,20 +66,20 @@ class Installation:
     there: bool = True
 
     def remove(self) -> None:
-        """Take it away, if that hasn't been done."""
+        """Uninstall it, unless that was done."""
         if self.there:
             self.applying.delete(self.made.objects)
             self.there = False
 
     def update(self, *more: Values) -> None:
-        """Apply what the chart makes of further values; nothing is waited for."""
+        """Apply the chart with further values, without waiting."""
         self.values = reduce(merged, more, self.values)
         self.made = rendered(self.helm, self.values)
         self.applying.apply(self.made.objects)
 
     def wait(self) -> None:
-        """Wait until every pod is of the newest kind, and counts as available."""
-        wait_until(self._done, "the roll-out", seconds=90, every=0.2)
+        """Wait until every pod is up to date and available."""
+        wait_until(self._done, "the rollout", seconds=90, every=0.2)
 
     def _done(self) -> bool:
         found = self.daemonset()
@@ -102,7 +102,7 @@ class Installation:
         return self._chosen(self.made.one("DaemonSet"))
 
     def extenders(self) -> list[Object]:
-        """Return the pods of the scheduler extender, if it was asked for."""
+        """Return the pods of the scheduler extender."""
         return self._chosen(self.made.one("Deployment"))
 
     def _chosen(self, by: Object) -> list[Object]:
@@ -111,7 +111,7 @@ class Installation:
         return self.kube.api.list("Pod", NAMESPACE, labelSelector=selector)
 
     def endpoint(self) -> Object:
-        """Return how a Prometheus operator is told to scrape it."""
+        """Return the endpoint of the ServiceMonitor."""
         made = rendered(self.helm, self.values, "--api-versions", MONITORED)
         (found,) = made.one("ServiceMonitor")["spec"]["endpoints"]
         endpoint: Object = found
@@ -133,11 +133,11 @@ class Installation:
 
 @contextmanager
 def sited(cluster: Cluster, *, reachable: bool = False) -> Iterator[None]:
-    """Make a cluster whole for a while; its node is known as one with GPUs, no podgpu is there."""
+    """Complete the cluster for a while, with a GPU label on its node and without podgpu."""
     access.remove_namespace(cluster.api, NAMESPACE)
     with whole(cluster, reachable=reachable), ExitStack() as ends:
         ends.callback(cluster.tidy)
-        # The sink `node` leaves it by default.
+        # The sink `node` keeps its annotation by default.
         cluster.api.patch("Node", cluster.node, {"metadata": {"annotations": {KEY: None}}})
         ends.callback(_label, cluster, None)
         _label(cluster, "true")
@@ -154,7 +154,7 @@ def rendered(helm: Helm, how: Values, *more: str) -> Manifests:
 
 @contextmanager
 def installed(kube: Cluster, helm: Helm, how: Values) -> Iterator[Installation]:
-    """Install it, wait until it runs, and take it away at the end."""
+    """Install podgpu, wait until it runs, and uninstall it at the end."""
     applying = Applying(kube.api)
     release = Installation(kube, helm, applying, how, rendered(helm, how))
     try:

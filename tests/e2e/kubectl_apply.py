@@ -1,4 +1,4 @@
-"""What `kubectl apply` and `kubectl delete` do with objects, by the API server alone."""
+"""Apply and delete objects like `kubectl apply` and `kubectl delete`, with plain API requests."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tests.e2e.processes import wait_until
 _APPLY = "application/apply-patch+yaml"
 
 OWN = {"Event", "Lease", "Pod", "ControllerRevision", "EndpointSlice", "Endpoints", "IPAddress"}
-"""Kinds whose objects come and go by themselves."""
+"""Kinds with objects that the cluster creates and deletes by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Kind:
 
     name: str
     version: str
-    """With its group."""
+    """Group and version."""
     plural: str
     namespaced: bool
 
@@ -31,7 +31,7 @@ class Kind:
 
 
 class Applying:
-    """An API server that is asked for whatever kind."""
+    """Requests to an API server for objects of any kind."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -53,13 +53,13 @@ class Applying:
         return kind.path(meta.get("namespace"), meta["name"])
 
     def apply(self, objects: Iterable[Object]) -> None:
-        """Make them, or make them so."""
+        """Create or update objects."""
         for made in objects:
             where = f"{self._place(made)}?fieldManager=test&force=true&fieldValidation=Strict"
             self._api.request("PATCH", where, made, _APPLY)
 
     def delete(self, objects: Iterable[Object], seconds: float = 60) -> None:
-        """Delete them, the last first, and wait until they are gone."""
+        """Delete objects in reverse order, and wait until they are gone."""
         for made in reversed(list(objects)):
             self._api.request("DELETE", self._place(made), {"propagationPolicy": "Foreground"})
             wait_until(
@@ -78,7 +78,7 @@ class Applying:
         return True
 
     def everything(self) -> set[str]:
-        """Return the names of all objects that don't come and go by themselves."""
+        """Return the names of all objects except those of the kinds in `OWN`."""
         return {
             f"{kind.name} {each['metadata'].get('namespace', '-')}/{each['metadata']['name']}"
             for kind in self._kinds.values()

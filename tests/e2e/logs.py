@@ -1,4 +1,4 @@
-"""What a Collector wrote of the log records that it took."""
+"""Read the log records that a Collector has written."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Log:
 
 
 def logs(file: Path) -> Iterator[Log]:
-    """Read a file of requests, one a line, the last of which a kill may have torn."""
+    """Read a file with one request a line; the last line may be incomplete after a kill."""
     for message in messages(file):
         for under in message.get("resourceLogs", ()):
             resource = attributes_of(under.get("resource", {}).get("attributes", ()))

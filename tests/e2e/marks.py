@@ -1,8 +1,8 @@
-"""Which run of the tests a program belongs to, and whether that run is over.
+"""Marks that show to which test run a program belongs, and whether that run has ended.
 
-The mark stands in the environment of each program that a run starts, and so in that of whatever
-those start themselves: of shims, which outlive containerd and whose parent is soon nobody. A run is
-over when its process is gone; no lock has to be found, and no folder.
+The mark is in the environment of each program that a run starts, and is inherited by its children,
+such as shims that outlive containerd. A run has ended when its process is gone, so no lock and no
+folder is needed.
 """
 
 import os
@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 RUN = "PODGPU_E2E_RUN"
-"""A variable: which run has started it."""
+"""The variable that contains the mark of the run."""
 
 NODE = "PODGPU_E2E_NODE"
-"""A variable that the programs of a run's node have besides, and its other programs haven't."""
+"""A variable that only the programs of a run's Kubernetes node have."""
 
 _PROC = Path("/proc")
 _STATE, _STARTED = 0, 19
-"""Fields of /proc/PID/stat behind the name, see proc_pid_stat(5)."""
+"""Fields of /proc/PID/stat after the name, see proc_pid_stat(5)."""
 
 
 def own() -> str:
@@ -26,9 +26,9 @@ def own() -> str:
 
 
 def over(mark: str) -> bool:
-    """Return whether the run that has left this mark is gone.
+    """Return whether the run with this mark has ended.
 
-    A run that counts processes by other numbers, in a container, can't be looked up: it isn't over.
+    A run in another PID namespace cannot be checked; then the result is False.
     """
     try:
         pid, since, namespace = map(int, mark.split("."))
@@ -38,7 +38,7 @@ def over(mark: str) -> bool:
 
 
 def marked() -> Iterator[tuple[int, Mapping[str, str]]]:
-    """Yield the number and the variables of each program that bears a mark."""
+    """Yield the pid and the environment of each program with a mark."""
     for entry in _PROC.iterdir():
         if entry.name.isdigit():
             variables = _environment(entry)
@@ -49,20 +49,20 @@ def marked() -> Iterator[tuple[int, Mapping[str, str]]]:
 def _environment(process: Path) -> Mapping[str, str]:
     try:
         found = (process / "environ").read_bytes()
-    except OSError:  # gone, or somebody else's
+    except OSError:  # it has ended, or belongs to another user
         return {}
     pairs = (each.partition("=") for each in os.fsdecode(found).split("\0") if each)
     return {name: value for name, _, value in pairs}
 
 
 def _since(pid: int) -> int:
-    """Return when a process has started, in ticks since the boot; -1 if there is none."""
+    """Return the start time of a process in ticks since boot; -1 if it does not exist."""
     try:
         stat = (_PROC / str(pid) / "stat").read_text()
     except OSError:
         return -1
-    fields = stat.rpartition(")")[2].split()  # the name may have anything in it
-    # A process that has ended stays until its parent has asked for its status.
+    fields = stat.rpartition(")")[2].split()  # the name may contain any character
+    # An ended process stays as a zombie until its parent waits for it.
     return -1 if fields[_STATE] in "ZX" else int(fields[_STARTED])
 
 

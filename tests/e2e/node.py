@@ -18,12 +18,12 @@ PODGPU = Path(sys.executable).with_name("podgpu")
 
 FAST = 0.5
 SLOW = 1.0
-"""Seconds between two rounds of readings of each tier."""
+"""Intervals of fast and slow fields, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What stands in podgpu's configuration."""
+    """podgpu's configuration."""
 
     port: int
     folder: Path
@@ -63,7 +63,7 @@ class Settings:
 
 
 class Node(Scraped):
-    """A podgpu process with the fake NVML, its podlist.json and its seat at a Prometheus."""
+    """A podgpu process with the fake NVML and a podlist.json, scraped by a Prometheus."""
 
     def __init__(self, server: Server, folder: Path, scenario: Scenario) -> None:
         super().__init__(server)
@@ -81,7 +81,7 @@ class Node(Scraped):
             self.settings.folder / "podgpu.log",
             {**self.fake.env(), **(env or {})},
         )
-        # What shares a listener is there one after the other.
+        # Sinks that share a listener start one after the other.
         for path in ("/healthz", *self.settings.paths):
             self.process.wait_for_answer(self.settings.port, path)
 
@@ -101,11 +101,11 @@ class Node(Scraped):
         return answer.body.decode()
 
     def hold(self, held: Mapping[str, Iterable[str]]) -> None:
-        """Write podlist.json: device ids by pod name. Each runs in the namespace `ml`."""
+        """Write podlist.json: device ids by name of a pod in the namespace `ml`."""
         hold(self.settings.podlist, held)
 
     def reconfigure(self, **changes: object) -> None:
-        """Put another configuration in the place of the one in force and wait until it is."""
+        """Replace the configuration and wait until it is in force."""
         taken = "configuration reloaded"
         before = self.output().count(taken)
         self.settings = replace(self.settings, **changes)  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ class Node(Scraped):
 
 
 def hold(podlist: Path, held: Mapping[str, Iterable[str]]) -> None:
-    """Write a podlist.json: device ids by pod name. Each runs in the namespace `ml`."""
+    """Write a podlist.json: device ids by name of a pod in the namespace `ml`."""
     entries = [
         {"name": pod, "namespace": "ml", "container": "main", "gpu_list": list(ids)}
         for pod, ids in held.items()
@@ -128,7 +128,7 @@ def hold(podlist: Path, held: Mapping[str, Iterable[str]]) -> None:
 
 @contextmanager
 def running(server: Server, folder: Path, scenario: Scenario) -> Iterator[Node]:
-    """Run a podgpu on a node and end it."""
+    """Run a podgpu on a node and stop it at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     node = Node(server, folder, scenario)
     try:

@@ -1,4 +1,4 @@
-"""Somebody else who writes the same Node all the time."""
+"""Another client that changes the same Node continuously."""
 
 import threading
 from collections import Counter
@@ -13,11 +13,11 @@ _KEYS = 20
 
 
 class Neighbour:
-    """Changes a Node's annotations, labels and conditions, and puts the whole Node in its place.
+    """Changes a Node's annotations, labels and conditions, and replaces the whole Node.
 
     Attributes:
-        writes: how many there were of each kind.
-        conflicts: how often the whole Node had been changed by another since it was read.
+        writes: number of writes by kind.
+        conflicts: number of replacements that failed because the Node had changed.
     """
 
     def __init__(self, api: Api, node: str) -> None:
@@ -46,14 +46,14 @@ class Neighbour:
             self._working.result()
 
     def lost(self) -> dict[str, str]:
-        """Return what was written and doesn't stand there any more; to be asked afterwards."""
+        """Return the written annotations and labels that the Node no longer has."""
         meta = self._api.get("Node", self._node)["metadata"]
         pairs = [*self._annotations.items(), *self._labels.items()]
         there = {**meta["annotations"], **meta["labels"]}
         return {key: value for key, value in pairs if there.get(key) != value}
 
     def remove(self) -> None:
-        """Take away all that was written."""
+        """Remove everything that was written."""
         changes = {
             "annotations": dict.fromkeys(self._annotations),
             "labels": dict.fromkeys(self._labels),

@@ -1,4 +1,4 @@
-"""A podgpu that pushes, and its own account of every point."""
+"""A podgpu with a sink `otlp`, and its own counts of points."""
 
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from tests.e2e.node import PODGPU
 from tests.e2e.processes import Answer, Process, free_ports, get, wait_until
 
 PLAYED: Final = {"kind": "replay", "path": "builtin:demo", "loop": True, "speed": 4.0}
-"""The shipped recording, fast: some 600 points a second."""
+"""The built-in recording at high speed: about 600 points a second."""
 
 _PREFIX: Final = "podgpu_sink_"
 _MISSED: Final = ("queue_full", "stopped", "not_finite", "doubled", "missed")
@@ -23,10 +23,10 @@ _TAKEN_OVER: Final = "configuration reloaded"
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a sink that sends says of its points, in one life; all of one scrape.
+    """The counts of a sending sink since its start, from one scrape.
 
     Attributes:
-        missed: readings of which no points were made, which stand among the dropped ones too.
+        missed: readings that did not become points; podgpu counts them as dropped too.
     """
 
     produced: int
@@ -43,17 +43,17 @@ class Account:
 
     @property
     def done(self) -> int:
-        """Points of which something has become."""
+        """Points that were emitted, rejected or dropped."""
         return self.emitted + sum(self.rejected.values()) + sum(self.dropped.values())
 
     def check(self) -> None:
-        """Make sure that every point is accounted for."""
+        """Assert that every point is counted."""
         assert self.produced + self.recovered == self.done + self.queued, self
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What stands in podgpu's configuration, besides the page that tells how it is doing."""
+    """podgpu's configuration without the metrics page."""
 
     sinks: Mapping[str, Mapping[str, Any]]
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"node": PLAYED})
@@ -68,7 +68,7 @@ def push(
     size: str = "64MiB",
     **more: object,
 ) -> dict[str, Any]:
-    """Return a sink `otlp` that doesn't wait long before it tries again."""
+    """Return a sink `otlp` with short retry intervals."""
     kept = {"max_size": size} if queue is None else {"path": str(queue), "max_size": size}
     return {
         "kind": "otlp",
@@ -82,7 +82,7 @@ def push(
 
 
 class Pusher:
-    """A podgpu with a page and sinks that send; it may be killed and come back."""
+    """A podgpu with a metrics page and sending sinks; tests can kill and restart it."""
 
     def __init__(
         self, folder: Path, settings: Settings, env: Mapping[str, str] | None = None
@@ -109,7 +109,7 @@ class Pusher:
         )
 
     def reconfigure(self, sinks: Mapping[str, Mapping[str, Any]]) -> None:
-        """Put other sinks in the place of those in force and wait until they are."""
+        """Replace the sinks and wait until the change is in force."""
         before = self.output().count(_TAKEN_OVER)
         self._settings = replace(self._settings, sinks=sinks)
         new = self._config.with_suffix(".new")
@@ -121,8 +121,8 @@ class Pusher:
         """Start it.
 
         Args:
-            inside: a command that starts it.
-            wait: whether until it answers.
+            inside: a command that starts it, such as `unshare`.
+            wait: whether to wait until it responds.
         """
         assert self.process is None or not self.process.running
         self.process = Process(
@@ -132,7 +132,7 @@ class Pusher:
             self.process.wait_for_answer(self.port, "/healthz")
 
     def kill(self) -> None:
-        """End it as a crash does."""
+        """Kill it."""
         assert self.process is not None
         self.process.stop(signal.SIGKILL)
 
@@ -147,7 +147,7 @@ class Pusher:
         return get(self.port, path)
 
     def account(self, sink: str = "otlp") -> Account | None:
-        """Return what a sink says of its points; None while it says nothing."""
+        """Return the counts of a sink; None while there are none."""
         assert self.process is not None
         answer = self.process.answers(self.port, "/metrics")
         if answer is None:
@@ -168,7 +168,7 @@ class Pusher:
             queue_bytes=_one(found, "queue_bytes"),
             oldest_age=sum(found["oldest_age_seconds"].values()),
             writable=_one(found, "queue_writable") == 1,
-            # Not there before the first message.
+            # Absent before the first message.
             delivering=found.get("delivering", {}).get("") == 1,
         )
         account.check()
@@ -178,7 +178,7 @@ class Pusher:
         return wait_until(lambda: self.account(sink), "the sink's account")
 
     def wait_drained(self, sink: str = "otlp", seconds: float = 60) -> Account:
-        """Wait until all that waits now is done with; return the account by then."""
+        """Wait until all points that are queued now are done; return the counts then."""
         now = self.wait_account(sink)
 
         def drained() -> Account | None:
@@ -191,7 +191,7 @@ class Pusher:
 
 
 def _of_sink(page: str, sink: str) -> dict[str, dict[str, float]]:
-    """Return values by name and reason."""
+    """Return the metrics of a sink by name and reason."""
     found: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(page):
         for sample in family.samples:
@@ -220,7 +220,7 @@ def pushing(
     env: Mapping[str, str] | None = None,
     inside: Sequence[str] = (),
 ) -> Iterator[Pusher]:
-    """Run one and end it."""
+    """Run a podgpu and stop it at the end."""
     settings = Settings(sinks, sources or {"node": PLAYED}, more or {})
     pusher = Pusher(folder, settings, env)
     try:

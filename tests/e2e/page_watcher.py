@@ -1,4 +1,4 @@
-"""One who asks for a page all the time, and notes each answer that is not whole."""
+"""A thread that requests the metrics page continuously and records incomplete responses."""
 
 import re
 import threading
@@ -8,7 +8,7 @@ from tests.e2e.scenes import ALL
 
 
 class Watcher(threading.Thread):
-    """Asks for the page as fast as it comes; notes each answer that is not whole."""
+    """Requests the page without pause and records each response without all GPUs."""
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)

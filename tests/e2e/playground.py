@@ -1,4 +1,4 @@
-"""A cluster to try podgpu on, until Ctrl-C: `python -m tests.e2e.playground`."""
+"""Run a cluster for manual tests until Ctrl-C: `python -m tests.e2e.playground`."""
 
 import argparse
 import signal
@@ -17,37 +17,37 @@ from tests.e2e.playground_setup import PODS, REPOSITORY, TAG, Playground, playin
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _UP = """\
-The cluster is up: one node, four GPUs that are simulated, {held} of them held by {pods}.
-In another terminal, with a kubectl of yours:
+The cluster runs: one node with four simulated GPUs, {held} of them held by {pods}.
+In another terminal, with your kubectl:
 
     export KUBECONFIG={kubeconfig}
-    export PATH=$PATH:{helm}          # helm is there
+    export PATH=$PATH:{helm}          # contains helm
 
 {image}
 
-docs/install.md tells how to install podgpu. What differs here from a node with a driver of its own
-is in {values}: give `helm install` `-f {values}`.
+docs/install.md describes how to install podgpu. This node has no driver of its own: the values in
+{values} are for this. Call `helm install` with `-f {values}`.
 
 {text}
-`podgpu doctor` will tell of one failure there, and be right: the node itself has no driver. (Where
-nobody keeps this machine's clock right, it warns of that too.)
-Ctrl-C ends it all.
+`podgpu doctor` reports one correct failure there: the node itself has no driver. (It also warns
+if this machine's clock is not synchronized.)
+Ctrl-C stops everything.
 """
 
 _LOADED = "podgpu's image is on the node: {name}"
 _LEFT = """\
-podgpu's image is not on the node, where the chart will look for {name}.
-From an archive, as `docker save` writes it, it comes there with:
+podgpu's image is not on the node. The chart expects {name}.
+To load it from an archive that `docker save` wrote:
 
     {ctr} --address {socket} -n k8s.io images import --local ARCHIVE"""
 
 
 @contextmanager
 def until_signal() -> Iterator[Callable[[], None]]:
-    """Let SIGINT, SIGTERM and SIGHUP end what is done inside, once: the clearing up is let be.
+    """End the block at the first SIGINT, SIGTERM or SIGHUP; further ones do not stop the cleanup.
 
     Yields:
-        What waits for one of them.
+        A function that waits for one of these signals.
     """
     is_ending = False
 
@@ -75,22 +75,22 @@ def _wait() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Bring it up, tell how to go on, and wait."""
+    """Start the cluster, print instructions, and wait."""
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.playground", description=__doc__)
     parser.add_argument(
         "--without-image",
         action="store_true",
-        help="don't build podgpu's image and give it to the node: that is part of what is tried",
+        help="do not build podgpu's image and load it on the node",
     )
     asked = parser.parse_args(arguments)
     if lacks := missing_rights():
-        print(f"{lacks}: a cluster needs root on a machine of its own", file=sys.stderr)
+        print(f"{lacks}: a cluster needs root on a separate machine", file=sys.stderr)
         return 1
     with until_signal() as wait:
         peers.build()
         debian.runtime()
         made = None if asked.without_image else image.build()
-        print("starting a cluster; where tests have one, they end first", flush=True)
+        print("starting a cluster; if tests use one, this waits for their end", flush=True)
         with Cluster() as cluster, playing(cluster, made) as site:
             print(instructions(site, with_image=made is not None), flush=True)
             wait()
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def instructions(site: Playground, *, with_image: bool) -> str:
-    """Return what somebody who wants to try podgpu there has to know."""
+    """Return instructions for the user."""
     picture = _LOADED if with_image else _LEFT
     return _UP.format(
         held=sum(PODS.values()),

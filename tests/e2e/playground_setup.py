@@ -1,4 +1,4 @@
-"""What someone who tries podgpu finds on a cluster: GPUs, pods that hold some, and an image."""
+"""Prepare a cluster for manual tests: simulated GPUs, pods that hold some, and podgpu's image."""
 
 import shutil
 from collections.abc import Iterator
@@ -21,14 +21,14 @@ from tests.fakes.nvml.build import SONAME
 
 REPOSITORY = REFERENCE.rpartition(":")[0]
 TAG = str(yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"])
-"""By which the chart asks for it."""
+"""The default image tag of the chart."""
 
 PODS = {"train-0": 2, "notebook-0": 1}
-"""How many GPUs each has; one is left."""
+"""Number of GPUs of each pod; one GPU is free."""
 
 _FOLDER = folders.STATE / "playground"
 _DRIVER = _FOLDER / "driver"
-"""Laid out as a driver's root is: the library is where the chart looks for it."""
+"""A folder with the layout of a driver root: the library is where the chart expects it."""
 
 _LIBRARIES = _DRIVER / "usr" / "lib" / "x86_64-linux-gnu"
 _PLAYED = "/opt/played"
@@ -36,11 +36,11 @@ _PLAYED = "/opt/played"
 
 @dataclass(frozen=True, slots=True)
 class Playground:
-    """A cluster that waits for somebody to install podgpu.
+    """A cluster on which podgpu can be installed.
 
     Attributes:
-        values: a file of values for helm: what differs on this node from one with a driver.
-        fake: steers the GPUs.
+        values: values file for helm with the differences to a node with a real driver.
+        fake: controls the simulated GPUs.
     """
 
     cluster: Cluster
@@ -54,10 +54,10 @@ class Playground:
 
 @contextmanager
 def playing(cluster: Cluster, image: Image | None) -> Iterator[Playground]:
-    """Make a playground of a running cluster, and take everything away again.
+    """Prepare a running cluster, and remove everything at the end.
 
     Args:
-        image: podgpu's, which the node gets; None leaves that to whoever tries it.
+        image: podgpu's image to load on the node; None to leave this to the user.
     """
     with ExitStack() as ends:
         ends.enter_context(sited(cluster, reachable=True))
@@ -86,10 +86,10 @@ def _driver() -> FakeNvml:
 def _values(fake: FakeNvml) -> Values:
     return {
         "image": {"repository": REPOSITORY},
-        # There is no container toolkit that hands the driver out.
+        # There is no container toolkit that mounts the driver library.
         "driverRoot": str(_DRIVER),
         "kubeletPath": str(folders.POD_RESOURCES_SOCKET.parent),
-        # What the simulated driver plays.
+        # The scenario of the simulated driver.
         "extraEnv": [{"name": "FAKENVML_SCENARIO", "value": f"{_PLAYED}/{fake.path.name}"}],
         "extraHostVolumes": [{"name": "played", "hostPath": str(fake.path.parent)}],
         "extraVolumeMounts": [{"name": "played", "mountPath": _PLAYED, "readOnly": True}],

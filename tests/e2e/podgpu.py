@@ -1,4 +1,4 @@
-"""A podgpu process with a configuration of its own, and what it says of itself."""
+"""A podgpu process with its configuration and its metrics page."""
 
 import json
 import time
@@ -33,10 +33,10 @@ def series(answer: Answer) -> Series:
 
 
 class Program:
-    """A program of podgpu's that listens on a port of loopback.
+    """A podgpu program that listens on a port of loopback.
 
     Args:
-        folder: where its files lie; there already.
+        folder: existing folder for its files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -45,7 +45,7 @@ class Program:
         self.env: Mapping[str, str] = {}
         self.process: Process | None = None
 
-    # What each program defines.
+    # For subclasses.
 
     def command(self) -> list[str | Path]:
         raise NotImplementedError
@@ -53,7 +53,7 @@ class Program:
     # Its run.
 
     def launch(self) -> None:
-        """Start it and wait until it works, and has its page."""
+        """Start it and wait until it is alive and has a metrics page."""
         self.process = Process(self.command(), self.folder / "podgpu.log", self.env)
         for path in ("/healthz", "/metrics"):
             self.process.wait_for_answer(self.port, path)
@@ -73,7 +73,7 @@ class Program:
 
     @contextmanager
     def running(self) -> Iterator[Self]:
-        """Start it, and end it: with status 0 where nothing else has failed."""
+        """Run it, and assert that it stops with status 0 unless the test has failed."""
         try:
             self.start()
             yield self
@@ -90,7 +90,7 @@ class Program:
         return page(self.port)
 
     def of(self, name: str, **labels: str) -> list[tuple[dict[str, str], float]]:
-        """Return the samples of a metric that carry these labels."""
+        """Return the samples of a metric that have these labels."""
         wanted = labels.items()
         return [
             (dict(pairs), value)
@@ -99,15 +99,15 @@ class Program:
         ]
 
     def value(self, name: str, **labels: str) -> float | None:
-        """Return the value of the only such sample; None while there is none."""
+        """Return the value of the only sample with these labels; None if there is none."""
         found = self.of(name, **labels)
         assert len(found) < 2, found
         return found[0][1] if found else None
 
     def wait_value(self, name: str, *accepted: float, **labels: str) -> None:
-        """Wait until the only such sample has one of these values.
+        """Wait until the only sample with these labels has one of these values.
 
-        An effect elsewhere (a patched object, an owner) may be seen before podgpu has counted it.
+        Effects such as a patched object may be visible before podgpu counts them.
         """
         try:
             wait_until(lambda: self.value(name, **labels) in accepted, name)
@@ -117,7 +117,7 @@ class Program:
             ) from None
 
     def stays(self, condition: Callable[[], bool], seconds: float) -> None:
-        """Make sure that something goes on being so."""
+        """Assert that a condition stays true for some time."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             assert condition()
@@ -125,14 +125,14 @@ class Program:
 
 
 class Podgpu(Program):
-    """The daemon, whose GPUs are a scenario's.
+    """The daemon with simulated GPUs.
 
     Args:
-        folder: where its files lie; there already.
-        scenario: without one, the GPUs are the machine's own.
+        folder: existing folder for its files.
+        scenario: the simulated GPUs; None to use the GPUs of the machine.
 
     Attributes:
-        fake: plays the scenario; None without one.
+        fake: the fake NVML; None without a scenario.
     """
 
     def __init__(self, folder: Path, scenario: Scenario | None) -> None:
@@ -144,7 +144,7 @@ class Podgpu(Program):
     def configure(
         self, node: str, sources: Mapping[str, object], sinks: Mapping[str, object]
     ) -> None:
-        """Write its configuration: these sources and sinks, and a page."""
+        """Write a configuration with these sources and sinks, and a metrics page."""
         metrics = {"kind": "prometheus", "listen": f"127.0.0.1:{self.port}"}
         self.config.write_text(
             yaml.safe_dump(
@@ -157,7 +157,7 @@ class Podgpu(Program):
         return [PODGPU, "run", "-c", self.config]
 
     def topology(self) -> dict[str, Any]:
-        """Return what `/topology` says."""
+        """Return the document of `/topology`."""
         answer = get(self.port, "/topology")
         assert answer.status == 200, answer
         document: dict[str, Any] = json.loads(answer.body)

@@ -1,4 +1,4 @@
-"""What a Collector wrote of the requests that it took, as points."""
+"""Read the metric points that a Collector has written."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,20 +9,20 @@ from typing import Any, Literal, TypeAlias
 Value: TypeAlias = int | float | None
 
 NO_RECORDED_VALUE = 1
-"""The flag of a point that says that its series has ended."""
+"""The flag of a point without value, which ends its series."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point with all that tells it from others.
+    """A metric point with all of its attributes.
 
     Attributes:
         resource: attributes of the resource.
-        kind: of the metric.
-        monotonic: whether a sum only grows.
+        kind: kind of the metric.
+        monotonic: whether a sum never decreases.
         temporality: 1 for deltas, 2 for cumulative sums; 0 for a gauge.
-        time_ns, start_ns: since the Unix epoch; a start of 0 is none.
-        value: None where none was recorded.
+        time_ns, start_ns: nanoseconds since the Unix epoch; a start of 0 means none.
+        value: None for a point without value.
     """
 
     resource: Mapping[str, Any]
@@ -40,17 +40,17 @@ class Point:
 
     @property
     def series(self) -> tuple[object, ...]:
-        """What all points of a series share."""
+        """The identity of the series."""
         return (self.name, _frozen(self.resource), _frozen(self.attributes))
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What no two points share, unless one is the other sent again."""
+        """The identity of the point: only a duplicate has the same."""
         return (*self.series, self.time_ns)
 
     @property
     def content(self) -> tuple[object, ...]:
-        """What two points of one identity have to agree in."""
+        """The fields that are equal in duplicates."""
         return (self.kind, self.unit, self.start_ns, self.value, self.flags)
 
     @property
@@ -60,30 +60,30 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What came as one message."""
+    """The points of one request."""
 
     points: tuple[Point, ...]
 
 
 def requests(file: Path) -> Iterator[Request]:
-    """Read a file of requests, one a line, the last of which a kill may have torn."""
+    """Read a file with one request a line; the last line may be incomplete after a kill."""
     for message in messages(file):
         yield _request(message)
 
 
 def messages(file: Path) -> Iterator[Mapping[str, Any]]:
-    """Read a file of messages as they are, one a line, the last of which may be torn."""
+    """Read a file with one message a line; the last line may be incomplete."""
     if not file.exists():
         return
     *lines, last = file.read_bytes().split(b"\n")
     for line in lines:
         yield json.loads(line)
-    if _whole(last):  # else it is torn, and was not answered
+    if _whole(last):  # an incomplete one was not acknowledged
         yield json.loads(last)
 
 
 def count(file: Path) -> int:
-    """Return how many requests a file has, without looking into them."""
+    """Return the number of requests in a file, without parsing all of them."""
     if not file.exists():
         return 0
     *lines, last = file.read_bytes().split(b"\n")
@@ -141,7 +141,7 @@ def _number(point: Mapping[str, Any]) -> Value:
 
 
 def attributes_of(pairs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return attributes as they stand in a message, by name."""
+    """Return the attributes of a message by name."""
     return {pair["key"]: _any(pair.get("value", {})) for pair in pairs}
 
 

@@ -1,4 +1,4 @@
-"""Programs that run beside the test, and how to wait for what they do."""
+"""Start programs, send requests to them, and wait for conditions."""
 
 import http.client
 import os
@@ -17,13 +17,13 @@ from tests.e2e import marks
 T = TypeVar("T")
 
 PATIENCE = 30.0
-"""Seconds for what is expected within few: a busy machine must not fail a test."""
+"""Default timeout in seconds, long enough for a busy machine."""
 
 
 def wait_until(
     condition: Callable[[], T | None], what: str, seconds: float = PATIENCE, every: float = 0.05
 ) -> T:
-    """Return the condition's first true value."""
+    """Wait until a condition returns a true value, and return the value."""
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
@@ -32,10 +32,10 @@ def wait_until(
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on.
+    """Return ports on which no program listens.
 
-    Below those that the kernel hands out for outgoing connections: a port has to stay free while
-    the program that listens on it is being restarted.
+    They are below the range of outgoing connections, so that a port stays free while the program
+    that listens on it restarts.
     """
     found: list[int] = []
     for port in random.sample(range(20_000, 32_000), 4_000):
@@ -61,10 +61,10 @@ class Answer:
 def get(
     port: int, path: str, headers: Mapping[str, str] | None = None, host: str = "127.0.0.1"
 ) -> Answer:
-    """Ask a server, on loopback or in a pod.
+    """Send a GET request to a server on loopback or in a pod.
 
     Raises:
-        OSError: it isn't there.
+        OSError: the server is unreachable.
     """
     connection = http.client.HTTPConnection(host, port, timeout=10)
     try:
@@ -79,7 +79,7 @@ def get(
 
 
 def catches(pid: int, signum: int) -> bool:
-    """Whether a process has a handler for a signal by now, or has ended."""
+    """Return whether a process has a handler for a signal, or has ended."""
     try:
         output = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -89,7 +89,7 @@ def catches(pid: int, signum: int) -> bool:
 
 
 class Process:
-    """One run of a program; what it says goes into a file."""
+    """One run of a program, with its output in a file."""
 
     def __init__(
         self, command: Iterable[str | Path], log: Path, env: Mapping[str, str] | None = None
@@ -116,9 +116,9 @@ class Process:
         return self.log.read_text(errors="replace")
 
     def answers(self, port: int, path: str) -> Answer | None:
-        """Ask it; None while it does not listen, or has another answer than 200.
+        """Send a GET request; None while it does not listen or its status is not 200.
 
-        Who listens isn't ready yet: it may say so by 503, or know nothing of the path.
+        A program that listens may not be ready: it may respond with 503 or 404.
         """
         assert self.running, f"it ended:\n{self.output()[-3000:]}"
         try:
@@ -128,11 +128,11 @@ class Process:
         return answer if answer.status == 200 else None
 
     def wait_for_answer(self, port: int, path: str) -> Answer:
-        """Wait until it answers with 200."""
+        """Wait until it responds with 200."""
         return wait_until(lambda: self.answers(port, path), f"{path} on port {port}")
 
     def catches(self, signum: int) -> bool:
-        """Whether it has a handler for a signal by now, or has ended."""
+        """Return whether it has a handler for a signal, or has ended."""
         return catches(self.pid, signum)
 
     def send(self, signum: int) -> None:
@@ -140,12 +140,12 @@ class Process:
         self._process.send_signal(signum)
 
     def stop(self, signum: int = signal.SIGTERM) -> int:
-        """End it and return its status; killed if it does not heed the signal."""
+        """Stop it by a signal and return its status; kill it if it does not stop."""
         self.send(signum)
         return self.wait()
 
     def wait(self) -> int:
-        """Return its status once it has ended; killed if it does not end."""
+        """Wait until it has ended and return its status; kill it if it does not end."""
         try:
             return self._process.wait(20)
         except subprocess.TimeoutExpired:

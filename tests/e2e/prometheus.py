@@ -1,4 +1,4 @@
-"""A Prometheus that scrapes podgpus, and what can be asked of it."""
+"""A Prometheus that scrapes podgpus."""
 
 import json
 import re
@@ -13,17 +13,17 @@ INTERVAL = 1.0
 """Seconds between two scrapes."""
 
 HONOURED, OVERRIDDEN = "podgpu", "overridden"
-"""The jobs with `honor_labels: true` and without."""
+"""The job with `honor_labels: true`, and the one without."""
 
 EXPORTER = {"namespace": "monitoring", "pod": "podgpu-x7k2p", "container": "podgpu"}
-"""What a ServiceMonitor would attach: where podgpu itself runs."""
+"""The labels of podgpu's own pod, which a ServiceMonitor would add."""
 
 
 class Server(Asked):
-    """A Prometheus of its own, which scrapes as many targets as there are seats.
+    """A Prometheus with a fixed number of targets, called seats.
 
-    It takes five seconds to begin with a new target, but a target that isn't there yet costs
-    nothing. So all targets are there from the beginning, and each podgpu takes a free seat.
+    Prometheus needs five seconds to start with a new target, and an absent target costs nothing. So
+    all targets are configured at the start, and each podgpu uses a free one.
     """
 
     def __init__(self, programs: Prometheus, folder: Path, seats: int) -> None:
@@ -43,11 +43,11 @@ class Server(Asked):
         super().__init__(process, port)
 
     def take_seat(self) -> int:
-        """Return a port that is scraped and not yet used."""
+        """Return the port of an unused target."""
         return self._seats.pop()
 
     def dropped(self) -> dict[str, float]:
-        """Return its own counts of samples that it did not take, by reason."""
+        """Return its counts of samples that it did not accept, by reason."""
         page = get(self.port, "/metrics").body.decode()
         counted = re.findall(
             r"^prometheus_target_scrapes?_(sample_\w+|exceeded_\w+|cache_flush_\w+)_total (\S+)$",
@@ -60,8 +60,8 @@ class Server(Asked):
 
 def _config(targets: list[str]) -> dict[str, Any]:
     static = [{"targets": targets, "labels": EXPORTER}]
-    # The second job's series get an instance of their own: else each GPU would be there twice
-    # for queries that don't name the job.
+    # Series of the second job have another instance, so that queries without a job do not count
+    # each GPU twice.
     renamed = {
         "source_labels": ["__address__"],
         "target_label": "instance",

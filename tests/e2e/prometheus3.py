@@ -1,4 +1,4 @@
-"""A real Prometheus 3 that OTLP is pushed to."""
+"""A real Prometheus 3 that receives OTLP."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -16,13 +16,13 @@ PROMOTED = ("k8s.pod.name", "k8s.namespace.name", "k8s.container.name", "k8s.nod
 
 @dataclass(frozen=True, slots=True)
 class Taking:
-    """How it takes OTLP.
+    """Options for receiving OTLP.
 
     Attributes:
-        promoted: attributes of resources that become labels of each series.
-        strategy: what becomes of names: `UnderscoreEscapingWithSuffixes`, its own choice;
-            `NoUTF8EscapingWithSuffixes`, `UnderscoreEscapingWithoutSuffixes` or `NoTranslation`.
-        late: how far back it takes what comes out of order; "0s" is not at all.
+        promoted: resource attributes that become labels of each series.
+        strategy: translation of names: `UnderscoreEscapingWithSuffixes` (the default),
+        `NoUTF8EscapingWithSuffixes`, `UnderscoreEscapingWithoutSuffixes` or `NoTranslation`.
+        late: the window for points out of order; "0s" to refuse them.
     """
 
     promoted: Sequence[str] = PROMOTED
@@ -31,7 +31,7 @@ class Taking:
 
 
 class Prometheus3(Asked):
-    """One that nothing but pushed data comes to."""
+    """A Prometheus that scrapes nothing."""
 
     def __init__(self, folder: Path, taking: Taking) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ class Prometheus3(Asked):
 
     @property
     def url(self) -> str:
-        """Where OTLP is pushed to."""
+        """The URL for OTLP."""
         return f"http://127.0.0.1:{self.port}{PATH}"
 
 
@@ -68,7 +68,7 @@ def _config(taking: Taking) -> dict[str, object]:
 
 @contextmanager
 def taking(folder: Path, how: Taking) -> Iterator[Prometheus3]:
-    """Run one and end it."""
+    """Run a Prometheus 3 and stop it at the end."""
     server = Prometheus3(folder, how)
     try:
         server.wait_ready()

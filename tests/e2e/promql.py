@@ -1,4 +1,4 @@
-"""What a Prometheus is asked, and what it answers."""
+"""Queries to a Prometheus, and their results."""
 
 import json
 import re
@@ -17,7 +17,7 @@ class Series:
     name: str
     labels: Mapping[str, str]
     points: Sequence[tuple[float, float]]
-    """Times and values; a single one in the answer to an instant query."""
+    """Times and values; only one in the result of an instant query."""
 
     @property
     def value(self) -> float:
@@ -25,14 +25,14 @@ class Series:
 
 
 class Asked:
-    """A running Prometheus, of whichever release."""
+    """A running Prometheus of any release."""
 
     def __init__(self, process: Process, port: int) -> None:
         self.process = process
         self.port = port
 
     def wait_ready(self) -> None:
-        """Wait until it has loaded its data; until then it answers 503."""
+        """Wait until it has loaded its data; before, it responds with 503."""
         self.process.wait_for_answer(self.port, "/-/ready")
 
     def api(self, path: str, **parameters: str) -> Any:
@@ -42,17 +42,17 @@ class Asked:
         return json.loads(answer.body)["data"]
 
     def query(self, promql: str, at: float | None = None) -> list[Series]:
-        """Answer an instant query, as of now or of a time in seconds since the Unix epoch."""
+        """Return the result of an instant query, for now or a Unix time."""
         when = {} if at is None else {"time": f"{at:.3f}"}
         return _series(self.api("query", query=promql, **when))
 
     def range(self, promql: str, start: float, end: float, step: float = 1.0) -> list[Series]:
-        """Answer a range query; times in seconds since the Unix epoch."""
+        """Return the result of a range query between two Unix times."""
         times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
         return _series(self.api("query_range", query=promql, **times))
 
     def troubles(self) -> list[str]:
-        """Return what it had to complain of: dropped samples are warnings, failures are errors."""
+        """Return its logged warnings and errors, such as dropped samples."""
         lines = self.process.output().splitlines()
         return [line for line in lines if re.search(r"\blevel=(warn|error)\b", line, re.IGNORECASE)]
 

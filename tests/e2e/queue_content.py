@@ -1,4 +1,4 @@
-"""What a queue's folder holds, when the podgpu that had it is gone or while it has it."""
+"""Read the content of a queue folder, while or after a podgpu uses it."""
 
 import shutil
 import tempfile
@@ -15,11 +15,11 @@ from pipeline.model import Instant
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is in a queue.
+    """The content of a queue.
 
     Attributes:
-        totals: what became of all points that it was ever given, by its own account.
-        points: those that wait in it, counted one by one.
+        totals: the queue's own counts of all points.
+        points: number of queued points, counted from the records.
     """
 
     totals: Totals
@@ -27,7 +27,7 @@ class Kept:
 
 
 def kept(folder: Path) -> Kept:
-    """Open a copy of a queue as a podgpu that starts would; the folder itself isn't touched."""
+    """Open a copy of a queue like a starting podgpu; the folder stays unchanged."""
     if not folder.exists():
         return Kept(Totals(), 0)
     with tempfile.TemporaryDirectory() as made:

@@ -1,4 +1,4 @@
-"""What arrived at a Collector, held against what was sent."""
+"""Compare the points that a Collector received with the points that were sent."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -11,10 +11,10 @@ from tests.e2e.queue_content import Kept
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A point that came once more.
+    """A point that was received twice.
 
     Attributes:
-        first, then: numbers of the requests that it came in.
+        first, then: numbers of the requests that contained it.
     """
 
     point: Point
@@ -24,7 +24,7 @@ class Again:
 
 @dataclass(slots=True)
 class Arrived:
-    """Each point once, in the order of arrival; and those that came again."""
+    """Each point once, in the order of arrival, and the duplicates."""
 
     points: dict[tuple[object, ...], Point] = field(default_factory=dict)
     """By identity."""
@@ -33,7 +33,7 @@ class Arrived:
 
     @property
     def resent(self) -> set[int]:
-        """Numbers of the requests that came first and of which some came again."""
+        """Numbers of the first requests of points that were received again."""
         return {again.first for again in self.again}
 
     def series(self) -> dict[tuple[object, ...], list[Point]]:
@@ -44,14 +44,14 @@ class Arrived:
         return found
 
     def check_order(self) -> None:
-        """Make sure that no series ever went back in time."""
+        """Assert that the points of each series arrived in the order of time."""
         for series, points in self.series().items():
             times = [point.time_ns for point in points]
             assert times == sorted(times), series
 
 
 def arrived(requests: Sequence[Request]) -> Arrived:
-    """Sort out what came, and make sure that what came again was the same again."""
+    """Separate duplicates from new points, and assert that duplicates are identical."""
     found = Arrived(requests=len(requests))
     first: dict[tuple[object, ...], int] = {}
     for number, request in enumerate(requests):
@@ -77,7 +77,7 @@ def powers(points: Iterable[Point]) -> dict[str, list[float]]:
 
 
 def written(lines: Path) -> dict[str, list[float]]:
-    """Return the same as the lines have it, which another sink wrote."""
+    """Return the power readings by GPU that the sink `jsonl` wrote."""
     found: dict[str, list[float]] = {}
     for line in lines.read_text().splitlines():
         record = json.loads(line)
@@ -88,12 +88,12 @@ def written(lines: Path) -> dict[str, list[float]]:
 
 
 def check_nothing_lost(found: Arrived, queue: Kept, lines: dict[str, list[float]]) -> None:
-    """Make sure that all that was made is there, by the queue's account and by another sink's.
+    """Assert that no point was lost, according to the queue's totals and the JSON lines.
 
     Args:
-        found: what arrived.
-        queue: how it was left behind.
-        lines: what the other sink `written` down.
+        found: the received points.
+        queue: the content of the queue after the stop.
+        lines: the result of `written`.
     """
     totals = queue.totals
     assert (totals.rejected, totals.dropped, queue.points) == ({}, {}, 0)
@@ -103,6 +103,6 @@ def check_nothing_lost(found: Arrived, queue: Kept, lines: dict[str, list[float]
 
 
 def thinned(there: list[float], whole: list[float]) -> bool:
-    """Whether a list is another one with something left out and nothing moved."""
+    """Return whether `there` is a proper subsequence of `whole`."""
     rest = iter(whole)
     return len(there) < len(whole) and all(value in rest for value in there)

@@ -1,4 +1,4 @@
-"""Nodes with readings that tell their GPUs apart."""
+"""Simulated nodes on which each GPU has different readings."""
 
 from tests.fakes.nvml import Gpm, Ramp, Scenario, h100, slices
 from tests.fakes.nvml.profiles import MIB, UNSUPPORTED_WITH_MIG, VALUES
@@ -7,11 +7,11 @@ WATTS = 700
 ALL = ["0", "1", "2", "3"]
 
 ENGINE, TENSOR = 1, 5
-"""Metrics of performance monitoring."""
+"""Numbers of GPM metrics."""
 
 
 def distinct() -> Scenario:
-    """Four whole GPUs; what each reads can be told from its index."""
+    """Return four GPUs; the readings of each follow from its index."""
     return Scenario(
         gpus=[
             h100(
@@ -33,7 +33,7 @@ def distinct() -> Scenario:
 
 
 def mixed() -> Scenario:
-    """The same node with two of the GPUs cut."""
+    """Return the same node with MIG instances on two of the GPUs."""
     cut = {1: slices(1, "3g.40gb", "2g.20gb", "1g.10gb"), 3: slices(3, "7g.80gb")}
     scenario = distinct()
     for place, instances in cut.items():

@@ -1,4 +1,4 @@
-"""What a Prometheus knows of one of the podgpus that it scrapes."""
+"""A podgpu as the target of a Prometheus, and queries about it."""
 
 import math
 import time
@@ -10,10 +10,10 @@ from tests.e2e.promql import Series
 
 
 class Scraped:
-    """A podgpu's seat at a Prometheus.
+    """A podgpu's target of a Prometheus.
 
-    `$i` in a query stands for the labels that select this podgpu, as the job with honor_labels sees
-    it; `$o` for the same by the other job.
+    In queries, `$i` is replaced by the labels that select this podgpu in the job with honor_labels,
+    and `$o` by those of the other job.
     """
 
     def __init__(self, server: Server) -> None:
@@ -27,7 +27,7 @@ class Scraped:
         return self.server.query(promql.replace("$i", honoured).replace("$o", overridden))
 
     def by(self, label: str, promql: str) -> dict[str, float]:
-        """Return values by one label, which no two elements of the result may share."""
+        """Return values by a label whose values must be different."""
         found: dict[str, float] = {}
         for series in self.query(promql):
             key = series.labels.get(label, "")
@@ -39,13 +39,13 @@ class Scraped:
         return self.by("gpu", promql)
 
     def one(self, promql: str) -> float | None:
-        """Return the only value; None while there is none."""
+        """Return the only value; None if there is none."""
         found = self.query(promql)
         assert len(found) < 2, (promql, found)
         return found[0].value if found else None
 
     def wait(self, promql: str, expected: Mapping[str, float], label: str = "gpu") -> None:
-        """Wait until a query gives these values by that label and no others."""
+        """Wait until a query returns exactly these values by that label."""
         last: dict[str, float] = {}
 
         def fits() -> bool:
@@ -59,7 +59,7 @@ class Scraped:
             raise AssertionError(f"{error}: {expected} wanted, {last} found") from None
 
     def wait_scraped(self, times: int = 1, metric: str = "DCGM_FI_DEV_GPU_TEMP") -> None:
-        """Wait until Prometheus has seen the GPUs in so many scrapes."""
+        """Wait until Prometheus has the GPUs in this many scrapes."""
         wait_until(
             lambda: (self.one(f"min(count_over_time({metric}{{$i}}[10m]))") or 0) >= times,
             f"{times} scrapes with {metric}",
@@ -67,8 +67,8 @@ class Scraped:
         )
 
     def wait_scrapes_more(self, times: int) -> None:
-        """Wait for so many more scrapes, successful or not."""
-        # Longer than any run: in a full window their number would stay the same.
+        """Wait for this many further scrapes, successful or not."""
+        # The window is longer than any run, so that the count always grows.
         counted = "count_over_time(up{$i}[12h])"
         before = self.one(counted) or 0
         wait_until(
@@ -78,7 +78,7 @@ class Scraped:
         )
 
     def times(self, selector: str, since: float) -> set[float]:
-        """Return when any series of a selector has samples, from a time of Prometheus' on."""
+        """Return the sample times of all series of a selector since a time of Prometheus."""
         window = math.ceil(time.time() - since) + 1
         found = self.query(f"{selector}[{window}s]")
         return {at for series in found for at, _ in series.points if at >= since}

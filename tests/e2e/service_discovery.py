@@ -1,7 +1,7 @@
-"""A Prometheus that scrapes the pods behind a Service, as a ServiceMonitor tells it to.
+"""A Prometheus that scrapes the pods of a Service, as a ServiceMonitor configures it.
 
-Prometheus' own way to ask an API server is in none of the programs here, so a thread asks, and
-writes what it hears to the file that Prometheus reads its targets from.
+The Prometheus programs here contain no Kubernetes service discovery, so a thread queries the API
+server and writes the targets to a file that Prometheus reads.
 """
 
 import json
@@ -18,21 +18,22 @@ from tests.e2e.processes import Process, free_ports
 from tests.e2e.promql import Asked
 
 EVERY = 1.0
-"""Seconds between two scrapes. Those of the ServiceMonitor would take minutes to tell anything."""
+"""Seconds between two scrapes. The interval of the ServiceMonitor would be too long for a test."""
 
 JOB, ITSELF = "podgpu", "prometheus"
-"""The second scrapes Prometheus: what is missing there too, the machine was too busy for."""
+"""The second job scrapes Prometheus: samples that are missing there too were missed because the
+machine was busy."""
 
 _LOOK = 0.25
 _UNTIL_THE_END = ("setpriv", "--pdeathsig", "KILL")
-"""A test run that was killed leaves no Prometheus behind."""
+"""Ends Prometheus if the test run is killed."""
 
 
 class Discovering(Asked):
     """A Prometheus with a file of targets."""
 
     def __init__(self, folder: Path, endpoint: Object) -> None:
-        """`endpoint` is the one of a ServiceMonitor."""
+        """Start it; `endpoint` is that of a ServiceMonitor."""
         folder.mkdir()
         self._targets = folder / "targets.json"
         self._written = ""
@@ -78,7 +79,7 @@ def _config(targets: Path, port: int, endpoint: Object) -> Any:
 
 
 def _endpoints(api: Api, service: Object, endpoint: Object) -> list[Any]:
-    """Return the pods behind a Service, ready or not, with the labels that an operator attaches."""
+    """Return the pods of a Service, ready or not, with the labels of the Prometheus operator."""
     meta = service["metadata"]
     where = f"/apis/discovery.k8s.io/v1/namespaces/{meta['namespace']}/endpointslices"
     found = api.request("GET", f"{where}?labelSelector=kubernetes.io/service-name={meta['name']}")
@@ -101,7 +102,7 @@ def _endpoints(api: Api, service: Object, endpoint: Object) -> list[Any]:
 
 @contextmanager
 def discovering(folder: Path, api: Api, service: Object, endpoint: Object) -> Iterator[Discovering]:
-    """Run a Prometheus that knows the pods behind a Service within a quarter of a second."""
+    """Run a Prometheus that finds the pods of a Service within a quarter of a second."""
     server = Discovering(folder, endpoint)
     ended = threading.Event()
 
@@ -110,7 +111,7 @@ def discovering(folder: Path, api: Api, service: Object, endpoint: Object) -> It
             try:
                 server.write(_endpoints(api, service, endpoint))
             except (OSError, ApiError):
-                continue  # asked again at once; what is known stands
+                continue  # retried soon; the known targets stay
 
     thread = threading.Thread(target=follow, name="discovery")
     thread.start()

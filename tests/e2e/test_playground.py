@@ -1,4 +1,4 @@
-"""The cluster for people who try podgpu: what it has, what ends it, and that nothing is left."""
+"""The playground cluster: its content, how it ends, and that nothing is left."""
 
 import os
 import signal
@@ -40,7 +40,7 @@ def test_the_playground_values_suffice_and_everything_is_removed(
             (made,) = release.pods()
             for name in PODS:
                 wait_until(lambda name=name: f'pod="{name}"' in page(made), name)  # type: ignore[misc]
-            # As `kubectl logs` asks: the API server reaches the kubelet.
+            # Like `kubectl logs`: the API server reaches the kubelet.
             where = f"/api/v1/namespaces/podgpu/pods/{made['metadata']['name']}/log"
             assert "podgpu: starting" in kube.api.request("GET", where)
     assert kube.api.list("Pod") == []

@@ -1,4 +1,4 @@
-"""A podgpu that writes its node's topology into the API server, and what stands there."""
+"""A podgpu that writes its node's topology annotation, and the annotation as written."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ REFRESH = 10.0
 
 ISLANDS = islands()
 IDS = [gpu.uuid for gpu in ISLANDS.gpus]
-"""The first four are joined, and so are the last four."""
+"""The first four GPUs are connected by NVLink, and so are the last four."""
 
 _OPTIONS = {"min_interval": f"{MIN_INTERVAL:g}s", "refresh": f"{REFRESH:g}s"}
 _OFTEN = {"nvml": {"interval": "500ms", "slow_interval": "1s"}, "podresources": {"interval": "1s"}}
@@ -37,19 +37,19 @@ def annotations(api: Api, node: str) -> dict[str, str]:
 
 
 def annotate(api: Api, node: str, value: str | None) -> None:
-    """Put something else in the place of a node's annotation; None takes it away."""
+    """Replace a node's annotation; None removes it."""
     api.patch("Node", node, {"metadata": {"annotations": {KEY: value}}})
 
 
 class Publisher(Podgpu):
-    """Twice four GPUs, whose holders a podlist.json names, or the kubelet.
+    """A podgpu with two groups of four GPUs; a podlist.json or the kubelet names the holders.
 
     Args:
-        folder: is made.
-        kubeconfig: of the account that writes.
-        node: the Node that is written to, and podgpu's own.
+        folder: folder to create.
+        kubeconfig: credentials for writing.
+        node: the Node to annotate, and podgpu's node name.
         kubelet: whether the node's kubelet names the holders.
-        options: of the sink, besides or instead of those that make it quick.
+        options: further options of the sink; they override the short intervals.
     """
 
     def __init__(
@@ -78,34 +78,34 @@ class Publisher(Podgpu):
         self.configure(node, self._sources, {SINK: self._sink})
 
     def change(self, **options: str) -> None:
-        """Give the sink other options, from the next start on."""
+        """Change options of the sink; they apply from the next start."""
         self._sink |= options
         self.configure(self.node, self._sources, {SINK: self._sink})
 
     def hold(self, held: Mapping[str, Iterable[str]]) -> None:
-        """Let these pods hold these GPUs and no others, by the podlist.json."""
+        """Write the podlist.json: exactly these pods hold these GPUs."""
         hold(self._podlist, held)
 
     def annotation(self) -> str | None:
-        """Return what stands at the Node."""
+        """Return the annotation of the Node."""
         return annotations(self._api, self.node).get(KEY)
 
     def published(self) -> Published | None:
-        """Return what the Node tells; None while it tells nothing that can be read."""
+        """Return the decoded annotation; None if it is absent or invalid."""
         try:
             return published(self.annotation() or "")
         except ValueError:
             return None
 
     def free(self) -> list[str] | None:
-        """Return the uuids of the GPUs that are free by the Node's word, in their order."""
+        """Return the uuids of the free GPUs according to the annotation, in order."""
         return free(self.published())
 
     def wait_free(self, expected: Iterable[str], seconds: float = 30) -> None:
-        """Wait until these are free by the Node's word, and no others."""
+        """Wait until exactly these GPUs are free according to the annotation."""
         wanted = sorted(expected, key=IDS.index)
         try:
-            wait_until(lambda: self.free() == wanted, "what is free", seconds)
+            wait_until(lambda: self.free() == wanted, "the free GPUs", seconds)
         except AssertionError as error:
             found = (self.free(), self.annotation())
             raise AssertionError(
@@ -113,7 +113,7 @@ class Publisher(Podgpu):
             ) from None
 
     def wait_known(self, expected: Iterable[str]) -> None:
-        """Wait until podgpu itself knows these to be free, and no others."""
+        """Wait until exactly these GPUs are free according to podgpu's `/topology`."""
         wanted = sorted(expected, key=IDS.index)
 
         def known() -> bool:
@@ -123,13 +123,13 @@ class Publisher(Podgpu):
         wait_until(known, f"{wanted} are free")
 
     def agrees(self) -> bool:
-        """Whether the Node tells to the letter what podgpu serves at `/topology`."""
+        """Return whether the annotation has the same content as `/topology`."""
         made = json.loads(self.annotation() or "{}")
         served = self.topology()
         return {key: made[key] for key in made if key not in ("at", "refresh")} == served
 
     def overwritten(self) -> float | None:
-        """Return how often it has found somebody else's value."""
+        """Return how often it has overwritten a value of another writer."""
         return self.value(
             "podgpu_sink_errors_total", sink=SINK, operation="overwritten", reason="foreign"
         )

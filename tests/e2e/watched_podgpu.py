@@ -1,4 +1,4 @@
-"""A podgpu on a real Kubernetes, and a witness who writes down every owner that it ever shows."""
+"""A podgpu on a real Kubernetes node, and a thread that records all holders that it shows."""
 
 import threading
 import time
@@ -24,12 +24,12 @@ OFTEN: Mapping[str, Mapping[str, str]] = {
     "podresources": {"interval": "1s"},
     "checkpoint": {"interval": "1s"},
 }
-"""Options by kind of source: intervals that a test does not have to wait for."""
+"""Options by kind of source: short intervals."""
 _LOOK = 0.02
 
 
 class Owner(NamedTuple):
-    """Who holds a device, as the page tells it; empty is unknown."""
+    """The holder of a device according to the page; empty fields are unknown."""
 
     pod: str
     container: str = "main"
@@ -38,7 +38,7 @@ class Owner(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """An owner of a device, by whose word."""
+    """A holder of a device, with source and evidence."""
 
     device: str
     owner: Owner
@@ -48,7 +48,7 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class Witness:
-    """Scrapes all the time; keeps each set of owners that it saw, when that was new."""
+    """Scrapes continuously, and records each changed set of holders."""
 
     port: int
     history: list[tuple[float, frozenset[Seen]]] = field(default_factory=list)
@@ -58,9 +58,9 @@ class Witness:
         while not self._stop.wait(_LOOK):
             try:
                 answer = get(self.port, "/metrics")
-            except OSError:  # it isn't there
+            except OSError:  # it does not run
                 continue
-            if answer.status == HTTPStatus.NOT_FOUND:  # it is stopping: its page goes first
+            if answer.status == HTTPStatus.NOT_FOUND:  # it is stopping, and the page ends first
                 continue
             assert answer.status == HTTPStatus.OK
             now = holders(series(answer))
@@ -71,12 +71,12 @@ class Witness:
         self._stop.set()
 
     def untrue(self, true: Iterable[tuple[str, Owner]]) -> set[tuple[str, Owner]]:
-        """Return all owners that were ever shown and never were.
+        """Return all shown holders that were never real.
 
-        An owner of whom a part is unknown for a moment is no untruth.
+        A holder with fields that are unknown for a moment is not an error.
 
         Args:
-            true: every device with every owner that it really had.
+            true: all pairs of a device and a real holder.
         """
         ever = {(seen.device, seen.owner) for _, shown in self.history for seen in shown}
         known = list(true)
@@ -88,12 +88,12 @@ class Witness:
 
 
 def fits(shown: Owner, real: Owner) -> bool:
-    """Whether everything that is shown is so."""
+    """Return whether all known fields of a shown holder are correct."""
     return all(part in {"", whole} for part, whole in zip(shown, real, strict=True))
 
 
 def holders(found: Series) -> frozenset[Seen]:
-    """Return who holds what; a MIG instance goes by its parent's uuid and its GI."""
+    """Return the holders; a MIG instance is named by its GPU's uuid and its GI."""
     shown = set()
     for name, pairs in found:
         if name != "podgpu_device_holder_info":
@@ -108,9 +108,9 @@ def holders(found: Series) -> frozenset[Seen]:
 
 
 class Subject(Podgpu):
-    """A podgpu process that follows a cluster's node.
+    """A podgpu process that observes the node of a cluster.
 
-    Its token is that of an account that may do what the documentation asks for and no more.
+    Its service account has exactly the documented permissions.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Subject(Podgpu):
         options: Mapping[str, Mapping[str, Any]] = OFTEN,
         sinks: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """Without a scenario its GPUs are the machine's own."""
+        """Configure it; without a scenario it uses the GPUs of the machine."""
         super().__init__(folder, scenario)
         self.kube = kube
         self.token = folder / "token"
@@ -151,13 +151,13 @@ class Subject(Podgpu):
         self.witness = Witness(self.port)
 
     def renew_token(self) -> None:
-        """Put a new token into the file, as the kubelet does with a projected one."""
+        """Replace the token in the file, as the kubelet does with a projected token."""
         new = self.token.with_suffix(".new")
         new.write_text(access.token(self.kube.api, ACCOUNT, seconds=access.SHORTEST))
         new.replace(self.token)
 
     def renew_account(self) -> None:
-        """Make the account anew: tokens of the old one are no longer taken."""
+        """Recreate the service account, so that old tokens are invalid."""
         access.remove_service_account(self.kube.api, ACCOUNT)
         access.service_account(self.kube.api, ACCOUNT, RULES)
         self.renew_token()
@@ -166,14 +166,14 @@ class Subject(Podgpu):
         return holders(self.page())
 
     def owners(self) -> dict[str, set[Owner]]:
-        """Return owners by device, for devices that are held."""
+        """Return the holders by device, for held devices."""
         found: dict[str, set[Owner]] = {}
         for seen in self.holders():
             found.setdefault(seen.device, set()).add(seen.owner)
         return found
 
     def wait_owners(self, expected: Mapping[str, Collection[Owner]], seconds: float = 30) -> float:
-        """Wait until exactly these hold exactly those devices; return after how long."""
+        """Wait until exactly these holders are shown; return the seconds waited."""
         wanted = {device: set(owners) for device, owners in expected.items()}
         began = time.monotonic()
         try:
@@ -185,7 +185,7 @@ class Subject(Podgpu):
         return time.monotonic() - began
 
     def readings(self, device: str) -> dict[str, str]:
-        """Return the labels of a reading of a GPU."""
+        """Return the labels of a GPU's temperature reading."""
         ((labels, _),) = self.of("DCGM_FI_DEV_GPU_TEMP", UUID=device)
         return labels
 
@@ -201,7 +201,7 @@ def watching(
     options: Mapping[str, Mapping[str, Any]] = OFTEN,
     sinks: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[Subject]:
-    """Run a podgpu and its witness, and end both."""
+    """Run a podgpu and its recording thread, and stop both at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     subject = Subject(kube, folder, scenario, kinds, rules, options=options, sinks=sinks)
     thread = threading.Thread(target=subject.witness.watch, daemon=True)

@@ -1,6 +1,6 @@
-"""A Kubernetes of one node, on loopback, made of the real programs.
+"""A Kubernetes cluster of one node on loopback, with the real programs.
 
-containerd and runc run the containers, a kubelet hands out devices and serves pod-resources, etcd
-and an API server hold the objects, a scheduler allocates claims. Only what a vendor brings is our
-own, and it is what a test wants to steer: a device plugin and a DRA driver, both without hardware.
+containerd and runc run the containers, a kubelet allocates devices and serves pod-resources, etcd
+and an API server store the objects, and a scheduler allocates claims. Only the vendor's parts are
+simulated, and tests control them: a device plugin and a DRA driver.
 """

@@ -1,4 +1,4 @@
-"""Who may do what: service accounts, their rights, their tokens, and files that hold them."""
+"""Service accounts with their permissions and tokens, and kubeconfigs."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,7 +9,7 @@ import yaml
 from tests.e2e.kube.api import Api, Object, path
 
 SHORTEST = 600
-"""Seconds; the API server gives no token for less."""
+"""The shortest lifetime of a token that the API server accepts, in seconds."""
 
 _GROUP = "rbac.authorization.k8s.io"
 _OURS = "podgpu-e2e"
@@ -25,7 +25,7 @@ def rule(
 def service_account(
     api: Api, name: str, rules: Iterable[Object], namespace: str = "default"
 ) -> None:
-    """Make an account that may do this much, in all namespaces."""
+    """Create a service account with these rules in all namespaces."""
     add_namespace(api, namespace)
     api.create({"kind": "ServiceAccount", "metadata": _meta(name, namespace)})
     whole = f"{namespace}-{name}"
@@ -48,7 +48,7 @@ def _meta(name: str, namespace: str | None = None) -> Object:
 def allow(
     api: Api, name: str, rules: Iterable[Object], within: str, namespace: str = "default"
 ) -> None:
-    """Let an account do this much more, in one namespace."""
+    """Give a service account further rules in one namespace."""
     add_namespace(api, within)
     whole = f"{namespace}-{name}"
     api.create({"kind": "Role", "metadata": _meta(whole, within), "rules": list(rules)})
@@ -63,12 +63,12 @@ def allow(
 
 
 def set_rules(api: Api, name: str, rules: Iterable[Object], namespace: str = "default") -> None:
-    """Change what an account may do."""
+    """Replace the rules of a service account."""
     api.patch("ClusterRole", f"{namespace}-{name}", {"rules": list(rules)})
 
 
 def remove_service_account(api: Api, name: str, namespace: str = "default") -> None:
-    """Remove it and its rights; its tokens are no longer taken."""
+    """Remove a service account and its rules, which makes its tokens invalid."""
     whole = f"{namespace}-{name}"
     api.delete("ClusterRoleBinding", whole)
     api.delete("ClusterRole", whole)
@@ -76,7 +76,7 @@ def remove_service_account(api: Api, name: str, namespace: str = "default") -> N
 
 
 def remove_all(api: Api) -> None:
-    """Remove every account that was made here."""
+    """Remove all service accounts that were created by this module."""
     for kind in ("RoleBinding", "Role", "ClusterRoleBinding", "ClusterRole", "ServiceAccount"):
         for found in api.list(kind, labelSelector=_OURS):
             api.delete(kind, found["metadata"]["name"], found["metadata"].get("namespace"))
@@ -90,9 +90,9 @@ def token(
     *,
     pod: Object | None = None,
 ) -> str:
-    """Return a new token of an account, which ends after so many seconds.
+    """Return a new token of a service account with this lifetime in seconds.
 
-    That of a pod ends with the pod, and tells the server on which node the pod is.
+    A token of a pod becomes invalid with the pod, and contains the pod's node.
     """
     spec: Object = {"expirationSeconds": seconds}
     if pod is not None:
@@ -112,19 +112,19 @@ def token(
 
 
 def account(folder: Path, api: Api, name: str, rules: Iterable[Object]) -> Path:
-    """Make an account that may do this much, and write a kubeconfig with a token of it."""
+    """Create a service account with these rules, and write a kubeconfig with its token."""
     service_account(api, name, rules)
     return kubeconfig(folder / f"{name}.yaml", api, token=token(api, name, seconds=SHORTEST))
 
 
 def add_namespace(api: Api, name: str) -> None:
-    """Make a namespace, where there is none of that name."""
+    """Create a namespace unless it exists."""
     if not api.find("Namespace", name):
         api.create({"kind": "Namespace", "metadata": {"name": name}})
 
 
 def remove_namespace(api: Api, name: str) -> None:
-    """Remove a namespace that holds nothing any more: its controller does not run here."""
+    """Remove an empty namespace; the namespace controller does not run here."""
     api.delete("Namespace", name)
     left = api.find("Namespace", name)
     if left:
@@ -135,9 +135,9 @@ def remove_namespace(api: Api, name: str) -> None:
 def kubeconfig(
     file: Path, api: Api, token_file: Path | None = None, *, token: str | None = None
 ) -> Path:
-    """Write a kubeconfig: with the token in a file of its own, or in itself.
+    """Write a kubeconfig that contains a token or the path of a token file.
 
-    Without either, it is the token of `api`.
+    Without either, it contains the token of `api`.
     """
     user: dict[str, Any] = (
         {"tokenFile": str(token_file)} if token_file else {"token": token or api.token}

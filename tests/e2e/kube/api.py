@@ -1,4 +1,4 @@
-"""What a test asks the API server, with JSON over HTTPS and nothing between."""
+"""Requests to the API server, as JSON over HTTPS without a client library."""
 
 import http.client
 import json
@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from tests.e2e.processes import wait_until
 
 Object = dict[str, Any]
-"""As it is written in JSON."""
+"""An object in its JSON form."""
 
 _VERSIONS = {
     "ClusterRole": "rbac.authorization.k8s.io/v1",
@@ -28,15 +28,15 @@ _VERSIONS = {
     "ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
     "ValidatingAdmissionPolicyBinding": "admissionregistration.k8s.io/v1",
 }
-"""Of the kinds that are not in the core group."""
+"""API versions of kinds outside the core group."""
 
 _MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-"""A patch that knows of lists whose entries have names."""
+"""A patch that merges lists by the names of their entries."""
 
 
 class ApiError(Exception):
-    """The server said no."""
+    """The API server refused a request."""
 
     def __init__(self, status: int, content: Mapping[str, Any]) -> None:
         self.status = status
@@ -49,7 +49,7 @@ def version(kind: str) -> str:
 
 
 def path(kind: str, namespace: str | None = None, name: str = "", sub: str = "") -> str:
-    """Return where objects of a kind are, or one of them, or a part of it."""
+    """Return the path of all objects of a kind, of one object, or of a subresource."""
     group = version(kind)
     plural = re.sub("ys$", "ies", kind.lower() + ("es" if kind.endswith("s") else "s"))
     parts = ["/apis" if "/" in group else "/api", group]
@@ -71,7 +71,7 @@ class Api:
         return f"https://127.0.0.1:{self.port}"
 
     def as_user(self, token: str) -> "Api":
-        """Return the same server as another user sees it."""
+        """Return the same server with another user's token."""
         return Api(self.port, self.authority, token)
 
     def request(
@@ -81,11 +81,11 @@ class Api:
         body: object = None,
         content_type: str = "application/json",
     ) -> Any:
-        """Return what the server answers; text where it isn't JSON.
+        """Send a request and return the response; text if it is not JSON.
 
         Raises:
-            ApiError: the server refuses.
-            OSError: it isn't there, or went away.
+            ApiError: the server refuses the request.
+            OSError: the server is unreachable.
         """
         connection = http.client.HTTPSConnection(
             "127.0.0.1",
@@ -119,7 +119,7 @@ class Api:
         return found
 
     def find(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
-        """Return an object, or None where there is no such."""
+        """Return an object; None if it does not exist."""
         try:
             return self.get(kind, name, namespace)
         except ApiError as error:
@@ -128,7 +128,7 @@ class Api:
             return None
 
     def list(self, kind: str, namespace: str | None = None, **selectors: str) -> list[Object]:
-        """Return all of a kind; selectors are `labelSelector` and `fieldSelector`."""
+        """Return all objects of a kind; selectors are `labelSelector` and `fieldSelector`."""
         query = f"?{urlencode(selectors)}" if selectors else ""
         found: list[Object] = self.request("GET", path(kind, namespace) + query)["items"]
         return found
@@ -141,14 +141,15 @@ class Api:
         namespace: str | None = None,
         sub: str = "",
     ) -> Object:
-        """Merge changes into an object, or into its `status`; None takes a key away."""
+        """Merge changes into an object or its `status`; None removes a key."""
         changed: Object = self.request("PATCH", path(kind, namespace, name, sub), changes, _MERGE)
         return changed
 
     def delete(
         self, kind: str, name: str, namespace: str | None = None, grace: int | None = None
     ) -> None:
-        """Delete an object, if it is there; `grace` seconds for a pod, 0 takes it away at once."""
+        """Delete an object if it exists; `grace` is the grace period of a pod in seconds, 0 for
+        immediately."""
         options = {} if grace is None else {"gracePeriodSeconds": grace}
         try:
             self.request("DELETE", path(kind, namespace, name), options)
@@ -162,7 +163,7 @@ class Api:
         return self.get("Pod", name, namespace)
 
     def wait_phase(self, name: str, *phases: str, namespace: str = "default") -> Object:
-        """Wait until a pod is in one of these phases and return it."""
+        """Wait until a pod is in one of these phases, and return it."""
         last: Object = {}
 
         def reached() -> bool:

@@ -1,4 +1,4 @@
-"""The API server, and the users it knows from its start."""
+"""The API server and its built-in users."""
 
 import secrets
 import ssl
@@ -19,14 +19,14 @@ _USERS = {
     "kubelet": (f"system:node:{NODE}", "system:nodes"),
     # Its rights come with the server, as the node's do.
     "scheduler": ("system:kube-scheduler", ""),
-    # In a cluster for keeps each controller has an account of its own.
+    # In a production cluster each controller has a separate account.
     "controllers": ("system:kube-controller-manager", "system:masters"),
 }
-"""Name and group, by the word that is also the token."""
+"""User name and group by token."""
 
 
 class ApiServer(Daemon):
-    """Keeps its port and its certificate from one start to the next."""
+    """The API server, which keeps its port and certificate over restarts."""
 
     name = "kube-apiserver"
 
@@ -36,15 +36,15 @@ class ApiServer(Daemon):
         self._etcd = etcd
         (self.port,) = free_ports(1)
         self.accounts = False
-        """Whether pods get accounts and tokens, from the next start on: controllers make them."""
+        """Whether pods get service accounts and tokens from the next start on."""
 
     @property
     def api(self) -> Api:
-        """As one who may do everything sees it."""
+        """Access as a user with all permissions."""
         return self._as("admin")
 
     def kubeconfig(self, user: str) -> Path:
-        """Write and return how one of the users of the start reaches it."""
+        """Write the kubeconfig of a built-in user, and return its path."""
         return kubeconfig(folders.CERTS / f"{user}.yaml", self._as(user))
 
     def _as(self, user: str) -> Api:
@@ -66,13 +66,13 @@ class ApiServer(Daemon):
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={signing_key()}",
             f"--service-account-signing-key-file={signing_key()}",
-            # It wants what a controller makes, which mostly does not run here.
+            # The plugin needs objects of a controller, which usually does not run here.
             f"--{'enable' if self.accounts else 'disable'}-admission-plugins=ServiceAccount",
-            # By default it asks for the kubelet's machine by its name, which is none.
+            # By default it connects to the kubelet by the node name, which cannot be resolved.
             "--kubelet-preferred-address-types=InternalIP",
             "--service-cluster-ip-range=10.96.0.0/24",
             "--allow-privileged",
-            # Without it a stop waits a minute for those who watch.
+            # Without it, a stop waits a minute for watches.
             "--shutdown-watch-termination-grace-period=1s",
         ]
 
@@ -85,7 +85,7 @@ class ApiServer(Daemon):
 
 
 def signing_key() -> Path:
-    """Return a private key on the curve P-256, as RFC 5915 writes it."""
+    """Return the file of a private key on the curve P-256, in the format of RFC 5915."""
     key = folders.CERTS / "sa.key"
     if not key.exists():
         curve = bytes.fromhex("a00a06082a8648ce3d030107")

@@ -1,4 +1,4 @@
-"""The event loop on which everything runs that a test steers but does not wait on."""
+"""An event loop in a thread, for servers that a test controls."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Background:
-    """An event loop in a thread of its own."""
+    """An event loop in a separate thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -21,7 +21,7 @@ class Background:
         self._loop.run_forever()
 
     def do(self, work: Coroutine[Any, Any, T], seconds: float = 30) -> T:
-        """Do something there and return, or raise, what comes of it."""
+        """Run a coroutine on the loop and return its result or raise its exception."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(seconds)
 
     def stop(self) -> None:
@@ -32,7 +32,7 @@ class Background:
 
 
 async def _settle() -> None:
-    """End every task, so that none is destroyed pending."""
+    """Cancel all tasks, so that none is destroyed while pending."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

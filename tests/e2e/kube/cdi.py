@@ -1,6 +1,6 @@
-"""Container Device Interface: names for devices, and what a container with such a one gets.
+"""Container Device Interface: write specs for simulated devices.
 
-There is no hardware: a container that is given a device finds a variable in its environment.
+There is no hardware: a container with a device gets an environment variable.
 """
 
 import json
@@ -11,7 +11,7 @@ from tests.e2e.kube import folders
 
 
 def write(kind: str, names: Iterable[str]) -> None:
-    """Describe all devices of a kind, which is `vendor/class`. The variables are CDI_0, CDI_1..."""
+    """Write the spec of a kind (`vendor/class`); its variables are CDI_0, CDI_1, ......"""
     devices = [
         {"name": name, "containerEdits": {"env": [f"CDI_{at}={name}"]}}
         for at, name in enumerate(names)

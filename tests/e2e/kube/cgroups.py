@@ -1,4 +1,4 @@
-"""Room for the pods' cgroups on a machine with version 2."""
+"""Prepare cgroups of version 2 for the kubelet."""
 
 from pathlib import Path
 
@@ -6,13 +6,13 @@ _ROOT = Path("/sys/fs/cgroup")
 
 
 def make_room() -> None:
-    """Move this cgroup's processes into one below it where they stand in the kubelet's way.
+    """Move the processes of this cgroup to a child group if the kubelet could not use it otherwise.
 
-    In version 2 a group that hands out controllers may have no processes of its own, and whoever
-    runs in a container has all of his in what looks to him like the root. The true root, and all
-    of version 1, are free of that rule.
+    In version 2 a group that delegates controllers must not contain processes. In a container, all
+    processes are in the apparent root group. The real root group and version 1 do not have this
+    rule.
     """
-    # Only a group that isn't the root has a type.
+    # The real root group has no type.
     if not (_ROOT / "cgroup.type").exists():
         return
     below = _ROOT / "init"

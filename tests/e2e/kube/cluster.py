@@ -1,4 +1,4 @@
-"""The whole node: started in order, steered by a test, ended in order."""
+"""The complete cluster: it starts and stops all programs, and tests control it."""
 
 import fcntl
 import json
@@ -26,7 +26,7 @@ from tests.e2e.processes import wait_until
 
 
 class Cluster:
-    """A node, `node1`, and what belongs to it. There is only one on a machine at a time."""
+    """A cluster with the node `node1`. Only one can run on a machine."""
 
     node = NODE
     state = folders.STATE
@@ -41,7 +41,7 @@ class Cluster:
     nri_socket = folders.NRI_SOCKET
 
     def __init__(self, *, standalone: bool = False) -> None:
-        """Standalone is a kubelet without API server: it has static pods only."""
+        """With `standalone`, the kubelet has no API server, and so only static pods."""
         programs = peers.build()
         self.standalone = standalone
         self.containerd = Containerd(programs, debian.runtime())
@@ -54,7 +54,7 @@ class Cluster:
         self._outages = 0
         self._ends = ExitStack()
 
-    # Start and end.
+    # Start and stop.
 
     def __enter__(self) -> Self:
         self.start()
@@ -69,7 +69,7 @@ class Cluster:
         self.stop()
 
     def start(self) -> None:
-        """Start it; waits while another run of the tests has one."""
+        """Start the cluster; wait while another test run has one."""
         lock = self._ends.enter_context(folders.LOCK.open("w"))
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
@@ -82,7 +82,7 @@ class Cluster:
             raise
 
     def _start(self) -> None:
-        # In the reverse order of these lines it ends.
+        # The stop is in the reverse order.
         self._ends.callback(leftovers.clear)
         sysctls.remember()
         cgroups.make_room()
@@ -124,10 +124,10 @@ class Cluster:
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
     def ensure_scheduler(self) -> None:
-        """Start the scheduler, which most tests don't need.
+        """Start the scheduler, which most tests do not need.
 
-        One that has missed the API server is started anew: it asks again only after up to half a
-        minute, and sees no pod until then.
+        Restart it after an outage of the API server, because it reconnects only after up to half a
+        minute.
         """
         outages = self.apiserver.outages + self.etcd.outages
         if self.scheduler.running and outages != self._outages:
@@ -137,13 +137,14 @@ class Cluster:
         self._outages = outages
 
     def schedule_with(self, *extenders: Object) -> None:
-        """Start the scheduler anew with these extenders; it ends with `tidy`."""
+        """Restart the scheduler with these extenders; `tidy` stops it."""
         self.scheduler.stop()
         self.scheduler.extenders = extenders
         self.scheduler.start()
 
     def tidy(self) -> None:
-        """Take away pods, claims, nodes, plugins and accounts of a test; start what it stopped."""
+        """Remove pods, claims, nodes, plugins and accounts of a test, and start programs that it
+        stopped."""
         for daemon in self._started():
             daemon.thaw()
             if not daemon.running:
@@ -166,7 +167,7 @@ class Cluster:
 
     @property
     def api(self) -> Api:
-        """The API server, as one who may do everything sees it."""
+        """The API server with all permissions."""
         return self.apiserver.api
 
     @property
@@ -174,12 +175,12 @@ class Cluster:
         return self.apiserver.kubeconfig("admin")
 
     def create(self, pod: Object) -> Object:
-        """Create a pod, and its namespace where there is none."""
+        """Create a pod, and its namespace if it is missing."""
         access.add_namespace(self.api, pod["metadata"]["namespace"])
         return self.api.create(pod)
 
     def run(self, pod: Object, *phases: str) -> Object:
-        """Create a pod and return it when it is running, or in one of these phases."""
+        """Create a pod and wait until it runs or is in one of these phases; return it."""
         self.create(pod)
         meta = pod["metadata"]
         return self.api.wait_phase(
@@ -187,12 +188,12 @@ class Cluster:
         )
 
     def remove(self, name: str, namespace: str = "default") -> None:
-        """Delete a pod and wait until it is gone from the node and from the API."""
+        """Delete a pod and wait until it is gone from the node and the API."""
         self.api.delete("Pod", name, namespace)
         self.api.wait_gone("Pod", name, namespace)
 
     def remove_pods(self) -> None:
-        """Remove every pod and every claim, and wait until no container is left."""
+        """Remove all pods and claims, and wait until no container is left."""
         for manifest in folders.STATIC_PODS.glob("*.json"):
             manifest.unlink()
         if not self.standalone:
@@ -205,7 +206,7 @@ class Cluster:
         wait_until(lambda: not self.containerd.tasks(), "no container is left", seconds=60)
 
     def add_static_pod(self, pod: Object) -> str:
-        """Write a manifest and return the name that the pod has everywhere but in it."""
+        """Write a static pod's manifest and return the name of the mirror pod."""
         name: str = pod["metadata"]["name"]
         new = folders.STATIC_PODS / f".{name}.new"
         new.write_text(json.dumps(pod))
@@ -219,10 +220,10 @@ class Cluster:
         return folders.STATIC_PODS / f"{name}.json"
 
     def pod_log(self, name: str, container: str = "main", namespace: str = "default") -> str:
-        """Return what a container has written, all its starts together."""
+        """Return the log of a container, including its restarts."""
         files = folders.POD_LOGS.glob(f"{namespace}_{name}_*/{container}/*.log")
         lines = [line for file in sorted(files) for line in file.read_text().splitlines()]
-        # Each begins with the time, the stream and a tag.
+        # Each line begins with the time, the stream and a tag.
         return "".join(f"{line.split(' ', 3)[3]}\n" for line in lines)
 
     # Devices.
@@ -236,7 +237,7 @@ class Cluster:
         form: Form = by_env,
         substitute: Callable[[Sequence[str]], Sequence[str]] | None = None,
     ) -> DevicePlugin:
-        """Start a device plugin and wait until its devices can be had; it ends with `tidy`."""
+        """Start a device plugin and wait until its devices are allocatable; `tidy` stops it."""
         made = DevicePlugin(
             self._background, resource, ids, numa=numa, form=form, substitute=substitute
         )
@@ -246,7 +247,7 @@ class Cluster:
         return made
 
     def wait_allocatable(self, resource: str, count: int) -> None:
-        """Wait until the node says that it has so many; without API server, don't."""
+        """Wait until the node has this many allocatable devices; do nothing without an API server."""
         if self.standalone:
             return
 
@@ -257,7 +258,7 @@ class Cluster:
         wait_until(reached, f"{NODE} has {count} {resource}")
 
     def dra_driver(self, devices: Mapping[str, str], name: str = "gpu.nvidia.com") -> DraDriver:
-        """Start a driver of claims, and the scheduler with it; it ends with `tidy`.
+        """Start a DRA driver and the scheduler; `tidy` stops the driver.
 
         `devices` has uuids by device name.
         """

@@ -1,4 +1,4 @@
-"""containerd, with runc below it and NRI open."""
+"""containerd with runc and an NRI socket."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from tests.e2e.processes import wait_until
 
 NETWORK = "podgpu-e2e"
 POD_ADDRESSES = "10.244.7.0/24"
-"""Of pods with a network of their own."""
+"""The subnet of pods that do not use the host network."""
 
 _CONFIG = """\
 version = 4
@@ -54,7 +54,8 @@ state = "{run}/containerd"
 
 @cache
 def _snapshotter() -> str:
-    """Return how layers are laid upon each other: by overlayfs, or copied where that can't be."""
+    """Return the snapshotter: overlayfs, or `native`, which copies, where overlayfs cannot be
+    mounted."""
     with tempfile.TemporaryDirectory(dir=folders.CONTAINERD) as made:
         for name in ("lower", "upper", "work", "whole"):
             (Path(made) / name).mkdir()
@@ -67,7 +68,7 @@ def _snapshotter() -> str:
 
 
 def _network() -> dict[str, Any]:
-    """Return the network of pods that don't use the node's own: each has a wire to the node."""
+    """Return the CNI network of pods: a point-to-point link to the node for each."""
     addresses = {
         "type": "host-local",
         "dataDir": str(folders.RUN / "addresses"),
@@ -115,22 +116,22 @@ class Containerd(Daemon):
         self.load(archive)
 
     def load(self, archive: Path) -> None:
-        """Take over the images of a file such as `docker save` writes."""
+        """Load the images of an archive of `docker save`."""
         images.load(archive, self._peers.ctr, folders.CRI_SOCKET, _snapshotter())
 
     def tag(self, image: str, other: str) -> None:
-        """Give an image another name besides."""
+        """Add a name to an image."""
         done = self._ctr("--namespace", "k8s.io", "images", "tag", "--force", image, other)
         assert done.returncode == 0, done.stderr
 
     def tasks(self) -> list[str]:
-        """Return the ids of all that runs, sandboxes included."""
+        """Return the ids of all running containers and sandboxes."""
         done = self._ctr("--namespace", "k8s.io", "tasks", "list", "--quiet")
         assert done.returncode == 0, done.stderr
         return done.stdout.split()
 
     def pid_of(self, container: str) -> int:
-        """Return the number of a container's first process, as the node counts."""
+        """Return the pid of a container's first process in the node's namespace."""
         for line in self._ctr("--namespace", "k8s.io", "tasks", "list").stdout.splitlines():
             task, pid, *_ = line.split()
             if task == container:
@@ -138,7 +139,7 @@ class Containerd(Daemon):
         raise LookupError(f"no container {container} runs")
 
     def execute(self, container: str, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in a container, with the user and the variables that it has."""
+        """Run a command in a container, with its user and environment."""
         self._executed += 1
         name = f"test-{self._executed}"
         return self._ctr(
@@ -147,7 +148,7 @@ class Containerd(Daemon):
         )
 
     def kill_tasks(self) -> None:
-        """End what still runs without asking the kubelet, which must be down: else it starts it."""
+        """Kill all containers. The kubelet must be stopped, otherwise it restarts them."""
         for task in self.tasks():
             self._ctr("--namespace", "k8s.io", "tasks", "delete", "--force", task)
         wait_until(lambda: not self.tasks(), "no container runs")

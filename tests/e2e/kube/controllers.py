@@ -1,4 +1,4 @@
-"""The controller manager, for what a test wants made of a DaemonSet, a namespace or an account."""
+"""The controller manager, for tests with DaemonSets, namespaces or service accounts."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.e2e.peers import Peers
 
 
 class Controllers(Daemon):
-    """All controllers that it starts by itself."""
+    """The controller manager with its default controllers."""
 
     name = "kube-controller-manager"
 
@@ -25,12 +25,12 @@ class Controllers(Daemon):
             f"--service-account-private-key-file={signing_key()}",
             f"--root-ca-file={folders.CERTS / 'apiserver.crt'}",
             "--leader-elect=false",
-            # Nobody asks it anything.
+            # No program sends requests to it.
             "--secure-port=0",
         ]
 
     def ready(self) -> bool:
-        """What pods can't be without has been made for those of the namespace `default`."""
+        """Return whether the objects that each pod needs exist in the namespace `default`."""
         api = self._server.api
         made = {"ServiceAccount": "default", "ConfigMap": "kube-root-ca.crt"}
         return all(api.find(kind, name, "default") for kind, name in made.items())

@@ -1,6 +1,6 @@
-"""Pods and containers asked of containerd itself: in milliseconds, and as many as a test wants.
+"""Create pods and containers directly in containerd, which takes only milliseconds.
 
-The kubelet ends what it has not asked for: it must be down meanwhile.
+The kubelet must be stopped meanwhile, because it removes containers that it did not create.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ _SECONDS = 60.0
 
 
 class Cri:
-    """A connection to containerd; what was made through it is gone at its end."""
+    """A connection to containerd; its pods are removed at the end."""
 
     def __init__(self, socket: Path, logs: Path) -> None:
         self._channel = grpc.insecure_channel(f"unix:{socket}")
@@ -44,7 +44,7 @@ class Cri:
     def run_pod(
         self, name: str, *, namespace: str = "ml", annotations: Mapping[str, str] | None = None
     ) -> str:
-        """Return the runtime's id of a pod that runs; its uid is `uid-NAME`."""
+        """Run a pod with the uid `uid-NAME`, and return its sandbox id."""
         config = message("runtime.v1.PodSandboxConfig")(
             metadata={"name": name, "uid": f"uid-{name}", "namespace": namespace},
             log_directory=str(self._logs / f"{namespace}_{name}"),
@@ -64,7 +64,7 @@ class Cri:
         devices: Sequence[Mapping[str, str]] = (),
         command: Sequence[str] = HOLD,
     ) -> str:
-        """Return the id of a container that is made and not yet started."""
+        """Create a container without starting it, and return its id."""
         config = message("runtime.v1.ContainerConfig")(
             metadata={"name": name},
             image={"image": IMAGE},
@@ -85,7 +85,7 @@ class Cri:
         self._call("StartContainer", container_id=container)
 
     def run(self, pod: str, name: str = "main", **of: Any) -> str:
-        """Return the id of a container that has started."""
+        """Create and start a container, and return its id."""
         made = self.create(pod, name, **of)
         self.start(made)
         return made
@@ -97,7 +97,7 @@ class Cri:
         self._call("RemoveContainer", container_id=container)
 
     def remove_pod(self, pod: str) -> None:
-        """End a pod and all its containers."""
+        """Stop and remove a pod with its containers."""
         self._call("StopPodSandbox", pod_sandbox_id=pod)
         self._call("RemovePodSandbox", pod_sandbox_id=pod)
         del self._pods[pod]

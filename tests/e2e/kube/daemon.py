@@ -1,4 +1,4 @@
-"""One of the node's programs: started, awaited, stopped, and started again as it was."""
+"""Base class of the cluster's programs."""
 
 import os
 import signal
@@ -11,11 +11,12 @@ from tests.e2e.kube import folders
 from tests.e2e.processes import Process, wait_until
 
 _DETACHED = ("setsid", "setpriv", "--pdeathsig", "KILL")
-"""Ctrl-C is not for them: they end in order. But no test run that was killed leaves them behind."""
+"""Ctrl-C does not reach these programs, so that they stop in order. They are killed if the test run
+is killed."""
 
 
 class Daemon(ABC):
-    """A program of the node. What it says goes into one log, over all its starts."""
+    """A program of the cluster. Its output of all starts is in one log file."""
 
     name: str
     env: dict[str, str]
@@ -23,18 +24,18 @@ class Daemon(ABC):
     def __init__(self) -> None:
         self.env = {}
         self.outages = 0
-        """How often it was stopped or frozen."""
+        """How often it was stopped or paused."""
         self._process: Process | None = None
 
-    # What each program defines.
+    # For subclasses.
 
     @abstractmethod
     def command(self) -> list[str | Path]:
-        """Write what the program reads and return how it is called."""
+        """Write the configuration and return the command line."""
 
     @abstractmethod
     def ready(self) -> bool:
-        """Return whether it does its work; asked again and again after a start."""
+        """Return whether the program is ready; called repeatedly after a start."""
 
     @property
     def log(self) -> Path:
@@ -59,7 +60,7 @@ class Daemon(ABC):
         self.wait_ready()
 
     def launch(self) -> None:
-        assert not self.running, f"{self.name} runs already"
+        assert not self.running, f"{self.name} is already running"
         self._process = Process(
             [*_DETACHED, *self.command()], self.log, {**self.env, marks.NODE: "yes"}
         )
@@ -72,19 +73,19 @@ class Daemon(ABC):
         return self.ready()
 
     def stop(self, signum: int = signal.SIGTERM) -> int:
-        """End it, however it takes the signal; nothing happens if it doesn't run."""
+        """Stop it and return its status; 0 if it does not run."""
         self.thaw()
         self.outages += self.running
         return self._process.stop(signum) if self._process is not None else 0
 
     def restart(self, down: float = 0.0) -> None:
-        """Stop it, leave it down for so many seconds, start it as it was."""
+        """Stop it, wait this many seconds, and start it."""
         self.stop()
         time.sleep(down)
         self.start()
 
     def freeze(self) -> None:
-        """Let it stop answering without letting go of its sockets."""
+        """Pause it: it does not respond, but its sockets stay open."""
         self.outages += 1
         os.kill(self.pid, signal.SIGSTOP)
 

@@ -1,4 +1,4 @@
-"""Device nodes of GPUs, numbered as the driver's are; no driver is behind them."""
+"""Create device nodes with the numbers of NVIDIA GPUs, without a driver."""
 
 import os
 import stat
@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _NVIDIA = 195
-"""The major number of GPUs."""
+"""The major device number of NVIDIA GPUs."""
 
 
 def make(minors: Mapping[str, int], folder: Path) -> dict[str, Mapping[str, str]]:
-    """Make a node in the folder for each device.
+    """Create a device node in a folder for each device.
 
     Args:
         minors: minor numbers by device.
-        folder: is made, too.
+        folder: folder to create.
 
     Returns:
-        By device, how the kubelet's and the runtime's APIs ask for its node in a container.
+        By device, its node in the form of the kubelet's and the runtime's APIs.
     """
     folder.mkdir()
     wanted: dict[str, Mapping[str, str]] = {}

@@ -1,4 +1,4 @@
-"""A driver of claims whose devices exist in name only, and the objects that belong to it."""
+"""A DRA driver with simulated devices, and its API objects."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ _SERVICE = "k8s.io.kubelet.pkg.apis.dra.v1"
 
 
 def remove_claim(api: Api, name: str, namespace: str = "default") -> None:
-    """Remove a claim that no pod uses any more: the controller that would let it go isn't here."""
+    """Remove an unused claim; the controller that removes its finalizer does not run here."""
     api.delete("ResourceClaim", name, namespace)
     if api.find("ResourceClaim", name, namespace):
         api.patch("ResourceClaim", name, {"metadata": {"finalizers": None}}, namespace)
@@ -25,7 +25,7 @@ def remove_claim(api: Api, name: str, namespace: str = "default") -> None:
 
 
 class DraDriver:
-    """Publishes the node's devices and prepares claims on them."""
+    """Publishes the devices of the node and prepares claims."""
 
     def __init__(
         self,
@@ -35,19 +35,19 @@ class DraDriver:
         *,
         name: str = "gpu.nvidia.com",
     ) -> None:
-        """`devices` has uuids by the driver's names for them, such as `gpu-0`."""
+        """`devices` has uuids by device name, such as `gpu-0`."""
         self.name = name
-        """That of the driver, and of the only DeviceClass."""
+        """Name of the driver and of its only DeviceClass."""
         self.pool = NODE
         self.devices = dict(devices)
         self.generation = 1
-        """That of the pool."""
+        """Generation of the pool."""
         self.refusal = ""
-        """Why it can't prepare anything, while it can't."""
+        """If not empty, the driver refuses to prepare claims with this error."""
         self.refused = 0
-        """How often it has said so."""
+        """Number of refused claims."""
         self.prepared: dict[str, list[str]] = {}
-        """CDI names by the claim's uid."""
+        """CDI names by uid of the claim."""
         self.registrations = 0
         self._background = background
         self._api = api
@@ -58,28 +58,29 @@ class DraDriver:
         self._socket = folder / "dra.sock"
         self._registry = folders.KUBELET / "plugins_registry" / f"{name}.sock"
 
-    # From the test's thread.
+    # Called in the test's thread.
 
     def start(self) -> None:
-        """Publish and serve, and wait until the kubelet knows the driver."""
+        """Publish the devices, start the server, and wait until the kubelet has registered the
+        driver."""
         before = self.registrations
         self.publish()
         self._background.do(self._start())
         self.wait_registered(before + 1)
 
     def stop(self) -> None:
-        """Stop to serve and take the objects away; claims are the test's."""
+        """Stop the server and delete its objects; the test deletes claims."""
         self._background.do(self._stop())
         self._api.delete("ResourceSlice", self._slice())
         self._api.delete("DeviceClass", self.name)
         cdi.remove(self._cdi_kind)
 
     def wait_registered(self, times: int = 1) -> None:
-        """Wait until a kubelet has taken it so often."""
+        """Wait until a kubelet has registered it this many times."""
         wait_until(lambda: self.registrations >= times, f"{self.name} is registered")
 
     def publish(self) -> None:
-        """Write the DeviceClass and the ResourceSlice, where they aren't there."""
+        """Create the DeviceClass and the ResourceSlice if they are missing."""
         ours = [{"cel": {"expression": f'device.driver == "{self.name}"'}}]
         if not self._api.find("DeviceClass", self.name):
             self._api.create(
@@ -108,7 +109,7 @@ class DraDriver:
             )
 
     def renumber(self, devices: Mapping[str, str]) -> None:
-        """Publish other devices under the names, as the next generation of the pool."""
+        """Assign the device names to other devices, as the next generation of the pool."""
         self.devices = dict(devices)
         self.generation += 1
         spec = {
@@ -118,7 +119,7 @@ class DraDriver:
         self._api.patch("ResourceSlice", self._slice(), {"spec": spec})
 
     def withdraw(self) -> None:
-        """Delete the slice; `publish` makes another one."""
+        """Delete the ResourceSlice; `publish` creates another one."""
         self._api.delete("ResourceSlice", self._slice())
 
     def claim(
@@ -130,9 +131,9 @@ class DraDriver:
         namespace: str = "default",
         admin: bool = False,
     ) -> Object:
-        """Create a claim on so many devices, or on the one with that uuid.
+        """Create a claim for this many devices, or for the device with that uuid.
 
-        One with admin access needs a namespace whose label allows it.
+        A claim with admin access needs a namespace with the label that allows it.
         """
         exactly: dict[str, Any] = {"deviceClassName": self.name, "count": count}
         if admin:
@@ -160,7 +161,7 @@ class DraDriver:
     def _slice(self) -> str:
         return f"{NODE}-{self.name}"
 
-    # On the loop.
+    # Called in the event loop.
 
     async def _start(self) -> None:
         prefix = f"{_SERVICE}.DRAPlugin"
@@ -169,7 +170,7 @@ class DraDriver:
             "NodeUnprepareResources": self._unprepare,
         }
         registration = {"GetInfo": self._info, "NotifyRegistrationStatus": self._notify}
-        # The socket in the registry last: the kubelet comes as soon as it sees it.
+        # The registry socket last: the kubelet connects as soon as it exists.
         for socket, served in (
             (self._socket, handler(prefix, plugin)),
             (self._registry, handler("pluginregistration.Registration", registration)),
@@ -198,7 +199,7 @@ class DraDriver:
 
     async def _notify(self, request: Message, _context: object) -> Message:
         assert request.plugin_registered, request.error
-        # A kubelet takes away the slices of drivers that it has not heard of for a while.
+        # The kubelet deletes slices of drivers that were not registered for a while.
         await asyncio.to_thread(self.publish)
         self.registrations += 1
         return message("pluginregistration.RegistrationStatusResponse")()
@@ -225,7 +226,7 @@ class DraDriver:
         return answer
 
     async def _allocated(self, claim: Message) -> Iterable[Object]:
-        """Return what the scheduler has given to a claim, of this driver's."""
+        """Return the devices of this driver that the scheduler allocated to a claim."""
         found = await asyncio.to_thread(self._api.get, "ResourceClaim", claim.name, claim.namespace)
         results = found["status"]["allocation"]["devices"]["results"]
         return [result for result in results if result["driver"] == self.name]

@@ -1,4 +1,4 @@
-"""etcd, in which the API server keeps its objects."""
+"""etcd, the store of the API server."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class Etcd(Daemon):
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}",
-            # Nothing here outlives the machine.
+            # The data need not survive a crash of the machine.
             "--unsafe-no-fsync",
         ]
 

@@ -1,19 +1,19 @@
-"""Where the node keeps what it has.
+"""Paths of the cluster's files.
 
-Always in the same place: a run that was killed can only be cleared away by one that knows where it
-was. And near the root, because the path of a socket has no more than 107 characters.
+They are constant, so that a later run can remove the files of a killed run, and short, because the
+path of a socket has at most 107 characters.
 """
 
 from pathlib import Path
 
 STATE = Path("/var/lib/podgpu-e2e")
-"""Everything of the node but its logs and what the kubelet insists on."""
+"""Everything except logs and the kubelet's fixed folders."""
 
 LOCK = Path("/run/podgpu-e2e.lock")
-"""Held while the node is up."""
+"""Locked while the cluster runs."""
 
 LOGS = Path(__file__).resolve().parents[3] / "build" / "e2e" / "logs"
-"""What each program said; kept when the node is gone."""
+"""Logs of the programs, which are kept after the stop."""
 
 RUN = STATE / "run"
 CONTAINERD = STATE / "containerd"
@@ -30,7 +30,7 @@ NRI_SOCKET = RUN / "nri.sock"
 POD_RESOURCES_SOCKET = KUBELET / "pod-resources" / "kubelet.sock"
 
 DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins")
-"""The kubelet uses this folder whatever its root is."""
+"""The kubelet uses this folder independently of its root folder."""
 
 CHECKPOINT = DEVICE_PLUGINS / "kubelet_internal_checkpoint"
 

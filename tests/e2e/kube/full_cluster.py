@@ -1,4 +1,4 @@
-"""A cluster as people install into: DaemonSets get pods, and pods find the API server."""
+"""Complete the cluster: DaemonSets get pods, and pods reach the API server."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,11 +9,11 @@ from tests.e2e.kube.service import NODE_ADDRESS, forwarded, had
 from tests.e2e.processes import wait_until
 
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_CHROOT": 18, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27}
-"""Numbers of those that a machine's root has and a container's mostly hasn't."""
+"""Numbers of capabilities that root often lacks in a container."""
 
 
 def missing_rights() -> str:
-    """Return what mounting, networks and chroots lack here; empty if nothing."""
+    """Return which capabilities for mounts, networks and chroots are missing; empty if none."""
     status = Path("/proc/self/status").read_text()
     (effective,) = (line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
     held = int(effective, 16)
@@ -23,11 +23,11 @@ def missing_rights() -> str:
 
 @contextmanager
 def whole(cluster: Cluster, *, reachable: bool = False) -> Iterator[None]:
-    """Complete a cluster for a while: most tests stand better without what acts by itself.
+    """Complete a cluster for a while; most tests are more stable without controllers.
 
     Args:
-        reachable: whether the API server reaches the kubelet too, for `kubectl logs`, `exec` and
-            `port-forward`.
+        reachable: whether the API server can reach the kubelet, for `kubectl logs`, `exec` and
+        `port-forward`.
     """
     server, kubelet = cluster.apiserver, cluster.kubelet
     with ExitStack() as ends:
@@ -51,7 +51,7 @@ def whole(cluster: Cluster, *, reachable: bool = False) -> Iterator[None]:
 
 def _restart(cluster: Cluster) -> None:
     cluster.apiserver.restart()
-    # The more often a kubelet has lost its server, the longer it waits: half a minute in the end.
+    # A kubelet waits longer after each lost connection, up to half a minute.
     cluster.kubelet.restart()
 
 

@@ -1,6 +1,6 @@
-"""The image that every container runs, the sandbox's too: a busybox.
+"""The image of every container and sandbox: busybox.
 
-Made here: nothing can be pulled where the tests run.
+It is built here, because tests cannot pull images.
 """
 
 import hashlib
@@ -16,16 +16,16 @@ IMAGE = "docker.io/local/busybox:1"
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 _FOREVER = ["/bin/sleep", "2147483647"]
 _LINKS = {"lib": "usr/lib", "lib64": "usr/lib64"}
-"""Where programs of the node look for their libraries, in a pod that has its /usr."""
+"""Library paths of the node's programs, for pods that mount the node's /usr."""
 
 
 def write(archive: Path, busybox: Path) -> None:
-    """Write the image as `docker save` would."""
+    """Write the image as an archive of `docker save`."""
     layer = _layer(busybox)
     config = {
         "architecture": _MACHINES[platform.machine()],
         "os": "linux",
-        # A sandbox needs a program that waits; pods name their own.
+        # The sandbox needs a program that waits; pods set their own command.
         "config": {"Cmd": _FOREVER, "Env": ["PATH=/bin"]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }
@@ -37,7 +37,7 @@ def write(archive: Path, busybox: Path) -> None:
 
 
 def load(archive: Path, ctr: Path, socket: Path, snapshotter: str) -> None:
-    """Give the image to containerd."""
+    """Load the image into containerd."""
     subprocess.run(
         [
             *(ctr, "--address", socket, "--namespace", "k8s.io"),

@@ -1,4 +1,4 @@
-"""The kubelet: on a node of the API server, or alone with static pods."""
+"""The kubelet, with an API server or standalone with static pods."""
 
 import json
 from collections.abc import Mapping
@@ -29,9 +29,9 @@ class Kubelet(Daemon):
         self._server = server
         self.port, self.health_port = free_ports(2)
         self.address = ""
-        """Where the API server reaches it, from the next start on; empty for nowhere."""
+        """Address for the API server from the next start on; empty if it is not reachable."""
         self.more: dict[str, Any] = {}
-        """Of the configuration, in force from the next start on: `topologyManagerPolicy`, ..."""
+        """Further configuration from the next start on, such as `topologyManagerPolicy`...."""
 
     def command(self) -> list[str | Path]:
         config = folders.KUBELET / "config.json"
@@ -66,7 +66,7 @@ class Kubelet(Daemon):
             "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
             "authorization": {"mode": "AlwaysAllow"},
             "cgroupDriver": "cgroupfs",
-            # Both versions will do.
+            # Both cgroup versions are supported.
             "failCgroupV1": False,
             "failSwapOn": False,
             "resolvConf": "",
@@ -74,13 +74,13 @@ class Kubelet(Daemon):
             "enableControllerAttachDetach": False,
             "evictionHard": _NOTHING_IS_EVICTED,
             "imageGCHighThresholdPercent": 100,
-            # A test waits for these.
+            # Short, because tests wait for them.
             "nodeStatusUpdateFrequency": "1s",
             "syncFrequency": "2s",
         }
 
     def ready(self) -> bool:
-        """Healthy: before that, a plugin can't register."""
+        """Return whether it is healthy; before, plugins cannot register."""
         try:
             healthy = get(self.health_port, "/healthz").status == 200
         except OSError:

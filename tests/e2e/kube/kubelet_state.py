@@ -1,4 +1,4 @@
-"""What the kubelet says of devices: over pod-resources and in its checkpoint."""
+"""Devices according to the kubelet: pod-resources and the checkpoint."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ def pod_resources() -> list[Message]:
 
 
 def held(namespace: str = "default") -> dict[str, dict[str, list[str]]]:
-    """Return the sorted device ids by pod and container, of containers that have any."""
+    """Return the sorted device ids by pod and container, for containers with devices."""
     found: dict[str, dict[str, list[str]]] = {}
     for pod in pod_resources():
         for container in pod.containers:
@@ -30,7 +30,7 @@ def held(namespace: str = "default") -> dict[str, dict[str, list[str]]]:
 
 
 def registered(resource: str) -> list[str]:
-    """Return the devices in good health that the kubelet knows, sorted."""
+    """Return the healthy registered devices, sorted."""
     if not folders.CHECKPOINT.exists():
         return []
     data = json.loads(folders.CHECKPOINT.read_text())["Data"]
@@ -38,13 +38,13 @@ def registered(resource: str) -> list[str]:
 
 
 def checkpoint() -> list[dict[str, Any]]:
-    """Return the entries of the checkpoint as they stand there."""
+    """Return the entries of the checkpoint."""
     entries = json.loads(folders.CHECKPOINT.read_text())["Data"]["PodDeviceEntries"]
     return entries or []
 
 
 def checkpointed(uid: str) -> dict[str, list[str]]:
-    """Return the sorted device ids of a pod's containers as the checkpoint has them."""
+    """Return the sorted device ids of a pod's containers in the checkpoint."""
     return {
         entry["ContainerName"]: sorted(each for ids in entry["DeviceIDs"].values() for each in ids)
         for entry in checkpoint()
@@ -53,7 +53,7 @@ def checkpointed(uid: str) -> dict[str, list[str]]:
 
 
 def answered(uid: str, container: str = "main") -> Message:
-    """Return the plugin's answer for a container, a ContainerAllocateResponse."""
+    """Return the plugin's ContainerAllocateResponse for a container, from the checkpoint."""
     (entry,) = [
         each
         for each in checkpoint()

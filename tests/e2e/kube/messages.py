@@ -1,7 +1,7 @@
-"""The messages that a kubelet and its plugins exchange, made from the .proto files beside.
+"""Messages between the kubelet and its plugins, from the .proto files in `protos`.
 
-They live in a pool of their own: the default one belongs to whoever else in this process knows
-messages of the same names.
+They are in a separate descriptor pool, because the default pool may contain other messages of the
+same names.
 """
 
 import tempfile
@@ -17,10 +17,10 @@ from grpc_tools import protoc
 _PROTOS = Path(__file__).parent / "protos"
 
 Message = Any
-"""A class or an instance; which fields it has is known at run time only."""
+"""A class or an instance, whose fields are known only at run time."""
 
 Answer = Callable[[Message, Any], Any]
-"""A method of a service: takes the request and gRPC's context."""
+"""A method of a service, with the request and gRPC's context as arguments."""
 
 
 @cache
@@ -44,7 +44,7 @@ def message(name: str) -> Message:
 
 
 def handler(service: str, methods: Mapping[str, Answer]) -> grpc.GenericRpcHandler:
-    """Return what answers for a service; a method that streams is an asynchronous generator."""
+    """Return the gRPC handler of a service; streaming methods are asynchronous generators."""
     described = _pool().FindServiceByName(service)
     made = {}
     for name, answer in methods.items():
@@ -63,7 +63,7 @@ def handler(service: str, methods: Mapping[str, Answer]) -> grpc.GenericRpcHandl
 
 
 def method(channel: Any, service: str, name: str) -> Callable[..., Any]:
-    """Return a unary method of a service at the other end of a channel."""
+    """Return a unary method of a service for a client."""
     described = _pool().FindServiceByName(service).FindMethodByName(name)
     made: Callable[..., Any] = channel.unary_unary(
         f"/{service}/{name}",

@@ -1,6 +1,6 @@
-"""Nodes that are objects alone, for a scheduler to choose from: nobody runs their pods.
+"""Nodes that exist only as API objects, for the scheduler.
 
-A pod that is bound to one stays Pending. For the scheduler it has what it asks for all the same.
+No kubelet runs their pods, so a pod that is bound to such a node stays Pending.
 """
 
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ _OURS = "podgpu-e2e"
 
 
 def add(api: Api, name: str, resources: Mapping[str, str]) -> Object:
-    """Make a node that has so much of everything; a hundred pods fit on it.
+    """Create a node with these resources and room for a hundred pods.
 
     Args:
         resources: quantities by name, such as `{"cpu": "4", "memory": "8Gi"}`.
     """
     api.create({"kind": "Node", "metadata": {"name": name, "labels": {_OURS: "yes"}}})
-    # The server itself puts one on each new node, and nobody would take it away.
+    # The server adds a taint to each new node, which a controller would remove.
     api.patch("Node", name, {"spec": {"taints": None}})
     whole = {"pods": "100", **resources}
     status = {
@@ -30,11 +30,11 @@ def add(api: Api, name: str, resources: Mapping[str, str]) -> Object:
 
 
 def remove_all(api: Api) -> None:
-    """Remove every node that was made here, with the pods on it."""
+    """Remove all nodes that were created here, with their pods."""
     made = {node["metadata"]["name"] for node in api.list("Node", labelSelector=_OURS)}
-    for name in made:  # first, so that no further pod is bound there
+    for name in made:  # nodes first, so that no further pod is bound to them
         api.delete("Node", name)
     for pod in api.list("Pod") if made else ():
         if pod["spec"].get("nodeName") in made:
-            # No kubelet would ever say that it has ended.
+            # No kubelet would confirm the end of the pod.
             api.delete("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"], grace=0)

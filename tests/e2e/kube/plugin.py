@@ -1,4 +1,4 @@
-"""A device plugin whose devices exist in name only."""
+"""A device plugin with simulated devices."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -14,10 +14,10 @@ from tests.e2e.kube.messages import Message, handler, message, method
 from tests.e2e.processes import wait_until
 
 Form = Callable[[Sequence[str]], Mapping[str, Any]]
-"""Fields of a ContainerAllocateResponse for the devices that a container is given."""
+"""Returns the fields of a ContainerAllocateResponse for device ids."""
 
 _EVERY = 0.05
-"""Seconds between two looks at the kubelet's socket."""
+"""Seconds between two checks of the kubelet's socket."""
 
 
 def by_env(ids: Sequence[str]) -> Mapping[str, Any]:
@@ -25,12 +25,12 @@ def by_env(ids: Sequence[str]) -> Mapping[str, Any]:
 
 
 def by_cdi(kind: str) -> Form:
-    """CDI names alone; `cdi.write` has to describe them."""
+    """Return a form with CDI names, which `cdi.write` has to describe."""
     return lambda ids: {"cdi_devices": [{"name": cdi.qualified(kind, each)} for each in ids]}
 
 
 def by_nodes(minors: Mapping[str, int], folder: Path) -> Form:
-    """Device nodes alone, which are made in a folder."""
+    """Return a form with device nodes, which are created in a folder."""
     made = device_nodes.make(minors, folder)
     return lambda ids: {"devices": [made[each] for each in ids]}
 
@@ -40,7 +40,7 @@ def _as_asked(ids: Sequence[str]) -> Sequence[str]:
 
 
 class DevicePlugin:
-    """Serves one resource. Registers by itself whenever a kubelet starts."""
+    """Serves one resource, and registers whenever a kubelet starts."""
 
     def __init__(
         self,
@@ -52,28 +52,28 @@ class DevicePlugin:
         form: Form = by_env,
         substitute: Callable[[Sequence[str]], Sequence[str]] | None = None,
     ) -> None:
-        """`numa` has the node of each device that has one. `substitute` takes the ids that the
-        kubelet chose and returns those that the container gets instead.
+        """`numa` has NUMA nodes by device. `substitute` returns the ids that the container gets
+        instead of those that the kubelet chose.
         """
         self.resource = resource
         self.numa = dict(numa or {})
         self.form = form
         self.substitute = substitute or _as_asked
         self.asked: list[list[str]] = []
-        """What the kubelet wanted, container after container."""
+        """The device ids of each request of the kubelet."""
         self.registrations = 0
         self._health = dict.fromkeys(ids, True)
         self._background = background
         self._socket = folders.DEVICE_PLUGINS / f"{resource.replace('/', '-')}.sock"
         self._changed = asyncio.Event()
         self._watched = 0
-        """Lists that the kubelet has been sent since the last registration."""
+        """Number of lists sent to the kubelet since the last registration."""
         self._task: asyncio.Task[None] | None = None
 
-    # From the test's thread.
+    # Called in the test's thread.
 
     def start(self) -> None:
-        """Serve, and wait until the kubelet knows the devices."""
+        """Start the server, and wait until the kubelet has the devices."""
         self._background.do(self._start())
         self.wait_registered()
 
@@ -81,10 +81,10 @@ class DevicePlugin:
         self._background.do(self._stop())
 
     def wait_registered(self, times: int = 1) -> None:
-        """Wait until it has registered so often since it was made, and its list was taken."""
+        """Wait until it has registered this many times and the kubelet has its list."""
         wait_until(
             lambda: self.registrations >= times and self._watched > 0 and self._known(),
-            f"{self.resource} is registered for the {times}. time",
+            f"{self.resource} is registered {times} times",
         )
 
     def _known(self) -> bool:
@@ -98,19 +98,19 @@ class DevicePlugin:
         self._set({**self._health, device: healthy})
 
     def set_devices(self, ids: Iterable[str]) -> None:
-        """Have these and no others, all in good health."""
+        """Replace the devices; all are healthy."""
         self._set(dict.fromkeys(ids, True))
 
     def _set(self, health: dict[str, bool]) -> None:
-        """Change the list and wait until the kubelet has it, if there is one."""
+        """Change the list, and wait until the kubelet has it if one is connected."""
         self._background.do(self._change(health))
         if self._watched:
-            wait_until(self._known, f"the kubelet knows of {health}")
+            wait_until(self._known, f"the kubelet has {health}")
 
-    # On the loop.
+    # Called in the event loop.
 
     async def _start(self) -> None:
-        assert self._task is None, "started already"
+        assert self._task is None, "already started"
         self._task = asyncio.create_task(self._keep_registered())
 
     async def _stop(self) -> None:
@@ -126,7 +126,8 @@ class DevicePlugin:
         self._changed = asyncio.Event()
 
     async def _keep_registered(self) -> None:
-        """Serve anew for each socket of a kubelet: its start deletes those of all plugins."""
+        """Restart the server for each new kubelet socket: the kubelet's start deletes plugin
+        sockets."""
         while True:
             kubelet = _identity()
             if kubelet is None:
@@ -164,7 +165,7 @@ class DevicePlugin:
             try:
                 await method(channel, "v1beta1.Registration", "Register")(request, timeout=10)
             except grpc.aio.AioRpcError:
-                return False  # a socket that nobody serves yet, or no more
+                return False  # no kubelet serves the socket
         self.registrations += 1
         return True
 
@@ -200,7 +201,7 @@ def _kubelet() -> Path:
 
 
 def _identity() -> tuple[int, int] | None:
-    """Return what tells one kubelet's socket from the next one's; None while there is none."""
+    """Return the identity of the kubelet's socket; None if it does not exist."""
     try:
         found = _kubelet().stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Manifests of pods, as plain objects that a test may change before it creates them."""
+"""Manifests of pods, which tests can change before they create the pods."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,14 +10,14 @@ from tests.e2e.kube.images import IMAGE
 GPU = "nvidia.com/gpu"
 
 HOLD = ("/bin/sh", "-c", "trap 'exit 0' TERM; sleep 2147483647 & wait")
-"""Runs until it is told to end, and ends at once then."""
+"""Runs until SIGTERM, and then ends immediately."""
 
 STUBBORN = ("/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done")
 """Runs until it is killed."""
 
 
 def run(script: str) -> Sequence[str]:
-    """Return the command for a script of the shell."""
+    """Return the command for a shell script."""
     return ("/bin/sh", "-c", script)
 
 
@@ -31,9 +31,9 @@ def container(
     sidecar: bool = False,
     privileged: bool = False,
 ) -> Object:
-    """Return a container that gets whole numbers of resources.
+    """Return a container with resource limits.
 
-    `claims` are names that the pod gives its claims. A sidecar belongs among the init containers.
+    `claims` are the pod's names of its claims. A sidecar has to be an init container.
     """
     wanted: dict[str, Any] = {"limits": {key: str(n) for key, n in (resources or {}).items()}}
     if claimed := [{"name": each} for each in claims]:
@@ -66,10 +66,10 @@ def pod(
     claims: Mapping[str, str] | None = None,
     scheduled: bool = False,
 ) -> Object:
-    """Return a pod; without containers it is one that just runs.
+    """Return a pod; by default it has one container that waits.
 
-    `claims` has the names of ResourceClaims by the pod's own names for them. The pod names its
-    node, unless it is the scheduler that shall find it one: a pod with claims needs that.
+    `claims` has the names of ResourceClaims by the pod's names for them. The pod is bound to the
+    node, unless it has claims or `scheduled` is set: then the scheduler binds it.
     """
     spec: dict[str, Any] = {
         "hostNetwork": True,
@@ -100,5 +100,5 @@ def pod(
 
 
 def gpu_pod(name: str, gpus: int = 1, **more: Any) -> Object:
-    """Return a pod whose only container has so many GPUs."""
+    """Return a pod with one container that requests this many GPUs."""
     return pod(name, container(resources={GPU: gpus}), **more)

@@ -1,4 +1,4 @@
-"""The scheduler, for what can't just name its node: a pod with claims, or one that has a choice."""
+"""The scheduler, for pods with claims or with several possible nodes."""
 
 import http.client
 import json
@@ -23,7 +23,7 @@ class Scheduler(Daemon):
         self._server = server
         (self._port,) = free_ports(1)
         self.extenders: Sequence[Object] = ()
-        """Whom it asks, from the next start on: entries of `extenders` of its configuration."""
+        """Entries of `extenders` in its configuration from the next start on."""
 
     def command(self) -> list[str | Path]:
         kubeconfig = self._server.kubeconfig("scheduler")
@@ -48,7 +48,7 @@ class Scheduler(Daemon):
         }
 
     def ready(self) -> bool:
-        # Its certificate is its own and of this start alone.
+        # Its certificate is self-signed and new at each start.
         unchecked = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
         connection = http.client.HTTPSConnection(

@@ -1,7 +1,7 @@
-"""The addresses at which Services are reached: the API server's, and any other that is wanted.
+"""Addresses of Services: that of the API server, and others on request.
 
-No proxy of Services runs here, so an address is one of the machine's own while it is needed, and
-what comes there is handed on.
+No kube-proxy runs here. Instead, the machine has the address while it is needed, and connections
+are forwarded.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from tests.e2e.kube.api import Api, ApiError
 from tests.e2e.kube.background import Background
 
 ADDRESS, PORT = "10.96.0.1", 443
-"""What the API server takes for itself of its range, and what the kubelet tells containers."""
+"""Address and port of the Service `kubernetes`, which the kubelet sets in containers."""
 
 NODE_ADDRESS = "10.96.1.1"
-"""The node's own, where one is needed that others may use: loopback's is nobody else's."""
+"""The node's address, for clients that cannot use the loopback address."""
 
 _OURS = ipaddress.ip_network("10.96.0.0/23")
-"""The range of the Services, and the node's address behind it."""
+"""The range of Services, and the node's address."""
 
 Place = tuple[str, int]
 
@@ -35,14 +35,14 @@ _MUCH = 1 << 16
 
 @contextmanager
 def forwarded(port: int) -> Iterator[None]:
-    """Hand what comes to the Service `kubernetes` on to the API server's port on loopback."""
+    """Forward connections from the Service `kubernetes` to the API server's port on loopback."""
     with _handed_on((ADDRESS, PORT), lambda: ("127.0.0.1", port)):
         yield
 
 
 @contextmanager
 def proxied(api: Api, name: str, namespace: str) -> Iterator[Place]:
-    """Hand what comes to a Service of one port on to a pod behind it that is ready.
+    """Forward connections from a Service with one port to a ready pod.
 
     Yields:
         The Service's address and port.
@@ -60,7 +60,7 @@ def _ready(api: Api, name: str, namespace: str) -> Place:
         for endpoint in each["endpoints"] or ():
             if endpoint["conditions"].get("ready"):
                 return endpoint["addresses"][0], each["ports"][0]["port"]
-    raise ConnectionRefusedError(f"no pod behind {name} in {namespace} is ready")
+    raise ConnectionRefusedError(f"no pod of Service {name} in {namespace} is ready")
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def _handed_on(place: Place, to: Callable[[], Place]) -> Iterator[None]:
 
 @contextmanager
 def had(address: str) -> Iterator[None]:
-    """Give the machine an address for a while. Nothing happens where it has it."""
+    """Add an address to the machine for a while, unless it has it."""
     with suppress(FileExistsError):
         _change(_NEW, address)
     try:
@@ -89,7 +89,7 @@ def had(address: str) -> Iterator[None]:
 
 
 def remove_all() -> None:
-    """Take every address away that was had here. Nothing happens where there is none."""
+    """Remove all addresses that were added here."""
     for address in _OURS:
         _remove(str(address))
 
@@ -103,10 +103,10 @@ def _remove(address: str) -> None:
 
 
 def _change(kind: int, address: str) -> None:
-    """Send the kernel one message of rtnetlink(7) about an address, on `lo`.
+    """Send the kernel an rtnetlink(7) message about an address of `lo`.
 
     Raises:
-        OSError: the kernel refuses.
+        OSError: the kernel refuses the change.
     """
     packed = socket.inet_aton(address)
     body = struct.pack("=BBBBi", socket.AF_INET, 32, 0, 0, socket.if_nametoindex("lo"))
@@ -115,7 +115,7 @@ def _change(kind: int, address: str) -> None:
     head = struct.pack("=IHHII", 16 + len(body), kind, flags, 1, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as kernel:
         kernel.send(head + body)
-        # An acknowledgement is an error, number 0 for none, behind a head.
+        # An acknowledgement is a header and an error number, which is 0 for success.
         (number,) = struct.unpack_from("=i", kernel.recv(_MUCH), 16)
     if number:
         raise OSError(-number, f"{address} on lo: {os.strerror(-number)}")
@@ -126,7 +126,7 @@ async def _serve(place: Place, to: Callable[[], Place]) -> asyncio.Server:
         try:
             there, back = await asyncio.open_connection(*await asyncio.to_thread(to))
         except (OSError, ApiError):
-            writer.close()  # nobody is there
+            writer.close()  # no server is reachable
             return
         await asyncio.gather(_copy(reader, back), _copy(there, writer))
 
@@ -139,7 +139,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write(some)
             await writer.drain()
     except OSError:
-        pass  # either end went away, and so does the other
+        pass  # one end was closed, so close the other
     finally:
         writer.close()
 

@@ -1,4 +1,4 @@
-"""Settings of the kernel that a node makes for the whole machine, and never takes back."""
+"""Kernel settings that a kubelet changes for the whole machine and never restores."""
 
 import json
 from pathlib import Path
@@ -17,11 +17,11 @@ _SET = (
 )
 
 _BEFORE = folders.STATE / "sysctls.json"
-"""A file, so that the run after one that was killed knows them too."""
+"""A file, so that the next run can restore them after a killed run."""
 
 
 def remember() -> None:
-    """Write down what they are, before a kubelet runs."""
+    """Store the settings before a kubelet runs."""
     found = {name: _ROOT / name for name in _SET}
     _BEFORE.write_text(
         json.dumps({name: file.read_text() for name, file in found.items() if file.exists()})
@@ -29,7 +29,7 @@ def remember() -> None:
 
 
 def restore() -> None:
-    """Set them to what was written down, if anything was."""
+    """Restore the stored settings, if there are any."""
     if not _BEFORE.exists():
         return
     for name, value in json.loads(_BEFORE.read_text()).items():

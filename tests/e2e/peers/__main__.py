@@ -1,4 +1,4 @@
-"""Build them: what `make peers` does, and what the tests do by themselves when it wasn't done."""
+"""Build all programs (`make peers`); otherwise the tests build them when needed."""
 
 from tests.e2e import peers
 
