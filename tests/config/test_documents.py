@@ -289,10 +289,7 @@ def test_invalid_options_are_refused(options: str, problem: str, beyond_schema: 
     ("text", "problems"),
     [
         ("", ["f.yaml: the file is empty; configure a source and a sink"]),
-        (
-            "# only a comment\n",
-            ["f.yaml: the file is empty; configure a source and a sink"],
-        ),
+        ("# only a comment\n", ["f.yaml: the file is empty; configure a source and a sink"]),
         ("[]", ["f.yaml:1:1: the top level must be a mapping with the keys sources and sinks"]),
         ("null", ["f.yaml:1:1: the top level must be a mapping with the keys sources and sinks"]),
         ("{}", [f"f.yaml:1:1: sources: {NO_SOURCE}", f"f.yaml:1:1: sinks: {NO_SINK}"]),
