@@ -35,7 +35,7 @@ from pipeline.recording import (
     RecordingWriter,
     sample_codec,
 )
-from tests.pipeline.recording.recorded import envelopes, instants, texts
+from tests.pipeline.recording.strategies import envelopes, instants, texts
 from tests.support.nodes import START, at, every_field, gpu, reading
 
 HEADER = Header("0.1.0", "node-1", START)

@@ -16,7 +16,7 @@ from pipeline.model import (
 from pipeline.recording import (
     shifted,
 )
-from tests.pipeline.recording.recorded import events
+from tests.pipeline.recording.strategies import events
 from tests.support.nodes import START, claim, claims, gpu, mig, reading
 
 

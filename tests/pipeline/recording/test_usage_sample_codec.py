@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.model import DeviceUse, Envelope, PartialRef, ProcessesSampled, ProcessUse
 from pipeline.recording import RecordingError, usage_sample_codec
-from tests.pipeline.recording.recorded import device_uses, instants
+from tests.pipeline.recording.strategies import device_uses, instants
 from tests.pipeline.recording.test_recording import (
     GOOD,
     LOST,

@@ -24,12 +24,12 @@ def readings_with(*wrong: int | None, watts: int = WATTS, after: int = 3) -> lis
 
 
 STORIES = {
-    "zeros": readings_with(0, 0, 0),
-    "cut off": readings_with(808_334_905, 808_334_905, 808_334_905),
-    "far ahead": readings_with(5 * LIFE, 7 * LIFE),
-    "not read": readings_with(None, None, None),
-    "anything": readings_with(0, 5 * LIFE, None, 808_334_905, LIFE - 1),
-    "minutes of it": readings_with(*[0] * 600),
+    "zero": readings_with(0, 0, 0),
+    "truncated": readings_with(808_334_905, 808_334_905, 808_334_905),
+    "too high": readings_with(5 * LIFE, 7 * LIFE),
+    "missing": readings_with(None, None, None),
+    "various": readings_with(0, 5 * LIFE, None, 808_334_905, LIFE - 1),
+    "zero for minutes": readings_with(*[0] * 600),
 }
 
 

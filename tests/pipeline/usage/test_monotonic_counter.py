@@ -34,20 +34,23 @@ def test_the_highest_plausible_rate_is_one_and_a_half_times_the_power_limit() ->
 
 MOST = RATE * (EVERY + 1)
 CASES: dict[str, tuple[list[int], list[int | None]]] = {
-    "the first is the base": ([LIFE], [None]),
-    "all that grew": ([LIFE, LIFE + 7, LIFE + 7, LIFE + 9], [None, 7, 0, 2]),
-    "as fast as it can, and a second more": ([LIFE, LIFE + MOST], [None, MOST]),
-    "faster than it can": ([LIFE, LIFE + MOST + 1], [None, None]),
-    "an H100 draws 724 of its 700 W": ([LIFE, LIFE + 5 * 724_000], [None, 5 * 724_000]),
-    "0, and right again": ([LIFE, 0, LIFE + 3_000_000], [None, None, 3_000_000]),
-    "cut off, and right again": ([LIFE, 808_334_905, LIFE + 9], [None, None, 9]),
-    "far ahead, and right again": ([LIFE, 3 * LIFE, LIFE + 9], [None, None, 9]),
-    "several, one after the other": (
+    "the first reading is the base": ([LIFE], [None]),
+    "increases": ([LIFE, LIFE + 7, LIFE + 7, LIFE + 9], [None, 7, 0, 2]),
+    "at the highest plausible rate": ([LIFE, LIFE + MOST], [None, MOST]),
+    "above the highest plausible rate": ([LIFE, LIFE + MOST + 1], [None, None]),
+    "an H100 draws 724 W, limit 700 W": (
+        [LIFE, LIFE + 5 * 724_000],
+        [None, 5 * 724_000],
+    ),
+    "zero, then right": ([LIFE, 0, LIFE + 3_000_000], [None, None, 3_000_000]),
+    "truncated, then right": ([LIFE, 808_334_905, LIFE + 9], [None, None, 9]),
+    "too high, then right": ([LIFE, 3 * LIFE, LIFE + 9], [None, None, 9]),
+    "several wrong readings": (
         [LIFE, 0, 808_334_905, 0, 2 * LIFE, LIFE + 9],
         [None, None, None, None, None, 9],
     ),
-    "one below, but little": ([LIFE, LIFE - 1, LIFE + 2], [None, None, 2]),
-    "more time, more growth": ([LIFE, 0, LIFE + MOST + 1], [None, None, MOST + 1]),
+    "slightly lower": ([LIFE, LIFE - 1, LIFE + 2], [None, None, 2]),
+    "a longer interval allows more": ([LIFE, 0, LIFE + MOST + 1], [None, None, MOST + 1]),
 }
 
 
@@ -69,17 +72,17 @@ def test_t5_a_counter_that_was_reset_counts_from_its_first_reading() -> None:
 
 FRAGMENT = 808_334_905
 FIRST: dict[str, tuple[list[int], list[int | None]]] = {
-    "0": ([0, LIFE, LIFE + 7, LIFE + 9], [None, None, 7, 2]),
-    "cut off": ([FRAGMENT, LIFE, LIFE + 7, LIFE + 9], [None, None, 7, 2]),
-    "for a while": ([FRAGMENT] * 3 + [LIFE, LIFE + 7], [None, 0, 0, None, 7]),
+    "zero": ([0, LIFE, LIFE + 7, LIFE + 9], [None, None, 7, 2]),
+    "truncated": ([FRAGMENT, LIFE, LIFE + 7, LIFE + 9], [None, None, 7, 2]),
+    "truncated three times": ([FRAGMENT] * 3 + [LIFE, LIFE + 7], [None, 0, 0, None, 7]),
     "several": ([0, FRAGMENT, LIFE, LIFE + 7], [None, None, None, 7]),
-    "again before it is known": ([0, LIFE, 0, LIFE, LIFE + 7], [None, None, 0, None, 7]),
-    "again later": (
+    "wrong again before an increase": ([0, LIFE, 0, LIFE, LIFE + 7], [None, None, 0, None, 7]),
+    "wrong again later": (
         [FRAGMENT, LIFE, LIFE + 7, FRAGMENT, FRAGMENT, LIFE + 9],
         [None, None, 7, None, None, 2],
     ),
-    "only the second": ([LIFE, 0, LIFE + 7, LIFE + 9], [None, None, 7, 2]),
-    "the counter stands still": ([LIFE, 0, LIFE, LIFE, LIFE + 9], [None, None, 0, 0, 9]),
+    "only the second reading": ([LIFE, 0, LIFE + 7, LIFE + 9], [None, None, 7, 2]),
+    "the counter does not change": ([LIFE, 0, LIFE, LIFE, LIFE + 9], [None, None, 0, 0, 9]),
 }
 
 

@@ -44,7 +44,7 @@ def evidence_and_ids(claims: Sequence[Claim]) -> EvidenceAndIds:
 @pytest.mark.parametrize(
     ("container", "expected"),
     [
-        pytest.param({}, [], id="nothing"),
+        pytest.param({}, [], id="no devices"),
         pytest.param({"env": env(A)}, [("RUNTIME_ENV", (f"visible {A}",))], id="a uuid"),
         pytest.param(
             {"env": env(f"{A},{B}")}, [("RUNTIME_ENV", (f"visible {A}", f"visible {B}"))], id="two"
