@@ -1,7 +1,6 @@
 """The reason why it is unknown which GPUs are free."""
 
 import pytest
-from pipeline.component.kind import Kind
 
 from pipeline.component.holder_sources import (
     LISTING_KINDS,
@@ -9,6 +8,7 @@ from pipeline.component.holder_sources import (
     lists_holders,
     topology_down_reason,
 )
+from pipeline.component.kind import Kind
 from pipeline.component.registry import KINDS
 from pipeline.model import NS, PodsReplaced, SourceAdded, SourceLost
 from tests.support.nodes import Node, claims, gpu, kubelet_claim, uuid_of

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from pipeline.component.kind import Kind
 
 from config.schema import Config, Counters
 from pipeline.base.errors import PermanentError
 from pipeline.component import registry
 from pipeline.component.contracts import SourceContext
+from pipeline.component.kind import Kind
 from pipeline.component.registry import KINDS
 from pipeline.counters import list_source
 from pipeline.fields import FieldPlan

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from podgpu.doctor.check_table import CHECKS
 
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.contracts import KubeApi
@@ -21,6 +20,7 @@ from pipeline.diagnostics.api_permissions import (
     try_watch,
 )
 from pipeline.kube.sessions import Sessions
+from podgpu.doctor.check_table import CHECKS
 from tests.pipeline.kube.conftest import Server, kubeconfig, says
 from tests.podgpu.doctor.support import is_bad, page, serving
 from tests.support.kube import ApiServer, Collection, named

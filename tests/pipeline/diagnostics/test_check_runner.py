@@ -7,13 +7,13 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from podgpu.doctor.check_table import CHECKS
 
 from pipeline.component.check import BOTH, FAILS, WARNS, Check
 from pipeline.component.findings import Finding, Verdict, count_by_verdict, exit_status
 from pipeline.diagnostics import check_runner
 from pipeline.diagnostics.check_runner import Examination, of_components, run
 from pipeline.diagnostics.context import DoctorContext
+from podgpu.doctor.check_table import CHECKS
 from tests.podgpu.doctor.support import config, is_bad, of
 
 OK = CHECKS["clock"].ok("here", "synchronised")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from podgpu.doctor.check_table import CHECKS
 
 from pipeline.base.logs import ROOT
 from pipeline.component.findings import Finding
@@ -18,6 +17,7 @@ from podgpu.cli import run_commands
 from podgpu.cli.commands import run_command
 from podgpu.cli.doctor import command, config_selection
 from podgpu.cli.doctor.arguments import add
+from podgpu.doctor.check_table import CHECKS
 from tests.podgpu.doctor.configs import VALID, valid_config
 from tests.podgpu.doctor.support import healthy, in_this_container, process, write
 

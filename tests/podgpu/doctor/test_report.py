@@ -8,10 +8,10 @@ import os
 from pathlib import Path
 
 import pytest
-from podgpu.doctor.check_table import CHECKS
 
 from pipeline.base.version import VERSION
 from pipeline.component.findings import Finding, Verdict
+from podgpu.doctor.check_table import CHECKS
 from podgpu.doctor.report import Subject, as_json, as_text
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "doctor"

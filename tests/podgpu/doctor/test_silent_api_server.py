@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline.component.kind import Kind
 
 from pipeline.base.errors import ApiError
+from pipeline.component.kind import Kind
 from pipeline.component.registry import KINDS
 from pipeline.diagnostics.api_permissions import try_watch
 from pipeline.diagnostics.api_timeout import REQUEST_TIMEOUT, TimeoutKubeApi, with_timeout
