@@ -1,6 +1,6 @@
-"""The accounting against an independent reference: more stories, and stories of real processes.
+"""Compare the accounting with an independent reference: more scenarios, and real processes.
 
-`python -m tests.accounting` and `python -m tests.accounting.processes` play as many as asked for.
+`python -m tests.accounting` and `python -m tests.accounting.processes` run any number of them.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ REAL = 4
 def test_a_thousand_scenarios_match_the_reference(
     blockbuster: BlockBuster,
 ) -> None:
-    blockbuster.deactivate()  # on virtual time, what blocks is called where it is asked for
+    blockbuster.deactivate()  # with virtual time, blocking calls are intended
     differ = {seed: found for seed in range(STORIES, ALL) if (found := checking.check(seed))}
     assert not differ
 
@@ -30,7 +30,7 @@ def faketime() -> Path:
     try:
         return debian.faketime()
     except RuntimeError as error:
-        pytest.skip(f"libfaketime can't be had: {error}")
+        pytest.skip(f"libfaketime is not available: {error}")
 
 
 @pytest.mark.timeout(240)

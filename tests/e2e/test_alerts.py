@@ -1,4 +1,4 @@
-"""The alert rules, by Prometheus' own promtool: that of Debian and that of Prometheus 3."""
+"""Test the alert rules with promtool of Debian and of Prometheus 3."""
 
 import subprocess
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def promtool(request: pytest.FixtureRequest) -> Path:
 
 
 def run(promtool: Path, *words: str | Path) -> str:
-    """Run promtool and return what it says; it has to end with 0."""
+    """Run promtool, assert status 0, and return its output."""
     done = subprocess.run(
         [promtool, *words], capture_output=True, text=True, check=False, timeout=120
     )
@@ -42,7 +42,7 @@ def test_alert_rules_are_well_formed(promtool: Path) -> None:
 
 
 def tried(promtool: Path, folder: Path, groups: list[str], tests: list[dict[str, Any]]) -> None:
-    """Let promtool try some of the groups."""
+    """Run promtool's rule tests on some of the groups."""
     rules = folder / "rules.yaml"
     rules.write_text(yaml.safe_dump({"groups": [GROUPS[name] for name in groups]}))
     cases = folder / "tests.yaml"
@@ -54,7 +54,7 @@ def tried(promtool: Path, folder: Path, groups: list[str], tests: list[dict[str,
 
 @pytest.mark.parametrize("group", list(GROUPS))
 def test_alerts_fire_exactly_in_their_cases(promtool: Path, group: str, tmp_path: Path) -> None:
-    """Each group by itself: with all the others each case would take six times as long."""
+    """Each group runs separately; with all groups each case would take six times as long."""
     tests = [
         as_test(rule["alert"], case, rule["labels"]["severity"], rule["annotations"]["runbook_url"])
         for rule in GROUPS[group]["rules"]
@@ -67,7 +67,7 @@ def test_alerts_fire_exactly_in_their_cases(promtool: Path, group: str, tmp_path
 def test_a_second_exporter_of_the_same_readings_changes_no_alert(
     promtool: Path, tmp_path: Path
 ) -> None:
-    """As on the first days of a migration: what fires fires, and what doesn't doesn't."""
+    """As during a migration from dcgm-exporter."""
     tests = [
         as_test(rule["alert"], found, rule["labels"]["severity"], "")
         for group in GROUPS.values()
@@ -81,7 +81,7 @@ def test_a_second_exporter_of_the_same_readings_changes_no_alert(
 
 
 def quiet(readings: str, own: str, *minutes: int) -> dict[str, Any]:
-    """Return a test by which nothing fires; it takes promtool's notation of what follows values."""
+    """Return a test in which no alert fires; arguments are promtool's notation after a value."""
     values = {series: f"{value}{readings}" for series, value in READINGS.items()}
     values |= {series: f"{value}{own}" for series, value in OWN_SERIES.items()}
     return {
@@ -100,7 +100,7 @@ def test_no_alert_fires_on_healthy_nodes(promtool: Path, tmp_path: Path) -> None
 
 
 def test_absent_series_are_not_treated_as_zero(promtool: Path, tmp_path: Path) -> None:
-    """All readings vanish, be it that nobody asks for them any more, and podgpu goes on."""
+    """All readings disappear, for example because they are no longer configured, or podgpu too."""
     gone = quiet(f"x{ENDS} stale", "x200", ENDS + 3, ENDS + 20, ENDS + 65)
     all_gone = quiet(f"x{ENDS} stale", f"x{ENDS} stale", ENDS + 3, ENDS + 20, ENDS + 65)
     tried(promtool, tmp_path, list(GROUPS), [gone, all_gone])

@@ -1,4 +1,4 @@
-"""Whose pod a series is labelled with, as Prometheus stores it."""
+"""Holder labels of the series that Prometheus stores."""
 
 import pytest
 
@@ -15,7 +15,7 @@ TRIO = ("namespace", "pod", "container")
 
 @pytest.fixture
 def node(start: Start) -> Node:
-    """One GPU held by one pod, one by two, one by nobody, one by a pod with a number."""
+    """One GPU is held by one pod, one by two, one is free, and one is held by index."""
     node = start(distinct())
     node.hold({"train-0": [GPU[0]], "serve-a": [GPU[1]], "serve-b": [GPU[1]], "eval-0": ["3"]})
     for job, pod in (("$i", "pod"), ("$o", "exported_pod")):
@@ -25,13 +25,13 @@ def node(start: Start) -> Node:
 
 
 def labels(node: Node, promql: str, prefix: str = "") -> dict[str, str]:
-    """Return namespace, pod and container of the one series, of those that it has."""
+    """Return the labels namespace, pod and container of the only series."""
     (series,) = node.query(promql)
     return {name: series.labels[prefix + name] for name in TRIO if prefix + name in series.labels}
 
 
 def at_every_scrape(node: Node, promql: str) -> list[Series]:
-    """Evaluate a query at moments that lie closer than scrapes do."""
+    """Return the maximum of a query at times with less distance than scrapes."""
     return node.query(f"max_over_time(({promql})[20s:200ms])")
 
 
@@ -44,7 +44,7 @@ def test_the_labels_of_a_held_gpu_name_its_holder(node: Node) -> None:
 
 
 def test_a_free_gpu_is_not_labelled_with_the_exporter_pod(node: Node) -> None:
-    """An empty label on the page takes the target's label away; an absent one would not."""
+    """An empty label on the page removes the target's label; an absent label would not."""
     assert labels(node, 'DCGM_FI_DEV_GPU_UTIL{$i,gpu="2"}') == {}
     assert labels(node, 'podgpu_gpu_up{$i,gpu="2"}') == {}
     assert labels(node, 'podgpu_xid_errors_total{$i,gpu="2",xid="79"}') == {}
@@ -66,7 +66,7 @@ def test_without_honor_labels_the_holder_is_in_the_exported_labels(node: Node) -
 def test_a_shared_gpu_has_several_holder_series(node: Node) -> None:
     assert labels(node, 'DCGM_FI_DEV_GPU_UTIL{$i,gpu="1"}') == {}
     assert node.by("pod", 'podgpu_device_holder_info{$i,gpu="1"}') == {"serve-a": 1, "serve-b": 1}
-    # The sum is that of the device, not of its holders.
+    # The sum counts the device once, not once per holder.
     assert node.one("sum(DCGM_FI_DEV_GPU_UTIL{$i})") == 100
     joined = (
         "DCGM_FI_DEV_GPU_UTIL{$i} * on (UUID, GPU_I_ID, GPU_CI_ID) group_right ()"
@@ -80,12 +80,12 @@ def test_a_new_holder_replaces_the_old_one_in_the_series(node: Node) -> None:
     node.hold({"train-1": [GPU[0], GPU[2]]})
     node.wait("count by (pod) (DCGM_FI_DEV_GPU_UTIL{$i})", {"train-1": 2, "": 2}, "pod")
     assert labels(node, 'DCGM_FI_DEV_GPU_UTIL{$i,gpu="0"}')["pod"] == "train-1"
-    # But for what each has had, which stays for five minutes.
+    # Except accounts of ended containers, which stay for five minutes.
     left = '{$i,__name__!~"podgpu_container_.*",pod=~"train-0|serve-.|eval-0"}'
     assert node.query(left) == []
     node.wait_scrapes_more(2)
-    # At no moment was there a second series for any GPU: the old one went with the new one's first
-    # sample.
+    # There was never a second series for a GPU: the old one ended with the first sample of the new
+    # one.
     doubles = at_every_scrape(node, "count by (gpu) (DCGM_FI_DEV_GPU_UTIL{$i})")
     assert {series.labels["gpu"]: series.value for series in doubles} == dict.fromkeys(ALL, 1)
     assert at_every_scrape(node, "sum(DCGM_FI_DEV_GPU_UTIL{$i})")[0].value == 100
@@ -108,6 +108,6 @@ def test_mig_instances_have_separate_holders(start: Start) -> None:
     assert node.by("pod", memory)["serve-b"] == 19968
     profiles = {s.labels["pod"]: s.labels.get("GPU_I_PROFILE") for s in node.query(memory)}
     assert profiles == {"train-0": None, "serve-a": "3g.40gb", "serve-b": "2g.20gb"}
-    # Of the GPU under them, nobody is the holder.
+    # The GPU with the instances has no holder.
     assert labels(node, 'DCGM_FI_DEV_POWER_USAGE{$i,gpu="1"}') == {}
     assert labels(node, 'DCGM_FI_DEV_FB_TOTAL{$i,gpu="1",GPU_I_PROFILE="1g.10gb"}') == {}

@@ -1,4 +1,4 @@
-"""What the chart renders is good, whatever the values."""
+"""General properties of the rendered chart, for many values."""
 
 import json
 import os
@@ -28,14 +28,14 @@ def test_helm_lint_finds_no_problem(helm: Helm) -> None:
 
 
 def test_the_plain_manifest_is_current(helm: Helm) -> None:
-    """`PODGPU_WRITE_GOLDEN=1` writes it anew."""
+    """`PODGPU_WRITE_GOLDEN=1` regenerates it."""
     made = HEAD + helm.template({}, "--set", "createNamespace=true").text
     if os.environ.get("PODGPU_WRITE_GOLDEN"):
         PLAIN.write_text(made, encoding="utf-8")
     assert PLAIN.read_text(encoding="utf-8") == made
 
 
-# What holds for all of them.
+# Properties for all values.
 
 
 def test_the_rendered_configuration_is_valid(rendered: Manifests) -> None:
@@ -57,7 +57,7 @@ def test_containers_are_unprivileged_without_capabilities(rendered: Manifests) -
 def test_each_host_folder_has_a_comment(rendered: Manifests) -> None:
     folders = rendered.host_folders()
     in_pods = sum("hostPath" in volume for volume in rendered.pod["volumes"])
-    assert len(folders) == in_pods, "the comments were looked for at the right places"
+    assert len(folders) == in_pods, "all host folders are found"
     assert all(folder.why for folder in folders)
 
 

@@ -1,4 +1,4 @@
-"""What the chart lets podgpu run, and whom it lets ask the scheduler extender (R13, R14)."""
+"""Code permissions in the chart, and the network policy of the extender (R13, R14)."""
 
 import itertools
 from pathlib import Path
@@ -39,7 +39,7 @@ MOUNTED: Values = {
             {**ENGINE, "allowConfiguredCode": True},
             ["--allow-configured-code", "--allow-library", LIBRARY],
         ),
-        # The driver's library stands where the linker looks, and in no key of the configuration.
+        # The driver library is in the linker's path, and in no key of the configuration.
         ({"distribution": "gke"}, []),
         ({"driverRoot": "/", "driverLibrary": "/usr/lib64/libnvidia-ml.so.1"}, []),
     ],
@@ -79,7 +79,7 @@ def test_r14_a_network_policy_protects_the_extender(helm: Helm) -> None:
     chosen = policy["spec"]["podSelector"]["matchLabels"]
     assert chosen.items() <= labels.items()
     ours = made.one("DaemonSet")["spec"]["template"]["metadata"]["labels"]
-    assert not chosen.items() <= ours.items(), "podgpu on the nodes is none of it"
+    assert not chosen.items() <= ours.items(), "the policy does not select the DaemonSet's pods"
     assert policy["spec"]["policyTypes"] == ["Ingress"]
     (rule,) = policy["spec"]["ingress"]
     assert rule == {"ports": [{"port": "extender", "protocol": "TCP"}], "from": FROM}

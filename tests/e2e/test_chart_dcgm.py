@@ -1,4 +1,4 @@
-"""Values of dcgm-exporter's chart, TLS and passwords among them."""
+"""Values of dcgm-exporter's chart, including TLS and passwords."""
 
 import base64
 
@@ -62,7 +62,7 @@ def test_values_of_the_dcgm_exporter_chart_are_accepted(helm: Helm) -> None:
     assert all(folder.why for folder in made.host_folders())
 
 
-@pytest.mark.parametrize("more", [{}, {"dcgmExporter": True}], ids=["as it is", "dcgmExporter"])
+@pytest.mark.parametrize("more", [{}, {"dcgmExporter": True}], ids=["unchanged", "dcgmExporter"])
 @pytest.mark.parametrize("age", AGES)
 def test_values_files_of_all_dcgm_exporter_charts_are_accepted(
     helm: Helm, age: str, more: Values
@@ -71,7 +71,7 @@ def test_values_files_of_all_dcgm_exporter_charts_are_accepted(
     assert made.env["NODE_NAME"] == ""
     dcgm = made.container["args"][0] == "dcgm-exporter"
     assert dcgm is bool(more or AGES[age]["arguments"])
-    # Switched off, a file of dcgm-exporter's is none of podgpu's.
+    # If disabled, a config file of dcgm-exporter's chart has no effect on podgpu's configuration.
     assert dcgm or made.config() == helm.template().config()
 
 
@@ -116,7 +116,7 @@ PORTS: list[tuple[Values, int]] = [
 def test_the_container_port_is_the_one_that_podgpu_uses(
     helm: Helm, values: Values, port: int
 ) -> None:
-    """Arguments count before variables, and those before the values."""
+    """Arguments have precedence over variables, and variables over values."""
     made = helm.template({"dcgmExporter": True, "service": {"port": 9500}, **values})
     assert made.container["ports"] == [{"name": "metrics", "containerPort": port}]
     for probe in ("livenessProbe", "readinessProbe"):
@@ -153,10 +153,10 @@ _OWN = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\n"
 @pytest.mark.parametrize(
     "listed",
     ["", _OWN, f"   # Indented.\n{_OWN}"],
-    ids=["the default list", "one's own", "one that begins with blanks"],
+    ids=["default list", "custom list", "leading blanks"],
 )
 def test_a_volume_for_counters_gets_the_list_of_this_release(helm: Helm, listed: str) -> None:
-    """The name that the values give is the same for all releases, and one alone could have it."""
+    """The name in the values is the same for all releases, so only one release could use it."""
     made = helm.template({**DCGM, "customMetrics": listed})
     assert (
         made.one("ConfigMap", "podgpu-counters")["data"]["metrics"].strip()
@@ -171,7 +171,7 @@ def test_a_volume_for_counters_gets_the_list_of_this_release(helm: Helm, listed:
 
 
 def test_a_counters_list_for_podgpu_does_not_use_the_dcgm_exporter_volume(helm: Helm) -> None:
-    """Which takes it to where dcgm-exporter's command line looks, and nobody else."""
+    """That volume is only for the path of dcgm-exporter's command line."""
     made = helm.template({**DCGM, "arguments": [], "kubernetes": {}, "customMetrics": _OWN})
     mounts = {each["mountPath"]: each["name"] for each in made.container["volumeMounts"]}
     assert str(made.config().counters.file) == "/etc/podgpu-counters/metrics"
@@ -191,7 +191,7 @@ ASKED: list[tuple[Values, list[str]]] = [
     ({"arguments": ["-m", f"podgpu:{_FIXED}"], "namespaceOverride": "gpus"}, []),
     ({"arguments": ["-m", f"monitoring:{_FIXED}"]}, []),
     ({"arguments": ["-m", "podgpu:mine"]}, []),
-    # In podgpu's own configuration it is somebody's own.
+    # In podgpu's configuration it is a ConfigMap of the user.
     ({"config": {"counters": {"configmap": f"podgpu:{_FIXED}"}}}, []),
 ]
 
@@ -211,7 +211,7 @@ def test_custom_metrics_replace_the_default_counters_list(helm: Helm) -> None:
     (mount,) = [each for each in old.container["volumeMounts"] if each["name"] == "counters"]
     assert mount["mountPath"] == "/etc/dcgm-exporter/default-counters.csv"
     annotations = old.one("DaemonSet")["spec"]["template"]["metadata"]["annotations"]
-    assert "checksum/counters" in annotations, "a file mounted by itself never changes in a pod"
+    assert "checksum/counters" in annotations, "a file mounted with subPath is not updated in a pod"
     new = helm.template({"customMetrics": listed})
     assert str(new.config().counters.file) == "/etc/podgpu-counters/metrics"
     assert new.one("ConfigMap", "podgpu-counters")["data"]["metrics"] == listed

@@ -1,4 +1,4 @@
-"""A value that is left empty: helm takes it away, and the chart may not stumble over that."""
+"""Empty values: helm removes them, and the chart must use the defaults."""
 
 from collections.abc import Iterator
 from functools import reduce
@@ -16,13 +16,13 @@ from tests.e2e.installation import merged
 WHOLE: Values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
 
 NONE = {
-    "resources": "the container has none",
-    "tolerations": "nor has the pod",
-    "labels": "no label is asked for",
+    "resources": "the container has no resources",
+    "tolerations": "the pod has no tolerations",
+    "labels": "no label is set",
     "priorityClassName": "",
-    "visibleDevices": "left to the image",
+    "visibleDevices": "the image decides",
 }
-"""Where empty means none, and not the default."""
+"""Values for which empty means none instead of the default."""
 
 ALL: Values = {
     "createNamespace": True,
@@ -33,7 +33,7 @@ ALL: Values = {
     "dashboards": {"enabled": True},
     "tlsServerConfig": {"enabled": True},
 }
-"""All that the chart makes."""
+"""Values for all objects of the chart."""
 
 
 def mappings(values: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -56,7 +56,7 @@ def nested(path: tuple[str, ...], value: Any = None) -> Values:
 
 
 def made(helm: Helm, values: Values) -> list[Object]:
-    """Return the objects, without what is new each time."""
+    """Return the objects without Secrets, which change at each rendering."""
     found = helm.template(values).objects
     return [each for each in found if each["kind"] != "Secret"]
 
@@ -88,7 +88,7 @@ def test_empty_values_are_the_defaults(helm: Helm) -> None:
 
 @pytest.mark.parametrize("heading", sorted({path[0] for path in LEAVES if len(path) > 1}))
 def test_empty_values_of_enabled_parts_are_the_defaults(helm: Helm, heading: str) -> None:
-    """Each heading's by themselves, with its switch as it is."""
+    """The values of each part separately, without its switch."""
     inside = [path for path in LEAVES if path[0] == heading and path[-1] != "enabled"]
     empty = reduce(merged, (nested(path) for path in inside), Values())
     assert made(helm, merged(empty, ALL)) == made(helm, ALL)
@@ -101,12 +101,12 @@ def holes(value: Any) -> bool:
 
 
 SAYING = [path for path in leaves(WHOLE) if reduce(lambda it, key: it[key], path, WHOLE)]
-"""Values whose default says something."""
+"""Values with a default that is not empty."""
 
 
 @pytest.mark.parametrize("path", SAYING, ids=".".join)
 def test_an_empty_value_renders_no_null(helm: Helm, path: tuple[str, ...]) -> None:
-    """Nothing of what is made is null, which an API server takes for anything or nothing."""
+    """No field is null, because the API server's behaviour for null depends on the field."""
     assert not holes(helm.template(merged(ALL, nested(path))).objects)
 
 

@@ -1,4 +1,4 @@
-"""Variables, labels and annotations: one's own beside the chart's."""
+"""Variables, labels and annotations of the user in addition to the chart's."""
 
 import pytest
 
@@ -12,11 +12,11 @@ EVERYTHING: Values = {
     "kubernetesDRA": {"enabled": True},
     "tlsServerConfig": {"enabled": True},
 }
-"""With all the variables that the chart sets."""
+"""Values with which the chart sets all of its variables."""
 
 
 def test_an_extra_variable_replaces_the_one_of_the_chart(helm: Helm) -> None:
-    """Server-side apply refuses a list that has one name twice."""
+    """Server-side apply refuses a list with duplicate names."""
     names = [each["name"] for each in helm.template(EVERYTHING).container["env"]]
     assert len(names) == 11
     own = [{"name": name, "value": f":{at}"} for at, name in enumerate(names, start=9400)]

@@ -1,4 +1,4 @@
-"""What the chart refuses, and what it says then."""
+"""Values that the chart refuses, and its error messages."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_an_invalid_value_is_refused_with_a_fix(helm: Helm, values: Values, mess
 
 
 def test_podgpu_refuses_an_unknown_option_that_the_schema_accepts(helm: Helm) -> None:
-    """An option that doesn't fit is let through where the values don't repeat the kind."""
+    """The schema accepts unknown options if the values do not contain the kind."""
     made = helm.template(source("gpus", intervall="1s"))
     with pytest.raises(ConfigError, match=r"sources\.gpus\.intervall"):
         made.config()

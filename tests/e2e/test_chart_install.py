@@ -1,4 +1,4 @@
-"""The real API server takes what the chart renders, and helm installs, upgrades and removes it."""
+"""The real API server accepts the rendered objects, and helm installs, upgrades and removes them."""
 
 import json
 import stat
@@ -22,7 +22,7 @@ from tests.e2e.kube.pods import gpu_pod
 from tests.e2e.processes import wait_until
 
 _FOREIGN = {
-    # Those of the Prometheus operator, and OpenShift's, as far as the server needs to know them.
+    # Minimal definitions of kinds of the Prometheus operator and OpenShift.
     "ServiceMonitor": ("monitoring.coreos.com", "Namespaced"),
     "PodMonitor": ("monitoring.coreos.com", "Namespaced"),
     "PrometheusRule": ("monitoring.coreos.com", "Namespaced"),
@@ -67,7 +67,7 @@ def where(made: Object) -> str:
 
 
 def tried(api: Api, made: Object) -> None:
-    """Have the server check an object, unknown fields too, without keeping it."""
+    """Validate an object on the server without storing it; unknown fields are errors."""
     api.request("POST", f"{where(made)}?dryRun=All&fieldValidation=Strict", made)
 
 
@@ -76,14 +76,14 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 @pytest.fixture(scope="module")
 def server(cluster: Cluster) -> Iterator[Api]:
-    """The API server, which knows the kinds of others and the namespaces of the tests."""
+    """The API server with the foreign kinds and the namespaces of the tests."""
     api = cluster.api
     for name in (NAMESPACE, "monitoring"):
         access.add_namespace(api, name)
     for kind in _FOREIGN:
         api.request("POST", DEFINITIONS, definition(kind))
     try:
-        wait_until(lambda: all(map(partial(served, api), _FOREIGN)), "the server knows them")
+        wait_until(lambda: all(map(partial(served, api), _FOREIGN)), "the kinds are served")
         yield api
     finally:
         for kind in _FOREIGN:
@@ -104,12 +104,12 @@ def test_the_api_server_accepts_every_object(
 ) -> None:
     for made in helm.template(values).objects:
         if made["kind"] == "Namespace":
-            continue  # it is there
+            continue  # it exists
         tried(server, made)
 
 
 def test_the_api_server_rejects_an_unknown_field(server: Api) -> None:
-    """Else the test before would show nothing."""
+    """Otherwise the test above would prove nothing."""
     (service,) = Manifests(PLAIN.read_text(encoding="utf-8")).all("Service")
     service["spec"]["prots"] = service["spec"].pop("ports")
     with pytest.raises(ApiError, match="prots"):
@@ -117,7 +117,7 @@ def test_the_api_server_rejects_an_unknown_field(server: Api) -> None:
 
 
 def everything(api: Api) -> set[str]:
-    """Return what of the kinds that a chart may make is there."""
+    """Return all existing objects of kinds that the chart can create."""
     kinds = {
         "v1": "ConfigMap Secret Service ServiceAccount ResourceQuota",
         "apps/v1": "DaemonSet Deployment",
@@ -150,12 +150,12 @@ def test_install_upgrade_and_uninstall_leave_no_object(
         "basicAuth": {"users": {"prometheus": "secret"}},
     }
     output = here.with_values("install", "podgpu", str(CHART), values=values)
-    # What helps when nothing runs.
+    # Hints for an installation that does not run.
     assert "kubectl label node NODE nvidia.com/gpu.present=true" in output
     assert "podgpu doctor -c /etc/podgpu/config.yaml" in output
     assert "runtimeClassName=nvidia" in output
     made = everything(server) - before
-    # The cluster knows these kinds, so they are made unasked.
+    # The cluster has these kinds, so they are created by default.
     assert f"ServiceMonitor {NAMESPACE}/podgpu" in made
     assert f"PrometheusRule {NAMESPACE}/podgpu" in made
 
@@ -167,7 +167,7 @@ def test_install_upgrade_and_uninstall_leave_no_object(
     here.with_values(
         "upgrade", "podgpu", str(CHART), values={**values, "preset": "gpus", "hostPID": True}
     )
-    assert certificate() == first, "whoever trusts it need not learn of another"
+    assert certificate() == first, "an upgrade keeps the certificate"
     daemon = server.request("GET", f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/podgpu")
     assert daemon["spec"]["template"]["spec"]["hostPID"] is True
     assert f"ClusterRole None/{NAMESPACE}.podgpu" not in everything(server)
@@ -185,13 +185,16 @@ for path in sys.argv[1:]:
 
 
 def test_root_without_capabilities_can_use_the_sockets_and_the_checkpoint(kube: Cluster) -> None:
-    """And being in root's group is not: the sockets can be written to by their owner alone."""
+    """Membership in root's group is not sufficient, because only the owner can write to the
+    sockets."""
     bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
     sockets = [str(kube.pod_resources_socket), str(kube.nri_socket)]
     ask = [sys.executable, "-c", _CONNECT, *sockets]
     assert subprocess.run([*bare, *ask], check=False).returncode == 0
     for path in sockets:
-        assert not stat.S_IMODE(Path(path).stat().st_mode) & 0o022, "its group may not write to it"
+        assert not stat.S_IMODE(Path(path).stat().st_mode) & 0o022, (
+            "the group cannot write to the socket"
+        )
         alone = [*bare, "--reuid=65532", "--regid=0", "--clear-groups"]
         refused = subprocess.run([*alone, *ask[:3], path], capture_output=True, check=False)
         assert b"PermissionError" in refused.stderr

@@ -1,4 +1,4 @@
-"""Alerts and dashboards are in the names that the page has, whatever the values say of those."""
+"""Alerts and dashboards use the metric and label names of the configured label form."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from tests.e2e.test_alerts import run
 DCGM: Values = {"dcgmExporter": True}
 HOSTNAME, OLD, FIRST = ALL["dcgm-hostname"], ALL["dcgm-old"], ALL["dcgm-1x"]
 NAMELESS: Renamed = {"Hostname": "node"}
-"""The scrape says which node it is."""
+"""Without the label Hostname, the label `node` of the scrape is used."""
 
 EXPORTED: Renamed = {name: f"exported_{name}" for name in ("namespace", "pod", "container")}
 
@@ -92,7 +92,7 @@ COLUMNS = ("filterFieldsByName", "organize")
 
 
 def columns(panel: Mapping[str, Any]) -> list[str]:
-    """The names by which a table finds its columns."""
+    """Return the column names in the transformations of a table panel."""
     found: list[str] = []
     for each in panel.get("transformations", ()):
         options = each["options"]
@@ -143,7 +143,7 @@ def test_an_unknown_label_form_is_refused(helm: Helm, values: Values, message: s
 
 
 def called(series: str, names: Renamed) -> str:
-    """Write a series in other names; of a label that stands there twice then, one stays."""
+    """Rename a series and its labels; duplicate labels are merged."""
     metric, _, rest = series.rstrip("}").partition("{")
     pairs = dict(re.findall(r'(\w+)="([^"]*)"', rest))
     kept = {names.get(name, name): value for name, value in pairs.items()}
@@ -175,7 +175,7 @@ def in_form(case: Case, names: Renamed) -> Case:
 def test_alerts_fire_with_the_names_of_the_page(
     helm: Helm, values: Values, names: Renamed, tmp_path: Path
 ) -> None:
-    """The first case of each alert, with what people read then."""
+    """Run the first case of each alert, with its annotations."""
     spec = helm.template({**values, **SHOWN}).one("PrometheusRule")["spec"]
     tests = [
         as_test(

@@ -1,4 +1,4 @@
-"""Names: such as YAML takes for something else, and those of what belongs to no namespace."""
+"""Names that YAML reads as another type, and names of cluster-scoped objects."""
 
 import json
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ ALL: Values = {
     "extraVolumeMounts": [{"name": "7", "mountPath": "/opt/7"}],
     "config": {"counters": {"configmap": "7:8"}},
 }
-"""All that the chart makes, with the names of others such as numbers."""
+"""Values for all objects of the chart, with numbers as names."""
 
 ODD = [
     "7",
@@ -55,7 +55,7 @@ _LISTS = {"matchNames", "resourceNames", "values", "users"}
 
 
 def texts(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what has to be text: names, and all labels, annotations and selectors."""
+    """Yield values that must be text: names, labels, annotations and selectors."""
     if isinstance(value, dict):
         for inner, below in value.items():
             if key in ("labels", "annotations", "matchLabels", "nodeSelector"):
@@ -73,8 +73,8 @@ def texts(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def rendered(helm: Helm, release: str, namespace: str, **values: Any) -> Manifests:
-    """Render it as another release in another namespace than the tests' usual ones."""
-    # As JSON, whose texts no reader takes for numbers.
+    """Render the chart with another release name and namespace."""
+    # As JSON, in which text and numbers differ.
     named = [
         word
         for key, value in {"namespaceOverride": namespace, **values}.items()

@@ -1,4 +1,4 @@
-"""What the chart says after it was installed."""
+"""The notes that helm prints after the installation."""
 
 import shutil
 from pathlib import Path
@@ -18,7 +18,8 @@ text: {{ include (print .Template.BasePath "/NOTES.txt") . | toJson }}
 
 @pytest.fixture(scope="module")
 def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The chart, with its notes as one more object: helm prints them at an installation alone."""
+    """The chart with its notes as an additional object, because helm prints them only at an
+    install."""
     made = tmp_path_factory.mktemp("notes") / "podgpu"
     shutil.copytree(CHART, made)
     (made / "templates" / "notes.yaml").write_text(_NOTES_TEMPLATE)
@@ -39,7 +40,7 @@ DISABLED = "prometheusRule.disabled"
 
 
 def test_the_notes_recommend_labels_before_other_fixes(helm: Helm, chart: Path) -> None:
-    """And what running on every node costs is said with it."""
+    """The notes also describe the cost of running on every node."""
     found = notes(helm, chart, {})
     assert 0 < found.index("0 desired") < found.index(LABEL) < found.index("gpuNodesOnly=false")
     assert found.index("gpuNodesOnly=false") < found.index(COSTS)

@@ -1,4 +1,4 @@
-"""On OpenShift: the constraints that the chart makes let its own pods in, and no more."""
+"""On OpenShift, the chart's SecurityContextConstraints admit its pods and allow nothing else."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -58,7 +58,7 @@ MORE: list[Values] = [
 
 
 def refusals(constraints: Object, pod: Object) -> Iterator[str]:
-    """Yield what OpenShift's admission would say against a pod, of what the chart can make it."""
+    """Yield the reasons for which OpenShift's admission would refuse a pod of the chart."""
     for key in ("hostNetwork", "hostPID", "hostIPC"):
         if pod.get(key) and not constraints[f"allow{key[0].upper()}{key[1:]}"]:
             yield key
@@ -76,7 +76,7 @@ def refusals(constraints: Object, pod: Object) -> Iterator[str]:
 def _against(constraints: Object, context: Object, pod: Object) -> Iterator[str]:
     if context.get("privileged") and not constraints["allowPrivilegedContainer"]:
         yield "privileged"
-    # What is left out is set so that it fits; privileges without escalation contradict each other.
+    # Admission sets absent fields to fitting values. Privileged requires escalation.
     escalates = context.get("allowPrivilegeEscalation", context.get("privileged", False))
     if escalates and not constraints["allowPrivilegeEscalation"]:
         yield "allowPrivilegeEscalation"
@@ -86,7 +86,7 @@ def _against(constraints: Object, context: Object, pod: Object) -> Iterator[str]
         dropped = set(capabilities.get("drop", ()))
         yield from set(constraints["requiredDropCapabilities"]) - dropped
     if constraints["readOnlyRootFilesystem"] and context.get("readOnlyRootFilesystem") is not True:
-        # Where it is left out, it is set: then the container can't do what it did.
+        # If absent, admission sets it, which would change the container's behaviour.
         yield "readOnlyRootFilesystem"
     profile = context.get("seccompProfile") or pod.get("securityContext", {}).get("seccompProfile")
     if profile is not None:
@@ -125,7 +125,7 @@ BARE: Object = {
     "seccompProfiles": ["runtime/default"],
     "volumes": VOLUMES,
 }
-"""What GPUs alone need: what pods may have anywhere."""
+"""The constraints for the preset `gpus`, which any pod may have."""
 
 WIDER: list[tuple[Values, dict[str, Any]]] = [
     ({}, {}),
@@ -154,7 +154,7 @@ def test_the_constraints_allow_only_what_the_values_need(
 
 
 def test_the_extender_uses_the_user_id_of_openshift(helm: Helm) -> None:
-    """It is under no constraints of the chart's, and those of everybody refuse a chosen user."""
+    """The default constraints apply to it, and they refuse a fixed user id."""
     values: Values = {"extender": {"enabled": True}}
     spec = made(helm, values).one("Deployment")["spec"]["template"]["spec"]
     context = spec["containers"][0]["securityContext"]

@@ -1,4 +1,4 @@
-"""Which folder of the host a path comes to, and which the chart won't mount."""
+"""Host folders that the chart mounts for configured paths, and folders that it refuses."""
 
 from collections.abc import Callable
 from typing import Any
@@ -45,12 +45,12 @@ def queue(path: str) -> Values:
 
 
 def bare(values: Values) -> Values:
-    """With the preset that mounts nothing by itself."""
+    """Add the preset that mounts no folder."""
     return {"preset": "gpus", **values}
 
 
 def folders(helm: Helm, values: Values) -> dict[str, str]:
-    """Return the folders of the host by where they are in the container."""
+    """Return the mounted host folders by path in the container."""
     return {path: host for path, (host, _) in helm.template(values).mounts.items()}
 
 
@@ -76,7 +76,7 @@ COMMON = [
     *("/usr", "/usr/lib", "/usr/local/bin", "/usr/lib/x86_64-linux-gnu", "/var", "/var/lib"),
     *("/var/lib/containerd", "/var/lib/kubelet", "/var/log", "/var/log/pods", "/var/run"),
     *("/var/run/containerd", "/var/tmp", "/var/log/../run", "//run//", "/var/log/podgpu/.."),
-    # Where podgpu itself is, and what the chart mounts.
+    # Folders of podgpu and of the chart's mounts.
     *("/opt/podgpu", "/opt/podgpu/bin", "/etc/podgpu", "/etc/podgpu-web", "/opt/podgpu-driver"),
 ]
 
@@ -134,7 +134,7 @@ def test_the_folder_before_a_variable_in_a_queue_path_is_mounted(helm: Helm) -> 
 @each_file
 def test_a_relative_path_is_refused(helm: Helm, place: str, says: Says, path: str) -> None:
     if place.endswith(".address"):
-        # It may be a host.
+        # It may be a host name.
         assert folders(helm, bare(says(path))) == {}
         return
     message = refused(helm, bare(says(path)))
@@ -151,7 +151,7 @@ MOUNTED: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("path", "mount"), MOUNTED, ids=[path for path, _ in MOUNTED])
 def test_no_volume_is_added_below_an_own_mount(helm: Helm, path: str, mount: Any) -> None:
-    """That too which the chart would refuse, and what lies below."""
+    """This includes folders that the chart would refuse, and paths below the mount."""
     file = path if path.endswith(".sock") else f"{path}/nv.sock"
     values: Values = {
         **source("engine", kind="hostengine", address=f"unix://{file}"),

@@ -1,4 +1,4 @@
-"""Rights, folders and updates: what the enabled sources and sinks need, and no more."""
+"""RBAC rules, folders and update strategy are the minimum for the enabled components."""
 
 import pytest
 
@@ -34,17 +34,17 @@ RIGHTS: list[tuple[Values, list[Object]]] = [
         [PODS_RULE, CLAIMS_RULE, SLICES_RULE, rule("pods", "get", "patch")],
     ),
     (
-        sink("told", kind="events"),
+        sink("events", kind="events"),
         [PODS_RULE, CLAIMS_RULE, SLICES_RULE, rule("events", "create", "patch")],
     ),
     (
-        sink("told", kind="events", kubeconfig="/etc/podgpu/it"),
+        sink("events", kind="events", kubeconfig="/etc/podgpu/it"),
         [PODS_RULE, CLAIMS_RULE, SLICES_RULE],
     ),
     (source("log", kind="kernel"), [PODS_RULE, CLAIMS_RULE, SLICES_RULE]),
     ({"rbac": {"create": False}}, []),
     ({"kubernetes": {"rbac": {"create": False}}}, []),
-    # dcgm-exporter's options, in each way to give them.
+    # Options of dcgm-exporter, as arguments, values and variables.
     ({"arguments": ["-c", "5000"]}, []),
     ({"arguments": ["-c", "5000"], "kubernetes": {"enablePodLabels": True}}, [PODS_RULE]),
     ({"arguments": ["-c", "5000"], "kubernetes": {"enablePodUID": True}}, [PODS_RULE]),
@@ -75,7 +75,7 @@ def test_rbac_rules_match_the_enabled_components(
 ) -> None:
     made = helm.template(values)
     assert made.rules == ordered(rules)
-    # Without a rule there is nothing to bind either.
+    # Without rules there is no binding.
     assert bool(made.all("ClusterRoleBinding")) is bool(rules)
 
 
@@ -85,7 +85,7 @@ def test_rbac_rules_match_the_enabled_components(
         ({}, ["sources/pods.md"]),
         (sink("node", kind="node"), ["sources/pods.md", "sinks/node.md"]),
         (sink("marks", kind="pods"), ["sources/pods.md", "sinks/pods.md"]),
-        (sink("told", kind="events"), ["sources/pods.md", "sinks/events.md"]),
+        (sink("events", kind="events"), ["sources/pods.md", "sinks/events.md"]),
     ],
     ids=lambda it: str(it)[:40],
 )
@@ -160,7 +160,7 @@ PATHS: list[tuple[Values, dict[str, tuple[str, bool]]]] = [
         {"/opt/podgpu-driver/libnvidia-ml.so.1": ("/usr/lib64/libnvidia-ml.so.1", True)},
     ),
     (
-        # One folder for a source that reads it and a sink that writes it.
+        # One folder for a source and a sink.
         sink("list", kind="podlist"),
         {
             **ROOT_READS,
@@ -181,7 +181,7 @@ PATHS: list[tuple[Values, dict[str, tuple[str, bool]]]] = [
     ),
     ({"preset": "gpus", **source("gpus", proc="/proc")}, {}),
     (
-        # Two that look there, and a log that is shown elsewhere.
+        # Two sources with the same procfs, and a kernel log at another path.
         {
             "preset": "gpus",
             "config": {
@@ -203,7 +203,7 @@ PATHS: list[tuple[Values, dict[str, tuple[str, bool]]]] = [
         {"/host": ("/", False), "/dev/kmsg": ("/dev/kmsg", True)},
     ),
     (
-        # Mounted by hand, so not by the chart.
+        # The values mount the folder, so the chart does not.
         {
             "preset": "gpus",
             **sink("collector", kind="otlp", queue={"path": "/queue"}),
@@ -235,7 +235,7 @@ UPDATES: list[tuple[Values, int]] = [
     (sink("file", kind="textfile", path="/textfile/podgpu.prom"), 0),
     (sink("node", kind="node"), 0),
     (sink("book", kind="ledger", path="/var/lib/podgpu/ledger.db"), 0),
-    (sink("told", kind="events"), 0),
+    (sink("events", kind="events"), 0),
     (source("log", kind="kernel"), 1),
     (source("runtime", kind="nri"), 1),
     (source("runtime", kind="nri", inject="koordinator"), 0),
@@ -262,7 +262,9 @@ def test_the_kernel_log_is_mounted_as_a_character_device(helm: Helm) -> None:
     (volume,) = [one for one in spec["volumes"] if "hostPath" in one]
     assert volume["hostPath"] == {"path": "/dev/kmsg", "type": "CharDevice"}
     assert spec["containers"][0]["securityContext"]["runAsUser"] == 0
-    assert "privileged" not in spec["containers"][0]["securityContext"], "that is for people"
+    assert "privileged" not in spec["containers"][0]["securityContext"], (
+        "privileges need an explicit value"
+    )
 
 
 @pytest.mark.parametrize("place", ["/mnt", "/etc", "/sys/fs", "proc"])

@@ -61,7 +61,7 @@ def test_each_listener_is_a_container_port_and_allowed_by_the_policy(
 
 
 def test_a_listener_with_a_variable_port_needs_explicit_policy_ports(helm: Helm) -> None:
-    """It has no name among the ports, and where the network is limited it would be cut off."""
+    """It has no named port, so a network policy would block it."""
     values: Values = {"config": {"http": {"listen": "${LISTEN}"}}}
     assert len(helm.template(values).container["ports"]) == 1
     chosen = {"enabled": True, "ingress": {"ports": [{"port": 9400}]}}
@@ -93,7 +93,7 @@ def test_a_listener_with_a_variable_port_needs_explicit_policy_ports(helm: Helm)
 def test_the_scrape_timeout_is_at_most_the_interval(
     helm: Helm, values: dict[str, str], timeout: str | None, pods: bool
 ) -> None:
-    """An operator drops a monitor of which that isn't true."""
+    """The Prometheus operator ignores a monitor with a longer timeout."""
     given: Values = {"serviceMonitor": {"enabled": True, **values}, "podMonitor": {"enabled": pods}}
     if timeout is None:
         with pytest.raises(HelmError, match="is longer than the interval"):

@@ -1,4 +1,4 @@
-"""What the values of the chart come to."""
+"""Effects of the chart's values."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ from tests.e2e.helm import Helm
 
 
 def test_sources_have_the_order_of_the_preset_or_of_source_order(helm: Helm) -> None:
-    """A mapping of values has no order, and in podgpu's file the order counts."""
+    """Values have no order, but the order of sources in podgpu's configuration matters."""
     more = source("a-page", kind="dcgm", url="http://localhost:9401/metrics")
     assert list(helm.template(more).config().sources) == [
         "gpus",
@@ -32,7 +32,7 @@ def test_another_kind_replaces_the_whole_component(helm: Helm) -> None:
 
 
 def test_podgpu_listens_for_probes_without_a_prometheus_sink(helm: Helm) -> None:
-    """Where no sink listens, podgpu listens for its health alone."""
+    """Without a listening sink, podgpu listens only for health checks."""
     made = helm.template({"config": {"sinks": {"metrics": None, "lines": {"kind": "jsonl"}}}})
     listen = made.config().http.listen
     assert listen is not None
@@ -72,7 +72,7 @@ _DEBIAN = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
     ],
     ids=str,
 )
-@pytest.mark.parametrize("end", ["", "/"], ids=["", "with a slash at its end"])
+@pytest.mark.parametrize("end", ["", "/"], ids=["", "trailing slash"])
 def test_a_trailing_slash_of_the_driver_root_is_ignored(
     helm: Helm, values: Values, library: str, end: str
 ) -> None:
@@ -158,7 +158,7 @@ def test_the_service_monitor_keeps_labels_of_podgpu(helm: Helm) -> None:
     assert (endpoint["port"], endpoint["path"], endpoint["scheme"]) == ("metrics", "/page", "http")
     assert endpoint["interval"] == "30s"
     assert endpoint["relabelings"] == [
-        # Which node it is: alerts go by that.
+        # The node label, which alerts use.
         {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"},
         {"action": "replace", "targetLabel": "cluster"},
     ]
@@ -181,7 +181,8 @@ def test_the_prometheus_rule_contains_the_alerts_file(helm: Helm) -> None:
 
 
 def test_the_config_maps_contain_the_dashboard_files(helm: Helm) -> None:
-    """Grafana's sidecar puts those of all charts into one folder, so they bear podgpu's name."""
+    """Their file names contain podgpu, because Grafana's sidecar puts all dashboards into one
+    folder."""
     files = {
         f"podgpu-{path.name}": path.read_text() for path in CHART.glob("files/dashboards/*.json")
     }
@@ -212,7 +213,7 @@ def test_the_extender_may_only_read_nodes(helm: Helm) -> None:
 
 
 def test_explicit_privileges_are_applied(helm: Helm) -> None:
-    """Said in the values, not by the chart; and without what the API server refuses beside it."""
+    """Fields that the API server refuses together with `privileged` are absent."""
     made = helm.template({"securityContext": {"privileged": True, "seccompProfile": None}})
     context = made.container["securityContext"]
     assert context["privileged"] is True

@@ -1,4 +1,4 @@
-"""TLS and passwords: what is made, what of it stays, and how Prometheus gets through."""
+"""TLS and passwords: generated Secrets, how long they are kept, and the scrape configuration."""
 
 import base64
 from datetime import UTC, datetime, timedelta
@@ -41,7 +41,7 @@ def endpoint(helm: Helm, values: Values, kind: str = "serviceMonitor") -> Object
     return dict(found)
 
 
-# How Prometheus gets through.
+# The scrape configuration.
 
 
 @pytest.mark.parametrize("kind", ["serviceMonitor", "podMonitor"])
@@ -59,7 +59,7 @@ def endpoint(helm: Helm, values: Values, kind: str = "serviceMonitor") -> Object
 def test_a_page_with_tls_is_scraped_with_tls(
     helm: Helm, values: Values, secret: str, key: str, kind: str
 ) -> None:
-    """A certificate that the chart made is known by its authority, any other by itself."""
+    """A generated certificate is verified by its CA, any other one by itself."""
     found = endpoint(helm, values, kind)
     assert found["scheme"] == "https"
     assert found["tlsConfig"] == {
@@ -114,7 +114,7 @@ def test_without_a_monitor_no_plain_password_is_stored(helm: Helm) -> None:
     assert "s3cret" not in yaml.safe_dump(only)
 
 
-# What stays as it is.
+# Secrets that are kept.
 
 
 def test_a_bcrypt_hash_is_used_unchanged(helm: Helm) -> None:
@@ -150,7 +150,7 @@ def test_an_existing_web_config_is_mounted_and_no_secret_is_created(
 
 
 def had(days: float | None, **lacking: str) -> Object:
-    """A Secret of an earlier release of which the certificate ends in so many days."""
+    """Return the Secret of an earlier release with a certificate that expires in this many days."""
     ends = f"{datetime.now(UTC) + timedelta(days=days or 0):%Y-%m-%d}"
     kept = dict.fromkeys(("tls.crt", "tls.key", "ca.crt"), "T0xE")
     return {
@@ -176,7 +176,7 @@ def had(days: float | None, **lacking: str) -> Object:
         (had(365, **{"ca.crt": ""}), False),
         (None, False),
     ],
-    ids=["new", "62 days", "58 days", "over", "when isn't known", "without its authority", "none"],
+    ids=["new", "62 days", "58 days", "expired", "unknown end", "no CA", "no Secret"],
 )
 def test_a_generated_certificate_is_kept_until_it_expires_soon(
     helm: Helm, tmp_path: Path, before: Object | None, stays: bool
@@ -194,7 +194,7 @@ def test_a_generated_certificate_is_kept_until_it_expires_soon(
     assert abs(real.not_valid_after_utc - ends) < timedelta(days=2)
 
 
-# What doesn't go together.
+# Contradictory values.
 
 CLIENTS = {"clientAuthType": "RequireAndVerifyClientCert"}
 MONITORED: Values = {"serviceMonitor": {"enabled": True}}
@@ -239,6 +239,6 @@ def test_contradictory_tls_and_password_values_are_refused(
 
 @pytest.mark.parametrize("kind", ["NoClientCert", "RequestClientCert"])
 def test_no_client_ca_is_set_if_clients_need_no_certificate(helm: Helm, kind: str) -> None:
-    """podgpu would miss the file."""
+    """The file would be missing."""
     tls = {**GIVEN["tlsServerConfig"], "clientAuthType": kind}
     assert "client_ca_file" not in web(helm.template({"tlsServerConfig": tls}))["tls_server_config"]

@@ -1,7 +1,6 @@
-"""T15: a claim keeps the device that its name meant when it was given out.
+"""T15: a claim keeps the device that its device name meant at the allocation.
 
-API server, scheduler, kubelet, containerd and the driver's protocols are real, the GPUs are
-simulated.
+API server, scheduler, kubelet, containerd and the DRA protocol are real, the GPUs are simulated.
 """
 
 import time
@@ -26,18 +25,18 @@ A, B, C, D = (gpu.uuid for gpu in SCENE.gpus)
 FIRST = {"gpu-0": A, "gpu-1": B, "gpu-2": C, "gpu-3": D}
 RENUMBERED = {"gpu-0": B, "gpu-1": A, "gpu-2": D, "gpu-3": C}
 ADMIN = "resource.kubernetes.io/admin-access"
-"""A namespace's label."""
+"""A label of a namespace."""
 OPTIONS = {**OFTEN, "nvml": {**OFTEN["nvml"], "usage_interval": "1s"}}
 KINDS = ("podresources", "pods")
 SECOND = 1.1
-"""A little more than the API server's times resolve."""
+"""A little more than the resolution of the API server's timestamps."""
 
 SINCE = "podgpu_device_holder_since_timestamp_seconds"
 
 
 @contextmanager
 def watch(kube: Cluster, folder: Path) -> Iterator[Subject]:
-    """Run a podgpu that asks the sources that know of claims."""
+    """Run a podgpu with the sources that report claims."""
     with watching(kube, folder / "podgpu", SCENE, KINDS, options=OPTIONS) as podgpu:
         yield podgpu
 
@@ -45,12 +44,12 @@ def watch(kube: Cluster, folder: Path) -> Iterator[Subject]:
 @pytest.fixture
 def driver(kube: Cluster) -> DraDriver:
     made = kube.dra_driver(FIRST)
-    time.sleep(SECOND)  # nobody knows what a name meant in the second in which it was published
+    time.sleep(SECOND)  # the meaning of a name is unknown in the second of its publication
     return made
 
 
 def user(kube: Cluster, driver: DraDriver, name: str, uuid: str) -> Object:
-    """Run a pod that claims this device."""
+    """Run a pod with a claim for this device."""
     driver.claim(name, uuid=uuid)
     made = pod(name, container(claims=["gpu"]), claims={"gpu": name}, scheduled=True)
     return kube.run(made)
@@ -62,7 +61,7 @@ def owner(made: Object) -> Owner:
 
 
 def free(podgpu: Subject) -> set[str] | None:
-    """Return the devices that are free by `/topology`; None while it says nothing of that."""
+    """Return the free devices according to `/topology`; None while this is unknown."""
     gpus = podgpu.topology()["gpus"]
     if any("state" not in gpu for gpu in gpus):
         return None
@@ -96,7 +95,7 @@ def test_t15_claims_keep_their_devices_while_names_change(
         grown = Growth(podgpu, 2)
         assert (grown.held(A, "x"), grown.held(B, "y")) == pytest.approx((1, 1))
 
-        # The slice is deleted, and is published anew.
+        # The slice is deleted and published again.
         driver.withdraw()
         podgpu.stays(lambda: podgpu.owners() == owners, 1)
         driver.generation += 1
@@ -104,7 +103,7 @@ def test_t15_claims_keep_their_devices_while_names_change(
         podgpu.stays(lambda: podgpu.owners() == owners, 1)
         assert free(podgpu) == {C, D}
 
-        # The next pod has what the name means now: `gpu-2` was C.
+        # The next pod gets the device that the name means now: `gpu-2` was C.
         time.sleep(SECOND)
         z = user(kube, driver, "z", D)
         claim = kube.api.get("ResourceClaim", "z", "default")
@@ -128,18 +127,18 @@ def test_t15_after_a_restart_a_device_name_is_valid_only_if_unchanged(
         podgpu.wait_owners(owners)
         time.sleep(SECOND)
 
-        # Nothing has changed since: the new podgpu knows what the old one knew.
+        # Nothing has changed since: the new podgpu attributes the same devices.
         assert podgpu.stop() == 0
         podgpu.start()
         podgpu.wait_owners(owners)
         assert free(podgpu) == {C, D}
         assert unresolved(podgpu) == 0
 
-        # It changes while no podgpu is there to see: then the device is unknown.
+        # The names change while podgpu does not run: then the devices are unknown.
         assert podgpu.stop() == 0
         driver.renumber(RENUMBERED)
         podgpu.start()
-        wait_until(lambda: unresolved(podgpu) == 2, "two ids without a device")
+        wait_until(lambda: unresolved(podgpu) == 2, "two unresolved ids")
         podgpu.stays(lambda: podgpu.owners() == {}, 1)
         assert free(podgpu) is None
         assert conflicts(podgpu) == 0

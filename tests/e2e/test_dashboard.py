@@ -1,4 +1,4 @@
-"""The queries of Grafana's dashboard 12239, made for dcgm-exporter, find what they look for."""
+"""The queries of Grafana's dashboard 12239, which is for dcgm-exporter, return results."""
 
 import re
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ VALUES: Final = {
 
 
 def filled(panel: str, instances: list[str], gpus: list[str]) -> str:
-    """Put the variables' values into a query the way Grafana does: as alternatives, escaped."""
+    """Replace the variables in a query as Grafana does: by escaped alternatives."""
     for variable, values in (("$instance", instances), ("$gpu", gpus)):
         escaped = [re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\\\1", value) for value in values]
         joined = f"({'|'.join(escaped)})" if len(escaped) > 1 else escaped[0]
@@ -52,14 +52,14 @@ class Dashboard:
         self.instance = f"127.0.0.1:{node.port}"
 
     def variable(self, label: str) -> list[str]:
-        """Answer label_values(DCGM_FI_DEV_GPU_TEMP, label)."""
+        """Return label_values(DCGM_FI_DEV_GPU_TEMP, label)."""
         match = {"match[]": 'DCGM_FI_DEV_GPU_TEMP{job="podgpu"}'}
         found = self.node.server.api(f"label/{label}/values", **match)
         assert isinstance(found, list)
         return found
 
     def panel(self, query: str, *gpus: str) -> dict[str, float]:
-        """Return a panel's lines by their legend, which is `GPU {{gpu}}`."""
+        """Return a panel's values by the label of its legend, which is `GPU {{gpu}}`."""
         return self.node.gpus(filled(query, [self.instance], list(gpus or ALL)))
 
 
@@ -69,7 +69,7 @@ def dashboard(
     programs: debian.Prometheus,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Dashboard]:
-    """A Prometheus that knows this one node: the variables list all that a Prometheus knows."""
+    """The dashboard with a separate Prometheus, because variables list all of its series."""
     folder = tmp_path_factory.mktemp("dashboard")
     node: Node | Exporter
     with ExitStack() as stack:
@@ -112,7 +112,7 @@ def test_the_total_power_is_correct(dashboard: Dashboard) -> None:
 
 
 def test_mig_instances_only_add_memory_series(dashboard: Dashboard) -> None:
-    """Temperature, power and clock stay one line a GPU; utilisation is what MIG has none of."""
+    """Temperature, power and clock keep one line per GPU; GPUs with MIG have no utilisation."""
     node = dashboard.node
     node.fake.set(mixed())
     try:
@@ -123,7 +123,7 @@ def test_mig_instances_only_add_memory_series(dashboard: Dashboard) -> None:
         used = PANELS["GPU Framebuffer Mem Used"].replace("{", '{GPU_I_ID="",')
         found = f"count by (gpu) ({PANELS['GPU Framebuffer Mem Used']})"
         if isinstance(node, Exporter):
-            # By -d f what instances tell isn't told of their GPU too.
+            # With -d f, values of instances are not reported for their GPU as well.
             assert dashboard.panel(used).keys() == {"0", "2"}
             assert dashboard.panel(found) == {"0": 1, "1": 3, "2": 1, "3": 1}
         else:

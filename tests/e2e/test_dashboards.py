@@ -1,7 +1,7 @@
-"""Every query of podgpu's dashboards, asked of a real Prometheus that scrapes a podgpu with pods.
+"""Run every query of podgpu's dashboards on a real Prometheus that scrapes a podgpu with pods.
 
-The Prometheus knows this one node and scrapes it as the dashboards want it, with honor_labels: as
-one target, and as two, as it is for some minutes when a new podgpu takes an old one's place.
+The Prometheus scrapes only this node, with honor_labels: as one target, and as two, as during an
+update with two podgpus on a node.
 """
 
 import json
@@ -25,20 +25,20 @@ from tests.fakes.nvml.cards import linked
 from tests.fakes.nvml.topologies import hgx
 
 WINDOW = 6
-"""Seconds that rates are taken over."""
+"""The window of rates in seconds."""
 
 HEAT_AND_POWER = 0x24
 XID = 31
 
 EMPTY = {
-    "fleet: Use: GPUs held and free: C",  # who holds what is known
+    "fleet: Use: GPUs held and free: C",  # all holders are known
     "fleet: Use: GPUs held and free: D",  # no GPU is down
     "fleet: Faults: GPUs down: A",
     "fleet: Faults: Memory that needs a reset: B",
     "pods: Now: Conflicts: A",
     "pods: Pods: Workloads: A",  # needs an API server
 }
-"""Queries that have nothing to show on this node: it has not every fault at once."""
+"""Queries without a result on this node, which does not have every fault."""
 
 
 class Alone(Server):
@@ -82,7 +82,7 @@ class Alone(Server):
 
 
 def scene() -> Scenario:
-    """Four H100s on NVSwitches, two of them cut; GPU 2 is hot and has a broken memory row."""
+    """Return four H100s with NVSwitches, two with MIG; GPU 2 is hot and has a memory error."""
     links = linked()
     scenario = mixed()
     for at, (gpu, joined) in enumerate(zip(scenario.gpus, hgx(4).gpus, strict=True)):
@@ -101,7 +101,7 @@ def node(
     programs: debian.Prometheus,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Node]:
-    """GPU 0 is train-0's alone, GPU 2 shared by two, an instance of GPU 1 is train-1's."""
+    """train-0 holds GPU 0, train-1 an instance of GPU 1, and both share GPU 2."""
     folder = tmp_path_factory.mktemp("dashboards")
     server = Alone(programs, folder, twice=request.param == "two targets")
     try:
@@ -131,7 +131,7 @@ HELD = {"train-0": 2.0, "train-1": 2.0}
 
 
 def chosen(node: Node, dashboard: str) -> Mapping[str, str]:
-    """Choose as Grafana does: the first of one, all of several; from what Prometheus lists."""
+    """Choose values of variables from Prometheus as Grafana does: the first one, or all."""
     values: dict[str, str] = {}
     for name, about in variables(FILES[dashboard]).items():
         definition = filled(about["definition"], values, WINDOW)
@@ -173,7 +173,7 @@ def test_every_query_has_a_result(node: Node, name: str) -> None:
 
 
 def shown(node: Node, title: str, **choices: str) -> dict[Any, float]:
-    """Return what a query shows: the last value by what its labels say."""
+    """Return the last values of a query by label values."""
     (query,) = (query for query in queries() if str(query) == title)
     found = answer(node, query, {**chosen(node, query.dashboard), **choices})
     return {tuple(series.labels.values()): round(series.value, 6) for series in found}
@@ -217,7 +217,8 @@ def test_variables_for_gpus_and_pods_select_series(node: Node) -> None:
 
 
 def test_gpus_with_unknown_holders_are_not_counted_as_free(tmp_path: Path) -> None:
-    """Of five nodes one GPU is held, two are free; three more are of nodes that don't know."""
+    """On five nodes, one GPU is held and two are free; three GPUs are on nodes with unknown
+    holders."""
     nodes = {
         "held": ("kubelet", "podresources", "5"),
         "free": ("kubelet", "podresources", "5"),
@@ -273,11 +274,11 @@ TWICE: Mapping[str, Mapping[str, float]] = {
     "node: Power, heat and links: PCIe: A": {'{gpu="0"}': 3},
     "node: Power, heat and links: PCIe: B": {'{gpu="0"}': 4},
 }
-"""What a GPU with two processes that compute and one that draws shows, and its links."""
+"""Expected values for a GPU with two compute processes, one graphics process, and links."""
 
 
 def test_two_podgpus_on_one_node_double_no_value(tmp_path: Path) -> None:
-    """For a while in an update; and who holds a GPU stands on its readings."""
+    """As during an update; readings have labels of the holder."""
     growing = {
         "podgpu_nvlink_transmitted_bytes_total": 1,
         "podgpu_nvlink_received_bytes_total": 2,

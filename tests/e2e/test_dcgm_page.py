@@ -1,6 +1,6 @@
-"""A dcgm-exporter that goes on running: its page, pods put to it, and on to node_exporter's folder.
+"""podgpu reads the page of a dcgm-exporter, adds pods, and writes a file for node_exporter.
 
-podgpu itself stands in for it, under its command line.
+A second podgpu with dcgm-exporter's command line replaces dcgm-exporter here.
 """
 
 import http.server
@@ -34,7 +34,7 @@ VALUES = {
 
 
 class Collector(Scraped):
-    """Hands on a .prom file, as node_exporter does with each of its folder's."""
+    """Serves a .prom file, as node_exporter does."""
 
     def __init__(self, server: Server, file: Path) -> None:
         super().__init__(server)
@@ -69,7 +69,7 @@ class Collector(Scraped):
 def exporter(
     request: pytest.FixtureRequest, prometheus: Server, tmp_path: Path
 ) -> Iterator[Exporter]:
-    """One of today's, and one of the first release."""
+    """The other exporter, with label names of the current and the first release."""
     with exporting(prometheus, tmp_path / "exporter", distinct()) as exporter:
         exporter.start("-f", COUNTERS, "--own=false", env={"PODGPU_LABELS": request.param})
         yield exporter
@@ -82,7 +82,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def node(exporter: Exporter, prometheus: Server, tmp_path: Path, file: Path) -> Iterator[Node]:
-    """A podgpu that has no driver: it knows GPUs by that page alone."""
+    """A podgpu without a driver: it has GPUs only from that page."""
     node = Node(prometheus, tmp_path, Scenario())
     address = node.settings.port
     node.settings = replace(
@@ -110,7 +110,7 @@ def node(exporter: Exporter, prometheus: Server, tmp_path: Path, file: Path) -> 
 
 
 def check(scraped: Scraped) -> None:
-    """Every GPU has its values, under the pod that holds it."""
+    """Assert that every GPU has its values and the label of its pod."""
     for metric, values in VALUES.items():
         expected = {str(at): value for at, value in enumerate(values)}
         scraped.wait(f"{metric}{{$i}}", expected)
@@ -142,6 +142,6 @@ def test_pods_are_added_to_the_readings_of_another_exporter(
 
     assert exporter.process is not None
     assert exporter.process.stop() == 0
-    # Not what it was: what isn't known any more has no value.
+    # Readings that are no longer known end instead of keeping the last value.
     node.wait('podgpu_source_up{$i,source="exporter"}', {"exporter": 0}, "source")
     node.wait("DCGM_FI_DEV_GPU_TEMP{$i}", {})

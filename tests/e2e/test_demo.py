@@ -1,4 +1,4 @@
-"""`podgpu demo`: the shipped recording, on a machine without a GPU, under the dashboard."""
+"""The dashboard with `podgpu demo`, which plays the built-in recording without a GPU."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.e2e.prometheus import Server
 from tests.e2e.scenes import ALL
 from tests.e2e.test_dashboard import AVERAGE, PANELS, TOTAL, filled
 
-# What an H100 can read, idle or busy.
+# Plausible readings of an H100.
 PLAUSIBLE = {
     "GPU Temperature": (15, 95),
     "GPU Power Usage": (30, 800),
@@ -23,10 +23,10 @@ PLAUSIBLE = {
 
 @pytest.fixture
 def instance(prometheus: Server, tmp_path: Path) -> Iterator[str]:
-    """Where a demo listens."""
+    """The address of a running demo."""
     port = prometheus.take_seat()
     address = f"127.0.0.1:{port}"
-    # An empty search path: the demo needs no driver, and finds none.
+    # An empty library path: the demo needs no driver.
     env = {"LD_LIBRARY_PATH": ""}
     demo = Process([PODGPU, "demo", "--listen", address], tmp_path / "demo.log", env)
     try:

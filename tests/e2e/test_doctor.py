@@ -1,4 +1,4 @@
-"""`podgpu doctor` on the real node: well, with one right less, and with one thing wrong."""
+"""`podgpu doctor` on a real node: healthy, with one missing permission, and with one fault."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,14 +20,14 @@ from tests.e2e.processes import free_ports
 
 ACCOUNT = "podgpu-doctor"
 BOUND = f"default-{ACCOUNT}"
-"""What `access.allow` calls a binding."""
+"""The name of the binding that `access.allow` creates."""
 
 KEPT = ("name", "namespace", "labels")
-"""Of an object's metadata, all that the server doesn't write."""
+"""Metadata that the server does not set."""
 
 OF_THE_MACHINE = ("clock", "twins")
-"""Warnings that a healthy node of the tests may have: nobody keeps the clock of a sandbox right,
-and podgpus of other tests, if some run beside these, can be seen from here."""
+"""Checks that may warn on a healthy test machine: its clock may not be synchronized, and podgpus of
+other tests may run."""
 
 TEXT = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\n"
 Verb = tuple[str, str, str]
@@ -36,7 +36,7 @@ Verb = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Ward:
-    """A node with a plugin and a pod, and an account with the chart's rights."""
+    """A node with a device plugin and a pod, and a service account with the chart's rules."""
 
     kube: Cluster
     patient: Patient
@@ -45,7 +45,7 @@ class Ward:
     rules: list[Object]
 
     def allow(self, without: Verb | None = None) -> None:
-        """Give the chart's rights but one, and wait until they are in force."""
+        """Grant the chart's rules except one, and wait until they are in force."""
         less = [
             {**rule, "verbs": [verb for verb in rule["verbs"] if key(rule, verb) != without]}
             for rule in self.rules
@@ -55,7 +55,8 @@ class Ward:
         self.wait(without)
 
     def wait(self, without: Verb | None = None, *, listed: bool = True) -> None:
-        """Wait until the rights are those of the chart but one, and that on the list."""
+        """Wait until the permissions are in force: the chart's except one, and that for the
+        counters list."""
         rights = {each: each != without for each in verbs(self.rules)}
         wait_rights(self.kube, ACCOUNT, rights, listed=listed)
 
@@ -120,7 +121,7 @@ RIGHTS: dict[Verb, tuple[str, str]] = {
     ("get", "", "pods"): ("pods.patch", "failure"),
     ("patch", "", "pods"): ("pods.patch", "failure"),
 }
-"""The check that names it, by the right that is missing."""
+"""Check and verdict by missing permission."""
 
 
 def test_the_table_contains_every_rbac_rule_of_the_chart(ward: Ward) -> None:
@@ -160,12 +161,12 @@ def test_a_missing_permission_for_the_counters_list_is_reported(ward: Ward) -> N
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong, and what is said of it.
+    """A fault and the expected findings.
 
     Attributes:
-        make: makes it so, as long as it is entered.
-        findings: by check: verdict, what was seen, and the mend.
-        change: of the configuration file.
+        make: context manager that causes the fault.
+        findings: by check: verdict, and parts of the observation and of the fix.
+        change: changes of the configuration file.
     """
 
     findings: dict[str, tuple[str, str, str]]
@@ -182,7 +183,7 @@ def old_token(ward: Ward) -> Iterator[None]:
         yield
     finally:
         ward.kubeconfig.write_text(before)
-    # Else it might have been refused for another reason.
+    # Assert that the token was refused because it had expired.
     assert "token has expired" in ward.kube.apiserver.output()
 
 
@@ -213,7 +214,7 @@ def no_kubelet(ward: Ward) -> Iterator[None]:
         yield
     finally:
         ward.kube.kubelet.start()
-    # Its plugins register anew.
+    # Plugins register again.
     ward.kube.wait_allocatable(ward.plugin.resource, len(ward.plugin.healthy))
 
 
@@ -224,7 +225,7 @@ def no_server(ward: Ward) -> Iterator[None]:
         yield
     finally:
         ward.kube.apiserver.start()
-        # It may take a minute by itself to come back to the API server.
+        # Without a restart it may take a minute to reconnect to the API server.
         ward.kube.kubelet.restart()
 
 

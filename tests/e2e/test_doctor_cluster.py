@@ -1,4 +1,4 @@
-"""`podgpu doctor --cluster` on a real API server: what is missing there, and what is too much."""
+"""`podgpu doctor --cluster` on a real API server: missing objects, permissions and duplicates."""
 
 import json
 import re
@@ -26,7 +26,7 @@ TAINT = {"key": "team", "value": "vision", "effect": "NoSchedule"}
 
 
 class Objects:
-    """DaemonSets and a node that are objects alone: no controller makes pods of them."""
+    """DaemonSets and a node that exist only as API objects: no controller creates pods."""
 
     def __init__(self, api: Api, helm: Helm, kubeconfig: Path) -> None:
         self.api = api
@@ -40,11 +40,11 @@ class Objects:
         return found
 
     def install(self, **values: Any) -> Object:
-        """Make the chart's DaemonSet, and say that it wants no pods, as the controller would."""
+        """Create the chart's DaemonSet, which wants no pods."""
         return self.make(SETS, self._helm.template(values).one("DaemonSet"))
 
     def extend(self) -> Object:
-        """Make the chart's extender, its account and rights, as if its pods were ready."""
+        """Create the chart's extender with its rules, and set its pods as ready."""
         chart = self._helm.template({"extender": {"enabled": True}})
         made = chart.one("Deployment")
         name = made["metadata"]["name"]
@@ -71,7 +71,7 @@ class Objects:
         return found
 
     def desired(self, name: str, count: int) -> None:
-        """Write what the controller would: so many pods wanted and ready."""
+        """Set the status like the controller: this many pods are wanted and ready."""
         status = {
             "currentNumberScheduled": count,
             "desiredNumberScheduled": count,
@@ -84,7 +84,7 @@ class Objects:
         )
 
     def node(self, **labels: str) -> None:
-        """Make a node with eight GPUs."""
+        """Create a node with eight GPUs."""
         nodes.add(self.api, GPU_NODE, {"nvidia.com/gpu": "8"})
         self.api.patch("Node", GPU_NODE, {"metadata": {"labels": labels}})
 
@@ -129,7 +129,7 @@ def test_a_missing_gpu_node_label_is_reported(objects: Objects) -> None:
     objects.install()
     (found,) = objects.found("cluster.daemonset")
     assert found.verdict == "failure"
-    # The node of the tests may still have the resource of a plugin that is gone.
+    # The node of the tests may still have the resource of a stopped plugin.
     assert re.search(r"wants no pods: on \d nodes with GPUs: affinity wants ", found.saw), found.saw
     assert "nvidia.com/gpu.present In (true) or feature.node.kubernetes.io/pci-10de" in found.saw
     assert "give the node such labels" in found.repair
@@ -172,18 +172,24 @@ def test_the_doctor_reports_a_missing_permission_of_the_extender(
     name = role["metadata"]["name"]
     verbs = [(rule, verb) for rule in role["rules"] for verb in rule["verbs"]]
     assert verbs
-    wait_until(lambda: objects.is_well("cluster.extender"), "the extender's rights are in force")
+    wait_until(
+        lambda: objects.is_well("cluster.extender"), "the extender's permissions are in force"
+    )
     for rule, verb in verbs:
         less = {**rule, "verbs": [each for each in rule["verbs"] if each != verb]}
         others = [each for each in role["rules"] if each is not rule]
         objects.api.patch("ClusterRole", name, {"rules": [less, *others]})
-        found = wait_until(lambda: objects.failing("cluster.extender"), "a right less is in force")
+        found = wait_until(
+            lambda: objects.failing("cluster.extender"), "the reduced permissions are in force"
+        )
         (resource,) = rule["resources"]
         account = f"the service account {NAMESPACE}/podgpu-extender"
         assert found.saw == f"{account} may not {verb} {resource}"
         assert f'resources ["{resource}"], verbs [{verb}]' in found.repair
         objects.api.patch("ClusterRole", name, {"rules": role["rules"]})
-        wait_until(lambda: objects.is_well("cluster.extender"), "its rights are in force again")
+        wait_until(
+            lambda: objects.is_well("cluster.extender"), "all permissions are in force again"
+        )
 
 
 def dcgm_exporter() -> Object:

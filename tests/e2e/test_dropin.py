@@ -1,4 +1,4 @@
-"""podgpu in dcgm-exporter's place: arguments, variables and counters file stay as they are."""
+"""podgpu replaces dcgm-exporter: arguments, variables and the counters file stay the same."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.fakes.nvml import Ramp, Scenario, h100s, linked
 DRIVER: Final = "DCGM_FI_DRIVER_VERSION"
 
 OWN_LABELS: Final = {"DCGM_FI_DEV_XID_ERRORS": {"err_code", "err_msg"}}
-"""Labels that one family has more than the others."""
+"""Additional labels of single families."""
 
 ROWS: Final = [
     [cell.strip() for cell in line.split(",", 2)]
@@ -33,7 +33,7 @@ DCGM_FI_DEV_GPU_TEMQ, gauge, A slip.
 
 
 def node() -> Scenario:
-    """Two GPUs that have all that NVML can give, NVLinks too."""
+    """Return two GPUs with all readings of NVML, including NVLink."""
     return h100s(2, **linked(sent=Ramp(0, 1000), received=Ramp(0, 2000)))
 
 
@@ -46,7 +46,7 @@ def exporter(prometheus: Server, tmp_path: Path) -> Iterator[Exporter]:
 
 
 def scraped(exporter: Exporter) -> dict[str, float]:
-    """Return how many series Prometheus has of each of DCGM's names."""
+    """Return the number of series in Prometheus by DCGM name."""
     all_of_them = '{__name__=~"DCGM_.*", $i}'
     return exporter.by(
         "name", f'count by (name) (label_replace({all_of_them}, "name", "$1", "__name__", "(.*)"))'
@@ -54,9 +54,9 @@ def scraped(exporter: Exporter) -> dict[str, float]:
 
 
 def check_target(exporter: Exporter) -> None:
-    """Wait until both jobs have scraped it, and neither has a complaint.
+    """Wait until both jobs have scraped it without an error.
 
-    What a job said of the time before podgpu listened stands until it scrapes again.
+    An error from before podgpu listened stays until the next scrape.
     """
 
     def states() -> set[tuple[str, str]]:
@@ -75,8 +75,10 @@ def test_arguments_of_the_dcgm_exporter_chart_work(exporter: Exporter, tmp_path:
     counters.write_text(COUNTERS.read_text() + NO_GPU_HAS_IT)
     exporter.start("-f", counters)
     exporter.wait_families(set(HELP))
-    # One XID and one NVLink total a GPU, and so on: no row has more series than GPUs.
-    wait_until(lambda: scraped(exporter) == dict.fromkeys(HELP, 2.0), "all of it at Prometheus")
+    # Each row has one series for each GPU.
+    wait_until(
+        lambda: scraped(exporter) == dict.fromkeys(HELP, 2.0), "all series are in Prometheus"
+    )
     for family, series in exporter.labels().items():
         names = READING | {DRIVER} | OWN_LABELS.get(family, set())
         assert {frozenset(labels) for labels in series} == {frozenset(names)}
@@ -94,7 +96,7 @@ def test_arguments_of_the_dcgm_exporter_chart_work(exporter: Exporter, tmp_path:
 
 
 def test_variables_of_the_gpu_operator_work(exporter: Exporter, fake_kubelet: FakeKubelet) -> None:
-    """A container that is started with nothing but those."""
+    """A container without arguments, as the GPU operator starts it."""
     fake_kubelet.pods = [pod("train-0", {"nvidia.com/gpu": [node().gpus[1].uuid]})]
     exporter.start(
         name="podgpu-entrypoint",
@@ -105,7 +107,7 @@ def test_variables_of_the_gpu_operator_work(exporter: Exporter, fake_kubelet: Fa
             "DCGM_POD_RESOURCES_KUBELET_SOCKET": str(fake_kubelet.path),
             "NODE_NAME": "worker-7",
             "NODE_IP": "10.0.0.7",
-            # What the kubelet adds of a Service of that name.
+            # Variables that the kubelet sets for a Service of that name.
             "DCGM_EXPORTER_SERVICE_HOST": "10.96.0.7",
             "DCGM_EXPORTER_PORT": "tcp://10.96.0.7:9400",
         },
@@ -145,10 +147,10 @@ def test_an_edited_counters_list_is_applied_without_a_gap(
     exporter.wait("DCGM_FI_PROF_GR_ENGINE_ACTIVE{$i}", {"0": 0, "1": 0.25, "2": 0.5, "3": 0.75})
     assert exporter.query("DCGM_FI_DEV_SM_CLOCK{$i}") == []
 
-    # One that gives nothing is refused.
+    # A list without a usable row is refused.
     new.write_text("DCGM_FI_DEV_GPU_TEMQ, gauge, A slip.\n")
     new.replace(counters)
-    wait_until(lambda: "the previous list stays in use" in exporter.output(), "the refusal")
+    wait_until(lambda: "the previous list stays in use" in exporter.output(), "the list is refused")
     exporter.wait_scrapes_more(2)
     assert "DCGM_FI_DEV_FB_USED" in exporter.families()
 

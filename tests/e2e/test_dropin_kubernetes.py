@@ -1,4 +1,4 @@
-"""podgpu in dcgm-exporter's place on a node whose kubelet, containerd and API server are real."""
+"""podgpu replaces dcgm-exporter on a node with real kubelet, containerd and API server."""
 
 import os
 import shutil
@@ -27,18 +27,16 @@ UTIL, CLOCK = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_SM_CLOCK"
 
 
 class Start(Protocol):
-    """Starts the exporter in a pod's surroundings, with these words."""
+    """Starts the exporter in the environment of a pod, with these arguments."""
 
     def __call__(self, *words: str) -> Exporter: ...
 
 
 @pytest.fixture
 def start(kube: Cluster, prometheus: Server, tmp_path: Path) -> Iterator[Start]:
-    """It reaches the API server as a container does: by the account of its pod, in a folder that
-    is there in its own mount namespace alone.
+    """Start an exporter with a pod's service account, mounted in a separate mount namespace.
 
-    The account may read the node's pods, and `get` the one ConfigMap, as dcgm-exporter's chart has
-    it.
+    The account may read pods and `get` the one ConfigMap, as in dcgm-exporter's chart.
     """
     access.service_account(kube.api, ACCOUNT, [access.rule(["pods"], ["list", "watch"])])
     only = {**access.rule(["configmaps"], ["get"]), "resourceNames": [LIST]}
@@ -72,7 +70,7 @@ def start(kube: Cluster, prometheus: Server, tmp_path: Path) -> Iterator[Start]:
 
 
 def write_list(kube: Cluster, *rows: str) -> None:
-    """Make the ConfigMap, or change it."""
+    """Create or change the ConfigMap."""
     data = {"metrics": "\n".join(f"{row}, gauge, Help of {row}." for row in rows)}
     if kube.api.find("ConfigMap", LIST, NAMESPACE):
         kube.api.patch("ConfigMap", LIST, {"data": data}, NAMESPACE)
@@ -82,15 +80,15 @@ def write_list(kube: Cluster, *rows: str) -> None:
 
 
 def of(exporter: Exporter, uuid: str, family: str = UTIL) -> list[dict[str, str]]:
-    """Return those labels of a GPU's readings that tell of its holders."""
+    """Return the holder labels of a GPU's readings."""
     series = [each for each in exporter.labels().get(family, ()) if each["UUID"] == uuid]
     return [{name: each[name] for name in each.keys() - READING} for each in series]
 
 
 def wait_holders(exporter: Exporter, uuid: str, expected: list[dict[str, str]]) -> None:
-    """Wait until a GPU has a reading for each of these and no others.
+    """Wait until a GPU has one reading for each of these holders, and no others.
 
-    The kubelet is asked every ten seconds where nothing hints at a change.
+    Without a hint, podgpu queries the kubelet only every ten seconds.
     """
     wanted = sorted(map(sorted_items, expected))
     try:
@@ -137,7 +135,7 @@ def test_the_counters_configmap_and_pod_labels_and_uid_work(kube: Cluster, start
     index = str(IDS.index(device))
     exporter.wait(f"{UTIL}{{$i,{selected}}}", {index: 10 * (int(index) + 1)})
 
-    # It is asked for again each minute; a signal does it at once.
+    # podgpu reads the list each minute, and immediately at a signal.
     write_list(kube, CLOCK, UTIL)
     assert exporter.process is not None
     os.kill(exporter.process.pid, signal.SIGHUP)
@@ -145,17 +143,19 @@ def test_the_counters_configmap_and_pod_labels_and_uid_work(kube: Cluster, start
     assert of(exporter, device, CLOCK) == [holder]
     kube.api.delete("ConfigMap", LIST, NAMESPACE)
     os.kill(exporter.process.pid, signal.SIGHUP)
-    wait_until(lambda: "the previous list stays in use" in exporter.output(), "the complaint")
+    wait_until(
+        lambda: "the previous list stays in use" in exporter.output(), "the missing list is logged"
+    )
     assert exporter.families() == {CLOCK, UTIL}
 
     kube.remove("train-0", "ml")
     no_one = dict.fromkeys(("namespace", "pod", "container"), "")
-    wait_until(lambda: no_one.items() <= of(exporter, device)[0].items(), "nobody holds it")
+    wait_until(lambda: no_one.items() <= of(exporter, device)[0].items(), "the GPU is free")
 
 
-@pytest.mark.parametrize("virtual", [True, False], ids=["a copy for each", "once"])
+@pytest.mark.parametrize("virtual", [True, False], ids=["per replica", "once"])
 def test_holders_of_a_time_sliced_gpu(kube: Cluster, start: Start, virtual: bool) -> None:
-    """A plugin that hands out one GPU several times; the ids are NVIDIA's."""
+    """The plugin offers four replicas of a GPU, with NVIDIA's ids."""
     plugin = kube.plugin([f"{IDS[2]}::{at}" for at in range(4)])
     write_list(kube, UTIL)
     holders = {}

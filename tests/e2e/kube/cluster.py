@@ -247,7 +247,7 @@ class Cluster:
         return made
 
     def wait_allocatable(self, resource: str, count: int) -> None:
-        """Wait until the node has this many allocatable devices; do nothing without an API server."""
+        """Wait until the node has this many allocatable devices, if there is an API server."""
         if self.standalone:
             return
 

@@ -1,7 +1,7 @@
-"""What a node leaves behind when it is killed, and the way to be rid of it.
+"""Remove everything that a killed cluster left on the machine.
 
-Processes are found by the mark of a run that is over, and by the container they are: never by a
-program or a name that might be another's. Only who holds the lock of the node may clear.
+Processes are found by the mark of an ended run, and by containerd's records of containers, never by
+a program name that another process may have. The caller must hold the lock of the cluster.
 """
 
 import os
@@ -20,33 +20,32 @@ from tests.e2e.processes import wait_until
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _CONTAINER_LOGS = Path("/var/log/containers")
-"""The kubelet links each container's log there."""
+"""The kubelet creates links to container logs there."""
 
 _NETWORKS = Path("/var/lib/cni")
-"""What pods were given is remembered there, until it is taken back."""
+"""CNI stores allocated addresses there."""
 
 _USUAL_POD_RESOURCES = folders.DEVICE_PLUGINS.with_name("pod-resources")
-"""The node's kubelet has its own elsewhere: a pod that wants this folder of the host gets it made,
-and finds nothing in it."""
+"""The cluster's kubelet has another folder; this one is created, empty, for pods that mount it."""
 
 _SHIMS = Path("/run/containerd")
-"""Shims have their sockets there whatever containerd's own folder is."""
+"""Shims create their sockets there independently of containerd's folder."""
 
 
 def refuse_where_another_kubelet_is() -> None:
-    """Raise RuntimeError on a machine that is a node already: its device plugins are not ours."""
+    """Raise RuntimeError if the machine is a Kubernetes node, to protect its device plugins."""
     root = folders.DEVICE_PLUGINS.parent
     found = set(root.iterdir()) if root.is_dir() else set()
     if _USUAL_POD_RESOURCES in found and not any(_USUAL_POD_RESOURCES.iterdir()):
         found.remove(_USUAL_POD_RESOURCES)
     if found - {folders.DEVICE_PLUGINS}:
-        raise RuntimeError(f"{root} is a kubelet's: these tests need a machine that is no node")
+        raise RuntimeError(f"{root} belongs to a kubelet: use a machine without kubelet")
     if _served(folders.DEVICE_PLUGINS / "kubelet.sock"):
-        raise RuntimeError("a kubelet runs here: these tests need a machine that is no node")
+        raise RuntimeError("a kubelet runs here: use a machine without kubelet")
 
 
 def clear() -> None:
-    """Remove all that runs which are over left, and this one's node. Others' programs go on."""
+    """Remove the leftovers of ended runs and this run's cluster. Other programs keep running."""
     end([pid for pid in ended_with_their_run() if not _is_shim(pid)])
     refuse_where_another_kubelet_is()
     end(_containers())
@@ -76,12 +75,12 @@ def clear() -> None:
         *networks,
     )
     for folder in (*mostly_empty, folders.DEVICE_PLUGINS.parent, _SHIMS):
-        with suppress(OSError):  # absent, or holds what is not ours
+        with suppress(OSError):  # absent, or contains other files
             folder.rmdir()
 
 
 def _networked() -> set[str]:
-    """Return the ids of the pods that have the network of the tests."""
+    """Return the ids of the pods in the network of the tests."""
     found = _NETWORKS.glob(f"results/{NETWORK}-*")
     return {path.name.removeprefix(f"{NETWORK}-").rpartition("-")[0] for path in found}
 
@@ -96,7 +95,7 @@ def _served(path: Path) -> bool:
 
 
 def _runs(pid: int) -> Path | None:
-    """Return a process's program; None for one that is gone or the kernel's."""
+    """Return the program of a process; None if it has ended or is a kernel thread."""
     try:
         return Path(f"/proc/{pid}/exe").readlink()
     except OSError:
@@ -104,9 +103,9 @@ def _runs(pid: int) -> Path | None:
 
 
 def ended_with_their_run() -> list[int]:
-    """Return what nobody needs any more: all of runs that are over, of whichever checkout.
+    """Return the processes of ended runs, of any checkout.
 
-    And what is left of this run's own node, which is to end now: its shims outlive containerd.
+    Include the remaining processes of this run's cluster, because shims outlive containerd.
     """
     own = marks.own()
     return [
@@ -117,18 +116,18 @@ def ended_with_their_run() -> list[int]:
 
 
 def _is_shim(pid: int) -> bool:
-    # A program that has been built anew since is "... (deleted)".
+    # The path of a program that was rebuilt meanwhile ends with " (deleted)".
     program = _runs(pid)
     return program is not None and program.name.startswith("containerd-shim")
 
 
 def _containers() -> list[int]:
-    """Return the first process of each container, as containerd's own records name it."""
+    """Return the first process of each container, from containerd's records."""
     found = []
     for record in folders.RUN.glob("containerd/io.containerd.runtime.v2.task/k8s.io/*/init.pid"):
         with suppress(OSError, ValueError):
             pid = int(record.read_text())
-            # The number may be another's by now.
+            # Another process may have the pid now.
             if record.parent.name in Path(f"/proc/{pid}/cgroup").read_text():
                 found.append(pid)
     return found
@@ -143,7 +142,7 @@ def end(pids: Collection[int]) -> None:
 
 
 def _mounts() -> list[str]:
-    """Return what is mounted in the node's folder, the innermost first."""
+    """Return the mounts in the cluster's folder, the innermost first."""
     lines = Path("/proc/self/mounts").read_text().splitlines()
     targets = [line.split()[1].encode().decode("unicode_escape") for line in lines]
     return [each for each in reversed(targets) if Path(each).is_relative_to(folders.STATE)]
@@ -152,16 +151,16 @@ def _mounts() -> list[str]:
 def _unmount() -> None:
     for target in _mounts():
         subprocess.run(["umount", "--lazy", target], check=True, timeout=20)
-    # What is deleted next must not reach beyond.
+    # The next deletion must not follow a mount.
     assert not _mounts(), _mounts()
 
 
 def _remove_cgroups() -> None:
-    # Version 1 has a tree for each controller, version 2 one for all.
+    # Version 1 has a tree for each controller, version 2 only one.
     for root in (_CGROUPS, *_CGROUPS.glob("*/")):
         top = root / "kubepods"
         if top.is_dir():
-            # Processes that were killed may still be on their way out.
+            # Killed processes may not have ended yet.
             wait_until(lambda top=top: _removed(top), f"{top} is gone")  # type: ignore[misc]
 
 

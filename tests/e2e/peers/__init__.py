@@ -1,9 +1,8 @@
-"""The programs of others, built from source: a node's own, those that metrics are pushed to, helm.
+"""Programs of other projects, built from source: Kubernetes, Collector, Prometheus 3 and helm.
 
-Each folder here is a Go module: its go.mod names the programs as tools and go.sum holds their
-checksums. Only the Collector has a page of code, which says what goes into it. One module for all
-can't be: the versions they depend on clash. What is built lies below build/ and is built again
-only when the module has changed.
+Each folder is a Go module: go.mod lists the programs as tools, and go.sum has the checksums. Only
+the Collector has code, which lists its components. One module for all is not possible, because the
+dependencies conflict. Programs are built below build/, and rebuilt only if the module has changed.
 """
 
 import fcntl
@@ -19,7 +18,7 @@ from pathlib import Path
 _MODULES = Path(__file__).parent
 BUILT = _MODULES.parents[2] / "build" / "e2e" / "peers"
 _LIMIT = 3600
-"""Seconds for one program: those of Kubernetes take minutes on two cores."""
+"""Timeout for one program in seconds; those of Kubernetes take minutes on two cores."""
 
 _KUBERNETES = "v1.37.2"
 _VERSION = "k8s.io/component-base/version"
@@ -30,10 +29,10 @@ _HELM = "helm.sh/helm/v3"
 @dataclass(frozen=True, slots=True)
 class _Module:
     programs: Mapping[str, str]
-    """Packages by the name of the program made from each."""
+    """Go packages by program name."""
     tags: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
-    """Values of string variables: what the programs say their version is."""
+    """Values of string variables, for the versions."""
 
 
 _ALL = {
@@ -68,14 +67,14 @@ _ALL = {
             name: f"github.com/prometheus/prometheus/cmd/{name}"
             for name in ("prometheus", "promtool")
         },
-        tags="remove_all_sd",  # else every cloud's library is compiled: minutes
+        tags="remove_all_sd",  # else all cloud libraries are compiled
         values={"github.com/prometheus/common/version.Version": "3.16.0"},
     ),
     "helm": _Module(
         {"helm": f"{_HELM}/cmd/helm"},
         values={
             f"{_HELM}/internal/version.version": "v3.22.0",
-            # The Kubernetes that it renders for where it asks none.
+            # The Kubernetes version for rendering without a cluster.
             f"{_HELM}/pkg/chartutil.k8sVersionMajor": "1",
             f"{_HELM}/pkg/chartutil.k8sVersionMinor": _KUBERNETES.split(".")[1],
         },
@@ -86,10 +85,10 @@ _NODE = ("containerd", "etcd", "kubernetes")
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Paths of a node's programs."""
+    """Paths of the programs of a Kubernetes node."""
 
     containerd: Path
-    """The shim and ctr lie beside it."""
+    """The shim and ctr are in the same folder."""
     ctr: Path
     etcd: Path
     kubelet: Path
@@ -100,14 +99,14 @@ class Peers:
 
 @dataclass(frozen=True, slots=True)
 class Prometheus:
-    """Paths of the programs of a Prometheus that takes OTLP, which Debian's does not."""
+    """Paths of the programs of Prometheus 3, which supports OTLP; Debian's release does not."""
 
     server: Path
     promtool: Path
 
 
 def build() -> Peers:
-    """Return a node's programs, built first when they aren't there yet: some seven minutes."""
+    """Return the programs of a Kubernetes node; a first build takes about seven minutes."""
     _make(*_NODE)
     return Peers(
         containerd=BUILT / "containerd" / "containerd",
@@ -121,20 +120,20 @@ def build() -> Peers:
 
 
 def collector() -> Path:
-    """Return the Collector, built first when it isn't there yet: some two minutes."""
+    """Return the Collector; build it if missing, which takes about two minutes."""
     _make("collector")
     return BUILT / "collector" / "collector"
 
 
 def prometheus() -> Prometheus:
-    """Return Prometheus 3, built first when it isn't there yet: some three minutes."""
+    """Return Prometheus 3; build it if missing, which takes about three minutes."""
     _make("prometheus")
     folder = BUILT / "prometheus"
     return Prometheus(folder / "prometheus", folder / "promtool")
 
 
 def helm() -> Path:
-    """Return helm, built first when it isn't there yet: some two minutes."""
+    """Return helm; build it if missing, which takes about two minutes."""
     _make("helm")
     return BUILT / "helm" / "helm"
 
@@ -142,7 +141,7 @@ def helm() -> Path:
 def _make(*names: str) -> None:
     BUILT.mkdir(parents=True, exist_ok=True)
     with (BUILT / ".lock").open("w") as lock:
-        # Whoever comes while another builds waits for what that one makes.
+        # Other runs wait for the result of the build.
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name in names:
             _build(name, _ALL[name])
@@ -163,7 +162,7 @@ def _build(name: str, module: _Module) -> None:
         folder.mkdir()
         for program in module.programs:
             (Path(made) / program).rename(folder / program)
-    stamp.write_text(wanted)  # last: a build that was cut short has none
+    stamp.write_text(wanted)  # last, so that an interrupted build has no stamp
 
 
 def _go(module: _Module, source: Path, target: Path, package: str) -> None:
@@ -177,7 +176,7 @@ def _go(module: _Module, source: Path, target: Path, package: str) -> None:
     done = subprocess.run(
         command,
         cwd=source,
-        # Static: runs whatever the machine's C library is.
+        # Static, so that it runs with any C library.
         env={**os.environ, "CGO_ENABLED": "0"},
         capture_output=True,
         text=True,
