@@ -71,7 +71,7 @@ def test_rendering_usage(capsys: pytest.CaptureFixture[str]) -> None:
     made = UsageFamilies(LabelCache(PageNaming(PageOptions(), FieldPlan.everything(), "node-1")))
     page = made.body(Format.TEXT, first)
     series = sum(not line.startswith(b"#") for line in page.splitlines())
-    assert series == CONTAINERS * 4 + GPUS * EACH * 6
+    assert series == CONTAINERS * 4 + GPUS * EACH * 8
     registry = CollectorRegistry(auto_describe=False)
     registry.register(PreparedFamilies(page))
     both = [first, second]
