@@ -5,12 +5,10 @@ import errno
 import gzip
 import os
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future, wait
-from pathlib import Path
-from typing import Final
+from functools import partial
+from typing import BinaryIO, Final
 
-from pipeline.files.disk_sync import flush_folder
 from pipeline.host.daemon_threads import DaemonExecutor
 from sinks.jsonl.fault_reports import FailureLog
 from sinks.jsonl.rotated_files import Rotated, stamp
@@ -24,7 +22,6 @@ _NICE: Final = 10
 _MIN_RATIO: Final = 4
 """Compressed files are usually at least this many times smaller."""
 
-_CREATE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FATAL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 """Errors that would also affect the compression of every other file."""
 
@@ -47,127 +44,90 @@ class Compressor:
         self._rotated = rotated
         self._failures = failures
         self._thread = DaemonExecutor("podgpu-jsonl-gzip")
-        self._call: Future[None] | None = None
-        self._busy = False
+        self._pass: Future[None] | None = None
         self._stopped = threading.Event()
-        self._failed: set[int] = set()
 
     def wake(self) -> None:
-        """Start to compress all plain files, unless it is running already. Does not block."""
-        with self._rotated.lock:
-            if not self._busy and not self._stopped.is_set():
-                if self._call is not None and self._call.done():
-                    self._call.result()  # raise the exception of a bug
-                self._busy = True
-                self._call = self._thread.submit(self._work)
+        """Start to compress all plain files, after a running pass. Does not block."""
+        last = self._pass
+        if last is not None and last.done():
+            last.result()  # raise the exception of a bug
+        if last is None or last.running() or last.done():
+            self._pass = self._thread.submit(self._compress_all)
 
     def close(self) -> None:
         """Abort the running compression; its file stays plain. No file is renamed after this."""
         with self._rotated.lock:
             self._stopped.set()
-            with contextlib.suppress(OSError):
-                self._rotated.settle()
-        if self._call is not None:
-            wait([self._call], _CLOSE_TIMEOUT_S)
+        if self._pass is not None:
+            wait([self._pass], _CLOSE_TIMEOUT_S)
         self._thread.shutdown()
 
-    def _work(self) -> None:
+    def _compress_all(self) -> None:
+        """Try each plain file once. A file that can't be compressed does not block the others."""
         with contextlib.suppress(OSError):  # a low priority, so that it does not slow down podgpu
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        done, self._failed, released = 0, set(), False
-        try:
-            while (descriptor := self._next()) is not None:
-                done += self._try(descriptor)
-            released = True  # by _next(); a next pass may have set _busy since
-            if done and not self._failed:
-                self._failures.record_success("compress")
-        except _StoppedError:
-            pass
-        except OSError as error:
-            self._failures.record_failure("compress", error)
-        finally:
-            if not released:
-                with self._rotated.lock:
-                    self._busy = False
+        tried: set[int] = set()
+        compressed = failed = False
+        while True:
+            try:
+                source = self._open_next(tried)
+                if source is None:
+                    break
+                with source:
+                    compressed |= self._compress(source)
+            except _StoppedError:
+                return
+            except OSError as error:
+                failed = True
+                self._failures.record_failure("compress", error)
+                if error.errno in _FATAL:
+                    return
+        if compressed and not failed:
+            self._failures.record_success("compress")
 
-    def _next(self) -> int | None:
-        """Open the oldest plain file that did not fail in this pass."""
+    def _open_next(self, tried: set[int]) -> BinaryIO | None:
+        """Open the oldest plain file that was not tried in this pass."""
         with self._rotated.lock:
             for path in self._rotated.plain():
                 inode = path.stat().st_ino
-                if inode in self._failed:
-                    continue
-                try:
-                    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-                except OSError as error:
-                    self._failed.add(inode)
-                    self._failures.record_failure("compress", error)
-            # Under the lock: a file that is rotated from now on starts another pass.
-            self._busy = False
+                if inode not in tried:
+                    tried.add(inode)
+                    return os.fdopen(
+                        os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb"
+                    )
         return None
 
-    def _try(self, descriptor: int) -> bool:
-        """Compress a file. If it can't be read, skip it, so that it does not block the others."""
-        info = os.fstat(descriptor)
+    def _compress(self, source: BinaryIO) -> bool:
+        """Compress a file; return False if it was rotated away or has changed meanwhile."""
+        info, path = os.fstat(source.fileno()), self._rotated.unfinished()
         try:
-            if self._compress(descriptor, info):
-                return True
-            if os.fstat(descriptor).st_nlink:  # it was changed, not rotated away
-                self._failed.add(info.st_ino)
-        except OSError as error:
-            if error.errno in _FATAL:
-                raise
-            self._failed.add(info.st_ino)
-            self._failures.record_failure("compress", error)
-        finally:
-            os.close(descriptor)
-        return False
-
-    def _compress(self, descriptor: int, info: os.stat_result) -> bool:
-        path = self._rotated.unfinished()
-        try:
-            with _created(path) as target:
-                space = os.fstatvfs(target)
+            with open(path, "xb", opener=partial(os.open, mode=0o600)) as target:
+                space = os.fstatvfs(target.fileno())
                 if space.f_bavail * space.f_frsize < info.st_size // _MIN_RATIO:
                     # Leave the remaining space to new lines.
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                self._fill(target, descriptor, info)
+                self._fill(target, source, info)
             with self._rotated.lock:
-                if self._stopped.is_set():
-                    raise _StoppedError
-                if not self._rotated.replace_by_compressed(info, path):
-                    return False
-            try:
-                flush_folder(path.parent)
-            except OSError:
-                self._rotated.undo()
-                raise
-            self._rotated.settle()
-            return True
+                self._check_stopped()
+                return self._rotated.replace_by_compressed(info, path)
         finally:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
 
-    def _fill(self, target: int, source: int, info: os.stat_result) -> None:
-        with (
-            os.fdopen(target, "wb", closefd=False) as raw,
-            gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, stamp(info)) as gzip_file,
-        ):
-            while chunk := os.read(source, _CHUNK):
-                if self._stopped.is_set():
-                    raise _StoppedError
+    def _fill(self, target: BinaryIO, source: BinaryIO, info: os.stat_result) -> None:
+        with gzip.GzipFile("", "wb", _GZIP_LEVEL, target, stamp(info)) as gzip_file:
+            while chunk := source.read(_CHUNK):
+                self._check_stopped()
                 gzip_file.write(chunk)
+        target.flush()
+        descriptor = target.fileno()
         with contextlib.suppress(PermissionError):
-            os.fchown(target, info.st_uid, info.st_gid)
-        os.fchmod(target, info.st_mode & 0o777)
-        os.utime(target, ns=(info.st_atime_ns, info.st_mtime_ns))
-        os.fsync(target)
+            os.fchown(descriptor, info.st_uid, info.st_gid)
+        os.fchmod(descriptor, info.st_mode & 0o777)
+        os.utime(descriptor, ns=(info.st_atime_ns, info.st_mtime_ns))
+        os.fsync(descriptor)
 
-
-@contextlib.contextmanager
-def _created(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, _CREATE_FLAGS, 0o600)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    def _check_stopped(self) -> None:
+        if self._stopped.is_set():
+            raise _StoppedError

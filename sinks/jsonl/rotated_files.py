@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from pipeline.files.disk_sync import flush_folder
+
 ENDINGS: Final = ("", ".gz")
 _TRAILER: Final = 8
 _HEADER: Final = struct.Struct("<4sI")
@@ -22,7 +24,7 @@ class Rotated:
 
     Two threads use it: one rotates, one compresses. Threads of a replaced sink may still run.
     Therefore files are only renamed under `lock`. All objects of a path share it, and it is held
-    only while files are renamed.
+    only while files are renamed and their folder is flushed.
 
     Args:
         path: the current file.
@@ -35,7 +37,6 @@ class Rotated:
         self.lock = self._locks.setdefault(path, threading.RLock())
         self._path = path
         self._keep = keep
-        self._duplicate: os.stat_result | None = None
 
     def take(self) -> None:
         """Move the current file to `.1`. Older files move up only as far as necessary.
@@ -44,7 +45,6 @@ class Rotated:
             OSError: a file can't be moved.
         """
         with self.lock:
-            self.settle()
             if not self._keep:
                 self._path.unlink()
                 return
@@ -77,25 +77,21 @@ class Rotated:
             Whether it was done. If not, the plain file was rotated away or has changed.
 
         Raises:
-            OSError: it can't be renamed.
+            OSError: it can't be renamed, or the folder can't be flushed. The plain file stays.
         """
         with self.lock:
             for number in range(1, self._keep + 1):
-                if self._endings(number) == [""] and _is_same_file(self._numbered(number), info):
-                    compressed.rename(self._numbered(number, ".gz"))
-                    self._duplicate = info
+                plain, packed = self._numbered(number), self._numbered(number, ".gz")
+                if self._endings(number) == [""] and _is_same_file(plain, info):
+                    compressed.rename(packed)
+                    try:
+                        flush_folder(packed.parent)
+                    except OSError:
+                        packed.unlink(missing_ok=True)
+                        raise
+                    plain.unlink(missing_ok=True)
                     return True
         return False
-
-    def settle(self) -> None:
-        """Remove the plain file of the pair that `replace_by_compressed` left."""
-        with self.lock:
-            self._remove_duplicate("")
-
-    def undo(self) -> None:
-        """Remove the compressed file of that pair, if the plain one still exists."""
-        with self.lock:
-            self._remove_duplicate(".gz")
 
     def unfinished(self) -> Path:
         """Return an unused name in the same folder, which `sweep` recognises."""
@@ -116,16 +112,6 @@ class Rotated:
                     plain, compressed = self._existing(number)
                     if _is_compressed_from(compressed, plain):
                         plain.unlink()
-
-    def _remove_duplicate(self, ending: str) -> None:
-        info, self._duplicate = self._duplicate, None
-        if info is None:
-            return
-        for number in range(1, self._keep + 1):
-            if len(self._endings(number)) == len(ENDINGS) and _is_same_file(
-                self._numbered(number), info
-            ):
-                self._numbered(number, ending).unlink(missing_ok=True)
 
     @property
     def _stem(self) -> str:

@@ -10,10 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from sinks.jsonl import compressor as compressing
+from sinks.jsonl import rotated_files
 from sinks.jsonl.rotated_files import Rotated
 from sinks.jsonl.rotating_file import FileTarget
 from sinks.jsonl.sink import JsonLinesSink
@@ -171,7 +173,8 @@ def idle(bench: Bench) -> bool:
     target = bench.sink._target_thread._target
     assert isinstance(target, FileTarget)
     assert target._compressor is not None
-    return not target._compressor._busy
+    last = target._compressor._pass
+    return last is not None and last.done()
 
 
 async def test_a_wake_at_the_end_of_a_pass_starts_another_pass(
@@ -179,18 +182,18 @@ async def test_a_wake_at_the_end_of_a_pass_starts_another_pass(
 ) -> None:
     path = tmp_path / "gpu.jsonl"
     (tmp_path / "gpu.jsonl.1").write_bytes(b"{}\n")
-    found, woken = compressing.Compressor._next, threading.Event()
+    found, woken = compressing.Compressor._open_next, threading.Event()
 
-    def rotated_meanwhile(compressor: compressing.Compressor) -> int | None:
-        descriptor = found(compressor)
-        if descriptor is None and not woken.is_set():
+    def rotated_meanwhile(compressor: compressing.Compressor, tried: set[int]) -> BinaryIO | None:
+        source = found(compressor, tried)
+        if source is None and not woken.is_set():
             (tmp_path / "gpu.jsonl.2").write_bytes(b"{}\n")
             gate.clear()
             compressor.wake()
             woken.set()
-        return descriptor
+        return source
 
-    monkeypatch.setattr(compressing.Compressor, "_next", rotated_meanwhile)
+    monkeypatch.setattr(compressing.Compressor, "_open_next", rotated_meanwhile)
     gate.set()
     async with bench_of(path).writing() as bench:
         await until(lambda: (tmp_path / "gpu.jsonl.1.gz").exists() and woken.is_set())
@@ -206,10 +209,10 @@ def break_at(step: str, cause: OSError, patch: pytest.MonkeyPatch) -> None:
         raise cause
 
     places: dict[str, tuple[object, str]] = {
-        "open": (compressing, "_created"),
+        "open": (Rotated, "unfinished"),
         "fill": (compressing.Compressor, "_fill"),
         "rename": (Rotated, "replace_by_compressed"),
-        "folder": (compressing, "flush_folder"),
+        "folder": (rotated_files, "flush_folder"),
     }
     patch.setattr(*places[step], fail)
 
