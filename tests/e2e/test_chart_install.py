@@ -1,4 +1,4 @@
-"""The real API server accepts the rendered objects, and helm installs, upgrades and removes them."""
+"""A real API server accepts the rendered objects; helm installs, upgrades and removes them."""
 
 import json
 import stat

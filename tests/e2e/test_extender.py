@@ -1,4 +1,4 @@
-"""Which node a pod gets: the scheduler is real, and so is one of the two nodes."""
+"""The scheduler's choice with the extender: the scheduler and one of two nodes are real."""
 
 import json
 import os
@@ -30,15 +30,15 @@ from tests.e2e.topology_publisher import (
 
 REAL, MADE = "node1", "node2"
 TOGETHER, APART = IDS[4:], IDS[2:4] + IDS[6:]
-"""Who holds these leaves four GPUs of one island, or two of each."""
+"""Holding these GPUs leaves four free GPUs in one group, or two in each group."""
 
 LARGE = {"cpu": "256", "memory": "2Ti", GPU: "8"}
 SMALL = {"cpu": "200m", "memory": "512Mi", GPU: "8"}
-"""The scheduler by itself likes a large node better than the real one, and that one better than a
+"""Without the extender, the scheduler prefers a large node to the real one, and the real one to a
 small one."""
 
 BACKOFF = 10.0
-"""Seconds that the scheduler leaves a pod alone which it has found no node for, at most."""
+"""The longest time in seconds until the scheduler retries a pod without a node."""
 
 SLACK = 5.0
 
@@ -46,7 +46,7 @@ Publish = Callable[..., Publisher]
 
 
 class Choice(NamedTuple):
-    """The node with four free GPUs together, the other's size, and how the extender is asked."""
+    """The node with four free GPUs in one group, the other's size, and the form of requests."""
 
     together: str
     made: Mapping[str, str]
@@ -55,7 +55,7 @@ class Choice(NamedTuple):
 
 @pytest.fixture
 def publish(kube: Cluster, tmp_path: Path) -> Iterator[Publish]:
-    """Start podgpus that write to a node each, and end with the test."""
+    """Start a podgpu for each node that writes its annotation; they stop at the end."""
     kubeconfig = access.account(tmp_path, kube.api, ACCOUNT, rules("sinks/node.md"))
     with ExitStack() as stack:
 
@@ -69,7 +69,7 @@ def publish(kube: Cluster, tmp_path: Path) -> Iterator[Publish]:
 
 @pytest.fixture
 def extender(kube: Cluster, tmp_path: Path) -> Iterator[Extender]:
-    """An extender that isn't started yet, and ends with the test."""
+    """An extender that the test starts; it is stopped at the end."""
     kubeconfig = access.account(tmp_path, kube.api, "podgpu-extender", rules(PAGE))
     made = Extender(tmp_path / "extender", kubeconfig)
     yield made
@@ -84,7 +84,7 @@ def plugin(kube: Cluster) -> DevicePlugin:
 
 
 def hold_real(kube: Cluster, plugin: DevicePlugin, name: str, devices: Sequence[str]) -> None:
-    """Let a pod of the real node run with these GPUs."""
+    """Run a pod on the real node with these GPUs."""
     plugin.set_devices(devices)
     kube.run(gpu_pod(name, len(devices)))
     plugin.set_devices(IDS)
@@ -92,7 +92,7 @@ def hold_real(kube: Cluster, plugin: DevicePlugin, name: str, devices: Sequence[
 
 
 def hold_made(kube: Cluster, publisher: Publisher, name: str, devices: Sequence[str]) -> None:
-    """Let a pod have these GPUs of a node that nobody runs."""
+    """Let a pod hold these GPUs of the node without a kubelet."""
     pod = gpu_pod(name, len(devices))
     pod["spec"]["nodeName"] = publisher.node
     kube.create(pod)
@@ -100,7 +100,7 @@ def hold_made(kube: Cluster, publisher: Publisher, name: str, devices: Sequence[
 
 
 def ask(kube: Cluster, name: str, gpus: int, require: str = "") -> None:
-    """Leave it to the scheduler to find a node for a pod."""
+    """Create a pod that the scheduler has to bind."""
     kube.create(
         gpu_pod(name, gpus, scheduled=True, annotations={REQUIRE: require} if require else None)
     )
@@ -116,8 +116,8 @@ def take_away(kube: Cluster, name: str) -> None:
 @pytest.mark.parametrize(
     "choice",
     [
-        pytest.param(Choice(REAL, LARGE, cached=True), id="by names, on the real node"),
-        pytest.param(Choice(MADE, SMALL, cached=False), id="by whole nodes, on the other"),
+        pytest.param(Choice(REAL, LARGE, cached=True), id="node names, real node"),
+        pytest.param(Choice(MADE, SMALL, cached=False), id="node objects, other node"),
     ],
 )
 def test_a_pod_is_scheduled_where_its_gpus_are_in_one_group(
@@ -127,7 +127,7 @@ def test_a_pod_is_scheduled_where_its_gpus_are_in_one_group(
     extender: Extender,
     choice: Choice,
 ) -> None:
-    """Without the extender it would have gone to the other one."""
+    """Without the extender, the scheduler would choose the other node."""
     nodes.add(kube.api, MADE, choice.made)
     real, made = publish(REAL, kubelet=True), publish(MADE)
     held = {node: TOGETHER if node == choice.together else APART for node in (REAL, MADE)}
@@ -195,7 +195,7 @@ def test_unsatisfiable_requirements_are_reported(
 def test_the_scheduler_ignores_an_extender_that_does_not_respond(
     kube: Cluster, extender: Extender
 ) -> None:
-    """Then nobody keeps what a pod requires."""
+    """Without the extender, requirements of pods are not enforced."""
     nodes.add(kube.api, MADE, LARGE)
     extender.start()
     kube.schedule_with(extender.entry(httpTimeout="1s"))

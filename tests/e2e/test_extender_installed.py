@@ -1,4 +1,4 @@
-"""The scheduler extender as the chart installs it: asked through its Service, with its rights."""
+"""The scheduler extender as installed by the chart, with its Service and its permissions."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ from tests.fakes.nvml import FakeNvml
 
 NAME = "podgpu-extender"
 PORT = 9410
-"""Of its pods."""
+"""The port of its pods."""
 
 WANTED: Values = {
     "config": {"sinks": {"topology": {"kind": "node", "min_interval": "1s"}}},
@@ -33,7 +33,7 @@ WANTED: Values = {
 }
 MADE = "node2"
 LARGE = {"cpu": "256", "memory": "2Ti", GPU: "8"}
-"""The scheduler by itself likes such a node better than the real one."""
+"""Without the extender, the scheduler prefers such a node to the real one."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def plugin(site: Cluster) -> DevicePlugin:
 
 @pytest.fixture(scope="module")
 def before(site: Cluster) -> set[str]:
-    """All objects that are there without it."""
+    """All objects before the installation."""
     return Applying(site.api).everything()
 
 
@@ -61,7 +61,7 @@ def release(
     before: set[str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Installation]:
-    """podgpu on the node, which writes what is free, and the extender."""
+    """podgpu on the node, which writes the annotation, and the extender."""
     fake = FakeNvml(ISLANDS, tmp_path_factory.mktemp("played"))
     with installed(site, helm, values(fake, WANTED)) as made:
         wait_ready(made)
@@ -89,7 +89,7 @@ def wait_ready(release: Installation) -> None:
 
 
 def value(place: Place, name: str, **labels: str) -> float | None:
-    """Return the value of one of the extender's own metrics; None while it tells of none."""
+    """Return the value of an extender metric; None if it is absent."""
     host, port = place
     try:
         page = get(port, "/metrics", host=host).body.decode()
@@ -135,7 +135,7 @@ def test_the_service_of_the_extender_responds_according_to_the_annotation(
 def test_the_scheduler_uses_the_service_of_the_extender(
     release: Installation, site: Cluster, place: Place
 ) -> None:
-    """By the address: a scheduler in the host's network knows no names of the cluster."""
+    """By address, because a scheduler in the host network cannot resolve names of Services."""
     wait_passes(place, 8, ["node1"], {})
     host, port = place
     nodes.add(site.api, MADE, LARGE)
@@ -143,7 +143,7 @@ def test_the_scheduler_uses_the_service_of_the_extender(
         site.schedule_with({**extender(PAGE), "urlPrefix": f"http://{host}:{port}"})
         wait_until(lambda: value(place, "podgpu_extender_nodes", state="none") == 1, MADE)
         site.create(gpu_pod("free", 4, scheduled=True))
-        assert wait_bound(site, "free") == "node1", "nobody knows whether the other has free GPUs"
+        assert wait_bound(site, "free") == "node1", "free GPUs of the other node are unknown"
         site.create(gpu_pod("large", 8, scheduled=True, annotations={REQUIRE: "nvlink"}))
         reason = "podgpu: the node has no topology annotation, and the pod requires nvlink"
         wait_turned_away(site, "large", f"1 {reason}", f"1 Insufficient {GPU}")
@@ -168,7 +168,7 @@ def role(release: Installation) -> Object:
 
 
 def restarted(release: Installation) -> Object:
-    """Let the Deployment put another pod in the place of its own, and return that."""
+    """Delete the pod of the Deployment, and return the new one."""
     (old,) = release.extenders()
     release.kube.api.delete("Pod", old["metadata"]["name"], NAMESPACE, grace=1)
 
@@ -184,14 +184,14 @@ def restarted(release: Installation) -> Object:
 
 def wait_up(pod: Object) -> None:
     own = (pod["status"]["podIP"], PORT)
-    wait_until(lambda: value(own, "podgpu_extender_up") == 1, "it follows the Nodes", every=0.2)
+    wait_until(lambda: value(own, "podgpu_extender_up") == 1, "it watches the Nodes", every=0.2)
 
 
 @contextmanager
 def granted(release: Installation, *verbs: str) -> Iterator[Object]:
-    """Leave it these of its rights for a while, and let it start anew with them."""
+    """Restart it for a while with only these verbs of its rule."""
     chart = role(release)
-    assert chart["rules"] == rules(PAGE), "no more than the page tells"
+    assert chart["rules"] == rules(PAGE), "the documented rules"
     (rule,) = chart["rules"]
     release.applying.apply([{**chart, "rules": [{**rule, "verbs": list(verbs)}] if verbs else []}])
     try:
@@ -203,11 +203,11 @@ def granted(release: Installation, *verbs: str) -> Iterator[Object]:
     wait_ready(release)
 
 
-@pytest.mark.parametrize("left", [(), ("list",)], ids=["no rule at all", "no watch"])
+@pytest.mark.parametrize("left", [(), ("list",)], ids=["no rule", "no watch"])
 def test_a_missing_permission_of_the_extender_is_logged(
     release: Installation, left: Sequence[str]
 ) -> None:
-    """As a server has it that streams its lists: `watch` is what it is asked for first."""
+    """A server with streaming lists is first asked for `watch`."""
     with granted(release, *left) as made:
         name, own = made["metadata"]["name"], (made["status"]["podIP"], PORT)
 
@@ -220,14 +220,14 @@ def test_a_missing_permission_of_the_extender_is_logged(
         assert value(own, "podgpu_extender_up") == 0
         answer = get(PORT, "/readyz", host=own[0])
         assert answer.status == 503, answer
-        # By way of the controllers, which take their time.
+        # Controllers update the status, which takes some time.
         wait_until(lambda: not deployment(release)["status"].get("readyReplicas"), "not ready")
 
 
 def test_a_streaming_api_server_does_not_need_the_list_permission(
     release: Installation,
 ) -> None:
-    """So `list` is for older ones."""
+    """Only older API servers need `list`."""
     with granted(release, "watch") as made:
         wait_up(made)
 
@@ -235,7 +235,7 @@ def test_a_streaming_api_server_does_not_need_the_list_permission(
 def test_uninstalling_leaves_nothing(
     release: Installation, site: Cluster, before: set[str]
 ) -> None:
-    """The last of those that need this release."""
+    """This is the last test that needs this release."""
     there = Applying(site.api).everything()
     assert {f"Deployment {NAMESPACE}/{NAME}", f"Service {NAMESPACE}/{NAME}"} <= there
     release.remove()

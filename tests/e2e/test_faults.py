@@ -1,4 +1,4 @@
-"""What Prometheus sees of errors, lost GPUs, absent drivers and restarts."""
+"""XID errors, lost GPUs, missing drivers and restarts, as seen by Prometheus."""
 
 import json
 import time
@@ -15,7 +15,7 @@ from tests.fakes.nvml import Scenario
 OTHERS = ["0", "2", "3"]
 
 STALE_WITHIN = 3 * SLOW + FAST + INTERVAL + 3
-"""Three intervals of the slow tier, a round, a scrape; and what a busy machine adds."""
+"""Three slow intervals, a round, a scrape, and reserve for a busy machine."""
 
 
 def test_increase_counts_the_first_xid_error(start: Start) -> None:
@@ -27,7 +27,7 @@ def test_increase_counts_the_first_xid_error(start: Start) -> None:
     node.fake.push_xid(1, 48)
     node.wait(counter, {"1": 1})
     assert node.one(f"changes({counter}[30s])") == 1
-    # Not exactly 1: Prometheus extends what it saw to the window's end.
+    # Not exactly 1, because Prometheus extrapolates to the end of the window.
     assert node.one(f"increase({counter}[30s])") == pytest.approx(1, abs=0.5)
     assert (node.one(f"rate({counter}[30s])") or 0) > 0
     assert node.gpus("DCGM_FI_DEV_XID_ERRORS{$i}") == {"0": 0, "1": 48, "2": 0, "3": 0}
@@ -48,7 +48,7 @@ def test_an_xid_code_has_a_series_after_its_first_error(start: Start) -> None:
 
 
 def dcgm(node: Node) -> dict[str, float]:
-    """Return how many of the driver's readings each GPU has; the last XID is podgpu's own."""
+    """Return the number of DCGM series by GPU, without the last XID, which podgpu generates."""
     names = '__name__=~"DCGM_.*",__name__!="DCGM_FI_DEV_XID_ERRORS"'
     return node.gpus(f"count by (gpu) ({{{names},$i}})")
 
@@ -57,7 +57,9 @@ def test_a_lost_gpu_has_no_readings_and_the_others_continue(start: Start) -> Non
     node = start(distinct())
     node.wait_scraped(2)
     since = min(node.times('DCGM_FI_DEV_GPU_TEMP{$i,gpu="0"}', time.time() - 60))
-    wait_until(lambda: len(set(dcgm(node).values())) == 1, "all GPUs read alike")
+    wait_until(
+        lambda: len(set(dcgm(node).values())) == 1, "all GPUs have the same number of series"
+    )
     before = dcgm(node)
     node.fake.set(distinct().with_gpu(1, lost=True))
     lost_at = time.monotonic()
@@ -70,7 +72,7 @@ def test_a_lost_gpu_has_no_readings_and_the_others_continue(start: Start) -> Non
     assert dcgm(node) == {gpu: before[gpu] for gpu in OTHERS}
     node.fake.set(distinct())
     node.wait("podgpu_gpu_up{$i}", dict.fromkeys(ALL, 1))
-    wait_until(lambda: dcgm(node) == before, "all readings are back")
+    wait_until(lambda: dcgm(node) == before, "all series exist again")
     ups = node.times("up{$i}", since)
     for gpu in OTHERS:
         assert node.times(f'DCGM_FI_DEV_GPU_TEMP{{$i,gpu="{gpu}"}}', since) >= ups
@@ -126,7 +128,7 @@ def test_series_end_at_a_stop_and_continue_after_a_start(start: Start) -> None:
     indexes = {line["device"]["index"] for line in lines if line["record"] == "device"}
     assert indexes == {0, 1, 2, 3}
     node.wait("up{$i}", {"": 0})
-    # Nothing lingers for the five minutes that Prometheus looks back.
+    # No series stays for the five minutes of Prometheus' lookback.
     assert node.query('{$i,__name__=~"DCGM_.*|podgpu_.*|process_.*"}') == []
     started = node.one("max_over_time(process_start_time_seconds{$i}[1m])") or 0
     node.start()

@@ -1,4 +1,4 @@
-"""The pages themselves: promtool's lint, and the parsers of Prometheus' own client library."""
+"""The format of the page, checked by promtool and the parsers of Prometheus' client library."""
 
 import gzip
 import math
@@ -26,7 +26,7 @@ Page: TypeAlias = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def busy() -> Scenario:
-    """With instances, processes, and errors to come: every family has a series."""
+    """Return a scenario with MIG instances and processes, in which every family has a series."""
     return mixed().with_gpu(0, processes=[Proc(4242), Proc(4243, kind="graphics")])
 
 
@@ -52,7 +52,7 @@ def ready(node: Node, scene: str) -> None:
         return
     uuids = [gpu.uuid for gpu in SCENES[scene]().gpus]
     node.hold({"train-0": uuids[:2], "serve-a": uuids[1:2]})
-    # The counters stand at 0 once the driver's events are waited for; one before that is lost.
+    # The counters exist once podgpu waits for driver events; an earlier error would be lost.
     wait_until(lambda: "podgpu_xid_errors_total{" in node.page(), "the XID counters")
     node.fake.push_xid(0, 79)
     wait_until(lambda: "podgpu_xid_last_seen_timestamp_seconds{" in node.page(), "the XID")
@@ -71,14 +71,14 @@ def read(node: Node, name: str, encoding: str) -> Page:
 
 
 def parsed(families: Iterable[Metric]) -> Page:
-    """Collect the samples; no family and no series may be there twice."""
+    """Return the samples; assert that families and series are unique."""
     names: set[str] = set()
     found: Page = {}
     for family in families:
         assert family.name not in names
         names.add(family.name)
         for sample in family.samples:
-            # The parser of the text format gives every counter a `_total`.
+            # The parser of the text format adds `_total` to every counter.
             dcgm = sample.name.startswith("DCGM_")
             name = sample.name.removesuffix("_total") if dcgm else sample.name
             key = name, frozenset(sample.labels.items())
@@ -99,7 +99,7 @@ def test_both_client_parsers_read_the_page(start: Start, scene: str) -> None:
         pages[:] = [read(node, name, encoding) for name in FORMATS for encoding in ENCODINGS]
         return all(page.keys() == pages[0].keys() for page in pages)
 
-    # Not at the first look: a young podgpu has more series with every round.
+    # Retried, because a podgpu that has just started gets more series with each round.
     wait_until(agree, "the same series in every format")
     devices = sum(1 for name, _ in pages[0] if name == "podgpu_device_info")
     assert devices == {"plain GPUs": 4, "mixed MIG": 8, "8x7 MIG": 64, "no driver": 0}[scene]
@@ -109,7 +109,7 @@ def test_both_client_parsers_read_the_page(start: Start, scene: str) -> None:
 def test_promtool_finds_no_problem_in_the_page(
     start: Start, programs: debian.Prometheus, scene: str
 ) -> None:
-    """DCGM's names break the rules and are kept for those who query them; ours keep them."""
+    """Only podgpu's own names are checked, because DCGM's names do not follow the rules."""
     node = start(SCENES[scene]())
     ready(node, scene)
     lines = node.page().splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""The cluster that acts by itself, while a test wants it to."""
+"""The cluster with controllers and reachable Services."""
 
 import socket
 
@@ -19,7 +19,7 @@ ASK = run(
 
 
 def asking(name: str) -> Object:
-    """Return a pod with a network of its own that tells what it finds of the API server."""
+    """Return a pod without host network that prints whether it reaches the API server."""
     made = pod(name, container(command=ASK), restart="Never")
     made["spec"]["hostNetwork"] = False
     return made
@@ -48,7 +48,7 @@ def daemonset() -> list[Object]:
 
 
 def held() -> bool:
-    """Return whether the Service's address is one of the machine's."""
+    """Return whether the machine has the address of the Service."""
     with socket.socket() as trial:
         try:
             trial.bind((ADDRESS, 0))
@@ -70,7 +70,7 @@ def test_pods_reach_the_api_server_and_daemonsets_get_pods(kube: Cluster) -> Non
             return phases == ["Running"]
 
         wait_until(running, "the DaemonSet's pod", every=0.2)
-        # Its pod goes with it, and all that is in the namespace with that.
+        # Deletion removes the pod, and the namespace with all of its objects.
         applying.delete(objects)
         assert kube.api.list("Pod", NAMESPACE) == []
     assert not held()

@@ -1,6 +1,6 @@
-"""A thousand connections that mean harm to a real podgpu, which needs no GPU and no cluster here.
+"""Attacks by a thousand connections on a real podgpu, without GPU and cluster.
 
-Probes, scrapes and the scheduler are answered meanwhile, and memory stays near that of an idle one.
+Probes, scrapes and the scheduler get responses meanwhile, and memory hardly grows.
 """
 
 import base64
@@ -22,7 +22,7 @@ from tests.support.attackers import Times, resident, under_attack
 CONNECTIONS = 1000
 SECONDS = 8.0
 MEMORY = 40_000_000
-USER, PASSWORD = "prometheus", "of this test alone"
+USER, PASSWORD = "prometheus", "only for this test"
 AUTHORIZATION = {
     "Authorization": "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 }
@@ -30,7 +30,7 @@ QUESTION = b'{"Pod": {"metadata": {"name": "p"}}, "NodeNames": ["node-1"]}'
 
 
 class Victim:
-    """A podgpu that plays the recording in the package, or a scheduler extender."""
+    """A podgpu that plays the built-in recording, or a scheduler extender."""
 
     def __init__(self, folder: Path, command: Sequence[str | Path], port: int) -> None:
         self.port = port
@@ -39,7 +39,7 @@ class Victim:
         self.idle = self.most = 0
 
     def settle(self) -> None:
-        """Note what an idle one needs that has answered a few times."""
+        """Measure the idle memory after some requests."""
         for _ in range(3):
             for path in ("/healthz", "/metrics"):
                 Times().ask(self.port, path, headers=AUTHORIZATION)
@@ -48,7 +48,7 @@ class Victim:
 
     @contextmanager
     def weighed(self) -> Iterator[None]:
-        """Note the most memory that it has meanwhile."""
+        """Measure the maximum memory during the block."""
         done = threading.Event()
 
         def look() -> None:
@@ -110,7 +110,7 @@ def extending(folder: Path) -> Iterator[Victim]:
 
 @pytest.fixture(autouse=True)
 def descriptors() -> Iterator[None]:
-    """Let this process, and those that it starts, have as many as they may."""
+    """Raise the limit of file descriptors to the hard limit."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
     yield
@@ -118,9 +118,9 @@ def descriptors() -> Iterator[None]:
 
 
 def well(title: str, *asked: Times) -> None:
-    """Check that all was answered, and most of it within a second.
+    """Assert that all requests got responses, most of them within a second.
 
-    The attackers take as much of the processors as podgpu, so that some answers may be late.
+    The attackers use as much CPU as podgpu, so some responses may be late.
     """
     for times in asked:
         print(f"{title}: {times}")
@@ -148,7 +148,7 @@ def test_probes_and_scrapes_are_answered_during_an_attack(
         print(f"{kind} from {sources}: +{(victim.most - victim.idle) / 1e6:.0f} MB")
         assert victim.most - victim.idle < MEMORY
         well(f"{kind} from {sources}", probes, scrapes)
-        assert all(b"podgpu_gpu_up{" in page for page in pages), "no reading is called old"
+        assert all(b"podgpu_gpu_up{" in page for page in pages), "no reading is outdated"
 
 
 def test_a_probe_from_the_address_of_the_attack_is_answered(tmp_path: Path) -> None:
@@ -164,10 +164,10 @@ def test_a_probe_from_the_address_of_the_attack_is_answered(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("sources", [4, 50, 1000])
 def test_r3_password_guesses_lock_no_one_out(sources: int, tmp_path: Path) -> None:
-    """The first scrape of all may come while others guess already."""
+    """The first valid scrape may come after the guesses have begun."""
     hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(10)).decode()
     with playing(tmp_path, f"basic_auth_users:\n  {USER}: {hashed}\n") as victim:
-        # What was found good is forgotten with another hash.
+        # A new hash invalidates the cache of valid passwords.
         hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(10)).decode()
         probes, first, scrapes = Times(), Times(), Times()
         attack = under_attack("guesses", victim.port, connections=CONNECTIONS, sources=sources)
@@ -176,7 +176,7 @@ def test_r3_password_guesses_lock_no_one_out(sources: int, tmp_path: Path) -> No
             (tmp_path / "web.yml").write_text(f"basic_auth_users:\n  {USER}: {hashed}\n")
             time.sleep(2)
             while not first.took and len(first.failed) < 3:
-                # One that is refused is checked all the same: the next finds the result.
+                # A refused request is checked nevertheless, and the next one uses the result.
                 first.ask(victim.port, "/metrics", headers=AUTHORIZATION)
             for _ in range(10):
                 probes.ask(victim.port, "/healthz")
@@ -187,7 +187,7 @@ def test_r3_password_guesses_lock_no_one_out(sources: int, tmp_path: Path) -> No
         assert first.took
         if sources < CONNECTIONS:
             well(f"guesses from {sources}", probes, scrapes)
-        else:  # each comes again at once, at the cost of others: it takes longer
+        else:  # each client retries immediately, so valid requests take longer
             print(f"guesses from {sources}: {probes}, {scrapes}")
             assert min(len(probes.took), len(scrapes.took)) >= 7
 
@@ -226,7 +226,7 @@ def test_r7_exhausted_descriptors_are_logged_and_podgpu_continues(tmp_path: Path
         print(f"out of descriptors: {len(added)} characters of log, {times}")
         assert "Too many open files" in added
         assert len(added) < 2000
-        assert times.took, "some get through"
+        assert times.took, "some requests succeed"
         times = Times()
         times.ask(victim.port, "/metrics")
         well("afterwards", times)

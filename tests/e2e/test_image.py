@@ -1,4 +1,4 @@
-"""The image that the Dockerfile makes: what is in it, what it may be denied, how it ends."""
+"""The image of the Dockerfile: its content, its required permissions, and its stop."""
 
 import os
 import signal
@@ -19,13 +19,13 @@ SCENE = distinct()
 
 @pytest.fixture
 def fake(tmp_path: Path) -> FakeNvml:
-    # Whoever is not root has to be able to read what it plays.
+    # The scenario has to be readable for other users than root.
     for folder in (tmp_path, *tmp_path.parents[:3]):
         folder.chmod(folder.stat().st_mode | 0o055)
     return FakeNvml(SCENE, tmp_path)
 
 
-# What is in it.
+# The content.
 
 
 def test_the_image_has_opencontainers_labels(image: Image) -> None:
@@ -60,7 +60,7 @@ def test_the_image_config_has_a_non_root_user_and_nvidia_variables(image: Image)
 
 @pytest.fixture(scope="module")
 def added(image: Image) -> list[tarfile.TarInfo]:
-    """What is in the image and not in its base."""
+    """The files that the image adds to its base."""
     _base, *ours = image.layers()
     return [member for layer in ours for member in layer]
 
@@ -102,7 +102,7 @@ def test_all_added_files_are_world_readable(added: list[tarfile.TarInfo]) -> Non
         assert member.mode & wanted == wanted, (member.name, oct(member.mode))
 
 
-# How it runs.
+# Running containers.
 
 
 def test_the_image_runs_without_capabilities_and_stops_on_sigterm(
@@ -119,7 +119,7 @@ def test_the_image_runs_without_capabilities_and_stops_on_sigterm(
     assert {int(status[each], 16) for each in ("CapInh", "CapPrm", "CapEff", "CapBnd")} == {0}
     assert status["NoNewPrivs"] == "1"
     assert execute(kube, made, "touch", "/opt/podgpu/new").returncode != 0
-    # What the ledger needs is the base's.
+    # The ledger needs a module of the base image.
     keeps = "import sqlite3; sqlite3.connect(':memory:').execute('select 1')"
     assert execute(kube, made, "/opt/podgpu/bin/python", "-c", keeps).returncode == 0
     os.kill(int(first.name), signal.SIGTERM)
@@ -134,7 +134,7 @@ def test_the_image_runs_without_capabilities_and_stops_on_sigterm(
         ((), ("-f", "/etc/dcgm-exporter/dcp-metrics-included.csv", "-a", ":9400")),
         (("/usr/local/dcgm/dcgm-exporter-entrypoint.sh",), ("-a", ":9400")),
     ],
-    ids=["args alone", "the entry point of an image of dcgm-exporter"],
+    ids=["args only", "entry point of dcgm-exporter"],
 )
 def test_the_image_replaces_the_one_of_dcgm_exporter(
     loaded: Image,

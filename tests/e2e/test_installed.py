@@ -1,4 +1,4 @@
-"""The image, installed by the chart on a real cluster: scraped, updated, removed, denied rights."""
+"""The image, installed by the chart on a real cluster: scrapes, updates, permissions, removal."""
 
 import itertools
 import time
@@ -40,17 +40,17 @@ ALL: Values = {
         },
     },
 }
-"""All sources that a node has something for; all that asks the API server or writes to the node."""
+"""All components that use the API server or the node."""
 
 TOPOLOGY = "podgpu.io/topology"
 
 LONGER = 8
-"""Seconds for which a new pod stands beside the old one: Prometheus takes five to begin with it."""
+"""Seconds for which both pods run in an update: Prometheus needs five for a new target."""
 
 
 @pytest.fixture(scope="module")
 def site(loaded: Image, cluster: Cluster) -> Iterator[Cluster]:
-    """A cluster with controllers, whose node is known as one with GPUs, and no podgpu in it."""
+    """A cluster with controllers and a GPU label on its node, without podgpu."""
     with sited(cluster):
         rows = "\n".join(f"{name}, gauge, Help." for name in (UTIL, "DCGM_FI_DEV_GPU_TEMP"))
         meta = {"name": COUNTERS, "namespace": "default"}
@@ -70,7 +70,7 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> FakeNvml:
 
 
 def wait_holders(prometheus: Discovering, expected: dict[str, str]) -> None:
-    """Wait until Prometheus knows these pods by device, from every podgpu that it scrapes."""
+    """Wait until Prometheus has exactly these pods by device, from all scraped podgpus."""
 
     def known() -> bool:
         found = prometheus.query(f'{UTIL}{{job="{JOB}"}}')
@@ -81,7 +81,7 @@ def wait_holders(prometheus: Discovering, expected: dict[str, str]) -> None:
 
 
 def gap(prometheus: Discovering, selector: str, since: float) -> float:
-    """Return the longest time without a sample of any of the series, in seconds."""
+    """Return the longest time without a sample in any of the series, in seconds."""
     window = f"{time.time() - since:.0f}s"
     found = prometheus.query(f"{selector}[{window}]")
     times = sorted(at for series in found for at, _ in series.points)
@@ -107,7 +107,7 @@ def test_scrapes_have_no_gap_while_pods_change_and_podgpu_is_updated(
         site.remove("train-0")
         wait_holders(prometheus, second)
 
-        # Another image and another configuration, and a pod that comes meanwhile.
+        # Update the image and the configuration, and start a pod meanwhile.
         since = time.time()
         (before,) = release.pods()
         newer = "newer"
@@ -121,7 +121,7 @@ def test_scrapes_have_no_gap_while_pods_change_and_podgpu_is_updated(
         )
         site.run(gpu_pod("train-2", 1))
         third = dict.fromkeys(plugin.asked[-1], "train-2")
-        wait_until(lambda: len(release.pods()) == 2, "two of them side by side", every=0.02)
+        wait_until(lambda: len(release.pods()) == 2, "two pods run", every=0.02)
         release.wait()
         (after,) = release.pods()
         assert after["metadata"]["uid"] != before["metadata"]["uid"]
@@ -134,7 +134,7 @@ def test_scrapes_have_no_gap_while_pods_change_and_podgpu_is_updated(
             for each in prometheus.query(f"{temperature}[{time.time() - since:.0f}s]")
         }
         assert len(scraped_by) == 2
-        # What Prometheus itself missed, the machine was too busy for.
+        # Gaps in Prometheus' own series show that the machine was busy.
         busy = gap(prometheus, f'up{{job="{ITSELF}"}}', since)
         assert gap(prometheus, temperature, since) <= busy + EVERY
         for name in ("train-1", "train-2"):
@@ -153,17 +153,17 @@ CHECKED = {
     ("nodes", "patch"): "node.rbac",
     ("configmaps", "get"): "counters",
 }
-"""The doctor's check that fails without it, by resource and verb."""
+"""The check that fails without the permission, by resource and verb."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What something that was installed may leave behind.
+    """Traces of an installation.
 
     Attributes:
-        objects: names of the API server's.
-        node: keys of the Node's annotations and labels.
-        files: in the folders of the node that podgpu has.
+        objects: names of API objects.
+        node: keys of annotations and labels of the Node.
+        files: files in the node's folders that podgpu mounts.
     """
 
     objects: set[str]
@@ -193,7 +193,7 @@ def before(site: Cluster, plugin: DevicePlugin, fake: FakeNvml) -> Traces:
 
 @pytest.fixture(scope="module")
 def granted(site: Cluster, helm: Helm, before: Traces, fake: FakeNvml) -> Iterator[Installation]:
-    """podgpu with all that asks the API server for something, and the chart's rights."""
+    """podgpu with all components that use the API server, and the chart's rules."""
     with installed(site, helm, values(fake, ALL)) as release:
         yield release
 
@@ -273,7 +273,7 @@ def test_the_doctor_reports_each_missing_permission(
 def test_uninstalling_leaves_nothing(
     granted: Installation, site: Cluster, before: Traces, fake: FakeNvml
 ) -> None:
-    """The last of those that need this podgpu."""
+    """This is the last test that needs this installation."""
 
     def annotated() -> bool:
         return TOPOLOGY in site.api.get("Node", site.node)["metadata"]["annotations"]
@@ -286,5 +286,5 @@ def test_uninstalling_leaves_nothing(
     assert traces(site, fake) == before
     assert site.api.list("Pod") == []
     folder = site.state / "kubelet" / "pods" / made["metadata"]["uid"]
-    wait_until(lambda: not folder.exists(), "the kubelet has cleared the pod's folder")
+    wait_until(lambda: not folder.exists(), "the kubelet has removed the pod's folder")
     wait_until(lambda: not site.containerd.tasks(), "nothing runs")

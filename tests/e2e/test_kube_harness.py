@@ -1,4 +1,4 @@
-"""The node that the other tests stand on is a real one, and does what they take for granted."""
+"""The test cluster behaves as the other tests expect."""
 
 from collections.abc import Sequence
 
@@ -49,7 +49,7 @@ def test_a_container_sees_the_environment_that_the_device_plugin_set(
     shown = container(resources={GPU: 1}, command=run("echo $NVIDIA_VISIBLE_DEVICES"))
     kube.run(pod("show", shown, restart="Never"), "Succeeded")
     assert kube.pod_log("show") == f"{plugin.asked[0][0]}\n"
-    # Whoever has ended holds nothing.
+    # An ended container holds no device.
     wait_until(lambda: kubelet_state.held() == {}, "the device is free")
 
 
@@ -71,7 +71,7 @@ def test_a_withdrawn_device_is_not_allocated(kube: Cluster, plugin: DevicePlugin
 
 
 def test_init_containers_and_sidecars_have_devices(kube: Cluster, plugin: DevicePlugin) -> None:
-    """An init container's devices go to those after it; a sidecar keeps its own."""
+    """Devices of an init container are reused by later containers; a sidecar keeps its devices."""
     made = kube.run(
         pod(
             "both",
@@ -86,7 +86,7 @@ def test_init_containers_and_sidecars_have_devices(kube: Cluster, plugin: Device
     assert held.keys() == {"prepare", "side", "main"}
     assert held["prepare"] in (held["side"], held["main"])
     assert held["side"] != held["main"]
-    # Pod-resources has no word of init containers that have ended.
+    # Pod-resources does not list ended init containers.
     assert kubelet_state.held() == {"both": {"side": held["side"], "main": held["main"]}}
 
 
@@ -95,7 +95,8 @@ def test_a_mirror_pod_has_the_node_name_as_suffix(kube: Cluster, plugin: DeviceP
     assert mirror == "static-node1"
     mirrored = kube.api.wait_phase(mirror, "Running")
     assert kubelet_state.held() == {mirror: {"main": plugin.asked[0]}}
-    # In the checkpoint it goes by the hash of its manifest, which the mirror has as well.
+    # In the checkpoint its uid is the hash of its manifest, which is an annotation of the mirror
+    # pod.
     hashed = mirrored["metadata"]["annotations"]["kubernetes.io/config.hash"]
     assert hashed != uid(mirrored)
     assert kubelet_state.checkpointed(hashed) == {"main": plugin.asked[0]}
@@ -127,7 +128,7 @@ def test_a_restarted_kubelet_knows_its_allocations(kube: Cluster, plugin: Device
     before = kubelet_state.held()
     kube.kubelet.restart()
     plugin.wait_registered(2)
-    wait_until(lambda: kubelet_state.held() == before, "allocations are back")
+    wait_until(lambda: kubelet_state.held() == before, "allocations are restored")
     kube.wait_allocatable(GPU, 4)
     kube.run(gpu_pod("new", 2))
     held = kubelet_state.held()
@@ -158,7 +159,7 @@ def test_a_service_account_may_do_what_its_rules_allow(kube: Cluster) -> None:
     access.set_rules(kube.api, "reader", [access.rule(["nodes"])])
     wait_until(lambda: allowed(reader.list, "Node"), "the new rules are in force")
     access.remove_service_account(kube.api, "reader")
-    wait_until(lambda: not allowed(reader.list, "Node"), "the token has ended")
+    wait_until(lambda: not allowed(reader.list, "Node"), "the token is invalid")
 
 
 def allowed(ask: object, kind: str) -> bool:
@@ -185,7 +186,7 @@ def test_a_resource_claim_is_allocated_and_prepared(kube: Cluster) -> None:
     ((prepared,),) = driver.prepared.values()
     (named,) = resource.cdi_devices
     assert named.name == f"k8s.gpu.nvidia.com/claim={prepared}"
-    wait_until(lambda: f"={prepared}\n" in kube.pod_log("claimant"), "the container has it")
+    wait_until(lambda: f"={prepared}\n" in kube.pod_log("claimant"), "the container has the device")
     kube.tidy()
     assert driver.prepared == {}
     assert kube.api.list("ResourceClaim") == []
@@ -196,7 +197,7 @@ def test_a_refused_resource_claim_is_prepared_later(kube: Cluster) -> None:
     driver.refusal = "out of order"
     driver.claim("one")
     kube.create(pod("waits", container(claims=["gpu"]), claims={"gpu": "one"}))
-    wait_until(lambda: driver.refused, "the kubelet has asked")
+    wait_until(lambda: driver.refused, "the kubelet has requested the device")
     (listed,) = kubelet_state.pod_resources()
     assert [each.claim_name for each in listed.containers[0].dynamic_resources] == ["one"]
     assert not listed.containers[0].dynamic_resources[0].claim_resources
@@ -211,7 +212,7 @@ def test_the_scheduler_binds_pods_to_a_node_without_a_kubelet(
     nodes.add(kube.api, "node2", {"cpu": "4", "memory": "8Gi", GPU: "8"})
     kube.ensure_scheduler()
     kube.create(gpu_pod("large", 8, scheduled=True))
-    wait_until(lambda: kube.api.pod("large")["spec"].get("nodeName") == "node2", "it is bound")
+    wait_until(lambda: kube.api.pod("large")["spec"].get("nodeName") == "node2", "the pod is bound")
     kube.run(gpu_pod("small", 4, scheduled=True))
     assert kubelet_state.held().keys() == {"small"}
     assert kube.api.pod("large")["status"]["phase"] == "Pending"

@@ -1,4 +1,4 @@
-"""Who holds what: kubelet, containerd and API server are real, the GPUs simulated."""
+"""Holders of devices with real kubelet, containerd and API server, and simulated GPUs."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,10 +19,10 @@ from tests.e2e.watched_podgpu import ACCOUNT, ALL, OFTEN, RULES, Owner, Subject,
 SCENE = distinct()
 IDS = [gpu.uuid for gpu in SCENE.gpus]
 SOON = 2.0
-"""Seconds within which a change of the kubelet's or the API server's has to be seen: far less than
-the intervals of the sources would allow without hints and watches, far more than it takes."""
+"""Seconds within which a change has to be visible: much less than the sources' intervals without
+hints and watches, and much more than needed."""
 
-# A kubelet that is older than `max_age` has been told of all its pods.
+# After `max_age`, a kubelet has received all of its pods.
 SETTLED = {**OFTEN, "podresources": {**OFTEN["podresources"], "max_age": "2s"}}
 
 Watch = Callable[..., Subject]
@@ -31,7 +31,7 @@ Made = dict[str, Any]
 
 @pytest.fixture
 def watch(kube: Cluster, tmp_path: Path) -> Iterator[Watch]:
-    """Start a podgpu that ends with the test."""
+    """Start a podgpu that is stopped at the end."""
     with ExitStack() as stack:
 
         def start(*kinds: str, rules: Sequence[Made] = RULES, settled: bool = False) -> Subject:
@@ -53,7 +53,7 @@ def uid(made: Made) -> str:
 
 
 def given(plugin: DevicePlugin, at: int = -1) -> list[str]:
-    """Return the devices that the kubelet asked for, the last time or so."""
+    """Return the devices of a request of the kubelet, by default the last one."""
     return sorted(plugin.asked[at])
 
 
@@ -77,15 +77,15 @@ def test_labels_appear_and_disappear_with_the_pod(
     kube.remove("train-0", "ml")
     assert podgpu.wait_owners({}) < SOON
     assert podgpu.of("podgpu_pod_info") == []
-    # At no moment anybody else.
+    # No other holder was ever shown.
     assert podgpu.witness.untrue((device, owner) for device in given(plugin)) == set()
 
 
 @pytest.mark.parametrize(
     ("kinds", "known"),
     [
-        pytest.param(["podresources"], {"names"}, id="pod-resources alone"),
-        pytest.param(["checkpoint"], {"uid"}, id="the checkpoint alone"),
+        pytest.param(["podresources"], {"names"}, id="only pod-resources"),
+        pytest.param(["checkpoint"], {"uid"}, id="only the checkpoint"),
         pytest.param(["podresources", "checkpoint"], {"names", "uid"}, id="both together"),
         pytest.param(["checkpoint", "pods"], {"names", "uid"}, id="checkpoint and API server"),
     ],
@@ -128,11 +128,11 @@ def test_the_api_server_is_restarted(kube: Cluster, plugin: DevicePlugin, watch:
     owners = {given(plugin)[0]: [owner]}
     podgpu.wait_owners(owners)
     kube.apiserver.stop()
-    wait_until(lambda: podgpu.value("podgpu_source_up", source="pods") == 0, "its loss is said")
+    wait_until(lambda: podgpu.value("podgpu_source_up", source="pods") == 0, "source down")
     podgpu.stays(lambda: podgpu.owners() == {d: set(o) for d, o in owners.items()}, 2)
     kube.apiserver.start()
     wait_until(lambda: podgpu.value("podgpu_source_up", source="pods") == 1, "up again", 60)
-    kube.kubelet.restart()  # it may take a minute by itself to come back to the API server
+    kube.kubelet.restart()  # without a restart it may take a minute to reconnect
     plugin.wait_registered(2)
     again = kube.run(gpu_pod("train-1", 1))
     owners[given(plugin)[0]] = [Owner("train-1", "main", uid(again))]
@@ -140,7 +140,7 @@ def test_the_api_server_is_restarted(kube: Cluster, plugin: DevicePlugin, watch:
 
 
 def test_the_token_is_rotated(kube: Cluster, plugin: DevicePlugin, watch: Watch) -> None:
-    """The old account, and with it the old token, is gone: a new connection needs the new one."""
+    """The old token is invalid with its account, so a new connection needs the new token."""
     podgpu = watch()
     made = kube.run(gpu_pod("train-0", 1))
     podgpu.wait_owners({given(plugin)[0]: [Owner("train-0", "main", uid(made))]})
@@ -156,10 +156,13 @@ def test_a_missing_permission_is_logged_and_recovers(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
     podgpu = watch(rules=())
-    wait_until(lambda: podgpu.value("podgpu_source_up", source="pods") == 0, "the lack is said")
-    wait_until(lambda: "list" in podgpu.output() and "pods" in podgpu.output(), "what is lacking")
+    wait_until(lambda: podgpu.value("podgpu_source_up", source="pods") == 0, "source down")
+    wait_until(
+        lambda: "list" in podgpu.output() and "pods" in podgpu.output(),
+        "the missing permission is logged",
+    )
     made = kube.run(gpu_pod("train-0", 1))
-    # The kubelet's word is there all the same; its checkpoint has the uid.
+    # The kubelet still reports the pod, and its checkpoint has the uid.
     podgpu.wait_owners({given(plugin)[0]: [Owner("train-0", "main", uid(made))]})
     assert podgpu.of("podgpu_pod_info") == []
     access.set_rules(kube.api, ACCOUNT, RULES)
@@ -179,7 +182,7 @@ def test_a_pod_is_replaced_by_one_of_the_same_name(
         podgpu.wait_owners({device: [owner]})
         true.add((device, owner))
         kube.remove("web-0")
-        # The next one must not get the GPU of the one before, not even on the page.
+        # The next pod must not get the same GPU.
         offered = [other for other in IDS if other != device]
         plugin.set_devices(offered)
         kube.wait_allocatable(GPU, len(offered))
@@ -193,11 +196,11 @@ def test_a_completed_pod_releases_its_gpu(
     podgpu = watch()
     job = container(resources={GPU: 1}, command=run("sleep 2"))
     made = kube.create(pod("job", job, restart="Never"))
-    device = wait_until(lambda: plugin.asked, "the kubelet asks for a device")[0][0]
+    device = wait_until(lambda: plugin.asked, "the kubelet requests a device")[0][0]
     podgpu.wait_owners({device: [Owner("job", "main", uid(made))]})
     kube.api.wait_phase("job", "Succeeded")
     assert podgpu.wait_owners({}) < SOON
-    # It still stands in the API and in the kubelet's checkpoint.
+    # The pod still exists in the API and in the kubelet's checkpoint.
     assert kubelet_state.checkpointed(uid(made)) == {"main": [device]}
     podgpu.stays(lambda: podgpu.owners() == {}, 2)
     after = kube.run(gpu_pod("after", 4))
@@ -214,7 +217,7 @@ def test_a_static_pod_has_the_uid_of_the_kubelet(
     its_own = made["metadata"]["annotations"]["kubernetes.io/config.mirror"]
     device = given(plugin)[0]
     podgpu.wait_owners({device: [Owner(name, "main", its_own)]})
-    assert set(kubelet_state.checkpointed(uid(made))) == set()  # there it goes by its own
+    assert set(kubelet_state.checkpointed(uid(made))) == set()  # it has another uid there
     kube.remove_static_pod("agent")
     podgpu.wait_owners({})
     shown = {seen.owner for _, seen_then in podgpu.witness.history for seen in seen_then}
@@ -228,7 +231,7 @@ def test_init_containers_and_sidecars_are_holders(
     prepare = container("prepare", {GPU: 1}, command=run("sleep 3"))
     side = container("side", {GPU: 1}, sidecar=True)
     made = kube.create(pod("both", container(resources={GPU: 1}), init=[prepare, side]))
-    wait_until(lambda: plugin.asked, "the kubelet asks for a device")
+    wait_until(lambda: plugin.asked, "the kubelet requests a device")
     known = uid(made)
     first = plugin.asked[0][0]
     wait_until(
@@ -263,7 +266,7 @@ def test_a_pod_that_the_kubelet_rejected_holds_nothing(
 def test_devices_that_the_plugin_substituted_are_attributed(
     kube: Cluster, plugin: DevicePlugin, watch: Watch, kinds: tuple[str, ...]
 ) -> None:
-    """The kubelet goes on to list what it asked for; the container has something else."""
+    """The kubelet lists the requested device, but the container has another one."""
     instead = dict(zip(IDS, reversed(IDS), strict=True))
     plugin.substitute = lambda asked: [instead[device] for device in asked]
     podgpu = watch(*kinds)
@@ -273,7 +276,7 @@ def test_devices_that_the_plugin_substituted_are_attributed(
     podgpu.wait_owners({instead[asked]: [Owner("swapped", "main", uid(made))]})
     (seen,) = podgpu.holders()
     assert (seen.source, seen.evidence) == ("checkpoint", "plugin_answer")
-    # The kubelet counts one device, whichever it is.
+    # The kubelet counts one device, although it is another one.
     podgpu.wait_value("podgpu_resource_devices", 1, resource=GPU, state="allocated")
 
 
@@ -312,9 +315,15 @@ def test_a_gpu_that_the_device_plugin_withdrew_is_counted(
 
     made = kube.run(gpu_pod("train-0", 1))
     podgpu.wait_owners({given(plugin)[0]: [Owner("train-0", "main", uid(made))]})
-    wait_until(lambda: counts() == {"present": 4, "advertised": 4, "allocated": 1}, "all there")
+    wait_until(
+        lambda: counts() == {"present": 4, "advertised": 4, "allocated": 1},
+        "all devices are advertised",
+    )
     plugin.set_health(IDS[3], healthy=False)
-    wait_until(lambda: counts() == {"present": 4, "advertised": 3, "allocated": 1}, "one withdrawn")
+    wait_until(
+        lambda: counts() == {"present": 4, "advertised": 3, "allocated": 1},
+        "one device is withdrawn",
+    )
 
 
 def test_a_terminating_pod_holds_its_gpu_until_it_has_ended(
@@ -333,9 +342,9 @@ def test_a_terminating_pod_holds_its_gpu_until_it_has_ended(
 
 
 def test_scheduler_annotations_give_shares_of_a_gpu(kube: Cluster, watch: Watch) -> None:
-    """Nothing of this is the kubelet's: koordinator writes minors and shares on the pod.
+    """Koordinator allocates shares by an annotation, without the kubelet.
 
-    The kubelet passes over resources that its node doesn't have.
+    The kubelet ignores extended resources that its node does not have.
     """
     podgpu = watch()
     key = "scheduling.koordinator.sh/device-allocated"

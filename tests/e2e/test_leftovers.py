@@ -1,4 +1,4 @@
-"""What a run of the tests that was killed has left is ended, and nothing of a run that lives."""
+"""Programs of killed test runs are ended, and those of running ones are kept."""
 
 import os
 import shutil
@@ -27,20 +27,20 @@ for script in ("exec sleep 600", "sleep 600 & wait"):
     Process(["/bin/sh", "-c", script], Path.cwd() / "log", env)
 time.sleep(600)
 """
-"""A run that starts two programs, of which one starts a third."""
+"""A test run that starts two programs, one of which starts a third."""
 
 _PROGRAMS = 3
 
 
 @dataclass
 class Run:
-    """A run of the tests beside this one.
+    """Another test run.
 
     Args:
-        folder: is made.
-        checkout: what it is a run of.
-        node: whether its programs are those of a node.
-        ends: ends what is left of it.
+        folder: folder to create.
+        checkout: the checkout of the run.
+        node: whether its programs belong to a node.
+        ends: stack with the cleanup.
     """
 
     folder: Path
@@ -57,16 +57,16 @@ class Run:
             env={**os.environ, "PYTHONPATH": str(self.checkout)},
         )
         self.ends.callback(self.end)
-        wait_until(lambda: len(self.programs()) == _PROGRAMS, "its programs")
+        wait_until(lambda: len(self.programs()) == _PROGRAMS, "its programs run")
 
     def programs(self) -> set[int]:
         mark = f"{self._process.pid}."
         return {pid for pid, env in marks.marked() if env[marks.RUN].startswith(mark)}
 
     def kill(self) -> None:
-        """End it as nothing can heed; nobody asks for its status yet."""
+        """Kill it without waiting for its status, so that it becomes a zombie."""
         self._process.kill()
-        wait_until(lambda: _state(self._process.pid) == "Z", "it is dead")
+        wait_until(lambda: _state(self._process.pid) == "Z", "it has ended")
 
     def end(self) -> None:
         self._process.kill()
@@ -80,7 +80,7 @@ def _state(pid: int) -> str:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """As much of another checkout as a run needs here."""
+    """A part of another checkout that is sufficient for a run."""
     for name in ("__init__.py", "e2e/__init__.py", "e2e/marks.py", "e2e/processes.py"):
         target = tmp_path / "clone" / "tests" / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def ends() -> Iterator[ExitStack]:
         yield stack
 
 
-@pytest.mark.parametrize("node", [False, True], ids=["programs of a test", "a node's programs"])
+@pytest.mark.parametrize("node", [False, True], ids=["programs of a test", "programs of a node"])
 @pytest.mark.parametrize("other", [False, True], ids=["same checkout", "another"])
 def test_programs_of_a_running_test_run_are_kept(
     tmp_path: Path, clone: Path, ends: ExitStack, *, node: bool, other: bool
@@ -119,14 +119,14 @@ def test_programs_of_a_running_test_run_are_kept(
 def test_only_node_programs_of_the_own_run_are_ended(
     tmp_path: Path, ends: ExitStack, env: Mapping[str, str], *, ends_with_the_node: bool
 ) -> None:
-    """A Prometheus, or a podgpu, outlives the cluster that a test has finished with."""
+    """A Prometheus or a podgpu can outlive the cluster."""
     own = Process(["/bin/sleep", "600"], tmp_path / "log", env)
     ends.callback(own.stop)
     assert (own.pid in leftovers.ended_with_their_run()) == ends_with_the_node
 
 
 def test_programs_without_a_run_mark_are_kept(ends: ExitStack) -> None:
-    """A promtool that somebody runs by hand bears no mark."""
+    """A program that a user starts has no mark."""
     own = {key: value for key, value in os.environ.items() if key != marks.RUN}
     by_hand = subprocess.Popen(["/bin/sleep", "600"], env=own)
     ends.callback(by_hand.wait)
@@ -137,8 +137,8 @@ def test_programs_without_a_run_mark_are_kept(ends: ExitStack) -> None:
 def test_the_end_of_a_run_is_recognized() -> None:
     pid, since, namespace = marks.own().split(".")
     assert not marks.over(f"{pid}.{since}.{namespace}")
-    assert marks.over(f"{pid}.{int(since) - 1}.{namespace}"), "the number is another's by now"
-    assert marks.over(f"{2**22 + 1}.{since}.{namespace}"), "no process has such a number"
-    assert not marks.over(f"{2**22 + 1}.{since}.1"), "its numbers are those of a container"
+    assert marks.over(f"{pid}.{int(since) - 1}.{namespace}"), "another process has the pid"
+    assert marks.over(f"{2**22 + 1}.{since}.{namespace}"), "no process has the pid"
+    assert not marks.over(f"{2**22 + 1}.{since}.1"), "another PID namespace"
     for strange in ("", "yes", "1.2", f"{pid}.{since}.x"):
         assert not marks.over(strange)

@@ -1,4 +1,4 @@
-"""What the container runtime tells as it happens: containerd is real, the GPUs are simulated."""
+"""Events of the container runtime through NRI: containerd is real, the GPUs are simulated."""
 
 import json
 import os
@@ -34,7 +34,7 @@ Watch = Callable[..., Subject]
 
 @pytest.fixture
 def watch(kube: Cluster, tmp_path: Path) -> Iterator[Watch]:
-    """Start a podgpu that ends with the test."""
+    """Start a podgpu that is stopped at the end."""
     with ExitStack() as stack:
 
         def start(
@@ -52,7 +52,7 @@ def watch(kube: Cluster, tmp_path: Path) -> Iterator[Watch]:
 
 @pytest.fixture
 def cri(kube: Cluster, tmp_path: Path) -> Iterator[Cri]:
-    """containerd to oneself: there is no kubelet to put things in order."""
+    """Direct access to containerd, with the kubelet stopped."""
     kube.kubelet.stop()
     with Cri(kube.cri_socket, tmp_path) as made:
         yield made
@@ -60,7 +60,7 @@ def cri(kube: Cluster, tmp_path: Path) -> Iterator[Cri]:
 
 @pytest.fixture
 def given(tmp_path: Path) -> dict[str, Mapping[str, str]]:
-    """By device, what a container is given of it: its node."""
+    """Device nodes by device, in the form of the runtime's API."""
     return device_nodes.make(MINORS, tmp_path / "nodes")
 
 
@@ -106,7 +106,7 @@ def test_devices_injected_by_cdi_name_have_cdi_evidence(kube: Cluster, watch: Wa
 
 
 class Eye:
-    """Looks at the page as often as it can, and notes when it first sees what."""
+    """Reads the page continuously and records when containers appear and disappear."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -166,7 +166,7 @@ def test_two_hundred_containers_are_shown_within_the_latency_limits(
     print(f"\ncreated -> page: {figures(after_create)}")
     print(f"started -> page: {figures(after_start)}")
     print(f"ended -> page:   {figures(after_end)}")
-    # Bounds for a machine that has other things to do as well.
+    # The limits include reserve for a busy machine.
     assert statistics.median(after_create) < 0.3
     assert statistics.median(after_start) < 0.2
     assert statistics.median(after_end) < 0.3
@@ -188,7 +188,9 @@ def test_running_containers_are_reported_at_the_start(
         expected[IDS[number % 4]].append(owner(f"p{number}"))
     podgpu.wait_owners(expected)
     assert f"; it runs {count} containers" in podgpu.output()
-    print(f"\n{count} pods with 200 kB of environment each: told {seconds:.2f} s after the start")
+    print(
+        f"\n{count} pods with 200 kB of environment each: reported {seconds:.2f} s after the start"
+    )
 
 
 def test_the_runtime_is_killed_and_restarted(
@@ -200,13 +202,13 @@ def test_the_runtime_is_killed_and_restarted(
     container = cri.run(gone, devices=[given[IDS[1]]])
     podgpu.wait_owners({IDS[0]: [owner("kept")], IDS[1]: [owner("gone")]})
     kube.containerd.stop(signal.SIGKILL)
-    wait_until(lambda: podgpu.value("podgpu_source_up", source="nri") == 0, "the loss is said")
+    wait_until(lambda: podgpu.value("podgpu_source_up", source="nri") == 0, "source down")
     assert podgpu.owners() == {IDS[0]: {owner("kept")}, IDS[1]: {owner("gone")}}
-    os.kill(_first_pid(container), signal.SIGKILL)  # while nobody hears of it
+    os.kill(_first_pid(container), signal.SIGKILL)  # podgpu gets no event of this
     began = time.monotonic()
     kube.containerd.start()
     connected(podgpu, 2)
-    print(f"\ntold of everything {time.monotonic() - began:.2f} s after the runtime's start")
+    print(f"\neverything reported {time.monotonic() - began:.2f} s after the runtime's start")
     podgpu.wait_owners({IDS[0]: [owner("kept")]})
     podgpu.wait_value("podgpu_source_up", 1, source="nri")
 
@@ -230,7 +232,7 @@ def test_podgpu_is_killed_and_restarted(cri: Cri, watch: Watch, given: Given) ->
 def test_the_runtime_continues_while_podgpu_is_stopped(
     cri: Cri, watch: Watch, given: Given, size: int
 ) -> None:
-    """The runtime goes on after its timeout, or as soon as podgpu does."""
+    """The runtime continues after its timeout, or as soon as podgpu continues."""
     podgpu = watch()
     pod = cri.run_pod("train-0")
     assert podgpu.process is not None
@@ -251,7 +253,7 @@ def test_the_runtime_continues_while_podgpu_is_stopped(
 
 
 def _first_pid(container: str) -> int:
-    """Return the pid of a container's first process, by the kernel's word."""
+    """Return the pid of a container's first process, by its cgroup."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if container in (process / "cgroup").read_text():
@@ -262,7 +264,7 @@ def _first_pid(container: str) -> int:
 
 
 def environment(container: str) -> dict[str, str]:
-    """Return what the container's program was given, once it runs in place of runc."""
+    """Return the environment of the container's program, after runc has started it."""
 
     def given() -> dict[str, str]:
         raw = (Path("/proc") / str(_first_pid(container)) / "environ").read_bytes().decode()
@@ -281,10 +283,10 @@ def allocated(*minors: int) -> dict[str, str]:
     ("annotations", "env", "found"),
     [
         pytest.param({}, {}, None, id="none"),
-        pytest.param({KOORDINATOR: '{"gpu": 7}'}, {}, None, id="wrong"),
-        pytest.param({KOORDINATOR: "{" * 100_000}, {}, None, id="long and wrong"),
-        pytest.param(allocated(1), {}, None, id="of a pod that isn't known to request a GPU"),
-        pytest.param(allocated(1), {VISIBLE: "2"}, "2", id="somebody else's is there"),
+        pytest.param({KOORDINATOR: '{"gpu": 7}'}, {}, None, id="invalid"),
+        pytest.param({KOORDINATOR: "{" * 100_000}, {}, None, id="long and invalid"),
+        pytest.param(allocated(1), {}, None, id="pod without known GPU request"),
+        pytest.param(allocated(1), {VISIBLE: "2"}, "2", id="variable is already set"),
     ],
 )
 def test_no_variable_is_injected_for_an_invalid_annotation(
@@ -303,14 +305,13 @@ def test_without_the_inject_option_nothing_is_injected(cri: Cri, watch: Watch) -
     podgpu = watch()
     container = cri.run(cri.run_pod("train-0", annotations=allocated(1)))
     assert VISIBLE not in environment(container)
-    # What the pod requests isn't known here, and so the annotation is no claim.
+    # The pod's request is not known here, so the annotation is no claim.
     podgpu.wait_owners({})
 
 
 def test_containers_created_while_podgpu_registers_are_reported_once(
     cri: Cri, watch: Watch, given: Given
 ) -> None:
-    """Containers that are made while podgpu registers are neither missed nor told twice."""
     pod = cri.run_pod("train-0")
     names = [f"c{n}" for n in range(20)]
     made: list[str] = []

@@ -1,4 +1,4 @@
-"""OpenCost's questions about GPUs, made for dcgm-exporter, get the answers that it counts on."""
+"""OpenCost's GPU queries, which are written for dcgm-exporter, return the expected results."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.e2e.scenes import distinct
 from tests.fakes.kubelet import FakeKubelet, pod
 from tests.fakes.nvml.profiles import NAME
 
-# It may be told a label of the cluster; without one, its queries have the name that it has itself.
+# The cluster label of OpenCost is configurable; this is the default.
 HOLDER: Final = "container, pod, namespace, uid, cluster_id"
 
 ENGINE: Final = 'DCGM_FI_PROF_GR_ENGINE_ACTIVE{container!="", $i}[2m]'
@@ -34,18 +34,18 @@ def who(labels: dict[str, str]) -> Who:
 
 
 def usage(exporter: Exporter, query: str) -> dict[Who, float]:
-    """Return a load by holder, from 0 to 1, as OpenCost takes it."""
+    """Return the load by holder, from 0 to 1, as OpenCost queries it."""
     found = {}
     for series in exporter.query(query):
         labels = dict(series.labels)
-        # dcgm-exporter has no `uid`, and nobody gives a cluster here.
+        # dcgm-exporter has no `uid`, and there is no cluster label here.
         assert labels.keys() == {"namespace", "pod", "container"}
         found[who(labels)] = series.value
     return found
 
 
 def info(exporter: Exporter) -> dict[tuple[Who, str, str], float]:
-    """Return what is known of GPUs, by holder, uuid and device."""
+    """Return information about GPUs by holder, uuid and device."""
     found = {}
     for series in exporter.query(INFO):
         labels = dict(series.labels)
@@ -82,7 +82,7 @@ def with_pods(kubelet: FakeKubelet) -> dict[str, str]:
 
 
 def test_without_pods_the_load_belongs_to_the_exporter(exporter: Exporter) -> None:
-    """As it was with dcgm-exporter: Prometheus puts where it scraped."""
+    """As with dcgm-exporter, the labels are those of the scrape target."""
     exporter.start("-f", COUNTERS)
     own = who(EXPORTER)
     wait_usage(exporter, {own: (0 + 0.25 + 0.5 + 0.75) / 4})
@@ -92,7 +92,7 @@ def test_without_pods_the_load_belongs_to_the_exporter(exporter: Exporter) -> No
 
 
 def test_with_pods_each_holder_has_its_load(exporter: Exporter, fake_kubelet: FakeKubelet) -> None:
-    """A GPU that nobody holds costs nobody anything, the exporter neither."""
+    """A free GPU is assigned to no pod, not even to the exporter's."""
     fake_kubelet.pods = [pod("train-0", {GPU: IDS[1:3]}), pod("train-1", {GPU: [IDS[3]]})]
     first, second = ("ml", "train-0", "main"), ("ml", "train-1", "main")
     exporter.start("-f", COUNTERS, env=with_pods(fake_kubelet))
@@ -103,14 +103,14 @@ def test_with_pods_each_holder_has_its_load(exporter: Exporter, fake_kubelet: Fa
         (first, IDS[2], "nvidia2"): 6.0,
         (second, IDS[3], "nvidia3"): 9.0,
     }
-    wait_until(lambda: info(exporter) == known, "the GPUs that are held")
+    wait_until(lambda: info(exporter) == known, "the held GPUs")
 
 
-@pytest.mark.parametrize("copies", [False, True], ids=["once", "a copy for each"])
+@pytest.mark.parametrize("copies", [False, True], ids=["once", "per replica"])
 def test_the_load_of_a_shared_gpu_has_no_holder_without_replicas(
     exporter: Exporter, fake_kubelet: FakeKubelet, copies: bool
 ) -> None:
-    """Its load is nobody's alone; with copies, each holder is told all of it."""
+    """Without replicas, its load has no holder; with replicas, each holder has the whole load."""
     fake_kubelet.pods = [
         pod("serve-0", {GPU: [f"{IDS[3]}::0"]}),
         pod("serve-1", {GPU: [f"{IDS[3]}::1"]}),

@@ -1,4 +1,4 @@
-"""What podgpu pushes arrives as it is meant: in a Collector, and in a Prometheus 3."""
+"""OTLP metrics arrive correctly in a Collector and in a Prometheus 3."""
 
 import os
 import re
@@ -33,7 +33,7 @@ WAYS = [
     ("http/protobuf", "gzip"),
 ]
 
-# Name, attributes besides the GPU's, unit, and what GPU 0, 1, 2, 3 read.
+# Name, attributes besides the GPU's, unit, and the readings of GPUs 0 to 3.
 GAUGES: list[tuple[str, dict[str, str], str, list[float]]] = [
     ("hw.temperature", {"hw.sensor_location": "gpu"}, "Cel", [41, 42, 43, 44]),
     ("hw.power", {}, "W", [100.5, 101.5, 102.5, 103.5]),
@@ -50,7 +50,7 @@ DCGM: dict[str, list[float]] = {
 
 
 class Place:
-    """A node with four GPUs whose readings tell them apart, and the list of its pods."""
+    """A node with four GPUs with different readings, and its podlist.json."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -79,7 +79,7 @@ def place(tmp_path: Path) -> Place:
 def newest(
     points: Iterable[Point], name: str, attributes: Mapping[str, str] | None = None
 ) -> dict[str, Point]:
-    """Return the newest point of each GPU with a metric's name and these attributes."""
+    """Return the newest point of each GPU with this metric name and these attributes."""
     wanted = (attributes or {}).items()
     return {
         point.attributes["hw.id"]: point
@@ -89,7 +89,7 @@ def newest(
 
 
 def wait_rounds(pusher: Pusher, collector: Collector, rounds: int) -> list[Point]:
-    """Wait until each GPU has so many temperatures, and return all points."""
+    """Wait until each GPU has this many temperatures, and return all points."""
 
     def enough() -> list[Point] | None:
         points = collector.points()
@@ -150,13 +150,13 @@ def test_c3_a_paused_podgpu_leaves_a_gap_in_the_readings(
     times = times_of(collector.points())
     assert times == sorted(set(times))
     within = [at for at in times if stopped + SECOND // 10 < at < resumed]
-    assert within == [], "nobody read anything then"
+    assert within == [], "no readings while stopped"
     after = [at for at in times if resumed <= at < resumed + SECOND]
-    assert 1 <= len(after) <= 1 / FAST + 2, "rounds that were missed are not made up for"
+    assert 1 <= len(after) <= 1 / FAST + 2, "missed rounds are not repeated"
 
 
 def times_of(points: Iterable[Point]) -> list[int]:
-    """Return when the first GPU's power was read, in the order of arrival."""
+    """Return the times of the first GPU's power readings, in the order of arrival."""
     return [p.time_ns for p in points if p.name == "hw.power" and p.attributes["hw.id"] == UUIDS[0]]
 
 
@@ -174,7 +174,7 @@ def test_a_counter_has_one_start_time_and_never_decreases(
         values = [point.value for point in counters if point.value is not None]
         assert values == sorted(values), counters[0]
         if counters[0].name == "hw.energy":
-            # It was not there at its start: nobody knows what it was before the first reading.
+            # Its value before the first reading is unknown, so it starts with it.
             assert counters[0].time_ns == start
             seconds = (counters[-1].time_ns - start) / SECOND
             assert values[-1] - values[0] == pytest.approx(WATTS * seconds, rel=0.1)
@@ -204,14 +204,14 @@ def test_readings_have_the_resource_of_their_pod_and_end_with_it(
         assert other is not None
         assert "k8s.pod.name" not in other.resource
         place.hold({})
-        wait_until(lambda: held_by(None), "nobody's")
+        wait_until(lambda: held_by(None), "no pod")
     found = arrived(collector.requests())
     found.check_order()
     for series in found.series().values():
         ends = [point.ended for point in series]
         assert not any(ends[:-1]), series[0]
         if series[0].name.startswith("podgpu.container."):
-            continue  # what it had is told for five minutes more
+            continue  # accounts of ended containers are sent for five more minutes
         if series[0].resource.get("k8s.pod.name") == "train-0":
             assert ends[-1], series[-1]
         elif series[0].attributes.get("hw.id") == UUIDS[0]:
@@ -279,7 +279,7 @@ def test_a_new_counter_causes_no_spike_in_prometheus(
         )
         rates = gpus(prometheus3.query("rate(hw_energy_joules_total[10s])"))
     assert rates == {uuid: pytest.approx(WATTS, rel=0.2) for uuid in UUIDS}
-    # The counter stood at 5 MJ when it was first read: none of that is an increase.
+    # The counter was 5 MJ at its first reading, which must not count as an increase.
     for series in prometheus3.query("increase(hw_energy_joules_total[5m])"):
         assert series.value < WATTS * 300
     assert prometheus3.troubles() == []
@@ -288,14 +288,14 @@ def test_a_new_counter_causes_no_spike_in_prometheus(
 def test_series_of_a_deleted_pod_are_stale_in_prometheus(
     place: Place, prometheus3: Prometheus3
 ) -> None:
-    # What Prometheus itself makes of a resource has no end, and what the pod had is told for a
-    # while: both stay for five minutes.
+    # `target_info` has no end, and accounts of ended containers are sent for a while: both stay for
+    # five minutes.
     of_pod = "{k8s_pod_name='train-0',__name__!~'target_info|podgpu_container_.*'}"
     place.hold({"train-0": [UUIDS[1]]})
     with place.pushing(push(prometheus3.url, "http/protobuf")):
         wait_until(lambda: prometheus3.query(of_pod), "the pod")
         place.hold({})
-        # Prometheus would look back for five minutes.
+        # Without an end marker, Prometheus would look back for five minutes.
         wait_until(lambda: not prometheus3.query(of_pod), "the end of the pod's series", seconds=20)
         of_gpu = f"hw_power_watts{{hw_id='{UUIDS[1]}'}}"
         (now,) = wait_until(lambda: prometheus3.query(of_gpu), "the GPU")
@@ -306,7 +306,7 @@ def test_series_of_a_deleted_pod_are_stale_in_prometheus(
 def test_a_prometheus_without_out_of_order_window_accepts_all_points(
     place: Place, take: Take
 ) -> None:
-    """It has a series of its own for each resource, and refuses what would set that one back."""
+    """It has a separate series for each resource, and refuses points out of order in each."""
     prometheus = take(Taking(late="0s"))
     sink = push(prometheus.url, "http/protobuf", telemetry_interval="1s")
     with place.pushing(sink) as pusher:

@@ -1,4 +1,4 @@
-"""What becomes of readings while nobody takes them, and after."""
+"""Delivery of points during and after outages of the receiver."""
 
 import os
 import time
@@ -17,13 +17,13 @@ from tests.e2e.queue_content import kept
 from tests.e2e.received_points import arrived, check_nothing_lost, powers, thinned, written
 
 OUTAGE = float(os.environ.get("PODGPU_E2E_OUTAGE", "20"))
-"""Seconds; a long run has minutes."""
+"""Duration of the outage in seconds; minutes in a long run."""
 
 GRACE = 5.0
-"""Seconds that podgpu has to end by its own account."""
+"""The configured shutdown grace in seconds."""
 
 FLAT = 24 * 2**20
-"""Bytes of memory that may come on top in an outage of any length."""
+"""Maximum growth of memory in an outage of any length, in bytes."""
 
 BOTH = pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
 
@@ -31,7 +31,7 @@ BOTH = pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
 def sinks(
     collector: Collector, protocol: str, folder: Path, **more: Any
 ) -> dict[str, dict[str, object]]:
-    """Return a sink that sends, and one that writes down what there was to be sent."""
+    """Return a sink `otlp`, and a sink `jsonl` that records what has to be sent."""
     return {
         "otlp": push(collector.url(protocol), protocol, queue=folder / "queue", **more),
         "lines": {"kind": "jsonl", "path": str(folder / "lines.jsonl")},
@@ -39,7 +39,7 @@ def sinks(
 
 
 def resident(pusher: Pusher) -> int:
-    """Return the bytes of memory that it takes."""
+    """Return the resident memory in bytes."""
     assert pusher.process is not None
     status = Path(f"/proc/{pusher.process.pid}/status").read_text()
     (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
@@ -56,7 +56,7 @@ def test_d1_an_outage_of_the_collector_loses_no_point(
     both = sinks(collector, protocol, tmp_path, size="512MiB")
     with pushing(tmp_path / "podgpu", both) as pusher:
         wait_until(lambda: len(collector.points()) > 100, "points")
-        # In the midst of sending, as far as it can be helped.
+        # While requests are sent, as far as this can be arranged.
         collector.kill()
         before = collector.count()
         down = time.monotonic()
@@ -76,7 +76,7 @@ def test_d1_an_outage_of_the_collector_loses_no_point(
         pusher.stop()
     found = arrived(collector.requests())
     check_nothing_lost(found, kept(tmp_path / "queue"), written(tmp_path / "lines.jsonl"))
-    # What was under way when it was killed is the only thing that may have come twice.
+    # Only the requests in flight at the kill may arrive twice.
     assert found.resent <= {before - 1}
     print(
         f"\nD1 by {protocol}: {OUTAGE:g} s of outage, {accounts[-1].queued} points in "
@@ -100,7 +100,7 @@ def test_d1_queued_points_are_sent_before_new_ones(collector: Collector, tmp_pat
         )
     ]
     assert len(spans) > 1
-    # A message begins no earlier than the one before it.
+    # Requests are in the order of time.
     assert [begin for begin, _ in spans] == sorted(begin for begin, _ in spans)
     check_nothing_lost(
         arrived(collector.requests()), kept(tmp_path / "queue"), written(tmp_path / "lines.jsonl")
@@ -131,9 +131,9 @@ def test_d2_a_full_queue_drops_the_oldest_points(collector: Collector, tmp_path:
     assert left.totals.dropped.keys() == {"queue_over_size"}
     assert left.totals.acked == len(found.points)
     assert left.totals.appended == left.totals.acked + left.totals.dropped["queue_over_size"]
-    # The newest are there. So is what podgpu had taken up to send before its file had to make
-    # room; what lay behind that is gone. It happens again where new ones still come faster than
-    # old ones are sent.
+    # The newest points have arrived, and so have the points that were already in flight when the
+    # queue was full. Points between them were dropped. This repeats if new points arrive faster
+    # than old ones are sent.
     lines = written(tmp_path / "lines.jsonl")
     for uuid, there in powers(found.points.values()).items():
         assert thinned(there, lines[uuid])
@@ -179,7 +179,7 @@ def test_o11_a_stop_in_an_outage_is_quick_and_keeps_queued_points(
 def test_o11_a_sink_changed_in_an_outage_keeps_or_counts_queued_points(
     collector: Collector, tmp_path: Path, *, lasting: bool
 ) -> None:
-    """The folder outlasts the sink; memory doesn't, and what was in it is counted as given up."""
+    """A queue in a folder survives the change; a queue in memory is counted as dropped."""
     queue = tmp_path / "queue" if lasting else None
     collector.stop()
     with pushing(tmp_path / "podgpu", {"otlp": push(collector.grpc_url, queue=queue)}) as pusher:
@@ -198,8 +198,8 @@ def test_o11_a_sink_changed_in_an_outage_keeps_or_counts_queued_points(
             assert after.dropped.keys() == {SHUTDOWN}
             assert after.dropped[SHUTDOWN] >= waited.queued
         collector.start()
-        # What was made since the change has to have come, and there may be nothing yet.
-        wait_until(lambda: pusher.wait_account().emitted, "a delivery", every=0.2)
+        # Points produced since the change must have arrived, and there may be none yet.
+        wait_until(lambda: pusher.wait_account().emitted, "an emitted point", every=0.2)
         end = pusher.wait_drained()
         assert end.dropped == after.dropped
         pusher.stop()
@@ -214,7 +214,7 @@ def test_o10_a_dead_receiver_does_not_affect_the_other_sink(
 ) -> None:
     (no_one,) = free_ports(1)
     url, queue = f"http://127.0.0.1:{no_one}", tmp_path / "dead"
-    # Readings alone: what either sink has to tell of podgpu itself comes at its own times.
+    # Only readings, because the two sinks send podgpu's own metrics at different times.
     alone = {"telemetry_interval": "0s"}
     dead = push(url, "http/protobuf", queue=queue, **alone)
     both = {**sinks(collector, "grpc", tmp_path, **alone), "dead": dead}
@@ -231,13 +231,15 @@ def test_o10_a_dead_receiver_does_not_affect_the_other_sink(
         assert not other.delivering
         assert (other.emitted, other.dropped) == (0, {})
         pusher.stop()
-    # Where both were given the same, one has all of it delivered and the other all of it kept.
+    # Both sinks got the same points: one delivered all of them, the other has queued all of them.
     assert kept(queue).points == len(arrived(collector.requests()).points)
     assert max(ages) < 5
     check_nothing_lost(
         arrived(collector.requests()), kept(tmp_path / "queue"), written(tmp_path / "lines.jsonl")
     )
-    print(f"\nO10: beside a dead receiver the oldest waited {max(ages):.2f} s at most")
+    print(
+        f"\nO10: with a dead receiver next to it, the oldest point waited {max(ages):.2f} s at most"
+    )
 
 
 @BOTH
@@ -253,8 +255,8 @@ def test_o7_renewed_certificates_lose_no_point(
         certificates.renew()
         taken = collector.count()
         collector.start()
-        # In the same process: files are read anew.
-        wait_until(lambda: collector.count() > taken + 3, "deliveries again")
+        # The same process reads the files again.
+        wait_until(lambda: collector.count() > taken + 3, "new deliveries")
         pusher.wait_drained()
         pusher.stop()
     check_nothing_lost(

@@ -1,4 +1,4 @@
-"""The queue's disk fills up, and has room again."""
+"""The disk of the queue is full for a while."""
 
 import errno
 import io
@@ -24,9 +24,9 @@ _ROOM = "4m"
 
 
 class SmallDisk:
-    """A disk that only one podgpu sees, and its queue on it.
+    """A small disk in a podgpu's mount namespace, with its queue.
 
-    It is there for as long as somebody has it open, so it can be looked at when podgpu is gone.
+    It exists while a process has it open, so it can be read after podgpu has ended.
     """
 
     def __init__(self, pusher: Pusher, mount: Path) -> None:
@@ -38,15 +38,15 @@ class SmallDisk:
         self._filler = self.root / "filler"
 
     def fill(self) -> None:
-        """Take all the room that is left."""
+        """Fill the disk completely."""
         with self._filler.open("ab", buffering=0) as file:
-            for piece in (65536, 4096):  # a page is the least that is given away
+            for piece in (65536, 4096):  # a page is the smallest unit of tmpfs
                 while _written(file, piece):
                     pass
         assert self.free == 0
 
     def clear(self) -> None:
-        """Give the room back."""
+        """Free the space."""
         self._filler.unlink()
 
     @property
@@ -70,10 +70,11 @@ def _written(file: io.RawIOBase, size: int) -> bool:
 def on_small_disk(
     folder: Path, collector: Collector, *, speed: float = 4.0
 ) -> Iterator[tuple[Pusher, SmallDisk]]:
-    """Run a podgpu that sends, and writes down beside that what there was to be sent.
+    """Run a podgpu with a queue on a small disk, and a sink `jsonl` that records what has to be
+    sent.
 
     Args:
-        speed: how fast the recording plays.
+        speed: speed of the recording.
     """
     mount = folder / "disk"
     mount.mkdir()
@@ -93,7 +94,7 @@ def on_small_disk(
 
 
 def watched(pusher: Pusher, seconds: float) -> list[Account]:
-    """Return what it says of itself, again and again: it goes on, and its page does."""
+    """Return the sink's counts during some time; assert that podgpu stays healthy."""
     found = []
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -121,7 +122,7 @@ def test_d6_a_full_disk_loses_no_point_while_memory_suffices(
         complaints = pusher.output().count("No space left on device")
         assert 0 < complaints < 10
         disk.clear()
-        wait_until(lambda: pusher.wait_account().writable, "the disk's return", every=0.2)
+        wait_until(lambda: pusher.wait_account().writable, "the queue is writable", every=0.2)
         collector.start()
         pusher.wait_drained()
         pusher.stop()
@@ -149,14 +150,15 @@ def test_d6_a_full_disk_does_not_affect_a_reachable_collector(
 
 
 def test_d6_points_that_fit_nowhere_are_counted(collector: Collector, tmp_path: Path) -> None:
-    """The oldest on the disk and the newest in memory are there; what lay between is counted."""
+    """The oldest points on disk and the newest in memory are sent; those between are counted as
+    dropped."""
     collector.stop()
     with on_small_disk(tmp_path, collector, speed=60.0) as (pusher, disk):
         wait_until(lambda: pusher.wait_account().queued > 2000, "a queue", every=0.2)
         disk.fill()
         wait_until(
             lambda: pusher.wait_account().dropped.get("no_space", 0) > 5000,
-            "more than memory may have",
+            "more points than fit into memory",
             seconds=90,
             every=0.2,
         )
@@ -183,7 +185,7 @@ def test_d6_points_that_fit_nowhere_are_counted(collector: Collector, tmp_path: 
 def test_d6_points_only_in_memory_are_counted_at_a_stop(
     collector: Collector, tmp_path: Path
 ) -> None:
-    """It can't outlast podgpu, and the queue's own account says how much that was."""
+    """Points in memory are lost at the stop, and the queue's totals contain their number."""
     collector.stop()
     with on_small_disk(tmp_path, collector) as (pusher, disk):
         on_disk = wait_until(

@@ -1,4 +1,4 @@
-"""podgpu is killed again and again, the Collector now and then: every point is accounted for."""
+"""podgpu and the Collector are killed repeatedly, and every point is counted."""
 
 import os
 import random
@@ -15,25 +15,25 @@ from tests.e2e.queue_content import Kept, kept
 from tests.e2e.received_points import arrived
 
 KILLS = int(os.environ.get("PODGPU_E2E_KILLS", "20"))
-"""How often podgpu is killed; a long run has hundreds."""
+"""Number of kills of podgpu; hundreds in a long run."""
 
 SEED = int(os.environ.get("PODGPU_E2E_SEED", str(random.randrange(10_000))))
 
 LONGEST = 3.0
-"""Seconds that it lives at most; it takes one to begin."""
+"""Maximum lifetime of a podgpu in seconds; its start takes one."""
 
 _AMBUSHES = 0.5
-"""Of the kills, so many come between a request and its answer, if they can."""
+"""Fraction of kills that should happen between a request and its response."""
 
 _PATIENCE = 1.0
 
 RECEIVERS = ("there", "away", "comes", "killed")
-"""What the Collector is while podgpu lives."""
+"""States of the Collector during a run of podgpu."""
 
 
 @dataclass(slots=True)
 class Story:
-    """What was done, and what may come of it."""
+    """The course of the test, and the expected state."""
 
     collector: Collector
     pusher: Pusher
@@ -41,22 +41,22 @@ class Story:
     rng: random.Random
     before: Kept
     under_way: set[int] = field(default_factory=set)
-    """Numbers of the requests that a kill may have cut off from their answers."""
+    """Numbers of the requests whose responses may have been lost by a kill."""
     kills: dict[str, int] = field(default_factory=dict)
     looked: int = 0
-    """Lives that were old enough to tell how they were doing."""
+    """Number of runs in which podgpu served its counts."""
     largest: int = 0
-    """Points that waited at most."""
+    """Maximum number of queued points."""
 
     def life(self) -> None:
-        """Let it live for a while, and kill it."""
+        """Run podgpu for a while, and kill it."""
         receiver = self.rng.choice(RECEIVERS)
         self.prepare(up=receiver in {"there", "killed"})
         seconds = self.rng.uniform(0.3, LONGEST)
         half = self.rng.uniform(0, seconds)
         self.pusher.start(wait=False)
         time.sleep(half)
-        # It says nothing while it begins.
+        # It serves no counts during its start.
         if account := self.pusher.account():
             assert account.recovered == self.before.points
             self.looked += 1
@@ -76,7 +76,7 @@ class Story:
         self.largest = max(self.largest, now.points)
 
     def _ambush(self) -> None:
-        """Wait until the Collector has just taken something, of which podgpu may not know yet."""
+        """Wait until the Collector has received a request whose response podgpu may not have."""
         before, end = self.collector.size(), time.monotonic() + _PATIENCE
         while self.collector.size() == before and time.monotonic() < end:
             time.sleep(0)
@@ -95,7 +95,7 @@ class Story:
         self.cut_off()
 
     def cut_off(self) -> None:
-        """Note which request is the last one, once it has come whole."""
+        """Record the number of the last request, once it is complete."""
         last = -1
         while (count := self.collector.count()) != last:
             last = count
@@ -104,7 +104,7 @@ class Story:
 
 
 def check_grown(before: Kept, after: Kept) -> None:
-    """Make sure that nothing that was counted is forgotten, and that nothing was given up."""
+    """Assert that counts do not decrease and that no point was rejected or dropped."""
     assert after.totals.appended >= before.totals.appended
     assert after.totals.acked >= before.totals.acked
     assert (after.totals.rejected, after.totals.dropped) == ({}, {})
@@ -125,7 +125,7 @@ def test_d3_queued_points_survive_kills(
         try:
             for _ in range(KILLS):
                 story.life()
-            # What waits after the last kill is found by the next life, to the point.
+            # The next run recovers exactly the points that are queued after the last kill.
             story.prepare(up=True)
             left = kept(queue)
             pusher.start()
@@ -138,10 +138,10 @@ def test_d3_queued_points_survive_kills(
     final, found = kept(queue), arrived(collector.requests())
     check_grown(left, final)
     assert final.points == 0
-    # Neither more nor less: what was queued has come, and what has come was queued.
+    # Exactly the queued points have arrived.
     assert final.totals.appended == final.totals.acked == len(found.points)
     found.check_order()
-    # What came twice was under way at a kill, and is the same in all that it says.
+    # Duplicates were in flight at a kill.
     assert found.resent <= story.under_way, (found.resent, story.under_way)
     kills = ", ".join(f"{count} with it {what}" for what, count in sorted(story.kills.items()))
     print(

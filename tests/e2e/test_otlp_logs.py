@@ -1,4 +1,4 @@
-"""What has happened arrives in a Collector as log records, beside the metrics."""
+"""OTLP log records arrive in a Collector."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -22,7 +22,7 @@ SECOND = 1_000_000_000
 
 
 class Place:
-    """A node with four GPUs, looked at once a second, and the list of its pods."""
+    """A node with four GPUs with a usage sample each second, and its podlist.json."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -55,7 +55,7 @@ def ended(collector: Collector) -> list[Log]:
 
 
 def held_by(collector: Collector, pod: str) -> bool:
-    """Whether there is an account of a pod."""
+    """Return whether there is an account of a pod."""
     return any(
         point.name == "podgpu.container.held" and point.resource.get("k8s.pod.name") == pod
         for point in collector.points()
@@ -71,7 +71,7 @@ def test_a_log_record_of_an_ended_holding_has_the_resource_of_its_metrics(
             place.hold({pod: [UUIDS[1]]})
             wait_until(partial(held_by, collector, pod), "the account", every=0.2)
         place.hold({})
-        wait_until(lambda: len(ended(collector)) >= 2, "the ends", every=0.2)
+        wait_until(lambda: len(ended(collector)) >= 2, "the ended holdings", every=0.2)
         account = pusher.wait_drained()
     assert (account.rejected, account.dropped) == ({}, {})
     found = ended(collector)
@@ -91,7 +91,7 @@ def test_a_log_record_of_an_ended_holding_has_the_resource_of_its_metrics(
             int(log.attributes[f"podgpu.holding.{name}_nanoseconds"]) for name in ("counted", "gap")
         )
         assert start < log.time_ns <= log.observed_ns
-        # The wall clock may be slewed meanwhile.
+        # The wall clock may be adjusted meanwhile.
         assert counted + gap == pytest.approx(log.time_ns - start, abs=SECOND // 20)
         assert int(log.attributes["podgpu.holding.held_nanoseconds"]) == counted
 

@@ -1,6 +1,6 @@
-"""What the tests of OTLP stand on: a Collector and a Prometheus 3 that take what is pushed to them.
+"""The Collector and Prometheus 3 of the OTLP tests behave as those tests expect.
 
-The messages here are made with OpenTelemetry's own package, and sent without podgpu.
+Messages are created with OpenTelemetry's package and sent without podgpu.
 """
 
 import gzip
@@ -53,7 +53,7 @@ def attributes(pairs: Mapping[str, str | int]) -> list[KeyValue]:
 def point(
     at: int, value: float | None, start: int = 0, of: Mapping[str, str | int] = GPU
 ) -> NumberDataPoint:
-    """A point; without a value one that ends its series."""
+    """Return a point; without a value it ends its series."""
     made = NumberDataPoint(time_unix_nano=at, start_time_unix_nano=start, attributes=attributes(of))
     if value is None:
         made.flags = NO_RECORDED_VALUE
@@ -177,7 +177,7 @@ def test_an_incomplete_last_line_is_not_a_request(tmp_path: Path) -> None:
         "": 0,
         f"{whole}\n": 1,
         f"{whole}\n{whole}\n": 2,
-        f"{whole}\n{whole}": 2,  # only the end of the line is missing
+        f"{whole}\n{whole}": 2,  # only the newline is missing
         f"{whole}\n{whole[:-2]}": 1,
     }
     taken = tmp_path / "taken"
@@ -236,7 +236,7 @@ async def test_prometheus_ends_a_series_at_a_point_without_value(
     name = "hw_temperature_celsius"
     (before,) = prometheus3.query(name, at=at / SECOND + 1)
     assert before.value == 41.0
-    # Nobody looks back past the marker, and it is no sample itself.
+    # The marker ends the series, and is not a sample.
     assert prometheus3.query(name, at=at / SECOND + 3) == []
     (series,) = prometheus3.query(f"{name}[1m]")
     assert [value for _, value in series.points] == [41.0]

@@ -1,4 +1,4 @@
-"""What a pod holds, in its own annotations: API server and kubelet are real, the GPUs simulated."""
+"""The sink `pods`: API server and kubelet are real, the GPUs are simulated."""
 
 import json
 from collections.abc import Callable, Collection, Iterator
@@ -27,7 +27,7 @@ SOURCE, SINK = "pods", "annotations"
 """Names of the source of annotations and of the sink."""
 
 WRITER = "podgpu-pods"
-"""The account that writes; the one that follows pods has rights of its own."""
+"""The service account for writing; the one for watching pods has other permissions."""
 
 PAGE = "sinks/pods.md"
 READING, WRITING = rules("sources/pods.md"), rules(PAGE)
@@ -38,7 +38,7 @@ Watch = Callable[..., Subject]
 
 @pytest.fixture
 def watch(kube: Cluster, tmp_path: Path) -> Iterator[Watch]:
-    """Start a podgpu that ends with the test and may do what the documentation says."""
+    """Start a podgpu with the documented permissions; it is stopped at the end."""
     with ExitStack() as stack:
 
         def start(
@@ -73,13 +73,13 @@ def plugin(kube: Cluster) -> DevicePlugin:
 
 
 def written(kube: Cluster, name: str, namespace: str = "default") -> dict[str, str]:
-    """Return those annotations of a pod that could be podgpu's."""
+    """Return the annotations of a pod that podgpu may write."""
     found = kube.api.pod(name, namespace)["metadata"].get("annotations", {})
     return {key: found[key] for key in (GPU, MARK) if key in found}
 
 
 def said_of(devices: Collection[str]) -> dict[str, str]:
-    """Return the annotations of a pod that holds these."""
+    """Return the annotations of a pod that holds these devices."""
     value = ",".join(sorted(devices, key=IDS.index))
     return {GPU: value, MARK: json.dumps({GPU: value}, separators=(",", ":"))}
 
@@ -101,7 +101,7 @@ def uid(made: Object) -> str:
 def test_the_annotations_name_the_devices_of_a_pod(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
-    """And podgpu's own word is no claim, for a podgpu that believes that annotation."""
+    """podgpu's own annotation is no claim for a podgpu that reads it."""
     podgpu = watch(options=READS_IT)
     made = kube.run(gpu_pod("train-0", 2, namespace="ml"))
     given = plugin.asked[0]
@@ -111,7 +111,7 @@ def test_the_annotations_name_the_devices_of_a_pod(
     podgpu.stays(lambda: podgpu.owners() == owners, 2)
     assert SOURCE not in {seen.source for _, shown in podgpu.witness.history for seen in shown}
     assert "is ignored" not in podgpu.output()
-    # One request to write it, and none for what podgpu itself has changed.
+    # One request writes it; podgpu's own change causes no further request.
     podgpu.wait_value("podgpu_sink_requests_total", 1, sink=SINK, method="patch", result="ok")
     podgpu.wait_value("podgpu_sink_up", 1, sink=SINK)
 
@@ -127,7 +127,7 @@ def test_a_changed_annotation_is_a_claim_and_is_kept(
     theirs = json.dumps({GPU: other})
     kube.api.patch("Pod", "train-0", {"metadata": {"annotations": {GPU: theirs}}}, "default")
     podgpu.stays(lambda: written(kube, "train-0")[GPU] == theirs, 2)
-    # It doesn't move what the kubelet gave to the pod alone.
+    # It does not change the attribution of plugin-managed devices.
     assert podgpu.owners() == {given: {Owner("train-0", "main", uid(made))}}
 
 
@@ -143,7 +143,7 @@ def test_an_annotation_of_another_writer_is_kept(
     assert written(kube, "restored") == {GPU: "GPU-of-another-life"}
 
 
-@pytest.mark.parametrize("kinds", [ALL, ("podresources",)], ids=["all", "names alone"])
+@pytest.mark.parametrize("kinds", [ALL, ("podresources",)], ids=["all", "only names"])
 def test_a_recreated_pod_of_the_same_name_gets_its_own_annotations(
     kube: Cluster, plugin: DevicePlugin, watch: Watch, kinds: Collection[str]
 ) -> None:
@@ -153,7 +153,7 @@ def test_a_recreated_pod_of_the_same_name_gets_its_own_annotations(
         (device,) = plugin.asked[-1]
         wait_written(kube, [device], "web-0")
         kube.remove("web-0")
-        # The next one must not get the GPU of the one before.
+        # The next pod must not get the same GPU.
         offered = [other for other in IDS if other != device]
         plugin.set_devices(offered)
         kube.wait_allocatable(GPU, len(offered))
@@ -166,7 +166,7 @@ def test_the_mirror_pod_of_a_static_pod_is_annotated(
     mirror = kube.add_static_pod(gpu_pod("agent", 2))
     made = wait_until(lambda: kube.api.find("Pod", mirror, "default"), "its mirror")
     wait_written(kube, plugin.asked[0], mirror)
-    # It is the same one: what the kubelet compares has not changed.
+    # It is still the same mirror pod: the kubelet compares an annotation that has not changed.
     kube.api.wait_phase(mirror, "Running")
     assert uid(kube.api.pod(mirror)) == uid(made)
 
@@ -176,9 +176,10 @@ def test_a_missing_permission_is_logged_and_retried(
 ) -> None:
     podgpu = watch(may=())
     kube.run(gpu_pod("train-0", 1))
-    wait_until(lambda: podgpu.value("podgpu_sink_up", sink=SINK) == 0, "the lack is said")
+    wait_until(lambda: podgpu.value("podgpu_sink_up", sink=SINK) == 0, "sink down")
     wait_until(
-        lambda: 'resources ["pods"], verbs [get, patch]' in podgpu.output(), "what is lacking"
+        lambda: 'resources ["pods"], verbs [get, patch]' in podgpu.output(),
+        "the missing permission is logged",
     )
     access.set_rules(kube.api, WRITER, WRITING)
     wait_written(kube, plugin.asked[0], "train-0")
@@ -188,7 +189,7 @@ def test_a_missing_permission_is_logged_and_retried(
 def test_the_admission_policy_allows_only_the_documented_annotations(
     kube: Cluster, plugin: DevicePlugin, watch: Watch, policy: None, tmp_path: Path
 ) -> None:
-    """Whoever has the token of podgpu's pod can write no more than podgpu does."""
+    """A client with the token of podgpu's pod can only write what podgpu writes."""
     access.service_account(kube.api, "podgpu", WRITING, "podgpu")
     daemon = pod("podgpu", namespace="podgpu")
     daemon["spec"]["serviceAccountName"] = "podgpu"
@@ -209,13 +210,13 @@ def test_the_admission_policy_allows_only_the_documented_annotations(
         return False
 
     image = {"containers": [{"name": "main", "image": "docker.io/local/other:1"}]}
-    # One that was taken before the policy is in force would be no change the next time.
+    # The value changes at each attempt, because a repeated patch without change is not checked.
     teams = count()
 
     def in_force() -> bool:
         return refused({"metadata": {"labels": {"team": f"theirs-{next(teams)}"}}})
 
-    wait_until(in_force, "it is in force")
+    wait_until(in_force, "the policy is in force")
     assert refused({"spec": {"activeDeadlineSeconds": 1}})
     assert refused({"metadata": {"finalizers": ["example.com/stay"]}})
     assert refused({"metadata": {"annotations": {"example.com/theirs": "yes"}}})

@@ -1,4 +1,4 @@
-"""XID errors on the pods that they strike: API server and kubelet are real, the GPUs simulated."""
+"""Events for XID errors: API server and kubelet are real, the GPUs are simulated."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, closing
@@ -21,10 +21,10 @@ from tests.sources.kernel.logs import Kmsg, xid
 
 SCENE = distinct()
 IDS = [gpu.uuid for gpu in SCENE.gpus]
-SINK = "told"
+SINK = "events"
 
 WRITER = "podgpu-events"
-"""The account that writes; the one that follows pods has rights of its own."""
+"""The service account for writing; the one for watching pods has other permissions."""
 
 READING, WRITING = rules("sources/pods.md"), rules("sinks/events.md")
 
@@ -33,7 +33,7 @@ Watch = Callable[..., Subject]
 
 @pytest.fixture
 def watch(kube: Cluster, tmp_path: Path) -> Iterator[Watch]:
-    """Start a podgpu that ends with the test and may do what the documentation says."""
+    """Start a podgpu with the documented permissions; it is stopped at the end."""
     with ExitStack() as stack:
 
         def start(
@@ -65,7 +65,7 @@ def log(tmp_path: Path) -> Iterator[Kmsg]:
 
 
 def events(kube: Cluster, namespace: str = "default") -> list[Object]:
-    """Return podgpu's Events."""
+    """Return the Events that podgpu created."""
     return kube.api.list("Event", namespace, fieldSelector="reason=GpuXidError")
 
 
@@ -86,7 +86,7 @@ def held(made: Object, device: str, namespace: str = "default") -> dict[str, lis
 
 @pytest.fixture(autouse=True)
 def _none_of_before(kube: Cluster) -> Iterator[None]:
-    """Events outlive their pods: those of a test end with it."""
+    """Delete all Events after the test, because they outlive their pods."""
     yield
     for each in kube.api.list("Event"):
         place = each["metadata"]
@@ -115,7 +115,7 @@ def test_a_pod_gets_an_event_for_an_xid_error_on_its_gpu(
     assert event["message"].startswith(f"XID 79 (GPU has fallen off the bus) on {given}, which")
     assert event["source"] == {"component": "podgpu", "host": kube.node}
     assert event["count"] == 1
-    # As `kubectl describe pod` asks for it.
+    # Like the query of `kubectl describe pod`.
     of = f"involvedObject.uid={made['metadata']['uid']},reason=GpuXidError"
     assert len(kube.api.list("Event", "ml", fieldSelector=of)) == 1
     podgpu.wait_value("podgpu_sink_up", 1, sink=SINK)
@@ -132,7 +132,7 @@ def test_repeated_errors_are_counted_in_one_event(
     (first,) = wait_events(kube, 1)
     for _ in range(4):
         strike(podgpu, given, 31)
-    wait_until(lambda: events(kube)[0]["count"] == 5, "they are added")
+    wait_until(lambda: events(kube)[0]["count"] == 5, "the errors are counted")
     (event,) = events(kube)
     assert event["metadata"]["name"] == first["metadata"]["name"]
     assert event["firstTimestamp"] == first["firstTimestamp"]
@@ -155,7 +155,7 @@ def test_the_event_names_the_process_from_the_kernel_log(
     assert event["message"].endswith(
         f"the kernel log names a process of this pod: sh (pid {pid} on the node)"
     )
-    assert event["count"] == 1, "two words of one error"
+    assert event["count"] == 1, "two reports of one error"
 
 
 def _pid(kube: Cluster, pod: str) -> int:
@@ -171,9 +171,9 @@ def test_a_missing_permission_is_logged_and_retried(
     (given,) = plugin.asked[0]
     podgpu.wait_owners(held(made, given))
     strike(podgpu, given, 48)
-    wait_until(lambda: podgpu.value("podgpu_sink_up", sink=SINK) == 0, "the lack is said")
+    wait_until(lambda: podgpu.value("podgpu_sink_up", sink=SINK) == 0, "sink down")
     lacks = 'apiGroups [""], resources ["events"], verbs [create, patch]'
-    wait_until(lambda: lacks in podgpu.output(), "what is lacking")
+    wait_until(lambda: lacks in podgpu.output(), "the missing permission is logged")
     access.set_rules(kube.api, WRITER, WRITING)
     (event,) = wait_events(kube, 1)
     assert event["count"] == 1
@@ -181,7 +181,7 @@ def test_a_missing_permission_is_logged_and_retried(
 
 
 def test_the_documented_rules_are_minimal() -> None:
-    """What the page shows is what is granted above."""
+    """The documented rules are those that the tests grant."""
     assert yaml.safe_dump(WRITING) == yaml.safe_dump(
         [{"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}]
     )

@@ -1,4 +1,4 @@
-"""podlist.json as podgpu keeps it, on a node whose kubelet and containerd are real."""
+"""The sink `podlist` on a node with real kubelet and containerd."""
 
 import json
 import signal
@@ -35,7 +35,7 @@ def writing(kube: Cluster, folder: Path, file: Path, write: str = "rename") -> I
 
 
 def read(text: str) -> Listed | None:
-    """Return devices by pod; None while the list is none."""
+    """Return devices by pod; None while the file is not valid."""
     try:
         entries = json.loads(text)
     except ValueError:
@@ -70,7 +70,7 @@ def test_the_list_is_correct_at_every_step(
         kube.remove("train-1")
         wait_listed(file, {"train-0": first})
 
-        # Killed, it leaves the list as it was; started again, it knows its own words.
+        # A killed podgpu leaves the list unchanged; after a restart it recognizes its own entries.
         assert podgpu.process is not None
         podgpu.process.stop(signal.SIGKILL)
         assert read(file.read_text()) == {"train-0": first}
@@ -86,7 +86,7 @@ def test_the_list_is_correct_at_every_step(
 def test_another_podgpu_can_read_the_list(
     kube: Cluster, plugin: DevicePlugin, tmp_path: Path
 ) -> None:
-    """One that doesn't know whose words they are, as koordinator's readers don't."""
+    """The reader does not know who wrote the entries, like koordinator's readers."""
     file, copy = tmp_path / "podlist.json", tmp_path / "copy.json"
     with writing(kube, tmp_path, file) as podgpu:
         kube.run(gpu_pod("train-0", 2))
@@ -103,7 +103,7 @@ def test_another_podgpu_can_read_the_list(
 def test_a_reader_with_only_the_file_mounted_sees_every_change(
     kube: Cluster, plugin: DevicePlugin, tmp_path: Path
 ) -> None:
-    """As koordinator's exporter does, in a mount namespace of its own."""
+    """Like koordinator's exporter, which mounts only the file."""
     file, mounted = tmp_path / "podlist.json", tmp_path / "mounted.json"
     file.write_text("[]")
     mounted.touch()
@@ -128,11 +128,11 @@ def test_a_reader_with_only_the_file_mounted_sees_every_change(
                 stdin.flush()
                 return read(stdout.readline())
 
-            wait_until(lambda: seen() == {}, "nobody holds anything")
+            wait_until(lambda: seen() == {}, "the list is empty")
             kube.run(gpu_pod("train-0", 3))
             wait_until(lambda: seen() == {"train-0": given(plugin)}, "its entry")
             kube.remove("train-0")
-            wait_until(lambda: seen() == {}, "nobody holds anything any more")
+            wait_until(lambda: seen() == {}, "the list is empty again")
         finally:
             reader.communicate(timeout=10)
-    assert mounted.read_text() == ""  # here the mount was never seen
+    assert mounted.read_text() == ""  # the mount exists only in the other namespace

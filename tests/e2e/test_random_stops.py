@@ -1,4 +1,4 @@
-"""R5, R6: podgpu ended at random moments; `python -m tests.soak.moments 1000` for many."""
+"""R5, R6: podgpu is stopped at random times; `python -m tests.soak.moments 1000` runs more."""
 
 from tests.soak import moments
 

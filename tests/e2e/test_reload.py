@@ -1,4 +1,4 @@
-"""A changed configuration leaves no gap: not for Prometheus, nor for one who asks all the time."""
+"""A reload leaves no gap, neither for Prometheus nor for a client that requests continuously."""
 
 import re
 import time
@@ -14,9 +14,9 @@ from tests.e2e.scenes import ALL, distinct
 
 CHANGES: dict[str, dict[str, object]] = {
     "other intervals": {"interval": "300ms", "slow_interval": "2s"},
-    "another node name: every sink anew": {"node": "gpu-node-b"},
+    "another node name: all sinks restart": {"node": "gpu-node-b"},
     "a second page on the same address": {"paths": ("/metrics", "/more")},
-    "a sink less": {"lines": False},
+    "one sink removed": {"lines": False},
     "another log": {"more": {"log": {"level": "debug", "format": "json"}}},
 }
 
@@ -71,7 +71,7 @@ def test_the_reloaded_configuration_is_in_force(node: Node) -> None:
 
 
 def test_the_metrics_path_can_change(node: Node) -> None:
-    """The listener stays; the old path is gone, which Prometheus tells as `up` 0."""
+    """The listener stays; Prometheus sets `up` to 0 because the old path is gone."""
     node.reconfigure(paths=("/telemetry",))
     assert len(re.findall("^DCGM_FI_DEV_GPU_TEMP{", node.page(), re.M)) == 4
     node.wait("up{$i}", {"": 0})
@@ -84,7 +84,7 @@ def test_the_metrics_path_can_change(node: Node) -> None:
 def test_an_invalid_configuration_file_changes_nothing(node: Node, watcher: Watcher) -> None:
     since = time.time()
     node.config.write_text("sources: [")
-    wait_until(lambda: "configuration not reloaded" in node.output(), "the refusal")
+    wait_until(lambda: "configuration not reloaded" in node.output(), "the error is logged")
     node.wait_scrapes_more(4)
     watcher.end()
     assert watcher.faults == []

@@ -1,4 +1,4 @@
-"""Prometheus takes every page, whole and without a complaint."""
+"""Prometheus accepts every page completely."""
 
 import pytest
 
@@ -25,15 +25,15 @@ def test_prometheus_accepts_every_scrape(start: Start, prometheus: Server, scene
     node = start(scenario)
     uuids = [gpu.uuid for gpu in scenario.gpus]
     uuids += [mig.uuid for gpu in scenario.gpus for mig in gpu.mig or ()]
-    # A holder for every other device, and two for the last.
+    # Every second device has a holder, and the last device has several.
     node.hold({f"train-{at}": [uuid, uuids[-1]] for at, uuid in enumerate(uuids[::2])})
     for job in ("$i", "$o"):
-        # Each of the last scrapes, of which there are five or more.
+        # All of the last scrapes succeeded, and there were at least five.
         good = f"(min_over_time(up{{{job}}}[5s]) == 1) and (count_over_time(up{{{job}}}[5s]) >= 5)"
         wait_until(lambda expr=good: node.query(expr), good)  # type: ignore[misc]
         assert (node.one(f"scrape_samples_scraped{{{job}}}") or 0) > 30 * gpus
-        # As many series as samples: a series that is on the page twice would be one too few, and
-        # if both had the same value Prometheus would not even warn.
+        # The number of series equals that of samples. A duplicate series with the same value would
+        # cause no warning.
         own = '__name__!~"up|scrape_.*"'
         twice = f"scrape_samples_scraped{{{job}}} - on () count({{{own},{job}}})"
         wait_until(lambda expr=twice: node.one(expr) == 0, twice)  # type: ignore[misc]
@@ -47,9 +47,9 @@ def test_prometheus_accepts_every_scrape(start: Start, prometheus: Server, scene
 
 
 def test_prometheus_scrapes_the_openmetrics_format(start: Start) -> None:
-    """Prometheus prefers it, and read the page that way: the types say so.
+    """Prometheus prefers this format, which the types show.
 
-    In the text format DCGM's counter would be a counter, and podgpu's would end with `_total`.
+    In the text format, DCGM's counter would have the type counter.
     """
     node = start(distinct())
     node.wait_scraped(2)
@@ -67,11 +67,11 @@ def test_prometheus_scrapes_the_openmetrics_format(start: Start) -> None:
 
 
 def test_rate_of_the_energy_counter_is_the_power(start: Start) -> None:
-    """`rate()` works on DCGM's counters, though they don't end with `_total`."""
+    """`rate()` works on DCGM's counters although their names do not end with `_total`."""
     node = start(distinct())
     node.wait_scraped(8, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")
     watts = node.gpus("rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{$i}[8s]) / 1000")
     assert sorted(watts) == ALL
-    # A slow round and a scrape are each up to a second away from the window's ends.
+    # The ends of the window are up to a round and a scrape away from a sample.
     for found in watts.values():
         assert found == pytest.approx(WATTS, rel=0.3)

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SEED = 146653140
-"""Always the same faults; `make soak` draws others."""
+"""A fixed seed: always the same faults; `make soak` uses random ones."""
 
 
 @pytest.mark.timeout(300)

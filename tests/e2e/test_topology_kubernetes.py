@@ -1,4 +1,4 @@
-"""The topology at the Node: API server and kubelet are real, the GPUs are simulated."""
+"""The topology annotation of the Node: API server and kubelet are real, the GPUs are simulated."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ from tests.e2e.topology_publisher import (
 
 RULES = rules("sinks/node.md")
 SLACK = 5.0
-"""Seconds that a busy machine may take besides."""
+"""Reserve in seconds for a busy machine."""
 
 WITHIN = SETTLING + MIN_INTERVAL + SLACK
 AGAIN = REFRESH + SLACK
@@ -38,7 +38,7 @@ Make = Callable[..., Publisher]
 
 @pytest.fixture
 def make(kube: Cluster, tmp_path: Path) -> Iterator[Make]:
-    """Start a podgpu that ends with the test and may do what the documentation says."""
+    """Start a podgpu with the documented permissions; it is stopped at the end."""
     kubeconfig = access.account(tmp_path, kube.api, ACCOUNT, RULES)
     with ExitStack() as stack:
 
@@ -66,7 +66,7 @@ def test_the_annotation_follows_the_pods(kube: Cluster, plugin: DevicePlugin, ma
     left = without(*plugin.asked[0])
     podgpu.wait_known(left)
     podgpu.wait_free(left, WITHIN)
-    wait_until(podgpu.agrees, "the Node says what /topology does")
+    wait_until(podgpu.agrees, "the annotation equals /topology")
     published = podgpu.published()
     assert published is not None
     topology, free = restored(podgpu.topology())
@@ -121,7 +121,8 @@ def test_a_revoked_permission_is_logged_and_retried(kube: Cluster, make: Make) -
     podgpu.hold({"train-0": IDS[:2]})
     podgpu.wait_up(0)
     wait_until(
-        lambda: 'resources ["nodes"], verbs [get, patch]' in podgpu.output(), "what is lacking"
+        lambda: 'resources ["nodes"], verbs [get, patch]' in podgpu.output(),
+        "the missing permission is logged",
     )
     assert podgpu.free() == IDS
     access.set_rules(kube.api, ACCOUNT, RULES)
@@ -138,7 +139,7 @@ def test_the_api_server_is_restarted(kube: Cluster, make: Make) -> None:
     kube.apiserver.start()
     podgpu.wait_free(without(*IDS[:2]), 60)
     podgpu.wait_up(1)
-    kube.kubelet.restart()  # it may take a minute by itself to come back to the API server
+    kube.kubelet.restart()  # without a restart it may take a minute to reconnect
 
 
 def test_the_annotation_is_removed_at_the_stop(kube: Cluster, make: Make) -> None:
@@ -155,12 +156,12 @@ def test_a_kept_annotation_is_removed_by_the_next_podgpu(kube: Cluster, make: Ma
     assert podgpu.free() == IDS
     podgpu.change(remove="now")
     podgpu.start()
-    wait_until(lambda: podgpu.annotation() is None, "it is gone")
+    wait_until(lambda: podgpu.annotation() is None, "the annotation is removed")
 
 
 def test_an_unknown_node_name_is_reported(kube: Cluster, make: Make) -> None:
     podgpu = make(options={"node": "elsewhere"})
     podgpu.wait_up(0)
-    wait_until(lambda: "kubectl get nodes" in podgpu.output(), "the mend")
+    wait_until(lambda: "kubectl get nodes" in podgpu.output(), "the fix is logged")
     assert "elsewhere" in podgpu.output()
     assert podgpu.annotation() is None

@@ -1,7 +1,7 @@
-"""Nobody's annotation, variable or mount moves another pod's GPU.
+"""Annotations, variables and mounts of a pod do not change the attribution of other pods' GPUs.
 
 API server, kubelet and containerd are real, the GPUs are simulated. `victim` holds a GPU that the
-kubelet gave it. `evil` is a pod whose author writes whatever he likes.
+kubelet allocated. `evil` is a pod with a malicious author.
 """
 
 import json
@@ -41,7 +41,7 @@ Watch = Callable[..., Subject]
 
 @pytest.fixture
 def watch(kube: Cluster, tmp_path: Path) -> Iterator[Watch]:
-    """Start a podgpu that ends with the test."""
+    """Start a podgpu that is stopped at the end."""
     with ExitStack() as stack:
 
         def start(*kinds: str, options: Mapping[str, Mapping[str, str]] = OPTIONS) -> Subject:
@@ -66,19 +66,19 @@ def owner(made: Object) -> Owner:
 
 
 def given(plugin: DevicePlugin) -> str:
-    """Return the device that the kubelet gave out last."""
+    """Return the device that the kubelet allocated last."""
     (device,) = plugin.asked[-1]
     return device
 
 
 def allocated(*devices: str, core: int = 100) -> dict[str, str]:
-    """Return koordinator's annotation: so many hundredths of these devices."""
+    """Return koordinator's annotation for a percentage of these devices."""
     gpus = [{"minor": MINORS[each], "id": each, "resources": {CORE: str(core)}} for each in devices]
     return {KOORDINATOR: json.dumps({"gpu": gpus})}
 
 
 def free(podgpu: Subject) -> list[str] | None:
-    """Return the devices that are free by `/topology`; None while it says nothing of that."""
+    """Return the free devices according to `/topology`; None while this is unknown."""
     gpus = podgpu.topology()["gpus"]
     if any("state" not in gpu for gpu in gpus):
         return None
@@ -90,12 +90,12 @@ def without(*held: str) -> list[str]:
 
 
 def conflicts(podgpu: Subject) -> dict[str, float]:
-    """Return the conflicts by device, of devices that have any."""
+    """Return the number of conflicts by device, without zeros."""
     return {labels["UUID"]: value for labels, value in podgpu.of(CONFLICTS) if value}
 
 
 def heard(podgpu: Subject, name: str) -> None:
-    """Wait until podgpu knows of a pod: the log names it for its annotation, or it is a holder."""
+    """Wait until podgpu has a pod: the log has a warning about it, or it is a holder."""
     wait_until(
         lambda: f"pod default/{name}" in podgpu.output() or podgpu.of("podgpu_pod_info", pod=name),
         f"{name} is known",
@@ -103,7 +103,7 @@ def heard(podgpu: Subject, name: str) -> None:
 
 
 def stay(podgpu: Subject, true: Mapping[str, Object]) -> None:
-    """Make sure that these pods hold these devices, and that no other was ever shown to."""
+    """Assert that these pods hold these devices, and that no other holder was ever shown."""
     owners = {device: {owner(made)} for device, made in true.items()}
     podgpu.wait_owners(owners)
     podgpu.stays(lambda: podgpu.owners() == owners, 1)
@@ -111,7 +111,7 @@ def stay(podgpu: Subject, true: Mapping[str, Object]) -> None:
     assert podgpu.witness.untrue(expected) == set()
 
 
-# T1: an annotation and the kubelet.
+# T1: an annotation against the kubelet.
 
 
 def test_t1a_an_annotation_does_not_take_anothers_gpu(
@@ -125,7 +125,7 @@ def test_t1a_an_annotation_does_not_take_anothers_gpu(
     work(podgpu, {a: victim, b: evil})
     stay(podgpu, {a: victim, b: evil})
     assert free(podgpu) == without(a, b)
-    # Who contradicts is counted and named.
+    # The conflict is counted and logged.
     wait_until(lambda: conflicts(podgpu) == {a: 1}, "the conflict")
     assert (
         f"device {a}: pod default/evil also claims it, but default/victim holds it"
@@ -164,7 +164,7 @@ def test_t1cd_an_annotation_has_no_effect_on_a_pod_without_gpu_request(
     stay(podgpu, {})
     assert free(podgpu) == IDS
     assert conflicts(podgpu) == {}
-    # The kubelet gives out what is free indeed.
+    # The kubelet can allocate all GPUs.
     victim = kube.run(gpu_pod("victim", 4))
     stay(podgpu, dict.fromkeys(IDS, victim))
     assert Growth(podgpu, 2).held(IDS[0], "victim") == pytest.approx(1)
@@ -174,7 +174,7 @@ def test_t1cd_an_annotation_has_no_effect_on_a_pod_without_gpu_request(
 def test_t1_the_koordinator_resource_gives_no_plugin_managed_gpu(
     kube: Cluster, plugin: DevicePlugin, watch: Watch
 ) -> None:
-    """The kubelet passes over a resource that its node doesn't have: anybody can ask for it."""
+    """The kubelet ignores a resource that its node does not have, so any pod can request it."""
     podgpu = watch()
     victim = kube.run(gpu_pod("victim"))
     a = given(plugin)
@@ -186,11 +186,11 @@ def test_t1_the_koordinator_resource_gives_no_plugin_managed_gpu(
     assert free(podgpu) == without(a)
 
 
-# T2: a variable or a mount, and the device nodes that the runtime shows.
+# T2: a variable or a mount against the device nodes of the runtime.
 
 
 def mounting(made: Object, path: str) -> Object:
-    """Mount an empty folder there in a pod's first container."""
+    """Mount an empty folder at a path in a pod's first container."""
     made["spec"]["volumes"] = [{"name": "any", "emptyDir": {}}]
     made["spec"]["containers"][0]["volumeMounts"] = [{"name": "any", "mountPath": path}]
     return made
@@ -219,28 +219,28 @@ def test_t2_a_variable_or_a_mount_does_not_take_anothers_gpu(
     a = given(plugin)
     evil = kube.run(asks(a))
     b = given(plugin)
-    # The container works on a GPU that it was not given.
+    # The container uses a GPU that was not allocated to it.
     work(podgpu, {a: evil, b: evil})
     stay(podgpu, {a: victim, b: evil})
     wait_until(
         lambda: f"device {a}: container default/evil/main has access" in podgpu.output(), "it"
     )
-    # Without the kubelet, nobody knows whether what has access holds something.
+    # Without the kubelet, it is unknown whether a container with access holds the device.
     assert free(podgpu) == (None if kinds == ("nri",) else without(a, b))
     wait_busy(podgpu, a, "evil")
     grown = Growth(podgpu)
     assert (grown.held(a, "victim"), grown.held(b, "evil")) == pytest.approx((1, 1))
-    # Using is not holding: what it did there is its own.
+    # Use is not a holding: busy time belongs to the container that uses the GPU.
     assert grown.held(a, "evil") == 0
     assert grown.of(BUSY, a, "evil") > 1
     assert grown.of(BUSY, a, "victim") == 0
 
 
-# T3: what is injected.
+# T3: injection.
 
 
 def environment(made: Object) -> dict[str, str]:
-    """Return what a container's program was given, once it runs in place of runc."""
+    """Return the environment of the container's program, after runc has started it."""
 
     def found() -> dict[str, str]:
         raw = (Path("/proc") / str(pid(made)) / "environ").read_bytes().decode()
@@ -252,11 +252,11 @@ def environment(made: Object) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("resources", "named", "injected"),
     [
-        pytest.param({}, 1, None, id="it asks for nothing"),
-        pytest.param({"example.com/fuse": 1}, 1, None, id="it asks for something else"),
-        pytest.param({CORE: 100}, 2, None, id="it asks for one, two are named"),
-        pytest.param({CORE: 100}, 1, "0", id="it asks for one"),
-        pytest.param({CORE: 200}, 2, "0,1", id="it asks for two"),
+        pytest.param({}, 1, None, id="no request"),
+        pytest.param({"example.com/fuse": 1}, 1, None, id="another resource"),
+        pytest.param({CORE: 100}, 2, None, id="one requested, two in the annotation"),
+        pytest.param({CORE: 100}, 1, "0", id="one requested"),
+        pytest.param({CORE: 200}, 2, "0,1", id="two requested"),
     ],
 )
 def test_t3_the_koordinator_allocation_is_injected_only_for_its_resource(

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes podgpu by TLS, with a certificate of its own and a password."""
+"""A real Prometheus scrapes podgpu with mutual TLS and a password."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ USER, SECRET = "prometheus", "correct horse"
 
 
 class Stage:
-    """podgpu behind a web config, and a Prometheus with a job for each way to ask."""
+    """A podgpu with a web configuration, and a Prometheus with a job for each kind of client."""
 
     def __init__(self, programs: debian.Prometheus, folder: Path) -> None:
         self.folder = folder
@@ -72,7 +72,7 @@ class Stage:
         self.asked.wait_ready()
 
     def pair(self, name: str, ca: trustme.CA) -> None:
-        """Write a certificate and its key, each in one step, one after the other."""
+        """Write a certificate and its key, each atomically, one after the other."""
         leaf = ca.issue_cert("127.0.0.1")
         for suffix, blob in (("crt", leaf.cert_chain_pems[0]), ("key", leaf.private_key_pem)):
             new = self.folder / f"{name}.new"
@@ -133,7 +133,7 @@ def stage(programs: debian.Prometheus, tmp_path: Path) -> Iterator[Stage]:
 
 def test_only_clients_with_certificate_and_password_are_served(stage: Stage) -> None:
     wait_until(lambda: stage.query("count_over_time(up[1m]) >= 5").keys() >= {"good"}, "scrapes")
-    wait_until(lambda: len(stage.query("up")) == 3, "a word of every job")
+    wait_until(lambda: len(stage.query("up")) == 3, "a result of every job")
     assert stage.query("up") == {"good": 1, "wrong-password": 0, "wrong-certificate": 0}
     assert stage.query("count by (job) (DCGM_FI_DEV_GPU_TEMP)") == {"good": 2}
     assert SECRET not in stage.podgpu.output()
