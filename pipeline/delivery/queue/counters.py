@@ -118,10 +118,7 @@ class FaultLog:
             sentence: the message; `{}` in it is replaced by the system's error text.
         """
         self._faults[operation, reason_of(cause)] += 1
-        self.note_failure(operation, text_of(cause), sentence)
-
-    def note_failure(self, operation: str, text: str, sentence: str) -> None:
-        """Add a message for a failure that was counted elsewhere, if the failure is new."""
+        text = text_of(cause)
         if self._failing.get(operation) != text:
             self._failing[operation] = text
             self._notes.append(sentence.replace("{}", text))
@@ -153,14 +150,9 @@ class FaultLog:
         self._corrupt_points.clear()
         self._summarized_ns = now_ns
 
-    def take_warnings(self) -> tuple[str, ...]:
-        """Return the warnings about lost points, and clear them."""
-        warnings = tuple(self._warnings)
-        self._warnings.clear()
-        return warnings
-
-    def take_notes(self) -> tuple[str, ...]:
-        """Return the messages, and clear them."""
-        notes = tuple(self._notes)
+    def take_messages(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the messages and the warnings about lost points, and clear both."""
+        notes, warnings = tuple(self._notes), tuple(self._warnings)
         self._notes.clear()
-        return notes
+        self._warnings.clear()
+        return notes, warnings

@@ -8,9 +8,8 @@ from pipeline.base.errors import PermanentError, TransientError
 from pipeline.delivery.contract import Queue, QueueState, Totals
 from pipeline.delivery.options import QueueOptions
 from pipeline.delivery.queue.disk.cursor import CursorState, read_cursor
-from pipeline.delivery.queue.disk.folder import CURSOR, LockedError
+from pipeline.delivery.queue.disk.folder import CURSOR, KindError, LockedError
 from pipeline.delivery.queue.disk.segments import FolderScan, scan_folder
-from pipeline.delivery.queue.disk.settings import KindError
 from pipeline.delivery.queue.error_reasons import text_of
 from pipeline.delivery.queue.fallback_queue import FallbackQueue
 from pipeline.delivery.queue.memory_queue import MemoryQueue

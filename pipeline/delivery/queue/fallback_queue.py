@@ -1,14 +1,15 @@
 """A queue on disk that falls back to memory while the disk can't be written."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from pipeline.delivery.contract import SHUTDOWN, QueueState, Record
-from pipeline.delivery.queue.counters import FaultLog, PointCounters
 from pipeline.delivery.queue.disk.disk_queue import DiskQueue
+from pipeline.delivery.queue.disk.shared_state import DiskShared
 from pipeline.delivery.queue.error_reasons import is_permanent, reason_of
-from pipeline.delivery.queue.memory_buffer import MemoryBuffer, check_count
+from pipeline.delivery.queue.memory_queue import MemoryBuffer, check_count, check_nothing_taken
 from pipeline.model import Instant
 
 MEMORY_BYTES: Final = 8 << 20
@@ -51,19 +52,13 @@ class FallbackQueue:
         self._path = path
         self._now = now
         self._max_memory = memory
-        self._counters, self._fault_log = PointCounters(), FaultLog()
         self._memory = MemoryBuffer()
         self._reason = ""
         self._tried_ns = 0
-        self._disk = DiskQueue(
-            path,
-            max_size,
-            kind=kind,
-            fsync_ns=fsync_ns,
-            now=now,
-            counters=self._counters,
-            fault_log=self._fault_log,
-        )
+        shared = DiskShared(path, max_size, kind, fsync_ns, now)
+        self._counters, self._fault_log = shared.counters, shared.fault_log
+        self._in_flight = shared.in_flight
+        self._disk = DiskQueue(shared)
         try:
             self._disk.open()
         except OSError as error:
@@ -87,16 +82,7 @@ class FallbackQueue:
                 except OSError as error:
                     self._on_disk_failure(error)
                     due = False
-            self._append_to_memory(record)
-
-    def _append_to_memory(self, record: Record) -> None:
-        memory = self._memory
-        if len(record.data) > self._max_memory:
-            self._counters.drop(self._reason, record.points)
-            return
-        while memory.size + len(record.data) > self._max_memory:
-            self._counters.drop(self._reason, memory.evict_oldest())
-        memory.push(record)
+            self._counters.drop(self._reason, self._memory.push(record, self._max_memory))
 
     def _on_disk_failure(self, cause: OSError) -> None:
         self._reason = reason_of(cause)
@@ -142,8 +128,7 @@ class FallbackQueue:
         Raises:
             RuntimeError: records that were taken before are neither settled nor released.
         """
-        if self._disk.in_flight or self._memory.in_flight:
-            raise RuntimeError("records that were taken before are neither settled nor released")
+        check_nothing_taken(len(self._in_flight) + self._memory.in_flight)
         records = self._disk.take(most_bytes)
         # Records on disk that can't be read now are still older than those in memory.
         return records if records or self._disk.queued else self._memory.take(most_bytes)
@@ -157,9 +142,9 @@ class FallbackQueue:
             ValueError: fewer records are in flight, or they have another number of points.
         """
         disk, memory = self._disk, self._memory
-        check_count(count, disk.in_flight + memory.in_flight)
-        on_disk = min(count, disk.in_flight)
-        points = disk.points_of(on_disk) + memory.points_of(count - on_disk)
+        check_count(count, len(self._in_flight) + memory.in_flight)
+        on_disk = min(count, len(self._in_flight))
+        points = self._in_flight.points(on_disk) + memory.points_of(count - on_disk)
         self._counters.settle(points, acked, rejected or {})
         memory.forget(count - on_disk)
         disk.forget(on_disk)
@@ -178,16 +163,12 @@ class FallbackQueue:
     def state(self) -> QueueState:
         """Return the state of the queue."""
         disk, memory = self._disk.state(), self._memory
-        return QueueState(
+        return replace(
+            disk,
             totals=self._counters.totals(self._disk.queued + memory.points),
-            recovered=disk.recovered,
             bytes=disk.bytes + memory.size,
             oldest_ns=disk.oldest_ns if disk.oldest_ns is not None else memory.oldest_ns,
             writable=not self._reason,
-            faults=disk.faults,
-            notes=disk.notes,
-            warnings=disk.warnings,
-            previous=disk.previous,
         )
 
     def close(self) -> None:

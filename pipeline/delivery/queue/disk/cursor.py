@@ -120,22 +120,21 @@ class CursorFile:
         """Return whether the file at the path is still this one."""
         return same_file(self._fd, self._path)
 
-    def save(self, state: CursorState) -> None:
+    def save(self, state: CursorState, *, to_flush: bool = False) -> None:
         """Write a state.
 
-        Raises:
-            OSError: it can't be written.
-        """
-        self._write(state, self._generation % 2)
-        self.dirty = True
-
-    def save_to_flush(self, state: CursorState) -> None:
-        """Write a state that the caller then flushes; `mark_flushed` confirms the flush.
+        Args:
+            state: the state.
+            to_flush: the caller then flushes the file; `mark_flushed` confirms the flush.
 
         Raises:
             OSError: it can't be written.
         """
-        self._write(state, 2 + self._flushed % 2)
+        slot = 2 + self._flushed % 2 if to_flush else self._generation % 2
+        self._generation += 1
+        body = msgspec.json.encode(msgspec.structs.replace(state, generation=self._generation))
+        data = _HEAD.pack(_MAGIC, len(body), zlib.crc32(body)) + body
+        os.pwrite(self._fd, data, slot * _SLOT)
         self.dirty = True
 
     def mark_flushed(self) -> None:
@@ -153,12 +152,6 @@ class CursorFile:
             fd, self._fd = self._fd, -1
             with contextlib.suppress(OSError):
                 os.close(fd)
-
-    def _write(self, state: CursorState, slot: int) -> None:
-        self._generation += 1
-        body = msgspec.json.encode(msgspec.structs.replace(state, generation=self._generation))
-        data = _HEAD.pack(_MAGIC, len(body), zlib.crc32(body)) + body
-        os.pwrite(self._fd, data, slot * _SLOT)
 
 
 def same_file(fd: int, path: Path) -> bool:

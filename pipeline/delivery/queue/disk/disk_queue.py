@@ -1,20 +1,14 @@
 """A queue on disk."""
 
 import errno
-from collections.abc import Callable
-from pathlib import Path
 
 from pipeline.delivery.contract import QueueState, Record
-from pipeline.delivery.queue.counters import FaultLog, PointCounters
-from pipeline.delivery.queue.disk.in_flight import InFlightRecord, InFlightRecords
 from pipeline.delivery.queue.disk.record_format import MAX_RECORD_BYTES, RECORD_SIZE, SEGMENT_SIZE
 from pipeline.delivery.queue.disk.record_reader import SegmentMissingError
-from pipeline.delivery.queue.disk.retry_budget import RetryBudget
 from pipeline.delivery.queue.disk.segment_reader import FoundRecord
-from pipeline.delivery.queue.disk.settings import StoreConfig
+from pipeline.delivery.queue.disk.shared_state import DiskShared, InFlightRecord
 from pipeline.delivery.queue.disk.store import Store
 from pipeline.delivery.queue.error_reasons import TOO_LARGE
-from pipeline.model import Instant
 
 
 class DiskQueue:
@@ -24,42 +18,13 @@ class DiskQueue:
     it is opened again in the same way.
 
     Args:
-        path: the folder, which only this queue may use.
-        max_size: maximum bytes on disk.
-        kind: kind of the records.
-        fsync_ns: interval of flushes in nanoseconds; 0 for never.
-        now: the clocks.
-        counters: counts points.
-        fault_log: collects failures.
+        shared: settings and state of the queue.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        max_size: int,
-        *,
-        kind: str,
-        fsync_ns: int,
-        now: Callable[[], Instant],
-        counters: PointCounters,
-        fault_log: FaultLog,
-    ) -> None:
-        self._counters = counters
-        self._fault_log = fault_log
-        self._in_flight = InFlightRecords()
-        self._now = now
-        self._config = StoreConfig(
-            path=path,
-            max_size=max_size,
-            kind=kind,
-            flushes=fsync_ns > 0,
-            now=now,
-            counters=counters,
-            fault_log=fault_log,
-            in_flight=self._in_flight,
-            retry_budget=RetryBudget(now),
-        )
-        self._fsync_ns = fsync_ns
+    def __init__(self, shared: DiskShared) -> None:
+        self._shared = shared
+        self._counters, self._fault_log = shared.counters, shared.fault_log
+        self._in_flight = shared.in_flight
         self._flushed_ns: int | None = None
         self._store: Store | None = None
         self._recovered = 0
@@ -78,17 +43,17 @@ class DiskQueue:
             return
         if self._left_on_disk is not None:
             raise RuntimeError("the queue is closed")
-        self._store = store = Store(self._config, first=not self._opened_before)
+        self._store = store = Store(self._shared, first=not self._opened_before)
         self._recovered += store.recovered
         if store.recovered:
             self._fault_log.add_note(
-                f"{store.recovered} points of an earlier run wait in {self._config.path}"
+                f"{store.recovered} points of an earlier run wait in {self._shared.path}"
             )
         self._opened_before = True
 
     def drop_too_large(self, record: Record) -> bool:
         """Drop a record that is larger than the queue may be; return whether it was dropped."""
-        room = min(self._config.max_size - SEGMENT_SIZE - RECORD_SIZE, MAX_RECORD_BYTES)
+        room = min(self._shared.max_size - SEGMENT_SIZE - RECORD_SIZE, MAX_RECORD_BYTES)
         if len(record.data) <= room:
             return False
         self._counters.drop(TOO_LARGE, record.points)
@@ -104,11 +69,11 @@ class DiskQueue:
         Raises:
             OSError: the disk does not accept it.
         """
-        if self._store is not None and self._store.folder_replaced():
+        if self._store is not None and not self._store.folder.exists():
             self._store.discard_all()
             self._store = None
             self._fault_log.add_note(
-                f"{self._config.path} was removed or replaced by another program; the points in it "
+                f"{self._shared.path} was removed or replaced by another program; the points in it "
                 "are lost. Do not change the folder of a queue while podgpu runs"
             )
         self.open()
@@ -121,11 +86,6 @@ class DiskQueue:
     def is_drained(self) -> bool:
         """Whether all records are settled or in flight."""
         return self._store is None or self._store.is_drained
-
-    @property
-    def in_flight(self) -> int:
-        """Number of records in flight."""
-        return len(self._in_flight)
 
     @property
     def queued(self) -> int:
@@ -160,7 +120,7 @@ class DiskQueue:
                 self._fault_log.record_failure(
                     "read",
                     error,
-                    f"cannot read the queue in {self._config.path}: {{}}; podgpu retries for a "
+                    f"cannot read the queue in {self._shared.path}: {{}}; podgpu retries for a "
                     "minute, and then skips what cannot be read",
                 )
                 return None
@@ -175,15 +135,11 @@ class DiskQueue:
                 return None
             if found is not None and found.body:
                 place = store.reader.advance(found)
-                self._in_flight.put(
+                self._in_flight.append(
                     InFlightRecord(place, found.header.points, found.header.created_ns)
                 )
             return found
         return None
-
-    def points_of(self, count: int) -> int:
-        """Return how many points are in the first `count` records in flight."""
-        return self._in_flight.points(count)
 
     def forget(self, count: int) -> None:
         """Remove the first `count` records in flight, and save that. They are counted already."""
@@ -204,7 +160,7 @@ class DiskQueue:
 
     def maintain(self, now_ns: int) -> None:
         """Flush if it is due."""
-        due = self._flushed_ns is None or now_ns - self._flushed_ns >= self._fsync_ns
+        due = self._flushed_ns is None or now_ns - self._flushed_ns >= self._shared.fsync_ns
         if self._store is not None and due:
             self._flushed_ns = now_ns
             self._store.flush()
@@ -212,15 +168,16 @@ class DiskQueue:
     def state(self) -> QueueState:
         """Return the state of the queue."""
         oldest_ns = self._oldest_ns()  # which may find corrupt records
-        self._fault_log.summarize_corruption(self._now().mono_ns)
+        self._fault_log.summarize_corruption(self._shared.now().mono_ns)
+        notes, warnings = self._fault_log.take_messages()
         return QueueState(
             totals=self._counters.totals(self.queued),
             recovered=self._recovered,
             bytes=self._store.size if self._store is not None else 0,
             oldest_ns=oldest_ns,
             faults=self._fault_log.faults,
-            notes=self._fault_log.take_notes(),
-            warnings=self._fault_log.take_warnings(),
+            notes=notes,
+            warnings=warnings,
             previous=self._counters.previous,
         )
 

@@ -45,6 +45,18 @@ class LockedError(OSError):
         self.own_process = own_process
 
 
+class KindError(OSError):
+    """The folder holds records of another kind.
+
+    Attributes:
+        found: the kind of these records.
+    """
+
+    def __init__(self, path: Path, found: str) -> None:
+        super().__init__(errno.EEXIST, f"holds records of the kind {found}", str(path))
+        self.found = found
+
+
 class QueueFolder:
     """A locked folder.
 
@@ -66,7 +78,8 @@ class QueueFolder:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
         for folder in new if flushes else ():
-            _flush(folder.parent)
+            with contextlib.suppress(OSError):  # for example a folder of another user
+                flush_folder(folder.parent)
         try:
             # Kept open, so that no other folder gets its inode.
             self._self = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -173,11 +186,6 @@ def _count_lock_holder(lock: os.stat_result, change: int) -> int:
         if not holders:
             del _lock_holders[file]
     return holders
-
-
-def _flush(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # for example a folder of another user
-        flush_folder(folder)
 
 
 def segment_name(number: int) -> str:

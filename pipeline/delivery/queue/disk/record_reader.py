@@ -1,37 +1,12 @@
 """Reads records in order, across segments."""
 
 import os
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
-from pipeline.delivery.queue.counters import FaultLog
-from pipeline.delivery.queue.disk.record_format import SEGMENT_SIZE
-from pipeline.delivery.queue.disk.retry_budget import RetryBudget
 from pipeline.delivery.queue.disk.segment_reader import FoundRecord, SegmentFile, find_record
-from pipeline.delivery.queue.disk.segments import Segment, SegmentList
+from pipeline.delivery.queue.disk.segments import SegmentList
+from pipeline.delivery.queue.disk.shared_state import DiskShared, ReadPosition
 from pipeline.delivery.queue.error_reasons import is_resource_shortage, reason_of, text_of
-
-
-@dataclass(frozen=True, slots=True)
-class ReadPosition:
-    """A position between two records.
-
-    Attributes:
-        segment: number of the segment.
-        offset: bytes of the segment before it.
-        position: points before it, over all segments.
-        record: number of the next record.
-    """
-
-    segment: int
-    offset: int
-    position: int
-    record: int
-
-
-def first_record_offset(segment: Segment) -> int:
-    """Return the offset of the first record; 0 if the header is invalid, to search from there."""
-    return SEGMENT_SIZE if segment.header_valid else 0
 
 
 class SegmentMissingError(Exception):
@@ -50,26 +25,19 @@ class SegmentReader:
     """Reads the next record, across segments.
 
     Args:
+        shared: settings and state of the queue.
         segments: the segments.
-        position: where to begin.
-        folder: the folder of the segments.
-        fault_log: collects read errors.
-        retry_budget: how long reading a failing disk is retried.
+
+    Attributes:
+        position: position of the next record.
     """
 
-    def __init__(
-        self,
-        segments: SegmentList,
-        position: ReadPosition,
-        folder: Path,
-        fault_log: FaultLog,
-        retry_budget: RetryBudget,
-    ) -> None:
-        self.position = position
+    def __init__(self, shared: DiskShared, segments: SegmentList) -> None:
+        self.position = ReadPosition(0, 0, 0, 0)
         self._segments = segments
-        self._folder = folder
-        self._fault_log = fault_log
-        self._retry_budget = retry_budget
+        self._folder = shared.path
+        self._fault_log = shared.fault_log
+        self._retry_budget = shared.retry_budget
         self._file: SegmentFile | None = None
         self._failing_segment: int | None = None
         self._last_peek: tuple[ReadPosition, int, FoundRecord | None] | None = None
@@ -106,11 +74,11 @@ class SegmentReader:
             OSError: it can't be read now. Once the retry budget is exhausted, records that can't be
                 read are skipped instead.
         """
-        index = self._segments.index(self.position.segment)
+        index = self._segments.find(self.position.segment)
         while index < len(self._segments):
             segment = self._segments[index]
             if segment.number != self.position.segment:
-                self._move_to(segment.number, first_record_offset(segment))
+                self._move_to(segment.number, segment.first_record)
             if self.position.offset < segment.size:
                 span = self.position.position, self._segments.first_after(index, end)
                 found = self._find(index, span, room)
@@ -129,10 +97,6 @@ class SegmentReader:
             found.segment, found.end, head.position + head.points, head.number + 1
         )
         return before
-
-    def skip_to(self, position: int) -> None:
-        """Set the position, because there are no records before it."""
-        self.position = replace(self.position, position=position)
 
     def close_segment(self, segment: int) -> None:
         """Close a segment that is removed: an open file still takes room on the disk."""

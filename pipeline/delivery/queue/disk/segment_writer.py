@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Final
 
-from pipeline.delivery.queue.counters import FaultLog
 from pipeline.delivery.queue.disk.cursor import same_file
 from pipeline.delivery.queue.disk.folder import QueueFolder
 from pipeline.delivery.queue.disk.record_format import SEGMENT_SIZE, VERSION, SegmentHeader
 from pipeline.delivery.queue.disk.segments import Segment
+from pipeline.delivery.queue.disk.shared_state import DiskShared
 
 _OPEN: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 _NEW: Final = _OPEN | os.O_CREAT | os.O_TRUNC
@@ -21,33 +21,26 @@ class SegmentWriter:
 
     Args:
         folder: the folder of the segments.
-        fault_log: collects errors of flushes.
-        flushes: whether to flush at all.
+        shared: settings and state of the queue.
+
+    Attributes:
+        size: bytes in the open segment.
+        dirty: whether there is unflushed data.
     """
 
-    def __init__(self, folder: QueueFolder, fault_log: FaultLog, *, flushes: bool) -> None:
+    def __init__(self, folder: QueueFolder, shared: DiskShared) -> None:
         self._folder = folder
-        self._fault_log = fault_log
-        self._flushes = flushes
+        self._fault_log = shared.fault_log
+        self._flushes = shared.fsync_ns > 0
         self._fd = -1
         self._path = folder.path
-        self._size = 0
-        self._dirty = self._name_unflushed = self._flush_failed = self._failed = False
+        self.size = 0
+        self.dirty = self._name_unflushed = self._flush_failed = self._failed = False
 
     @property
     def is_open(self) -> bool:
         """Whether a segment is open for writing."""
         return self._fd >= 0
-
-    @property
-    def dirty(self) -> bool:
-        """Whether there is unflushed data."""
-        return self._dirty
-
-    @property
-    def size(self) -> int:
-        """Bytes in the open segment."""
-        return self._size
 
     def exists(self) -> bool:
         """Return whether the open segment is still at its path; True if none is open."""
@@ -94,12 +87,12 @@ class SegmentWriter:
             return False
         self._use(fd, segment.path, size)
         # An earlier process may have left it unflushed.
-        self._dirty = True
+        self.dirty = True
         return True
 
     def _use(self, fd: int, path: Path, size: int) -> None:
-        self._fd, self._path, self._size = fd, path, size
-        self._dirty = self._name_unflushed = self._flush_failed = False
+        self._fd, self._path, self.size = fd, path, size
+        self.dirty = self._name_unflushed = self._flush_failed = False
 
     def write(self, head: bytes, body: bytes) -> None:
         """Write a record.
@@ -109,15 +102,15 @@ class SegmentWriter:
                 the segment is closed.
         """
         try:
-            _write(self._fd, [head, body], self._size)
+            _write(self._fd, [head, body], self.size)
         except OSError:
             try:
-                os.ftruncate(self._fd, self._size)
+                os.ftruncate(self._fd, self.size)
             except OSError:
                 self.close_flushed()  # the reader finds no valid record in the rest
             raise
-        self._size += len(head) + len(body)
-        self._dirty = True
+        self.size += len(head) + len(body)
+        self.dirty = True
 
     def flush(self) -> None:
         """Flush written records to the disk.
@@ -126,11 +119,11 @@ class SegmentWriter:
         and a new one is used. If the flush fails again, that segment stays in use until a flush
         succeeds, and is closed then. So a lasting fault costs two segments, not all of the room.
         """
-        if not self._flushes or not self._dirty or self._fd < 0:
+        if not self._flushes or not self.dirty or self._fd < 0:
             return
         failed_before = self._failed
         if self.sync(self._fd) and (not self._name_unflushed or self.sync(None)):
-            self._dirty = self._failed = False
+            self.dirty = self._failed = False
             self._fault_log.record_recovery(
                 "fsync", f"{self._folder.path} can be flushed to the disk again"
             )
@@ -168,7 +161,7 @@ class SegmentWriter:
         """Close the segment without a flush."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
-            self._dirty = False
+            self.dirty = False
             with contextlib.suppress(OSError):
                 os.close(fd)
 

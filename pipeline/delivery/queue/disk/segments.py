@@ -1,6 +1,7 @@
 """The segments of a queue, as far as they are known without reading all records."""
 
 import bisect
+import contextlib
 import errno
 import os
 import stat
@@ -45,47 +46,44 @@ class Segment:
     size: int
     header_valid: bool = True
 
+    @property
+    def first_record(self) -> int:
+        """Offset of the first record; 0 if the header is invalid, to search from there."""
+        return SEGMENT_SIZE if self.header_valid else 0
 
-class SegmentList:
+
+class SegmentList(list[Segment]):
     """Segments in order, and their total size."""
 
-    def __init__(self) -> None:
-        self._segments: list[Segment] = []
-        self.size = 0
-
-    def __len__(self) -> int:
-        return len(self._segments)
-
-    def __getitem__(self, index: int) -> Segment:
-        return self._segments[index]
+    size = 0
 
     def append(self, segment: Segment) -> None:
         """Append a segment."""
-        self._segments.append(segment)
+        super().append(segment)
         self.size += segment.size
 
     def grow_last(self, more: int) -> None:
         """Add to the size of the last segment."""
-        self._segments[-1].size += more
+        self[-1].size += more
         self.size += more
 
-    def remove(self, index: int) -> Segment:
+    def take_out(self, index: int) -> Segment:
         """Remove and return a segment."""
-        segment = self._segments.pop(index)
+        segment = self.pop(index)
         self.size -= segment.size
         return segment
 
-    def index(self, number: int) -> int:
+    def find(self, number: int) -> int:
         """Return the index of the segment with a number, or of the next one; `len` if none."""
-        return bisect.bisect_left(self._segments, number, key=lambda segment: segment.number)
+        return bisect.bisect_left(self, number, key=lambda segment: segment.number)
 
     def first_after(self, index: int, end: int) -> int:
         """Return the position of the segment after this one; `end` if it is the last."""
-        if index + 1 == len(self._segments):
+        if index + 1 == len(self):
             return end
-        first = self._segments[index + 1].first_point
+        first = self[index + 1].first_point
         # Less than its own position means a file of another queue under a name of this one.
-        return first if first >= self._segments[index].first_point else end
+        return first if first >= self[index].first_point else end
 
 
 @dataclass(slots=True)
@@ -148,8 +146,7 @@ def _scan_segment(scan: FolderScan, path: Path, number: int, oldest: int, lenien
     if number < oldest:
         scan.disposable.append(path)
         return
-    file = SegmentFile(os.fspath(path), number, lenient=lenient)
-    try:
+    with contextlib.closing(SegmentFile(os.fspath(path), number, lenient=lenient)) as file:
         size, head = file.size, file.header()
         if head and head.number == number:
             if head.version == VERSION:
@@ -165,8 +162,6 @@ def _scan_segment(scan: FolderScan, path: Path, number: int, oldest: int, lenien
                 return
         (scan.disposable if _empty(file, size) else scan.broken).append(path)
         scan.error = file.error or scan.error
-    finally:
-        file.close()
 
 
 def _empty(file: SegmentFile, size: int) -> bool:
@@ -177,18 +172,15 @@ def _empty(file: SegmentFile, size: int) -> bool:
 
 
 def _scan_last(scan: FolderScan, last: Segment, lenient: bool) -> None:
-    file = SegmentFile(os.fspath(last.path), last.number, lenient=lenient)
-    try:
+    with contextlib.closing(
+        SegmentFile(os.fspath(last.path), last.number, lenient=lenient)
+    ) as file:
         head = file.header()
         scan.end, scan.valid_end = last.first_point, SEGMENT_SIZE
         scan.next_record = head.record if head and last.header_valid else 0
-        for place, record, sound in file.iter_records(
-            SEGMENT_SIZE if last.header_valid else 0, last.size
-        ):
+        for place, record, sound in file.iter_records(last.first_record, last.size):
             # A valid header with a corrupt record: the points were written, and count as lost.
             scan.end = max(scan.end, record.position + record.points)
             scan.next_record = max(scan.next_record, record.number + 1)
             if sound:
                 scan.valid_end = place + RECORD_SIZE + record.length
-    finally:
-        file.close()

@@ -3,23 +3,18 @@
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from pipeline.delivery.contract import Record
 from pipeline.delivery.queue.disk.cursor import CursorFile, CursorState
-from pipeline.delivery.queue.disk.folder import CURSOR, QueueFolder
-from pipeline.delivery.queue.disk.in_flight import InFlightRecord
+from pipeline.delivery.queue.disk.folder import CURSOR, KindError, QueueFolder
 from pipeline.delivery.queue.disk.record_format import RECORD_SIZE, SEGMENT_SIZE, pack_record_header
-from pipeline.delivery.queue.disk.record_reader import (
-    ReadPosition,
-    SegmentReader,
-    first_record_offset,
-)
+from pipeline.delivery.queue.disk.record_reader import SegmentReader
 from pipeline.delivery.queue.disk.segment_writer import SegmentWriter
 from pipeline.delivery.queue.disk.segments import FolderScan, Segment, SegmentList, scan_folder
-from pipeline.delivery.queue.disk.settings import KindError, StoreConfig
+from pipeline.delivery.queue.disk.shared_state import DiskShared, InFlightRecord, ReadPosition
 from pipeline.delivery.queue.error_reasons import (
     CORRUPT,
     OVER_SIZE,
@@ -39,8 +34,12 @@ class Store:
     """An open queue folder.
 
     Args:
-        config: settings of the store.
+        shared: settings and state of the queue.
         first: whether the counters still lack the counts of earlier processes.
+
+    Attributes:
+        folder: the locked folder.
+        reader: reads the next record.
 
     Raises:
         LockedError: the folder is in use.
@@ -48,27 +47,22 @@ class Store:
         OSError: it can't be opened.
     """
 
-    def __init__(self, config: StoreConfig, *, first: bool) -> None:
-        self._config = config
-        self._counters, self._fault_log = config.counters, config.fault_log
-        self._in_flight = config.in_flight
-        self._segment_size = min(max(config.max_size // _PARTS, _SMALLEST), _LARGEST)
+    def __init__(self, shared: DiskShared, *, first: bool) -> None:
+        self._shared = shared
+        self._flushes = shared.fsync_ns > 0
+        self._counters, self._fault_log = shared.counters, shared.fault_log
+        self._in_flight = shared.in_flight
+        self._segment_size = min(max(shared.max_size // _PARTS, _SMALLEST), _LARGEST)
         self._segments = SegmentList()
-        self._reader = SegmentReader(
-            self._segments,
-            ReadPosition(0, 0, 0, 0),
-            config.path,
-            self._fault_log,
-            config.retry_budget,
-        )
+        self.reader = SegmentReader(shared, self._segments)
         self._leftovers: list[Segment] = []
         self._missing = (0, 0)
-        self._folder = QueueFolder(config.path, flushes=config.flushes)
-        self._writer = SegmentWriter(self._folder, config.fault_log, flushes=config.flushes)
+        self.folder = QueueFolder(shared.path, flushes=self._flushes)
+        self._writer = SegmentWriter(self.folder, shared)
         try:
             self._cursor = self._open_cursor()
         except OSError:
-            self._folder.close()
+            self.folder.close()
             raise
         try:
             self._load(first=first)
@@ -79,15 +73,15 @@ class Store:
     # -- opening -------------------------------------------------------------------------------
 
     def _open_cursor(self) -> CursorFile:
-        path = self._config.path / CURSOR
+        path = self._shared.path / CURSOR
         if path.is_symlink() or (path.exists() and not path.is_file()):
             self._quarantine(path)
         return CursorFile(path)
 
     def _load(self, *, first: bool) -> None:
         saved = self._cursor.state
-        if saved is not None and saved.kind not in ("", self._config.kind):
-            raise KindError(self._config.path, saved.kind)
+        if saved is not None and saved.kind not in ("", self._shared.kind):
+            raise KindError(self._shared.path, saved.kind)
         found = self._scan(saved.segment if saved else 0)
         if self._cursor.broken or (saved is None and found.segments):
             self._fault_log.count_fault("cursor", "corrupt" if self._cursor.broken else "missing")
@@ -95,7 +89,7 @@ class Store:
             saved = CursorState(position=found.segments[0].first_point if found.segments else 0)
             if found.segments:
                 self._fault_log.add_note(
-                    f"the cursor of the queue in {self._config.path} was lost: all records in the "
+                    f"the cursor of the queue in {self._shared.path} was lost: all records in the "
                     "queue are sent again, and its totals start at zero"
                 )
         if first:
@@ -109,20 +103,20 @@ class Store:
         self._next_record = max(found.next_record, saved.next_record, saved.record)
         self.end = max(found.end, saved.end, saved.position)
         self.recovered = self.end - saved.position
-        self._reader.position = ReadPosition(
+        self.reader.position = ReadPosition(
             saved.segment, saved.place, saved.position, saved.record
         )
         self._add_segments(found, saved)
         if not self._segments:
             self.count_lost(self.end)
-        while self._segments.size > self._config.max_size:
+        while self._segments.size > self._shared.max_size:
             self._remove(0, OVER_SIZE)
         self.save()
 
     def _scan(self, oldest: int) -> FolderScan:
-        retry_budget = self._config.retry_budget
+        retry_budget = self._shared.retry_budget
         try:
-            found = scan_folder(self._config.path, oldest, lenient=retry_budget.is_exhausted)
+            found = scan_folder(self._shared.path, oldest, lenient=retry_budget.is_exhausted)
             if found.error and not found.segments and not retry_budget.is_hopeless:
                 raise found.error  # the whole disk is away, not only a block of it unreadable
         except OSError as error:
@@ -144,7 +138,7 @@ class Store:
 
     def _quarantine(self, path: Path) -> None:
         try:
-            renamed = self._folder.quarantine(path, self._config.now().wall_ns)
+            renamed = self.folder.quarantine(path, self._shared.now().wall_ns)
         except OSError as error:
             self._fault_log.count_fault("open", reason_of(error))
             self._fault_log.add_note(f"{path} is not a file of this queue and cannot be renamed: "
@@ -159,8 +153,8 @@ class Store:
     @property
     def read_position(self) -> ReadPosition:
         """Position up to which records are settled."""
-        place, segments = self._in_flight.position or self._reader.position, self._segments
-        index = segments.index(place.segment)
+        place, segments = self._in_flight.position or self.reader.position, self._segments
+        index = segments.find(place.segment)
         while index + 1 < len(segments) and (
             segments[index].number > place.segment or place.offset >= segments[index].size
         ):
@@ -168,26 +162,21 @@ class Store:
                 index += 1
             place = ReadPosition(
                 segments[index].number,
-                first_record_offset(segments[index]),
+                segments[index].first_record,
                 place.position,
                 place.record,
             )
         return place
 
     @property
-    def reader(self) -> SegmentReader:
-        """Reader of the next record."""
-        return self._reader
-
-    @property
     def is_drained(self) -> bool:
         """Whether all records are settled or in flight."""
-        return self._reader.position.position >= self.end
+        return self.reader.position.position >= self.end
 
     @property
     def queued(self) -> int:
         """Points on disk that are not settled."""
-        return self.end - (self._in_flight.position or self._reader.position).position
+        return self.end - (self._in_flight.position or self.reader.position).position
 
     @property
     def size(self) -> int:
@@ -196,20 +185,19 @@ class Store:
 
     def count_lost(self, position: int) -> None:
         """Count all points from the next record to a position as lost: they are not on disk."""
-        start = self._reader.position.position
+        start = self.reader.position.position
         removed = max(min(position, self._missing[1]) - max(start, self._missing[0]), 0)
         self._counters.drop(REMOVED, removed)
         corrupt = position - start - removed
         if corrupt > 0:
             self._counters.drop(CORRUPT, corrupt)
-            self._fault_log.add_corrupt_points(self._config.path, corrupt)
-        self._reader.skip_to(max(position, start))
+            self._fault_log.add_corrupt_points(self._shared.path, corrupt)
+        self._skip_to(max(position, start))
+
+    def _skip_to(self, position: int) -> None:
+        self.reader.position = replace(self.reader.position, position=position)
 
     # -- writing -------------------------------------------------------------------------------
-
-    def folder_replaced(self) -> bool:
-        """Return whether the folder at the path is no longer the open one."""
-        return not self._folder.exists()
 
     def put(self, record: Record, *, in_flight: bool = False) -> None:
         """Write a record at the end; the oldest segments are removed if there is no room.
@@ -239,7 +227,7 @@ class Store:
         ):
             return False
         self._writer.close()
-        self._save_and_unlink([self._segments.remove(0) for _ in range(len(self._segments))])
+        self._save_and_unlink([self._segments.take_out(0) for _ in range(len(self._segments))])
         return True
 
     def _write(self, record: Record, *, in_flight: bool) -> None:
@@ -251,8 +239,8 @@ class Store:
         self.end += record.points
         self._next_record += 1
         if in_flight:
-            self._in_flight.put(InFlightRecord(place, record.points, record.created_ns))
-            self._reader.position = ReadPosition(
+            self._in_flight.append(InFlightRecord(place, record.points, record.created_ns))
+            self.reader.position = ReadPosition(
                 segment.number, segment.size, self.end, self._next_record
             )
 
@@ -261,7 +249,7 @@ class Store:
         filled = self._writer.size
         if self._writer.is_open and filled > SEGMENT_SIZE and filled + size > self._segment_size:
             self._writer.close_flushed()
-        while self.size + size + SEGMENT_SIZE * (not self._writer.is_open) > self._config.max_size:
+        while self.size + size + SEGMENT_SIZE * (not self._writer.is_open) > self._shared.max_size:
             if self._leftovers:
                 self._remove_leftovers()
             elif self._segments:
@@ -277,8 +265,8 @@ class Store:
     def _drop_removed(self) -> None:
         """Detect files that other programs removed or replaced."""
         replaced = not self._writer.exists()
-        if replaced or not self._folder.is_locked():
-            self._folder.lock()
+        if replaced or not self.folder.is_locked():
+            self.folder.lock()
             if replaced and os.path.lexists(self._segments[-1].path):
                 self._quarantine(self._segments[-1].path)
             for index in reversed(range(len(self._segments))):
@@ -288,7 +276,7 @@ class Store:
             cursor = self._open_cursor()
             self._cursor.close()
             self._cursor = cursor
-            self._flush_cursor() if self._config.flushes else self.save()
+            self.save(flush=self._flushes)
 
     def segment_missing(self, index: int) -> None:
         """Report that the file of a segment is missing."""
@@ -301,21 +289,19 @@ class Store:
 
     def _remove(self, index: int, reason: str) -> None:
         """Remove a segment, and count the points that are lost."""
-        place = self._in_flight.position or self._reader.position
-        first, after = (
-            self._segments[index].first_point,
-            self._segments.first_after(index, self.end),
-        )
+        place = self._in_flight.position or self.reader.position
+        after = self._segments.first_after(index, self.end)
         if index == len(self._segments) - 1:
             self._writer.close()
-        segment = self._segments.remove(index)
+        segment = self._segments.take_out(index)
+        first = segment.first_point
         self._in_flight.mark_lost(segment.number, reason)
-        position = self._reader.position.position
+        position = self.reader.position.position
         if self._in_flight.position is None and (index == 0 or first <= position):
             if first > position:
                 self.count_lost(first)
             self._counters.drop(reason, after - max(position, first))
-            self._reader.skip_to(max(position, after))
+            self._skip_to(max(position, after))
         elif reason == REMOVED:
             # Its points are counted when the reader reaches them.
             known = self._missing if self._missing[1] > place.position else (first, after)
@@ -324,19 +310,16 @@ class Store:
 
     def remove_finished(self) -> None:
         """Save the cursor, and remove the segments whose records are all settled."""
-        count = self._segments.index(self.read_position.segment)
+        count = self._segments.find(self.read_position.segment)
         self._save_and_unlink(
-            [self._segments.remove(0) for _ in range(min(count, len(self._segments)))]
+            [self._segments.take_out(0) for _ in range(min(count, len(self._segments)))]
         )
 
     def _save_and_unlink(self, segments: list[Segment]) -> None:
         # Save the counts before removing files, so that a power failure leaves no points uncounted.
-        if segments and self._config.flushes:
-            self._flush_cursor()
-        else:
-            self.save()
+        self.save(flush=bool(segments) and self._flushes)
         for segment in segments:
-            self._reader.close_segment(segment.number)
+            self.reader.close_segment(segment.number)
         self._leftovers += segments
         with contextlib.suppress(OSError):
             self._remove_leftovers()
@@ -354,41 +337,32 @@ class Store:
                 raise
             self._leftovers.pop()
             self._fault_log.record_recovery(
-                "remove", f"segments in {self._config.path} can be removed again"
+                "remove", f"segments in {self._shared.path} can be removed again"
             )
 
     # -- the cursor ----------------------------------------------------------------------------
 
-    def save(self) -> None:
-        """Write the cursor."""
-        self._try_cursor(self._cursor.save)
-
-    def _flush_cursor(self) -> None:
-        if self._try_cursor(self._cursor.save_to_flush) and self._writer.sync(
-            self._cursor.fileno()
-        ):
-            self._cursor.mark_flushed()
-
-    def _try_cursor(self, write: Callable[[CursorState], None]) -> bool:
+    def save(self, *, flush: bool = False) -> None:
+        """Write the cursor, and flush it to the disk if requested."""
+        path = self._shared.path / CURSOR
         try:
-            write(self._cursor_state())
+            self._cursor.save(self._cursor_state(), to_flush=flush)
         except OSError as error:
             self._fault_log.record_failure(
                 "cursor",
                 error,
-                f"cannot write the cursor {self._config.path / CURSOR}: {{}}; records that were "
-                "sent would be sent again after a restart",
+                f"cannot write the cursor {path}: {{}}; records that were sent would be sent again "
+                "after a restart",
             )
-            return False
-        self._fault_log.record_recovery(
-            "cursor", f"{self._config.path / CURSOR} can be written again"
-        )
-        return True
+            return
+        self._fault_log.record_recovery("cursor", f"{path} can be written again")
+        if flush and self._writer.sync(self._cursor.fileno()):
+            self._cursor.mark_flushed()
 
     def _cursor_state(self) -> CursorState:
         place = self.read_position
         return CursorState(
-            kind=self._config.kind,
+            kind=self._shared.kind,
             segment=place.segment,
             place=place.offset,
             position=place.position,
@@ -403,22 +377,22 @@ class Store:
 
     def flush(self) -> None:
         """Flush everything to the disk, and retry to remove segments."""
-        if self._config.flushes and (self._writer.dirty or self._cursor.dirty):
+        if self._flushes and (self._writer.dirty or self._cursor.dirty):
             self._writer.flush()
-            self._flush_cursor()
+            self.save(flush=True)
         with contextlib.suppress(OSError):
             self._remove_leftovers()
 
     def discard_all(self) -> None:
         """Count all points as removed: those in flight when they are released, the others now."""
         self._in_flight.mark_lost(None, REMOVED)
-        self._counters.drop(REMOVED, self.end - self._reader.position.position)
+        self._counters.drop(REMOVED, self.end - self.reader.position.position)
         self._writer.close()
         self.close()
 
     def close(self) -> None:
         """Close all files and release the folder."""
         self._writer.close_flushed()
-        self._reader.close()
+        self.reader.close()
         self._cursor.close()
-        self._folder.close()
+        self.folder.close()

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.delivery.contract import Queue, QueueState, Record
-from pipeline.delivery.queue.counters import FaultLog, PointCounters
 from pipeline.delivery.queue.disk.disk_queue import DiskQueue
+from pipeline.delivery.queue.disk.shared_state import DiskShared
 from pipeline.delivery.queue.error_reasons import reason_of
 from pipeline.delivery.queue.fallback_queue import FallbackQueue
-from pipeline.delivery.queue.memory_buffer import check_count
-from pipeline.delivery.queue.memory_queue import MemoryQueue
+from pipeline.delivery.queue.memory_queue import MemoryQueue, check_count
 from pipeline.model import NS, Instant
 
 KINDS = ("memory", "disk", "safe")
@@ -55,16 +54,9 @@ class DiskOnlyQueue(DiskQueue):
     def __init__(
         self, path: Path, max_size: int, *, fsync_ns: int, now: Callable[[], Instant]
     ) -> None:
-        self.counters = PointCounters()
-        super().__init__(
-            path,
-            max_size,
-            kind="lines",
-            fsync_ns=fsync_ns,
-            now=now,
-            counters=self.counters,
-            fault_log=FaultLog(),
-        )
+        shared = DiskShared(path, max_size, "lines", fsync_ns, now)
+        self.counters = shared.counters
+        super().__init__(shared)
 
     def append(self, records: Sequence[Record]) -> None:
         for record in records:
@@ -75,15 +67,15 @@ class DiskOnlyQueue(DiskQueue):
                     self.counters.drop(reason_of(error), record.points)
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
-        if self.in_flight:
+        if self._in_flight:
             raise RuntimeError("the records in flight are neither settled nor released")
         return super().take(most_bytes)
 
     def settle(
         self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
     ) -> None:
-        check_count(count, self.in_flight)
-        self.counters.settle(self.points_of(count), acked, rejected or {})
+        check_count(count, len(self._in_flight))
+        self.counters.settle(self._in_flight.points(count), acked, rejected or {})
         self.forget(count)
 
 
@@ -166,9 +158,9 @@ def kill(queue: Queue) -> None:
         return
     disk._store = None
     store._writer.close()
-    store._reader.close()
+    store.reader.close()
     store._cursor.close()
-    store._folder.close()
+    store.folder.close()
 
 
 class Failing:

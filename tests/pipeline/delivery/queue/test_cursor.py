@@ -29,7 +29,7 @@ def test_d4_the_last_flushed_state_survives_torn_later_writes(
 ) -> None:
     path, after = tmp_path / "cursor", tmp_path / "after"
     cursor = CursorFile(path)
-    cursor.save_to_flush(CursorState(position=0))
+    cursor.save(CursorState(position=0), to_flush=True)
     cursor.mark_flushed()
     before = path.read_bytes()
     for position in range(1, 12):
@@ -38,9 +38,9 @@ def test_d4_the_last_flushed_state_survives_torn_later_writes(
             cursor = CursorFile(path)
         for _ in range(position % 4):
             cursor.save(CursorState(position=position))
-        cursor.save_to_flush(CursorState(position=position))
+        cursor.save(CursorState(position=position), to_flush=True)
         if refused:
-            cursor.save_to_flush(CursorState(position=position))
+            cursor.save(CursorState(position=position), to_flush=True)
         after.write_bytes(torn(path.read_bytes(), before))
         state, corrupt = read_cursor(after)
         assert state is not None
