@@ -1,48 +1,232 @@
 """All options: those of dcgm-exporter and a few of podgpu's own."""
 
+from functools import partial
 from typing import Final
 
-from podgpu.cli.dcgm_exporter import debug_options, holder_options, reading_options, server_options
-from podgpu.cli.dcgm_exporter.option import Option, Support, Type
+from podgpu.cli.dcgm_exporter.option import Option, Support
+
+_not_needed: Final = partial(Option, support=Support.NOT_NEEDED)
+_not_supported: Final = partial(Option, support=Support.NOT_SUPPORTED)
+_renamed: Final = partial(Option, support=Support.RENAMED)
+_own: Final = partial(Option, support=Support.OWN)
+
+_NO_DCGM: Final = "podgpu does not run DCGM; --debug and --log-format configure podgpu's own log."
+_NO_DUMPS: Final = "`podgpu record` writes the events of the sources to a file, for replay."
+_NO_CACHE: Final = "podgpu has no DCGM cache that could grow."
+_EACH_ROUND: Final = "podgpu detects added and removed GPUs in each round of readings."
+_NO_RUNTIME: Final = "podgpu does not read labels of containers outside of Kubernetes."
+_FROM_MEMORY: Final = (
+    "Responses are served from memory; slow and idle clients give way to new ones."
+)
 
 OWN: Final = (
-    Option(
+    _own(
         "labels",
-        "",
-        "PODGPU_LABELS",
-        Type.TEXT,
         "dcgm",
-        Support.OWN,
-        "sinks.metrics.labels",
         "The format of the labels: dcgm, dcgm-hostname, dcgm-old or dcgm-1x. It overrides -o.",
+        "sinks.metrics.labels",
     ),
-    Option(
+    _own(
         "own",
-        "",
-        "PODGPU_OWN",
-        Type.SWITCH,
         True,
-        Support.OWN,
-        "counters.own",
         "Whether podgpu's own fields are exported in addition to those of the counters file.",
+        "counters.own",
     ),
-    Option(
-        "print-config",
-        "",
-        "",
-        Type.SWITCH,
-        False,
-        Support.OWN,
-        "",
-        "Prints the resulting configuration, for `podgpu run -c FILE`.",
-    ),
+    _own("print-config", False, "Prints the resulting configuration, for `podgpu run -c FILE`."),
 )
 
 OPTIONS: Final = (
-    *reading_options.OPTIONS,
-    *holder_options.OPTIONS,
-    *server_options.OPTIONS,
-    *debug_options.OPTIONS,
+    # The fields and the devices that are read.
+    Option(
+        "collectors",
+        "/etc/dcgm-exporter/default-counters.csv",
+        "The file is used unchanged. A row that podgpu cannot export is logged and skipped; all "
+        "others are exported.",
+        "counters.file",
+        "f",
+    ),
+    Option(
+        "configmap-data",
+        "none",
+        "NAMESPACE:NAME of a ConfigMap with the counters file in its key `metrics`. podgpu "
+        "watches it for changes, and does not read -f.",
+        "counters.configmap",
+        "m",
+    ),
+    Option(
+        "collect-interval",
+        30000,
+        "Milliseconds, 100 or more; sets both intervals of podgpu, the normal and the slow one.",
+        "sources.gpus.interval",
+        "c",
+    ),
+    Option(
+        "devices",
+        "f",
+        "f, or g and i with or without indices; g+i selects all devices.",
+        "sources.gpus.devices",
+        "d",
+    ),
+    _not_supported(
+        "switch-devices",
+        "f",
+        "NVML has no data about NVSwitches; NVLinks are reported for each GPU.",
+        short="s",
+    ),
+    _not_supported("cpu-devices", "f", "NVML has no data about Grace processors.", short="p"),
+    Option("xid-count-window-size", 300000, "Milliseconds.", "sources.gpus.xid_window", "x"),
+    Option(
+        "clock-events-count-window-size",
+        300000,
+        "Milliseconds.",
+        "sources.gpus.clock_events_window",
+    ),
+    Option(
+        "remote-hostengine-info",
+        "localhost:5555",
+        "Only if given: reads the fields that NVML cannot read on these GPUs from a running "
+        "DCGM. All other fields are read from NVML.",
+        "sources.engine.address",
+        "r",
+    ),
+    _renamed(
+        "fake-gpus",
+        False,
+        "podgpu never mixes simulated readings with real ones. `podgpu demo` replays a "
+        "recording, without a GPU.",
+    ),
+    _not_needed("watch-max-keep-age", "10m0s", _NO_CACHE),
+    _not_needed("watch-max-keep-samples", 0, _NO_CACHE),
+    _not_needed("enable-gpu-bind-unbind-watch", False, _EACH_ROUND),
+    _not_needed("gpu-bind-unbind-poll-interval", "1s", _EACH_ROUND),
+    # The pods and containers that hold devices.
+    Option(
+        "kubernetes",
+        False,
+        "Adds pods and containers, from the kubelet; without it readings have no such labels.",
+        "sources.kubelet",
+        "k",
+    ),
+    Option(
+        "kubernetes-enable-pod-labels",
+        False,
+        "With -k; adds the labels of pods to readings, without a prefix.",
+        "sources.pods.labels",
+    ),
+    Option(
+        "kubernetes-pod-label-allowlist-regex",
+        (),
+        "An invalid regular expression is an error at the start. dcgm-exporter ignores it, and "
+        "adds all labels if no other is given.",
+        "sources.pods.label_patterns",
+    ),
+    Option(
+        "kubernetes-enable-pod-uid",
+        False,
+        "With -k; adds the label `pod_uid` to readings.",
+        "sinks.metrics.inline",
+    ),
+    _not_needed(
+        "kubernetes-gpu-id-type",
+        "uid",
+        "podgpu recognizes all forms of device ids, also GKE's `nvidia0`. A value other than "
+        "uid and device-name is an error.",
+    ),
+    Option(
+        "kubernetes-virtual-gpus",
+        False,
+        "With -k; exports a copy of each reading for each holder, so that sums count it several "
+        "times. Without it, `podgpu_device_holder_info` lists all holders of a shared GPU.",
+        "sinks.metrics.sharing",
+    ),
+    Option(
+        "kubernetes-enable-dra",
+        False,
+        "With -k; finds the pods of devices in resource claims. There are no labels `dra_*`.",
+        "sources.pods.resource_slices",
+    ),
+    Option(
+        "nvidia-resource-names",
+        (),
+        "Rarely needed: podgpu always includes nvidia.com/ and all names that contain gpu.",
+        "sources.kubelet.resources",
+    ),
+    Option(
+        "pod-resources-kubelet-socket",
+        "/var/lib/kubelet/pod-resources/kubelet.sock",
+        "Mount the folder of the socket.",
+        "sources.kubelet.sockets",
+    ),
+    _not_supported(
+        "hpc-job-mapping-dir",
+        "",
+        "podgpu reports pods, not jobs of batch systems: there is no label `hpc_job`.",
+    ),
+    _not_supported("container-labels", False, _NO_RUNTIME),
+    _not_supported("container-runtime-socket", "", _NO_RUNTIME),
+    # The HTTP server, the format of the metrics, and the log.
+    Option("address", ":9400", "HOST:PORT.", "sinks.metrics.listen", "a"),
+    Option(
+        "use-old-namespace",
+        False,
+        "The labels of dcgm-exporter 1.x with current metric names: `labels: dcgm-old`.",
+        "sinks.metrics.labels",
+        "o",
+    ),
+    Option(
+        "no-hostname", False, "Omits the label with the node's name.", "sinks.metrics.hostname", "n"
+    ),
+    Option(
+        "replace-blanks-in-model-name",
+        False,
+        "Replaces blanks in `modelName` with dashes.",
+        "sinks.metrics.replace_model_blanks",
+        "rbmn",
+    ),
+    Option(
+        "web-config-file",
+        "",
+        "TLS, client certificates and passwords, in the same format.",
+        "http.web_config",
+    ),
+    Option(
+        "config-file",
+        "",
+        "dcgm-exporter's YAML, versions 1 and 2. podgpu uses the counters file and the "
+        "interval. Fields that are listed in it cause an error, intervals of single fields a "
+        "warning.",
+    ),
+    _not_needed("web-read-timeout", "10s", _FROM_MEMORY),
+    _not_needed("web-write-timeout", "30s", _FROM_MEMORY),
+    _not_needed("max-concurrent-scrapes", 16, "A scrape reads no GPU and takes a millisecond."),
+    _not_supported(
+        "web-systemd-socket",
+        False,
+        "An error: podgpu does not support socket activation. Give the address with -a.",
+    ),
+    _renamed(
+        "enable-exporter-metrics",
+        False,
+        "podgpu always exports metrics about itself, as `podgpu_*`.",
+    ),
+    _not_needed(
+        "health-require-gpus",
+        False,
+        "podgpu finds a driver that is loaded later without a restart; see `podgpu_source_up`.",
+    ),
+    Option("log-format", "text", "text or json.", "log.format"),
+    Option("debug", False, "`log.level: debug`.", "log.level"),
+    # Debugging and DCGM. None of these has an effect in podgpu.
+    _not_needed("enable-dcgm-log", False, _NO_DCGM),
+    _not_needed("dcgm-log-level", "NONE", _NO_DCGM),
+    _not_needed(
+        "disable-startup-validate", False, "podgpu starts without a driver and waits for it."
+    ),
+    _not_needed("enable-pprof", False, "podgpu is not a Go program."),
+    _not_needed("dump-enabled", False, _NO_DUMPS),
+    _not_needed("dump-directory", "/tmp/dcgm-exporter-debug", _NO_DUMPS),  # noqa: S108 - dcgm-exporter's default, not used here
+    _not_needed("dump-retention", 24, _NO_DUMPS),
+    _not_needed("dump-compression", True, _NO_DUMPS),
     *OWN,
 )
 

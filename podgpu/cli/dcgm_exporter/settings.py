@@ -76,8 +76,12 @@ class Settings:
         """Return the error for an invalid value."""
         return ConfigError(COMMAND, [Problem(self.origin(name), message, hint)])
 
-    def _value(self, name: str, type_: type[T]) -> T:
+    def value(self, name: str) -> Value:
+        """Return the value of an option of any type."""
         found = self._given.get(name)
-        value = found.value if found else BY_NAME[name].default
+        return found.value if found else BY_NAME[name].default
+
+    def _value(self, name: str, type_: type[T]) -> T:
+        value = self.value(name)
         assert isinstance(value, type_)  # noqa: S101 - ensured by the option table
         return value

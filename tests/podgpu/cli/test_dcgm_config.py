@@ -175,7 +175,7 @@ def test_a_setting_from_a_variable_names_the_variable(option: Any) -> None:
             ),
         ),
         ("--log-format xml", '--log-format: "xml" is unknown; write text or json'),
-        ("--dcgm-log-level LOUD", '--dcgm-log-level: "LOUD" is unknown; the levels are NONE,'),
+        ("--dcgm-log-level LOUD", '--dcgm-log-level: "LOUD" is unknown; write NONE, FATAL,'),
         (
             "--web-systemd-socket",
             "--web-systemd-socket: podgpu does not support socket activation;",
