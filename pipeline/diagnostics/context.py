@@ -4,22 +4,32 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from config.schema import Config
 from pipeline.base.clock import Clock, SystemClock
 from pipeline.component.code_permissions import NOTHING, Allowed
-from pipeline.diagnostics.api_timeout import OpenSession, with_timeout
+from pipeline.component.contracts import KubeApi
 from pipeline.diagnostics.clock_sync import kernel_synchronised
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.kube.sessions import Sessions
 
 T = TypeVar("T")
+OpenSession: TypeAlias = Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
 
 _DEADLINE: Final = 30.0
 """Seconds. Without its persistence daemon, the driver initialises every GPU at the first call."""
+
+
+REQUEST_TIMEOUT: Final = 10.0
+"""Seconds for one request to an API server.
+
+A server that accepts a connection and does not respond then fails the check that queries it, with a
+fix for servers. Without this limit the check `check.deadline` would report it, with a general fix.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +67,9 @@ class DoctorContext:
 
     config: Config
     clock: Clock = field(default_factory=SystemClock)
-    kube: OpenSession = field(default_factory=lambda: with_timeout(Sessions().session))
+    kube: OpenSession = field(
+        default_factory=lambda: Sessions(request_timeout=REQUEST_TIMEOUT).session
+    )
     allowed: Allowed = NOTHING
     roots: Roots = Roots()
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)

@@ -1,7 +1,7 @@
-"""A session with one API server: requests and streams over the library's connections.
+"""A session with one API server: requests and streams.
 
-Only this module handles exceptions of aiohttp and of the library's transport. It raises `ApiError`
-instead, which names the server, the request and the fix.
+Only this module handles exceptions of aiohttp. It raises `ApiError` instead, which names the
+server, the request and the fix.
 """
 
 import asyncio
@@ -13,18 +13,19 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import aiohttp
+import orjson
 
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.base.safe_text import line, redact
 from pipeline.base.version import VERSION
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.kube.api_errors import response_error
-from pipeline.kube.client_library import library
 from pipeline.kube.credentials import Access, Credentials
 from pipeline.kube.line_splitter import Lines, LineTooLongError
-from pipeline.kube.request import Request
+from pipeline.kube.request import TIMEOUT, Request
 from pipeline.net.proxies import ProxyError, proxy_for
 
 _MAX_CREDENTIAL_AGE: Final = 60.0
@@ -32,7 +33,6 @@ _MAX_CREDENTIAL_AGE: Final = 60.0
 expires."""
 
 _CONNECT_TIMEOUT: Final = 10.0
-_REQUEST_TIMEOUT: Final = 60.0
 _READ_TIMEOUT: Final = 30.0
 _ERROR_BYTES: Final = 1 << 16
 _READ_BYTES: Final = 2 << 20
@@ -48,10 +48,16 @@ _BROKEN: Final = (aiohttp.ClientError, OSError, ValueError)
 
 
 class Client:
-    """Implements `pipeline.component.contracts.KubeApi`."""
+    """Implements `pipeline.component.contracts.KubeApi`.
 
-    def __init__(self, credentials: Credentials) -> None:
+    Args:
+        credentials: for the server.
+        timeout: seconds for one request; a stream is not limited.
+    """
+
+    def __init__(self, credentials: Credentials, timeout: float = TIMEOUT) -> None:
         self._credentials = credentials
+        self._timeout = timeout
         self._threads = DaemonExecutor("kube")
         self._access: Access | None = None
         self._read_at = 0.0
@@ -87,7 +93,7 @@ class Client:
 
     async def _response_body(self, request: Request) -> bytes:
         timeout = aiohttp.ClientTimeout(
-            total=_REQUEST_TIMEOUT,
+            total=self._timeout,
             connect=_CONNECT_TIMEOUT,
             sock_connect=_CONNECT_TIMEOUT,
             sock_read=_READ_TIMEOUT,
@@ -170,14 +176,13 @@ class Client:
         """
         authorization = {"Authorization": access.authorization} if access.authorization else {}
         try:
-            response: aiohttp.ClientResponse = await connection.rest.request(
+            response = await connection.session.request(
                 request.method,
-                access.configuration.host + request.path,
+                access.host + request.path + (f"?{urlencode(request.query)}" * bool(request.query)),
                 headers=_HEADERS | request.headers | authorization | connection.headers,
-                query_params=list(request.query.items()),
-                body=request.changes,
-                _preload_content=False,
-                _request_timeout=timeout,
+                data=None if request.changes is None else orjson.dumps(request.changes),
+                timeout=timeout,
+                **connection.options,
             )
         except _BROKEN as error:
             if _is_tls_error(error):
@@ -186,7 +191,7 @@ class Client:
                     return None
             raise self._error(request, error) from error
         if request.changes is not None and response.history:
-            # After a 301 to 303 the library sends a GET; an API server never redirects.
+            # After a 301 to 303 aiohttp sends a GET; an API server never redirects.
             response.close()
             message = "was redirected; set the address of the API server itself"
             raise self._error(request, message)
@@ -260,7 +265,7 @@ class Client:
     def _error(self, request: Request, error: BaseException | str) -> ApiError:
         server = self._access.server if self._access else "API server"
         reason = error if isinstance(error, str) else _reason(error)
-        message = f"{server}: {request.method} {request.path}: {_describe(error)}"
+        message = f"{server}: {request.method} {request.path}: {_describe(error, self._timeout)}"
         return ApiError(message, reason=reason)
 
 
@@ -271,7 +276,9 @@ class _Connection:
     `pipeline.net.proxies`.
 
     Attributes:
+        session: makes the requests. It reads neither proxies from the environment nor ~/.netrc.
         headers: headers of each request, for a proxy.
+        options: further arguments of each request.
 
     Raises:
         OSError: a certificate cannot be read.
@@ -281,24 +288,23 @@ class _Connection:
     def __init__(self, access: Access) -> None:
         self.serves = access.connection
         self.headers: dict[str, str] = {}
-        host = str(access.configuration.host)
-        proxy = None if access.configuration.proxy else proxy_for(host, os.environ)
-        self.rest: Any = library().rest(access.configuration)
-        self._ignore_environment()
-        if proxy is not None:
-            for_request, for_proxy = proxy.sent(host)
-            self.headers.update(for_request)
-            self.rest.proxy, self.rest.proxy_headers = proxy.url, for_proxy
+        self.options: dict[str, Any] = {"server_hostname": access.tls_server_name}
+        if access.proxy:
+            self.options["proxy"] = access.proxy
+        elif proxy := proxy_for(access.host, os.environ):
+            for_request, for_proxy = proxy.sent(access.host)
+            self.headers |= for_request
+            self.options |= {"proxy": proxy.url, "proxy_headers": for_proxy}
+        context = ssl.create_default_context(cafile=access.ssl_ca_cert)
+        if access.cert_file:
+            context.load_cert_chain(access.cert_file, access.key_file)
+        if not access.verify_ssl:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        connector = aiohttp.TCPConnector(ssl=context)
+        self.session = aiohttp.ClientSession(connector=connector, read_bufsize=_READ_BYTES)
         self._users = 0
         self._retired = False
-
-    def _ignore_environment(self) -> None:
-        """Use a session that reads neither proxies from the environment nor ~/.netrc."""
-        old: aiohttp.ClientSession = self.rest.pool_manager
-        self.rest.pool_manager = aiohttp.ClientSession(
-            connector=old.connector, read_bufsize=_READ_BYTES
-        )
-        old.detach()
 
     async def __aenter__(self) -> None:
         self._users += 1
@@ -306,13 +312,13 @@ class _Connection:
     async def __aexit__(self, *_: object) -> None:
         self._users -= 1
         if self._retired and not self._users:
-            await self.rest.close()
+            await self.session.close()
 
     async def close_when_unused(self, *, now: bool = False) -> None:
         """Close the pool when it has no users, or immediately."""
         self._retired = True
         if now or not self._users:
-            await self.rest.close()
+            await self.session.close()
 
 
 async def _body(response: aiohttp.ClientResponse, longest: int, *, cut: bool = False) -> bytes:
@@ -350,7 +356,7 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__} {code}".rstrip()
 
 
-def _describe(error: BaseException | str) -> str:
+def _describe(error: BaseException | str, timeout: float) -> str:
     if isinstance(error, str):
         return error
     if isinstance(error, aiohttp.ConnectionTimeoutError):
@@ -360,6 +366,8 @@ def _describe(error: BaseException | str) -> str:
         )
     if isinstance(error, aiohttp.SocketTimeoutError):
         return "stopped responding"
+    if type(error) is TimeoutError:
+        return f"no answer within {timeout:g} s"
     if _is_tls_error(error):
         return (
             f"TLS failed: {line(str(error))}; check that the certificates of server and client "

@@ -11,35 +11,69 @@ from typing import Any, Protocol
 
 from pipeline.base.errors import CodeRefusedError, TransientError
 from pipeline.component.code_permissions import FIX
-from pipeline.kube.client_library import library
+from pipeline.kube.client_library import kubeconfig_reader
 from pipeline.kube.credential_plugins import PluginLoop
 from pipeline.kube.kubeconfig_errors import describe_error, program
 
-_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PLUGIN_SECONDS = 30.0
 _NONE = "no credentials in this kubeconfig"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Access:
-    """Address and credentials of a server.
+    """Address and credentials of a server. The library's reader of kubeconfigs sets attributes.
 
     Attributes:
-        configuration: the library's configuration.
-        authorization: value of the header; empty if a client certificate identifies podgpu.
+        host: the server's address.
+        api_key: the token as `BearerToken`, with the authentication scheme.
+        ssl_ca_cert: file of certificate authorities; None for those of the system.
+        cert_file: file of the client certificate.
+        key_file: file of its key.
+        verify_ssl: whether the server's certificate is verified.
+        tls_server_name: the name in the server's certificate; None for that in the address.
+        proxy: URL of a proxy; None for that of the environment.
         connection: equal for two objects if the connections of one can be used for the other.
     """
 
-    configuration: Any
-    authorization: str
-    connection: tuple[object, ...]
+    host: str = ""
+    api_key: dict[str, str] = field(default_factory=dict)
+    ssl_ca_cert: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    verify_ssl: bool = True
+    tls_server_name: str | None = None
+    proxy: str | None = None
+    connection: tuple[object, ...] = ()
+
+    @property
+    def authorization(self) -> str:
+        """Value of the header; empty if a client certificate identifies podgpu."""
+        # A token file often ends with a newline, which a header must not contain.
+        return str(self.api_key.get("BearerToken", "")).strip()
 
     @property
     def server(self) -> str:
         """The server's address for people, without user, password and query."""
-        scheme, slashes, rest = str(self.configuration.host).rpartition("://")
+        scheme, slashes, rest = str(self.host).rpartition("://")
         place, slash, path = rest.partition("/")
         return scheme + slashes + place.rpartition("@")[2] + slash + path.partition("?")[0]
+
+    def note_files(self) -> None:
+        """Note the state of the certificates, which are loaded once for each pool of connections.
+
+        Raises:
+            OSError: one of the files is not accessible.
+        """
+        files = (self.ssl_ca_cert, self.cert_file, self.key_file)
+        self.connection = (
+            self.host,
+            self.verify_ssl,
+            self.tls_server_name,
+            self.proxy,
+            # Certificates are replaced in place.
+            *((name, _stamp(Path(name))) for name in files if name),
+        )
 
 
 class Credentials(Protocol):
@@ -72,7 +106,7 @@ class ServiceAccount:
         alternative: how to set other credentials, for messages.
     """
 
-    folder: Path = _ACCOUNT
+    folder: Path = ACCOUNT
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     alternative: str = "set kubeconfig"
 
@@ -84,21 +118,27 @@ class ServiceAccount:
     def load(self, *, reload: bool) -> Access:  # noqa: ARG002 - nothing is cached
         """Read address, token and certificate."""
         try:
-            configuration = library().configuration()
-            loader = library().in_cluster(
-                str(self.folder / "token"),
+            host = self.environ["KUBERNETES_SERVICE_HOST"]
+            address = f"[{host}]" if ":" in host else host
+            access = Access(
+                f"https://{address}:{self.environ['KUBERNETES_SERVICE_PORT']}",
+                {"BearerToken": f"Bearer {self._content('token')}"},
                 str(self.folder / "ca.crt"),
-                try_refresh_token=False,
-                environ=self.environ,
             )
-            loader.load_and_set(configuration)
-        except Exception as error:  # errors of the library, OSError, UnicodeError
+            self._content("ca.crt")
+            access.note_files()
+        except (KeyError, OSError, ValueError) as error:
             raise TransientError(
                 f"no service account credentials: KUBERNETES_SERVICE_HOST, {self.folder}/token or "
                 f"{self.folder}/ca.crt is missing or invalid ({error}); run podgpu in a pod with a "
                 f"service account, or {self.alternative}"
             ) from error
-        return _access(configuration)
+        return access
+
+    def _content(self, name: str) -> str:
+        if content := (self.folder / name).read_text():
+            return content
+        raise ValueError(f"{name} is empty")
 
 
 class _KnownProblemError(Exception):
@@ -136,10 +176,10 @@ class KubeconfigFile:
             stamp = _stamp(self._path)
             if reload or stamp != self._stamp:
                 self._loader = None
-            configuration = library().configuration()
+            access = Access()
             # Use a separate event loop, in which reading files may block.
             with asyncio.Runner(loop_factory=partial(PluginLoop, allowed=self._plugins)) as runner:
-                runner.run(self._fill(configuration))
+                runner.run(self._fill(access))
             self._stamp = stamp
         except CodeRefusedError:
             self._loader = None
@@ -153,22 +193,23 @@ class KubeconfigFile:
             raise TransientError(
                 f"{self._path}: {_NONE}: {describe_error(error, self._path)}"
             ) from None
-        return _access(configuration)
+        access.note_files()
+        return access
 
-    async def _fill(self, configuration: Any) -> None:
+    async def _fill(self, access: Access) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, PluginLoop)  # noqa: S101 - see above
         limit = asyncio.timeout(_PLUGIN_SECONDS)
         try:
             async with limit:
                 if self._loader is None:
-                    self._loader = await library().kubeconfig(
+                    self._loader = await kubeconfig_reader()(
                         config_file=str(self._path),
-                        client_configuration=configuration,
+                        client_configuration=access,
                         persist_config=False,
                     )
                 else:
-                    await self._loader.load_and_set(configuration)
+                    await self._loader.load_and_set(access)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -189,7 +230,7 @@ class KubeconfigFile:
             ) from error
         # Without the plugin, the library continues and uses a token if there is one.
         self._check_refused(loop)
-        if loop.commands and not _has_credentials(configuration):
+        if loop.commands and not (access.authorization or access.cert_file):
             raise _KnownProblemError(
                 f"{_NONE}: the credential plugin {program(loop.commands[-1])} returned neither a "
                 "token nor a certificate with its key; run it by hand where podgpu runs"
@@ -213,27 +254,6 @@ def _check_file(path: Path) -> None:
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise _KnownProblemError("is not a regular file; give the path of one")
-
-
-def _has_credentials(configuration: Any) -> bool:
-    return bool(configuration.api_key.get("BearerToken") or configuration.cert_file)
-
-
-def _access(configuration: Any) -> Access:
-    files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
-    return Access(
-        configuration,
-        # A token file often ends with a newline, which a header must not contain.
-        str(configuration.api_key.get("BearerToken", "")).strip(),
-        (
-            configuration.host,
-            configuration.verify_ssl,
-            configuration.tls_server_name,
-            configuration.proxy,
-            # Certificates are loaded once for each connection pool, and replaced in place.
-            *((name, _stamp(Path(name))) for name in files if name),
-        ),
-    )
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

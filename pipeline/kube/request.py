@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+TIMEOUT: Final = 60.0
+"""Seconds for one request; a stream is not limited."""
 
 
 @dataclass(frozen=True, slots=True)

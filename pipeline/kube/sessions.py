@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.component.contracts import KubeApi
+from pipeline.kube.credentials import ACCOUNT, KubeconfigFile, ServiceAccount
+from pipeline.kube.request import TIMEOUT
 
 if TYPE_CHECKING:
     from pipeline.kube.client import Client
@@ -16,21 +18,24 @@ class Sessions:
     """Shares one session per set of credentials, and closes it after its last user.
 
     Args:
-        account: folder of the service account, if not the default one.
+        account: folder of the service account.
         alternative: how to set a kubeconfig, for messages about missing credentials.
         plugins: whether credential plugins of a kubeconfig may run.
+        request_timeout: seconds for one request; a stream is not limited.
     """
 
     def __init__(
         self,
-        account: Path | None = None,
+        account: Path = ACCOUNT,
         *,
         alternative: str = "set kubeconfig",
         plugins: bool = False,
+        request_timeout: float = TIMEOUT,
     ) -> None:
         self._account = account
         self._alternative = alternative
         self._plugins = plugins
+        self._request_timeout = request_timeout
         self._shared: dict[Path | None, _Shared] = {}
 
     def session(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
@@ -60,7 +65,7 @@ class Sessions:
                     await shared.client.close()
 
     async def _start(self, kubeconfig: Path | None) -> "Client":
-        # Importing the client imports its library, which would block the event loop.
+        # Importing the client imports aiohttp, which would block the event loop.
         client = await asyncio.to_thread(self._new_client, kubeconfig)
         try:
             await client.start()
@@ -71,13 +76,13 @@ class Sessions:
 
     def _new_client(self, kubeconfig: Path | None) -> "Client":
         from pipeline.kube.client import Client  # noqa: PLC0415
-        from pipeline.kube.credentials import KubeconfigFile, ServiceAccount  # noqa: PLC0415
 
-        if kubeconfig is not None:
-            return Client(KubeconfigFile(kubeconfig, plugins=self._plugins))
-        if self._account is not None:
-            return Client(ServiceAccount(self._account, alternative=self._alternative))
-        return Client(ServiceAccount(alternative=self._alternative))
+        credentials = (
+            ServiceAccount(self._account, alternative=self._alternative)
+            if kubeconfig is None
+            else KubeconfigFile(kubeconfig, plugins=self._plugins)
+        )
+        return Client(credentials, self._request_timeout)
 
 
 class _Shared:

@@ -1,4 +1,4 @@
-"""All checks, as `docs/troubleshooting.md` lists them: those of the doctor and of all components."""
+"""All checks, as `docs/troubleshooting.md` lists them: of the doctor and of all components."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, cast

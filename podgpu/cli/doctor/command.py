@@ -60,8 +60,7 @@ def _logging_disabled() -> Iterator[None]:
 
 
 def _check_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:
-    from pipeline.diagnostics.api_timeout import with_timeout
-    from pipeline.diagnostics.context import DoctorContext
+    from pipeline.diagnostics.context import REQUEST_TIMEOUT, DoctorContext
     from pipeline.kube.sessions import Sessions
     from podgpu.doctor.node_checks import diagnose
 
@@ -70,8 +69,8 @@ def _check_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Findin
     except ConfigError as error:
         return Subject("", error.origin), _config_findings(error)
     allowed = allowed_of(arguments)
-    kube = with_timeout(Sessions(plugins=allowed.everything).session)
-    ctx = DoctorContext(config, kube=kube, allowed=allowed)
+    sessions = Sessions(plugins=allowed.everything, request_timeout=REQUEST_TIMEOUT)
+    ctx = DoctorContext(config, kube=sessions.session, allowed=allowed)
     findings = _refused(config, place, allowed) or [
         CHECKS["config"].ok(place, _summary(len(config.sources), len(config.sinks)))
     ]

@@ -1,15 +1,14 @@
 """Fetch the objects of a cluster and run all checks of it."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from pipeline.base.errors import TransientError
-from pipeline.component.contracts import KubeApi
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.check_runner import Examination, run
+from pipeline.diagnostics.context import OpenSession
 from podgpu.doctor.cluster import (
     daemonset_checks,
     exporter_checks,
@@ -41,10 +40,8 @@ _CHECKS: Final[Sequence[tuple[str, Callable[[Cluster], list[Finding]]]]] = (
     ("exporters", exporter_checks.check_exporters),
 )
 
-Connect = Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
 
-
-async def diagnose(kube: Connect, kubeconfig: Path | None, namespace: str) -> list[Finding]:
+async def diagnose(kube: OpenSession, kubeconfig: Path | None, namespace: str) -> list[Finding]:
     """Fetch a cluster's objects and check them.
 
     Args:
@@ -75,7 +72,7 @@ async def _async(check: Callable[[Cluster], list[Finding]], cluster: Cluster) ->
 
 
 async def _fetched(
-    kube: Connect, kubeconfig: Path | None, namespace: str
+    kube: OpenSession, kubeconfig: Path | None, namespace: str
 ) -> tuple[list[Finding], Cluster | None, list[Finding]]:
     """Return the findings about the server, its objects, and findings of further requests."""
     check = CHECKS["cluster.server"]
