@@ -1,11 +1,11 @@
-"""Holds podgpu's accounts against the truth: pods of known work share one GPU of a real node.
+"""Compare podgpu's usage accounts with pods of known work that share one GPU of a real node.
 
     python3 -m tests.gpu.accounts --out DIR [--seconds 60] [--played]
 
-Starts a Kubernetes of its own (as root; see tests/e2e/kube) whose device plugin hands the first
-GPU out to several pods at once, and a podgpu with all that has a part in the accounts. `--played`
-lets a scenario play the GPU, and so the pods' work. Writes each figure as it comes, and says at the
-end what was wrong; then its status is 1.
+Starts a Kubernetes cluster (as root; see tests/e2e/kube) whose device plugin offers replicas of the
+first GPU, and a podgpu with all components that take part in the accounts. `--played` simulates the
+GPU and the work. The report is written continuously. At the end the script prints all faults; its
+status is 1 if there are any.
 """
 
 import argparse
@@ -45,12 +45,12 @@ ALLOWED = (*RULES, access.rule(["events"], ["create", "patch"]))
 
 
 def physical(ids: Sequence[str]) -> Sequence[str]:
-    """Return the GPUs that replicas are of."""
+    """Return the GPUs of replica ids."""
     return list(dict.fromkeys(one.partition("::")[0] for one in ids))
 
 
 def sinks(folder: Path) -> dict[str, Mapping[str, Any]]:
-    """Return podgpu's sinks beside the page."""
+    """Return podgpu's sinks besides the page."""
     return {
         "ledger": {"kind": "ledger", "path": str(folder / LEDGER)},
         "lines": {"kind": "jsonl", "path": str(folder / "lines.jsonl")},
@@ -61,7 +61,7 @@ def sinks(folder: Path) -> dict[str, Mapping[str, Any]]:
 def steps(
     kube: Cluster, works: PlayedWorks | RealWorks, out: Path, report: Report, seconds: float
 ) -> None:
-    """Let everything happen, one after the other."""
+    """Run all steps."""
     kube.plugin([f"{works.gpu}::{n}" for n in range(REPLICAS)], substitute=physical)
     folder = out / "podgpu"
     with (
@@ -93,7 +93,7 @@ def steps(
 
 
 def _played(out: Path) -> dict[str, str]:
-    """Return what a pod needs to see a GPU that is played, with its processes hidden."""
+    """Return the variables with which a pod sees the simulated GPU without its processes."""
     (out / "blind").mkdir(parents=True, exist_ok=True)
     env = FakeNvml(replace(PlayedWorks.node(), hides_processes=True), out / "blind").env()
     return {key: value for key, value in env.items() if key != "FAKENVML_CALL_LOG"}
@@ -101,7 +101,7 @@ def _played(out: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def metering(out: Path, env: Mapping[str, str]) -> Iterator[Path]:
-    """Let another process read NVML meanwhile."""
+    """Run a second reader of NVML in another process."""
     file = out / "meter.txt"
     with file.open("w") as output:
         process = subprocess.Popen(
@@ -120,7 +120,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--played", action="store_true", help="by a scenario")
+    parser.add_argument("--played", action="store_true", help="simulate the GPU")
     arguments = parser.parse_args()
     out: Path = arguments.out
     (out / "podgpu").mkdir(parents=True, exist_ok=True)
@@ -134,7 +134,7 @@ def main() -> int:
         for name, figures in report.figures.items()
         for fault_ in figures.get("faults", [])
     ]
-    faults += [f"{name}: it failed" for name in report.wrong]
+    faults += [f"{name}: the step failed" for name in report.wrong]
     print("wrong:", "; ".join(faults) or "nothing")
     return 1 if faults else 0
 

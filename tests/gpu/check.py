@@ -1,4 +1,4 @@
-"""Holds podgpu against the truth on a machine with GPUs: values, profiling, latency, cost.
+"""Compare podgpu with other readings on a machine with GPUs: values, profiling, latency, cost.
 
     python3 -m tests.gpu.check --out DIR --floor PROGRAM [--seconds 60]
 
@@ -37,7 +37,7 @@ SMI = {
 
 
 def smi() -> dict[str, dict[str, float]]:
-    """Read what nvidia-smi says: by DCGM name, then by uuid."""
+    """Return nvidia-smi's values by DCGM name and uuid."""
     out = subprocess.run(
         [
             "nvidia-smi",
@@ -60,7 +60,7 @@ def smi() -> dict[str, dict[str, float]]:
 
 
 def values(daemon: Daemon, rounds: int = 15) -> dict[str, object]:
-    """Compare pages with nvidia-smi before and after each; its own drift is the noise."""
+    """Compare pages with nvidia-smi before and after each; the drift of nvidia-smi is the noise."""
     report: dict[str, object] = {}
     differences: dict[str, list[float]] = {name: [] for name in SMI}
     noise: dict[str, list[float]] = {name: [] for name in SMI}
@@ -92,7 +92,7 @@ def values(daemon: Daemon, rounds: int = 15) -> dict[str, object]:
 
 
 def latency(daemon: Daemon, uuids: list[str], edits: int = 300) -> dict[str, float]:
-    """Edit podlist.json again and again; time until the page shows the new pod."""
+    """Edit podlist.json repeatedly, and measure the time until the page shows the new pod."""
     connection = HTTPConnection("127.0.0.1", PORT, timeout=10)
     times: list[float] = []
     for turn in range(edits):
@@ -118,7 +118,7 @@ def latency(daemon: Daemon, uuids: list[str], edits: int = 300) -> dict[str, flo
 
 
 def cost(folder: Path, floor: str, seconds: float) -> dict[str, object]:
-    """Processor time of podgpu at 1 Hz with a scrape each 15 s, and of the floor, in turn."""
+    """Measure the CPU time of podgpu (1 Hz, a scrape each 15 s) and of the floor, alternately."""
     report: dict[str, object] = {}
     for name, lines, count in (("without_jsonl", False, 2), ("with_jsonl", True, 1)):
         turns = [_turn(Daemon(folder / name, lines=lines), floor, seconds) for _ in range(count)]
@@ -165,7 +165,9 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--floor", required=True)
-    parser.add_argument("--seconds", type=float, default=60, help="of a turn: a multiple of 30")
+    parser.add_argument(
+        "--seconds", type=float, default=60, help="of one measurement: a multiple of 30"
+    )
     parser.add_argument("--cost-only", action="store_true")
     arguments = parser.parse_args()
     out: Path = arguments.out
@@ -186,7 +188,7 @@ def main() -> int:
         with Daemon(out / "a") as daemon:
             if not arguments.cost_only:
                 note("values_idle", values(daemon))
-            # Longer than all that follows; ended when that is done.
+            # Longer than all further steps; it is stopped after them.
             busy = subprocess.Popen([sys.executable, str(load), "nccl", "3600"])
             time.sleep(25)
             if not arguments.cost_only:

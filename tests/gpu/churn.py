@@ -1,4 +1,4 @@
-"""Pods that come and go, and how soon podgpu shows it."""
+"""Measure how soon podgpu shows the start and the end of pods."""
 
 import statistics
 import time
@@ -13,7 +13,7 @@ from tests.gpu.gpu_node import SOON, Figures, Stage
 
 
 def churn(stage: Stage, _folder: Path, pods: int = 12) -> Figures:
-    """Pods come and go: how long labels lag behind the API server."""
+    """Start and delete pods, and measure the delay of labels after the API server."""
     before, times = stage.requests(), dict[str, list[float]]()
     for at in range(pods):
         for key, seconds in _one(stage, f"short-{at}").items():
@@ -26,9 +26,9 @@ def churn(stage: Stage, _folder: Path, pods: int = 12) -> Figures:
 
 
 def _one(stage: Stage, name: str) -> dict[str, float]:
-    """Return seconds between what happened to one pod and what podgpu showed of it.
+    """Return the delays between a pod's changes and podgpu's page, in seconds.
 
-    They may be less than 0: the kubelet gives a device away before the pod is running.
+    They may be negative: the kubelet allocates a device before the pod is running.
     """
     api, history = stage.kube.api, stage.podgpu.witness.history
     meta = stage.kube.create(gpu_pod(name))["metadata"]
@@ -38,7 +38,7 @@ def _one(stage: Stage, name: str) -> dict[str, float]:
     stage.expect({gpu: [owner]})
 
     def first(*, shown: bool, since: float) -> float:
-        """Return when the witness first saw it; he may be a moment late."""
+        """Return when the recording thread first saw it, with a small delay."""
 
         def seen() -> float | None:
             moments = (
@@ -49,7 +49,7 @@ def _one(stage: Stage, name: str) -> dict[str, float]:
             )
             return next(moments, None)
 
-        return wait_until(seen, f"the witness sees {name}")
+        return wait_until(seen, f"{name} is recorded")
 
     shown = first(shown=True, since=0)
     deleted = time.monotonic()
@@ -65,8 +65,8 @@ def _one(stage: Stage, name: str) -> dict[str, float]:
 
 
 def _moment(condition: Callable[[], bool]) -> float:
-    """Return when something was first seen to be so."""
-    wait_until(condition, "the API server says so", every=0.01)
+    """Wait for a condition and return the time."""
+    wait_until(condition, "the state in the API server", every=0.01)
     return time.monotonic()
 
 

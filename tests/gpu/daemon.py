@@ -1,4 +1,4 @@
-"""A podgpu process on a machine with GPUs, watched from outside."""
+"""A podgpu process on a machine with GPUs, and its CPU time and memory."""
 
 import http.client
 import json
@@ -29,15 +29,15 @@ LINES = """\
 
 
 class Daemon:
-    """Runs `podgpu run` in a folder; gives pages, processor time and memory.
+    """Runs `podgpu run` in a folder.
 
     Args:
-        folder: for its files.
-        interval: of the rounds.
+        folder: folder for its files.
+        interval: interval of rounds.
         lines: whether it writes JSON lines.
-        also: groups of fields beside those that are read when nobody chooses.
-        window: of the statistics.
-        more: lines of further sinks.
+        also: groups of fields in addition to the default ones.
+        window: window of statistics.
+        more: configuration of further sinks.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Daemon:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time of all threads of a process, from the scheduler's own accounts."""
+    """Return the CPU time of all threads of a process, from the scheduler's accounts."""
     total = 0
     for thread in Path(f"/proc/{pid}/task").iterdir():
         total += int((thread / "schedstat").read_text().split()[0])
@@ -131,7 +131,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def memory_mb(pid: int) -> dict[str, float]:
-    """Resident memory of a process, and what it is made of."""
+    """Return the resident memory of a process and its parts."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     wanted = ("Rss", "Pss", "Private_Dirty", "Anonymous", "AnonHugePages")
     found = {}
@@ -143,7 +143,7 @@ def memory_mb(pid: int) -> dict[str, float]:
 
 
 def samples(page: str, metric: str) -> dict[str, float]:
-    """Values of one family by the UUID label."""
+    """Return the values of a metric by the label UUID."""
     found = {}
     for line in page.splitlines():
         if line.startswith(metric + "{"):

@@ -1,4 +1,4 @@
-"""What podgpu is held against: the driver's lists, and the kernel's word on whose a process is."""
+"""The reference for podgpu: the driver's process lists, and the kernel's cgroups."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ def gpus() -> dict[str, int]:
 
 
 def processes() -> dict[str, set[int]]:
-    """Return the processes that compute on each GPU, by uuid; none is left out."""
+    """Return the compute processes by uuid of the GPU, including idle GPUs."""
     pynvml.nvmlInit()
     try:
         found = {}
@@ -36,6 +36,6 @@ def processes() -> dict[str, set[int]]:
 
 
 def pod_of(pid: int) -> str:
-    """Return the uid of the pod whose cgroup a process is in; empty if it is in none."""
+    """Return the uid of a process' pod, from its cgroup; empty if it is in no pod."""
     found = _POD.search(Path(f"/proc/{pid}/cgroup").read_text())
     return found[1] if found else ""

@@ -1,10 +1,10 @@
-"""Asks podgpu, behind dcgm-exporter's command line, for every row of the shipped counters files.
+"""Run podgpu with dcgm-exporter's command line and every row of the built-in counters files.
 
     python3 -m tests.gpu.fields --out DIR [--seconds 20]
 
-Rows that are commented out are asked for as well. Prints one JSON report for each file: which rows
-have series on this machine under load, on how many GPUs, between which values, and whether those
-can be true; and which rows have none.
+This includes rows that are commented out. Prints a JSON report for each file: which rows have
+series on this machine under load, on how many GPUs, their range of values and whether it is
+plausible, and which rows have no series.
 """
 
 import argparse
@@ -22,7 +22,7 @@ PORT: Final = 19401
 ROW: Final = re.compile(r"#? ?(DCGM_\w+) ?, ?(gauge|counter|label)\s*,")
 
 PLAUSIBLE: Final[dict[str, tuple[float, float]]] = {
-    # Of a card that computes and reduces over NVLink; all others may be anything from 0.
+    # Of a GPU that computes and reduces over NVLink; other fields may have any value from 0.
     "DCGM_FI_DEV_SM_CLOCK": (500, 2500),
     "DCGM_FI_DEV_MEM_CLOCK": (800, 5000),
     "DCGM_FI_DEV_MEMORY_TEMP": (25, 105),
@@ -54,11 +54,11 @@ ANYTHING: Final = (0, 1e18)
 
 
 def everything(name: str) -> tuple[str, dict[str, str]]:
-    """Return a counters file with its comments taken away, and the types of its rows by name."""
+    """Return a counters file with all rows active, and the types of its rows by name."""
     text = files("config.counters").joinpath(name).read_text(encoding="utf-8")
     asked: dict[str, str] = {}
     lines = text.splitlines()
-    for commented in (False, True):  # what stands in the file as it is comes first
+    for commented in (False, True):  # rows that are not commented out have precedence
         for line in lines:
             found = ROW.match(line)
             if found and line.startswith("#") is commented:
@@ -76,13 +76,13 @@ def page() -> str:
 
 
 def series(text: str, row: str) -> list[tuple[str, float]]:
-    """Return the labels and values of a family."""
+    """Return the labels and values of a metric."""
     found = re.findall(rf"^{row}\{{(.*)\}} (\S+)$", text, re.MULTILINE)
     return [(labels, float(value)) for labels, value in found]
 
 
 def summary(pages: list[str], row: str, kind: str) -> dict[str, object] | str:
-    """Say what the pages have of a row."""
+    """Summarize the values of a row on the pages."""
     last = pages[-1]
     if kind == "label":
         values = sorted(set(re.findall(rf'[{{,]{row}="([^"]*)"', last)))

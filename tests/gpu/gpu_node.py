@@ -1,4 +1,4 @@
-"""A node with GPUs, podgpu beside it, and what the one has to say of the other."""
+"""A node with GPUs and a podgpu that observes it, with assertions about both."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -13,11 +13,11 @@ from tests.e2e.watched_podgpu import Owner, Subject
 from tests.gpu import driver_state
 
 SOON = 2.0
-"""Seconds within which labels have to follow the kubelet and the API server."""
+"""Maximum delay of labels after the kubelet and the API server, in seconds."""
 
 KUBELET = ("podresources", "kubelet_ids")
 LITTLE = 256
-"""MiB: no program leaves so much behind on a GPU, and none has so little."""
+"""MiB: more than an ended program leaves on a GPU, and less than any running program uses."""
 
 _KEYS = ("namespace", "pod", "container")
 
@@ -30,12 +30,12 @@ class Stage:
     podgpu: Subject
     plugin: DevicePlugin
     minors: Mapping[str, int]
-    """Of the machine's GPUs, by uuid."""
+    """Minor numbers of the machine's GPUs by uuid."""
     true: set[tuple[str, Owner]] = field(default_factory=set)
-    """Every GPU with every owner that it really had."""
+    """All pairs of a GPU and a real holder."""
 
     def started(self, manifest: Object) -> tuple[Owner, str]:
-        """Run a program and return its pod, and the GPU that it says it is on."""
+        """Run a program; return its pod and the GPU that it uses."""
         meta = self.kube.run(manifest)["metadata"]
         name, namespace = meta["name"], meta["namespace"]
 
@@ -51,23 +51,23 @@ class Stage:
     def expect(
         self, owners: Mapping[str, Collection[Owner]], by: tuple[str, str] = KUBELET
     ) -> None:
-        """Make sure that these GPUs have these owners, by whose word, and no other GPU any."""
+        """Assert that exactly these holders are shown, with this source and evidence."""
         self.true |= {(gpu, owner) for gpu, found in owners.items() for owner in found}
         self.podgpu.wait_owners(owners, SOON)
         found = {(seen.source, seen.evidence) for seen in self.podgpu.holders()}
         assert found <= {by}, found
 
     def processes(self) -> dict[str, dict[int, float]]:
-        """Return what podgpu shows of processes: bytes by pid, by GPU."""
+        """Return podgpu's processes by GPU: memory in bytes by pid."""
         found: dict[str, dict[int, float]] = {gpu: {} for gpu in self.minors}
         for labels, value in self.podgpu.of("podgpu_process_memory_used_bytes"):
             found[labels["UUID"]][int(labels["pid"])] = value
         return found
 
     def agree(self, owners: Mapping[str, Collection[Owner]]) -> Figures:
-        """Make sure that the processes on each GPU are those of these pods, one of each.
+        """Assert that each of these pods has one process on its GPU, and that there are no others.
 
-        By podgpu's list, by the driver's, and by the cgroups that the kernel has them in.
+        This compares podgpu's list, the driver's list, and the cgroups of the processes.
         """
         pids: dict[str, set[int]] = {}
 
@@ -89,15 +89,15 @@ class Stage:
         return {gpu: sorted(found) for gpu, found in pids.items() if found}
 
     def reading(self, metric: str, gpu: str, owner: Owner) -> float:
-        """Return a reading of a GPU and make sure that it is labelled with this owner."""
-        # A reading from before the GPU changed hands is left out until there is another one.
+        """Return a reading of a GPU, and assert that it has the labels of this holder."""
+        # Readings from before a change of holders are omitted until there is a new one.
         ((labels, value),) = wait_until(lambda: self.podgpu.of(metric, UUID=gpu), metric, SOON)
         expected = (owner.namespace, owner.pod, owner.container)
         assert tuple(labels[key] for key in _KEYS) == expected, labels
         return value
 
     def busy(self, gpu: str, owner: Owner, mebibytes: int, above: float = 50) -> Figures:
-        """Make sure that a GPU is shown to do what the program of this owner does on it."""
+        """Assert that readings show the load and the memory of the holder's program."""
 
         def load() -> float:
             return self.reading("DCGM_FI_DEV_GPU_UTIL", gpu, owner)
@@ -109,7 +109,7 @@ class Stage:
         return {"utilisation": load(), "used_mib": used, "process_mib": own}
 
     def idle(self, gpu: str, owner: Owner) -> Figures:
-        """Make sure that a GPU is shown to do nothing."""
+        """Assert that readings show an idle GPU."""
 
         def readings() -> tuple[float, float]:
             load = self.reading("DCGM_FI_DEV_GPU_UTIL", gpu, owner)
@@ -120,7 +120,7 @@ class Stage:
         return {"utilisation": load, "used_mib": used}
 
     def requests(self) -> "Counter[str]":
-        """Return how many requests each source has sent, by method and result."""
+        """Return the numbers of requests by source, method and result."""
         return Counter(
             {
                 " ".join(labels[key] for key in ("source", "method", "result")): round(value)

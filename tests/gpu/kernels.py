@@ -1,12 +1,13 @@
-"""Work of known size for a GPU, by the driver's library alone: it begins within a second.
+"""GPU work of known size that uses only the driver's library and starts within a second.
 
-    python3 kernels.py work DUTY SEED     passes in bursts of uneven length, for a part of the time
-    python3 kernels.py solo SECONDS       seconds that one pass takes when nobody else is there
-    python3 kernels.py hold MIB           so much memory, and no work
-    python3 kernels.py fault              a write to where no memory is: XID 31
+    python3 kernels.py work DUTY SEED     passes in bursts of random length, for a fraction of the
+    time
+    python3 kernels.py solo SECONDS       print the seconds of one pass without other load
+    python3 kernels.py hold MIB           allocate memory, without work
+    python3 kernels.py fault              write to an invalid address: XID 31
 
-Runs in a pod with nothing but Python. `CUBIN` in the environment names kernels that are compiled;
-without it the driver compiles them itself.
+Needs only Python. The variable `CUBIN` contains the path of compiled kernels; without it the driver
+compiles them.
 """
 
 import ctypes
@@ -55,16 +56,16 @@ AGAIN:
 """
 
 ROUNDS = 200_000
-"""Of the loop in a pass: about half a millisecond."""
+"""Rounds of the loop in a pass, which take about half a millisecond."""
 BATCH = 8
-"""Passes between two looks at the clock."""
+"""Passes between two reads of the clock."""
 BLOCKS, THREADS = 132, 128
-"""Little of what the card could do at a time, so that its clocks stay where they are."""
+"""A small part of the GPU, so that its clocks stay constant."""
 PRINT_EVERY = 0.02  # seconds
 
 
 class Cuda:
-    """One context on the first GPU that can be seen, with the kernels."""
+    """A context on the first visible GPU, with the kernels."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL("libcuda.so.1")
@@ -86,13 +87,13 @@ class Cuda:
             raise RuntimeError(f"{name}: error {code}")
 
     def allocate(self, size: int) -> int:
-        """Take memory; return where it lies."""
+        """Allocate memory and return its address."""
         found = ctypes.c_uint64()
         self._call("cuMemAlloc_v2", ctypes.byref(found), ctypes.c_size_t(size))
         return found.value
 
     def kernel(self, name: str, blocks: int, threads: int, *values: Any) -> Callable[[], None]:
-        """Return what launches a kernel once for each call."""
+        """Return a function that launches a kernel."""
         function = ctypes.c_void_p()
         self._call("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode())
         shape = [ctypes.c_uint(number) for number in (blocks, 1, 1, threads, 1, 1, 0)]
@@ -105,12 +106,12 @@ class Cuda:
         return launch
 
     def wait(self) -> None:
-        """Wait until all that was launched is done."""
+        """Wait until all launched kernels are done."""
         self._call("cuCtxSynchronize")
 
 
 class Passes:
-    """Does passes, and counts them."""
+    """Runs and counts passes."""
 
     def __init__(self) -> None:
         self._cuda = Cuda()
@@ -126,9 +127,9 @@ class Passes:
 
 
 def work(duty: float, seed: int) -> None:
-    """Work until killed, and tell how many passes were done by when, by the monotonic clock.
+    """Work until killed, and print the monotonic time and the number of passes.
 
-    The lengths are drawn anew each time: a load in step with the driver's samples is seen wrongly.
+    Each length is random, because a load in step with the driver's samples is measured wrongly.
     """
     passes = Passes()
     drawn = random.Random(seed)
@@ -145,14 +146,14 @@ def work(duty: float, seed: int) -> None:
 
 
 def solo(seconds: float) -> None:
-    """Print the seconds of one pass, once the clocks are up."""
+    """Print the seconds of one pass, after the clocks have risen."""
     passes = Passes()
     _for(passes, seconds / 4)
     print(_for(passes, seconds))
 
 
 def _for(passes: Passes, seconds: float) -> float:
-    """Work for some time without a break; return the seconds of one pass."""
+    """Work for some time without a pause; return the seconds of one pass."""
     begun, before = time.monotonic(), passes.done
     while (passed := time.monotonic() - begun) < seconds or passes.done == before:
         passes.batch()
@@ -160,14 +161,14 @@ def _for(passes: Passes, seconds: float) -> float:
 
 
 def hold(mebibytes: int) -> None:
-    """Have memory and do nothing until killed."""
+    """Allocate memory and wait until killed."""
     Cuda().allocate(mebibytes << 20)
     print(time.monotonic(), 0, flush=True)
     time.sleep(1 << 30)
 
 
 def fault() -> None:
-    """Write to where no memory is."""
+    """Write to an invalid address."""
     cuda = Cuda()
     launch = cuda.kernel("fault", 1, 1)
     print(time.monotonic(), 0, flush=True)

@@ -1,9 +1,9 @@
-"""Work for GPUs until the time is over: `nccl` on all of them, `share`, `burst`, `hold` for one.
+"""GPU load for some time: `nccl` on all GPUs; `share`, `burst` and `hold` on one.
 
 python3 load.py nccl SECONDS            one process a GPU, all-reduce and matrix products
 python3 load.py share SECONDS GPU DUTY  matrix products for DUTY (0 to 1) of each 100 ms
 python3 load.py burst SECONDS GPU LENGTH EVERY  matrix products for LENGTH seconds in each EVERY
-python3 load.py hold SECONDS MIB DUTY   the same, with so much memory beside; says which GPU it has
+python3 load.py hold SECONDS MIB DUTY   the same, with allocated memory; prints the GPU
 """
 
 import os
@@ -27,7 +27,7 @@ def nccl(rank: int, world: int, seconds: float) -> None:
         for _ in range(20):
             torch.mm(matrix, matrix)
         dist.all_reduce(vector)
-        # All ranks stop at the same round, or one waits for ever.
+        # All ranks must stop at the same round, otherwise one would wait forever.
         going = torch.tensor([float(time.monotonic() < end)], device="cuda")
         dist.all_reduce(going, op=dist.ReduceOp.MIN)
         if going.item() == 0:

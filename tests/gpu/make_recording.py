@@ -1,10 +1,10 @@
-"""Makes the recording that `podgpu demo` plays, on a machine with four GPUs.
+"""Make the recording of `podgpu demo` on a machine with four GPUs.
 
     python3 -m tests.gpu.make_recording OUTPUT [--scale 1.0]
 
-Four to five minutes: idle; a job over all GPUs; two processes that share one GPU beside a third;
-pods come and go in a podlist.json all along. UUIDs, serial numbers and the fabric's cluster are
-replaced, so that no real card is named.
+It takes four to five minutes: idle GPUs, a job on all GPUs, two processes that share a GPU, and a
+third one on another GPU; a podlist.json names changing pods. UUIDs, serial numbers and the cluster
+of the fabric are replaced, so that the recording does not identify real GPUs.
 """
 
 import argparse
@@ -101,7 +101,7 @@ def main() -> int:
 
 
 def rename(recording: Path, uuids: list[str], podlist: Path) -> None:
-    """Give the cards other names of the same form, and the list of pods its usual path."""
+    """Replace identifiers of the GPUs by others of the same form, and the path of podlist.json."""
     text = gzip.decompress(recording.read_bytes()).decode()
     text = text.replace(str(podlist), "/var/lib/kubelet/pod-resources/podlist.json")
     for index, uuid in enumerate(uuids):

@@ -1,15 +1,15 @@
-"""Holds podgpu's accounts against a real MPS server with three clients that saturate the GPU.
+"""Check podgpu's accounts with a real MPS server and three clients that saturate the GPU.
 
     python3 -m tests.gpu.mps --out DIR [--seconds 24] [--played]
 
 Needs a GPU, root, and the driver's nvidia-cuda-mps-control; no torch, no network. It changes no
-setting of the GPU, the compute mode included. MPS has folders of its own, and ends with the script.
-`--played` lets a scenario play the GPU, and idle processes the server and its clients.
+setting of the GPU. MPS uses separate folders, and is stopped at the end. `--played` simulates the
+GPU, with idle processes as server and clients.
 
-The processes are in pods by a procfs of the script's own: what the kernel says of each, but for the
-cgroup. First one process works without MPS, then three clients of MPS do. Writes what NVML says,
-pages, log and ledger to DIR, prints what is needed to understand a failure, and says at the end
-what was wrong; then its status is 1. It ends within three minutes.
+A simulated procfs assigns the processes to pods: it copies the kernel's, with other cgroups. First
+a process works without MPS, then three MPS clients work. NVML's output, pages, log and ledger are
+written to DIR. At the end the script prints all faults; its status is 1 if there are any. It ends
+within three minutes.
 """
 
 import argparse
@@ -46,12 +46,12 @@ from tests.gpu.node import Report
 from tests.gpu.pages import Page, next_look
 
 LONGEST: Final = 170
-"""Seconds after which the script gives up."""
+"""Timeout of the script in seconds."""
 ACCOUNTS: Final = ("busy_seconds_total", "energy_joules_total")
 
 
 def configured(out: Path, port: int, uuid: str) -> Path:
-    """Write podgpu's configuration: three pods hold the GPU; processes are in pods by their uid."""
+    """Write podgpu's configuration: three pods hold the GPU."""
     held = [
         {"name": pod, "namespace": "ml", "container": "main", "gpu_list": [uuid]} for pod in TENANTS
     ]
@@ -81,7 +81,7 @@ def configured(out: Path, port: int, uuid: str) -> Path:
 
 
 def series(page: Page, family: str) -> dict[str, Decimal]:
-    """Return the values of a containers' family by pod: by the name, or by the uid's name."""
+    """Return the values of a container metric by pod name."""
     names = {uid: pod for pod, uid in UIDS.items()}
     found = {}
     for (name, pairs), value in page.samples.items():
@@ -102,7 +102,7 @@ def phase(
     seconds: float,
     out: Path,
 ) -> dict[str, Any]:
-    """Let it all work for a while; return what NVML says and what podgpu shows of it."""
+    """Work for a while; return the values of NVML and of podgpu."""
     driver.says()
     time.sleep(3)
     before = next_look(port)
@@ -119,7 +119,7 @@ def phase(
         for what, family in (
             ("busy", "podgpu_device_busy_seconds_total"),
             ("energy", "podgpu_device_unattributed_energy_joules_total"),
-            ("busy_of_nobody", "podgpu_device_unattributed_busy_seconds_total"),
+            ("unattributed_busy", "podgpu_device_unattributed_busy_seconds_total"),
         )
     }
     families = (*ACCOUNTS, "held_seconds_total", "memory_used_bytes")
@@ -147,7 +147,7 @@ def mps_faults(
     if not set(clients) <= set(listed["mps"]):
         yield f"NVML's list of MPS clients is {listed['mps']}, without some of {clients}"
     if found["nvml"]["processes"].get(server, {}).get("comm") != "nvidia-cuda-mps":
-        yield f"the server {server} isn't known by its name: {found['nvml']['processes']}"
+        yield f"the server {server} has another name: {found['nvml']['processes']}"
     for family in ACCOUNTS:
         for pod, value in found["containers"][family].items():
             if pod == PLAIN:
@@ -158,7 +158,7 @@ def mps_faults(
     for pod in TENANTS:
         if not found["containers"]["memory_used_bytes"].get(pod):
             yield f"{pod} has no memory"
-    busy, no_one = found["device"]["busy"], found["device"]["busy_of_nobody"]
+    busy, no_one = found["device"]["busy"], found["device"]["unattributed_busy"]
     if busy < 0.8 * found["seconds"]:
         yield f"the device was busy for {busy} s of {found['seconds']}"
     if abs(busy - no_one) > 0.01:
@@ -168,7 +168,7 @@ def mps_faults(
 
 
 def ledger_report(out: Path) -> dict[str, Any]:
-    """Return what the ledger and the JSON lines say of the containers under MPS."""
+    """Return the ledger's data of the containers under MPS, and faults in it."""
     result: dict[str, Any] = {}
     for words in (["--by", "pod", "--format", "csv"], ["--holdings", "--format", "json"]):
         done = subprocess.run(
@@ -208,7 +208,7 @@ def _dicts(value: object) -> Iterator[dict[str, Any]]:
 def show(
     out: Path, report: Report, ends: ExitStack, seconds: float, *, played: bool
 ) -> dict[str, Any]:
-    """Let it all happen; return which GPU it was."""
+    """Run all steps; return the uuid of the GPU."""
     works: Works = PlayedWorks(out, ends) if played else RealWorks(out, ends)
     if isinstance(works, PlayedWorks):
         works.fake.load_in_process()
@@ -221,7 +221,7 @@ def show(
             env={**os.environ, **works.env},
         )
     ends.callback(ended, podgpu)
-    wait_until(lambda: _page(port), "podgpu has a page", 30)
+    wait_until(lambda: _page(port), "podgpu's page", 30)
     plain = works.plain()
     procfs.pods[plain] = PLAIN
     report.add("plain", lambda: phase(PLAIN, port, driver, works, [plain], seconds=8, out=out))
@@ -258,14 +258,14 @@ def _page(port: int) -> bool:
 
 
 def _late(_number: int, _frame: object) -> None:
-    raise TimeoutError(f"not through within {LONGEST} s")
+    raise TimeoutError(f"not finished within {LONGEST} s")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=24, help="of work under MPS")
-    parser.add_argument("--played", action="store_true", help="by a scenario")
+    parser.add_argument("--played", action="store_true", help="simulate the GPU")
     arguments = parser.parse_args()
     out: Path = arguments.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -283,7 +283,7 @@ def main() -> int:
         for name, figures in report.figures.items()
         for fault in figures.get("faults", [])
     ]
-    faults += [f"{name}: it failed" for name in report.wrong]
+    faults += [f"{name}: the step failed" for name in report.wrong]
     print("wrong:", "; ".join(faults) or "nothing")
     return 1 if faults else 0
 

@@ -1,4 +1,4 @@
-"""What is needed of a node under MPS: the server, its clients, and what is said of them."""
+"""Processes with MPS: the server, its clients, their procfs, and NVML's view of them."""
 
 import os
 import shutil
@@ -30,10 +30,10 @@ MEBIBYTES: Final = 64
 
 
 class Procfs:
-    """What the kernel says of the processes on the GPU, with the cgroups of pods.
+    """A copy of procfs for the processes on the GPU, with cgroups of pods.
 
     Args:
-        root: its folder, which is made.
+        root: folder to create.
     """
 
     def __init__(self, root: Path) -> None:
@@ -47,7 +47,7 @@ class Procfs:
         self._mirror(1)
 
     def follow(self) -> None:
-        """Follow the processes until it is stopped."""
+        """Update the copy until it is stopped."""
         while not self._stop.wait(0.05):
             (self.root / "uptime").write_text(Path("/proc/uptime").read_text())
             for pid, pod in list(self.pods.items()):
@@ -81,33 +81,33 @@ class Procfs:
 
 
 class Works(Protocol):
-    """What runs on the GPU.
+    """Processes on the GPU.
 
     Attributes:
-        env: variables of those that read NVML.
+        env: environment variables for readers of NVML.
     """
 
     env: Mapping[str, str]
 
     def plain(self) -> int:
-        """Start a process that works without MPS; return its pid."""
+        """Start a process that works without MPS, and return its pid."""
 
     def end(self, pids: Sequence[int]) -> None:
-        """End processes."""
+        """Stop processes."""
 
     def mps(self) -> tuple[int, list[int]]:
-        """Start MPS and its clients; return the pids of the server and of the clients."""
+        """Start MPS and its clients, and return the pids of the server and the clients."""
 
     def truth(self, pids: Sequence[int], begin: float, end: float) -> dict[int, float]:
-        """Return how much of the time each process' work takes alone."""
+        """Return the fraction of the time that each process' work would need without other load."""
 
 
 class RealWorks:
-    """Kernels on the GPU, and MPS.
+    """Real work on the GPU and real MPS.
 
     Args:
-        out: for what processes say.
-        ends: what is to be undone at the end.
+        out: folder for output of processes.
+        ends: stack with the cleanup.
     """
 
     env: Mapping[str, str] = {}
@@ -148,7 +148,7 @@ class RealWorks:
         for pid in pids:
             process, _ = self._processes[pid]
             if process.poll() is None:
-                # Not killed: a client of MPS that is may take the server with it.
+                # Not killed, because that could also end the MPS server.
                 process.terminate()
                 try:
                     process.wait(10)
@@ -158,7 +158,7 @@ class RealWorks:
 
     def mps(self) -> tuple[int, list[int]]:
         control = shutil.which("nvidia-cuda-mps-control")
-        assert control, "nvidia-cuda-mps-control isn't here: it comes with the driver"
+        assert control, "nvidia-cuda-mps-control is missing; it is part of the driver"
         folder = Path(tempfile.mkdtemp(prefix="mps-", dir="/tmp"))
         self._ends.callback(shutil.rmtree, folder, ignore_errors=True)
         (folder / "pipe").mkdir()
@@ -185,7 +185,7 @@ class RealWorks:
             print(f"mps-control {question!r}: {done.stdout.strip()} {done.stderr.strip()}")
             return done.stdout
 
-        wait_until((folder / "pipe/control").exists, "MPS is controlled", 15)
+        wait_until((folder / "pipe/control").exists, "MPS control", 15)
         self._ends.callback(ask, "quit -t 5\n", 20)
         try:
             clients = [self._start(pod, self._mps) for pod in TENANTS]
@@ -208,11 +208,11 @@ class RealWorks:
 
 
 class PlayedWorks:
-    """Idle processes, of which a scenario says that they work.
+    """Idle processes that a scenario shows as working.
 
     Args:
-        out: for the scenario, and a program of the server's name.
-        ends: what is to be undone at the end.
+        out: folder for the scenario, and for a program with the server's name.
+        ends: stack with the cleanup.
     """
 
     def __init__(self, out: Path, ends: ExitStack) -> None:
@@ -264,7 +264,7 @@ def ended(process: "subprocess.Popen[bytes]") -> None:
 
 
 class Driver:
-    """What NVML says of the GPU, by pynvml alone."""
+    """NVML's view of the GPU, with pynvml."""
 
     def __init__(self) -> None:
         pynvml.nvmlInit()
@@ -273,7 +273,7 @@ class Driver:
         self.uuid = str(pynvml.nvmlDeviceGetUUID(self._handle))
 
     def says(self) -> dict[str, Any]:
-        """Return its lists, and utilisation by process since this was last called."""
+        """Return process lists, and utilisation by process since the last call."""
         lists = {
             kind: {one.pid: one.usedGpuMemory for one in self._asked(name)}
             for kind, name in (

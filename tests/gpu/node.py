@@ -1,10 +1,10 @@
-"""Holds podgpu's attribution against the truth: pods of a real kubelet run CUDA programs.
+"""Check podgpu's attribution with pods of a real kubelet that run CUDA programs.
 
     python3 -m tests.gpu.node --out DIR
 
-Starts a Kubernetes of its own (as root; see tests/e2e/kube) whose device plugin hands out this
-machine's GPUs, and a podgpu that follows it. Prints and writes one JSON report, keeps pages and
-podgpu's log; its status is 1 if anything that podgpu said was wrong. Needs torch.
+Starts a Kubernetes cluster (as root; see tests/e2e/kube) whose device plugin offers this machine's
+GPUs, and a podgpu that observes it. Prints and writes a JSON report, and keeps pages and podgpu's
+log. The status is 1 if podgpu reported anything wrong. Needs torch.
 """
 
 import argparse
@@ -27,9 +27,9 @@ from tests.gpu.daemon import cpu_seconds, memory_mb
 from tests.gpu.gpu_node import Figures, Stage
 
 MEMORY = 100
-"""MB that podgpu may occupy with all its sources."""
+"""Maximum memory of podgpu with all of its sources, in MB."""
 SETTLED = 120
-"""Seconds after its start at which its memory counts."""
+"""Seconds after the start at which memory is measured."""
 SCRAPE = 15
 SCENES: tuple[Callable[[Stage, Path], Figures], ...] = (
     scenes.computing,
@@ -41,7 +41,7 @@ SCENES: tuple[Callable[[Stage, Path], Figures], ...] = (
 
 
 class Report:
-    """Figures by name, written whenever one is added."""
+    """Figures by name, written after each addition."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -49,11 +49,11 @@ class Report:
         self.wrong: list[str] = []
 
     def add(self, name: str, work: Callable[[], Figures]) -> None:
-        """Do something; what goes wrong is written down, and the rest goes on."""
+        """Run a step and add its figures; record an exception and continue."""
         began = time.monotonic()
         try:
             found = work()
-        except Exception:  # noqa: BLE001 - it is reported
+        except Exception:  # noqa: BLE001 - it is recorded
             self.wrong.append(name)
             found = {"wrong": traceback.format_exc()}
         self.figures[name] = {**found, "took_seconds": round(time.monotonic() - began, 1)}
@@ -91,7 +91,7 @@ def cost(stage: Stage, pid: int, began: float, seconds: float) -> Figures:
 
 
 def overall(stage: Stage) -> Figures:
-    """What holds for the whole time: no untruth on any page, no complaint in the log."""
+    """Check the whole run: no wrong holder on any page, and no warning in the log."""
     untrue = stage.podgpu.witness.untrue(stage.true)
     lines = stage.podgpu.output().splitlines()
     levels = Counter(
@@ -116,7 +116,9 @@ def overall(stage: Stage) -> Figures:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=45, help="of measuring what it costs")
+    parser.add_argument(
+        "--seconds", type=float, default=45, help="duration of the cost measurement"
+    )
     arguments = parser.parse_args()
     out: Path = arguments.out
     out.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""What NVML says of one GPU, read beside podgpu by pynvml alone, in a process of its own.
+"""Read energy and process utilisation of one GPU with pynvml, independently of podgpu.
 
     python3 -m tests.gpu.nvml_meter GPU
 
-Prints lines of JSON until it is ended: `[moment, millijoules]` twenty times a second, and
-`[moment, {pid: busy seconds since it began}]` each five seconds, moments by the monotonic clock.
+Prints lines of JSON until it is stopped: `[time, millijoules]` twenty times a second, and `[time,
+{pid: busy seconds since the start}]` each five seconds, with times of the monotonic clock.
 """
 
 import json
@@ -17,7 +17,7 @@ import pynvml
 
 EVERY = 0.05
 UTILISATION_EVERY = 5.0
-"""Of polls that are closer some find nothing new, and what they miss is lost."""
+"""With shorter intervals, some calls return nothing new and utilisation is lost."""
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def poll(handle: object, since: int, busy: dict[int, float]) -> int:
-    """Add up what processes did since a time stamp; return the newest one."""
+    """Add the busy time of processes since a timestamp; return the newest timestamp."""
     try:
         entries = pynvml.nvmlDeviceGetProcessUtilization(handle, since)
     except pynvml.NVMLError_NotFound:
@@ -49,10 +49,10 @@ def poll(handle: object, since: int, busy: dict[int, float]) -> int:
 
 
 class Meter:
-    """What it printed.
+    """The output of this script.
 
     Args:
-        file: where that stands.
+        file: file with the output.
     """
 
     def __init__(self, file: Path) -> None:
@@ -61,17 +61,17 @@ class Meter:
         self._busy = [(at, value) for at, value in lines if isinstance(value, dict)]
 
     def joules(self, begin: float, end: float) -> float:
-        """Return how much the counter grew between two moments."""
+        """Return the energy between two times in joules."""
         return (self._at(end) - self._at(begin)) / 1000
 
     def _at(self, moment: float) -> float:
         for (start, before), (after, then) in pairwise(self._energy):
             if start <= moment <= after:
                 return float(before + (then - before) * (moment - start) / (after - start))
-        raise ValueError(f"nothing was read at {moment}")
+        raise ValueError(f"no reading at {moment}")
 
     def busy(self, begin: float, end: float) -> dict[int, float]:
-        """Return the busy seconds of each process, between the polls nearest to two moments."""
+        """Return the busy seconds of each process between two times, from the nearest polls."""
         first, last = (
             min(self._busy, key=lambda one: abs(one[0] - moment)) for moment in (begin, end)
         )

@@ -1,4 +1,4 @@
-"""What a page says of who used how much of one GPU, in exact numbers."""
+"""Read usage accounts of one GPU from the metrics page, as exact decimals."""
 
 import re
 import time
@@ -17,12 +17,12 @@ QUANTITIES: Final = ("busy_seconds_total", "held_seconds_total", "energy_joules_
 
 
 class Page:
-    """One page, and when it was read.
+    """A metrics page and the time of the scrape.
 
     Attributes:
-        at: by the monotonic clock.
+        at: time of the monotonic clock.
         text: the page.
-        samples: values by family and labels.
+        samples: values by metric and labels.
     """
 
     def __init__(self, port: int) -> None:
@@ -35,7 +35,7 @@ class Page:
                 self.samples[key] = Decimal(found[3])
 
     def of(self, family: str) -> dict[str, Decimal]:
-        """Return the values of a family by pod; by an empty name those that have none."""
+        """Return the values of a metric by pod; samples without pod have an empty name."""
         found: dict[str, Decimal] = {}
         for (name, pairs), value in self.samples.items():
             if name == family:
@@ -44,23 +44,23 @@ class Page:
         return found
 
     def of_device(self, family: str) -> Decimal:
-        """Return the only value of a family."""
+        """Return the only value of a metric."""
         (value,) = (value for (name, _), value in self.samples.items() if name == family)
         return value
 
     def accounted(self) -> list[Decimal]:
-        """Return how much time there is an account of; nothing before the first look."""
+        """Return the accounted time; an empty list before the first usage sample."""
         return [value for (name, _), value in self.samples.items() if name == ACCOUNTED]
 
     def account(self, quantity: str) -> dict[str, Decimal]:
-        """Return what each pod had of a quantity, and what nobody had by an empty name."""
+        """Return a quantity by pod, with the unattributed part under an empty name."""
         return {
             **self.of(f"podgpu_container_{quantity}"),
             "": self.of_device(f"podgpu_device_unattributed_{quantity}"),
         }
 
     def xids(self) -> dict[str, dict[str, Decimal]]:
-        """Return how many XID errors each pod had, by code."""
+        """Return the numbers of XID errors by pod and code."""
         found: dict[str, dict[str, Decimal]] = {}
         for (name, pairs), value in self.samples.items():
             labels = dict(pairs)
@@ -69,7 +69,7 @@ class Page:
         return found
 
     def without_uid(self) -> set[str]:
-        """Return the pods of which an XID error is told, and no uid."""
+        """Return the pods with XID errors but without uid."""
         return {
             labels["pod"]
             for labels in (dict(pairs) for name, pairs in self.samples if name == _XIDS)
@@ -78,7 +78,7 @@ class Page:
 
 
 def next_look(port: int, within: float = 15) -> Page:
-    """Return the first page after the next look at the GPU: its moment is that of the look."""
+    """Wait for the next usage sample, and return the first page after it."""
     before = Page(port).accounted()
     page: list[Page] = []
 
@@ -86,11 +86,11 @@ def next_look(port: int, within: float = 15) -> Page:
         page[:] = [Page(port)]
         return page[0].accounted() not in ([], before)
 
-    wait_until(looked, "there is another look at the GPU", within, every=0.02)
+    wait_until(looked, "the next usage sample", within, every=0.02)
     return page[0]
 
 
 def grown(before: Page, after: Page, quantity: str) -> Mapping[str, Decimal]:
-    """Return by how much a quantity grew of each pod, and of nobody by an empty name."""
+    """Return the growth of a quantity by pod, with the unattributed part under an empty name."""
     old = before.account(quantity)
     return {pod: value - old.get(pod, Decimal(0)) for pod, value in after.account(quantity).items()}

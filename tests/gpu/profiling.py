@@ -21,7 +21,7 @@ from tests.gpu.daemon import Daemon, samples
 HERE = Path(__file__).parent
 MIB = 1 << 20
 
-# Podgpu's field, and the counters whose growth it may be: of what was sent, of packets as a whole.
+# podgpu's rates, and the counters that they may be derived from: data only, or whole packets.
 RATES = {
     "nvlink_transmit_bytes_per_second": ("nvlink_data_sent_kib", "nvlink_raw_sent_kib"),
     "nvlink_receive_bytes_per_second": ("nvlink_data_received_kib", "nvlink_raw_received_kib"),
@@ -36,7 +36,7 @@ def _second(seconds: float, interval: float = 1.0) -> "subprocess.Popen[str]":
 
 
 def _second_readings(second: "subprocess.Popen[str]") -> dict[str, list[dict[str, Any]]]:
-    """What it said, by uuid."""
+    """Return the output of the second reader by uuid."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     text, _ = second.communicate(timeout=600)
     for line in text.splitlines():
@@ -46,7 +46,7 @@ def _second_readings(second: "subprocess.Popen[str]") -> dict[str, list[dict[str
 
 
 def _lines(daemon: Daemon, start: float, end: float) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Uuid and readings of each JSON line of a device from that time."""
+    """Yield the uuid and the readings of each JSON line of a device in that time."""
     for text in daemon.lines.read_text().splitlines():
         line = json.loads(text)
         if line["record"] != "device":
@@ -56,7 +56,7 @@ def _lines(daemon: Daemon, start: float, end: float) -> Iterator[tuple[str, dict
 
 
 def _difference(ours: list[float], theirs: list[float]) -> dict[str, Any]:
-    """Compare two means; what single windows differ by among each other is the noise."""
+    """Compare two means; the deviation of single windows is the noise."""
     a, b = statistics.mean(ours), statistics.mean(theirs)
     largest = max(abs(a), abs(b))
     return {
@@ -69,11 +69,11 @@ def _difference(ours: list[float], theirs: list[float]) -> dict[str, Any]:
 
 
 def profiling(folder: Path, seconds: float) -> dict[str, object]:
-    """Read all metrics under the load that runs, and compare both readings, per GPU and metric."""
+    """Read all metrics under the running load, and compare both readings by GPU and metric."""
     ours: dict[tuple[str, str], list[float]] = defaultdict(list)
     with Daemon(folder, also="profiling") as daemon:
         time.sleep(3)
-        second = _second(seconds, 0.97)  # now and then in step with podgpu, mostly not
+        second = _second(seconds, 0.97)  # an interval that is mostly not in step with podgpu's
         theirs = _second_readings(second)
         time.sleep(1.5)
         starts = [readings[0]["from"] for readings in theirs.values()]
@@ -86,7 +86,7 @@ def profiling(folder: Path, seconds: float) -> dict[str, object]:
     for uuid, second_readings in theirs.items():
         metrics: dict[str, Any] = {}
         for name, known in METRICS.items():
-            # Json has texts as keys.
+            # JSON keys are text.
             values = [one["gpm"].get(str(known.number)) for one in second_readings]
             given = [value * known.factor for value in values if value is not None]
             if ours[uuid, name] and given:
@@ -103,7 +103,7 @@ def profiling(folder: Path, seconds: float) -> dict[str, object]:
 def _rates(
     readings: list[dict[str, Any]], ours: dict[tuple[str, str], list[float]], uuid: str
 ) -> dict[str, Any]:
-    """Compare rates with what the driver's counters grew by."""
+    """Compare rates with the growth of the driver's counters."""
     found: dict[str, Any] = {}
     seconds = readings[-1]["to"] - readings[0]["to"]
     for name, counters in RATES.items():
@@ -112,7 +112,7 @@ def _rates(
             if None in values or not ours[uuid, name]:
                 continue
             if counter.endswith("32_bits"):
-                # Right as long as less than 4 GiB go by from one look to the next.
+                # Correct if less than 4 GiB are transferred between two readings.
                 steps = itertools.pairwise(values)
                 grown = sum((after - before) % (1 << 32) for before, after in steps)
             else:
@@ -127,7 +127,7 @@ def _rates(
 def bursts(
     folder: Path, length: float = 0.15, every: float = 5.0, seconds: float = 60
 ) -> dict[str, object]:
-    """Look each five seconds while a GPU that is idle works for a moment: does the most show it?"""
+    """Check that the maximum of a window shows short work on an idle GPU."""
     load = [sys.executable, str(HERE / "load.py"), "burst", str(seconds + 30), "0"]
     load += [str(length), str(every)]
     with Daemon(folder, interval="5s", also="statistics", window="5s") as daemon:

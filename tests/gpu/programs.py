@@ -1,4 +1,4 @@
-"""Pods that run CUDA programs: the node's own Python, with torch, out of the node's own folders."""
+"""Pods that run CUDA programs with the node's Python and torch, mounted from the node."""
 
 import os
 import sys
@@ -17,12 +17,12 @@ _LOADER = Path("/etc/ld.so.cache")
 def program(
     name: str, mebibytes: int, *, duty: float = 1, seconds: float = 3600, gpu: str = "", **more: Any
 ) -> Object:
-    """Return a pod that has so much memory on a GPU and computes for this part of the time.
+    """Return a pod that allocates GPU memory and computes for a fraction of the time.
 
-    It computes on the GPU that the device plugin's answer names; with `gpu` on that one, and asks
-    for half a GPU of koordinator, of which the kubelet of such a node knows nothing.
+    It uses the GPU that the device plugin set. With `gpu` it uses that GPU, and requests half a GPU
+    of koordinator's resource, which the kubelet ignores.
     """
-    # The shell is the first process, to which a signal without a trap is none.
+    # The shell is process 1, which ignores signals without a trap.
     script = (
         "export CUDA_VISIBLE_DEVICES=$NVIDIA_VISIBLE_DEVICES; trap 'exit 0' TERM; "
         f"{sys.executable} {_THERE} hold {seconds:g} {mebibytes} {duty:g} & wait $!"
@@ -40,15 +40,15 @@ def python(
     env: Mapping[str, str],
     **more: Any,
 ) -> Object:
-    """Return a pod that runs a script of the shell, with the node's Python and its GPUs' nodes.
+    """Return a privileged pod that runs a shell script with the node's Python.
 
     Args:
-        name: its name.
-        script: what it runs.
-        files: of the node, by where they are in the pod.
+        name: name of the pod.
+        script: the shell script.
+        files: files of the node by path in the pod.
         wanted: resources of its only container.
-        env: variables.
-        more: as of `pod`.
+        env: environment variables.
+        more: further arguments of `pod`.
     """
     passed = {"HOME": "/tmp", "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""), **env}
     made = container(resources=wanted, command=run(script), env=passed, privileged=True)
@@ -67,7 +67,7 @@ def python(
 
 
 def _folders() -> list[str]:
-    """Return what of the node such a program needs: wherever Python lies, and the libraries."""
+    """Return the node's paths that such a program needs: Python and libraries."""
     prefixes = (sys.prefix, sys.base_prefix, os.path.realpath(sys.executable))
     found = {"/usr", *(f"/{Path(prefix).parts[1]}" for prefix in prefixes)}
     return [*sorted(found), *([str(_LOADER)] if _LOADER.exists() else [])]

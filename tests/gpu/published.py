@@ -1,10 +1,10 @@
-"""Holds what podgpu writes on the Node and on pods against the truth, on a machine's own GPUs.
+"""Check the annotations that podgpu writes to the Node and to pods, with a machine's GPUs.
 
     python3 -m tests.gpu.published --out DIR
 
-Starts a Kubernetes of its own (as root; see tests/e2e/kube) whose device plugin hands out this
-machine's GPUs, and a podgpu with the sinks `node` and `pods`; then asks `podgpu doctor` and `podgpu
-top`. Prints one JSON report.
+Starts a Kubernetes cluster (as root; see tests/e2e/kube) whose device plugin offers this machine's
+GPUs, and a podgpu with the sinks `node` and `pods`; then runs `podgpu doctor` and `podgpu top`.
+Prints a JSON report.
 """
 
 import argparse
@@ -28,11 +28,11 @@ from tests.gpu.driver_state import gpus
 from tests.gpu.topology import active_links, cells, output
 
 SOON = 4.0
-"""Seconds: what a source takes, the settling, the least interval between patches, and some."""
+"""Maximum delay in seconds: source, settling time, minimum interval of patches, and reserve."""
 
 
 class Sight:
-    """What stands on the Node."""
+    """The annotation of the Node."""
 
     def __init__(self, kube: Cluster) -> None:
         self._kube = kube
@@ -52,15 +52,16 @@ class Sight:
         return sorted(card.uuid for bit, card in cards if annotation.free >> bit & 1)
 
     def wait_free(self, expected: Collection[str]) -> float:
-        """Wait until these are free by the Node's word, and no others; return after how long."""
+        """Wait until exactly these GPUs are free according to the annotation; return the seconds
+        waited."""
         began = time.monotonic()
-        wait_until(lambda: bool(self.text()), "there is an annotation", 30)
+        wait_until(lambda: bool(self.text()), "the annotation", 30)
         wait_until(lambda: self.free() == sorted(expected), f"{expected} are free", 30)
         return round(time.monotonic() - began, 2)
 
 
 def like_nvidia_smi(annotation: Published) -> dict[str, Any]:
-    """Make sure that the Node tells of each pair what nvidia-smi prints, and as many NVLinks."""
+    """Assert that the annotation has the same connections and NVLinks as nvidia-smi."""
     theirs, ours = cells(output("nvidia-smi", "topo", "-m")), cells(matrix(annotation.topology))
     assert theirs == ours, (theirs, ours)
     links = [card.links for card in annotation.topology.cards]
@@ -69,7 +70,7 @@ def like_nvidia_smi(annotation: Published) -> dict[str, Any]:
 
 
 def pods_follow(kube: Cluster, sight: Sight, minors: Collection[str]) -> dict[str, Any]:
-    """Let pods come and go; each has to be seen on the Node, and its GPUs on the pod."""
+    """Start and delete pods; assert that both annotations follow."""
     seconds: dict[str, float] = {}
     for count in range(1, len(minors) + 1):
         name = f"train-{count}"
@@ -94,7 +95,7 @@ def pods_follow(kube: Cluster, sight: Sight, minors: Collection[str]) -> dict[st
 
 
 def deleted(kube: Cluster, sight: Sight) -> float:
-    """Take the annotation away: it has to be there again after a refresh."""
+    """Delete the annotation; it has to be written again at the next refresh."""
     kube.api.patch("Node", kube.node, {"metadata": {"annotations": {KEY: None}}})
     began = time.monotonic()
     wait_until(lambda: bool(sight.text()), "it is written again", 30)
@@ -102,7 +103,7 @@ def deleted(kube: Cluster, sight: Sight) -> float:
 
 
 def doctor(podgpu: Subject) -> dict[str, Any]:
-    """Return what the doctor has against a node that is in order, and how long it took."""
+    """Return warnings and failures of the doctor on a healthy node, and its duration."""
     began = time.monotonic()
     done = subprocess.run(
         [PODGPU, "doctor", "-c", podgpu.config, "--json"],
@@ -121,7 +122,7 @@ def doctor(podgpu: Subject) -> dict[str, Any]:
 
 
 def shown(podgpu: Subject) -> list[str]:
-    """Return what `podgpu top` shows, and make sure that the page for people is there."""
+    """Return the output of `podgpu top`, and assert that the status page is served."""
     assert b"<table" in get(podgpu.port, "/").body
     assert json.loads(get(podgpu.port, "/status").body)["version"] == 1
     return output(

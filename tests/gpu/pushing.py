@@ -1,8 +1,8 @@
-"""OTLP on a machine with GPUs: what reaches a real Collector is what was read, over its outage too.
+"""Compare points that a real Collector received, also over an outage, with the readings.
 
     python -m tests.gpu.pushing --out DIR
 
-The JSON lines of the same run are the truth. Needs the Collector that `make peers` builds.
+The JSON lines of the same run are the reference. Needs the Collector of `make peers`.
 """
 
 import argparse
@@ -29,7 +29,7 @@ SINK = """\
 
 @dataclass(frozen=True)
 class OtlpName:
-    """How a field is told: the metric, an attribute that it has, and what its value is times."""
+    """The OTLP metric of a field, an attribute, and the factor of its value."""
 
     metric: str
     attribute: tuple[str, str] | None = None
@@ -52,7 +52,7 @@ OTLP_NAMES = {
 
 
 def truth(file: Path) -> Iterator[tuple[str, int, str, float, str]]:
-    """Yield device, time in microseconds, field, value and the only pod that holds the device."""
+    """Yield device, time in microseconds, field, value and pod of the JSON lines."""
     for line in file.read_text().splitlines():
         record = json.loads(line)
         if record["record"] != "device":
@@ -79,7 +79,7 @@ def found(points: list[Point]) -> dict[tuple[str, str], list[Point]]:
 
 
 def compare(lines: Path, points: list[Point]) -> dict[str, Any]:
-    """Look for each reading among the points."""
+    """Search each reading among the points."""
     by = found([point for point in points if not point.ended])
     counts: Counter[str] = Counter()
     for device, micros, field, value, pod in truth(lines):
@@ -88,7 +88,7 @@ def compare(lines: Path, points: list[Point]) -> dict[str, Any]:
         near = [
             point
             for point in by.get((device, field), ())
-            # A line has the time of its newest reading, by the wall clock as it stood then.
+            # A line has the time of its newest reading, by the wall clock of that time.
             if -300_000 <= point.time_ns // 1000 - micros <= 20_000
         ]
         if not near:
@@ -103,7 +103,7 @@ def compare(lines: Path, points: list[Point]) -> dict[str, Any]:
 
 
 def accounts(page: str) -> dict[str, float]:
-    """Return the sums of podgpu's accounts of the sink."""
+    """Return the sums of podgpu's metrics of the sink."""
     sums: dict[str, float] = {}
     apart = ("queue_full", "stopped", "not_finite", "doubled")
     for line in page.splitlines():
@@ -115,7 +115,7 @@ def accounts(page: str) -> dict[str, float]:
 
 
 def run(out: Path, protocol: str, seconds: int) -> dict[str, Any]:
-    """One run with an outage in its middle."""
+    """Run podgpu with an outage in the middle."""
     folder = out / protocol.replace("/", "-")
     collector = Collector(folder / "collector")
     collector.start()

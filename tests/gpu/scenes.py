@@ -1,4 +1,4 @@
-"""What happens on a node with GPUs: programs that run, end, and run elsewhere than they should."""
+"""Scenarios on a node with GPUs: programs that run, end, and use substituted devices."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ _ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 
 
 def computing(stage: Stage, folder: Path) -> Figures:
-    """Pods compute, one on each of two GPUs if there are two; then one holds a GPU and idles."""
+    """Pods compute on up to two GPUs; then a pod holds a GPU without using it."""
     sizes = {"train": 4096, "serve": 8192}
     figures: Figures = {}
     running: dict[str, list[Owner]] = {}
@@ -44,7 +44,7 @@ def computing(stage: Stage, folder: Path) -> Figures:
 
 
 def ended(stage: Stage, _folder: Path) -> Figures:
-    """A program ends by itself: its pod goes on to be in the API and holds nothing."""
+    """A program ends: its pod stays in the API and holds nothing."""
     owner, gpu = stage.started(program("job", 1024, seconds=4))
     stage.expect({gpu: [owner]})
     stage.agree({gpu: [owner]})
@@ -58,7 +58,7 @@ def ended(stage: Stage, _folder: Path) -> Figures:
 
 
 def substituted(stage: Stage, _folder: Path) -> Figures:
-    """The plugin hands out another GPU than it was asked for: the program runs on that one."""
+    """The device plugin substitutes the GPU: the program uses the other one."""
     if len(stage.minors) < 2:
         return {"left_out": "one GPU"}
     uuids = list(stage.minors)
@@ -80,7 +80,7 @@ def substituted(stage: Stage, _folder: Path) -> Figures:
 
 
 def halves(stage: Stage, _folder: Path) -> Figures:
-    """A scheduler gives two pods half a GPU each; the kubelet knows nothing of it."""
+    """A scheduler allocates half a GPU to each of two pods, without the kubelet."""
     gpu, minor = list(stage.minors.items())[-1]
     share = f'{{"gpu":[{{"minor":{minor},"resources":{{"koordinator.sh/gpu-core":"50"}}}}]}}'
     both = []
@@ -96,7 +96,7 @@ def halves(stage: Stage, _folder: Path) -> Figures:
         ("half-a", 0.5),
         ("half-b", 0.5),
     ]
-    # The reading is of neither alone.
+    # The reading has no holder labels, because two pods share the GPU.
     stage.reading("DCGM_FI_DEV_GPU_UTIL", gpu, Owner("", "", "", ""))
     stage.gone(both[0])
     stage.expect({gpu: both[1:]}, ("pods", "scheduler_annotation"))

@@ -1,10 +1,10 @@
-"""A second reading of the same cards, by pynvml alone and in a process of its own.
+"""Read the same GPUs with pynvml, in a separate process.
 
     python3 second_reader.py SECONDS [INTERVAL]
 
-Prints one line of JSON for each GPU and interval: metrics of GPM by id over the time from `from` to
-`to` (Unix time), the counters of NVLink and PCIe at its end, and the driver's own samples of power
-and utilisation that were new.
+Prints a line of JSON for each GPU and interval: GPM metrics by id between `from` and `to` (Unix
+time), the counters of NVLink and PCIe at its end, and the driver's new samples of power and
+utilisation.
 """
 
 import json
@@ -28,7 +28,7 @@ RINGS = {"power": 0, "gpu_utilization": 1}
 
 
 class Card:
-    """One GPU, and what was read of it before."""
+    """A GPU and its previous sample."""
 
     def __init__(self, index: int) -> None:
         self.handle = pynvml.nvmlDeviceGetHandleByIndex(index)
@@ -39,7 +39,7 @@ class Card:
         self.look()
 
     def look(self) -> dict[str, Any]:
-        """Take a sample, and tell what happened since the one before."""
+        """Take a sample, and return the changes since the previous one."""
         begun, self.at = self.at, time.time()
         self.samples.reverse()
         pynvml.nvmlGpmSampleGet(self.handle, self.samples[1])

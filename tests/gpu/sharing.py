@@ -1,4 +1,4 @@
-"""What happens on a GPU that several pods share, and how podgpu accounts for it."""
+"""Steps on a GPU that several pods share, with checks of podgpu's accounts."""
 
 import contextlib
 import json
@@ -23,21 +23,22 @@ from tests.gpu.pages import QUANTITIES, Page, grown, next_look
 from tests.gpu.workloads import Task, Works
 
 POINTS = 4.0
-"""Percent of the GPU's time by which a pod's busy share may be off."""
+"""Maximum error of a pod's busy share, in percent of the GPU's time."""
 ENERGY_PERCENT = 1.0
 SHORT = 0.3
 UNSURE = 2.0
-"""Seconds for which the kubelet holds a device for one that isn't there yet, or any more."""
+"""Seconds for which the kubelet may allocate a device before the start or after the end of a
+container."""
 
 
 class Node:
-    """The node, podgpu beside it, and what is read of both.
+    """The node, the podgpu that observes it, and their data.
 
     Args:
-        kube: the node.
-        podgpu: beside it.
-        works: where pods work.
-        meter: a file with what NVML says meanwhile.
+        kube: the cluster.
+        podgpu: the observing podgpu.
+        works: the environment in which pods work.
+        meter: file with NVML's values during the run.
         ledger: the ledger's file.
     """
 
@@ -56,37 +57,37 @@ class Node:
 
     @property
     def pid(self) -> int:
-        """Podgpu's."""
+        """podgpu's pid."""
         assert self.podgpu.process is not None
         return self.podgpu.process.pid
 
     def rows(self, pod_name: str) -> list[HoldingRecord]:
-        """Return the ledger's rows of a pod."""
+        """Return the ledger's holdings of a pod."""
         with contextlib.closing(open_readonly(self._ledger)) as connection:
             rows = read_holdings(connection, 0, time.time_ns())
         return [row for row in rows if row.container.subject.pod == pod_name]
 
     def ended(self, pod_name: str) -> HoldingRecord:
-        """Wait until the ledger has the end of a pod's only holding."""
+        """Wait until the ledger has the ended holding of a pod, and return it."""
 
         def found() -> list[HoldingRecord]:
             return [row for row in self.rows(pod_name) if row.end_ns is not None]
 
-        (row,) = wait_until(found, f"{pod_name} has its row", 30)
+        (row,) = wait_until(found, f"{pod_name} has an ended holding", 30)
         return row
 
 
 def shared(
     node: Node, start: Sequence[Task], there: Sequence[Task], seconds: float, folder: Path
 ) -> Figures:
-    """Let pods work for some time, and hold each account of it against the truth.
+    """Let pods work for some time, and compare all accounts with the real work.
 
     Args:
-        node: where they do.
-        start: pods to be started.
-        there: pods that are there already.
-        seconds: for how long, about.
-        folder: for the pages at both ends.
+        node: the node.
+        start: pods to start.
+        there: pods that run already.
+        seconds: approximate duration.
+        folder: folder for the pages of the start and the end.
     """
     node.works.start(node.kube, start)
     tasks = [*start, *there]
@@ -129,7 +130,7 @@ def shared(
 
 
 def unlike(pods: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Say of which pods something else is told than they did."""
+    """Yield differences between the accounts and the work of pods."""
     for name, one in pods.items():
         if abs(one["truth"] - one["podgpu"]) > POINTS:
             yield f"{name}: busy {one['podgpu']} instead of {one['truth']}"
@@ -142,7 +143,7 @@ def unlike(pods: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def identities(*pages: Page) -> Iterator[str]:
-    """Say what doesn't add up to the last digit."""
+    """Yield quantities whose parts do not sum up exactly to the total."""
     for page in pages:
         whole = {
             "busy_seconds_total": page.of_device("podgpu_device_busy_seconds_total"),
@@ -151,11 +152,11 @@ def identities(*pages: Page) -> Iterator[str]:
         for quantity, total in whole.items():
             parts = sum(page.account(quantity).values(), Decimal(0))
             if parts != total:
-                yield f"{quantity}: {parts} in parts, {total} in all"
+                yield f"{quantity}: {parts} in parts, {total} in total"
 
 
 def energy(node: Node, before: Page, after: Page) -> Figures:
-    """Hold what the account says of the energy against the card's counter."""
+    """Compare the accounted energy with the GPU's counter."""
     parts = grown(before, after, QUANTITIES[2])
     accounted = float(sum(parts.values()))
     counter = node.meter.joules(before.at, after.at)
@@ -172,9 +173,9 @@ def energy(node: Node, before: Page, after: Page) -> Figures:
 
 
 def short(node: Node) -> Figures:
-    """A pod is there for a moment: it has its row, which covers its life."""
+    """A pod runs for a short time: its holding covers its lifetime."""
     name = "moment"
-    # The clock that a container shares with its node, in hundredths of a second.
+    # The uptime, which container and node share, in hundredths of a second.
     script = run(f"cat /proc/uptime; sleep {SHORT}; cat /proc/uptime")
     made = container(resources={GPU: 1}, command=script)
     node.kube.run(pod(name, made, restart="Never"), "Succeeded")
@@ -191,7 +192,9 @@ def short(node: Node) -> Figures:
         "faults": [],
     }
     if min(early, late) < -0.05 or max(early, late) > UNSURE:
-        figures["faults"].append(f"{name}: its row begins {early} s before it, ends {late} s after")
+        figures["faults"].append(
+            f"{name}: the holding begins {early} s before it, ends {late} s after"
+        )
     if row.held_ns <= 0:
         figures["faults"].append(f"{name}: held for no time")
     node.kube.remove(name)
@@ -199,11 +202,11 @@ def short(node: Node) -> Figures:
 
 
 def fault(node: Node, others: Sequence[Task]) -> Figures:
-    """A pod breaks its context: who was there meanwhile are the victims."""
+    """A pod causes an XID error: all pods on the GPU are affected."""
     task = Task("faulty", faults=True)
     node.works.start(node.kube, [task])
 
-    wait_until(lambda: Page(node.podgpu.port).xids(), "there are victims", 30)
+    wait_until(lambda: Page(node.podgpu.port).xids(), "affected pods", 30)
     time.sleep(2)
     page = Page(node.podgpu.port)
     victims = {name: {code: int(n) for code, n in of.items()} for name, of in page.xids().items()}
@@ -218,9 +221,7 @@ def fault(node: Node, others: Sequence[Task]) -> Figures:
     # An Event refers to its pod by the uid.
     with_event = expected - page.without_uid()
     with contextlib.suppress(AssertionError):  # the comparison says which are missing
-        wait_until(
-            lambda: with_event <= {one["pod"] for one in events(node)}, "all are told of", 15
-        )
+        wait_until(lambda: with_event <= {one["pod"] for one in events(node)}, "all Events", 15)
     figures["events"] = events(node)
     if (pods := {one["pod"] for one in figures["events"]}) != with_event:
         figures["faults"].append(
@@ -230,7 +231,7 @@ def fault(node: Node, others: Sequence[Task]) -> Figures:
 
 
 def events(node: Node) -> list[Figures]:
-    """Return the Events that tell of XIDs."""
+    """Return the Events for XID errors."""
     return [
         {key: event.get(key) for key in ("reason", "message", "type", "count")}
         | {"pod": event.get("involvedObject", {}).get("name")}
@@ -240,16 +241,16 @@ def events(node: Node) -> list[Figures]:
 
 
 def struck(node: Node, tasks: Sequence[Task]) -> Figures:
-    """The victims' rows tell of the error, when they have ended."""
+    """The ended holdings of affected pods contain the error."""
     rows = {task.name: node.ended(task.name) for task in tasks}
     return {
         "rows": {name: row_figures(row) for name, row in rows.items()},
-        "faults": [f"{name}: its row has no XID" for name, row in rows.items() if not row.xids],
+        "faults": [f"{name}: the holding has no XID" for name, row in rows.items() if not row.xids],
     }
 
 
 def without_host_pid(node: Node, port: int, several: Sequence[Task]) -> Figures:
-    """What a podgpu shows that isn't in the host's pid namespace: no 0 of who computes."""
+    """Check the page of a podgpu without host PID namespace: unknown usage is not 0."""
     page = next_look(port)
     time.sleep(4)
     page = next_look(port)
@@ -264,7 +265,7 @@ def without_host_pid(node: Node, port: int, several: Sequence[Task]) -> Figures:
 
 
 def alone_without_host_pid(port: int, task: Task) -> Figures:
-    """The same of a GPU that one pod holds: claims tell whose it all is."""
+    """The same for a GPU with one holder: all usage is the holder's."""
     before = next_look(port)
     time.sleep(8)
     after = next_look(port)
@@ -274,7 +275,7 @@ def alone_without_host_pid(port: int, task: Task) -> Figures:
         **unseen(after),
     }
     figures["faults"] = [
-        f"{task.name}: {quantity} isn't all its own"
+        f"{task.name}: {quantity} is not attributed to it"
         for quantity in ("memory", "busy")
         if not figures[quantity].get(task.name)
     ]
@@ -282,7 +283,7 @@ def alone_without_host_pid(port: int, task: Task) -> Figures:
 
 
 def unseen(page: Page) -> Figures:
-    """Return what a page says of memory and busy time."""
+    """Return memory and busy time of a page."""
     memory, busy = (
         page.of(f"podgpu_container_{name}") for name in ("memory_used_bytes", "busy_seconds_total")
     )
@@ -313,7 +314,7 @@ def percent(part: float) -> float:
 
 
 def overall(node: Node) -> Figures:
-    """What the log says, and what the node's totals are in the ledger's words."""
+    """Return warnings of the log, and the totals of the ledger."""
     lines = node.podgpu.output().splitlines()
     done = subprocess.run(
         [sys.executable, "-m", "podgpu", "usage", "-c", node.podgpu.config, "--by", "namespace"],

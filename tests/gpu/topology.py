@@ -1,4 +1,4 @@
-"""How the GPUs of a real machine are joined: podgpu's matrix against nvidia-smi's, pair by pair.
+"""Compare podgpu's topology matrix with nvidia-smi's on a real machine.
 
 python -m tests.gpu.topology
 """
@@ -26,7 +26,7 @@ def podgpu(*arguments: str) -> str:
 
 
 def cells(matrix: str) -> dict[tuple[int, int], str]:
-    """Return the cells of a matrix by the numbers of its GPUs."""
+    """Return the cells of a matrix by GPU numbers."""
     lines = ESCAPES.sub("", matrix).splitlines()
     start = next(at for at, line in enumerate(lines) if "GPU0" in line.split())
     columns = [name for name in lines[start].split() if re.fullmatch(r"GPU\d+", name)]
@@ -41,7 +41,7 @@ def cells(matrix: str) -> dict[tuple[int, int], str]:
 
 
 def active_links() -> dict[int, int]:
-    """Return how many NVLinks of each GPU carry something, as `nvidia-smi nvlink` has it."""
+    """Return the number of active NVLinks by GPU, according to `nvidia-smi nvlink`."""
     counts: dict[int, int] = {}
     gpu = -1
     for line in output("nvidia-smi", "nvlink", "-s").splitlines():
@@ -54,7 +54,7 @@ def active_links() -> dict[int, int]:
 
 
 def microseconds(call: Callable[[], object], times: int = 200) -> float:
-    """Return the median cost of a call."""
+    """Return the median duration of a call."""
     taken = []
     for _ in range(times):
         begun = time.perf_counter()
@@ -67,7 +67,7 @@ def microseconds(call: Callable[[], object], times: int = 200) -> float:
 
 
 def costs() -> dict[str, float]:
-    """Return what the calls cost that tell how GPUs are joined, in microseconds."""
+    """Return the durations of the NVML calls for the topology, in microseconds."""
     pynvml.nvmlInit()
     count = pynvml.nvmlDeviceGetCount()
     handles = [pynvml.nvmlDeviceGetHandleByIndex(at) for at in range(count)]

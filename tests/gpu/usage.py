@@ -1,12 +1,12 @@
-"""Holds what podgpu sees of who uses a GPU against processes of known work.
+"""Compare podgpu's usage samples with processes of known work.
 
     python3 -m tests.gpu.usage [--out FILE] [--seconds 60] [--gpu 0] [--every 5]
 
-For each scene, processes work for a given part of the time on one GPU while the nvml source looks.
-What each really did is the number of passes over an array that it finished, times what one takes
-when nobody else is there. Beside that a second reading, by pynvml alone and in a process of its
-own. Prints one line of JSON for each scene; the status is 1 if something is further from the truth
-than it may be. Needs torch, and the GPU for itself.
+For each scenario, processes work for a fraction of the time on one GPU while the source `nvml`
+takes samples. The true busy time is the number of finished passes over an array, multiplied by the
+duration of a pass without other load. A second process reads the same with pynvml. Prints a line of
+JSON for each scenario; the status is 1 if a difference is too large. Needs torch and a GPU without
+other load.
 """
 
 import argparse
@@ -34,15 +34,16 @@ from tests.gpu.nvml_meter import poll
 from tests.support.contexts import FakeSourceContext
 
 BATCH = 32
-"""Passes between two looks at the clock: some milliseconds."""
+"""Passes between two reads of the clock, which take some milliseconds."""
 POINTS = 4.0
-"""Percent of the GPU's time that a process' part may be off, where the load doesn't saturate it."""
+"""Maximum error of a process' share, in percent of the GPU's time, if the load does not saturate
+it."""
 SUM_POINTS = 2.5
-"""The same of all processes together: what switching between them takes is busy time too."""
+"""The same for all processes together; switching between them is busy time too."""
 ENERGY_PERCENT = 1.0
 
-# Duties, and whether they are held to the truth: of loads that saturate the GPU the driver's own
-# figures are biased.
+# Duties, and whether they are checked: the driver's values are biased if the load saturates the
+# GPU.
 SCENES: tuple[tuple[Sequence[float], bool], ...] = (
     ((0.3,), True),
     ((0.3, 0.6), True),
@@ -53,15 +54,15 @@ SCENES: tuple[tuple[Sequence[float], bool], ...] = (
 
 
 def work(gpu: int, duty: float, seed: int) -> None:
-    """Pass over an array in bursts of uneven length until killed; tell how many passes and when.
+    """Work in bursts of random length until killed, and print times and numbers of passes.
 
-    The lengths are drawn anew each time: a load in step with the driver's samples is seen wrongly.
+    Each length is random, because a load in step with the driver's samples is measured wrongly.
     """
     import torch
 
     torch.cuda.set_device(gpu)
-    # Little power: under a load that meets the power limit the clocks fall, and what a pass takes
-    # alone and without a break would be no measure of what it takes in a burst.
+    # The work needs little power: at the power limit the clocks fall, and the duration of a pass
+    # would not be constant.
     array = torch.rand(1 << 26, device="cuda")
     drawn = random.Random(seed)
     done, printed = 0, 0.0
@@ -80,7 +81,7 @@ def work(gpu: int, duty: float, seed: int) -> None:
 
 
 def second(gpu: int, seconds: float) -> None:
-    """Print what NVML says once a second of processes and energy, in JSON: totals and times."""
+    """Read process utilisation and energy from NVML each second, and print the totals as JSON."""
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByIndex(gpu)
     busy: dict[int, float] = defaultdict(float)
@@ -96,11 +97,11 @@ def second(gpu: int, seconds: float) -> None:
 
 
 class Worker:
-    """A process of known work, and what it told."""
+    """A process of known work, and its output."""
 
     def __init__(self, gpu: int, duty: float, seed: int) -> None:
         self.duty = duty
-        # Not a pipe: nobody reads before the end, and a full one would hold it up.
+        # Not a pipe, because it is read only at the end, and a full pipe would block the process.
         self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by end()
         words = ("--work", str(duty), str(seed), "--gpu", str(gpu))
         command = [sys.executable, "-m", "tests.gpu.usage", *words]
@@ -108,23 +109,23 @@ class Worker:
         self.pid = self._process.pid
 
     def begun(self) -> bool:
-        """Whether it has told something; the first use of CUDA takes seconds.
+        """Return whether it has printed something; the first use of CUDA takes seconds.
 
         Raises:
             RuntimeError: it has ended.
         """
         if self._process.poll() is not None:
-            raise RuntimeError("a worker ended before its time: see above what it said")
+            raise RuntimeError("a worker ended too early: see its output above")
         return os.fstat(self._output.fileno()).st_size > 0
 
     def end(self) -> list[tuple[float, int]]:
-        """End it; return moments and how many passes were finished by then."""
+        """Stop it; return times and numbers of finished passes."""
         self._process.kill()
         self._process.wait(20)
         self._output.seek(0)
         pairs = [line.split() for line in self._output.read().splitlines()]
         self._output.close()
-        # It may have been killed in the middle of the last line.
+        # The last line may be incomplete after the kill.
         return [(float(moment), int(done)) for moment, done in pairs[:-1]]
 
 
@@ -139,7 +140,7 @@ def started(workers: Sequence[Worker], within: float = 120) -> None:
 
 
 def finished(progress: Sequence[tuple[float, int]], begin: float, end: float) -> float:
-    """Return how many passes were finished between two moments."""
+    """Return the number of passes that were finished between two times."""
 
     def by(moment: float) -> float:
         before = max((one for one in progress if one[0] <= moment), default=progress[0])
@@ -153,7 +154,7 @@ def finished(progress: Sequence[tuple[float, int]], begin: float, end: float) ->
 
 
 def solo(gpu: int) -> float:
-    """Return the seconds that one pass takes when nobody else is on the GPU."""
+    """Return the seconds of one pass without other load on the GPU."""
     worker = Worker(gpu, 1.0, 0)
     started([worker])
     time.sleep(5)
@@ -163,9 +164,9 @@ def solo(gpu: int) -> float:
 
 
 async def looks(gpu: int, seconds: float, every: float) -> list[DeviceUse]:
-    """Let the source look for some time; return what it told of the GPU."""
+    """Run the source for some time; return its usage samples."""
     ctx = FakeSourceContext()
-    # Another name of the same place: whoever runs this knows whose processes it shows.
+    # Another path of procfs, for which the source assumes that all processes are visible.
     options = Options(
         devices=f"g:{gpu}", usage_interval=Duration(every), proc=Path("/proc/self/root/proc")
     )
@@ -184,7 +185,8 @@ async def looks(gpu: int, seconds: float, every: float) -> list[DeviceUse]:
 
 
 def scene(gpu: int, duties: Sequence[float], seconds: float, every: float, alone: float) -> Any:
-    """Run one scene; return its figures, shares in percent of the time from first to last look."""
+    """Run a scenario; return its figures, with shares in percent of the time between first and last
+    sample."""
     workers = [Worker(gpu, duty, seed) for seed, duty in enumerate(duties, 1)]
     try:
         started(workers)
@@ -218,7 +220,7 @@ def scene(gpu: int, duties: Sequence[float], seconds: float, every: float, alone
         "others": {pid: percent(share, end - begin) for pid, share in seen.items()},
         "sum": percent(sum((use.busy_ns or 0) / NS for use in uses), end - begin),
         "truth_sum": round(sum(one["truth"] for one in processes), 2),
-        # Shown, and not compared: polls once a second lose up to an eighth of it.
+        # Not compared, because reading once a second loses up to an eighth of it.
         "second_sum": percent(sum(output["shares"].values()), 1),
         "watts": round(joules / (end - begin), 2),
         "second_watts": round(output["watts"], 2),
@@ -227,7 +229,7 @@ def scene(gpu: int, duties: Sequence[float], seconds: float, every: float, alone
 
 
 def busy(uses: Iterable[DeviceUse]) -> dict[int, float]:
-    """Return the busy seconds of each process."""
+    """Return the busy seconds by process."""
     found: dict[int, float] = defaultdict(float)
     for use in uses:
         for process in use.processes:
@@ -236,7 +238,7 @@ def busy(uses: Iterable[DeviceUse]) -> dict[int, float]:
 
 
 def owner_of(uses: Iterable[DeviceUse], pid: int) -> object:
-    """Return whose a process was said to be, or that nobody could say."""
+    """Return the reported owner of a process; a set if there is not exactly one."""
     found = {process.owner for use in uses for process in use.processes if process.pid == pid}
     return next(iter(found)) if len(found) == 1 else found
 
@@ -246,7 +248,7 @@ def percent(part: float, whole: float) -> float:
 
 
 def wrong(figures: Any, *, held: bool) -> list[str]:
-    """Say what is further from the truth than it may be."""
+    """Return the differences that are too large."""
     found = []
     if not any(one["podgpu"] for one in figures["processes"]):
         pids = ", ".join(map(str, figures["others"])) or "none"
@@ -263,7 +265,7 @@ def wrong(figures: Any, *, held: bool) -> list[str]:
     if not 100 * apart <= ENERGY_PERCENT * figures["second_watts"]:
         found.append(f"energy: {figures['watts']} W instead of {figures['second_watts']} W")
     if figures["breaks"]:
-        found.append("looks that didn't go on where the one before ended")
+        found.append("a sample does not continue the previous one")
     return found
 
 
@@ -271,7 +273,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--every", type=float, default=5, help="seconds between two looks")
+    parser.add_argument("--every", type=float, default=5, help="seconds between two samples")
     parser.add_argument("--gpu", type=int, default=0)
     parser.add_argument("--work", nargs=2, metavar=("DUTY", "SEED"), help=argparse.SUPPRESS)
     parser.add_argument("--second", type=float, help=argparse.SUPPRESS)

@@ -1,9 +1,9 @@
-"""A podgpu in a pod that doesn't share the host's pid namespace, and what the driver tells it.
+"""A podgpu in a pod without the host's PID namespace, and NVML's process lists there.
 
     python3 -m tests.gpu.without_host_pid CONFIG SECONDS
 
-Runs in such a pod: prints what NVML says of processes there for some seconds, as one line of JSON,
-and goes on as `podgpu run -c CONFIG`. `pod()` makes the pod.
+Runs in such a pod: prints NVML's process lists during some seconds as one line of JSON, and then
+executes `podgpu run -c CONFIG`. `pod()` returns the pod.
 """
 
 import json
@@ -24,7 +24,7 @@ from tests.gpu.programs import python
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST_PROC = "/host/proc"
-"""Where the pod has the node's procfs."""
+"""The path of the node's procfs in the pod."""
 
 _NUMBERS = re.compile(r"^NSpid:\s*(.*)$", re.MULTILINE)
 
@@ -32,14 +32,14 @@ _NUMBERS = re.compile(r"^NSpid:\s*(.*)$", re.MULTILINE)
 def pod(
     kube: Cluster, folder: Path, port: int, env: Mapping[str, str], gpus: Mapping[str, Any]
 ) -> Object:
-    """Return the pod, which listens on a port of the node's.
+    """Return the pod, which listens on a port of the node.
 
     Args:
-        kube: the node.
-        folder: for its configuration.
-        port: where its page is.
-        env: variables, such as those of a scenario.
-        gpus: options of its source nvml.
+        kube: the cluster.
+        folder: folder for its configuration.
+        port: port of its page.
+        env: environment variables, such as those of a scenario.
+        gpus: options of its source `nvml`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "podgpu.yaml"
@@ -69,7 +69,7 @@ def pod(
 
 
 def seen(seconds: float) -> dict[str, Any]:
-    """Return what NVML says of the processes on the first GPU, and procfs of this one."""
+    """Return NVML's process lists of the first GPU, and this process' ids in procfs."""
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     found: dict[str, Any] = {
@@ -103,6 +103,6 @@ def seen(seconds: float) -> dict[str, Any]:
 
 if __name__ == "__main__":
     print(json.dumps(seen(float(sys.argv[2]))), flush=True)
-    os.execv(  # noqa: S606 - podgpu takes this process' place
+    os.execv(  # noqa: S606 - podgpu replaces this process
         sys.executable, [sys.executable, "-m", "podgpu", "run", "-c", sys.argv[1]]
     )

@@ -1,4 +1,4 @@
-"""Pods of known work on one GPU: real ones, and ones that a scenario plays."""
+"""Pods of known work on one GPU: real or simulated."""
 
 import os
 import shutil
@@ -28,13 +28,13 @@ _CUBIN = "/podgpu/kernels.cubin"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a pod is to do.
+    """The work of a pod.
 
     Attributes:
-        name: of the pod.
-        duty: the part of the time for which it works; 0 is one that has memory and idles.
-        claims: whether it asks the kubelet for the GPU.
-        faults: it writes to where no memory is, once, and ends.
+        name: name of the pod.
+        duty: the fraction of the time for which it works; at 0 it only allocates memory.
+        claims: whether it requests the GPU from the kubelet.
+        faults: whether it writes to an invalid address and ends.
     """
 
     name: str
@@ -44,18 +44,18 @@ class Task:
 
     @property
     def wanted(self) -> Mapping[str, int]:
-        """Its resources."""
+        """The requested resources."""
         return {GPU: 1} if self.claims else {}
 
 
 class Works(Protocol):
-    """Where pods work.
+    """The environment in which pods work.
 
     Attributes:
-        scenario: whose GPUs podgpu sees; None for the machine's own.
-        env: variables of those that read NVML.
+        scenario: the simulated GPUs; None for those of the machine.
+        env: environment variables for readers of NVML.
         gpu: uuid of the GPU.
-        alone: seconds that one pass takes alone.
+        alone: seconds of one pass without other load.
     """
 
     scenario: Scenario | None
@@ -64,20 +64,20 @@ class Works(Protocol):
     alone: float
 
     def start(self, kube: Cluster, tasks: Sequence[Task]) -> dict[str, str]:
-        """Start pods and wait until each has begun; return their uids by name."""
+        """Start pods and wait until each works; return their uids by name."""
 
     def share(self, kube: Cluster, task: Task, begin: float, end: float) -> float:
-        """Return for which part of the time between two moments a pod kept the GPU at work."""
+        """Return the fraction of the time between two times for which a pod kept the GPU busy."""
 
     def end(self, kube: Cluster, tasks: Sequence[Task]) -> None:
         """Remove pods."""
 
 
 class RealWorks:
-    """Work on the machine's own GPU.
+    """Real work on the machine's GPU.
 
     Args:
-        folder: for a file that pods get to see.
+        folder: folder for a file that pods mount.
     """
 
     scenario: Scenario | None = None
@@ -118,7 +118,7 @@ class RealWorks:
     def _manifest(self, task: Task, seed: int) -> Object:
         words = f"work {task.duty:g} {seed}" if task.duty else "hold 1024"
         words = "fault" if task.faults else words
-        # Not by the variable that stands for a claim: one pod has none.
+        # Not with the plugin's variable, because one pod has no allocation.
         script = (
             f"export CUDA_VISIBLE_DEVICES={self.gpu}; trap 'exit 0' TERM; "
             f"{sys.executable} {_THERE} {words} & wait $!"
@@ -135,7 +135,7 @@ class RealWorks:
 
 
 def remove(kube: Cluster, tasks: Sequence[Task]) -> None:
-    """Remove pods, all at once, and wait until they are gone."""
+    """Delete pods together, and wait until they are gone."""
     for task in tasks:
         kube.api.delete("Pod", task.name, "default")
     for task in tasks:
@@ -143,7 +143,7 @@ def remove(kube: Cluster, tasks: Sequence[Task]) -> None:
 
 
 def _passes(output: str) -> list[tuple[float, int]]:
-    """Return moments, and how many passes were done by then."""
+    """Return times and numbers of finished passes."""
     pairs = [line.split() for line in output.splitlines()]
     return [(float(pair[0]), int(pair[1])) for pair in pairs if len(pair) == 2 and _number(pair[0])]
 
@@ -153,7 +153,7 @@ def _number(word: str) -> bool:
 
 
 def compiled(folder: Path) -> Path | None:
-    """Compile the kernels, if there is what compiles them."""
+    """Compile the kernels if ptxas is installed."""
     program = shutil.which("ptxas") or shutil.which("/usr/local/cuda/bin/ptxas")
     if program is None:
         return None
@@ -164,17 +164,17 @@ def compiled(folder: Path) -> Path | None:
 
 
 class PlayedWorks:
-    """Work that a scenario plays: the pods sleep, and their processes stand in it.
+    """Simulated work: the pods sleep, and a scenario shows their processes as working.
 
     Args:
-        folder: where the scenario's file lies.
+        folder: folder of the scenario's file.
     """
 
     alone = 0.0
 
     @staticmethod
     def node() -> Scenario:
-        """Return a node with one GPU that somebody uses."""
+        """Return a node with one GPU in use."""
         values = {"energy": Ramp(5_000_000, 300_000), "memory_used": 2048 * MIB}
         return h100s(1, values=values, gpm={1: Gpm(55.0)})
 
@@ -216,7 +216,7 @@ class PlayedWorks:
 
 
 def _shell(uid: str) -> int | None:
-    """Return the first process of a pod's container; its sandbox' is no shell."""
+    """Return the first process of a pod's container, which is a shell, unlike the sandbox."""
     for folder in Path("/proc").iterdir():
         try:
             mine = folder.name.isdecimal() and driver_state.pod_of(int(folder.name)) == uid
