@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
-from config.patterns import Pattern
+from config.patterns import parse_pattern
 from pipeline.kube.json_access import as_text
 from pipeline.model import StringPairs
 from pipeline.model.plugin_ids import glob_matcher
@@ -49,7 +49,7 @@ class LabelFilter:
 
 def _matcher(globs: tuple[str, ...], patterns: tuple[str, ...]) -> Callable[[str], bool]:
     glob = glob_matcher(globs) if globs else None
-    found = [Pattern.parse(text).found for text in patterns]
+    found = [parse_pattern(text) for text in patterns]
 
     @lru_cache(_CACHE_SIZE)
     def fits(name: str) -> bool:

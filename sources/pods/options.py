@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 from config.option_markers import AtLeast, AtMost, Doc, LeadsTo
-from config.patterns import Pattern
+from config.patterns import parse_pattern
 from config.value_types import Duration, FormatError
 
 Scheduler: TypeAlias = Literal["koordinator", "hami", "volcano", "gpushare", "kai"]
@@ -129,6 +129,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """Yield the option and message of each invalid regular expression."""
         for text in self.label_patterns:
             try:
-                Pattern.parse(text)
+                parse_pattern(text)
             except FormatError as error:
                 yield "label_patterns", str(error)

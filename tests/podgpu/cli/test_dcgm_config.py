@@ -171,7 +171,7 @@ def test_a_setting_from_a_variable_names_the_variable(option: Any) -> None:
             "-k --kubernetes-enable-pod-labels --kubernetes-pod-label-allowlist-regex app,[a",
             (
                 '--kubernetes-pod-label-allowlist-regex: "[a" is no regular expression: '
-                "unmatched [; see character 1"
+                "missing ]: [a; write it in the syntax"
             ),
         ),
         ("--log-format xml", '--log-format: "xml" is unknown; write text or json'),

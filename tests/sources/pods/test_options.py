@@ -26,12 +26,16 @@ def test_the_kind_is_registered() -> None:
     assert callable(source.run)
 
 
-def test_an_invalid_pattern_is_reported_with_its_position() -> None:
+def test_an_invalid_pattern_is_reported_with_its_faulty_part() -> None:
     options = Options(label_patterns=("^team$", "app[", "(x"))
+    hint = "write it in the syntax of Go and Prometheus"
     assert list(options.problems()) == [
         (
             "label_patterns",
-            '"app[" is no regular expression: unmatched [; see character 4',
+            f'"app[" is no regular expression: missing ]: [; {hint}',
         ),
-        ("label_patterns", '"(x" is no regular expression: unmatched (; see character 1'),
+        (
+            "label_patterns",
+            f'"(x" is no regular expression: missing ): (x; {hint}',
+        ),
     ]
