@@ -13,15 +13,11 @@ def device(device: Device) -> dict[str, Any]:
         if value not in {None, ""}:
             result[name] = value
     if device.mig is not None:
-        mig: dict[str, Any] = {
-            "parent_uuid": device.mig.parent_uuid,
-            "gpu_instance_id": device.mig.gpu_instance_id,
-            "compute_instance_id": device.mig.compute_instance_id,
-            "profile": device.mig.profile,
+        result["mig"] = {
+            name: value
+            for name in ("parent_uuid", "gpu_instance_id", "compute_instance_id", "profile")
+            if (value := getattr(device.mig, name)) is not None
         }
-        if device.mig.compute_instance_id is None:
-            del mig["compute_instance_id"]
-        result["mig"] = mig
     return result
 
 

@@ -26,17 +26,12 @@ def finite(value: float) -> bool:
         return False
 
 
-def dump(value: object) -> bytes:
-    """Return the value as JSON, with any texts and integers."""
-    try:
-        return orjson.dumps(value)
-    except orjson.JSONEncodeError:
-        return orjson.dumps(_replaceable(value))
-
-
 def json_line(line: dict[str, Any]) -> bytes:
-    """Return the object as a line of JSON, with a newline."""
-    return dump(line) + b"\n"
+    """Return the object, with any texts and integers, as a line of JSON with a newline."""
+    try:
+        return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+    except orjson.JSONEncodeError:
+        return orjson.dumps(_replaceable(line), option=orjson.OPT_APPEND_NEWLINE)
 
 
 def _replaceable(value: Any) -> Any:

@@ -2,16 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
-from weakref import WeakKeyDictionary
-
-import orjson
+from typing import Any, Final
 
 from pipeline.base.telemetry import FamilyPoints
 from pipeline.fields import CATALOGUE, FieldPlan
-from pipeline.model import NS, Attribution, Holder, Instant, Snapshot
+from pipeline.model import Attribution, Holder, Instant, Snapshot
 from sinks.jsonl import json_objects
-from sinks.jsonl.json_text import dump, finite, json_line, rfc3339
+from sinks.jsonl.json_text import finite, json_line, rfc3339
 
 PREFIX: Final = b'{"record":"'
 """The beginning of every line that podgpu writes."""
@@ -62,15 +59,8 @@ class _DeviceReadings:
     readings: dict[str, Any] = field(default_factory=dict)
 
 
-class _Parts(NamedTuple):
-    """The parts of a line that are constant as long as the attribution is."""
-
-    device: orjson.Fragment
-    holders: list[tuple[Holder, bytes]]
-
-
 class LineEncoder:
-    """Encodes snapshots. It caches the constant parts of lines as long as an attribution exists.
+    """Encodes snapshots.
 
     Args:
         node: the node's name.
@@ -78,9 +68,8 @@ class LineEncoder:
     """
 
     def __init__(self, node: str, plan: FieldPlan) -> None:
-        self._node = orjson.Fragment(dump(node))
+        self._node = node
         self._names = frozenset(known.name for known in plan.fields)
-        self._parts: WeakKeyDictionary[Attribution, _Parts] = WeakKeyDictionary()
 
     def devices(self, snapshot: Snapshot) -> Batch:
         """Return a line for each device with fresh readings."""
@@ -134,57 +123,31 @@ class LineEncoder:
         )
 
     def _line(self, snapshot: Snapshot, attribution: Attribution, found: _DeviceReadings) -> bytes:
-        rendered = self._parts.get(attribution)
-        if rendered is None:
-            rendered = self._parts[attribution] = _render(attribution)
-        return json_line(
-            {
-                "record": "device",
-                "time": rfc3339(snapshot.at.wall_of(found.newest)),
-                "node": self._node,
-                "device": rendered.device,
-                "readings": found.readings,
-                "holders": [
-                    orjson.Fragment(
-                        prefix + _since(snapshot, holder) + _age(snapshot, holder.source)
-                    )
-                    for holder, prefix in rendered.holders
-                ],
-                **({"conflicts": attribution.conflicts} if attribution.conflicts else {}),
-            }
-        )
+        fields: dict[str, Any] = {
+            "record": "device",
+            "time": rfc3339(snapshot.at.wall_of(found.newest)),
+            "node": self._node,
+            "device": json_objects.device(attribution.device),
+            "readings": found.readings,
+            "holders": [_holder(snapshot, holder) for holder in attribution.holders],
+        }
+        if attribution.conflicts:
+            fields["conflicts"] = attribution.conflicts
+        return json_line(fields)
 
 
-def _render(attribution: Attribution) -> _Parts:
-    return _Parts(
-        orjson.Fragment(dump(json_objects.device(attribution.device))),
-        # Without the closing brace: values that depend on the clocks are appended.
-        [(holder, dump(_holder_fields(holder))[:-1]) for holder in attribution.holders],
-    )
-
-
-def _since(snapshot: Snapshot, holder: Holder) -> bytes:
-    """Return the start of a holding, which changes when the wall clock is set."""
-    since = rfc3339(snapshot.at.wall_of(holder.since)).encode()
-    return b',"since":"%b","since_known":%b' % (
-        since,
-        b"false" if holder.since_observed else b"true",
-    )
-
-
-def _age(snapshot: Snapshot, source: str) -> bytes:
-    """Close the holder's object, after the time since its source last confirmed the claim."""
-    state = snapshot.sources.get(source)
-    if state is None or state.confirmed_at is None:
-        return b"}"
-    age_ns = snapshot.at.mono_ns - state.confirmed_at.mono_ns
-    return b',"age_seconds":%.3f}' % (max(age_ns, 0) / NS)
-
-
-def _holder_fields(holder: Holder) -> dict[str, Any]:
-    result = json_objects.container(holder.subject, holder.pod)
+def _holder(snapshot: Snapshot, holder: Holder) -> dict[str, Any]:
+    fields = json_objects.container(holder.subject, holder.pod)
     if holder.share is not None and finite(holder.share):
-        result["share"] = holder.share
-    result["source"] = holder.source
-    result["evidence"] = holder.evidence.name.lower()
-    return result
+        fields["share"] = holder.share
+    fields |= {
+        "source": holder.source,
+        "evidence": holder.evidence.name.lower(),
+        "since": rfc3339(snapshot.at.wall_of(holder.since)),
+        "since_known": not holder.since_observed,
+    }
+    state = snapshot.sources.get(holder.source)
+    if state is not None and state.confirmed_at is not None:
+        age = max(state.confirmed_at.seconds_until(snapshot.at), 0.0)
+        fields["age_seconds"] = round(age, 3)
+    return fields

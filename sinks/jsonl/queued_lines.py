@@ -14,7 +14,6 @@ from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import Options
 from sinks.jsonl.snapshot_encoder import SnapshotEncoder
 from sinks.jsonl.target import UnwrittenError
-from sinks.jsonl.target_factory import fix_for
 from sinks.jsonl.target_thread import TargetThread
 
 _SLOW_WRITE_S: Final = 10.0
@@ -55,7 +54,6 @@ class LinesPush:
         """Open the file, and repair its end if podgpu was killed during a write."""
         self._write = None
         await self._target_thread.open()
-        self._target_thread.keep_flushing()
         return self
 
     async def __aexit__(
@@ -66,7 +64,6 @@ class LinesPush:
         /,
     ) -> None:
         """Close the file after the current write, unless that takes too long."""
-        self._target_thread.stop_flushing()
         await self._target_thread.close()
 
     def encode(self, snapshot: Snapshot) -> Iterator[Record]:
@@ -77,7 +74,6 @@ class LinesPush:
 
     async def send(self, records: Sequence[Record]) -> Outcome:
         """Write lines, chunk by chunk."""
-        self._target_thread.check()
         done = 0
         while True:
             if self._write is None:
@@ -93,8 +89,7 @@ class LinesPush:
             written = write.records if fault is None else write.records[: fault.lines]
             done += _overlap_count(written, records[done:])
             if fault is not None:
-                text = fault.cause.strerror or str(fault.cause)
-                text = f"cannot write {self._target_thread.name}: {text}{fix_for(fault.cause)}"
+                text = f"cannot write {self._target_thread.name}: {fault}{fault.fix}"
                 return Retry(fault.reason, text, accepted=done)
 
     def _start_write(self, records: tuple[Record, ...]) -> _Write:

@@ -1,5 +1,6 @@
 """A file that is rotated, by podgpu or another program, and flushed if configured."""
 
+import contextlib
 import os
 from datetime import datetime
 from pathlib import Path
@@ -11,16 +12,16 @@ from pipeline.files.disk_sync import flush_folder
 from pipeline.model import NS, Instant
 from sinks.jsonl.compressor import Compressor
 from sinks.jsonl.fault_reports import FailureLog
-from sinks.jsonl.line_encoder import Batch
+from sinks.jsonl.line_encoder import PREFIX, Batch
 from sinks.jsonl.options import Options
 from sinks.jsonl.rotated_files import Rotated
-from sinks.jsonl.tail_repair import repair_tail
 from sinks.jsonl.target import UnwrittenError
 
 # O_APPEND: after another program truncates the file, the next line is at the new end. O_RDWR: to
 # read the last line. O_NOFOLLOW: the path has no link, unless someone creates one.
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW
-_FIRST_LINE: Final = 64 << 10
+_BLOCK: Final = 64 << 10
+_MAX_TAIL: Final = 4 << 20
 
 
 class FileTarget:
@@ -75,7 +76,8 @@ class FileTarget:
         except OSError as cause:
             lines, end = batch.whole(written)
             self._torn = self._torn or end < written
-            self._repair()
+            with contextlib.suppress(OSError):  # it is repaired before the next line
+                self._repair()
             raise UnwrittenError(lines, cause) from cause
 
     def sync(self, now: Instant) -> None:
@@ -127,7 +129,8 @@ class FileTarget:
         try:
             if self._size() is None:
                 return
-            self._repair()
+            with contextlib.suppress(OSError):
+                self._repair()
             if self._rotates:
                 self._rotated.take()
             else:
@@ -144,9 +147,8 @@ class FileTarget:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             size = self._open()
             self._started_ns = now.mono_ns
-        elif self._torn:
-            repair_tail(self._fd)
-            self._torn = False
+        else:
+            self._repair()
         if size == 0:
             self._started_ns = now.mono_ns
         elif self._rotation_due(size + added, now):
@@ -180,16 +182,12 @@ class FileTarget:
         self._fd = os.open(self._path, _FLAGS, 0o644)
         self._torn = self._name_unsynced = True
         self._lost_data = False
-        repair_tail(self._fd)
-        self._torn = False
+        self._repair()
         return os.fstat(self._fd).st_size
 
     def _repair(self) -> None:
-        if self._torn and self._fd >= 0:
-            try:
-                repair_tail(self._fd)
-            except OSError:
-                return  # it is repaired before the next line
+        if self._torn:
+            repair_tail(self._fd)
             self._torn = False
 
     def _rotation_due(self, size: int, now: Instant) -> bool:
@@ -204,9 +202,41 @@ class FileTarget:
         """
         if not self._max_age_ns:
             return 0
-        first, _, _ = os.pread(self._fd, _FIRST_LINE, 0).partition(b"\n")
+        first, _, _ = os.pread(self._fd, _BLOCK, 0).partition(b"\n")
         try:
             time = datetime.fromisoformat(orjson.loads(first)["time"])
             return max(now.wall_ns - round(time.timestamp()) * NS, 0)
         except (ValueError, TypeError, KeyError, OverflowError):
             return 0
+
+
+def repair_tail(fd: int) -> None:
+    """Make the file end with a complete line.
+
+    If the last line is an incomplete line of podgpu, it is removed: no reader could parse it. Any
+    other line without a newline gets one. So no readable data is lost, and lines are not joined.
+    """
+    size = os.fstat(fd).st_size
+    if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
+        return
+    tail = b""
+    start = size
+    while start > 0 and len(tail) < _MAX_TAIL and b"\n" not in tail:
+        step = min(_BLOCK, start)
+        start -= step
+        tail = os.pread(fd, step, start) + tail
+    last_line = tail.rfind(b"\n") + 1
+    if (last_line or start == 0) and _is_torn(tail[last_line:]):
+        os.ftruncate(fd, start + last_line)
+    else:
+        os.write(fd, b"\n")
+
+
+def _is_torn(line: bytes) -> bool:
+    if not (line.startswith(PREFIX) or PREFIX.startswith(line)):
+        return False
+    try:
+        orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return True
+    return False

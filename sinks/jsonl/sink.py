@@ -13,7 +13,6 @@ from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import Options
 from sinks.jsonl.snapshot_encoder import SnapshotEncoder
 from sinks.jsonl.target import UnwrittenError
-from sinks.jsonl.target_factory import fix_for
 from sinks.jsonl.target_thread import TargetThread
 
 _EMITTED: Final = "podgpu_sink_emitted_total"
@@ -58,15 +57,10 @@ class JsonLinesSink:
 
     async def run(self, inbox: SinkInbox) -> None:
         """Write snapshots until the inbox ends."""
-        self._target_thread.keep_flushing()
-        try:
-            async for snapshot in inbox:
-                self._target_thread.check()
-                batch = self._encoder.encode(snapshot)
-                if batch.lines:
-                    await self._write(batch)
-        finally:
-            self._target_thread.stop_flushing()
+        async for snapshot in inbox:
+            batch = self._encoder.encode(snapshot)
+            if batch.lines:
+                await self._write(batch)
 
     async def _write(self, batch: Batch) -> None:
         call = self._target_thread.write(batch)
@@ -104,7 +98,7 @@ class JsonLinesSink:
 
     def _on_failure(self, error: UnwrittenError, lost: int) -> None:
         self._ctx.meter.add(_DROPPED, lost, reason=error.reason)
-        name, text = self._target_thread.name, error.cause.strerror or str(error.cause)
+        name, text = self._target_thread.name, str(error)
         if error.cause.errno == errno.EPIPE:
             raise TransientError(f"no process reads {name} any more: {text}") from error
         self._dropped += lost
@@ -115,7 +109,7 @@ class JsonLinesSink:
                 "cannot write %s: %s%s; readings are dropped and counted until this works again",
                 name,
                 text,
-                fix_for(error.cause),
+                error.fix,
             )
 
     def _on_success(self) -> None:

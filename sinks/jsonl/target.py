@@ -28,7 +28,7 @@ class UnwrittenError(Exception):
     """
 
     def __init__(self, lines: int, cause: OSError) -> None:
-        super().__init__(str(cause))
+        super().__init__(cause.strerror or str(cause))
         self.lines = lines
         self.cause = cause
 
@@ -36,6 +36,13 @@ class UnwrittenError(Exception):
     def reason(self) -> str:
         """The cause as a label value."""
         return reason_of(self.cause, "write_error")
+
+    @property
+    def fix(self) -> str:
+        """A fix in brackets for errors that need one; else an empty text."""
+        if self.cause.errno == errno.EBUSY:
+            return " (a file that is a mount point can't be rotated: set max_size to 0B)"
+        return ""
 
 
 class Target(Protocol):
@@ -111,10 +118,3 @@ class StreamTarget:
         """Close the descriptor, if this target owns it."""
         if self._owned:
             os.close(self._fd)
-
-
-def abandoned(fd: int) -> bool:
-    """Whether this is a pipe without a reader."""
-    ready = select.poll()
-    ready.register(fd, 0)
-    return any(found & select.POLLERR for _, found in ready.poll(0))

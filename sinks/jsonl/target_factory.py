@@ -2,6 +2,7 @@
 
 import errno
 import os
+import select
 import stat
 from pathlib import Path
 from typing import Final
@@ -12,7 +13,7 @@ from pipeline.model import Instant
 from sinks.jsonl.fault_reports import FailureLog
 from sinks.jsonl.options import STDOUT, Options
 from sinks.jsonl.rotating_file import FileTarget
-from sinks.jsonl.target import StreamTarget, Target, abandoned
+from sinks.jsonl.target import StreamTarget, Target
 
 _STDOUT_FD: Final = 1
 UNTRUSTED_LINK: Final = "is a symbolic link that another user may have created"
@@ -34,7 +35,7 @@ def open_target(options: Options, now: Instant, failures: FailureLog) -> Target:
         PermanentError: lines can't be written to a path of this type.
     """
     if options.path == STDOUT:
-        if abandoned(_STDOUT_FD):
+        if _has_no_reader(_STDOUT_FD):
             raise OSError(errno.EPIPE, "no process reads it")
         return StreamTarget(_STDOUT_FD, owned=False)
     if link := untrusted_link(options.path):
@@ -62,8 +63,8 @@ def open_target(options: Options, now: Instant, failures: FailureLog) -> Target:
     )
 
 
-def fix_for(cause: OSError) -> str:
-    """Return a fix in brackets for errors that need one; else an empty text."""
-    if cause.errno == errno.EBUSY:
-        return " (a file that is a mount point can't be rotated: set max_size to 0B)"
-    return ""
+def _has_no_reader(fd: int) -> bool:
+    """Whether this is a pipe without a reader."""
+    ready = select.poll()
+    ready.register(fd, 0)
+    return any(found & select.POLLERR for _, found in ready.poll(0))

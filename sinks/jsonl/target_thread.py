@@ -42,6 +42,8 @@ class TargetThread:
     async def open(self) -> None:
         """Open the target, and repair its end if podgpu was killed during a write.
 
+        If configured, it is flushed at intervals until it is closed.
+
         Raises:
             PermanentError: lines can't be written to a path of this type.
             TransientError: it can't be opened now.
@@ -52,35 +54,23 @@ class TargetThread:
             self._target = await loop.run_in_executor(
                 thread, open_target, self._options, now, self._failures
             )
-        except OSError as error:
+        except BaseException as error:
             thread.shutdown()
-            raise TransientError(f"cannot write {self.name}: {error.strerror or error}") from error
-        except BaseException:
-            thread.shutdown()
+            if isinstance(error, OSError):
+                text = f"cannot write {self.name}: {error.strerror or error}"
+                raise TransientError(text) from error
             raise
         self._thread = thread
+        if self._options.fsync:
+            self._flush_task = asyncio.create_task(self._flush())
 
     def write(self, batch: Batch) -> "Future[UnwrittenError | None]":
         """Start to write lines, after all earlier writes; the result is the error, if any."""
         if self._thread is None or self._target is None:
             raise RuntimeError("used outside of the sink's context")
-        return self._thread.submit(_write, self._target, batch, self._ctx.clock.now())
-
-    def keep_flushing(self) -> None:
-        """Start to flush at intervals, if configured."""
-        if self._options.fsync:
-            self._flush_task = asyncio.create_task(self._flush())
-
-    def check(self) -> None:
-        """Raise the exception of the flushing task, if it failed because of a bug."""
         if self._flush_task is not None and self._flush_task.done():
-            self._flush_task.result()
-
-    def stop_flushing(self) -> None:
-        """Stop to flush at intervals. The target is flushed once more when it is closed."""
-        if self._flush_task is not None:
-            self._flush_task.cancel()
-            self._flush_task = None
+            self._flush_task.result()  # raise the exception of a bug
+        return self._thread.submit(_write, self._target, batch, self._ctx.clock.now())
 
     async def _flush(self) -> None:
         """Flush at intervals; a call that does not return is not repeated."""
@@ -96,6 +86,9 @@ class TargetThread:
 
     async def close(self) -> None:
         """Close the target after the current write, unless that takes too long."""
+        if self._flush_task is not None:
+            self._flush_task.cancel()
+            self._flush_task = None
         thread, target = self._thread, self._target
         self._thread = self._target = None
         if thread is None or target is None:
