@@ -1,6 +1,7 @@
 """`docs/security.md` names every kind, command and permission, and is correct."""
 
 import argparse
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 
 from config.option_docs import describe
+from pipeline.component.kind import Role
 from pipeline.component.registry import KINDS, RegisteredKinds
 from tests.deploy.manifests import Manifests, documented, ordered
 from tests.deploy.places import DOCS, PLAIN, ROOT
@@ -35,8 +37,43 @@ def kinds(role: str) -> dict[str, list[str]]:
     return found
 
 
+def access(role: str, kind: str) -> list[str]:
+    """Return the row of a kind's own page, with links as they are in `docs/`."""
+    page = (DOCS / f"{role}s" / f"{kind}.md").read_text(encoding="utf-8")
+    row = page.split("\n## Access\n", 1)[1].splitlines()[5]
+
+    def link(found: re.Match[str]) -> str:
+        target = found[1]
+        if "://" in target:
+            return found[0]
+        if not target.startswith("../"):
+            return f"]({role}s/{target})"
+        return f"]({target.removeprefix('../').replace('security.md#', '#')})"
+
+    return [cell.strip() for cell in re.sub(r"\]\(([^)]+)\)", link, row).strip("|").split("|")]
+
+
 ROWS = {(role, kind): cells for role in ("source", "sink") for kind, cells in kinds(role).items()}
 WHAT, _USER, API, NETWORK, TAKEN_OVER, TAKEN_AWAY = range(6)
+
+
+@pytest.mark.parametrize("role", ["source", "sink"])
+def test_the_tables_are_those_of_the_pages(role: Role) -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes them, in the order of the registry."""
+    rows = [
+        f"| [{kind}]({role}s/{kind}.md) | {' | '.join(access(role, kind))} |"
+        for of, kind in KINDS
+        if of == role
+    ]
+    part = re.compile(rf"(\n## {role.capitalize()}s\n.*?\n\|---[^\n]*\n)((?:\|[^\n]*\n)+)", re.S)
+    found = part.search(PAGE)
+    assert found is not None
+    text = "\n".join(rows) + "\n"
+    if os.environ.get("PODGPU_WRITE_GOLDEN"):
+        path = DOCS / "security.md"
+        page = path.read_text(encoding="utf-8")
+        path.write_text(part.sub(lambda one: one[1] + text, page), encoding="utf-8")
+    assert found[2] == text
 
 
 def test_there_is_one_row_for_each_kind() -> None:
