@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import orjson
+
 
 def as_dict(value: object) -> dict[str, Any]:
     """Return an object; an empty one if the value is not an object."""
@@ -21,3 +23,11 @@ def as_text(value: object) -> str:
 def as_int(value: object) -> int | None:
     """Return an integer; None if the value is not an integer. A boolean is not an integer."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def parsed_object(text: bytes | str) -> dict[str, Any]:
+    """Return the object of a JSON text; an empty one if it is not JSON, or not an object."""
+    try:
+        return as_dict(orjson.loads(text))
+    except orjson.JSONDecodeError:
+        return {}

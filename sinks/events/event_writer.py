@@ -1,6 +1,5 @@
 """Create and patch Events, and report those that can't be written."""
 
-from collections.abc import Awaitable
 from http import HTTPStatus
 from typing import Final, Literal
 from urllib.parse import quote
@@ -9,6 +8,7 @@ from pipeline.base.errors import ApiError
 from pipeline.component.contracts import KubeApi, SinkContext
 from pipeline.component.warnings import warn
 from pipeline.kube.api_errors import is_admission_denial
+from pipeline.kube.api_sink import counted
 from sinks.events import event_object
 from sinks.events.work_queue import PendingEvent, WrittenEvent
 from sinks.events.xid_errors import EventSubject
@@ -94,7 +94,7 @@ class Writer:
     async def _patch(self, api: KubeApi, path: str, changes: dict[str, object]) -> bool:
         """Patch an Event; return False if it does not exist any more."""
         try:
-            await self._counted("patch", api.patch(path, changes))
+            await counted(self._ctx.meter, "patch", api.patch(path, changes))
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return False
@@ -104,24 +104,13 @@ class Writer:
     async def _create(self, api: KubeApi, path: str, body: dict[str, object]) -> bool:
         """Create an Event; return False if one with this name exists."""
         try:
-            await self._counted("create", api.create(path, body))
+            await counted(self._ctx.meter, "create", api.create(path, body))
         except ApiError as error:
             # With the reason Conflict another object is in the way, and a retry is needed.
             if error.status == HTTPStatus.CONFLICT and error.reason != "Conflict":
                 return False
             raise
         return True
-
-    async def _counted(self, method: str, request: Awaitable[bytes]) -> None:
-        result = "error"
-        try:
-            await request
-            result = "ok"
-        except ApiError as error:
-            result = str(error.status) if error.status else "error"
-            raise
-        finally:
-            self._ctx.meter.add("podgpu_sink_requests_total", method=method, result=result)
 
     def _log_refusal(self, reason: Reason, subject: EventSubject, error: ApiError) -> None:
         warn(

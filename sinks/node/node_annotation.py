@@ -4,12 +4,11 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote
 
-import orjson
-
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.base.telemetry import Meter
 from pipeline.component.contracts import KubeApi
-from pipeline.kube.json_access import as_dict
+from pipeline.kube.api_sink import counted
+from pipeline.kube.json_access import as_dict, parsed_object
 
 _ATTEMPTS: Final = 4
 _KIB: Final = 1024
@@ -45,21 +44,12 @@ class NodeAnnotation:
             TransientError: the response is not a Node.
         """
         try:
-            body = await api.get(self._path, {})
+            return self._value(await counted(self._meter, "get", api.get(self._path, {})))
         except ApiError as error:
-            self._count("get", error)
             raise self._error_with_fix(error) from error
-        except BaseException:
-            self._count("get", None)
-            raise
-        self._meter.add("podgpu_sink_requests_total", method="get", result="ok")
-        return self._value(body)
 
     def _value(self, body: bytes) -> str | None:
-        try:
-            node = as_dict(orjson.loads(body))
-        except orjson.JSONDecodeError:
-            node = {}
+        node = parsed_object(body)
         if node.get("kind", "Node") != "Node" or "metadata" not in node:
             raise TransientError(
                 f"{self._path}: the response is not a Node; check that the address is that of an "
@@ -78,29 +68,19 @@ class NodeAnnotation:
         """
         # Without a resourceVersion, changes of other programs to the Node cause no conflict.
         changes = {"metadata": {"annotations": {self._key: value}}}
-        for last in (*[False] * (_ATTEMPTS - 1), True):
+        for attempts_left in reversed(range(_ATTEMPTS)):
             try:
-                body = await api.patch(self._path, changes)
+                body = await counted(self._meter, "patch", api.patch(self._path, changes))
             except ApiError as error:
-                self._count("patch", error)
-                if error.status == HTTPStatus.CONFLICT and not last:
+                if error.status == HTTPStatus.CONFLICT and attempts_left:
                     continue
                 raise self._error_with_fix(error, value) from error
-            except BaseException:
-                self._count("patch", None)
-                raise
-            self._meter.add("podgpu_sink_requests_total", method="patch", result="ok")
             if self._value(body) != value:
                 raise TransientError(
                     f"{self}: the server accepted the change, but its response does not contain "
                     "it; check which admission webhook or policy changes annotations of Nodes"
                 )
             return
-
-    def _count(self, method: str, error: ApiError | None) -> None:
-        code = error.status if error is not None else 0
-        result = str(code) if code else "error"
-        self._meter.add("podgpu_sink_requests_total", method=method, result=result)
 
     def _error_with_fix(self, error: ApiError, value: str | None = None) -> ApiError:
         text = str(error)

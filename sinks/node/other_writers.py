@@ -8,6 +8,7 @@ import orjson
 from pipeline.base.safe_text import line
 from pipeline.component.contracts import SinkContext
 from pipeline.component.warnings import warn
+from pipeline.kube.json_access import parsed_object
 from pipeline.topology.node_annotation import LONGEST
 
 _ERRORS: Final = "podgpu_sink_errors_total"
@@ -94,13 +95,7 @@ def _looks_like_podgpu(value: str) -> bool:
 
 def _object(value: str) -> dict[str, Any]:
     """Return the value as a JSON object; an empty one if it is no object, or too long."""
-    if len(value) > LONGEST:
-        return {}
-    try:
-        parsed = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return {}
-    return parsed if isinstance(parsed, dict) else {}
+    return parsed_object(value) if len(value) <= LONGEST else {}
 
 
 def _substance(value: str) -> str:

@@ -2,19 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from functools import partial
 from http import HTTPStatus
-from types import TracebackType
 from typing import Final, Self
 
 from pipeline.base.errors import ApiError, TransientError
-from pipeline.component.contracts import KubeApi, SinkContext, SinkInbox
+from pipeline.component.contracts import SinkContext
 from pipeline.component.holder_sources import LISTING_KINDS, lists_holders
 from pipeline.component.readiness import HolderCompleteness
-from pipeline.component.shutdown import STOP_SECONDS, run_until_stopped
-from pipeline.component.snapshot_waiter import Arrivals
+from pipeline.component.shutdown import STOP_SECONDS
 from pipeline.component.warnings import warn
+from pipeline.kube.api_sink import ApiSink, Work, failure_text
 from pipeline.model import Instant, Snapshot
 from sinks.node.annotation_content import Content, ContentKey
 from sinks.node.node_annotation import NodeAnnotation
@@ -22,14 +20,11 @@ from sinks.node.options import Options
 from sinks.node.other_writers import ConcurrentWriters
 from sinks.node.write_schedule import WriteSchedule
 
-_RETRY_TIMEOUT: Final = 8.0
-"""Seconds that a retry may take before the sink is up, during which a stop has to wait."""
-
 _LAST_PATCH: Final = "patched"
 """Key of the state that survives a reload: which Node was changed last, and when."""
 
 
-class NodeSink:
+class NodeSink(ApiSink):
     """Keeps an annotation of the Node equal to the topology and availability of its GPUs.
 
     What was written, and when, is kept in the object, which is used again after an error.
@@ -40,56 +35,23 @@ class NodeSink:
     """
 
     def __init__(self, options: Options, ctx: SinkContext) -> None:
+        super().__init__(options.kubeconfig, ctx)
         self._options = options
-        self._ctx = ctx
         self._is_removing = options.remove == "now"
         self._node = options.node or ctx.node
         self._annotation = NodeAnnotation(self._node, options.annotation, ctx.meter)
         self._other_writers = ConcurrentWriters(str(self._annotation), ctx)
         self._schedule = WriteSchedule(options.min_interval, options.refresh, self._last_patch())
         self._completeness = HolderCompleteness(ctx.clock)
-        self._session = AsyncExitStack()
-        self._api: KubeApi | None = None
         self._content: Content | None = None
         self._written: ContentKey | None = None
         self._is_waiting = True
-        self._failed = ""
         self._logged: set[str] = set()
 
     async def __aenter__(self) -> Self:
-        """Open the session with the API server; after a failure, retry the failed request first."""
+        """Start to wait for the sources, and open the session."""
         self._completeness.begin()
-        kube = self._ctx.kube(self._options.kubeconfig)
-        self._api = await self._session.enter_async_context(kube)
-        try:
-            if self._failed:
-                await self._retry()
-        except BaseException:
-            await self.__aexit__(None, None, None)
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
-        """Close the session."""
-        self._api = None
-        await self._session.aclose()
-
-    async def run(self, inbox: SinkInbox) -> None:
-        """Keep the annotation up to date until the inbox ends."""
-        async with Arrivals(inbox, self._ctx.latest()) as arrivals:
-            closing = arrivals.closing
-            while not arrivals.ended:
-                self._take(arrivals.latest)
-                if self._due() and not closing.done():
-                    await self._sync_until_stopped(closing)
-                await arrivals.wait(None if closing.done() else self._idle_seconds(arrivals.latest))
-        await self._end()
+        return await super().__aenter__()
 
     def _take(self, snapshot: Snapshot | None) -> None:
         """Determine the content, once every source is up or has had time to start."""
@@ -137,17 +99,29 @@ class NodeSink:
             self._logged.add(text)
             log(text)
 
-    async def _retry(self) -> None:
-        """Retry what failed. While it fails the sink is not up, and the error is logged once."""
-        self._take(self._ctx.latest())
+    def _next_work(self) -> Work | None:
+        if not self._due():
+            return None
+        read = self._schedule.should_read(self._ctx.clock.now())
+        return self._sync(read=read, write=self._should_write())
+
+    def _retry_work(self) -> Work:
+        """Return a read, which shows whether the failure is over, and a write if one is due."""
         wait_seconds = self._schedule.seconds_until_allowed(self._ctx.clock.now())
         if wait_seconds > 0:
-            raise TransientError(self._failed, retry_after=wait_seconds)
+            raise TransientError(str(self._failed), retry_after=wait_seconds)
+        return self._sync(read=True, write=self._due() and self._should_write())
+
+    async def _attempt(self, work: Work) -> None:
         try:
-            async with asyncio.timeout(_RETRY_TIMEOUT):
-                await self._sync(read=True, write=self._due() and self._should_write())
-        except TimeoutError:
-            raise TransientError(self._failed) from None
+            await super()._attempt(work)
+        except asyncio.CancelledError as error:
+            self._failed = TransientError(f"{self._annotation}: {failure_text(error)}")
+            raise
+
+    def _sync(self, *, read: bool, write: bool) -> Work:
+        run = partial(self._read_and_write, read=read, write=write)
+        return Work(run, f"{self._annotation} was not written")
 
     def _due(self) -> bool:
         """Whether it is time to read or write."""
@@ -169,31 +143,10 @@ class NodeSink:
             return None
         return max(self._completeness.seconds_left(), 0)
 
-    async def _sync_until_stopped(self, closed: asyncio.Future[None]) -> None:
-        """Read and write; after a stop request only within the time for stopping."""
-        read = self._schedule.should_read(self._ctx.clock.now())
-        work = await run_until_stopped(self._sync(read=read, write=self._should_write()), closed)
-        try:
-            work.result()
-        except (TransientError, asyncio.CancelledError) as error:
-            if not closed.done():
-                raise
-            warn(self._ctx, "%s was not written: %s", self._annotation, _reason(error))
-
-    async def _sync(self, *, read: bool, write: bool) -> None:
-        """Read the present value if `read`, and write the new one if `write`."""
-        try:
-            await self._read_and_write(read=read, write=write)
-        except (TransientError, asyncio.CancelledError) as error:
-            self._failed = str(error) or f"{self._annotation}: {_reason(error)}"
-            raise
-        self._failed = ""
-
     async def _read_and_write(self, *, read: bool, write: bool) -> None:
-        api, content = self._api, self._content
-        assert api is not None  # noqa: S101 -- only called between entering and leaving
+        """Read the present value if `read`, and write the new one if `write`."""
         if read:
-            found = await self._annotation.read(api)
+            found = await self._annotation.read(self._api)
             self._schedule.record_read(self._ctx.clock.now())
             if not self._is_removing:
                 self._other_writers.check_value(found)
@@ -207,12 +160,12 @@ class NodeSink:
             else:
                 self._schedule.change(self._ctx.clock.now())
         if write:
-            await self._patch(api, None if self._is_removing else content)
+            await self._patch(None if self._is_removing else self._content)
 
-    async def _patch(self, api: KubeApi, content: Content | None) -> None:
+    async def _patch(self, content: Content | None) -> None:
         text = content.text() if content is not None else None
         try:
-            await self._annotation.write(api, text)
+            await self._annotation.write(self._api, text)
         except (TransientError, asyncio.CancelledError) as error:
             if not (isinstance(error, ApiError) and 400 <= error.status < 500):
                 self._record_unanswered(text)
@@ -260,18 +213,20 @@ class NodeSink:
             return
         try:
             async with asyncio.timeout(STOP_SECONDS):
-                await self._sync(read=self._schedule.should_read(self._ctx.clock.now()), write=True)
+                read = self._schedule.should_read(self._ctx.clock.now())
+                await self._attempt(self._sync(read=read, write=True))
         except (TransientError, TimeoutError) as error:
             warn(
-                self._ctx, "%s does not have the last change: %s", self._annotation, _reason(error)
+                self._ctx,
+                "%s does not have the last change: %s",
+                self._annotation,
+                failure_text(error),
             )
 
     async def _remove(self) -> None:
-        api = self._api
-        assert api is not None  # noqa: S101 -- only called between entering and leaving
         try:
             async with asyncio.timeout(STOP_SECONDS):
-                await self._annotation.write(api, None)
+                await self._annotation.write(self._api, None)
             if self._schedule.is_uncertain:
                 warn(
                     self._ctx,
@@ -300,10 +255,6 @@ class NodeSink:
             self._ctx,
             "%s could not be removed: %s; remove it: %s",
             self._annotation,
-            _reason(error),
+            failure_text(error),
             self._annotation.removal,
         )
-
-
-def _reason(error: BaseException) -> str:
-    return str(error) or "no response in time"

@@ -1,15 +1,14 @@
 """Reads and changes a pod, without overwriting values of other programs."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from http import HTTPStatus
 from typing import Any, Final
-
-import orjson
 
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.contracts import KubeApi, SinkContext
 from pipeline.kube.api_errors import is_admission_denial
-from pipeline.kube.json_access import as_dict
+from pipeline.kube.api_sink import counted
+from pipeline.kube.json_access import as_dict, parsed_object
 from sinks.pods.annotation_decision import NO_IDENTITY, Decision, decide
 from sinks.pods.held_devices import DesiredAnnotations, PodRef
 from sinks.pods.skip_reports import DecisionLog
@@ -72,8 +71,8 @@ class Annotator:
     async def _read_and_decide(
         self, api: KubeApi, place: PodRef, what: DesiredAnnotations
     ) -> Decision:
-        body = await self._counted("get", api.get(place.path, {}))
-        decision = decide(_object(body), what, self._ctx.node)
+        body = await counted(self._ctx.meter, "get", api.get(place.path, {}))
+        decision = decide(parsed_object(body), what, self._ctx.node)
         if decision.reason == NO_IDENTITY:
             raise TransientError(
                 f"GET {place.path}: the response is not a Pod; check that the address is that of "
@@ -86,7 +85,7 @@ class Annotator:
         """Send the change; return whether the response contains it."""
         changes = decision.changes or {}
         try:
-            body = await self._counted("patch", api.patch(place.path, changes))
+            body = await counted(self._ctx.meter, "patch", api.patch(place.path, changes))
         except ApiError as error:
             # A denial of a webhook, with any status, concerns only this pod.
             if is_admission_denial(error):
@@ -96,31 +95,12 @@ class Annotator:
             else:
                 raise
             return False
-        present, written = _annotations(_object(body)), _annotations(changes)
+        present, written = _annotations(parsed_object(body)), _annotations(changes)
         if any(present.get(key) != value for key, value in written.items()):
             self._reporter.on_refusal("dropped", place, decision.keys)
             return False
         self._ctx.log.debug("pod %s: wrote %s", place, ", ".join(decision.keys))
         return True
-
-    async def _counted(self, method: str, request: Awaitable[bytes]) -> bytes:
-        result = "error"
-        try:
-            body = await request
-            result = "ok"
-        except ApiError as error:
-            result = str(error.status) if error.status else "error"
-            raise
-        finally:
-            self._ctx.meter.add("podgpu_sink_requests_total", method=method, result=result)
-        return body
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        return as_dict(orjson.loads(body))
-    except orjson.JSONDecodeError:
-        return {}
 
 
 def _annotations(pod: Any) -> dict[str, Any]:
