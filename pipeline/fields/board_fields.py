@@ -2,6 +2,37 @@
 
 from pipeline.fields.field import Field, Tier
 
+
+def _power_limit(name: str, number: int, about: str, dcgm: str, renamed: str) -> Field:
+    return Field(
+        f"power_limit{name}_watts",
+        "gauge",
+        "watts",
+        f"{about}, in watts.",
+        f"nvmlDeviceGetFieldValues({number})",
+        Tier.SLOW,
+        group="limits",
+        dcgm=f"DCGM_FI_DEV_POWER_MGMT_LIMIT{dcgm}",
+        aliases=(f"DCGM_FI_DEV_BOARD_POWER_LIMIT_{renamed}_WATTS",),
+    )
+
+
+def _temperature_limit(name: str, number: int, about: str, otel: str) -> Field:
+    return Field(
+        f"temperature_{name}_celsius",
+        "gauge",
+        "celsius",
+        f"Temperature at which the GPU {about}, in degrees Celsius.",
+        f"nvmlDeviceGetTemperatureThreshold({number})",
+        Tier.ONCE,
+        group="limits",
+        dcgm=f"DCGM_FI_DEV_{name.upper()}_TEMP",
+        aliases=(f"DCGM_FI_DEV_GPU_TEMP_{name.upper()}_CELSIUS",),
+        otel="hw.temperature.limit",
+        otel_attrs=(("hw.limit_type", otel),),
+    )
+
+
 BOARDS: tuple[Field, ...] = (
     Field(
         "sm_clock_mhz",
@@ -93,17 +124,7 @@ BOARDS: tuple[Field, ...] = (
         Tier.FAST,
         group="own",
     ),
-    Field(
-        "power_limit_watts",
-        "gauge",
-        "watts",
-        "Power limit that is configured, in watts.",
-        "nvmlDeviceGetFieldValues(192)",
-        Tier.SLOW,
-        group="limits",
-        dcgm="DCGM_FI_DEV_POWER_MGMT_LIMIT",
-        aliases=("DCGM_FI_DEV_BOARD_POWER_LIMIT_REQUESTED_WATTS",),
-    ),
+    _power_limit("", 192, "Power limit that is configured", "", "REQUESTED"),
     Field(
         "power_limit_enforced_watts",
         "gauge",
@@ -115,39 +136,9 @@ BOARDS: tuple[Field, ...] = (
         dcgm="DCGM_FI_DEV_ENFORCED_POWER_LIMIT",
         aliases=("DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS",),
     ),
-    Field(
-        "power_limit_default_watts",
-        "gauge",
-        "watts",
-        "Power limit that the board has by default, in watts.",
-        "nvmlDeviceGetFieldValues(189)",
-        Tier.SLOW,
-        group="limits",
-        dcgm="DCGM_FI_DEV_POWER_MGMT_LIMIT_DEF",
-        aliases=("DCGM_FI_DEV_BOARD_POWER_LIMIT_DEFAULT_WATTS",),
-    ),
-    Field(
-        "power_limit_min_watts",
-        "gauge",
-        "watts",
-        "Lowest power limit that can be set, in watts.",
-        "nvmlDeviceGetFieldValues(187)",
-        Tier.SLOW,
-        group="limits",
-        dcgm="DCGM_FI_DEV_POWER_MGMT_LIMIT_MIN",
-        aliases=("DCGM_FI_DEV_BOARD_POWER_LIMIT_MIN_WATTS",),
-    ),
-    Field(
-        "power_limit_max_watts",
-        "gauge",
-        "watts",
-        "Highest power limit that can be set, in watts.",
-        "nvmlDeviceGetFieldValues(188)",
-        Tier.SLOW,
-        group="limits",
-        dcgm="DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX",
-        aliases=("DCGM_FI_DEV_BOARD_POWER_LIMIT_MAX_WATTS",),
-    ),
+    _power_limit("_default", 189, "Power limit that the board has by default", "_DEF", "DEFAULT"),
+    _power_limit("_min", 187, "Lowest power limit that can be set", "_MIN", "MIN"),
+    _power_limit("_max", 188, "Highest power limit that can be set", "_MAX", "MAX"),
     Field(
         "fan_speed_percent",
         "gauge",
@@ -160,30 +151,6 @@ BOARDS: tuple[Field, ...] = (
         otel="hw.fan.speed_ratio",
         otel_divisor=100,
     ),
-    Field(
-        "temperature_slowdown_celsius",
-        "gauge",
-        "celsius",
-        "Temperature at which the GPU reduces its clocks, in degrees Celsius.",
-        "nvmlDeviceGetTemperatureThreshold(1)",
-        Tier.ONCE,
-        group="limits",
-        dcgm="DCGM_FI_DEV_SLOWDOWN_TEMP",
-        aliases=("DCGM_FI_DEV_GPU_TEMP_SLOWDOWN_CELSIUS",),
-        otel="hw.temperature.limit",
-        otel_attrs=(("hw.limit_type", "high.degraded"),),
-    ),
-    Field(
-        "temperature_shutdown_celsius",
-        "gauge",
-        "celsius",
-        "Temperature at which the GPU shuts down, in degrees Celsius.",
-        "nvmlDeviceGetTemperatureThreshold(0)",
-        Tier.ONCE,
-        group="limits",
-        dcgm="DCGM_FI_DEV_SHUTDOWN_TEMP",
-        aliases=("DCGM_FI_DEV_GPU_TEMP_SHUTDOWN_CELSIUS",),
-        otel="hw.temperature.limit",
-        otel_attrs=(("hw.limit_type", "high.critical"),),
-    ),
+    _temperature_limit("slowdown", 1, "reduces its clocks", "high.degraded"),
+    _temperature_limit("shutdown", 0, "shuts down", "high.critical"),
 )

@@ -2,6 +2,21 @@
 
 from pipeline.fields.field import Field, Tier
 
+
+def _violation(name: str, cause: str, number: int, dcgm: str) -> Field:
+    return Field(
+        f"violation_{name}_nanoseconds",
+        "counter",
+        "nanoseconds",
+        f"Time during which the clocks were reduced because of {cause}, in nanoseconds.",
+        f"nvmlDeviceGetFieldValues({number})",
+        Tier.SLOW,
+        group="health",
+        dcgm=f"DCGM_FI_DEV_{dcgm}_VIOLATION",
+        dcgm_1x=f"dcgm_{dcgm.lower()}_violation",
+    )
+
+
 FAULTS: tuple[Field, ...] = (
     Field(
         "gpu_up",
@@ -68,72 +83,12 @@ FAULTS: tuple[Field, ...] = (
         group="own",
         attrs=("reason",),
     ),
-    Field(
-        "violation_power_nanoseconds",
-        "counter",
-        "nanoseconds",
-        "Time during which the clocks were reduced because of power, in nanoseconds.",
-        "nvmlDeviceGetFieldValues(74)",
-        Tier.SLOW,
-        group="health",
-        dcgm="DCGM_FI_DEV_POWER_VIOLATION",
-        dcgm_1x="dcgm_power_violation",
-    ),
-    Field(
-        "violation_thermal_nanoseconds",
-        "counter",
-        "nanoseconds",
-        "Time during which the clocks were reduced because of temperature, in nanoseconds.",
-        "nvmlDeviceGetFieldValues(75)",
-        Tier.SLOW,
-        group="health",
-        dcgm="DCGM_FI_DEV_THERMAL_VIOLATION",
-        dcgm_1x="dcgm_thermal_violation",
-    ),
-    Field(
-        "violation_sync_boost_nanoseconds",
-        "counter",
-        "nanoseconds",
-        "Time during which the clocks were reduced because of sync boost, in nanoseconds.",
-        "nvmlDeviceGetFieldValues(76)",
-        Tier.SLOW,
-        group="health",
-        dcgm="DCGM_FI_DEV_SYNC_BOOST_VIOLATION",
-        dcgm_1x="dcgm_sync_boost_violation",
-    ),
-    Field(
-        "violation_board_limit_nanoseconds",
-        "counter",
-        "nanoseconds",
-        "Time during which the clocks were reduced because of board limits, in nanoseconds.",
-        "nvmlDeviceGetFieldValues(77)",
-        Tier.SLOW,
-        group="health",
-        dcgm="DCGM_FI_DEV_BOARD_LIMIT_VIOLATION",
-        dcgm_1x="dcgm_board_limit_violation",
-    ),
-    Field(
-        "violation_low_utilization_nanoseconds",
-        "counter",
-        "nanoseconds",
-        "Time during which the clocks were reduced because of low utilisation, in nanoseconds.",
-        "nvmlDeviceGetFieldValues(78)",
-        Tier.SLOW,
-        group="health",
-        dcgm="DCGM_FI_DEV_LOW_UTIL_VIOLATION",
-        dcgm_1x="dcgm_low_util_violation",
-    ),
-    Field(
-        "violation_reliability_nanoseconds",
-        "counter",
-        "nanoseconds",
-        "Time during which the clocks were reduced because of reliability, in nanoseconds.",
-        "nvmlDeviceGetFieldValues(79)",
-        Tier.SLOW,
-        group="health",
-        dcgm="DCGM_FI_DEV_RELIABILITY_VIOLATION",
-        dcgm_1x="dcgm_reliability_violation",
-    ),
+    _violation("power", "power", 74, "POWER"),
+    _violation("thermal", "temperature", 75, "THERMAL"),
+    _violation("sync_boost", "sync boost", 76, "SYNC_BOOST"),
+    _violation("board_limit", "board limits", 77, "BOARD_LIMIT"),
+    _violation("low_utilization", "low utilisation", 78, "LOW_UTIL"),
+    _violation("reliability", "reliability", 79, "RELIABILITY"),
     Field(
         "clock_events_in_window",
         "gauge",

@@ -60,6 +60,24 @@ def _pcie(direction: str, verb: str, gpm: int, short: str) -> Field:
     )
 
 
+def _errors(name: str, about: str, number: int, dcgm_1x: str = "") -> Field:
+    dcgm = f"DCGM_FI_DEV_NVLINK_{name.upper()}_ERROR"
+    return Field(
+        f"nvlink_{name}_errors",
+        "counter",
+        "errors",
+        f"NVLink errors over all links: {about}.",
+        f"nvmlDeviceGetFieldValues({number})",
+        Tier.SLOW,
+        group="links",
+        dcgm=f"{dcgm}_COUNT_TOTAL",
+        aliases=(f"{dcgm}_TOTAL",),
+        dcgm_1x=f"dcgm_nvlink_{dcgm_1x or name}_error_count_total",
+        otel="hw.errors",
+        otel_attrs=(("error.type", f"nvlink_{name}"),),
+    )
+
+
 LINKS: tuple[Field, ...] = (
     Field(
         "pcie_replays",
@@ -114,61 +132,9 @@ LINKS: tuple[Field, ...] = (
         group="links",
         attrs=("link",),
     ),
-    Field(
-        "nvlink_crc_flit_errors",
-        "counter",
-        "errors",
-        "NVLink errors over all links: flow-control digits with a wrong checksum.",
-        "nvmlDeviceGetFieldValues(38)",
-        Tier.SLOW,
-        group="links",
-        dcgm="DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
-        aliases=("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_TOTAL",),
-        dcgm_1x="dcgm_nvlink_flit_crc_error_count_total",
-        otel="hw.errors",
-        otel_attrs=(("error.type", "nvlink_crc_flit"),),
-    ),
-    Field(
-        "nvlink_crc_data_errors",
-        "counter",
-        "errors",
-        "NVLink errors over all links: data packets with a wrong checksum.",
-        "nvmlDeviceGetFieldValues(45)",
-        Tier.SLOW,
-        group="links",
-        dcgm="DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",
-        aliases=("DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_TOTAL",),
-        dcgm_1x="dcgm_nvlink_data_crc_error_count_total",
-        otel="hw.errors",
-        otel_attrs=(("error.type", "nvlink_crc_data"),),
-    ),
-    Field(
-        "nvlink_replay_errors",
-        "counter",
-        "errors",
-        "NVLink errors over all links: packets sent again.",
-        "nvmlDeviceGetFieldValues(52)",
-        Tier.SLOW,
-        group="links",
-        dcgm="DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL",
-        aliases=("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_TOTAL",),
-        dcgm_1x="dcgm_nvlink_replay_error_count_total",
-        otel="hw.errors",
-        otel_attrs=(("error.type", "nvlink_replay"),),
-    ),
-    Field(
-        "nvlink_recovery_errors",
-        "counter",
-        "errors",
-        "NVLink errors over all links: recoveries of a link.",
-        "nvmlDeviceGetFieldValues(59)",
-        Tier.SLOW,
-        group="links",
-        dcgm="DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
-        aliases=("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_TOTAL",),
-        dcgm_1x="dcgm_nvlink_recovery_error_count_total",
-        otel="hw.errors",
-        otel_attrs=(("error.type", "nvlink_recovery"),),
-    ),
+    _errors("crc_flit", "flow-control digits with a wrong checksum", 38, dcgm_1x="flit_crc"),
+    _errors("crc_data", "data packets with a wrong checksum", 45, dcgm_1x="data_crc"),
+    _errors("replay", "packets sent again", 52),
+    _errors("recovery", "recoveries of a link", 59),
     *(_bandwidth(link) for link in range(NVLINKS)),
 )

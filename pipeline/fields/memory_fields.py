@@ -4,103 +4,84 @@ from pipeline.fields.field import Field, Tier
 
 _MIB = 1 << 20
 
-MEMORY: tuple[Field, ...] = (
-    Field(
-        "memory_total_bytes",
+
+def _memory(name: str, about: str, *, dcgm_1x: str = "", otel: str = "", dcgm: str) -> Field:
+    return Field(
+        f"memory_{name}_bytes",
         "gauge",
         "bytes",
-        "Device memory: used, free and reserved together.",
+        f"Device memory{about}.",
         "nvmlDeviceGetMemoryInfo_v2",
         Tier.FAST,
-        dcgm="DCGM_FI_DEV_FB_TOTAL",
+        dcgm=dcgm,
+        dcgm_1x=dcgm_1x,
         dcgm_divisor=_MIB,
         dcgm_unit="MiB",
+        otel=otel,
         mig=True,
+    )
+
+
+def _ecc(kind: str, span: str, dcgm: str, about: str) -> Field:
+    volatile = span == "volatile"
+    return Field(
+        f"ecc_{kind}_{span}",
+        "counter",
+        "errors",
+        f"Memory errors that ECC {about}.",
+        "nvmlDeviceGetTotalEccErrors",
+        Tier.SLOW,
+        dcgm=f"DCGM_FI_DEV_ECC_{dcgm}_TOTAL",
+        dcgm_1x=f"dcgm_ecc_{dcgm[:3].lower()}_{span}_total",
+        otel="hw.errors" if volatile else "",
+        otel_attrs=(("error.type", kind),) if volatile else (),
+    )
+
+
+def _retired(bits: str, number: int, dcgm: str) -> Field:
+    return Field(
+        f"retired_pages_{bits}_bit",
+        "counter",
+        "pages",
+        f"Memory pages retired after {bits}-bit errors; cards before Ampere.",
+        f"nvmlDeviceGetFieldValues({number})",
+        Tier.SLOW,
+        group="health",
+        dcgm=f"DCGM_FI_DEV_RETIRED_{dcgm}",
+        aliases=(f"DCGM_FI_DEV_PAGE_RETIRED_{dcgm}_TOTAL",),
+        dcgm_1x=f"dcgm_retired_pages_{dcgm.lower()}",
+    )
+
+
+MEMORY: tuple[Field, ...] = (
+    _memory(
+        "total",
+        ": used, free and reserved together",
+        dcgm="DCGM_FI_DEV_FB_TOTAL",
         otel="hw.gpu.memory.limit",
     ),
-    Field(
-        "memory_free_bytes",
-        "gauge",
-        "bytes",
-        "Device memory that can still be allocated.",
-        "nvmlDeviceGetMemoryInfo_v2",
-        Tier.FAST,
+    _memory(
+        "free",
+        " that can still be allocated",
         dcgm="DCGM_FI_DEV_FB_FREE",
-        dcgm_divisor=_MIB,
-        dcgm_unit="MiB",
-        mig=True,
         dcgm_1x="dcgm_fb_free",
     ),
-    Field(
-        "memory_used_bytes",
-        "gauge",
-        "bytes",
-        "Device memory that is allocated, without what the driver reserves.",
-        "nvmlDeviceGetMemoryInfo_v2",
-        Tier.FAST,
+    _memory(
+        "used",
+        " that is allocated, without what the driver reserves",
         dcgm="DCGM_FI_DEV_FB_USED",
-        dcgm_divisor=_MIB,
-        dcgm_unit="MiB",
-        mig=True,
         dcgm_1x="dcgm_fb_used",
         otel="hw.gpu.memory.usage",
     ),
-    Field(
-        "memory_reserved_bytes",
-        "gauge",
-        "bytes",
-        "Device memory that the driver and the firmware reserve.",
-        "nvmlDeviceGetMemoryInfo_v2",
-        Tier.FAST,
+    _memory(
+        "reserved",
+        " that the driver and the firmware reserve",
         dcgm="DCGM_FI_DEV_FB_RESERVED",
-        dcgm_divisor=_MIB,
-        dcgm_unit="MiB",
-        mig=True,
     ),
-    Field(
-        "ecc_corrected_volatile",
-        "counter",
-        "errors",
-        "Memory errors that ECC corrected since the driver was loaded.",
-        "nvmlDeviceGetTotalEccErrors",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
-        dcgm_1x="dcgm_ecc_sbe_volatile_total",
-        otel="hw.errors",
-        otel_attrs=(("error.type", "corrected"),),
-    ),
-    Field(
-        "ecc_uncorrected_volatile",
-        "counter",
-        "errors",
-        "Memory errors that ECC could not correct since the driver was loaded.",
-        "nvmlDeviceGetTotalEccErrors",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
-        dcgm_1x="dcgm_ecc_dbe_volatile_total",
-        otel="hw.errors",
-        otel_attrs=(("error.type", "uncorrected"),),
-    ),
-    Field(
-        "ecc_corrected_aggregate",
-        "counter",
-        "errors",
-        "Memory errors that ECC corrected in the lifetime of the board.",
-        "nvmlDeviceGetTotalEccErrors",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_ECC_SBE_AGG_TOTAL",
-        dcgm_1x="dcgm_ecc_sbe_aggregate_total",
-    ),
-    Field(
-        "ecc_uncorrected_aggregate",
-        "counter",
-        "errors",
-        "Memory errors that ECC could not correct in the lifetime of the board.",
-        "nvmlDeviceGetTotalEccErrors",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_ECC_DBE_AGG_TOTAL",
-        dcgm_1x="dcgm_ecc_dbe_aggregate_total",
-    ),
+    _ecc("corrected", "volatile", "SBE_VOL", "corrected since the driver was loaded"),
+    _ecc("uncorrected", "volatile", "DBE_VOL", "could not correct since the driver was loaded"),
+    _ecc("corrected", "aggregate", "SBE_AGG", "corrected in the lifetime of the board"),
+    _ecc("uncorrected", "aggregate", "DBE_AGG", "could not correct in the lifetime of the board"),
     Field(
         "remapped_rows_correctable",
         "counter",
@@ -145,30 +126,8 @@ MEMORY: tuple[Field, ...] = (
         aliases=("DCGM_FI_DEV_ROW_REMAP_FAILED",),
         otel="hw.status",
     ),
-    Field(
-        "retired_pages_single_bit",
-        "counter",
-        "pages",
-        "Memory pages retired after single-bit errors; cards before Ampere.",
-        "nvmlDeviceGetFieldValues(29)",
-        Tier.SLOW,
-        group="health",
-        dcgm="DCGM_FI_DEV_RETIRED_SBE",
-        aliases=("DCGM_FI_DEV_PAGE_RETIRED_SBE_TOTAL",),
-        dcgm_1x="dcgm_retired_pages_sbe",
-    ),
-    Field(
-        "retired_pages_double_bit",
-        "counter",
-        "pages",
-        "Memory pages retired after double-bit errors; cards before Ampere.",
-        "nvmlDeviceGetFieldValues(30)",
-        Tier.SLOW,
-        group="health",
-        dcgm="DCGM_FI_DEV_RETIRED_DBE",
-        aliases=("DCGM_FI_DEV_PAGE_RETIRED_DBE_TOTAL",),
-        dcgm_1x="dcgm_retired_pages_dbe",
-    ),
+    _retired("single", 29, "SBE"),
+    _retired("double", 30, "DBE"),
     Field(
         "retired_pages_pending",
         "gauge",

@@ -2,6 +2,24 @@
 
 from pipeline.fields.field import Field, Tier
 
+
+def _video(unit: str) -> Field:
+    short = unit[:3]
+    return Field(
+        f"{unit}_utilization_percent",
+        "gauge",
+        "percent",
+        f"Utilisation of the video {unit}s, in percent.",
+        f"nvmlDeviceGet{unit.capitalize()}Utilization",
+        Tier.FAST,
+        dcgm=f"DCGM_FI_DEV_{short.upper()}_UTIL",
+        dcgm_1x=f"dcgm_{short}_utilization",
+        otel="hw.gpu.utilization",
+        otel_attrs=(("hw.gpu.task", unit),),
+        otel_divisor=100,
+    )
+
+
 WORK: tuple[Field, ...] = (
     Field(
         "gpu_utilization_percent",
@@ -27,32 +45,8 @@ WORK: tuple[Field, ...] = (
         dcgm="DCGM_FI_DEV_MEM_COPY_UTIL",
         dcgm_1x="dcgm_mem_copy_utilization",
     ),
-    Field(
-        "encoder_utilization_percent",
-        "gauge",
-        "percent",
-        "Utilisation of the video encoders, in percent.",
-        "nvmlDeviceGetEncoderUtilization",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_ENC_UTIL",
-        dcgm_1x="dcgm_enc_utilization",
-        otel="hw.gpu.utilization",
-        otel_attrs=(("hw.gpu.task", "encoder"),),
-        otel_divisor=100,
-    ),
-    Field(
-        "decoder_utilization_percent",
-        "gauge",
-        "percent",
-        "Utilisation of the video decoders, in percent.",
-        "nvmlDeviceGetDecoderUtilization",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_DEC_UTIL",
-        dcgm_1x="dcgm_dec_utilization",
-        otel="hw.gpu.utilization",
-        otel_attrs=(("hw.gpu.task", "decoder"),),
-        otel_divisor=100,
-    ),
+    _video("encoder"),
+    _video("decoder"),
     Field(
         "processes",
         "gauge",
