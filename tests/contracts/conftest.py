@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.cases import KUBELET, RUNTIME
 from tests.fakes.nvml.fixtures import fake_nvml as fake_nvml  # noqa: PLC0414 - a fixture
+from tests.sources.nri.contract import SOCKET as RUNTIME
+from tests.sources.podresources.contract import SOCKET as KUBELET
 from tests.support.warning_check import warnings_are_on_the_status_page
 
 ROOT = Path(__file__).parents[2]

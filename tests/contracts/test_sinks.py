@@ -11,16 +11,12 @@ from pipeline.base.channels import Channel
 from pipeline.component.contracts import Sink
 from pipeline.component.registry import KINDS, build_sink
 from pipeline.model import Snapshot
-from tests.contracts.cases import SINKS
+from tests.contracts.cases import options_of
 from tests.support.nodes import Node, at, claim, every_field, gpu, mig, uuid_of
 from tests.support.objects import FakeObjects
 from tests.support.sinks import FakeSinkContext
 
 NAMES = [kind for role, kind in KINDS if role == "sink"]
-
-
-def test_every_registered_sink_is_tested() -> None:
-    assert list(SINKS) == NAMES
 
 
 @pytest.fixture(params=NAMES)
@@ -32,7 +28,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def sink(kind: str, tmp_path: Path) -> Sink:
     ctx = FakeSinkContext(kind)
     ctx.api = FakeObjects()
-    return build_sink(kind, SINKS[kind](tmp_path), ctx)
+    return build_sink(kind, options_of("sink", kind, tmp_path), ctx)
 
 
 def snapshots(count: int) -> list[Snapshot]:
