@@ -16,8 +16,8 @@ CHECKS: Final = checks_by_id(
     ),
     Check(
         "cluster.daemonset",
-        "podgpu's DaemonSet: its selector, affinity and tolerations against every node, why its "
-        "pods are not ready, and the progress of an update",
+        "podgpu's DaemonSet: which nodes with GPUs have no pod of it and why (selector, affinity, "
+        "tolerations), why its pods are not ready, and the progress of an update",
         "it wants no pods or too few, its pods cannot be created (quota, pod security), or they do "
         "not become ready",
         "label the nodes or change `nodeSelector`; add the toleration that is named; fix what the "

@@ -1,6 +1,5 @@
 """Check podgpu's DaemonSets: why they want no pods, or why their pods do not run."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -16,9 +15,13 @@ from podgpu.doctor.cluster.objects import (
     name_of,
     template_of,
 )
-from podgpu.doctor.cluster.rollout import is_stuck, update_progress
 from podgpu.doctor.cluster.scheduling_rules import scheduling_obstacles
-from podgpu.doctor.cluster.unready_pods import unready_finding
+from podgpu.doctor.cluster.unready_pods import (
+    is_stuck,
+    missing_pods,
+    unready_finding,
+    update_progress,
+)
 
 _MAX_LISTED: Final = 3
 
@@ -48,7 +51,7 @@ def _scheduled(daemonset: Raw, cluster: Cluster) -> list[Finding]:
     gpus = [node for node in cluster.nodes or () if has_gpus(node)]
     if desired == 0:
         return [_no_pods_wanted(place, spec, gpus, cluster)]
-    found = _excluded_nodes(place, spec, gpus)
+    found = _excluded_nodes(daemonset, spec, gpus, cluster)
     ready = as_int(status.get("numberReady")) or 0
     count, update = f"{ready} of {desired} pods are ready", update_progress(daemonset)
     if update:
@@ -58,33 +61,38 @@ def _scheduled(daemonset: Raw, cluster: Cluster) -> list[Finding]:
     return found or [check.ok(place, count)]
 
 
-def _excluded_nodes(subject: str, spec: Raw, gpus: Sequence[Raw]) -> list[Finding]:
-    """Return a warning for each reason that excludes nodes with GPUs, the most common first."""
-    check = CHECKS["cluster.daemonset"]
-    reasons: dict[str, list[str]] = {}
-    fixes: dict[str, str] = {}
-    for node in gpus:
-        if obstacles := scheduling_obstacles(spec, node):
-            why = "; ".join(why for why, _ in obstacles)
-            reasons.setdefault(why, []).append(name_of(node))
-            fixes.setdefault(why, "; ".join(fix for _, fix in obstacles))
-    by_count = sorted(reasons.items(), key=lambda each: -len(each[1]))
+def _obstacles(
+    spec: Raw, nodes: Sequence[Raw], *, gpus: bool = True
+) -> list[tuple[str, str, list[str]]]:
+    """Return what keeps pods off nodes: reason, fix and the nodes, the most common first."""
+    found: dict[str, tuple[str, str, list[str]]] = {}
+    for node in nodes:
+        for why, fix in scheduling_obstacles(spec, node, gpus=gpus):
+            found.setdefault(why, (why, fix, []))[2].append(name_of(node))
+    return sorted(found.values(), key=lambda each: -len(each[2]))
+
+
+def _excluded_nodes(
+    daemonset: Raw, spec: Raw, gpus: Sequence[Raw], cluster: Cluster
+) -> list[Finding]:
+    """Return a warning for each reason that excludes nodes with GPUs."""
+    check, subject = CHECKS["cluster.daemonset"], display_name(daemonset)
+    if cluster.pods is None or missing_pods(daemonset):
+        return []
+    used = [as_dict(pod.get("spec")).get("nodeName") for pod in cluster.pods_of(daemonset)]
+    obstacles = _obstacles(spec, [node for node in gpus if name_of(node) not in used])
     found = []
-    for why, names in by_count[:_MAX_LISTED]:
-        observed = f"does not run on {first_few(names)}, which {_has(names)} GPUs: {why}"
-        fix = fixes[why] + ("" if len(names) == 1 else f"; the same for all {len(names)} of them")
-        found.append(check.warning(subject, observed, fix))
-    if rest := by_count[_MAX_LISTED:]:
-        names = [name for _, each in rest for name in each]
+    for why, fix, names in obstacles[:_MAX_LISTED]:
+        which = "which has GPUs" if len(names) == 1 else "which have GPUs"
+        same = "" if len(names) == 1 else f"; the same for all {len(names)} of them"
+        observed = f"does not run on {first_few(names)}, {which}: {why}"
+        found.append(check.warning(subject, observed, fix + same))
+    if rest := obstacles[_MAX_LISTED:]:
+        names = list(dict.fromkeys(name for _, _, each in rest for name in each))
         observed = f"does not run on {first_few(names)} with GPUs for {len(rest)} further reasons"
-        found.append(
-            check.warning(subject, observed, "fix the others first, then run podgpu doctor again")
-        )
+        fix = "fix the others first, then run podgpu doctor again"
+        found.append(check.warning(subject, observed, fix))
     return found
-
-
-def _has(names: Sequence[str]) -> str:
-    return "has" if len(names) == 1 else "have"
 
 
 def _no_pods_wanted(subject: str, spec: Raw, gpus: Sequence[Raw], cluster: Cluster) -> Finding:
@@ -94,20 +102,14 @@ def _no_pods_wanted(subject: str, spec: Raw, gpus: Sequence[Raw], cluster: Clust
     if not nodes:
         observed = "wants no pods, and no node is visible"
         return check.failure(subject, observed, "check that the kubeconfig may list nodes")
-    reasons: Counter[str] = Counter()
-    fixes: dict[str, str] = {}
-    for node in nodes:
-        for why, fix in scheduling_obstacles(spec, node, gpus=bool(gpus)):
-            reasons[why] += 1
-            fixes.setdefault(why, fix)
     kind = "nodes with GPUs" if gpus else "nodes, none of which reports a GPU"
-    if not reasons:
+    shown = _obstacles(spec, nodes, gpus=bool(gpus))[:_MAX_LISTED]
+    if not shown:
         observed = f"wants no pods yet, although nothing prevents them on {len(nodes)} {kind}"
         fix = "see kubectl describe: it may be new, or the controller manager does not run"
         return check.failure(subject, observed, fix)
-    shown = reasons.most_common(_MAX_LISTED)
-    text = "; ".join(f"{why} ({count} of {len(nodes)})" for why, count in shown)
-    wanted = list(dict.fromkeys(fixes[why] for why, _ in shown))
+    text = "; ".join(f"{why} ({len(names)} of {len(nodes)})" for why, _, names in shown)
+    wanted = list(dict.fromkeys(fix for _, fix, _ in shown))
     if not gpus:
         # It is not known yet which nodes have GPUs, so do not advise to tolerate their taints.
         wanted = [fix for fix in wanted if "toleration" not in fix] or wanted

@@ -6,7 +6,6 @@ from pipeline.component.findings import Finding
 from pipeline.kube.json_access import as_dict, as_text
 from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.objects import Cluster, Raw, display_name, exporter_kind, first_few
-from podgpu.doctor.cluster.scheduling_rules import is_owner
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
@@ -20,9 +19,9 @@ def check_exporters(cluster: Cluster) -> list[Finding]:
     for daemonset in cluster.daemonsets:
         if exporter_kind(daemonset) is None:
             continue
-        for pod in cluster.pods:
+        for pod in cluster.pods_of(daemonset):
             node = as_text(as_dict(pod.get("spec")).get("nodeName"))
-            if node and not _has_ended(pod) and is_owner(daemonset, pod):
+            if node and not _has_ended(pod):
                 by_node.setdefault(node, set()).add(display_name(daemonset))
     both = {node: found for node, found in sorted(by_node.items()) if len(found) > 1}
     if not both:

@@ -21,11 +21,11 @@ from podgpu.doctor.cluster.objects import (
     Raw,
     display_name,
     labels_of,
+    matches,
     name_of,
     namespace_of,
     template_of,
 )
-from podgpu.doctor.cluster.scheduling_rules import matches
 
 _FIX: Final = (
     "allow only the scheduler and the readers of its metrics: extender.networkPolicy.from of the "

@@ -1,7 +1,7 @@
 """Fetch a cluster's objects, page by page; a failed list disables only the checks that need it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
@@ -15,8 +15,7 @@ from pipeline.diagnostics.api_permissions import FORBIDDEN, NOT_FOUND, Right, fi
 from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from pipeline.kube.request import Request
 from podgpu.doctor.cluster.checks import CHECKS
-from podgpu.doctor.cluster.objects import Cluster, Raw, exporter_kind, namespace_of
-from podgpu.doctor.cluster.scheduling_rules import selector_text
+from podgpu.doctor.cluster.objects import Cluster, Listed, Raw, exporter_kind, namespace_of
 from podgpu.doctor.cluster.unready_pods import FAILED_CREATE, missing_pods
 
 _PAGE_SIZE: Final = 500
@@ -34,18 +33,26 @@ _UNKNOWN: Final = frozenset({0, 401})
 """Not reachable, or not authenticated: all other lists would fail too."""
 
 _MONITORING: Final = "/apis/monitoring.coreos.com"
-_MONITORS: Final = (
-    ("ServiceMonitor", f"{_MONITORING}/v1/servicemonitors"),
-    ("PodMonitor", f"{_MONITORING}/v1/podmonitors"),
-)
-_PROMETHEUSES: Final = (
-    ("Prometheus", f"{_MONITORING}/v1/prometheuses"),
-    ("PrometheusAgent", f"{_MONITORING}/v1alpha1/prometheusagents"),
-)
-_SLICES: Final = tuple(
-    ("ResourceSlice", f"/apis/resource.k8s.io/{version}/resourceslices")
-    for version in ("v1", "v1beta2", "v1beta1")
-)
+_LISTS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
+    "nodes": [("Node", "/api/v1/nodes")],
+    "runtimeclasses": [("RuntimeClass", "/apis/node.k8s.io/v1/runtimeclasses")],
+    "namespaces": [("Namespace", "/api/v1/namespaces")],
+    "slices": [
+        ("ResourceSlice", f"/apis/resource.k8s.io/{version}/resourceslices")
+        for version in ("v1", "v1beta2", "v1beta1")
+    ],
+    "monitors": [
+        ("ServiceMonitor", f"{_MONITORING}/v1/servicemonitors"),
+        ("PodMonitor", f"{_MONITORING}/v1/podmonitors"),
+    ],
+    "prometheuses": [
+        ("Prometheus", f"{_MONITORING}/v1/prometheuses"),
+        ("PrometheusAgent", f"{_MONITORING}/v1alpha1/prometheusagents"),
+    ],
+    "deployments": [("Deployment", "/apis/apps/v1/deployments")],
+}
+"""Kinds and paths of the objects in each attribute of `Cluster`."""
+
 _PARTIAL_LIST: Final = "the checks use the objects that were listed"
 
 
@@ -68,43 +75,21 @@ class Fetcher:
             ApiError: the server is not reachable, or does not accept the credentials.
         """
         daemonsets = await self.listed("DaemonSet", "/apis/apps/v1/daemonsets", vital=True)
-        (
-            nodes,
-            classes,
-            spaces,
-            slices,
-            monitors,
-            prometheuses,
-            pods,
-            services,
-            deployments,
-            events,
-        ) = await asyncio.gather(
-            self.listed("Node", "/api/v1/nodes"),
-            self.listed("RuntimeClass", "/apis/node.k8s.io/v1/runtimeclasses"),
-            self.listed("Namespace", "/api/v1/namespaces"),
-            self._of_kinds(_SLICES),
-            self._of_kinds(_MONITORS),
-            self._of_kinds(_PROMETHEUSES),
-            self._pods(daemonsets),
-            self._services(daemonsets),
-            self.listed("Deployment", "/apis/apps/v1/deployments"),
-            self._events(daemonsets),
+        exporters = [each for each in daemonsets or () if exporter_kind(each) is not None]
+        ours = [each for each in exporters if exporter_kind(each) == "podgpu"]
+        short = [each for each in ours if missing_pods(each)]
+        refused = f"involvedObject.kind=DaemonSet,reason={FAILED_CREATE}"
+        lists = await asyncio.gather(
+            *(self._of_kinds(kinds) for kinds in _LISTS.values()),
+            # A cluster may have very many pods, services and events.
+            self._in_namespaces("Pod", {(namespace_of(e), _labels(e), "") for e in exporters}),
+            self._in_namespaces("Service", {(namespace_of(each), "", "") for each in ours}),
+            self._in_namespaces("Event", {(namespace_of(each), "", refused) for each in short}),
         )
-        return Cluster(
-            nodes,
-            daemonsets,
-            pods,
-            classes,
-            slices,
-            spaces,
-            monitors,
-            prometheuses,
-            services,
-            deployments,
-            events,
-            namespace=namespace,
-        )
+        fetched = dict(zip((*_LISTS, "pods", "services", "events"), lists, strict=True))
+        if daemonsets is None:
+            fetched |= {"pods": None, "services": None}
+        return Cluster(daemonsets=daemonsets, namespace=namespace, **fetched)
 
     async def listed(
         self, kind: str, path: str, selector: str = "", *, fields: str = "", vital: bool = False
@@ -186,54 +171,27 @@ class Fetcher:
         self.findings.append(check.warning(path, observed, fix))
         return fresh
 
-    async def _of_kinds(self, kinds: Sequence[tuple[str, str]]) -> list[Raw] | None:
+    async def _of_kinds(self, kinds: Sequence[tuple[str, str]]) -> Listed:
         """Return the objects of several kinds; None if the cluster has none of these kinds."""
         lists = await asyncio.gather(*(self.listed(kind, path) for kind, path in kinds))
         known = [each for each in lists if each is not None]
         return [raw for each in known for raw in each] if known else None
 
-    async def _pods(self, daemonsets: Sequence[Raw] | None) -> list[Raw] | None:
-        """Return the pods of exporters only, since a cluster may have very many pods."""
-        wanted = [
-            (
-                f"/api/v1/namespaces/{quote(namespace_of(each), safe='')}/pods",
-                selector_text(as_dict(each.get("spec")).get("selector")),
-            )
-            for each in daemonsets or ()
-            if exporter_kind(each) is not None
-        ]
-        lists = [
-            await self.listed("Pod", path, selector)
-            for path, selector in dict.fromkeys(wanted)
-            if selector
-        ]
-        if daemonsets is None or None in lists:
-            return None
-        return [pod for each in lists for pod in each or ()]
-
-    async def _events(self, daemonsets: Sequence[Raw] | None) -> list[Raw] | None:
-        """Return the events of refused pods, only of DaemonSets of podgpu that lack pods."""
-        short = [
-            namespace_of(each)
-            for each in daemonsets or ()
-            if exporter_kind(each) == "podgpu" and missing_pods(each)
-        ]
-        fields = f"involvedObject.kind=DaemonSet,reason={FAILED_CREATE}"
+    async def _in_namespaces(self, kind: str, wanted: set[tuple[str, str, str]]) -> Listed:
+        """Return the objects by namespace, label selector and field selector; None if one fails."""
         lists = [
             await self.listed(
-                "Event", f"/api/v1/namespaces/{quote(space, safe='')}/events", fields=fields
+                kind,
+                f"/api/v1/namespaces/{quote(space, safe='')}/{kind.lower()}s",
+                labels,
+                fields=fields,
             )
-            for space in dict.fromkeys(short)
+            for space, labels, fields in sorted(wanted)
         ]
-        return [event for each in lists for event in each or ()]
+        return None if None in lists else [raw for each in lists for raw in each or ()]
 
-    async def _services(self, daemonsets: Sequence[Raw] | None) -> list[Raw] | None:
-        """Return the Services in podgpu's namespaces; None if a list fails."""
-        ours = [each for each in daemonsets or () if exporter_kind(each) == "podgpu"]
-        lists = [
-            await self.listed("Service", f"/api/v1/namespaces/{quote(space, safe='')}/services")
-            for space in dict.fromkeys(map(namespace_of, ours))
-        ]
-        if daemonsets is None or None in lists:
-            return None
-        return [service for each in lists for service in each or ()]
+
+def _labels(daemonset: Raw) -> str:
+    """Return the labels that a DaemonSet's pods have, as a query parameter."""
+    wanted = as_dict(as_dict(as_dict(daemonset.get("spec")).get("selector")).get("matchLabels"))
+    return ",".join(f"{key}={value}" for key, value in wanted.items())

@@ -49,6 +49,11 @@ class Cluster:
     events: Listed = None
     namespace: str = field(default="", kw_only=True)
 
+    def pods_of(self, daemonset: Raw) -> list[Raw]:
+        """Return the pods that a DaemonSet owns."""
+        uid = as_text(as_dict(daemonset.get("metadata")).get("uid"))
+        return [each for each in self.pods or () if uid and _controller(each) == uid]
+
     def podgpus(self) -> list[Raw]:
         """Return podgpu's DaemonSets, in the given namespace if one is given."""
         return [
@@ -56,6 +61,38 @@ class Cluster:
             for each in self.daemonsets or ()
             if exporter_kind(each) == "podgpu" and self.namespace in ("", namespace_of(each))
         ]
+
+
+def _controller(pod: Raw) -> str:
+    """Return the UID of the object that created a pod; empty if there is none."""
+    owners = as_dicts(as_dict(pod.get("metadata")).get("ownerReferences"))
+    return next((as_text(each.get("uid")) for each in owners if each.get("controller") is True), "")
+
+
+def matches(selector: object, labels: Mapping[str, str]) -> bool:
+    """Return whether a label selector matches; an empty one matches all, a missing one nothing."""
+    if not isinstance(selector, dict):
+        return False
+    wanted = as_dict(selector.get("matchLabels"))
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        _fits(expression, labels) for expression in as_dicts(selector.get("matchExpressions"))
+    )
+
+
+def _fits(expression: Raw, labels: Mapping[str, str]) -> bool:
+    has, values = labels.get(as_text(expression.get("key"))), expression.get("values")
+    is_listed = isinstance(values, list) and has in values
+    match expression.get("operator"):
+        case "In":
+            return is_listed
+        case "NotIn":
+            return not is_listed
+        case "Exists":
+            return has is not None
+        case "DoesNotExist":
+            return has is None
+        case _:
+            return False
 
 
 def labels_of(raw: Mapping[str, Any]) -> dict[str, str]:

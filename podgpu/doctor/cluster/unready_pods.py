@@ -1,4 +1,4 @@
-"""Why pods of a DaemonSet are not ready, or cannot be created."""
+"""The pods of a DaemonSet: why they are not ready or not created, and an update's progress."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -8,13 +8,15 @@ from pipeline.component.findings import Finding
 from pipeline.kube.json_access import as_dict, as_dicts, as_int, as_text
 from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.objects import Cluster, Raw, display_name, name_of, namespace_of
-from podgpu.doctor.cluster.scheduling_rules import is_owner
 
 _MAX_LISTED: Final = 3
 _MAX_MESSAGE: Final = 120
 """Maximum number of characters of a kubelet message."""
 
 _MAX_EVENT_MESSAGE: Final = 400
+_STARTING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""Waiting reasons of a container that starts normally."""
+
 FAILED_CREATE: Final = "FailedCreate"
 """Reason of a DaemonSet's events if the API server refuses its pods."""
 
@@ -33,6 +35,39 @@ _FIXES: Final = (
 )
 
 
+def update_progress(daemonset: Raw) -> str:
+    """Return the progress of an update, for people; empty if none is in progress.
+
+    The API omits a count of 0 from the status.
+    """
+    status = as_dict(daemonset.get("status"))
+    desired = as_int(status.get("desiredNumberScheduled")) or 0
+    updated = as_int(status.get("updatedNumberScheduled")) or 0
+    changed = as_int(as_dict(daemonset.get("metadata")).get("generation")) or 0
+    if (as_int(status.get("observedGeneration")) or changed) < changed:
+        return "it has just changed, and the controller manager has not processed that yet"
+    if updated >= desired:
+        return ""
+    strategy = as_dict(as_dict(daemonset.get("spec")).get("updateStrategy"))
+    if as_text(strategy.get("type")) == "OnDelete":
+        return f"{updated} of {desired} are new, the others stay until they are deleted manually"
+    surge = as_dict(strategy.get("rollingUpdate")).get("maxSurge")
+    order = "" if surge in (None, 0, "0", "0%") else ": an old pod ends when the new one is ready"
+    return f"an update is in progress, {updated} of {desired} are new{order}"
+
+
+def is_stuck(daemonset: Raw, cluster: Cluster) -> bool:
+    """Return whether a pod of a DaemonSet fails to start, though an old pod may be ready."""
+    return any(
+        as_text(as_dict(as_dict(container.get("state")).get("waiting")).get("reason"))
+        not in _STARTING
+        or (container.get("ready") is False and bool(as_int(container.get("restartCount"))))
+        for pod in cluster.pods_of(daemonset)
+        for kind in ("initContainerStatuses", "containerStatuses")
+        for container in as_dicts(as_dict(pod.get("status")).get(kind))
+    )
+
+
 def unready_finding(daemonset: Raw, cluster: Cluster, count: str) -> Finding:
     """Return a finding with the reasons why pods are not ready.
 
@@ -42,8 +77,7 @@ def unready_finding(daemonset: Raw, cluster: Cluster, count: str) -> Finding:
         count: number of ready pods, for people.
     """
     check = CHECKS["cluster.daemonset"]
-    pods = [pod for pod in cluster.pods or () if is_owner(daemonset, pod)]
-    waiting = [reason for pod in pods if (reason := _waiting_reason(pod))]
+    waiting = [why for pod in cluster.pods_of(daemonset) if (why := _waiting_reason(pod))]
     reasons = waiting[:_MAX_LISTED]
     if len(waiting) > _MAX_LISTED:
         reasons.append(f"and {len(waiting) - _MAX_LISTED} more")

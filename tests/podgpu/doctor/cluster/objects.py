@@ -51,7 +51,7 @@ def daemonset(
     spec: Raw | None = None,
 ) -> Raw:
     labels = {"app.kubernetes.io/name": name}
-    return raw(
+    made = raw(
         "DaemonSet",
         name,
         namespace,
@@ -69,6 +69,8 @@ def daemonset(
             **({} if updated == 0 else {"updatedNumberScheduled": updated or desired}),
         },
     )
+    set_owner(made, f"{namespace}/{name}")
+    return made
 
 
 def deployment(
@@ -95,7 +97,7 @@ def deployment(
 def pod(of: Raw, on: str, waiting: Raw | None = None, phase: str = "Running") -> Raw:
     """Return a pod of a DaemonSet on a node."""
     state = {"waiting": waiting} if waiting else {"running": {}}
-    return raw(
+    made = raw(
         "Pod",
         f"{of['metadata']['name']}-{on}",
         of["metadata"]["namespace"],
@@ -103,6 +105,8 @@ def pod(of: Raw, on: str, waiting: Raw | None = None, phase: str = "Running") ->
         spec={"nodeName": on},
         status={"phase": phase, "containerStatuses": [{"state": state}]},
     )
+    set_owner(of, of["metadata"]["uid"], made)
+    return made
 
 
 def set_owner(daemonset: Raw, uid: str, *pods: Raw) -> None:

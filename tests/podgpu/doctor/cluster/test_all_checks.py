@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from pipeline.component.findings import Verdict
 from podgpu.doctor.cluster import daemonset_checks, exporter_checks, monitor_checks, node_gpus
+from podgpu.doctor.cluster.object_fetcher import _labels
 from podgpu.doctor.cluster.objects import Cluster
-from podgpu.doctor.cluster.scheduling_rules import selector_text
 from tests.podgpu.doctor.cluster.gpu_nodes import labelled
 from tests.podgpu.doctor.cluster.monitors import EVERYTHING, PORT, SERVICE, monitor
 from tests.podgpu.doctor.cluster.objects import PRESENT, Raw, cluster, daemonset, pod, raw, taint
@@ -78,4 +78,4 @@ def test_an_unexpected_object_does_not_break_a_check(
     found = [finding for check in ALL_CHECKS for finding in check(cluster(**whole))]
     assert {finding.check for finding in found} >= {"cluster.daemonset", "cluster.gpus"}
     for each in whole["daemonsets"]:
-        assert isinstance(selector_text(each.get("spec")), str)
+        assert isinstance(_labels(each), str)

@@ -175,3 +175,12 @@ def test_a_missing_runtime_class_is_a_failure_and_existing_ones_are_named() -> N
         "cluster.runtimeclass",
     )
     assert unknown.verdict is Verdict.SKIPPED
+
+
+def test_a_node_is_not_excluded_while_its_pod_is_not_created_yet() -> None:
+    ours = daemonset(desired=2, ready=1)
+    ours["status"]["currentNumberScheduled"] = 1
+    far = node("gpu-2", taints=(taint("dedicated"),))
+    made = cluster(daemonsets=[ours], nodes=[node(), far])
+    finding = of(daemonset_checks.check_daemonsets(made), "cluster.daemonset")
+    is_bad(finding, "warning", "1 of 2 pods are ready: 1 are not created", "describe daemonset")

@@ -219,16 +219,17 @@ async def test_a_failed_list_of_daemonsets_does_not_prevent_other_lists() -> Non
     assert len(fetcher.findings) == 1
 
 
-async def test_pods_are_selected_by_match_expressions_too(tmp_path: Path) -> None:
+async def test_pods_of_a_daemonset_are_known_by_their_owner(tmp_path: Path) -> None:
     ours = daemonset()
     key = "app.kubernetes.io/name"
     ours["spec"]["selector"] = {
         "matchExpressions": [{"key": key, "operator": "In", "values": ["podgpu"]}]
     }
     made = server(**{DAEMONSETS: [ours]})
-    await diagnosed(tmp_path, made)
+    found = await diagnosed(tmp_path, made)
+    assert "on each of 1 nodes" in of(found, "cluster.exporters").observed
     selected = [query.get("labelSelector") for path, query in made.requests if path == PODS]
-    assert selected == [f"{key} in (podgpu)"]
+    assert selected == [None], "without labels, all pods of the namespace are listed"
 
 
 async def test_services_are_listed_in_the_namespace_of_podgpu(tmp_path: Path) -> None:
