@@ -41,15 +41,6 @@ def request_of(request: web.BaseRequest, source: str) -> HttpRequest:
     )
 
 
-def hosts_of(request: web.BaseRequest) -> tuple[str, ...]:
-    """Return the hosts that a request names.
-
-    These are its `Host` header, and the host of a target such as `http://name/metrics`. If there
-    is neither, it is the address that the client has connected to.
-    """
-    return (request.host, *request.headers.getall("Host", ()))
-
-
 async def send(
     request: web.BaseRequest,
     answer: HttpResponse,

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -16,14 +16,12 @@ from pipeline.base.errors import PermanentError
 from pipeline.component.contracts import READ_ONLY, HttpHandler, HttpRequest, HttpResponse, Refusal
 from pipeline.host.listen_sockets import bind
 from pipeline.http.acceptor import Acceptor
-from pipeline.http.aiohttp_adapter import hosts_of, request_of, send
-from pipeline.http.allowed_hosts import Hosts
+from pipeline.http.aiohttp_adapter import request_of, send
 from pipeline.http.body_limit import BodyRefusedError, read_body
-from pipeline.http.builtin_pages import Check, Front, Pages, checked, index, links, plain
-from pipeline.http.client_shares import ClientAccounting, ClientConnection
+from pipeline.http.builtin_pages import checked, index, links, plain
+from pipeline.http.client_shares import ClientConnection
 from pipeline.http.connections import Handler, Server
-from pipeline.http.fair_queue import FairQueue
-from pipeline.http.limits import Limits
+from pipeline.http.server_context import ServerContext
 
 if TYPE_CHECKING:
     from pipeline.http.access import Access
@@ -34,23 +32,6 @@ _MAX_LOGGED = 60
 _ROOM_TRIES = 18
 _ROOM_INTERVAL = 0.05
 _FULL = plain(503, "too many connections")
-
-
-class ServerContext(Protocol):
-    """What all listeners share; see `Listeners`."""
-
-    node: str
-    version: str
-    health: Check
-    ready: Check
-    pages: Pages
-    front_page: Front | None
-    limits: Limits
-    accounting: ClientAccounting
-    turns: FairQueue
-    probe_turns: FairQueue
-    access: "Access | None"
-    hosts: Hosts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +97,8 @@ class Listener:
             "/readyz": self._readiness,
         }
         pages = {path: handler for path, (handler, _) in context.pages.items()}
-        self._builtin_handlers = {"/": self._index, **self._health_pages, **pages}
+        builtin, own = {"/": self._index, **self._health_pages, **pages}, Registration(self)
+        self._builtin = {path: Mount(handler, "", own) for path, handler in builtin.items()}
 
     async def start(self) -> None:
         """Start to listen.
@@ -150,12 +132,18 @@ class Listener:
         if self._server is not None:
             await self._server.wait_closed()
 
+    def register(self) -> Registration:
+        """Return a new use of this listener."""
+        registration = Registration(self)
+        self.registrations.add(registration)
+        return registration
+
     def mount(self, path: str, mount: Mount) -> None:
         """Serve a path; a mount of an ended registration is replaced."""
         where = f"{self.address}{path}"
         if not path.startswith("/") or any(c in path for c in "?#") or not path.isprintable():
             raise PermanentError(f"serve {where}: a path must begin with / and contain no ? or #")
-        if path in self._builtin_handlers:
+        if path in self._builtin:
             raise PermanentError(f"serve {where}: podgpu uses this path; choose another path")
         known = self._mounts.get(path)
         if known is not None and not known.registration.ended:
@@ -248,7 +236,10 @@ class Listener:
             await access.current()
         # A web page of another server does not have the password or the certificate.
         if access is None or not access.rules.identified:
-            reason = self._context.hosts.refusal(hosts_of(request), self.address.host)
+            # The host of a target such as `http://name/metrics`, and all `Host` headers. Without
+            # any, `host` is the address that the client has connected to.
+            hosts = (request.host, *request.headers.getall("Host", ()))
+            reason = self._context.hosts.refusal(hosts, self.address.host)
             if reason is not None:
                 return plain(HTTPStatus.MISDIRECTED_REQUEST, reason)
         if access is None:
@@ -258,21 +249,18 @@ class Listener:
     async def _route(
         self, http_request: HttpRequest, request: web.BaseRequest, client: ClientConnection
     ) -> HttpResponse:
-        mount = self._mounts.get(http_request.path)
-        handler = (
-            mount.handler if mount is not None else self._builtin_handlers.get(http_request.path)
-        )
-        if handler is None:
+        mount = self._mounts.get(http_request.path) or self._builtin.get(http_request.path)
+        if mount is None:
             return plain(404, "not found; / lists all pages")
-        methods = mount.methods if mount is not None else READ_ONLY
+        methods = mount.methods
         if http_request.method not in methods:
             verb = "is" if len(methods) == 1 else "are"
             text = f"only {' and '.join(methods)} {verb} allowed"
             return plain(405, text, {"Allow": ", ".join(methods)})
-        if mount is not None and (body := await self._body(mount, request, client)):
+        if body := await self._body(mount, request, client):
             http_request = replace(http_request, body=body)
             del body
-        return await handler(http_request)
+        return await mount.handler(http_request)
 
     async def _body(
         self, mount: Mount, request: web.BaseRequest, client: ClientConnection

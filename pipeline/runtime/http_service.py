@@ -3,24 +3,19 @@
 import logging
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from config.schema import Http
 from config.value_types import ListenAddress
 from pipeline.base.errors import ComponentError
 from pipeline.base.logs import ROOT
-from pipeline.base.version import VERSION
 from pipeline.component.contracts import HttpMounts
-from pipeline.http.allowed_hosts import Hosts
-from pipeline.http.builtin_pages import Check, Front, Pages
-from pipeline.http.limits import Limits
+from pipeline.http.listener_registry import Listeners
 
 if TYPE_CHECKING:
     from pipeline.http.access import Access
-    from pipeline.http.listener_registry import Listeners
 
 _LOG = logging.getLogger(f"{ROOT}.http")
 
@@ -29,39 +24,14 @@ class Serving:
     """Opens HTTP listeners and applies changes of the section `http`. Owned by the runtime.
 
     Args:
-        node: the node's name.
-        health: returns whether podgpu works.
-        ready: returns whether podgpu has something to show.
-        pages: further paths to serve, with titles for the page at `/`.
-        front: makes the page at `/`.
+        listeners: the listeners and what they share.
         web_setting: name of the setting for the web configuration file, for messages.
-        hosts_setting: name of the setting for further allowed hosts, for messages.
-        limits: limits for all clients together; None for the defaults.
     """
 
-    def __init__(
-        self,
-        node: str,
-        health: Check,
-        ready: Check,
-        pages: Pages = MappingProxyType({}),
-        front: Front | None = None,
-        *,
-        web_setting: str = "http.web_config",
-        hosts_setting: str = "http.allowed_hosts",
-        limits: Limits | None = None,
-    ) -> None:
-        self._node = node
-        self._health = health
-        self._ready = ready
-        self._pages = pages
-        self._front = front
+    def __init__(self, listeners: Listeners, web_setting: str = "http.web_config") -> None:
+        self._listeners = listeners
         self._web_setting = web_setting
-        self._hosts = Hosts(hosts_setting)
-        self._limits = limits
         self._http = Http()
-        self._listeners: Listeners | None = None
-        self._access: Access | None = None
         self._lease: AbstractAsyncContextManager[HttpMounts] | None = None
 
     async def enter(self, http: Http) -> None:
@@ -79,21 +49,6 @@ class Serving:
         Raises:
             PermanentError: on entry, podgpu cannot listen on the address.
         """
-        if self._listeners is None:
-            # The HTTP server needs 10 MB: imported only if it is used.
-            from pipeline.http.listener_registry import Listeners  # noqa: PLC0415
-
-            self._listeners = Listeners(
-                node=self._node,
-                version=VERSION,
-                health=self._health,
-                ready=self._ready,
-                pages=self._pages,
-                front_page=self._front,
-                hosts=self._hosts,
-                limits=self._limits,
-            )
-            self._listeners.access = self._access
         return self._listeners.listen(address)
 
     @asynccontextmanager
@@ -105,8 +60,8 @@ class Serving:
         Raises:
             PermanentError: the section cannot work.
         """
-        before, known, past = self._http, self._access, self._lease
-        with self._listeners.keep_served() if self._listeners is not None else nullcontext():
+        before, known, past = self._http, self._listeners.access, self._lease
+        with self._listeners.keep_served():
             access = known
             if http.web_config != before.web_config:
                 access = await _opened(http.web_config, self._web_setting)
@@ -129,10 +84,9 @@ class Serving:
                 known.close()
 
     def _admit(self, access: "Access | None", http: Http) -> None:
-        self._access = access
-        self._hosts.allow((socket.gethostname(), self._node), http.allowed_hosts)
-        if self._listeners is not None:
-            self._listeners.access = access
+        listeners = self._listeners
+        listeners.access = access
+        listeners.hosts.allow((socket.gethostname(), listeners.node), http.allowed_hosts)
 
     async def _acquire_listener(self, address: ListenAddress | None) -> None:
         if address is not None:
@@ -154,15 +108,13 @@ class Serving:
 
     def rename(self, node: str) -> None:
         """Change the node's name on the page at `/`."""
-        self._node = node
-        self._hosts.allow((socket.gethostname(), node), self._http.allowed_hosts)
-        if self._listeners is not None:
-            self._listeners.node = node
+        self._listeners.node = node
+        self._admit(self._listeners.access, self._http)
 
     async def leave(self) -> None:
         """Release all resources, in bounded time."""
         await self._release_listener()
-        access, self._access = self._access, None
+        access, self._listeners.access = self._listeners.access, None
         if access is not None:
             access.close()
         self._http = Http()

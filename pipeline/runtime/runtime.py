@@ -30,6 +30,7 @@ from pipeline.counters.list_source import ListUnavailableError
 from pipeline.counters.plan_builder import default_plan
 from pipeline.fields import FieldPlan
 from pipeline.host.memory_footprint import settle
+from pipeline.http.listener_registry import Listeners
 from pipeline.model import ClockTicked, Envelope
 from pipeline.runtime.config_reload import ReloadAttempts, changes
 from pipeline.runtime.contexts import Inlet
@@ -101,11 +102,13 @@ class Runtime:
         self._topology = TopologyPages(lambda: self._publisher.latest)
         self._status_page = StatusPages(clock.now, self._known)
         self._serving = Serving(
-            self._shared.node,
-            self._status.healthy,
-            self._status.ready,
-            {**self._status_page.pages, **self._topology.pages},
-            self._status_page.front,
+            Listeners(
+                self._shared.node,
+                self._status.healthy,
+                self._status.ready,
+                {**self._status_page.pages, **self._topology.pages},
+                self._status_page.front,
+            )
         )
         self._sessions: Sessions | None = None
         self._sources = SourceSet(self._shared)

@@ -24,7 +24,9 @@ from pipeline.exposition.own_metrics import tail
 from pipeline.exposition.text_format import Format
 from pipeline.host.memory_footprint import settle
 from pipeline.host.process_metrics import ProcessFigures
+from pipeline.http.allowed_hosts import Hosts
 from pipeline.http.limits import Limits
+from pipeline.http.listener_registry import Listeners
 from pipeline.kube.reflector import Reflector
 from pipeline.kube.sessions import Sessions
 from pipeline.model import NS
@@ -115,15 +117,15 @@ class Extender:
             log=self._log,
         )
         pages = {"/": (_about, ""), "/metrics": (self._metrics, "metrics for Prometheus")}
-        self._serving = Serving(
+        listeners = Listeners(
             socket.gethostname(),
             lambda: (True, "ok"),
             self._ready,
             MappingProxyType(pages),
-            web_setting="--web-config",
-            hosts_setting="--allowed-host",
             limits=Limits(connections=CONNECTIONS, bytes=BYTES),
+            hosts=Hosts("--allowed-host"),
         )
+        self._serving = Serving(listeners, "--web-config")
 
     async def run(self, stop: asyncio.Event) -> None:
         """Watch Nodes and answer requests until `stop` is set.

@@ -21,7 +21,7 @@ def listeners(hosts: Hosts | None = None, /, **limits: float) -> Listeners:
         health=lambda: (True, "ok"),
         ready=lambda: (False, "no readings yet"),
         limits=Limits(**limits),  # type: ignore[arg-type]
-        hosts=hosts,
+        hosts=hosts or Hosts(),
     )
 
 

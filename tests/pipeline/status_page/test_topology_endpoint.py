@@ -276,7 +276,7 @@ async def test_a_slow_choice_delays_no_other_request(monkeypatch: pytest.MonkeyP
 async def test_every_listener_serves_the_topology_and_lists_it() -> None:
     pages = TopologyPages(Latest(busy_node().snapshot()))
     ok = (True, "ok")
-    serving = Serving("node-1", lambda: ok, lambda: ok, pages.pages)
+    serving = Serving(Listeners("node-1", lambda: ok, lambda: ok, pages.pages))
     address = ListenAddress.parse("127.0.0.1:0")
     await serving.enter(Http(listen=address))
     try:

@@ -14,6 +14,7 @@ import pytest
 from config.schema import Config, Http
 from config.value_types import ListenAddress
 from pipeline.base.errors import PermanentError
+from pipeline.http.listener_registry import Listeners
 from pipeline.runtime import daemon
 from pipeline.runtime.http_service import Serving
 from pipeline.runtime.runtime import Runtime
@@ -53,7 +54,7 @@ async def closed(port: int) -> bool:
 
 @asynccontextmanager
 async def entered(http: Http) -> AsyncIterator[Serving]:
-    serving = Serving("node-1", lambda: (True, "ok"), lambda: (True, "ok"))
+    serving = Serving(Listeners("node-1", lambda: (True, "ok"), lambda: (True, "ok")))
     await serving.enter(http)
     try:
         yield serving
@@ -82,7 +83,7 @@ async def test_a_sink_shares_the_listener_which_stays_after_the_sink() -> None:
 
 async def test_no_address_is_served_without_the_setting() -> None:
     async with entered(Http()) as serving:
-        assert serving._listeners is None
+        assert not serving._listeners._listeners
 
 
 async def test_a_port_that_is_in_use_ends_the_start() -> None:

@@ -1,0 +1,55 @@
+"""What all HTTP listeners of the process share. It does not import the HTTP server library."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from pipeline.base.version import VERSION
+from pipeline.http.allowed_hosts import Hosts
+from pipeline.http.builtin_pages import Check, Front, Pages
+from pipeline.http.client_shares import ClientAccounting
+from pipeline.http.fair_queue import FairQueue
+from pipeline.http.limits import Limits
+
+if TYPE_CHECKING:
+    from pipeline.http.access import Access
+
+_STARTS_PER_ROUND: Final = 4
+"""Requests that are begun in one round of the event loop, and as many of probes. Other tasks of the
+process wait for no more than that."""
+
+
+@dataclass(eq=False)
+class ServerContext:
+    """What all listeners share.
+
+    Attributes:
+        node: name of the node, for the index page.
+        health: check for `/healthz` and `/health`: the event loop and the join work.
+        ready: check for `/readyz`: there is data to show.
+        pages: further pages of every listener, by path, with titles for the index page.
+        front_page: makes the index page; without it, that is a list of links.
+        version: podgpu's version, for the index page.
+        limits: limits for all listeners together.
+        hosts: host names that requests may use.
+        access: access rules of all listeners; None for everybody over plain HTTP. It may be changed
+            at any time: new connections use the new rules, existing ones end with their next
+            response.
+        accounting: connections and bytes that all listeners hold.
+        turns: queue of requests that wait to be answered.
+        probe_turns: the same for the probe paths.
+    """
+
+    node: str
+    health: Check
+    ready: Check
+    pages: Pages = field(default_factory=dict)
+    front_page: Front | None = None
+    version: str = VERSION
+    limits: Limits = field(default_factory=Limits)
+    hosts: Hosts = field(default_factory=Hosts)
+    access: "Access | None" = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.accounting = ClientAccounting(self.limits)
+        self.turns = FairQueue(_STARTS_PER_ROUND)
+        self.probe_turns = FairQueue(_STARTS_PER_ROUND)
