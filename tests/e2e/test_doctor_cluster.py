@@ -215,6 +215,15 @@ def test_two_exporters_on_one_node_are_reported(objects: Objects) -> None:
         assert alone.verdict == "ok", "one GPU exporter"
         placed = pod(f"exporter-{at}", namespace=NAMESPACE, labels=labels)
         placed["spec"]["nodeName"] = GPU_NODE
+        placed["metadata"]["ownerReferences"] = [
+            {
+                "apiVersion": made["apiVersion"],
+                "kind": made["kind"],
+                "name": made["metadata"]["name"],
+                "uid": made["metadata"]["uid"],
+                "controller": True,
+            }
+        ]
         objects.api.create(placed)
     (found,) = objects.found("cluster.exporters")
     assert found.verdict == "warning"

@@ -18,7 +18,6 @@ from podgpu.doctor.cluster.objects import (
 from podgpu.doctor.cluster.scheduling_rules import scheduling_obstacles
 from podgpu.doctor.cluster.unready_pods import (
     is_stuck,
-    missing_pods,
     unready_finding,
     update_progress,
 )
@@ -47,11 +46,10 @@ def _scheduled(daemonset: Raw, cluster: Cluster) -> list[Finding]:
     check, place = CHECKS["cluster.daemonset"], display_name(daemonset)
     status = as_dict(daemonset.get("status"))
     desired = as_int(status.get("desiredNumberScheduled")) or 0
-    spec = as_dict(template_of(daemonset).get("spec"))
     gpus = [node for node in cluster.nodes or () if has_gpus(node)]
     if desired == 0:
-        return [_no_pods_wanted(place, spec, gpus, cluster)]
-    found = _excluded_nodes(daemonset, spec, gpus, cluster)
+        return [_no_pods_wanted(daemonset, gpus, cluster)]
+    found = _excluded_nodes(daemonset, desired, gpus, cluster)
     ready = as_int(status.get("numberReady")) or 0
     count, update = f"{ready} of {desired} pods are ready", update_progress(daemonset)
     if update:
@@ -62,10 +60,11 @@ def _scheduled(daemonset: Raw, cluster: Cluster) -> list[Finding]:
 
 
 def _obstacles(
-    spec: Raw, nodes: Sequence[Raw], *, gpus: bool = True
+    daemonset: Raw, nodes: Sequence[Raw], *, gpus: bool = True
 ) -> list[tuple[str, str, list[str]]]:
     """Return what keeps pods off nodes: reason, fix and the nodes, the most common first."""
     found: dict[str, tuple[str, str, list[str]]] = {}
+    spec = as_dict(template_of(daemonset).get("spec"))
     for node in nodes:
         for why, fix in scheduling_obstacles(spec, node, gpus=gpus):
             found.setdefault(why, (why, fix, []))[2].append(name_of(node))
@@ -73,14 +72,14 @@ def _obstacles(
 
 
 def _excluded_nodes(
-    daemonset: Raw, spec: Raw, gpus: Sequence[Raw], cluster: Cluster
+    daemonset: Raw, desired: int, gpus: Sequence[Raw], cluster: Cluster
 ) -> list[Finding]:
     """Return a warning for each reason that excludes nodes with GPUs."""
     check, subject = CHECKS["cluster.daemonset"], display_name(daemonset)
-    if cluster.pods is None or missing_pods(daemonset):
-        return []
     used = [as_dict(pod.get("spec")).get("nodeName") for pod in cluster.pods_of(daemonset)]
-    obstacles = _obstacles(spec, [node for node in gpus if name_of(node) not in used])
+    if len(used) < desired:
+        return []  # not all pods are created yet, or the list is incomplete
+    obstacles = _obstacles(daemonset, [node for node in gpus if name_of(node) not in used])
     found = []
     for why, fix, names in obstacles[:_MAX_LISTED]:
         which = "which has GPUs" if len(names) == 1 else "which have GPUs"
@@ -95,15 +94,15 @@ def _excluded_nodes(
     return found
 
 
-def _no_pods_wanted(subject: str, spec: Raw, gpus: Sequence[Raw], cluster: Cluster) -> Finding:
+def _no_pods_wanted(daemonset: Raw, gpus: Sequence[Raw], cluster: Cluster) -> Finding:
     """Return the most common reasons why no pod is wanted; nodes with GPUs count first."""
-    check = CHECKS["cluster.daemonset"]
+    check, subject = CHECKS["cluster.daemonset"], display_name(daemonset)
     nodes = gpus or cluster.nodes or ()
     if not nodes:
         observed = "wants no pods, and no node is visible"
         return check.failure(subject, observed, "check that the kubeconfig may list nodes")
     kind = "nodes with GPUs" if gpus else "nodes, none of which reports a GPU"
-    shown = _obstacles(spec, nodes, gpus=bool(gpus))[:_MAX_LISTED]
+    shown = _obstacles(daemonset, nodes, gpus=bool(gpus))[:_MAX_LISTED]
     if not shown:
         observed = f"wants no pods yet, although nothing prevents them on {len(nodes)} {kind}"
         fix = "see kubectl describe: it may be new, or the controller manager does not run"
