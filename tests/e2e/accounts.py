@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.e2e.kube.api import Object
 from tests.e2e.podgpu import Series
 from tests.e2e.processes import wait_until
-from tests.e2e.watched_podgpu import Subject
+from tests.e2e.watched_podgpu import WatchedPodgpu
 from tests.fakes.nvml import Load, Proc
 
 HELD = "podgpu_container_held_seconds_total"
@@ -28,7 +28,7 @@ def pid(pod: Object) -> int:
     raise AssertionError(f"no process of {container}")
 
 
-def work(podgpu: Subject, worker: Mapping[str, Object]) -> None:
+def work(podgpu: WatchedPodgpu, worker: Mapping[str, Object]) -> None:
     """Simulate that pods keep devices busy; `worker` has the pod by the device's uuid."""
     assert podgpu.fake is not None
     gpus = []
@@ -50,7 +50,7 @@ class Growth:
         seconds: the time between the two scrapes.
     """
 
-    def __init__(self, podgpu: Subject, seconds: float = 3) -> None:
+    def __init__(self, podgpu: WatchedPodgpu, seconds: float = 3) -> None:
         self._before = podgpu.page()
         time.sleep(seconds)
         self._after = podgpu.page()
@@ -65,7 +65,7 @@ class Growth:
         return self.of(HELD, device, pod) / self.of(ACCOUNTED, device)
 
 
-def wait_busy(podgpu: Subject, device: str, pod: str) -> None:
+def wait_busy(podgpu: WatchedPodgpu, device: str, pod: str) -> None:
     """Wait until a pod's account has busy time on a device."""
     wait_until(lambda: (podgpu.value(BUSY, UUID=device, pod=pod) or 0) > 0, f"{pod} is busy")
 

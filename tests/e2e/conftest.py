@@ -21,7 +21,7 @@ from tests.fakes.kubelet import FakeKubelet
 from tests.fakes.nvml import Scenario
 
 _HERE = Path(__file__).parent
-_SEATS = 64
+_TARGETS = 64
 """Number of targets of the shared Prometheus: one for each test that starts a podgpu, and spare
 ones."""
 
@@ -104,8 +104,8 @@ def programs() -> debian.Prometheus:
 
 
 @contextmanager
-def serving(programs: debian.Prometheus, folder: Path, seats: int) -> Iterator[Server]:
-    server = Server(programs, folder, seats)
+def serving(programs: debian.Prometheus, folder: Path, targets: int) -> Iterator[Server]:
+    server = Server(programs, folder, targets)
     try:
         server.wait_ready()
         yield server
@@ -119,17 +119,17 @@ def prometheus(
     programs: debian.Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     """The Prometheus of all tests; a test selects its series by `instance`."""
-    with serving(programs, tmp_path_factory.mktemp("prometheus"), _SEATS) as server:
+    with serving(programs, tmp_path_factory.mktemp("prometheus"), _TARGETS) as server:
         yield server
 
 
 @pytest.fixture
 def start(prometheus: Server, tmp_path: Path) -> Iterator[Start]:
     """Start nodes that are stopped at the end. A warning of Prometheus fails the test."""
-    before = len(prometheus.troubles())
+    before = len(prometheus.problems())
     with ExitStack() as stack:
         yield lambda scenario: stack.enter_context(running(prometheus, tmp_path / "node", scenario))
-    assert prometheus.troubles()[before:] == []
+    assert prometheus.problems()[before:] == []
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def ask(*words: str | Path) -> Answer:
     )
 
 
-class Patient:
+class DoctorPodgpu:
     """The configuration of a podgpu that uses everything on the real node except GPUs.
 
     Args:

@@ -14,8 +14,8 @@ from tests.e2e.image import REFERENCE
 from tests.e2e.image_pods import execute
 from tests.e2e.kube import access
 from tests.e2e.kube.cluster import Cluster
-from tests.e2e.kube.full_cluster import whole
-from tests.e2e.kubectl_apply import Applying
+from tests.e2e.kube.full_cluster import full_cluster
+from tests.e2e.kubectl_apply import ObjectApplier
 from tests.e2e.processes import wait_until
 from tests.fakes.nvml import FakeNvml
 
@@ -60,7 +60,7 @@ class Installation:
 
     kube: Cluster
     helm: Helm
-    applying: Applying
+    applying: ObjectApplier
     values: Values
     made: Manifests
     there: bool = True
@@ -132,10 +132,10 @@ class Installation:
 
 
 @contextmanager
-def sited(cluster: Cluster, *, reachable: bool = False) -> Iterator[None]:
+def prepared_site(cluster: Cluster, *, reachable: bool = False) -> Iterator[None]:
     """Complete the cluster for a while, with a GPU label on its node and without podgpu."""
     access.remove_namespace(cluster.api, NAMESPACE)
-    with whole(cluster, reachable=reachable), ExitStack() as ends:
+    with full_cluster(cluster, reachable=reachable), ExitStack() as ends:
         ends.callback(cluster.tidy)
         # The sink `node` keeps its annotation by default.
         cluster.api.patch("Node", cluster.node, {"metadata": {"annotations": {KEY: None}}})
@@ -155,7 +155,7 @@ def rendered(helm: Helm, how: Values, *more: str) -> Manifests:
 @contextmanager
 def installed(kube: Cluster, helm: Helm, how: Values) -> Iterator[Installation]:
     """Install podgpu, wait until it runs, and uninstall it at the end."""
-    applying = Applying(kube.api)
+    applying = ObjectApplier(kube.api)
     release = Installation(kube, helm, applying, how, rendered(helm, how))
     try:
         applying.apply(release.made.objects)

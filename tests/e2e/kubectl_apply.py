@@ -30,7 +30,7 @@ class Kind:
         return f"{root}/{self.version}{within}/{self.plural}" + (f"/{name}" if name else "")
 
 
-class Applying:
+class ObjectApplier:
     """Requests to an API server for objects of any kind."""
 
     def __init__(self, api: Api) -> None:

@@ -11,7 +11,7 @@ import yaml
 from tests.deploy.places import CHART
 from tests.e2e.charts import Values
 from tests.e2e.image import REFERENCE, Image
-from tests.e2e.installation import sited
+from tests.e2e.installation import prepared_site
 from tests.e2e.kube import folders
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.pods import gpu_pod
@@ -60,7 +60,7 @@ def playing(cluster: Cluster, image: Image | None) -> Iterator[Playground]:
         image: podgpu's image to load on the node; None to leave this to the user.
     """
     with ExitStack() as ends:
-        ends.enter_context(sited(cluster, reachable=True))
+        ends.enter_context(prepared_site(cluster, reachable=True))
         if image is not None:
             cluster.containerd.load(image.archive)
             cluster.containerd.tag(REFERENCE, f"{REPOSITORY}:{TAG}")

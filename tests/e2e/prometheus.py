@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.e2e.debian import Prometheus
 from tests.e2e.processes import Process, free_ports, get
-from tests.e2e.promql import Asked
+from tests.e2e.promql import QueriedPrometheus
 
 INTERVAL = 1.0
 """Seconds between two scrapes."""
@@ -19,16 +19,16 @@ EXPORTER = {"namespace": "monitoring", "pod": "podgpu-x7k2p", "container": "podg
 """The labels of podgpu's own pod, which a ServiceMonitor would add."""
 
 
-class Server(Asked):
-    """A Prometheus with a fixed number of targets, called seats.
+class Server(QueriedPrometheus):
+    """A Prometheus with a fixed number of targets.
 
     Prometheus needs five seconds to start with a new target, and an absent target costs nothing. So
     all targets are configured at the start, and each podgpu uses a free one.
     """
 
-    def __init__(self, programs: Prometheus, folder: Path, seats: int) -> None:
-        *self._seats, port = free_ports(seats + 1)
-        targets = [f"127.0.0.1:{port}" for port in self._seats]
+    def __init__(self, programs: Prometheus, folder: Path, count: int) -> None:
+        *self._targets, port = free_ports(count + 1)
+        targets = [f"127.0.0.1:{port}" for port in self._targets]
         config = folder / "prometheus.json"
         config.write_text(json.dumps(_config(targets)))  # JSON is YAML
         process = Process(
@@ -42,9 +42,9 @@ class Server(Asked):
         )
         super().__init__(process, port)
 
-    def take_seat(self) -> int:
+    def take_target(self) -> int:
         """Return the port of an unused target."""
-        return self._seats.pop()
+        return self._targets.pop()
 
     def dropped(self) -> dict[str, float]:
         """Return its counts of samples that it did not accept, by reason."""

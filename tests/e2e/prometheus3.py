@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.e2e import peers
 from tests.e2e.processes import Process, free_ports
-from tests.e2e.promql import Asked
+from tests.e2e.promql import QueriedPrometheus
 
 PATH = "/api/v1/otlp/v1/metrics"
 PROMOTED = ("k8s.pod.name", "k8s.namespace.name", "k8s.container.name", "k8s.node.name")
@@ -30,7 +30,7 @@ class Taking:
     late: str = "30m"
 
 
-class Prometheus3(Asked):
+class Prometheus3(QueriedPrometheus):
     """A Prometheus that scrapes nothing."""
 
     def __init__(self, folder: Path, taking: Taking) -> None:

@@ -24,7 +24,7 @@ class Series:
         return self.points[-1][1]
 
 
-class Asked:
+class QueriedPrometheus:
     """A running Prometheus of any release."""
 
     def __init__(self, process: Process, port: int) -> None:
@@ -51,7 +51,7 @@ class Asked:
         times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
         return _series(self.api("query_range", query=promql, **times))
 
-    def troubles(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Return its logged warnings and errors, such as dropped samples."""
         lines = self.process.output().splitlines()
         return [line for line in lines if re.search(r"\blevel=(warn|error)\b", line, re.IGNORECASE)]

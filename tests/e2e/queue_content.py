@@ -14,7 +14,7 @@ from pipeline.model import Instant
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class QueueContent:
     """The content of a queue.
 
     Attributes:
@@ -26,10 +26,10 @@ class Kept:
     points: int
 
 
-def kept(folder: Path) -> Kept:
+def kept(folder: Path) -> QueueContent:
     """Open a copy of a queue like a starting podgpu; the folder stays unchanged."""
     if not folder.exists():
-        return Kept(Totals(), 0)
+        return QueueContent(Totals(), 0)
     with tempfile.TemporaryDirectory() as made:
         copy = Path(made) / "queue"
         shutil.copytree(folder, copy)
@@ -43,7 +43,7 @@ def kept(folder: Path) -> Kept:
             state = queue.state()
         finally:
             queue.close()
-    found = Kept(state.totals, points)
+    found = QueueContent(state.totals, points)
     assert found.totals == inspected.totals, (found, inspected)
     assert found.totals.queued == found.points, found
     return found

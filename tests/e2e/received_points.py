@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.e2e.points import Point, Request
-from tests.e2e.queue_content import Kept
+from tests.e2e.queue_content import QueueContent
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Duplicate:
     """A point that was received twice.
 
     Attributes:
@@ -23,18 +23,18 @@ class Again:
 
 
 @dataclass(slots=True)
-class Arrived:
+class ReceivedPoints:
     """Each point once, in the order of arrival, and the duplicates."""
 
     points: dict[tuple[object, ...], Point] = field(default_factory=dict)
     """By identity."""
-    again: list[Again] = field(default_factory=list)
+    duplicates: list[Duplicate] = field(default_factory=list)
     requests: int = 0
 
     @property
     def resent(self) -> set[int]:
         """Numbers of the first requests of points that were received again."""
-        return {again.first for again in self.again}
+        return {again.first for again in self.duplicates}
 
     def series(self) -> dict[tuple[object, ...], list[Point]]:
         """Return points by series, in the order of arrival."""
@@ -50,9 +50,9 @@ class Arrived:
             assert times == sorted(times), series
 
 
-def arrived(requests: Sequence[Request]) -> Arrived:
+def arrived(requests: Sequence[Request]) -> ReceivedPoints:
     """Separate duplicates from new points, and assert that duplicates are identical."""
-    found = Arrived(requests=len(requests))
+    found = ReceivedPoints(requests=len(requests))
     first: dict[tuple[object, ...], int] = {}
     for number, request in enumerate(requests):
         for point in request.points:
@@ -63,7 +63,7 @@ def arrived(requests: Sequence[Request]) -> Arrived:
                 continue
             assert point.content == known.content, (known, point)
             assert number != first[point.identity], f"twice in one request: {point}"
-            found.again.append(Again(point, first[point.identity], number))
+            found.duplicates.append(Duplicate(point, first[point.identity], number))
     return found
 
 
@@ -87,7 +87,9 @@ def written(lines: Path) -> dict[str, list[float]]:
     return found
 
 
-def check_nothing_lost(found: Arrived, queue: Kept, lines: dict[str, list[float]]) -> None:
+def check_nothing_lost(
+    found: ReceivedPoints, queue: QueueContent, lines: dict[str, list[float]]
+) -> None:
     """Assert that no point was lost, according to the queue's totals and the JSON lines.
 
     Args:

@@ -18,7 +18,7 @@ class Scraped:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.port = server.take_seat()
+        self.port = server.take_target()
 
     def query(self, promql: str) -> list[Series]:
         address = f"127.0.0.1:{self.port}"

@@ -15,7 +15,7 @@ from tests.deploy.manifests import Object
 from tests.e2e import debian
 from tests.e2e.kube.api import Api, ApiError
 from tests.e2e.processes import Process, free_ports
-from tests.e2e.promql import Asked
+from tests.e2e.promql import QueriedPrometheus
 
 EVERY = 1.0
 """Seconds between two scrapes. The interval of the ServiceMonitor would be too long for a test."""
@@ -29,7 +29,7 @@ _UNTIL_THE_END = ("setpriv", "--pdeathsig", "KILL")
 """Ends Prometheus if the test run is killed."""
 
 
-class Discovering(Asked):
+class DiscoveringPrometheus(QueriedPrometheus):
     """A Prometheus with a file of targets."""
 
     def __init__(self, folder: Path, endpoint: Object) -> None:
@@ -101,9 +101,11 @@ def _endpoints(api: Api, service: Object, endpoint: Object) -> list[Any]:
 
 
 @contextmanager
-def discovering(folder: Path, api: Api, service: Object, endpoint: Object) -> Iterator[Discovering]:
+def discovering(
+    folder: Path, api: Api, service: Object, endpoint: Object
+) -> Iterator[DiscoveringPrometheus]:
     """Run a Prometheus that finds the pods of a Service within a quarter of a second."""
-    server = Discovering(folder, endpoint)
+    server = DiscoveringPrometheus(folder, endpoint)
     ended = threading.Event()
 
     def follow() -> None:

@@ -18,7 +18,7 @@ from tests.e2e.kube.dra import DraDriver
 from tests.e2e.kube.pods import container, pod
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.watched_podgpu import OFTEN, Owner, Subject, watching
+from tests.e2e.watched_podgpu import OFTEN, Owner, WatchedPodgpu, watching
 
 SCENE = distinct()
 A, B, C, D = (gpu.uuid for gpu in SCENE.gpus)
@@ -35,7 +35,7 @@ SINCE = "podgpu_device_holder_since_timestamp_seconds"
 
 
 @contextmanager
-def watch(kube: Cluster, folder: Path) -> Iterator[Subject]:
+def watch(kube: Cluster, folder: Path) -> Iterator[WatchedPodgpu]:
     """Run a podgpu with the sources that report claims."""
     with watching(kube, folder / "podgpu", SCENE, KINDS, options=OPTIONS) as podgpu:
         yield podgpu
@@ -60,7 +60,7 @@ def owner(made: Object) -> Owner:
     return Owner(meta["name"], "main", meta["uid"], meta["namespace"])
 
 
-def free(podgpu: Subject) -> set[str] | None:
+def free(podgpu: WatchedPodgpu) -> set[str] | None:
     """Return the free devices according to `/topology`; None while this is unknown."""
     gpus = podgpu.topology()["gpus"]
     if any("state" not in gpu for gpu in gpus):
@@ -68,15 +68,15 @@ def free(podgpu: Subject) -> set[str] | None:
     return {gpu["uuid"] for gpu in gpus if gpu["state"] == "free"}
 
 
-def conflicts(podgpu: Subject) -> float:
+def conflicts(podgpu: WatchedPodgpu) -> float:
     return sum(value for _, value in podgpu.of("podgpu_attribution_conflicts"))
 
 
-def since(podgpu: Subject) -> Mapping[str, float]:
+def since(podgpu: WatchedPodgpu) -> Mapping[str, float]:
     return {labels["UUID"]: value for labels, value in podgpu.of(SINCE)}
 
 
-def unresolved(podgpu: Subject) -> float:
+def unresolved(podgpu: WatchedPodgpu) -> float:
     return sum(value for _, value in podgpu.of("podgpu_unresolved_device_ids_total"))
 
 
@@ -112,7 +112,7 @@ def test_t15_claims_keep_their_devices_while_names_change(
         podgpu.wait_owners({**owners, D: {owner(z)}})
 
         true = [(A, owner(x)), (B, owner(y)), (D, owner(z))]
-        assert podgpu.witness.untrue(true) == set()
+        assert podgpu.recorder.wrong_holders(true) == set()
         assert {device: since(podgpu)[device] for device in began} == began
         assert podgpu.of(HELD, UUID=A, pod="y") == podgpu.of(HELD, UUID=B, pod="x") == []
         assert (conflicts(podgpu), unresolved(podgpu)) == (0, 0)
@@ -142,7 +142,7 @@ def test_t15_after_a_restart_a_device_name_is_valid_only_if_unchanged(
         podgpu.stays(lambda: podgpu.owners() == {}, 1)
         assert free(podgpu) is None
         assert conflicts(podgpu) == 0
-        assert podgpu.witness.untrue([(A, owner(x)), (B, owner(y))]) == set()
+        assert podgpu.recorder.wrong_holders([(A, owner(x)), (B, owner(y))]) == set()
 
 
 def test_admin_access_is_not_a_holding(kube: Cluster, driver: DraDriver, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_admin_access_is_not_a_holding(kube: Cluster, driver: DraDriver, tmp_pat
         (result,) = claim["status"]["allocation"]["devices"]["results"]
         assert (result["device"], result["adminAccess"]) == ("gpu-0", True)
         podgpu.stays(lambda: podgpu.owners() == {A: {owner(x)}}, 3)
-        assert podgpu.witness.untrue([(A, owner(x))]) == set()
+        assert podgpu.recorder.wrong_holders([(A, owner(x))]) == set()
         assert free(podgpu) == {B, C, D}
         assert (conflicts(podgpu), unresolved(podgpu)) == (0, 0)
         assert Growth(podgpu, 2).held(A, "x") == pytest.approx(1)

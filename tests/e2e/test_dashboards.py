@@ -17,7 +17,7 @@ from tests.e2e import debian
 from tests.e2e.node import Node, running
 from tests.e2e.processes import Process, free_ports, wait_until
 from tests.e2e.prometheus import EXPORTER, HONOURED, INTERVAL, Server
-from tests.e2e.promql import Asked, Series
+from tests.e2e.promql import QueriedPrometheus, Series
 from tests.e2e.scenes import mixed
 from tests.e2e.test_alerts import run
 from tests.fakes.nvml import Proc, Scenario
@@ -41,19 +41,19 @@ EMPTY = {
 """Queries without a result on this node, which does not have every fault."""
 
 
-class Alone(Server):
+class SingleNodePrometheus(Server):
     """A Prometheus that scrapes one podgpu, as one target or as two."""
 
     def __init__(self, programs: debian.Prometheus, folder: Path, *, twice: bool) -> None:
-        seat, port = free_ports(2)
-        self._seats = [seat]
-        addresses = [f"127.0.0.1:{seat}", *(["10.0.0.2:9400"] if twice else [])]
+        target, port = free_ports(2)
+        self._targets = [target]
+        addresses = [f"127.0.0.1:{target}", *(["10.0.0.2:9400"] if twice else [])]
         job = {
             "job_name": HONOURED,
             "honor_labels": True,
             "static_configs": [
                 {
-                    "targets": [f"127.0.0.1:{seat}"],
+                    "targets": [f"127.0.0.1:{target}"],
                     "labels": {**EXPORTER, "instance": address},
                 }
                 for address in addresses
@@ -78,7 +78,7 @@ class Alone(Server):
             ],
             folder / "prometheus.log",
         )
-        Asked.__init__(self, process, port)
+        QueriedPrometheus.__init__(self, process, port)
 
 
 def scene() -> Scenario:
@@ -103,7 +103,7 @@ def node(
 ) -> Iterator[Node]:
     """train-0 holds GPU 0, train-1 an instance of GPU 1, and both share GPU 2."""
     folder = tmp_path_factory.mktemp("dashboards")
-    server = Alone(programs, folder, twice=request.param == "two targets")
+    server = SingleNodePrometheus(programs, folder, twice=request.param == "two targets")
     try:
         server.wait_ready()
         scenario = scene()

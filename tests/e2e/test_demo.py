@@ -24,7 +24,7 @@ PLAUSIBLE = {
 @pytest.fixture
 def instance(prometheus: Server, tmp_path: Path) -> Iterator[str]:
     """The address of a running demo."""
-    port = prometheus.take_seat()
+    port = prometheus.take_target()
     address = f"127.0.0.1:{port}"
     # An empty library path: the demo needs no driver.
     env = {"LD_LIBRARY_PATH": ""}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.doctor_runs import LIST, Patient, expired, other_exporter, wait_rights
+from tests.e2e.doctor_runs import LIST, DoctorPodgpu, expired, other_exporter, wait_rights
 from tests.e2e.helm import Helm
 from tests.e2e.kube import access
 from tests.e2e.kube.api import Object
@@ -35,11 +35,11 @@ Verb = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Ward:
+class DoctorSetup:
     """A node with a device plugin and a pod, and a service account with the chart's rules."""
 
     kube: Cluster
-    patient: Patient
+    podgpu: DoctorPodgpu
     plugin: DevicePlugin
     kubeconfig: Path
     rules: list[Object]
@@ -70,12 +70,14 @@ def verbs(rules: list[Object]) -> list[Verb]:
 
 
 @pytest.fixture(scope="module")
-def ward(cluster: Cluster, helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
+def prepared(
+    cluster: Cluster, helm: Helm, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[DoctorSetup]:
     folder = tmp_path_factory.mktemp("doctor")
     (port,) = free_ports(1)
     kubeconfig = folder / "kubeconfig.yaml"
-    patient = Patient(cluster, folder, kubeconfig, port)
-    api, chart = cluster.api, helm.template(patient.values())
+    podgpu = DoctorPodgpu(cluster, folder, kubeconfig, port)
+    api, chart = cluster.api, helm.template(podgpu.values())
     namespace, _, name = LIST.partition(":")
     access.service_account(api, ACCOUNT, chart.rules)
     access.allow(api, ACCOUNT, chart.one("Role")["rules"], namespace)
@@ -89,7 +91,7 @@ def ward(cluster: Cluster, helm: Helm, tmp_path_factory: pytest.TempPathFactory)
     access.kubeconfig(kubeconfig, api, token=access.token(api, ACCOUNT, seconds=3600))
     plugin = cluster.plugin(["GPU-0", "GPU-1"])
     cluster.run(gpu_pod("train-0", namespace="ml"))
-    made = Ward(cluster, patient, plugin, kubeconfig, chart.rules)
+    made = DoctorSetup(cluster, podgpu, plugin, kubeconfig, chart.rules)
     made.allow()
     try:
         yield made
@@ -98,8 +100,8 @@ def ward(cluster: Cluster, helm: Helm, tmp_path_factory: pytest.TempPathFactory)
         cluster.tidy()
 
 
-def test_a_healthy_node_has_no_findings(ward: Ward) -> None:
-    answer = ward.patient.diagnose()
+def test_a_healthy_node_has_no_findings(prepared: DoctorSetup) -> None:
+    answer = prepared.podgpu.diagnose()
     assert answer.bad(*OF_THE_MACHINE) == []
     assert answer.status == (1 if answer.bad() else 0)
     well = {each.check for each in answer.findings if each.verdict == "ok"}
@@ -124,35 +126,35 @@ RIGHTS: dict[Verb, tuple[str, str]] = {
 """Check and verdict by missing permission."""
 
 
-def test_the_table_contains_every_rbac_rule_of_the_chart(ward: Ward) -> None:
-    assert sorted(verbs(ward.rules)) == sorted(RIGHTS)
+def test_the_table_contains_every_rbac_rule_of_the_chart(prepared: DoctorSetup) -> None:
+    assert sorted(verbs(prepared.rules)) == sorted(RIGHTS)
 
 
 @pytest.mark.parametrize("right", RIGHTS, ids=lambda right: " ".join(filter(None, right)))
-def test_a_missing_permission_causes_one_finding(ward: Ward, right: Verb) -> None:
+def test_a_missing_permission_causes_one_finding(prepared: DoctorSetup, right: Verb) -> None:
     check, verdict = RIGHTS[right]
     verb, group, resource = right
-    ward.allow(without=right)
+    prepared.allow(without=right)
     try:
-        (found,) = ward.patient.diagnose().bad(*OF_THE_MACHINE)
+        (found,) = prepared.podgpu.diagnose().bad(*OF_THE_MACHINE)
     finally:
-        ward.allow()
+        prepared.allow()
     assert (found.check, found.verdict) == (check, verdict)
     assert found.saw.startswith(f"may not {verb} {resource}")
     assert f'apiGroups ["{group}"], resources ["{resource}"], verbs [{verb}]' in found.repair
 
 
-def test_a_missing_permission_for_the_counters_list_is_reported(ward: Ward) -> None:
+def test_a_missing_permission_for_the_counters_list_is_reported(prepared: DoctorSetup) -> None:
     namespace, _, name = LIST.partition(":")
-    binding = ward.kube.api.get("RoleBinding", BOUND, namespace)
-    ward.kube.api.delete("RoleBinding", BOUND, namespace)
-    ward.wait(listed=False)
+    binding = prepared.kube.api.get("RoleBinding", BOUND, namespace)
+    prepared.kube.api.delete("RoleBinding", BOUND, namespace)
+    prepared.wait(listed=False)
     try:
-        (found,) = ward.patient.diagnose().bad(*OF_THE_MACHINE)
+        (found,) = prepared.podgpu.diagnose().bad(*OF_THE_MACHINE)
     finally:
         binding["metadata"] = {key: binding["metadata"][key] for key in KEPT}
-        ward.kube.api.create(binding)
-        ward.wait()
+        prepared.kube.api.create(binding)
+        prepared.wait()
     assert (found.check, found.verdict) == ("counters", "warning")
     assert "403" in found.saw
     assert f"a Role in {namespace} with verbs [get] on configmaps" in found.repair
@@ -170,63 +172,63 @@ class Fault:
     """
 
     findings: dict[str, tuple[str, str, str]]
-    make: Callable[[Ward], AbstractContextManager[Any]] = lambda _: nullcontext()
+    make: Callable[[DoctorSetup], AbstractContextManager[Any]] = lambda _: nullcontext()
     change: dict[str, Any] = field(default_factory=dict)
 
 
 @contextmanager
-def old_token(ward: Ward) -> Iterator[None]:
-    api, before = ward.kube.api, ward.kubeconfig.read_text()
+def old_token(prepared: DoctorSetup) -> Iterator[None]:
+    api, before = prepared.kube.api, prepared.kubeconfig.read_text()
     token = expired(access.token(api, ACCOUNT, seconds=3600), signing_key())
-    access.kubeconfig(ward.kubeconfig, api, token=token)
+    access.kubeconfig(prepared.kubeconfig, api, token=token)
     try:
         yield
     finally:
-        ward.kubeconfig.write_text(before)
+        prepared.kubeconfig.write_text(before)
     # Assert that the token was refused because it had expired.
-    assert "token has expired" in ward.kube.apiserver.output()
+    assert "token has expired" in prepared.kube.apiserver.output()
 
 
 @contextmanager
-def no_plugin(ward: Ward) -> Iterator[None]:
-    ward.plugin.stop()
-    ward.kube.wait_allocatable(ward.plugin.resource, 0)
+def no_plugin(prepared: DoctorSetup) -> Iterator[None]:
+    prepared.plugin.stop()
+    prepared.kube.wait_allocatable(prepared.plugin.resource, 0)
     try:
         yield
     finally:
-        ward.plugin.start()
-    ward.kube.wait_allocatable(ward.plugin.resource, len(ward.plugin.healthy))
+        prepared.plugin.start()
+    prepared.kube.wait_allocatable(prepared.plugin.resource, len(prepared.plugin.healthy))
 
 
 @contextmanager
-def frozen_kubelet(ward: Ward) -> Iterator[None]:
-    ward.kube.kubelet.freeze()
+def frozen_kubelet(prepared: DoctorSetup) -> Iterator[None]:
+    prepared.kube.kubelet.freeze()
     try:
         yield
     finally:
-        ward.kube.kubelet.thaw()
+        prepared.kube.kubelet.thaw()
 
 
 @contextmanager
-def no_kubelet(ward: Ward) -> Iterator[None]:
-    ward.kube.kubelet.stop()
+def no_kubelet(prepared: DoctorSetup) -> Iterator[None]:
+    prepared.kube.kubelet.stop()
     try:
         yield
     finally:
-        ward.kube.kubelet.start()
+        prepared.kube.kubelet.start()
     # Plugins register again.
-    ward.kube.wait_allocatable(ward.plugin.resource, len(ward.plugin.healthy))
+    prepared.kube.wait_allocatable(prepared.plugin.resource, len(prepared.plugin.healthy))
 
 
 @contextmanager
-def no_server(ward: Ward) -> Iterator[None]:
-    ward.kube.apiserver.stop()
+def no_server(prepared: DoctorSetup) -> Iterator[None]:
+    prepared.kube.apiserver.stop()
     try:
         yield
     finally:
-        ward.kube.apiserver.start()
+        prepared.kube.apiserver.start()
         # Without a restart it may take a minute to reconnect to the API server.
-        ward.kube.kubelet.restart()
+        prepared.kube.kubelet.restart()
 
 
 FAULTS = {
@@ -236,7 +238,7 @@ FAULTS = {
     ),
     "another exporter has the port": Fault(
         {"http.port": ("failure", "dcgm-exporter", "another listen")},
-        make=lambda ward: other_exporter(ward.patient.port),
+        make=lambda prepared: other_exporter(prepared.podgpu.port),
     ),
     "the token has expired": Fault(
         {
@@ -272,10 +274,10 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_causes_exactly_its_findings(ward: Ward, fault: str) -> None:
+def test_a_fault_causes_exactly_its_findings(prepared: DoctorSetup, fault: str) -> None:
     wrong = FAULTS[fault]
-    with wrong.make(ward):
-        answer = ward.patient.diagnose(wrong.change)
+    with wrong.make(prepared):
+        answer = prepared.podgpu.diagnose(wrong.change)
     found_by_check = {each.check: each for each in answer.bad(*OF_THE_MACHINE)}
     assert found_by_check.keys() == wrong.findings.keys(), list(map(str, answer.findings))
     for check, (verdict, saw, repair) in wrong.findings.items():

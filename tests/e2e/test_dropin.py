@@ -39,10 +39,10 @@ def node() -> Scenario:
 
 @pytest.fixture
 def exporter(prometheus: Server, tmp_path: Path) -> Iterator[Exporter]:
-    before = len(prometheus.troubles())
+    before = len(prometheus.problems())
     with exporting(prometheus, tmp_path / "exporter", node()) as exporter:
         yield exporter
-    assert prometheus.troubles()[before:] == []
+    assert prometheus.problems()[before:] == []
 
 
 def scraped(exporter: Exporter) -> dict[str, float]:

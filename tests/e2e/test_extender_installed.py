@@ -11,14 +11,14 @@ from tests.e2e.documented import extender, rules
 from tests.e2e.extender_process import PAGE, REQUIRE, question, wait_bound, wait_turned_away
 from tests.e2e.helm import NAMESPACE, Helm
 from tests.e2e.image import Image
-from tests.e2e.installation import Installation, installed, sited, values
+from tests.e2e.installation import Installation, installed, prepared_site, values
 from tests.e2e.kube import nodes
 from tests.e2e.kube.api import Object
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.kube.pods import GPU, gpu_pod
 from tests.e2e.kube.service import Place, proxied
-from tests.e2e.kubectl_apply import Applying
+from tests.e2e.kubectl_apply import ObjectApplier
 from tests.e2e.processes import get, wait_until
 from tests.e2e.topology_publisher import IDS, ISLANDS
 from tests.fakes.nvml import FakeNvml
@@ -38,7 +38,7 @@ LARGE = {"cpu": "256", "memory": "2Ti", GPU: "8"}
 
 @pytest.fixture(scope="module")
 def site(loaded: Image, cluster: Cluster) -> Iterator[Cluster]:
-    with sited(cluster):
+    with prepared_site(cluster):
         yield cluster
 
 
@@ -50,7 +50,7 @@ def plugin(site: Cluster) -> DevicePlugin:
 @pytest.fixture(scope="module")
 def before(site: Cluster) -> set[str]:
     """All objects before the installation."""
-    return Applying(site.api).everything()
+    return ObjectApplier(site.api).everything()
 
 
 @pytest.fixture(scope="module")
@@ -236,9 +236,9 @@ def test_uninstalling_leaves_nothing(
     release: Installation, site: Cluster, before: set[str]
 ) -> None:
     """This is the last test that needs this release."""
-    there = Applying(site.api).everything()
+    there = ObjectApplier(site.api).everything()
     assert {f"Deployment {NAMESPACE}/{NAME}", f"Service {NAMESPACE}/{NAME}"} <= there
     release.remove()
-    assert Applying(site.api).everything() == before
+    assert ObjectApplier(site.api).everything() == before
     assert site.api.list("Pod") == []
     wait_until(lambda: not site.containerd.tasks(), "nothing runs")

@@ -4,11 +4,11 @@ import socket
 
 from tests.e2e.kube.api import Object
 from tests.e2e.kube.cluster import Cluster
-from tests.e2e.kube.full_cluster import whole
+from tests.e2e.kube.full_cluster import full_cluster
 from tests.e2e.kube.images import IMAGE
 from tests.e2e.kube.pods import HOLD, container, pod, run
 from tests.e2e.kube.service import ADDRESS
-from tests.e2e.kubectl_apply import Applying
+from tests.e2e.kubectl_apply import ObjectApplier
 from tests.e2e.processes import wait_until
 
 NAMESPACE = "whole"
@@ -58,11 +58,11 @@ def held() -> bool:
 
 
 def test_pods_reach_the_api_server_and_daemonsets_get_pods(kube: Cluster) -> None:
-    with whole(kube):
+    with full_cluster(kube):
         kube.run(asking("within"), "Succeeded", "Failed")
         assert held()
         assert kube.pod_log("within") == "reached\ntoken\n"
-        applying, objects = Applying(kube.api), daemonset()
+        applying, objects = ObjectApplier(kube.api), daemonset()
         applying.apply(objects)
 
         def running() -> bool:

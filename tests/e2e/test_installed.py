@@ -13,14 +13,14 @@ from tests.e2e.charts import Values
 from tests.e2e.helm import Helm
 from tests.e2e.image import REFERENCE, Image
 from tests.e2e.image_pods import page
-from tests.e2e.installation import Installation, installed, sited, values
+from tests.e2e.installation import Installation, installed, prepared_site, values
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.kube.pods import gpu_pod
-from tests.e2e.kubectl_apply import Applying
+from tests.e2e.kubectl_apply import ObjectApplier
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.service_discovery import EVERY, ITSELF, JOB, Discovering, discovering
+from tests.e2e.service_discovery import EVERY, ITSELF, JOB, DiscoveringPrometheus, discovering
 from tests.fakes.nvml import FakeNvml
 
 SCENE = distinct()
@@ -51,7 +51,7 @@ LONGER = 8
 @pytest.fixture(scope="module")
 def site(loaded: Image, cluster: Cluster) -> Iterator[Cluster]:
     """A cluster with controllers and a GPU label on its node, without podgpu."""
-    with sited(cluster):
+    with prepared_site(cluster):
         rows = "\n".join(f"{name}, gauge, Help." for name in (UTIL, "DCGM_FI_DEV_GPU_TEMP"))
         meta = {"name": COUNTERS, "namespace": "default"}
         cluster.api.create({"kind": "ConfigMap", "metadata": meta, "data": {"metrics": rows}})
@@ -69,7 +69,7 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> FakeNvml:
     return FakeNvml(SCENE, tmp_path_factory.mktemp("played"))
 
 
-def wait_holders(prometheus: Discovering, expected: dict[str, str]) -> None:
+def wait_holders(prometheus: DiscoveringPrometheus, expected: dict[str, str]) -> None:
     """Wait until Prometheus has exactly these pods by device, from all scraped podgpus."""
 
     def known() -> bool:
@@ -80,7 +80,7 @@ def wait_holders(prometheus: Discovering, expected: dict[str, str]) -> None:
     wait_until(known, f"{expected} in Prometheus", seconds=45)
 
 
-def gap(prometheus: Discovering, selector: str, since: float) -> float:
+def gap(prometheus: DiscoveringPrometheus, selector: str, since: float) -> float:
     """Return the longest time without a sample in any of the series, in seconds."""
     window = f"{time.time() - since:.0f}s"
     found = prometheus.query(f"{selector}[{window}]")
@@ -180,7 +180,7 @@ def traces(site: Cluster, fake: FakeNvml) -> Traces:
     )
     node = site.api.get("Node", site.node)["metadata"]
     return Traces(
-        objects=Applying(site.api).everything(),
+        objects=ObjectApplier(site.api).everything(),
         node=node["annotations"].keys() | node["labels"].keys(),
         files={path for folder in folders for path in folder.rglob("*")},
     )

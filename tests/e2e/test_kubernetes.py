@@ -14,7 +14,7 @@ from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.kube.pods import GPU, STUBBORN, container, gpu_pod, pod, run
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.watched_podgpu import ACCOUNT, ALL, OFTEN, RULES, Owner, Subject, watching
+from tests.e2e.watched_podgpu import ACCOUNT, ALL, OFTEN, RULES, Owner, WatchedPodgpu, watching
 
 SCENE = distinct()
 IDS = [gpu.uuid for gpu in SCENE.gpus]
@@ -25,7 +25,7 @@ hints and watches, and much more than needed."""
 # After `max_age`, a kubelet has received all of its pods.
 SETTLED = {**OFTEN, "podresources": {**OFTEN["podresources"], "max_age": "2s"}}
 
-Watch = Callable[..., Subject]
+Watch = Callable[..., WatchedPodgpu]
 Made = dict[str, Any]
 
 
@@ -34,7 +34,9 @@ def watch(kube: Cluster, tmp_path: Path) -> Iterator[Watch]:
     """Start a podgpu that is stopped at the end."""
     with ExitStack() as stack:
 
-        def start(*kinds: str, rules: Sequence[Made] = RULES, settled: bool = False) -> Subject:
+        def start(
+            *kinds: str, rules: Sequence[Made] = RULES, settled: bool = False
+        ) -> WatchedPodgpu:
             options = SETTLED if settled else OFTEN
             return stack.enter_context(
                 watching(kube, tmp_path / "podgpu", SCENE, kinds or ALL, rules, options=options)
@@ -78,7 +80,7 @@ def test_labels_appear_and_disappear_with_the_pod(
     assert podgpu.wait_owners({}) < SOON
     assert podgpu.of("podgpu_pod_info") == []
     # No other holder was ever shown.
-    assert podgpu.witness.untrue((device, owner) for device in given(plugin)) == set()
+    assert podgpu.recorder.wrong_holders((device, owner) for device in given(plugin)) == set()
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_the_kubelet_is_restarted(kube: Cluster, plugin: DevicePlugin, watch: Wa
     kube.remove("train-0")
     podgpu.wait_owners({device: [second]})
     true = [(device, second), *((each, first) for each in owners)]
-    assert podgpu.witness.untrue(true) == set()
+    assert podgpu.recorder.wrong_holders(true) == set()
 
 
 def test_the_api_server_is_restarted(kube: Cluster, plugin: DevicePlugin, watch: Watch) -> None:
@@ -187,7 +189,7 @@ def test_a_pod_is_replaced_by_one_of_the_same_name(
         plugin.set_devices(offered)
         kube.wait_allocatable(GPU, len(offered))
     podgpu.wait_owners({})
-    assert podgpu.witness.untrue(true) == set()
+    assert podgpu.recorder.wrong_holders(true) == set()
 
 
 def test_a_completed_pod_releases_its_gpu(
@@ -220,7 +222,7 @@ def test_a_static_pod_has_the_uid_of_the_kubelet(
     assert set(kubelet_state.checkpointed(uid(made))) == set()  # it has another uid there
     kube.remove_static_pod("agent")
     podgpu.wait_owners({})
-    shown = {seen.owner for _, seen_then in podgpu.witness.history for seen in seen_then}
+    shown = {seen.owner for _, seen_then in podgpu.recorder.history for seen in seen_then}
     assert {one.pod for one in shown} <= {name, ""}
 
 
@@ -257,7 +259,7 @@ def test_a_pod_that_the_kubelet_rejected_holds_nothing(
     assert refused["status"]["reason"] == "UnexpectedAdmissionError"
     podgpu.stays(lambda: podgpu.owners() == {d: set(o) for d, o in owners.items()}, 2)
     true = [(device, owner) for device, (owner,) in owners.items()]
-    assert podgpu.witness.untrue(true) == set()
+    assert podgpu.recorder.wrong_holders(true) == set()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.e2e.kube.pods import gpu_pod
 from tests.e2e.podgpu import series
 from tests.e2e.processes import get, wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.watched_podgpu import OFTEN, Owner, Subject, holders, watching
+from tests.e2e.watched_podgpu import OFTEN, Owner, WatchedPodgpu, holders, watching
 
 SCENE = distinct()
 IDS = [gpu.uuid for gpu in SCENE.gpus]
@@ -29,7 +29,7 @@ VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
 INJECTING: Mapping[str, Mapping[str, str]] = {**OFTEN, "nri": {"inject": "koordinator"}}
 
-Watch = Callable[..., Subject]
+Watch = Callable[..., WatchedPodgpu]
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def watch(kube: Cluster, tmp_path: Path) -> Iterator[Watch]:
 
         def start(
             *kinds: str, options: Mapping[str, Mapping[str, str]] = OFTEN, wait: bool = True
-        ) -> Subject:
+        ) -> WatchedPodgpu:
             podgpu = stack.enter_context(
                 watching(kube, tmp_path / "podgpu", SCENE, kinds or ("nri",), options=options)
             )
@@ -67,7 +67,7 @@ def given(tmp_path: Path) -> dict[str, Mapping[str, str]]:
 Given = Mapping[str, Mapping[str, str]]
 
 
-def connected(podgpu: Subject, times: int = 1) -> None:
+def connected(podgpu: WatchedPodgpu, times: int = 1) -> None:
     wait_until(lambda: podgpu.output().count("connected to containerd") >= times, "connected")
 
 
@@ -75,7 +75,7 @@ def owner(pod: str, container: str = "main") -> Owner:
     return Owner(pod, container, f"uid-{pod}", "ml")
 
 
-def evidence(podgpu: Subject) -> set[str]:
+def evidence(podgpu: WatchedPodgpu) -> set[str]:
     return {seen.evidence for seen in podgpu.holders()}
 
 
@@ -91,7 +91,7 @@ def test_a_pod_is_shown_within_a_second_of_its_start_and_end(
     assert evidence(podgpu) == {"runtime_nodes"}
     kube.remove("train-0", "ml")
     assert podgpu.wait_owners({}) < 1
-    assert podgpu.witness.untrue((device, mine) for device in asked) == set()
+    assert podgpu.recorder.wrong_holders((device, mine) for device in asked) == set()
 
 
 def test_devices_injected_by_cdi_name_have_cdi_evidence(kube: Cluster, watch: Watch) -> None:
@@ -105,17 +105,17 @@ def test_devices_injected_by_cdi_name_have_cdi_evidence(kube: Cluster, watch: Wa
     assert evidence(podgpu) == {"runtime_cdi"}
 
 
-class Eye:
+class PageReader:
     """Reads the page continuously and records when containers appear and disappear."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look)
+        self._thread = threading.Thread(target=self._read)
         self.appeared: dict[str, float] = {}
         self.vanished: dict[str, float] = {}
 
-    def __enter__(self) -> "Eye":
+    def __enter__(self) -> "PageReader":
         self._thread.start()
         return self
 
@@ -123,7 +123,7 @@ class Eye:
         self._over.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         shown: set[str] = set()
         while not self._over.is_set():
             body = get(self._port, "/metrics").body.decode()
@@ -148,21 +148,21 @@ def test_two_hundred_containers_are_shown_within_the_latency_limits(
     podgpu = watch()
     pod = cri.run_pod("train-0")
     created, started, ended = {}, {}, {}
-    with Eye(podgpu.port) as eye:
+    with PageReader(podgpu.port) as reader:
         for number in range(200):
             name = f"c{number}"
             container = cri.create(pod, name, devices=[given[IDS[number % 4]]])
             created[name] = time.monotonic()
             cri.start(container)
             started[name] = time.monotonic()
-            wait_until(lambda: name in eye.appeared, name, every=0.001)  # noqa: B023
+            wait_until(lambda: name in reader.appeared, name, every=0.001)  # noqa: B023
             cri.stop(container)
             ended[name] = time.monotonic()
-            wait_until(lambda: name in eye.vanished, name, every=0.001)  # noqa: B023
+            wait_until(lambda: name in reader.vanished, name, every=0.001)  # noqa: B023
             cri.remove(container)
-    after_create = [eye.appeared[name] - at for name, at in created.items()]
-    after_start = [eye.appeared[name] - at for name, at in started.items()]
-    after_end = [eye.vanished[name] - at for name, at in ended.items()]
+    after_create = [reader.appeared[name] - at for name, at in created.items()]
+    after_start = [reader.appeared[name] - at for name, at in started.items()]
+    after_end = [reader.vanished[name] - at for name, at in ended.items()]
     print(f"\ncreated -> page: {figures(after_create)}")
     print(f"started -> page: {figures(after_start)}")
     print(f"ended -> page:   {figures(after_end)}")

@@ -132,7 +132,7 @@ def test_a_collector_receives_the_values(
         assert point.resource["service.name"] == "podgpu"
     whole = arrived(collector.requests())
     whole.check_order()
-    assert not whole.again
+    assert not whole.duplicates
 
 
 def test_c3_a_paused_podgpu_leaves_a_gap_in_the_readings(
@@ -263,7 +263,7 @@ def test_prometheus_receives_names_labels_and_values(
         assert used == {uuid: (1024 + at) * MIB for at, uuid in enumerate(UUIDS)}
         powers = gpus(prometheus3.query("hw_power_watts"))
         assert powers == {uuid: 100.5 + at for at, uuid in enumerate(UUIDS)}
-    assert prometheus3.troubles() == []
+    assert prometheus3.problems() == []
 
 
 def test_a_new_counter_causes_no_spike_in_prometheus(
@@ -282,7 +282,7 @@ def test_a_new_counter_causes_no_spike_in_prometheus(
     # The counter was 5 MJ at its first reading, which must not count as an increase.
     for series in prometheus3.query("increase(hw_energy_joules_total[5m])"):
         assert series.value < WATTS * 300
-    assert prometheus3.troubles() == []
+    assert prometheus3.problems() == []
 
 
 def test_series_of_a_deleted_pod_are_stale_in_prometheus(
@@ -300,7 +300,7 @@ def test_series_of_a_deleted_pod_are_stale_in_prometheus(
         of_gpu = f"hw_power_watts{{hw_id='{UUIDS[1]}'}}"
         (now,) = wait_until(lambda: prometheus3.query(of_gpu), "the GPU")
         assert "k8s_pod_name" not in now.labels
-    assert prometheus3.troubles() == []
+    assert prometheus3.problems() == []
 
 
 def test_a_prometheus_without_out_of_order_window_accepts_all_points(
@@ -318,7 +318,7 @@ def test_a_prometheus_without_out_of_order_window_accepts_all_points(
         output = pusher.output()
     assert (account.rejected, account.dropped) == ({}, {}), output[-3000:]
     assert account.emitted > 1000
-    assert prometheus.troubles() == []
+    assert prometheus.problems() == []
     print(f"\n{account.emitted} points while pods came and went, none refused")
 
 

@@ -81,7 +81,7 @@ def test_d1_an_outage_of_the_collector_loses_no_point(
     print(
         f"\nD1 by {protocol}: {OUTAGE:g} s of outage, {accounts[-1].queued} points in "
         f"{accounts[-1].queue_bytes} bytes waited, gone {drained:.1f} s after; "
-        f"{len(found.points)} points, none lost, {len(found.again)} twice; "
+        f"{len(found.points)} points, none lost, {len(found.duplicates)} twice; "
         f"memory {memory[0] / 2**20:.1f} to {max(memory) / 2**20:.1f} MiB"
     )
 
@@ -168,7 +168,7 @@ def test_o11_a_stop_in_an_outage_is_quick_and_keeps_queued_points(
         pusher.wait_drained()
         pusher.stop()
     found = arrived(collector.requests())
-    assert not found.again
+    assert not found.duplicates
     check_nothing_lost(found, kept(tmp_path / "queue"), written(tmp_path / "lines.jsonl"))
     print(
         f"\nO11 by {protocol}: ended after {took:.2f} s, {left.queued} points kept and sent later"

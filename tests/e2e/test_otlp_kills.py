@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.collector import Collector
 from tests.e2e.otlp_podgpu import Pusher, push, pushing
 from tests.e2e.processes import wait_until
-from tests.e2e.queue_content import Kept, kept
+from tests.e2e.queue_content import QueueContent, kept
 from tests.e2e.received_points import arrived
 
 KILLS = int(os.environ.get("PODGPU_E2E_KILLS", "20"))
@@ -32,23 +32,23 @@ RECEIVERS = ("there", "away", "comes", "killed")
 
 
 @dataclass(slots=True)
-class Story:
+class KillScenario:
     """The course of the test, and the expected state."""
 
     collector: Collector
     pusher: Pusher
     queue: Path
     rng: random.Random
-    before: Kept
+    before: QueueContent
     under_way: set[int] = field(default_factory=set)
     """Numbers of the requests whose responses may have been lost by a kill."""
     kills: dict[str, int] = field(default_factory=dict)
-    looked: int = 0
+    runs_with_counts: int = 0
     """Number of runs in which podgpu served its counts."""
     largest: int = 0
     """Maximum number of queued points."""
 
-    def life(self) -> None:
+    def run_and_kill(self) -> None:
         """Run podgpu for a while, and kill it."""
         receiver = self.rng.choice(RECEIVERS)
         self.prepare(up=receiver in {"there", "killed"})
@@ -59,7 +59,7 @@ class Story:
         # It serves no counts during its start.
         if account := self.pusher.account():
             assert account.recovered == self.before.points
-            self.looked += 1
+            self.runs_with_counts += 1
         if receiver == "comes":
             self.collector.start()
         elif receiver == "killed":
@@ -103,7 +103,7 @@ class Story:
         self.under_way.add(count - 1)
 
 
-def check_grown(before: Kept, after: Kept) -> None:
+def check_grown(before: QueueContent, after: QueueContent) -> None:
     """Assert that counts do not decrease and that no point was rejected or dropped."""
     assert after.totals.appended >= before.totals.appended
     assert after.totals.acked >= before.totals.acked
@@ -120,13 +120,13 @@ def test_d3_queued_points_survive_kills(
     with pushing(tmp_path / "podgpu", {"otlp": sink}) as pusher:
         wait_until(collector.points, "points")
         pusher.kill()
-        story = Story(collector, pusher, queue, random.Random(SEED), kept(queue))
-        story.cut_off()
+        scenario = KillScenario(collector, pusher, queue, random.Random(SEED), kept(queue))
+        scenario.cut_off()
         try:
             for _ in range(KILLS):
-                story.life()
+                scenario.run_and_kill()
             # The next run recovers exactly the points that are queued after the last kill.
-            story.prepare(up=True)
+            scenario.prepare(up=True)
             left = kept(queue)
             pusher.start()
             assert pusher.wait_account().recovered == left.points
@@ -134,7 +134,7 @@ def test_d3_queued_points_survive_kills(
             pusher.stop()
         except AssertionError as error:
             raise AssertionError(f"seed {SEED}: {error}") from error
-    assert story.looked > 0
+    assert scenario.runs_with_counts > 0
     final, found = kept(queue), arrived(collector.requests())
     check_grown(left, final)
     assert final.points == 0
@@ -142,11 +142,11 @@ def test_d3_queued_points_survive_kills(
     assert final.totals.appended == final.totals.acked == len(found.points)
     found.check_order()
     # Duplicates were in flight at a kill.
-    assert found.resent <= story.under_way, (found.resent, story.under_way)
-    kills = ", ".join(f"{count} with it {what}" for what, count in sorted(story.kills.items()))
+    assert found.resent <= scenario.under_way, (found.resent, scenario.under_way)
+    kills = ", ".join(f"{count} with it {what}" for what, count in sorted(scenario.kills.items()))
     print(
         f"\nD3 by {protocol}, seed {SEED}: {KILLS} kills ({kills} at the receiver); "
         f"{len(found.points)} points in {found.requests} requests, none lost, "
-        f"{len(found.again)} twice from {len(found.resent)} requests; "
-        f"{story.largest} waited at most"
+        f"{len(found.duplicates)} twice from {len(found.resent)} requests; "
+        f"{scenario.largest} waited at most"
     )

@@ -224,7 +224,7 @@ async def test_prometheus_translates_otlp_names_and_labels(prometheus3: Promethe
     }
     (total,) = prometheus3.query("hw_energy_joules_total")
     assert total.value == 5000
-    assert prometheus3.troubles() == []
+    assert prometheus3.problems() == []
 
 
 async def test_prometheus_ends_a_series_at_a_point_without_value(
@@ -262,7 +262,7 @@ async def test_prometheus_accepts_points_out_of_order(prometheus3: Prometheus3) 
         await by_http(request(temperature(point(at - age * SECOND, float(age)))), prometheus3.url)
     (series,) = prometheus3.query("hw_temperature_celsius[15m]", at=at / SECOND + 1)
     assert [value for _, value in series.points] == [600, 300, 0]
-    assert prometheus3.troubles() == []
+    assert prometheus3.problems() == []
 
 
 async def test_prometheus_can_keep_otlp_names(take: Take) -> None:

@@ -19,7 +19,7 @@ from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.kube.pods import GPU, gpu_pod, pod
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.watched_podgpu import ALL, OFTEN, Owner, Subject, watching
+from tests.e2e.watched_podgpu import ALL, OFTEN, Owner, WatchedPodgpu, watching
 
 SCENE = distinct()
 IDS = [gpu.uuid for gpu in SCENE.gpus]
@@ -33,7 +33,7 @@ PAGE = "sinks/pods.md"
 READING, WRITING = rules("sources/pods.md"), rules(PAGE)
 READS_IT = {**OFTEN, SOURCE: {"device_annotations": [GPU]}}
 
-Watch = Callable[..., Subject]
+Watch = Callable[..., WatchedPodgpu]
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def watch(kube: Cluster, tmp_path: Path) -> Iterator[Watch]:
             may: Collection[Object] = WRITING,
             kubeconfig: Path | None = None,
             **how: Any,
-        ) -> Subject:
+        ) -> WatchedPodgpu:
             kubeconfig = kubeconfig or access.account(tmp_path, kube.api, WRITER, may)
             sinks = {SINK: {"kind": "pods", "kubeconfig": str(kubeconfig)}}
             folder = tmp_path / "podgpu"
@@ -109,7 +109,7 @@ def test_the_annotations_name_the_devices_of_a_pod(
     owners = {device: {Owner("train-0", "main", uid(made), "ml")} for device in given}
     podgpu.wait_owners(owners)
     podgpu.stays(lambda: podgpu.owners() == owners, 2)
-    assert SOURCE not in {seen.source for _, shown in podgpu.witness.history for seen in shown}
+    assert SOURCE not in {seen.source for _, shown in podgpu.recorder.history for seen in shown}
     assert "is ignored" not in podgpu.output()
     # One request writes it; podgpu's own change causes no further request.
     podgpu.wait_value("podgpu_sink_requests_total", 1, sink=SINK, method="patch", result="ok")

@@ -16,7 +16,7 @@ from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.kube.pods import gpu_pod
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.watched_podgpu import ALL, OFTEN, Owner, Subject, watching
+from tests.e2e.watched_podgpu import ALL, OFTEN, Owner, WatchedPodgpu, watching
 from tests.sources.kernel.logs import Kmsg, xid
 
 SCENE = distinct()
@@ -28,7 +28,7 @@ WRITER = "podgpu-events"
 
 READING, WRITING = rules("sources/pods.md"), rules("sinks/events.md")
 
-Watch = Callable[..., Subject]
+Watch = Callable[..., WatchedPodgpu]
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def watch(kube: Cluster, tmp_path: Path) -> Iterator[Watch]:
 
         def start(
             may: Collection[Object] = WRITING, log: Kmsg | None = None, **options: Any
-        ) -> Subject:
+        ) -> WatchedPodgpu:
             kubeconfig = access.account(tmp_path, kube.api, WRITER, may)
             sinks = {SINK: {"kind": "events", "kubeconfig": str(kubeconfig), **options}}
             kinds: Collection[str] = ALL
@@ -74,7 +74,7 @@ def wait_events(kube: Cluster, count: int, namespace: str = "default") -> list[O
     return events(kube, namespace)
 
 
-def strike(podgpu: Subject, device: str, code: int) -> None:
+def strike(podgpu: WatchedPodgpu, device: str, code: int) -> None:
     assert podgpu.fake is not None
     podgpu.fake.push_xid(IDS.index(device), code)
 

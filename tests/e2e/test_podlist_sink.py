@@ -14,7 +14,7 @@ from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.kube.pods import gpu_pod
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.watched_podgpu import OFTEN, Owner, Subject, watching
+from tests.e2e.watched_podgpu import OFTEN, Owner, WatchedPodgpu, watching
 
 SCENE = distinct()
 IDS = [gpu.uuid for gpu in SCENE.gpus]
@@ -27,7 +27,9 @@ def plugin(kube: Cluster) -> DevicePlugin:
 
 
 @contextmanager
-def writing(kube: Cluster, folder: Path, file: Path, write: str = "rename") -> Iterator[Subject]:
+def writing(
+    kube: Cluster, folder: Path, file: Path, write: str = "rename"
+) -> Iterator[WatchedPodgpu]:
     sinks = {"podlist": {"kind": "podlist", "path": str(file), "write": write}}
     kinds = ("podresources", "nri")
     with watching(kube, folder / "podgpu", SCENE, kinds, sinks=sinks) as podgpu:

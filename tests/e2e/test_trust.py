@@ -19,7 +19,7 @@ from tests.e2e.kube.plugin import DevicePlugin, by_nodes
 from tests.e2e.kube.pods import container, gpu_pod, pod
 from tests.e2e.processes import wait_until
 from tests.e2e.scenes import distinct
-from tests.e2e.watched_podgpu import ALL, OFTEN, Owner, Subject, watching
+from tests.e2e.watched_podgpu import ALL, OFTEN, Owner, WatchedPodgpu, watching
 
 SCENE = distinct()
 IDS = [gpu.uuid for gpu in SCENE.gpus]
@@ -36,7 +36,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
 }
 INJECTING: Mapping[str, Mapping[str, str]] = {**OPTIONS, "nri": {"inject": "koordinator"}}
 
-Watch = Callable[..., Subject]
+Watch = Callable[..., WatchedPodgpu]
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def watch(kube: Cluster, tmp_path: Path) -> Iterator[Watch]:
     """Start a podgpu that is stopped at the end."""
     with ExitStack() as stack:
 
-        def start(*kinds: str, options: Mapping[str, Mapping[str, str]] = OPTIONS) -> Subject:
+        def start(*kinds: str, options: Mapping[str, Mapping[str, str]] = OPTIONS) -> WatchedPodgpu:
             podgpu = stack.enter_context(
                 watching(kube, tmp_path / "podgpu", SCENE, kinds or ALL, options=options)
             )
@@ -77,7 +77,7 @@ def allocated(*devices: str, core: int = 100) -> dict[str, str]:
     return {KOORDINATOR: json.dumps({"gpu": gpus})}
 
 
-def free(podgpu: Subject) -> list[str] | None:
+def free(podgpu: WatchedPodgpu) -> list[str] | None:
     """Return the free devices according to `/topology`; None while this is unknown."""
     gpus = podgpu.topology()["gpus"]
     if any("state" not in gpu for gpu in gpus):
@@ -89,12 +89,12 @@ def without(*held: str) -> list[str]:
     return [device for device in IDS if device not in held]
 
 
-def conflicts(podgpu: Subject) -> dict[str, float]:
+def conflicts(podgpu: WatchedPodgpu) -> dict[str, float]:
     """Return the number of conflicts by device, without zeros."""
     return {labels["UUID"]: value for labels, value in podgpu.of(CONFLICTS) if value}
 
 
-def heard(podgpu: Subject, name: str) -> None:
+def heard(podgpu: WatchedPodgpu, name: str) -> None:
     """Wait until podgpu has a pod: the log has a warning about it, or it is a holder."""
     wait_until(
         lambda: f"pod default/{name}" in podgpu.output() or podgpu.of("podgpu_pod_info", pod=name),
@@ -102,13 +102,13 @@ def heard(podgpu: Subject, name: str) -> None:
     )
 
 
-def stay(podgpu: Subject, true: Mapping[str, Object]) -> None:
+def stay(podgpu: WatchedPodgpu, true: Mapping[str, Object]) -> None:
     """Assert that these pods hold these devices, and that no other holder was ever shown."""
     owners = {device: {owner(made)} for device, made in true.items()}
     podgpu.wait_owners(owners)
     podgpu.stays(lambda: podgpu.owners() == owners, 1)
     expected = [(device, one) for device, (one,) in owners.items()]
-    assert podgpu.witness.untrue(expected) == set()
+    assert podgpu.recorder.wrong_holders(expected) == set()
 
 
 # T1: an annotation against the kubelet.

@@ -16,7 +16,7 @@ import yaml
 from tests.e2e import debian
 from tests.e2e.node import PODGPU
 from tests.e2e.processes import Process, free_ports, wait_until
-from tests.e2e.promql import Asked
+from tests.e2e.promql import QueriedPrometheus
 from tests.fakes.nvml import FakeNvml, h100s
 
 USER, SECRET = "prometheus", "correct horse"
@@ -68,7 +68,7 @@ class Stage:
             ],
             folder / "prometheus.log",
         )
-        self.asked = Asked(self.prometheus, asked_port)
+        self.asked = QueriedPrometheus(self.prometheus, asked_port)
         self.asked.wait_ready()
 
     def pair(self, name: str, ca: trustme.CA) -> None:

@@ -47,7 +47,7 @@ class Seen(NamedTuple):
 
 
 @dataclass(slots=True)
-class Witness:
+class HolderRecorder:
     """Scrapes continuously, and records each changed set of holders."""
 
     port: int
@@ -70,7 +70,7 @@ class Witness:
     def end(self) -> None:
         self._stop.set()
 
-    def untrue(self, true: Iterable[tuple[str, Owner]]) -> set[tuple[str, Owner]]:
+    def wrong_holders(self, true: Iterable[tuple[str, Owner]]) -> set[tuple[str, Owner]]:
         """Return all shown holders that were never real.
 
         A holder with fields that are unknown for a moment is not an error.
@@ -107,7 +107,7 @@ def holders(found: Series) -> frozenset[Seen]:
     return frozenset(shown)
 
 
-class Subject(Podgpu):
+class WatchedPodgpu(Podgpu):
     """A podgpu process that observes the node of a cluster.
 
     Its service account has exactly the documented permissions.
@@ -148,7 +148,7 @@ class Subject(Podgpu):
             },
             sinks or {},
         )
-        self.witness = Witness(self.port)
+        self.recorder = HolderRecorder(self.port)
 
     def renew_token(self) -> None:
         """Replace the token in the file, as the kubelet does with a projected token."""
@@ -200,16 +200,16 @@ def watching(
     *,
     options: Mapping[str, Mapping[str, Any]] = OFTEN,
     sinks: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Iterator[Subject]:
+) -> Iterator[WatchedPodgpu]:
     """Run a podgpu and its recording thread, and stop both at the end."""
     folder.mkdir(parents=True, exist_ok=True)
-    subject = Subject(kube, folder, scenario, kinds, rules, options=options, sinks=sinks)
-    thread = threading.Thread(target=subject.witness.watch, daemon=True)
+    subject = WatchedPodgpu(kube, folder, scenario, kinds, rules, options=options, sinks=sinks)
+    thread = threading.Thread(target=subject.recorder.watch, daemon=True)
     try:
         with subject.running():
             thread.start()
             yield subject
     finally:
-        subject.witness.end()
+        subject.recorder.end()
         if thread.is_alive():
             thread.join(10)

@@ -70,7 +70,7 @@ def steps(
             kube, folder, works.scenario, KINDS, ALLOWED, options=OPTIONS, sinks=sinks(folder)
         ) as podgpu,
     ):
-        podgpu.witness.end()
+        podgpu.recorder.end()
         node = Node(kube, podgpu, works, meter, folder / LEDGER)
         next_look(podgpu.port, 30)
         report.add("short", partial(sharing.short, node))

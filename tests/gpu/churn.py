@@ -30,7 +30,7 @@ def _one(stage: Stage, name: str) -> dict[str, float]:
 
     They may be negative: the kubelet allocates a device before the pod is running.
     """
-    api, history = stage.kube.api, stage.podgpu.witness.history
+    api, history = stage.kube.api, stage.podgpu.recorder.history
     meta = stage.kube.create(gpu_pod(name))["metadata"]
     running = _moment(lambda: api.pod(name)["status"]["phase"] == "Running")
     owner = Owner(name, "main", meta["uid"])

@@ -9,7 +9,7 @@ from tests.e2e.kube.api import Object
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.plugin import DevicePlugin
 from tests.e2e.processes import wait_until
-from tests.e2e.watched_podgpu import Owner, Subject
+from tests.e2e.watched_podgpu import Owner, WatchedPodgpu
 from tests.gpu import driver_state
 
 SOON = 2.0
@@ -27,7 +27,7 @@ Figures = dict[str, Any]
 @dataclass
 class Stage:
     kube: Cluster
-    podgpu: Subject
+    podgpu: WatchedPodgpu
     plugin: DevicePlugin
     minors: Mapping[str, int]
     """Minor numbers of the machine's GPUs by uuid."""

@@ -67,7 +67,7 @@ def cost(stage: Stage, pid: int, began: float, seconds: float) -> Figures:
     made = stage.kube.run(gpu_pod("rest", len(stage.minors)))["metadata"]
     owner = Owner("rest", "main", made["uid"])
     stage.expect({gpu: [owner] for gpu in stage.minors})
-    stage.podgpu.witness.end()
+    stage.podgpu.recorder.end()
     time.sleep(3)
     before, cpu, start = stage.requests(), cpu_seconds(pid), time.monotonic()
     for _ in range(round(seconds / SCRAPE)):
@@ -92,13 +92,13 @@ def cost(stage: Stage, pid: int, began: float, seconds: float) -> Figures:
 
 def overall(stage: Stage) -> Figures:
     """Check the whole run: no wrong holder on any page, and no warning in the log."""
-    untrue = stage.podgpu.witness.untrue(stage.true)
+    untrue = stage.podgpu.recorder.wrong_holders(stage.true)
     lines = stage.podgpu.output().splitlines()
     levels = Counter(
         level for level in ("WARNING", "ERROR", "Traceback") for line in lines if level in line
     )
     figures: Figures = {
-        "pages_that_differ": len(stage.podgpu.witness.history),
+        "pages_that_differ": len(stage.podgpu.recorder.history),
         "requests": dict(stage.requests()),
         "log_lines": len(lines),
         "log_levels": dict(levels),

@@ -23,7 +23,7 @@ from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.pods import GPU, gpu_pod
 from tests.e2e.node import PODGPU
 from tests.e2e.processes import get, wait_until
-from tests.e2e.watched_podgpu import RULES, Subject, watching
+from tests.e2e.watched_podgpu import RULES, WatchedPodgpu, watching
 from tests.gpu.driver_state import gpus
 from tests.gpu.topology import active_links, cells, output
 
@@ -31,7 +31,7 @@ SOON = 4.0
 """Maximum delay in seconds: source, settling time, minimum interval of patches, and reserve."""
 
 
-class Sight:
+class NodeAnnotation:
     """The annotation of the Node."""
 
     def __init__(self, kube: Cluster) -> None:
@@ -69,7 +69,9 @@ def like_nvidia_smi(annotation: Published) -> dict[str, Any]:
     return {"pairs": {f"{a}-{b}": cell for (a, b), cell in ours.items() if a < b}, "links": links}
 
 
-def pods_follow(kube: Cluster, sight: Sight, minors: Collection[str]) -> dict[str, Any]:
+def pods_follow(
+    kube: Cluster, annotation_of_node: NodeAnnotation, minors: Collection[str]
+) -> dict[str, Any]:
     """Start and delete pods; assert that both annotations follow."""
     seconds: dict[str, float] = {}
     for count in range(1, len(minors) + 1):
@@ -87,22 +89,22 @@ def pods_follow(kube: Cluster, sight: Sight, minors: Collection[str]) -> dict[st
         seconds[f"{name} is written"] = round(time.monotonic() - began, 2)
         assert len(held) == count
         assert set(held) <= set(minors)
-        seconds[f"{name} holds {count}"] = sight.wait_free(set(minors) - set(held))
+        seconds[f"{name} holds {count}"] = annotation_of_node.wait_free(set(minors) - set(held))
         kube.remove(name)
-        seconds[f"{name} is gone"] = sight.wait_free(minors)
+        seconds[f"{name} is gone"] = annotation_of_node.wait_free(minors)
     assert max(seconds.values()) < SOON, seconds
     return seconds
 
 
-def deleted(kube: Cluster, sight: Sight) -> float:
+def deleted(kube: Cluster, annotation_of_node: NodeAnnotation) -> float:
     """Delete the annotation; it has to be written again at the next refresh."""
     kube.api.patch("Node", kube.node, {"metadata": {"annotations": {KEY: None}}})
     began = time.monotonic()
-    wait_until(lambda: bool(sight.text()), "it is written again", 30)
+    wait_until(lambda: bool(annotation_of_node.text()), "it is written again", 30)
     return round(time.monotonic() - began, 1)
 
 
-def doctor(podgpu: Subject) -> dict[str, Any]:
+def doctor(podgpu: WatchedPodgpu) -> dict[str, Any]:
     """Return warnings and failures of the doctor on a healthy node, and its duration."""
     began = time.monotonic()
     done = subprocess.run(
@@ -121,7 +123,7 @@ def doctor(podgpu: Subject) -> dict[str, Any]:
     }
 
 
-def shown(podgpu: Subject) -> list[str]:
+def shown(podgpu: WatchedPodgpu) -> list[str]:
     """Return the output of `podgpu top`, and assert that the status page is served."""
     assert b"<table" in get(podgpu.port, "/").body
     assert json.loads(get(podgpu.port, "/status").body)["version"] == 1
@@ -130,14 +132,14 @@ def shown(podgpu: Subject) -> list[str]:
     ).splitlines()
 
 
-def steps(kube: Cluster, podgpu: Subject, minors: Collection[str]) -> dict[str, Any]:
-    sight = Sight(kube)
-    report: dict[str, Any] = {"gpus": len(minors), "first": sight.wait_free(minors)}
-    report["topology"] = like_nvidia_smi(sight.published())
-    report["bytes"] = len(sight.text())
-    report["memory"] = [gpu.get("memory") for gpu in json.loads(sight.text())["gpus"]]
-    report["seconds"] = pods_follow(kube, sight, minors)
-    report["written again"] = deleted(kube, sight)
+def steps(kube: Cluster, podgpu: WatchedPodgpu, minors: Collection[str]) -> dict[str, Any]:
+    annotation_of_node = NodeAnnotation(kube)
+    report: dict[str, Any] = {"gpus": len(minors), "first": annotation_of_node.wait_free(minors)}
+    report["topology"] = like_nvidia_smi(annotation_of_node.published())
+    report["bytes"] = len(annotation_of_node.text())
+    report["memory"] = [gpu.get("memory") for gpu in json.loads(annotation_of_node.text())["gpus"]]
+    report["seconds"] = pods_follow(kube, annotation_of_node, minors)
+    report["written again"] = deleted(kube, annotation_of_node)
     report["doctor"] = doctor(podgpu)
     report["top"] = shown(podgpu)
     report["requests"] = {

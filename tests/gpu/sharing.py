@@ -15,7 +15,7 @@ from pipeline.ledger.queries import HoldingRecord, read_holdings
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.pods import GPU, container, pod, run
 from tests.e2e.processes import wait_until
-from tests.e2e.watched_podgpu import Subject
+from tests.e2e.watched_podgpu import WatchedPodgpu
 from tests.gpu.daemon import cpu_seconds, memory_mb
 from tests.gpu.gpu_node import Figures
 from tests.gpu.nvml_meter import Meter
@@ -43,7 +43,7 @@ class Node:
     """
 
     def __init__(
-        self, kube: Cluster, podgpu: Subject, works: Works, meter: Path, ledger: Path
+        self, kube: Cluster, podgpu: WatchedPodgpu, works: Works, meter: Path, ledger: Path
     ) -> None:
         self.kube = kube
         self.podgpu = podgpu

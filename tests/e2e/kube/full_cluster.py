@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.e2e.kube.cluster import Cluster
-from tests.e2e.kube.service import NODE_ADDRESS, forwarded, had
+from tests.e2e.kube.service import NODE_ADDRESS, forwarded, with_address
 from tests.e2e.processes import wait_until
 
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_CHROOT": 18, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27}
@@ -22,7 +22,7 @@ def missing_rights() -> str:
 
 
 @contextmanager
-def whole(cluster: Cluster, *, reachable: bool = False) -> Iterator[None]:
+def full_cluster(cluster: Cluster, *, reachable: bool = False) -> Iterator[None]:
     """Complete a cluster for a while; most tests are more stable without controllers.
 
     Args:
@@ -35,7 +35,7 @@ def whole(cluster: Cluster, *, reachable: bool = False) -> Iterator[None]:
         ends.callback(setattr, server, "accounts", False)
         server.accounts = True
         if reachable:
-            ends.enter_context(had(NODE_ADDRESS))
+            ends.enter_context(with_address(NODE_ADDRESS))
             ends.callback(setattr, kubelet, "address", "")
             kubelet.address = NODE_ADDRESS
         _restart(cluster)

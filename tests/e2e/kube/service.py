@@ -36,7 +36,7 @@ _MUCH = 1 << 16
 @contextmanager
 def forwarded(port: int) -> Iterator[None]:
     """Forward connections from the Service `kubernetes` to the API server's port on loopback."""
-    with _handed_on((ADDRESS, PORT), lambda: ("127.0.0.1", port)):
+    with _forwarded_to((ADDRESS, PORT), lambda: ("127.0.0.1", port)):
         yield
 
 
@@ -49,7 +49,7 @@ def proxied(api: Api, name: str, namespace: str) -> Iterator[Place]:
     """
     spec = api.get("Service", name, namespace)["spec"]
     place = (str(spec["clusterIP"]), int(spec["ports"][0]["port"]))
-    with _handed_on(place, lambda: _ready(api, name, namespace)):
+    with _forwarded_to(place, lambda: _ready(api, name, namespace)):
         yield place
 
 
@@ -64,10 +64,10 @@ def _ready(api: Api, name: str, namespace: str) -> Place:
 
 
 @contextmanager
-def _handed_on(place: Place, to: Callable[[], Place]) -> Iterator[None]:
+def _forwarded_to(place: Place, to: Callable[[], Place]) -> Iterator[None]:
     background = Background()
     try:
-        with had(place[0]):
+        with with_address(place[0]):
             server = background.do(_serve(place, to))
             try:
                 yield
@@ -78,7 +78,7 @@ def _handed_on(place: Place, to: Callable[[], Place]) -> Iterator[None]:
 
 
 @contextmanager
-def had(address: str) -> Iterator[None]:
+def with_address(address: str) -> Iterator[None]:
     """Add an address to the machine for a while, unless it has it."""
     with suppress(FileExistsError):
         _change(_NEW, address)
@@ -122,7 +122,7 @@ def _change(kind: int, address: str) -> None:
 
 
 async def _serve(place: Place, to: Callable[[], Place]) -> asyncio.Server:
-    async def hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             there, back = await asyncio.open_connection(*await asyncio.to_thread(to))
         except (OSError, ApiError):
@@ -130,7 +130,7 @@ async def _serve(place: Place, to: Callable[[], Place]) -> asyncio.Server:
             return
         await asyncio.gather(_copy(reader, back), _copy(there, writer))
 
-    return await asyncio.start_server(hand_on, *place)
+    return await asyncio.start_server(forward, *place)
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
