@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from pipeline.model import NS, Attribution, Holder, Instant, Snapshot, Value
-from sinks.otlp.encoding.semconv import MEMORY_UTILIZATION, STATES, Instrument
-from sinks.otlp.encoding.series_cache import DeviceSeries, SeriesCache
+from pipeline.model import NS, Attribution, Attrs, Instant, Snapshot, Value
+from sinks.otlp.encoding.device_attributes import constant_attributes
+from sinks.otlp.encoding.semconv import MEMORY_UTILIZATION, STATES, STATUS, Instrument
+from sinks.otlp.encoding.series_cache import SeriesCache
 from sinks.otlp.encoding.wire_format import SeriesTemplate
 
 Compute: TypeAlias = Callable[[Snapshot], Value | None]
@@ -58,50 +59,32 @@ def of_device(
     if cache.semconv:
         if USED in positions and TOTAL in positions:
             at, total = positions[USED], positions[TOTAL]
-            yield Derived(
-                cache.of_device(device_series, MEMORY_UTILIZATION),
-                partial(_ratio, at, total),
-                frozenset({at}),
-                at,
-            )
+            template = cache.computed(device_series, MEMORY_UTILIZATION)
+            yield Derived(template, partial(_ratio, at, total), frozenset({at}), at)
         health = {name: positions[name] for name in HEALTH if name in positions}
         if health:
             triggers = frozenset(health.values())
+            constants = constant_attributes(attribution.device)
             for state in STATES:
-                yield Derived(
-                    cache.status(device_series, state),
-                    partial(_is_in_state, state, health),
-                    triggers,
-                )
-    if all_positions and attribution.holders:
-        conflicts = cache.of_device(device_series, CONFLICTS[not cache.semconv])
-        yield Derived(conflicts, partial(_constant, attribution.conflicts), all_positions)
-        for at, holder in enumerate(attribution.holders):
-            yield from _of_holder(cache, device_series, at, holder, all_positions)
-
-
-def _of_holder(
-    cache: SeriesCache,
-    device_series: DeviceSeries,
-    at: int,
-    holder: Holder,
-    all_positions: frozenset[int],
-) -> Iterator[Derived]:
-    info_attributes = (("evidence", holder.evidence.name.lower()), ("source", holder.source))
-    info, share, since, age = HOLDING if cache.semconv else HOLDING_ON_PAGE
-    yield Derived(
-        cache.holding(device_series, at, holder, info, info_attributes),
-        partial(_constant, 1),
-        all_positions,
-    )
-    if holder.share is not None:
-        part = partial(_constant, holder.share)
-        yield Derived(cache.holding(device_series, at, holder, share), part, all_positions)
-    began = partial(_since, holder.since)
-    yield Derived(cache.holding(device_series, at, holder, since), began, all_positions)
-    yield Derived(
-        cache.holding(device_series, at, holder, age), partial(_age, holder.source), all_positions
-    )
+                template = cache.computed(device_series, STATUS, (*constants, ("hw.state", state)))
+                yield Derived(template, partial(_is_in_state, state, health), triggers)
+    if not all_positions or not attribution.holders:
+        return
+    template = cache.computed(device_series, CONFLICTS[not cache.semconv])
+    yield Derived(template, partial(_constant, attribution.conflicts), all_positions)
+    for holder, resource in zip(attribution.holders, device_series.holders, strict=True):
+        evidence = (("evidence", holder.evidence.name.lower()), ("source", holder.source))
+        values: tuple[tuple[Attrs, Compute | None], ...] = (
+            (evidence, partial(_constant, 1)),
+            ((), None if holder.share is None else partial(_constant, holder.share)),
+            ((), partial(_since, holder.since)),
+            ((), partial(_age, holder.source)),
+        )
+        instruments = HOLDING if cache.semconv else HOLDING_ON_PAGE
+        for instrument, (attrs, compute) in zip(instruments, values, strict=True):
+            if compute is not None:
+                template = cache.computed(device_series, instrument, attrs, resource)
+                yield Derived(template, compute, all_positions)
 
 
 def _constant(value: Value, _: Snapshot) -> Value:

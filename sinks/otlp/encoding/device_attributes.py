@@ -2,7 +2,7 @@
 
 from pipeline.exposition.device_labels import DCGM_ONLY, base, facts
 from pipeline.exposition.naming import PageNaming
-from pipeline.model import Device
+from pipeline.model import Attrs, Device
 from sinks.otlp.encoding.attributes import Pairs, merged
 from sinks.otlp.encoding.semconv import HW_TYPE, VENDOR
 
@@ -30,7 +30,7 @@ def semconv_attributes(device: Device, *, typed: bool) -> Pairs:
     return merged(pairs)
 
 
-def constant_attributes(device: Device) -> Pairs:
+def constant_attributes(device: Device) -> Attrs:
     """Return constant attributes of the board. Only `hw.status` has them, to keep series small."""
     known = facts(device)
     return (

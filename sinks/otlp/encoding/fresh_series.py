@@ -1,10 +1,11 @@
 """Select the series that have points in a snapshot, and compute their times and values."""
 
 import math
+import struct
 from collections.abc import Sequence
 from itertools import chain, compress, count
 from operator import is_not, itemgetter
-from typing import Final
+from typing import Any
 
 from pipeline.model import Reading, Snapshot, Value
 from sinks.otlp.encoding.request_frames import Blocks, RequestTemplate
@@ -14,39 +15,70 @@ from sinks.otlp.encoding.steady_time import PointOrder
 _VALUE = itemgetter(Reading._fields.index("value"))
 _AT = itemgetter(Reading._fields.index("at"))
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
-_MAX_TEMPLATES: Final = 4
-"""Maximum number of templates of a selection. The values that can't be sent rarely change."""
 
 
 class Selection:
     """Series that have points in the same snapshots.
 
     Attributes:
-        entries: the series.
         duplicates: number of fresh readings that are left out because another has their identity.
-        counters: indexes of the entries that are counters.
-        template: the current template; None at first, and if no value can be sent.
+        not_finite: number of values of the last snapshot that are not finite numbers.
+
+    Args:
+        layout: the series of the layout.
+        fresh: positions of the fresh readings.
+        blocks: makes the blocks of requests.
+        delta: whether counters are sent as increments.
     """
 
-    def __init__(self, layout: SeriesLayout, fresh: Sequence[int]) -> None:
-        self.entries: list[SeriesEntry] = layout.entries_for(fresh)
+    def __init__(
+        self, layout: SeriesLayout, fresh: Sequence[int], blocks: Blocks, *, delta: bool
+    ) -> None:
         self.duplicates = (
             len(set(fresh).intersection(layout.duplicates)) if layout.duplicates else 0
         )
-        self.template: RequestTemplate | None = None
-        self._templates: dict[tuple[frozenset[int], frozenset[int]], RequestTemplate] = {}
-        numbered = list(enumerate(self.entries))
-        self.counters = [
-            at for at, entry in numbered if entry.state.template.metric.instrument.kind == "counter"
+        self.not_finite = 0
+        self._blocks = blocks
+        self._entries: list[SeriesEntry] = layout.entries_for(fresh)
+        numbered = list(enumerate(self._entries))
+        self._increments = [
+            at
+            for at, entry in numbered
+            if delta and entry.state.template.metric.instrument.kind == "counter"
         ]
         self._computed = [(at, e.compute) for at, e in numbered if e.compute is not None]
         self._at_snapshot = [at for at, entry in numbered if entry.at_snapshot]
         self._scaled = [(at, entry.divisor) for at, entry in numbered if entry.divisor != 1]
-        positions = [entry.at for entry in self.entries]
+        positions = [entry.at for entry in self._entries]
         # With only one position, itemgetter would not return a tuple.
         self._pick = itemgetter(*positions, 0)
+        # Without a template, no value can be sent. Values that can't be sent rarely change.
+        self._template: RequestTemplate | None = None
+        self._omitted: set[int] = set()
+        self._kept: Sequence[int] = ()
 
-    def times(self, snapshot: Snapshot, order: PointOrder) -> list[int]:
+    def requests(self, snapshot: Snapshot, order: PointOrder) -> list[tuple[int, bytes]]:
+        """Return requests with the points of a snapshot, each with its number of points."""
+        if not self._entries:
+            return []
+        raw = self._values(snapshot)
+        values = self._scale(self._as_increments(raw) if self._increments else raw)
+        times = self._times(snapshot, order)
+        self.not_finite = 0
+        if not self._template_fits(values):
+            self._choose_template(values)
+        try:
+            requests = self._pack(snapshot, times, values)
+        except (struct.error, OverflowError):  # the type of a value has changed
+            self._choose_template(values)
+            requests = self._pack(snapshot, times, values)
+        for at in self._increments:
+            if at not in self._omitted:
+                state = self._entries[at].state
+                state.value, state.start = raw[at], times[at]
+        return requests
+
+    def _times(self, snapshot: Snapshot, order: PointOrder) -> list[int]:
         """Return the wall time of each point."""
         moments = list(map(_AT, self._pick(snapshot.readings)))
         moments.pop()
@@ -63,7 +95,7 @@ class Selection:
                 times[at] = now
         return times
 
-    def values(self, snapshot: Snapshot) -> list[Value | None]:
+    def _values(self, snapshot: Snapshot) -> list[Value | None]:
         """Return the values in the units of the catalogue; None where unknown."""
         values: list[Value | None] = list(map(_VALUE, self._pick(snapshot.readings)))
         values.pop()
@@ -71,24 +103,38 @@ class Selection:
             values[at] = compute(snapshot)
         return values
 
-    def scale(self, values: list[Value | None]) -> None:
+    def _as_increments(self, raw: Sequence[Value | None]) -> list[Value | None]:
+        """Return the values, with increments instead of totals for counters; 0 at first."""
+        values = list(raw)
+        for at in self._increments:
+            value, before = values[at], self._entries[at].state.value
+            if value is None:
+                continue
+            if _finite(value) is None:
+                values[at] = math.inf
+            elif before is None:
+                values[at] = 0
+            elif value >= before:
+                values[at] = value - before
+        return values
+
+    def _scale(self, values: list[Value | None]) -> list[Value | None]:
         """Convert values to the units of their metrics, in place."""
         for at, divisor in self._scaled:
             value = values[at]
             if value is not None:
-                values[at] = _divided(value, divisor)
+                try:
+                    values[at] = value / divisor
+                except OverflowError:
+                    values[at] = math.inf
+        return values
 
-    def use_default_template(self, blocks: Blocks) -> None:
-        """If there is no template yet, make one that expects valid values of the metrics' types."""
-        if self.template is None and not self._templates:
-            self._use(frozenset(), frozenset(), blocks)
-
-    def template_fits(self, values: Sequence[Value | None]) -> bool:
+    def _template_fits(self, values: Sequence[Value | None]) -> bool:
         """Whether the current template is likely to fit these values (a quick check)."""
-        template = self.template
+        template = self._template
         if (
             template is None
-            or template.omitted
+            or self._omitted
             or any(_is_int64(values[at]) for at in template.non_integer)
         ):
             return False
@@ -97,64 +143,63 @@ class Selection:
         except (TypeError, OverflowError):  # a value is None, or an integer is too large
             return False
 
-    def choose_template(self, values: list[Value | None], blocks: Blocks) -> int:
-        """Select or make the template for these values; return how many are not finite numbers.
+    def _choose_template(self, values: list[Value | None]) -> None:
+        """Make the template for these values, unless it is the current one.
 
-        Args:
-            values: values that must be sent as floats are converted in place.
-            blocks: makes the blocks of a new template.
+        Values that must be sent as floats are converted in place.
         """
         omitted: set[int] = set()
         non_integer: set[int] = set()
-        gaps = 0
-        for at, (value, entry) in enumerate(zip(values, self.entries, strict=True)):
+        kept: list[int] = []
+        self.not_finite = 0
+        for at, (value, entry) in enumerate(zip(values, self._entries, strict=True)):
             whole = entry.state.template.metric.instrument.whole
             if value is None:
                 omitted.add(at)
-            elif whole and _is_int64(value):
                 continue
-            elif (number := finite(value)) is None:
-                omitted.add(at)
-                gaps += 1
-            else:
+            if not (whole and _is_int64(value)):
+                number = _finite(value)
+                if number is None:
+                    omitted.add(at)
+                    self.not_finite += 1
+                    continue
                 values[at] = number
                 if whole:
-                    non_integer.add(at)
-        self.template = None
-        if len(omitted) < len(values):
-            self._use(frozenset(omitted), frozenset(non_integer), blocks)
-        return gaps
+                    non_integer.add(len(kept))
+            kept.append(at)
+        template = self._template
+        if template is None or (omitted, non_integer) != (self._omitted, template.non_integer):
+            states = [self._entries[at].state for at in kept]
+            self._template = RequestTemplate(states, non_integer, self._blocks) if kept else None
+        self._omitted, self._kept = omitted, kept
 
-    def _use(self, omitted: frozenset[int], non_integer: frozenset[int], blocks: Blocks) -> None:
-        template = self._templates.pop((omitted, non_integer), None)
+    def _pack(
+        self, snapshot: Snapshot, times: Sequence[int], values: Sequence[Any]
+    ) -> list[tuple[int, bytes]]:
+        template = self._template
         if template is None:
-            if len(self._templates) >= _MAX_TEMPLATES:
-                self._templates.pop(next(iter(self._templates))).record_times()
-            states = [entry.state for entry in self.entries]
-            template = RequestTemplate(states, omitted, non_integer, blocks)
-        self._templates[omitted, non_integer] = self.template = template
-
-    def record_times(self) -> None:
-        """Store the times of the last points in the states of the series."""
-        for template in self._templates.values():
-            template.record_times()
+            return []
+        if template.is_unused:
+            for at in self._kept:
+                entry = self._entries[at]
+                state = entry.state
+                if state.started_ns is None:
+                    moment = snapshot.at if entry.at_snapshot else snapshot.readings[entry.at].at
+                    state.started_ns, state.start = moment.mono_ns, times[at]
+        if self._omitted:
+            times = [times[at] for at in self._kept]
+            values = [values[at] for at in self._kept]
+        return template.pack(times, values)
 
 
 def _is_int64(value: Value | None) -> bool:
     return isinstance(value, int) and _INT64_MIN <= value <= _INT64_MAX
 
 
-def finite(value: Value) -> float | None:
+def _finite(value: Value) -> float | None:
     """Return a value as a float; None if it is not a finite number."""
     try:
         number = float(value)
     except OverflowError:
         return None
     return number if math.isfinite(number) else None
-
-
-def _divided(value: Value, divisor: int) -> Value:
-    try:
-        return value / divisor
-    except OverflowError:  # keep the value: a later check finds that it is too large
-        return value

@@ -7,7 +7,7 @@ again, unit and `_total`, are removed. With `names: dcgm` the names stay as they
 import math
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from pipeline.base.telemetry import Family, FamilyPoints
 from pipeline.model import NS
@@ -47,17 +47,14 @@ def instrument(family: Family, suffix: str = "", *, page: bool = False) -> Instr
     return Instrument(name, kind, unit, whole=False, description=family.help)
 
 
-class _SelfMetricsState(NamedTuple):
-    """State for a successor: resource, start, last values, and the series of the last request."""
-
-    front: bytes
-    first: int | None
-    last: dict[tuple[str, Pairs], tuple[float, int]]
-    shown: dict[tuple[Instrument, Pairs], int]
-
-
 class SelfMetrics:
     """Makes requests of podgpu's own metrics.
+
+    Attributes:
+        front: the node's resource, serialised.
+        first: time of the first request; None before it.
+        last: last value of each counter, and its time, if increments are sent.
+        shown: the series of the last request, with the start of counters.
 
     Args:
         front: the node's resource, serialised.
@@ -76,21 +73,17 @@ class SelfMetrics:
         page: bool = False,
         previous: "SelfMetrics | None" = None,
     ) -> None:
-        self._front = front
+        self.front = front
         self._wire = wire
         self._delta = delta
         self._page = page
-        self._first: int | None = None
-        self._last: dict[tuple[str, Pairs], tuple[float, int]] = {}
-        self._shown: dict[tuple[Instrument, Pairs], int] = {}
+        self.first: int | None = None
+        self.last: dict[tuple[str, Pairs], tuple[float, int]] = {}
+        self.shown: dict[tuple[Instrument, Pairs], int] = {}
         if previous is not None:
-            previous_front, self._first, self._last, shown = previous.handover()
-            if previous_front == front:
-                self._shown = shown
-
-    def handover(self) -> _SelfMetricsState:
-        """Return the state for a successor."""
-        return _SelfMetricsState(self._front, self._first, self._last, self._shown)
+            self.first, self.last = previous.first, previous.last
+            if previous.front == front:
+                self.shown = previous.shown
 
     def request(self, now: int, families: Iterable[FamilyPoints]) -> tuple[bytes, int]:
         """Return a request and its number of points, including ends of series.
@@ -100,11 +93,11 @@ class SelfMetrics:
             families: the metrics; values that are not finite are left out.
         """
         family_list = list(families)
-        if self._first is None:
-            self._first = now
-        process_start = min(next(_start_times(family_list), self._first), now)
-        before, self._last = self._last, {}
-        ended, self._shown = self._shown, {}
+        if self.first is None:
+            self.first = now
+        process_start = min(next(_start_times(family_list), self.first), now)
+        before, self.last = self.last, {}
+        ended, self.shown = self.shown, {}
         metrics: dict[Instrument, Metric] = {}
         for family, points in family_list:
             for point in points:
@@ -115,14 +108,14 @@ class SelfMetrics:
                 data_point = self._point(metrics, metric, pairs, now)
                 data_point.as_double = point.value
                 ended.pop((metric, pairs), None)
-                self._shown[metric, pairs] = process_start
+                self.shown[metric, pairs] = process_start
                 if metric.kind == "gauge":
                     continue
                 data_point.start_time_unix_nano = process_start
                 if self._delta:
                     key = (metric.name, pairs)
                     value, since = before.get(key, (0.0, process_start))
-                    self._last[key] = (point.value, now)
+                    self.last[key] = (point.value, now)
                     data_point.start_time_unix_nano = since
                     # After a reset, the whole value belongs to this interval.
                     data_point.as_double = point.value - (value if value <= point.value else 0.0)
@@ -131,8 +124,8 @@ class SelfMetrics:
             data_point.flags = NO_RECORDED_VALUE
             if metric.kind != "gauge":
                 data_point.start_time_unix_nano = start
-        count = len(self._shown) + len(ended)
-        return self._wire.request(self._front, metrics.values()), count
+        count = len(self.shown) + len(ended)
+        return self._wire.request(self.front, metrics.values()), count
 
     def _point(
         self, metrics: dict[Instrument, Metric], metric: Instrument, pairs: Pairs, now: int

@@ -5,8 +5,7 @@ eight bytes each. One call of `struct` builds the points of a resource. Requests
 concatenated, and so can resources.
 """
 
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Collection, Sequence
 from struct import Struct
 from typing import Final, TypeAlias
 from weakref import WeakValueDictionary
@@ -39,7 +38,7 @@ class Block:
         templates = [state.template for state in series]
         self._sum_pieces: list[tuple[int, bytes, SeriesState]] = []
         self._args: list[bytes | Value | None] = []
-        self._start_version = -1
+        self._starts: list[int] = []
         code = ["<"]
         back = b""
         before = wire.surrounding_bytes(templates, value_bytes(series))
@@ -65,16 +64,14 @@ class Block:
         """Size in bytes."""
         return self._struct.size
 
-    def start(self, start_version: int) -> None:
-        """Update the start times from the states, if they changed."""
-        if self._start_version != start_version:
-            self._start_version = start_version
-            for at, piece, state in self._sum_pieces:
-                self._args[at] = piece + START + FIXED.pack(state.start) + TIME
-
     def pack(self, times: Sequence[int], values: Sequence[Value | None]) -> bytes:
-        """Return the bytes with these times and values."""
+        """Return the bytes with these times and values, and the start times of the states."""
         args = self._args
+        starts = [state.start for _, _, state in self._sum_pieces]
+        if starts != self._starts:
+            self._starts = starts
+            for at, piece, state in self._sum_pieces:
+                args[at] = piece + START + FIXED.pack(state.start) + TIME
         args[1::_STRIDE] = times
         args[3::_STRIDE] = values
         return self._struct.pack(*args)
@@ -101,85 +98,54 @@ class Blocks:
 
 
 class RequestTemplate:
-    """A template for the requests of a selection of points.
+    """A template for the requests of some points.
 
     Attributes:
-        series: the series of the points, in the order of the requests.
-        pick: indexes of the points among all points of the selection; None for all.
-        omitted: indexes in the selection of points that are left out.
-        non_integer: indexes in the selection of points that are floats although the metric has
-            integers.
+        non_integer: indexes of points that are floats although the metric has integers.
         is_unused: whether nothing was packed yet.
 
     Args:
-        series: the series of the selection; at least one is not left out.
-        omitted: see above.
+        series: the series of the points, at least one, grouped by resource and metric.
         non_integer: see above.
         blocks: makes the blocks.
     """
 
     def __init__(
-        self,
-        series: Sequence[SeriesState],
-        omitted: frozenset[int],
-        non_integer: frozenset[int],
-        blocks: Blocks,
+        self, series: Sequence[SeriesState], non_integer: Collection[int], blocks: Blocks
     ) -> None:
-        kept = (
-            [at for at in range(len(series)) if at not in omitted]
-            if omitted
-            else range(len(series))
-        )
-        self.series = [series[at] for at in kept]
-        self.pick = kept if omitted else None
-        self.omitted, self.non_integer = omitted, non_integer
+        self.non_integer = non_integer
         self.is_unused = True
-        self._times: Sequence[int] = ()
-        non_integer_kept = (
-            [at for at, position in enumerate(kept) if position in non_integer]
-            if non_integer
-            else []
-        )
-        templates = [state.template for state in self.series]
-        self._blocks: list[tuple[int, int, Block]] = []
-        for begin, end in blocks.wire.blocks(templates, value_bytes(self.series)):
-            in_block = tuple([at - begin for at in non_integer_kept if begin <= at < end])
-            block = blocks.block(tuple(self.series[begin:end]), in_block)
-            self._blocks.append((begin, end, block))
-        self._requests = list(blocks.wire.requests(block.size for *_, block in self._blocks))
+        self._series = series
+        templates = [state.template for state in series]
+        floats = sorted(non_integer)
+        found: list[tuple[int, int, Block]] = []
+        for begin, end in blocks.wire.blocks(templates, value_bytes(series)):
+            in_block = tuple(at - begin for at in floats if begin <= at < end)
+            found.append((begin, end, blocks.block(tuple(series[begin:end]), in_block)))
+        self._requests = blocks.wire.requests(found, lambda block: block[2].size)
 
-    def pack(
-        self, times: Sequence[int], values: Sequence[Value | None], start_version: int
-    ) -> list[tuple[int, bytes]]:
+    def pack(self, times: Sequence[int], values: Sequence[Value | None]) -> list[tuple[int, bytes]]:
         """Return the requests, each with its number of points.
 
         Args:
-            times: times of all points that are not left out.
-            values: values of the same points.
-            start_version: changes whenever the start time of a series changes.
+            times: times of the points.
+            values: values of the points.
 
         Raises:
             struct.error: a value is not a 64-bit integer although the metric has integers.
         """
-        requests: list[tuple[int, bytes]] = []
-        remaining = iter(self._blocks)
-        for block_count in self._requests:
-            pieces: list[bytes] = []
-            count = 0
-            for begin, end, block in islice(remaining, block_count):
-                block.start(start_version)
-                pieces.append(block.pack(times[begin:end], values[begin:end]))
-                count += end - begin
-            requests.append((count, b"".join(pieces)))
-        self._times = times
-        self.is_unused = False
+        requests = [
+            (
+                blocks[-1][1] - blocks[0][0],
+                b"".join([block.pack(times[at:end], values[at:end]) for at, end, block in blocks]),
+            )
+            for blocks in self._requests
+        ]
+        if self.is_unused:
+            self.is_unused = False
+            for state in self._series:
+                state.sent = True
         return requests
-
-    def record_times(self) -> None:
-        """Store the times of the last points in the states of the series."""
-        for state, time in zip(self.series, self._times, strict=False):
-            if state.last is None or time > state.last:
-                state.last = time
 
 
 def value_bytes(series: Sequence[SeriesState]) -> list[int]:

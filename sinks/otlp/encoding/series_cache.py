@@ -1,8 +1,7 @@
 """Cache the constant parts of points: resources, metrics and attributes, serialised."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from pipeline.exposition.naming import PageNaming
@@ -12,7 +11,6 @@ from pipeline.model import (
     Attribution,
     Attrs,
     Device,
-    Holder,
     PartialRef,
     PodInfo,
     Series,
@@ -21,7 +19,7 @@ from pipeline.model import (
 from sinks.otlp.encoding import device_attributes, metric_names, resource_attributes
 from sinks.otlp.encoding.attributes import Pairs, merged
 from sinks.otlp.encoding.metric_names import FieldMapping
-from sinks.otlp.encoding.semconv import STATUS, Instrument
+from sinks.otlp.encoding.semconv import Instrument
 from sinks.otlp.encoding.wire_format import (
     MetricTemplate,
     ResourceTemplate,
@@ -32,7 +30,6 @@ from sinks.otlp.encoding.wire_format import (
 from sinks.otlp.options import Names
 
 _XID = "xid"
-_MISSING: Any = object()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,14 +39,14 @@ class DeviceSeries:
     Attributes:
         device: the device.
         resource: the resource of its readings.
+        holders: the resources of its holders.
         attribute_bytes: serialised attributes, by (typed, own, additional attributes).
-        templates: templates of computed series, by metric name and state or holder.
     """
 
     device: Device
     resource: ResourceTemplate
+    holders: Sequence[ResourceTemplate]
     attribute_bytes: dict[tuple[bool, bool, Attrs], bytes] = field(default_factory=dict)
-    templates: dict[tuple[str, str | int], SeriesTemplate] = field(default_factory=dict)
 
 
 class SeriesCache:
@@ -96,9 +93,6 @@ class SeriesCache:
             WeakValueDictionary() if previous is None else previous.resources
         )
         self._known: WeakKeyDictionary[Attribution, DeviceSeries] = WeakKeyDictionary()
-        self._series: WeakKeyDictionary[Series, tuple[SeriesTemplate, int] | None] = (
-            WeakKeyDictionary()
-        )
         self.on_node = self._resource_template(resource_attributes.of_node(node, resource))
         for instance in (False, True):
             for row in plan.rows:
@@ -121,95 +115,70 @@ class SeriesCache:
 
     def reading(self, series: Series) -> tuple[SeriesTemplate, int] | None:
         """Return the template and the divisor of a series; None if it is not sent."""
-        cached = self._series.get(series, _MISSING)
-        if cached is not _MISSING:
-            return cast("tuple[SeriesTemplate, int] | None", cached)
         found = self._reading_templates.get(
             (series.field, series.attribution.device.mig is not None)
         )
-        result = None
-        if found is not None:
-            mapping, metric = found
-            device_series = self.device_series(series.attribution)
-            attrs = (*mapping.attrs, *self._reading_attributes(series))
-            attribute_bytes = self._attribute_bytes(
-                device_series, attrs, typed=mapping.instrument.typed, own=mapping.is_own
-            )
-            result = (
-                SeriesTemplate(device_series.resource, metric, attribute_bytes),
-                mapping.divisor,
-            )
-        self._series[series] = result
-        return result
+        if found is None:
+            return None
+        mapping, metric = found
+        device_series = self.device_series(series.attribution)
+        attribute_bytes = self.attribute_bytes(
+            device_series,
+            (*mapping.attrs, *self._reading_attributes(series)),
+            typed=mapping.instrument.typed,
+            own=mapping.is_own,
+        )
+        return SeriesTemplate(device_series.resource, metric, attribute_bytes), mapping.divisor
 
-    def status(self, device_series: DeviceSeries, state: str) -> SeriesTemplate:
-        """Return the template for one of the states of a device."""
-        key = (STATUS.name, state)
-        template = device_series.templates.get(key)
-        if template is None:
-            pairs = merged(
-                device_attributes.semconv_attributes(device_series.device, typed=True),
-                device_attributes.constant_attributes(device_series.device),
-                [("hw.state", state)],
-            )
-            template = SeriesTemplate(
-                device_series.resource, self.metric(STATUS), attributes(pairs)
-            )
-            device_series.templates[key] = template
-        return template
-
-    def of_device(self, device_series: DeviceSeries, instrument: Instrument) -> SeriesTemplate:
-        """Return the template for a value computed for a device, in its readings' resource."""
-        key = (instrument.name, 0)
-        template = device_series.templates.get(key)
-        if template is None:
-            template = SeriesTemplate(
-                device_series.resource, self.metric(instrument), self.own_attributes(device_series)
-            )
-            device_series.templates[key] = template
-        return template
-
-    def holding(
+    def computed(
         self,
         device_series: DeviceSeries,
-        at: int,
-        holder: Holder,
         instrument: Instrument,
         attrs: Attrs = (),
+        resource: ResourceTemplate | None = None,
     ) -> SeriesTemplate:
-        """Return the template for a value of one holder of a device, in the holder's resource.
+        """Return the template for a value computed for a device.
 
         Args:
             device_series: the device.
-            at: index of the holder.
-            holder: the holder.
             instrument: the metric.
             attrs: additional attributes.
+            resource: the resource; None for that of the device's readings.
         """
-        key = (instrument.name, at)
-        template = device_series.templates.get(key)
-        if template is None:
-            attribute_bytes = self._attribute_bytes(device_series, attrs, typed=False, own=True)
-            template = SeriesTemplate(
-                self._holder_resource(holder), self.metric(instrument), attribute_bytes
-            )
-            device_series.templates[key] = template
-        return template
+        return SeriesTemplate(
+            resource or device_series.resource,
+            self.metric(instrument),
+            self.attribute_bytes(device_series, attrs, typed=instrument.typed),
+        )
 
-    def own_attributes(self, device_series: DeviceSeries, attrs: Attrs = ()) -> bytes:
-        """Return the serialised attributes of a device for podgpu's own metrics.
+    def attribute_bytes(
+        self,
+        device_series: DeviceSeries,
+        attrs: Attrs = (),
+        *,
+        typed: bool = False,
+        own: bool = True,
+    ) -> bytes:
+        """Return the serialised attributes of a device.
 
         Args:
             device_series: the device.
             attrs: additional attributes.
+            typed: whether the metric needs the attribute `hw.type`.
+            own: whether it is a metric of podgpu's own, not DCGM's.
         """
-        return self._attribute_bytes(device_series, attrs, typed=False, own=True)
+        key = (typed, own, attrs)
+        found = device_series.attribute_bytes.get(key)
+        if found is None:
+            pairs = self.device_attributes(device_series.device, typed=typed, own=own)
+            found = device_series.attribute_bytes[key] = attributes(merged(pairs, attrs))
+        return found
 
-    def device_attributes(self, device: Device) -> Pairs:
-        """Return the attributes of a device for podgpu's own metrics."""
+    def device_attributes(self, device: Device, *, typed: bool = False, own: bool = True) -> Pairs:
+        """Return the attributes of a device; see `attribute_bytes`."""
         if self.semconv:
-            return device_attributes.semconv_attributes(device, typed=False)
-        return device_attributes.dcgm_attributes(device, self._naming, own=True)
+            return device_attributes.semconv_attributes(device, typed=typed)
+        return device_attributes.dcgm_attributes(device, self._naming, own=own)
 
     def xid_attribute(self, code: str | int) -> tuple[str, str]:
         """Return the attribute for an XID code: `error.type` in the conventions, else `xid`."""
@@ -226,8 +195,11 @@ class SeriesCache:
         found = self._known.get(attribution)
         if found is None:
             holder = only_holder(attribution.holders) if self._containers else None
-            resource = self.on_node if holder is None else self._holder_resource(holder)
-            found = self._known[attribution] = DeviceSeries(attribution.device, resource)
+            resource = (
+                self.on_node if holder is None else self.container(holder.subject, holder.pod)
+            )
+            holders = [self.container(one.subject, one.pod) for one in attribution.holders]
+            found = self._known[attribution] = DeviceSeries(attribution.device, resource, holders)
         return found
 
     def _reading_attributes(self, series: Series) -> Attrs:
@@ -237,24 +209,6 @@ class SeriesCache:
                 for name, value in series.attrs
             )
         return series.attrs
-
-    def _attribute_bytes(
-        self, device_series: DeviceSeries, attrs: Attrs, *, typed: bool, own: bool
-    ) -> bytes:
-        key = (typed, own, attrs)
-        attribute_bytes = device_series.attribute_bytes.get(key)
-        if attribute_bytes is None:
-            device = device_series.device
-            pairs = (
-                device_attributes.semconv_attributes(device, typed=typed)
-                if self.semconv
-                else device_attributes.dcgm_attributes(device, self._naming, own=own)
-            )
-            attribute_bytes = device_series.attribute_bytes[key] = attributes(merged(pairs, attrs))
-        return attribute_bytes
-
-    def _holder_resource(self, holder: Holder) -> ResourceTemplate:
-        return self.container(holder.subject, holder.pod)
 
     def _resource_template(self, pairs: Pairs) -> ResourceTemplate:
         resource = self.resources.get(pairs)

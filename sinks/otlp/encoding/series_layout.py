@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from itertools import chain
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pipeline.model import Layout, Series
 from sinks.otlp.encoding.derived_series import INPUTS, Compute, of_device
@@ -12,7 +12,6 @@ from sinks.otlp.encoding.series_cache import SeriesCache
 from sinks.otlp.encoding.series_state import SeriesState
 from sinks.otlp.encoding.wire_format import ResourceTemplate, SeriesTemplate
 
-_MISSING: Any = object()
 _RANK = attrgetter("state.template.metric.rank")
 
 
@@ -75,14 +74,10 @@ class SeriesLayout:
             positions[uuid].append(at)
             if series.field in INPUTS and not series.attrs and series.field in cache.plan:
                 inputs[uuid][series.field] = at
-            entry = known.get(series, _MISSING)
-            if entry is _MISSING:
-                template_and_divisor = cache.reading(series)
-                entry = (
-                    None
-                    if template_and_divisor is None
-                    else SeriesEntry(state_of(template_and_divisor[0]), at, template_and_divisor[1])
-                )
+            entry = known.get(series)
+            if entry is None and series not in known and (reading := cache.reading(series)):
+                template, divisor = reading
+                entry = SeriesEntry(state_of(template), at, divisor)
             if entry is not None and entry.at != at:
                 entry = entry._replace(at=at)
             self.entry_by_series[series] = entry

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from itertools import islice
 
 from pipeline.model import Value
 from sinks.otlp.encoding.wire_format import (
@@ -25,7 +24,7 @@ class SeriesState:
         layout_number: number of the last layout that contains it.
         started_ns: its start, by the monotonic clock; None before its first point.
         start: its start, by the wall clock, as it is sent.
-        last: time of its last point; None before the first.
+        sent: whether it has had a point.
         value: last value of a usage account, or of a counter that is sent in increments.
     """
 
@@ -33,7 +32,7 @@ class SeriesState:
     layout_number: int = 0
     started_ns: int | None = None
     start: int = 0
-    last: int | None = None
+    sent: bool = False
     value: Value | None = None
 
 
@@ -46,7 +45,7 @@ def end_requests(series: Iterable[SeriesState], time: int, wire: Wire) -> list[t
             elsewhere, it continues after this time.
         wire: builds the requests.
     """
-    ended = ordered([state for state in series if state.last is not None])
+    ended = ordered([state for state in series if state.sent])
     templates = [state.template for state in ended]
     fronts = [_front(state, time) for state in ended]
     value_sizes = [len(front) + len(NO_VALUE) for front in fronts]
@@ -57,12 +56,10 @@ def end_requests(series: Iterable[SeriesState], time: int, wire: Wire) -> list[t
         for at, between in enumerate(before[:-1], begin):
             pieces += (between, fronts[at], templates[at].attribute_bytes, NO_VALUE)
         blocks.append((end - begin, b"".join((*pieces, before[-1]))))
-    remaining = iter(blocks)
-    requests: list[tuple[int, bytes]] = []
-    for block_count in wire.requests(len(data) for _, data in blocks):
-        counts, parts = zip(*islice(remaining, block_count), strict=True)
-        requests.append((sum(counts), b"".join(parts)))
-    return requests
+    return [
+        (sum(count for count, _ in group), b"".join(data for _, data in group))
+        for group in wire.requests(blocks, lambda block: len(block[1]))
+    ]
 
 
 def _front(state: SeriesState, time: int) -> bytes:

@@ -11,8 +11,7 @@ grows with the running containers, not with those that ended.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from pipeline.exposition.usage_metrics import CONTAINER, CONTAINER_XIDS, DEVICE, Quantity, accounts
 from pipeline.model import (
@@ -35,23 +34,40 @@ from sinks.otlp.encoding.usage_names import instrument
 from sinks.otlp.encoding.wire_format import MetricTemplate, ResourceTemplate, SeriesTemplate
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
-_Family: TypeAlias = Quantity[ContainerUsage] | Quantity[DeviceUsage]
 
 _MAX_TEMPLATES: Final = 4
 """Maximum number of templates: for all devices, and for devices that are sampled separately."""
 
 
-class _Row(NamedTuple):
-    """A point to send, with its value in integer units of the account."""
+class _Amount(NamedTuple):
+    """A known value of an account, in its integer units.
 
-    state: SeriesState
+    Attributes:
+        key: identifies its series among those of the container or device: the name of the metric,
+            or the code of XID errors.
+        metric: the metric.
+        attribute_bytes: the attributes of its points, serialised.
+        value: the value.
+        divisor: the value divided by this is in the unit of the metric.
+    """
+
+    key: str
+    metric: MetricTemplate
+    attribute_bytes: bytes
+    value: int
+    divisor: int = 1
+
+
+class _Row(NamedTuple):
+    """A point to send."""
+
     at: int
     value: int
     divisor: int
 
 
 @dataclass(slots=True)
-class _ContainerSeries:
+class _AccountSeries:
     """The series of a container on a device, or of the device itself.
 
     Attributes:
@@ -59,15 +75,13 @@ class _ContainerSeries:
         pod: the pod's metadata when the resource was made.
         container_id: of a container that holds or held a device. A container that has ended keeps
             its resource.
-        states: the series by metric; None for those without a value.
-        errors: the series of XID errors, by code.
+        states: the series of known values, see `_Amount.key`.
     """
 
     resource: ResourceTemplate
     pod: PodInfo | None = None
     container_id: str = ""
-    states: list[SeriesState | None] = field(default_factory=list)
-    errors: dict[str, SeriesState] = field(default_factory=dict)
+    states: dict[str, SeriesState] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -76,23 +90,20 @@ class _DeviceState:
 
     Attributes:
         usage: the account that was sent last.
-        attribute_bytes: the device's attributes, serialised.
         reported_until: totals that started after this time were not sent before; None if it is
             unknown what was sent.
         series: by container; None for the device itself.
     """
 
     usage: DeviceUsage
-    attribute_bytes: bytes
     reported_until: int | None
-    series: dict[PartialRef | None, _ContainerSeries] = field(default_factory=dict)
+    series: dict[PartialRef | None, _AccountSeries] = field(default_factory=dict)
 
     @property
     def states(self) -> Iterator[SeriesState]:
         """All series of the device and its containers."""
         for series in self.series.values():
-            yield from (state for state in series.states if state is not None)
-            yield from series.errors.values()
+            yield from series.states.values()
 
 
 class UsagePoints:
@@ -100,6 +111,9 @@ class UsagePoints:
 
     Attributes:
         duplicates: number of values left out because another has the same name and attributes.
+        last_usage: the usage that was sent last.
+        reported_until: time of its newest sample.
+        devices: all series.
 
     Args:
         cache: provides resources and device attributes.
@@ -130,35 +144,31 @@ class UsagePoints:
         self._of_container = [(f, cache.metric(instrument(f, page=page))) for f in CONTAINER]
         self._of_errors = cache.metric(instrument(CONTAINER_XIDS, page=page))
         self._of_device = [(f, cache.metric(instrument(f, page=page))) for f in DEVICE]
-        self._usage: Usage | None = None
-        self._reported_until: int | None = None
-        self._devices: dict[str, _DeviceState] = {}
-        self._rows: list[_Row] = []
+        self.last_usage: Usage | None = None
+        self.reported_until: int | None = None
+        self.devices: dict[str, _DeviceState] = {}
+        self._rows: dict[SeriesState, _Row] = {}
         self._templates: dict[tuple[tuple[SeriesState, ...], frozenset[int]], RequestTemplate] = {}
-        self._start_version = 0
         if previous is None:
             return
-        self._usage, self._reported_until, self._devices = previous.handover()
-        for device_state in self._devices.values():
+        self.last_usage, self.reported_until = previous.last_usage, previous.reported_until
+        self.devices = previous.devices
+        for device_state in self.devices.values():
             for subject, series in device_state.series.items():
                 if subject is not None:  # the node's resource is looked up each time
                     named = replace(subject, container_id=series.container_id)
                     series.resource = cache.container(named, series.pod)
 
-    def handover(self) -> tuple[Usage | None, int | None, dict[str, _DeviceState]]:
-        """Return the state for a successor: last usage, its time, all series."""
-        return self._usage, self._reported_until, self._devices
-
     def take_usage(self, snapshot: Snapshot) -> Sequence[SeriesState]:
         """Use a snapshot's usage for the next points; return the series that have ended with it."""
-        self._rows = []
+        self._rows = {}
         usage = snapshot.usage
-        if usage is self._usage:
+        if usage is self.last_usage:
             if usage is None:
-                self._reported_until = snapshot.at.mono_ns
+                self.reported_until = snapshot.at.mono_ns
             return ()
-        self._usage = usage
-        previous_series, self._devices = self._devices, {}
+        self.last_usage = usage
+        previous_series, self.devices = self.devices, {}
         holders = {
             replace(holder.subject, container_id=""): holder
             for attribution in snapshot.layout.attributions.values()
@@ -168,10 +178,10 @@ class UsagePoints:
         for attribution, used, families in accounts(snapshot):
             before = previous_series.pop(used.device, None)
             if before is not None and before.usage is used:
-                self._devices[used.device] = before
+                self.devices[used.device] = before
                 continue
             now = self._update_device(attribution, used, families, before, holders)
-            self._devices[used.device] = now
+            self.devices[used.device] = now
             if before is not None:
                 ended += _ended_series(before, now)
         for before in previous_series.values():
@@ -179,7 +189,7 @@ class UsagePoints:
         sample_times = (
             [snapshot.at] if usage is None else [used.at for used in usage.devices.values()]
         )
-        self._reported_until = max((at.mono_ns for at in sample_times), default=snapshot.at.mono_ns)
+        self.reported_until = max((at.mono_ns for at in sample_times), default=snapshot.at.mono_ns)
         return ended
 
     def resource_of(self, device: str, subject: PartialRef) -> ResourceTemplate | None:
@@ -189,7 +199,7 @@ class UsagePoints:
             device: UUID of a device that the container holds, held or uses.
             subject: the container, without a container id.
         """
-        device_state = self._devices.get(device)
+        device_state = self.devices.get(device)
         series = None if device_state is None else device_state.series.get(subject)
         return None if series is None else series.resource
 
@@ -198,27 +208,22 @@ class UsagePoints:
         if not self._rows:
             return ()
         times: dict[int, int] = {}
-        for row in self._rows:
+        for row in self._rows.values():
             if row.at not in times:
                 times[row.at] = self._order.after_all(row.at)
-        by_state = {row.state: row for row in self._rows}
-        states = tuple(ordered(by_state))
-        rows = [by_state[state] for state in states]
-        moments = [times[row.at] for row in rows]
-        values = [self._value(row, time) for row, time in zip(rows, moments, strict=True)]
+        states = tuple(ordered(self._rows))
+        moments = [times[self._rows[state].at] for state in states]
+        values = list(map(self._value, states, moments))
         non_integer = frozenset(
             at
-            for at, value in enumerate(values)
-            if isinstance(value, float) and states[at].template.metric.instrument.whole
+            for at, (state, value) in enumerate(zip(states, values, strict=True))
+            if isinstance(value, float) and state.template.metric.instrument.whole
         )
-        template = self._template(states, non_integer)
-        requests = template.pack(moments, values, self._start_version)
-        template.record_times()
-        self._start_version += self._delta
-        for row, time in zip(rows, moments, strict=True):
-            row.state.value = row.value
-            if self._delta and row.state.template.metric.instrument.kind == "counter":
-                row.state.start = time
+        requests = self._template(states, non_integer).pack(moments, values)
+        for state, time in zip(states, moments, strict=True):
+            state.value = self._rows[state].value
+            if self._delta and state.template.metric.instrument.kind == "counter":
+                state.start = time
         return requests
 
     def _update_device(
@@ -231,11 +236,9 @@ class UsagePoints:
     ) -> _DeviceState:
         """Return a device's series for a new account, and collect its points."""
         device_series = self._cache.device_series(attribution)
-        attribute_bytes = self._cache.own_attributes(device_series)
+        attribute_bytes = self._cache.attribute_bytes(device_series)
         current = _DeviceState(
-            used,
-            attribute_bytes,
-            before.usage.at.mono_ns if before is not None else self._reported_until,
+            used, before.usage.at.mono_ns if before is not None else self.reported_until
         )
         previous_series = before.series if before is not None else {}
         # Without a new sample, only holders have changed. No value is newer for that.
@@ -246,44 +249,53 @@ class UsagePoints:
             series = current.series[one.subject] = self._container_series(
                 one, previous, holders.get(one.subject)
             )
-            values = [family.value(one) for family, _ in self._of_container]
+            amounts = list(self._container_amounts(one, device_series, attribute_bytes))
             if series.resource in resources:
-                self.duplicates += len(values) - values.count(None) + len(one.xids)
+                self.duplicates += len(amounts)
                 continue
             resources.add(series.resource)
             resend = is_new_sample and one.ended is None
-            family_values = zip(self._of_container, values, strict=True)
-            self._add(current, series, previous, family_values, one.start, resend=resend)
-            self._add_errors(current, series, previous, one, device_series, resend=resend)
-        whole = current.series[None] = _ContainerSeries(self._cache.on_node)
-        values = [
-            family.value(used) if family in families else None for family, _ in self._of_device
+            self._add(current, series, previous, amounts, one.start, resend=resend)
+        whole = current.series[None] = _AccountSeries(self._cache.on_node)
+        amounts = [
+            _Amount(family.metric, metric, attribute_bytes, value, family.divisor)
+            for family, metric in self._of_device
+            if family in families and (value := family.value(used)) is not None
         ]
-        of_device = zip(self._of_device, values, strict=True)
-        self._add(
-            current, whole, previous_series.get(None), of_device, used.start, resend=is_new_sample
-        )
+        previous = previous_series.get(None)
+        self._add(current, whole, previous, amounts, used.start, resend=is_new_sample)
         return current
 
     def _container_series(
-        self, one: ContainerUsage, previous: _ContainerSeries | None, holder: Holder | None
-    ) -> _ContainerSeries:
+        self, one: ContainerUsage, previous: _AccountSeries | None, holder: Holder | None
+    ) -> _AccountSeries:
         """Return a container's series, in the resource of the readings of a device it holds."""
         pod = holder.pod if holder is not None else one.pod
         container_id = previous.container_id if previous is not None else ""
         if holder is not None:
             container_id = holder.subject.container_id
         if previous is not None and previous.container_id == container_id and previous.pod == pod:
-            return _ContainerSeries(previous.resource, pod, container_id)
+            return _AccountSeries(previous.resource, pod, container_id)
         subject = replace(one.subject, container_id=container_id)
-        return _ContainerSeries(self._cache.container(subject, pod), pod, container_id)
+        return _AccountSeries(self._cache.container(subject, pod), pod, container_id)
+
+    def _container_amounts(
+        self, one: ContainerUsage, device_series: DeviceSeries, attribute_bytes: bytes
+    ) -> Iterator[_Amount]:
+        for family, metric in self._of_container:
+            if (value := family.value(one)) is not None:
+                yield _Amount(family.metric, metric, attribute_bytes, value, family.divisor)
+        for code, count in CONTAINER_XIDS.values(one):
+            attrs = (self._cache.xid_attribute(code),)
+            with_code = self._cache.attribute_bytes(device_series, attrs)
+            yield _Amount(code, self._of_errors, with_code, count)
 
     def _add(
         self,
         current: _DeviceState,
-        target: _ContainerSeries,
-        previous: _ContainerSeries | None,
-        values: Iterable[tuple[tuple[_Family, MetricTemplate], int | None]],
+        target: _AccountSeries,
+        previous: _AccountSeries | None,
+        amounts: Iterable[_Amount],
         start: Instant,
         *,
         resend: bool,
@@ -294,55 +306,29 @@ class UsagePoints:
             current: the device's series.
             target: the series to which the points belong.
             previous: the same series in the previous account.
-            values: by metric; None for unknown values.
+            amounts: the known values.
             start: start of the account.
             resend: whether to send unchanged values too.
         """
-        previous_series = previous.states if previous is not None else []
-        at = current.usage.at.mono_ns
-        for found, ((family, metric), value) in zip_longest(previous_series, values):
-            if value is None:
-                target.states.append(None)
-                continue
-            state = self._state(found, target.resource, metric, current.attribute_bytes)
-            target.states.append(state)
-            if metric.instrument.kind == "counter":
-                self._begin(state, start, value, current.reported_until)
-            if resend or _has_changed(state, value):
-                self._rows.append(_Row(state, at, value, family.divisor))
-
-    def _add_errors(
-        self,
-        current: _DeviceState,
-        target: _ContainerSeries,
-        previous: _ContainerSeries | None,
-        one: ContainerUsage,
-        device_series: DeviceSeries,
-        *,
-        resend: bool,
-    ) -> None:
-        """Collect the points of a container's XID errors, one for each code that occurred."""
-        previous_series = previous.errors if previous is not None else {}
-        for code, count in CONTAINER_XIDS.values(one):
-            found = previous_series.get(code)
-            attribute_bytes = self._cache.own_attributes(
-                device_series, (self._cache.xid_attribute(code),)
-            )
-            state = self._state(found, target.resource, self._of_errors, attribute_bytes)
-            target.errors[code] = state
+        until = current.reported_until
+        for key, metric, attribute_bytes, value, divisor in amounts:
+            found = previous.states.get(key) if previous is not None else None
+            state = self._state(found, target.resource, metric, attribute_bytes)
+            target.states[key] = state
             if (
-                found is None
+                metric is self._of_errors
+                and found is None
                 and previous is not None
-                and current.reported_until is not None
+                and until is not None
                 and self._delta
             ):
                 # There was no error with this code at the last sample.
-                state.started_ns = one.start.mono_ns
-                state.value, state.start = 0, self._timeline(current.reported_until)
-                self._start_version += 1
-            self._begin(state, one.start, count, current.reported_until)
-            if resend or _has_changed(state, count):
-                self._rows.append(_Row(state, current.usage.at.mono_ns, count, 1))
+                state.started_ns = start.mono_ns
+                state.value, state.start = 0, self._timeline(until)
+            if metric.instrument.kind == "counter":
+                self._begin(state, start, value, until)
+            if resend or not state.sent or state.value != value:
+                self._rows[state] = _Row(current.usage.at.mono_ns, value, divisor)
 
     @staticmethod
     def _state(
@@ -378,7 +364,6 @@ class UsagePoints:
         if state.started_ns == start.mono_ns:
             return
         restarted, state.started_ns = state.started_ns is not None, start.mono_ns
-        self._start_version += 1
         if not self._delta:
             state.start = self._timeline.start(start)
         elif restarted:  # an increment starts at the previous point
@@ -388,22 +373,19 @@ class UsagePoints:
         else:
             state.value, state.start = value, -1
 
-    def _value(self, row: _Row, time: int) -> Value:
+    def _value(self, state: SeriesState, time: int) -> Value:
         """Return a point's value in the unit of its metric, and set the start of its series."""
-        state = row.state
-        metric = state.template.metric.instrument
-        value = row.value
-        if metric.kind != "counter":
+        at, value, divisor = self._rows[state]
+        if state.template.metric.instrument.kind != "counter":
             if state.started_ns is None:
-                state.started_ns, state.start = row.at, time
-                self._start_version += 1
+                state.started_ns, state.start = at, time
         elif self._delta:
             if state.start < 0:
                 state.start = time
             value -= int(state.value or 0)
         state.start = min(state.start, time)
-        if row.divisor != 1:
-            return value / row.divisor
+        if divisor != 1:
+            return value / divisor
         return value if value in _INT64 else float(value)
 
     def _template(
@@ -413,13 +395,9 @@ class UsagePoints:
         if template is None:
             while len(self._templates) >= _MAX_TEMPLATES:
                 self._templates.pop(next(iter(self._templates)))
-            template = RequestTemplate(states, frozenset(), non_integer, self._blocks)
+            template = RequestTemplate(states, non_integer, self._blocks)
         self._templates[states, non_integer] = template
         return template
-
-
-def _has_changed(state: SeriesState, value: int) -> bool:
-    return state.last is None or state.value != value
 
 
 def _ended_series(before: _DeviceState, now: _DeviceState) -> Iterable[SeriesState]:

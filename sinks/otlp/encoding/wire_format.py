@@ -1,16 +1,16 @@
 """The bytes of a request: constant parts, with gaps for times and values.
 
-Field numbers and wire types are not repeated here. The tags are taken from messages that the
-protobuf library has serialised. Only lengths are computed.
+Field numbers are those of the generated messages. Only tags and lengths are computed here; all
+else is serialised by the protobuf library.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from struct import Struct
-from typing import Final
+from typing import Final, TypeVar
 
 from pipeline.base.version import VERSION
 from sinks.otlp.encoding.attributes import Pairs, key_values
@@ -21,14 +21,14 @@ from sinks.otlp.messages import (
     ExportMetricsServiceRequest,
     Gauge,
     InstrumentationScope,
-    KeyValue,
     Metric,
     NumberDataPoint,
     Resource,
     ResourceMetrics,
     ScopeMetrics,
-    Sum,
 )
+
+T = TypeVar("T")
 
 FIXED: Final = Struct("<Q")
 _RESOURCE: Final = attrgetter("resource")
@@ -37,48 +37,30 @@ _OVERHEAD: Final = 16
 """Maximum number of bytes for the tags and lengths around a message."""
 
 
-def _point_tags() -> tuple[bytes, bytes, bytes, bytes, bytes]:
-    """Return the tags before a start, a time and a value of either type, and the flag."""
-    marks = [bytes([0xFF - at] * 8) for at in range(3)]
-    start, time, value = (FIXED.unpack(mark)[0] for mark in marks)
-    point = NumberDataPoint(
-        attributes=[KeyValue(key="k")],
-        start_time_unix_nano=start,
-        time_unix_nano=time,
-        as_int=value - (1 << 64),
-    )
-    before, rest = point.SerializeToString().split(marks[0])
-    between, rest = rest.split(marks[1])
-    as_int, after = rest.split(marks[2])
-    point.as_double = 0.0
-    as_double = point.SerializeToString().split(marks[1])[1].removesuffix(bytes(8) + after)
-    flag = NumberDataPoint(
-        flags=DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
-    ).SerializeToString()
-    if after != NumberDataPoint(attributes=[KeyValue(key="k")]).SerializeToString():
-        raise RuntimeError("the protobuf library does not put attributes after the value")
-    return before, between, as_double, as_int, flag
-
-
 def attributes(pairs: Pairs) -> bytes:
     """Return a point's attributes, serialised: they follow its value."""
     return NumberDataPoint(attributes=key_values(pairs)).SerializeToString()
 
 
-def _tag(empty: bytes) -> bytes:
-    """Return the tag before the length of a nested message, from an empty one."""
-    return empty[:-1]
+def _tag(field: int, wire_type: int = 2) -> bytes:
+    """Return the tag of a field; wire type 1 is a fixed 64-bit value, 2 a nested message."""
+    return bytes([field << 3 | wire_type])
 
 
-START, TIME, AS_DOUBLE, AS_INT, NO_VALUE = _point_tags()
-_RESOURCES: Final = _tag(
-    ExportMetricsServiceRequest(resource_metrics=[ResourceMetrics()]).SerializeToString()
-)
-_SCOPES: Final = _tag(ResourceMetrics(scope_metrics=[ScopeMetrics()]).SerializeToString())
-_METRICS: Final = _tag(ScopeMetrics(metrics=[Metric()]).SerializeToString())
-_GAUGE: Final = _tag(Metric(gauge=Gauge()).SerializeToString())
-_SUM: Final = _tag(Metric(sum=Sum()).SerializeToString())
-_POINTS: Final = _tag(Gauge(data_points=[NumberDataPoint()]).SerializeToString())
+START: Final = _tag(NumberDataPoint.START_TIME_UNIX_NANO_FIELD_NUMBER, 1)
+TIME: Final = _tag(NumberDataPoint.TIME_UNIX_NANO_FIELD_NUMBER, 1)
+AS_DOUBLE: Final = _tag(NumberDataPoint.AS_DOUBLE_FIELD_NUMBER, 1)
+AS_INT: Final = _tag(NumberDataPoint.AS_INT_FIELD_NUMBER, 1)
+NO_VALUE: Final = NumberDataPoint(
+    flags=DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
+).SerializeToString()
+_RESOURCES: Final = _tag(ExportMetricsServiceRequest.RESOURCE_METRICS_FIELD_NUMBER)
+_SCOPES: Final = _tag(ResourceMetrics.SCOPE_METRICS_FIELD_NUMBER)
+_METRICS: Final = _tag(ScopeMetrics.METRICS_FIELD_NUMBER)
+_GAUGE: Final = _tag(Metric.GAUGE_FIELD_NUMBER)
+_SUM: Final = _tag(Metric.SUM_FIELD_NUMBER)
+_POINTS: Final = _tag(Gauge.DATA_POINTS_FIELD_NUMBER)
+"""The same as in a sum."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -210,10 +192,8 @@ class Wire:
                     added += len(metric.front) + len(metric.tail) + 2 * _OVERHEAD
                 if size + added > self._max_bytes and end > begin:
                     yield begin, end
-                    begin, size = (
-                        end,
-                        overhead + len(metric.front) + len(metric.tail) + 2 * _OVERHEAD,
-                    )
+                    begin = end
+                    size = overhead + len(metric.front) + len(metric.tail) + 2 * _OVERHEAD
                 size += added
                 end += 1
             yield begin, end
@@ -255,21 +235,23 @@ class Wire:
         before.append(pending + self._back)
         return before
 
-    def requests(self, sizes: Iterable[int]) -> Iterator[int]:
-        """Yield how many blocks go into each request, at least one.
+    def requests(self, blocks: Iterable[T], size_of: Callable[[T], int]) -> list[list[T]]:
+        """Group blocks into requests, at least one in each.
 
         Args:
-            sizes: of the blocks, in bytes.
+            blocks: the blocks, in order.
+            size_of: returns the size of a block in bytes.
         """
-        count = filled = 0
-        for size in sizes:
-            if count and filled + size > self._max_bytes:
-                yield count
-                count = filled = 0
-            count += 1
+        requests: list[list[T]] = []
+        filled = 0
+        for block in blocks:
+            size = size_of(block)
+            if not requests or filled + size > self._max_bytes:
+                requests.append([])
+                filled = 0
+            requests[-1].append(block)
             filled += size
-        if count:
-            yield count
+        return requests
 
 
 @lru_cache(maxsize=1 << 12)

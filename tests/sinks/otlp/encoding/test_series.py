@@ -367,12 +367,11 @@ def test_the_state_of_ended_series_is_freed() -> None:
         encoder = scene.encoder
         sizes.append(
             (
-                len(encoder._states),
+                len(encoder.states),
                 len(encoder._selections),
                 len(encoder._previous_selections),
-                len(encoder._cache._series),
-                len(encoder._cache._known),
-                len(encoder._cache.resources) < 6,
+                len(encoder.cache._known),
+                len(encoder.cache.resources) < 6,
                 len(encoder._blocks._made) < 6,
             )
         )

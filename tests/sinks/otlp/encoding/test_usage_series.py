@@ -206,12 +206,12 @@ def test_the_state_of_ended_containers_is_freed() -> None:
         scene.sample(
             *(account(d, used(f"pod-{turn}", memory=turn), until=at(turn)) for d in devices)
         )
-        encoder_usage = scene.encoder._usage
-        tracks = sum(len(list(one.states)) for one in encoder_usage._devices.values())
-        series = sum(len(one.series) for one in encoder_usage._devices.values())
+        encoder_usage = scene.encoder.usage
+        tracks = sum(len(list(one.states)) for one in encoder_usage.devices.values())
+        series = sum(len(one.series) for one in encoder_usage.devices.values())
         sizes.append((len(devices), tracks, series, len(encoder_usage._templates) <= 4))
     assert len(set(sizes[3:])) == 2
-    assert len(scene.encoder._cache.resources) < 12
+    assert len(scene.encoder.cache.resources) < 12
 
 
 GROWTH = st.lists(
