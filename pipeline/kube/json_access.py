@@ -1,5 +1,6 @@
 """Read JSON of any shape: a value that is missing or has another type is read as empty."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -23,6 +24,12 @@ def as_text(value: object) -> str:
 def as_int(value: object) -> int | None:
     """Return an integer; None if the value is not an integer. A boolean is not an integer."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def controller_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the reference to the object that created an object; an empty one if there is none."""
+    owners = as_dicts(metadata.get("ownerReferences"))
+    return next((each for each in owners if each.get("controller") is True), {})
 
 
 def parsed_object(text: bytes | str) -> dict[str, Any]:

@@ -39,38 +39,24 @@ def containers(
         for container in as_dicts(spec.get(spec_key)):
             name = sys.intern(as_text(container.get("name")))
             state = states.get(name, {})
+            identity = _first(state, "containerID")
             own = as_text(container.get("restartPolicy"))
             sidecar = kind == "init" and own == "Always"
             yield PodContainer(
                 name,
                 "sidecar" if sidecar else kind,
-                _id(state),
-                timestamps.parse(_started(state)),
+                identity.partition("://")[2] or identity,
+                # A waiting container has the time of its last start in its last state.
+                timestamps.parse(_first(state, "startedAt")),
                 pod_ended or _ended(container, state, kind, own or policy, deleting=deleting),
             )
 
 
-def _id(state: Mapping[str, Any]) -> str:
-    for part in _states(state):
-        if found := as_text(part.get("containerID")):
-            return found.partition("://")[2] or found
-    return ""
-
-
-def _started(state: Mapping[str, Any]) -> str:
-    """Return when the container last started; a waiting container has that in its last state."""
-    for part in _states(state):
-        if found := as_text(part.get("startedAt")):
-            return found
-    return ""
-
-
-def _states(state: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield state
-    now = as_dict(state.get("state"))
-    yield as_dict(now.get("running"))
-    yield as_dict(now.get("terminated"))
-    yield as_dict(as_dict(state.get("lastState")).get("terminated"))
+def _first(state: Mapping[str, Any], key: str) -> str:
+    """Return a text from the status of a container, or from its newest state that has it."""
+    now, last = as_dict(state.get("state")), as_dict(state.get("lastState"))
+    parts = (state, now.get("running"), now.get("terminated"), last.get("terminated"))
+    return next((found for part in parts if (found := as_text(as_dict(part).get(key)))), "")
 
 
 def _ended(

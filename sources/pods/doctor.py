@@ -21,7 +21,7 @@ from pipeline.diagnostics.api_permissions import (
 from pipeline.diagnostics.context import DoctorContext
 from pipeline.diagnostics.node_name_check import FIX as NAME_FIX
 from pipeline.diagnostics.shared_checks import DUPLICATE_DAEMONS, NODE_NAME
-from pipeline.kube.json_access import as_dict, as_dicts, as_text
+from pipeline.kube.json_access import as_dict, as_dicts, as_text, controller_of
 from sources.pods.checks import CHECKS
 from sources.pods.options import Options
 
@@ -29,7 +29,6 @@ _PODS: Final = "/api/v1/pods"
 _NODES: Final = "/api/v1/nodes"
 _GROUP: Final = "resource.k8s.io"
 _VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
-_EXPECTED: Final = frozenset({FORBIDDEN, NOT_FOUND})
 _NAME: Final = "app.kubernetes.io/name"
 _COMPONENT: Final = "app.kubernetes.io/component"
 _DAEMON: Final = "node"
@@ -52,27 +51,25 @@ async def _check_server(
 ) -> list[Finding]:
     node = options.node or ctx.node
     query = {"fieldSelector": f"spec.nodeName={node}"}
-    error = await try_list(api, _PODS, query)
-    if error is not None and error.status != FORBIDDEN:
-        return [_server(error, place)]
-    found = [CHECKS["pods.server"].ok(place, "responds, and accepts the credentials")]
-    refused = [] if error is None else [Right("list", "pods")]
-    watch_error = await try_watch(api, _PODS, query)
-    if watch_error is not None:
-        if watch_error.status != FORBIDDEN:
-            return [*found, _server(watch_error, place)]
-        refused.append(Right("watch", "pods"))
-    check = CHECKS["pods.rbac"]
-    found += [check.failure(place, f"may not {each}", each.fix) for each in refused]
-    slices = await _slices(api, query, place) if options.resource_slices else []
-    found += slices
-    claims = await _claims(api, place) if options.resource_claims else []
-    found += claims
-    if not refused and all(each.check != check.id for each in slices + claims):
-        found.append(check.ok(place, "list, watch pods" + _further_rights(options)))
-    if error is None:
-        found += await _pods(api, node, ctx)
-    return found
+    found: list[Finding] = []
+    refused: list[str] = []
+    rbac = CHECKS["pods.rbac"]
+    for verb, attempt in (("list", try_list), ("watch", try_watch)):
+        error = await attempt(api, _PODS, query)
+        if error is not None and error.status != FORBIDDEN:
+            return [*found, _server(error, place)]
+        found = found or [CHECKS["pods.server"].ok(place, "responds, and accepts the credentials")]
+        if error is not None:
+            right = Right(verb, "pods")
+            refused.append(verb)
+            found.append(rbac.failure(place, f"may not {right}", right.fix))
+    if options.resource_slices:
+        found += await _slices(api, query, place)
+    if options.resource_claims:
+        found += await _claims(api, place)
+    if all(each.check != rbac.id for each in found):
+        found.append(rbac.ok(place, "list, watch pods" + _further_rights(options)))
+    return found if "list" in refused else [*found, *await _pods(api, node, ctx)]
 
 
 def _further_rights(options: Options) -> str:
@@ -85,51 +82,54 @@ def _server(error: TransientError, place: str) -> Finding:
     return CHECKS["pods.server"].failure(place, str(error), fix_for(error))
 
 
-async def _slices(api: KubeApi, query: dict[str, str], place: str) -> list[Finding]:
-    """Return a warning for each missing permission on ResourceSlices, or for a failed request.
+async def _newest(
+    api: KubeApi, resource: str, query: dict[str, str]
+) -> tuple[str, ApiError | None]:
+    """Return the path in the newest API version of the server, and the error of a list.
 
     A server returns 403 without checking whether it has the API version. So the newest version
     that does not return 404 decides.
     """
-    refused = []
+    path, error = "", None
     for version in _VERSIONS:
-        path = f"/apis/{_GROUP}/{version}/resourceslices"
-        list_error = await try_list(api, path, query)
-        if list_error is not None and list_error.status == NOT_FOUND:
+        path = f"/apis/{_GROUP}/{version}/{resource}"
+        error = await try_list(api, path, query)
+        if error is None or error.status != NOT_FOUND:
+            break
+    return path, error
+
+
+async def _slices(api: KubeApi, query: dict[str, str], place: str) -> list[Finding]:
+    """Return a warning for each missing permission on ResourceSlices, or for a failed request."""
+    path, list_error = await _newest(api, "resourceslices", query)
+    if list_error is not None and list_error.status == NOT_FOUND:
+        return []
+    # If the server does not respond to the list, do not wait for the watch too.
+    silent = list_error is not None and list_error.status == 0
+    watch_error = None if silent else await try_watch(api, path, query)
+    found = []
+    for verb, error in (("list", list_error), ("watch", watch_error)):
+        if error is None or error.status == NOT_FOUND:
             continue
-        # If the server does not respond to the list, do not wait for the watch too.
-        silent = list_error is not None and list_error.status == 0
-        watch_error = None if silent else await try_watch(api, path, query)
-        errors = (("list", list_error), ("watch", watch_error))
-        refused = [verb for verb, error in errors if error and error.status == FORBIDDEN]
-        failed = [error for _, error in errors if error and error.status not in _EXPECTED]
-        if failed:
-            fix = f"{fix_for(failed[0])}; until then claims on DRA devices are not reported"
-            return [CHECKS["pods.server"].warning(path, str(failed[0]), fix)]
-        break
-    rights = [Right(verb, "resourceslices", _GROUP) for verb in refused]
-    return [
-        CHECKS["pods.rbac"].warning(
-            place,
-            f"may not {each}",
-            f"{each.fix}; or set resource_slices: false if DRA is not used",
-        )
-        for each in rights
-    ]
+        if error.status != FORBIDDEN:
+            fix = f"{fix_for(error)}; until then claims on DRA devices are not reported"
+            return [CHECKS["pods.server"].warning(path, str(error), fix)]
+        found.append(_refused(Right(verb, "resourceslices", _GROUP), place, "resource_slices"))
+    return found
 
 
 async def _claims(api: KubeApi, place: str) -> list[Finding]:
     """Return a warning if ResourceClaims may not be read; the one it reads need not exist."""
-    for version in _VERSIONS:
-        path = f"/apis/{_GROUP}/{version}/namespaces/default/resourceclaims/podgpu-doctor"
-        error = await try_list(api, path, {})
-        if error is not None and error.status == FORBIDDEN:
-            right = Right("get", "resourceclaims", _GROUP)
-            fix = f"{right.fix}; or set resource_claims: false if DRA is not used"
-            return [CHECKS["pods.rbac"].warning(place, f"may not {right}", fix)]
-        if error is None or error.status != NOT_FOUND:
-            break
-    return []
+    claim = "namespaces/default/resourceclaims/podgpu-doctor"
+    _, error = await _newest(api, claim, {})
+    if error is None or error.status != FORBIDDEN:
+        return []
+    return [_refused(Right("get", "resourceclaims", _GROUP), place, "resource_claims")]
+
+
+def _refused(right: Right, place: str, option: str) -> Finding:
+    fix = f"{right.fix}; or set {option}: false if DRA is not used"
+    return CHECKS["pods.rbac"].warning(place, f"may not {right}", fix)
 
 
 async def _pods(api: KubeApi, node: str, ctx: DoctorContext) -> list[Finding]:
@@ -179,12 +179,10 @@ def _twins(pods: list[dict[str, object]], ctx: DoctorContext, place: str) -> Fin
         names = ", ".join(sorted(name for pods in counted for name in pods))
         observed = f"{len(counted)} GPU exporters run on this node: {names}"
         return check.warning(place, observed, duplicate_daemons.FIX)
-    updated = next((", ".join(sorted(pods)) for pods in counted if len(pods) > 1), "")
-    if updated:
-        observed = (
-            f"an update is in progress ({updated}): the old pod ends when the new one is ready"
-        )
-        return check.ok(place, observed)
+    for several in counted:
+        if len(several) > 1:
+            observed = f"an update is in progress ({', '.join(sorted(several))})"
+            return check.ok(place, f"{observed}: the old pod ends when the new one is ready")
     return check.ok(place, "no second GPU exporter runs on this node")
 
 
@@ -194,7 +192,5 @@ def _daemonset(metadata: dict[str, object]) -> str:
     A DaemonSet has two pods on a node only during an update. Other owners may have several pods
     there permanently.
     """
-    for reference in as_dicts(metadata.get("ownerReferences")):
-        if reference.get("controller") is True and reference.get("kind") == "DaemonSet":
-            return as_text(reference.get("uid"))
-    return ""
+    owner = controller_of(metadata)
+    return as_text(owner.get("uid")) if owner.get("kind") == "DaemonSet" else ""

@@ -9,7 +9,6 @@ from pipeline.model import Instant
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_CACHE_SIZE = 4096
 
 
 class Timestamps:
@@ -21,20 +20,11 @@ class Timestamps:
 
     def __init__(self, now: Callable[[], Instant]) -> None:
         self._moment = WallTimes(now)
-        self._cache: dict[str, Instant | None] = {}
 
     def parse(self, value: object) -> Instant | None:
         """Return the time of a timestamp; None if it is not a timestamp."""
-        stamp = as_text(value)
-        if stamp not in self._cache:
-            if len(self._cache) >= _CACHE_SIZE:
-                self._cache.clear()
-            self._cache[stamp] = self._parsed(stamp)
-        return self._cache[stamp]
-
-    def _parsed(self, stamp: str) -> Instant | None:
         try:
-            parsed = datetime.fromisoformat(stamp)
+            parsed = datetime.fromisoformat(as_text(value))
             wall_ns = (parsed - _EPOCH) // _MICROSECOND * 1000
         except (ValueError, TypeError, OverflowError):  # not a timestamp, or without a time zone
             return None

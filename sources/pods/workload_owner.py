@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.kube.json_access import as_dict, as_dicts, as_text
+from pipeline.kube.json_access import as_dict, as_text, controller_of
 
 _HASH = "pod-template-hash"
 
@@ -16,14 +16,11 @@ def workload_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
     the Deployment's name and a hash that the pod has as a label. A Job of a CronJob cannot be
     distinguished from another Job. The Node, which owns mirror pods, is not a workload.
     """
-    for reference in as_dicts(metadata.get("ownerReferences")):
-        if reference.get("controller") is not True:
-            continue
-        kind, name = as_text(reference.get("kind")), as_text(reference.get("name"))
-        if kind == "Node":
-            break
-        template = as_text(as_dict(metadata.get("labels")).get(_HASH))
-        if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
-            kind, name = "Deployment", name.removesuffix(f"-{template}")
-        return sys.intern(kind), sys.intern(name)
-    return "", ""
+    owner = controller_of(metadata)
+    kind, name = as_text(owner.get("kind")), as_text(owner.get("name"))
+    if kind == "Node":
+        return "", ""
+    template = as_text(as_dict(metadata.get("labels")).get(_HASH))
+    if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
+        kind, name = "Deployment", name.removesuffix(f"-{template}")
+    return sys.intern(kind), sys.intern(name)

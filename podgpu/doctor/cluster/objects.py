@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from pipeline.kube.json_access import as_dict, as_dicts, as_text
+from pipeline.kube.json_access import as_dict, as_dicts, as_text, controller_of
 
 Raw: TypeAlias = dict[str, Any]
 Listed: TypeAlias = Sequence[Raw] | None
@@ -52,7 +52,11 @@ class Cluster:
     def pods_of(self, daemonset: Raw) -> list[Raw]:
         """Return the pods that a DaemonSet owns."""
         uid = as_text(as_dict(daemonset.get("metadata")).get("uid"))
-        return [each for each in self.pods or () if uid and _controller(each) == uid]
+        return [
+            each
+            for each in self.pods or ()
+            if uid and controller_of(as_dict(each.get("metadata"))).get("uid") == uid
+        ]
 
     def podgpus(self) -> list[Raw]:
         """Return podgpu's DaemonSets, in the given namespace if one is given."""
@@ -61,12 +65,6 @@ class Cluster:
             for each in self.daemonsets or ()
             if exporter_kind(each) == "podgpu" and self.namespace in ("", namespace_of(each))
         ]
-
-
-def _controller(pod: Raw) -> str:
-    """Return the UID of the object that created a pod; empty if there is none."""
-    owners = as_dicts(as_dict(pod.get("metadata")).get("ownerReferences"))
-    return next((as_text(each.get("uid")) for each in owners if each.get("controller") is True), "")
 
 
 def matches(selector: object, labels: Mapping[str, str]) -> bool:

@@ -2,46 +2,54 @@
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pipeline.allocations import koordinator
-from pipeline.allocations.annotation_values import AllocatedDevices, MalformedError
+from pipeline.allocations.annotation_values import (
+    AllocatedDevices,
+    MalformedError,
+    group_by_share,
+    parsed,
+    raise_malformed,
+    uuid,
+)
 from pipeline.allocations.own_annotations import own_annotations
 from pipeline.base.safe_text import shortened
 from pipeline.model import Claim, Evidence, Origin, PartialRef
-from sources.pods.allocations import configured_annotations, gpushare, hami, kai, volcano
+from sources.pods.allocations import gpushare, hami, kai, volcano
 from sources.pods.allocations.pod_facts import AnnotationProblem, PodFacts
 from sources.pods.allocations.resource_requests import requested
 from sources.pods.options import Options, Scheduler
 
-_Readers = dict[str, Callable[[PodFacts], list[AllocatedDevices]]]
-_READERS: Final[dict[Scheduler, _Readers]] = {
-    "koordinator": {
-        koordinator.ANNOTATION: lambda facts: koordinator.read(
-            facts.annotations[koordinator.ANNOTATION]
-        ),
-    },
-    "hami": {hami.ANNOTATION: hami.read, hami.OLD: hami.read_old},
-    "volcano": {volcano.VGPU: volcano.read_vgpu, volcano.INDEX: volcano.read_index},
-    "gpushare": {
-        gpushare.ALLOCATION: gpushare.read_allocation,
-        gpushare.INDEX: gpushare.read_index,
-    },
-}
-_OF_SCHEDULERS: Final = frozenset(key for readers in _READERS.values() for key in readers)
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads one annotation.
+
+    Attributes:
+        scheduler: writes the annotation.
+        read: returns the devices of a pod that has the annotation, as a text.
+        node: the annotation that names the node for which the scheduler decided.
+    """
+
+    scheduler: Scheduler
+    read: Callable[[PodFacts], list[AllocatedDevices]]
+    node: str = ""
 
 
-_NODES: Final = {
-    hami.ANNOTATION: "hami.io/vgpu-node",
-    hami.OLD: "4pd.io/vgpu-node",
-    volcano.VGPU: "volcano.sh/vgpu-node",
-    volcano.INDEX: "volcano.sh/vgpu-node",
-}
-"""The annotation that names the node for which the scheduler decided, by allocation annotation."""
+def _read_koordinator(facts: PodFacts) -> list[AllocatedDevices]:
+    return koordinator.read(facts.annotations[koordinator.ANNOTATION])
 
-_SCHEDULERS: Final[dict[str, Scheduler]] = {
-    annotation: scheduler for scheduler, readers in _READERS.items() for annotation in readers
+
+_READERS: Final = {
+    koordinator.ANNOTATION: _Reader("koordinator", _read_koordinator),
+    hami.ANNOTATION: _Reader("hami", hami.read, "hami.io/vgpu-node"),
+    hami.OLD: _Reader("hami", hami.read_old, "4pd.io/vgpu-node"),
+    volcano.VGPU: _Reader("volcano", volcano.read_vgpu, "volcano.sh/vgpu-node"),
+    volcano.INDEX: _Reader("volcano", volcano.read_index, "volcano.sh/vgpu-node"),
+    gpushare.ALLOCATION: _Reader("gpushare", gpushare.read_allocation),
+    gpushare.INDEX: _Reader("gpushare", gpushare.read_index),
 }
 
 
@@ -63,29 +71,26 @@ def allocations(
         resources: resources of the schedulers whose annotations are read.
     """
     resources = Options().resources if resources is None else resources
-    readers: _Readers = {}
-    for scheduler, of_scheduler in _READERS.items():
-        if scheduler in resources:
-            readers |= of_scheduler
-    ours = own_annotations(facts.annotations).keys() - _OF_SCHEDULERS
+    readers = {key: each for key, each in _READERS.items() if each.scheduler in resources}
+    ours = own_annotations(facts.annotations).keys() - _READERS.keys()
     claims: list[Claim] = []
     complaints: list[AnnotationProblem] = []
     for annotation in dict.fromkeys((*readers, *annotations)):
         if annotation not in facts.annotations or annotation in ours:
             continue
-        vouched = annotation not in readers
+        if not isinstance(facts.annotations[annotation], str):
+            complaints.append(AnnotationProblem(annotation, "is not text"))
+            continue
+        reader = readers.get(annotation)
         try:
-            if vouched:
-                held = _read(facts, annotation, readers)
+            if reader is None:
+                held = _read_configured(facts, annotation)
             else:
-                scheduler_resources = resources[_SCHEDULERS[annotation]]
-                _check_node(facts, annotation)
-                held = _read(replace(facts, resources=scheduler_resources), annotation, readers)
-                held = _limited_to_request(facts, held, scheduler_resources)
+                held = _read_scheduled(facts, reader, resources[reader.scheduler])
         except MalformedError as error:
             complaints.append(AnnotationProblem(annotation, str(error)))
         else:
-            claims += _claims(facts, annotation, held, vouched=vouched)
+            claims += _claims(facts, annotation, held, vouched=reader is None)
     return tuple(claims), tuple(complaints)
 
 
@@ -108,20 +113,36 @@ def _read_single(
         return (), (AnnotationProblem(key, str(error)),)
 
 
-def _read(facts: PodFacts, annotation: str, readers: _Readers) -> list[AllocatedDevices]:
-    if not isinstance(facts.annotations[annotation], str):
-        raise MalformedError("is not text")
-    reader = readers.get(annotation)
-    return configured_annotations.read(facts, annotation) if reader is None else reader(facts)
-
-
-def _check_node(facts: PodFacts, annotation: str) -> None:
-    key = _NODES.get(annotation, "")
-    node = facts.annotations.get(key)
+def _read_scheduled(
+    facts: PodFacts, reader: _Reader, resources: Collection[str]
+) -> list[AllocatedDevices]:
+    node = facts.annotations.get(reader.node)
     if node and facts.node and node != facts.node:
         raise MalformedError(
-            f'is for node "{shortened(str(node))}" ({key}), but the pod is on "{facts.node}"'
+            f'is for node "{shortened(str(node))}" ({reader.node}), but the pod is on '
+            f'"{facts.node}"'
         )
+    return _limited_to_request(facts, reader.read(replace(facts, resources=resources)), resources)
+
+
+def _read_configured(facts: PodFacts, annotation: str) -> list[AllocatedDevices]:
+    """Return the devices of a pod: `{"nvidia.com/gpu": "GPU-...,GPU-..."}`, or a list of UUIDs.
+
+    Raises:
+        MalformedError: the annotation cannot be read.
+    """
+    allocation = parsed(facts.annotations[annotation])
+    if not isinstance(allocation, dict):
+        raise_malformed("", "an object", allocation)
+    found: list[AllocatedDevices] = []
+    for resource, ids in allocation.items():
+        place = f"{resource}: "
+        names = ids.split(",") if isinstance(ids, str) else ids
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise_malformed(place, "UUIDs separated by commas, or a list of UUIDs", ids)
+        devices = [(uuid(name.strip(), place), None) for name in names if name.strip()]
+        found += [replace(held, resource=resource) for held in group_by_share(devices)]
+    return found
 
 
 def _limited_to_request(
@@ -137,18 +158,15 @@ def _limited_to_request(
         of = f"container {container}" if container else "the pod"
         request = requested(facts, resources, container)
         mine = [one for one in held if one.container == container]
-        named = {device for one in mine for device in one.devices}
+        number = len({device for one in mine for device in one.devices})
         if request is None:
             raise MalformedError(f"{of} requests none of {', '.join(resources)}")
-        if len(named) > request.number:
-            raise MalformedError(f"names {len(named)} GPUs, but {of} requests {request.number}")
-        most = request.share
-        found += [
-            one
-            if most is None or one.share is None or one.share <= most
-            else replace(one, share=most)
-            for one in mine
-        ]
+        if number > request.number:
+            raise MalformedError(f"names {number} GPUs, but {of} requests {request.number}")
+        for one in mine:
+            shares = [share for share in (one.share, request.share) if share is not None]
+            share = min(shares) if one.share is not None else None
+            found.append(replace(one, share=share))
     return found
 
 
@@ -157,14 +175,9 @@ def _claims(
 ) -> Iterator[Claim]:
     ids = {container.name: container.container_id for container in facts.containers}
     for found in held:
+        name = found.container
         yield Claim(
-            PartialRef(
-                facts.namespace,
-                facts.name,
-                found.container,
-                facts.uid,
-                ids.get(found.container, ""),
-            ),
+            PartialRef(facts.namespace, facts.name, name, facts.uid, ids.get(name, "")),
             found.devices,
             found.share,
             None,

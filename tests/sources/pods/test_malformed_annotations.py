@@ -33,7 +33,7 @@ from tests.sources.pods.annotations import (
     koordinator,
 )
 
-ALL_ANNOTATIONS = [annotation for readers in _READERS.values() for annotation in readers]
+ALL_ANNOTATIONS = list(_READERS)
 
 
 @pytest.mark.parametrize(
