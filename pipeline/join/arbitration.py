@@ -1,13 +1,12 @@
 """Arbitration: decides which of the candidates for a device hold it."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from math import fsum
 from operator import attrgetter
 from typing import NamedTuple
 
 from pipeline.join.claim_resolution import PodKey, ResolvedClaim
-from pipeline.model import Evidence, Instant, PartialRef, Pod, PodInfo
+from pipeline.model import Evidence, Instant, PartialRef, Pod
 
 # Sorts as `PartialRef` itself does, but much faster.
 _by_subject = attrgetter(
@@ -57,27 +56,15 @@ class Candidate(NamedTuple):
         return not self.divisible and (self.share == 1 or self.allocated_whole)
 
 
-class DeviceHolder(NamedTuple):
-    """A container that holds a device, before the join has determined the start of the holding."""
-
-    subject: PartialRef
-    share: float | None
-    since: Instant | None
-    source: str
-    evidence: Evidence
-    pod: PodInfo | None
-    replicas: tuple[str, ...] = ()
-
-
 class ArbitrationResult(NamedTuple):
     """The holders of a device, and the conflicts.
 
     Attributes:
-        holders: sorted by subject.
+        holders: the candidates that hold it, with the shares that are shown; sorted by subject.
         conflicting_pods: pods whose claims contradict the claim of another pod, sorted.
     """
 
-    holders: tuple[DeviceHolder, ...]
+    holders: tuple[Candidate, ...]
     conflicting_pods: tuple[PodKey, ...] = ()
 
     @property
@@ -127,22 +114,18 @@ def arbitrate(
         # At least one share is wrong, and it is unknown which: show none.
         shares = [None] * len(remaining)
     if any(not candidate.divisible for candidate in remaining):
-        conflicts |= {_pod_key(claim) for claim in ineffective} - {
+        conflicts |= {claim.pod_key for claim in ineffective} - {
             candidate.pod_key for candidate in remaining
         }
     return ArbitrationResult(
         tuple(
             [
-                _device_holder(candidate, share)
+                candidate._replace(share=share)
                 for candidate, share in zip(remaining, shares, strict=True)
             ]
         ),
         tuple(sorted(conflicts)),
     )
-
-
-def _pod_key(resolved: ResolvedClaim) -> PodKey:
-    return (resolved.subject.namespace, resolved.subject.pod, resolved.subject.uid)
 
 
 def _select_pods(candidates: list[Candidate]) -> tuple[list[Candidate], set[PodKey]]:
@@ -221,17 +204,3 @@ def _share(candidate: Candidate, *, alone: bool) -> float | None:
     if candidate.share is None and alone and candidate.exclusive:
         return 1.0
     return candidate.share
-
-
-def _device_holder(candidate: Candidate, share: float | None) -> DeviceHolder:
-    pod = candidate.pod
-    since = candidate.since
-    if since is None and pod is not None:
-        since = pod.started
-    subject = candidate.subject
-    if candidate.container_id:
-        subject = replace(subject, container_id=candidate.container_id)
-    info = pod.info if pod is not None else None
-    return DeviceHolder(
-        subject, share, since, candidate.source, candidate.evidence, info, candidate.replicas
-    )

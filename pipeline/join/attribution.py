@@ -4,13 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
-from pipeline.join.arbitration import ArbitrationResult
+from pipeline.join.arbitration import ArbitrationResult, Candidate
 from pipeline.join.claim_resolution import PodKey, ResolvedClaim
 from pipeline.join.container_table import ContainerTable
 from pipeline.join.device_index import DeviceIndex
 from pipeline.join.dra_devices import DraNameHistory
 from pipeline.join.holder_resolution import Resolution, resolve
-from pipeline.join.holding_start import HoldStarts, make_holder
 from pipeline.join.inventory import Inventory, numbered_schemes
 from pipeline.join.mig_placement import MigPlacements
 from pipeline.join.plugin_devices import PluginManagedDevices
@@ -25,6 +24,7 @@ from pipeline.model import (
     ClaimsReplaced,
     DeviceAliasesReplaced,
     Hint,
+    Holder,
     Instant,
     PartialRef,
     ResourceCount,
@@ -80,7 +80,7 @@ class Attributor:
         self._sources = sources
         self._claims: dict[str, ClaimsReplaced] = {}
         self._aliases: dict[str, DeviceAliasesReplaced] = {}
-        self._dra_names = DraNameHistory()
+        self._dra_names = DraNameHistory(self.pods.is_alive)
         self._plugin_managed = PluginManagedDevices()
         self._devices = DeviceIndex(())
         self._parents: dict[str, str] = {}
@@ -88,7 +88,6 @@ class Attributor:
         self._resolution = Resolution()
         self._pod_identities = PodIdentities()
         self._previously_confirmed: dict[str, Instant | None] = {}
-        self._hold_starts: dict[str, HoldStarts] = {}
         self._premature_sources: set[str] = set()
         self._changed = False
         self._changed_sources: set[str] = set()
@@ -136,8 +135,8 @@ class Attributor:
         self.resources.remove(source)
         self.inventory.remove(source)
 
-    def expire(self, now: Instant) -> Outcome:
-        """Remove the reports of sources that have not confirmed them for too long."""
+    def expire(self, now: Instant) -> bool:
+        """Remove reports that were not confirmed for too long; return whether there were any."""
         expired: set[str] = set()
         for source in self._sources.ranking():
             confirmed = self._sources.confirmed_at(source)
@@ -157,7 +156,7 @@ class Attributor:
             self.mark_changed(*expired)
         if self._sources.take_wait_expired(now):
             self.mark_changed()
-        return Outcome(changed=withdrawn or bool(expired))
+        return withdrawn or bool(expired)
 
     def rebuild_devices(self, *sources: str) -> None:
         """Rebuild the set of devices. The holders are marked as changed."""
@@ -184,9 +183,6 @@ class Attributor:
                 else replace(old, device=device, present=present)
             )
             self.attributions[device.uuid] = old if old is not None and old == new else new
-        self._hold_starts = {
-            uuid: s for uuid, s in self._hold_starts.items() if uuid in self.attributions
-        }
         self.mark_changed(*sources)
 
     def mark_changed(self, *sources: str) -> None:
@@ -262,7 +258,7 @@ class Attributor:
         before, pending_before = self._resolution, self._pod_identities.pending_sources
         dra_names = None if self._dra_names.is_static else self._dra_names
         if dra_names is not None:
-            dra_names.begin_resolution(self._resource_claims(ranking), self.pods.is_alive)
+            dra_names.begin_resolution(self._resource_claims(ranking))
         resolution = resolve(
             {s: self._claims_of(s) for s in ranking},
             self._devices,
@@ -304,13 +300,12 @@ class Attributor:
             same = (
                 arbitration is before.arbitrations.get(uuid, _NO_HOLDERS) and access == known.access
             )
-            if same and uuid in self._hold_starts:
+            # A device that was gone between two resolutions has lost its holders.
+            if same and len(known.holders) == len(arbitration.holders):
                 continue
-            starts: HoldStarts = {}
-            starts_before = self._hold_starts.get(uuid, starts)
-            self._hold_starts[uuid] = starts
+            previous = {replace(h.subject, container_id=""): h for h in known.holders}
             holders = tuple(
-                [make_holder(holding, at, starts_before, starts) for holding in arbitration.holders]
+                [_holder(one, at, previous.get(one.subject)) for one in arbitration.holders]
             )
             conflicting_pods = tuple([_display_name(pod) for pod in arbitration.conflicting_pods])
             new = replace(
@@ -378,6 +373,35 @@ class Attributor:
         if container is None and not claim.subject.uid:
             self._premature_sources.add(source)
         return container
+
+
+def _holder(candidate: Candidate, at: Instant, previous: Holder | None) -> Holder:
+    """Return a holder.
+
+    A start that a source reported once stays known when the source no longer reports it, also if
+    the container restarts.
+
+    Args:
+        candidate: a candidate that holds the device.
+        at: the present time.
+        previous: this holder as it was before; None if the container did not hold the device.
+    """
+    subject, pod, since = candidate.subject, candidate.pod, candidate.since
+    if candidate.container_id:
+        subject = replace(subject, container_id=candidate.container_id)
+    if since is None and pod is not None:
+        since = pod.started
+    observed = since is None and (previous is None or previous.since_observed)
+    return Holder(
+        subject,
+        candidate.share,
+        since or (at if previous is None else previous.since),
+        candidate.source,
+        candidate.evidence,
+        None if pod is None else pod.info,
+        candidate.replicas,
+        observed,
+    )
 
 
 def _access(resolved_claims: Iterable[ResolvedClaim]) -> tuple[Access, ...]:

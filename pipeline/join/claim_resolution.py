@@ -4,14 +4,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from pipeline.join.device_index import DeviceIndex, ResolvedDevice
+from pipeline.join.device_index import DeviceIndex, RawIds, ResolvedDevice
 from pipeline.join.dra_devices import DraNameHistory
 from pipeline.join.pod_table import IdentifiedContainer
 from pipeline.join.trust_rules import CONTAINER_RANK, COUNT_ONLY_RESOURCES
 from pipeline.model import Claim, Evidence, PartialRef, Pod, RawDeviceId
-
-RawIds: TypeAlias = dict[tuple[str, str], RawDeviceId]
-"""Device ids by scheme and text, each once. Pairs of strings hash much faster than the ids."""
 
 IdentifyContainer: TypeAlias = Callable[[str, Claim], IdentifiedContainer | None]
 """Returns the container that a claim of a source means; None if it means none any more."""
@@ -44,6 +41,11 @@ class ResolvedClaim(NamedTuple):
     evidence: Evidence
     rank: int
     is_partial: bool = False
+
+    @property
+    def pod_key(self) -> PodKey:
+        """Namespace, name and uid of the pod."""
+        return (self.subject.namespace, self.subject.pod, self.subject.uid)
 
     @property
     def names_real_device(self) -> bool:

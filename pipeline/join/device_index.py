@@ -23,7 +23,7 @@ name no device.
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from pipeline.model import Device, RawDeviceId, placement_name
 
@@ -47,6 +47,9 @@ _CLAIM_KIND: Final = "k8s.gpu.nvidia.com/claim"
 _NVIDIA_DRIVER: Final = "gpu.nvidia.com/"
 _MANAGEMENT_PREFIX: Final = "management."
 _MAX_CACHED: Final = 20_000
+
+RawIds: TypeAlias = dict[tuple[str, str], RawDeviceId]
+"""Device ids by scheme and text, each once. Pairs of strings hash much faster than the ids."""
 
 
 class ResolvedDevice(NamedTuple):

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias
 
-from pipeline.join.device_index import DeviceIndex, ResolvedDevice
+from pipeline.join.device_index import DeviceIndex, RawIds, ResolvedDevice
 from pipeline.join.pod_table import IdentifiedContainer
 from pipeline.model import (
     NS,
@@ -39,16 +39,8 @@ _MAX_NAMES: Final = 20_000
 
 _FOREVER: Final = 1 << 63
 
-RawIds: TypeAlias = dict[tuple[str, str], RawDeviceId]
 _Key: TypeAlias = tuple[str, str, str, str]
 """Namespace and name of a pod, a ResourceClaim, and the name of a device."""
-
-
-IsPodAlive: TypeAlias = Callable[[str], bool | None]
-
-
-def _liveness_unknown(_uid: str) -> None:
-    return None
 
 
 class _NameBinding(NamedTuple):
@@ -69,14 +61,17 @@ class DraNameHistory:
     """The meanings of names over time, and the devices that claims were allocated.
 
     `update_names` and `remove` change the names; `resolve` stores the devices of claims.
+
+    Args:
+        is_pod_alive: returns whether the pod with a uid exists; None where it is unknown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_pod_alive: Callable[[str], bool | None]) -> None:
         self._history: dict[str, dict[str, list[_NameBinding]]] = {}
         self._first_reported_ns: dict[str, int] = {}
         self._allocations: dict[_Key, _Allocation] = {}
         self._first_use_ns: dict[str, int] = {}
-        self._is_pod_alive: IsPodAlive = _liveness_unknown
+        self._is_pod_alive = is_pod_alive
         self._used: set[_Key] = set()
 
     def update_names(self, source: str, event: DeviceAliasesReplaced, at: Instant) -> None:
@@ -122,21 +117,17 @@ class DraNameHistory:
         """Whether no name can change, so that ids have their present meaning."""
         return not self._history and not self._allocations
 
-    def begin_resolution(
-        self, claims: Iterable[tuple[Claim, IdentifiedContainer]], is_pod_alive: IsPodAlive
-    ) -> None:
+    def begin_resolution(self, claims: Iterable[tuple[Claim, IdentifiedContainer]]) -> None:
         """Start a resolution of all claims.
 
         Args:
             claims: claims with a ResourceClaim, and what is known of their pods.
-            is_pod_alive: returns whether the pod with a uid exists; None where it is unknown.
         """
-        self._is_pod_alive = is_pod_alive
         self._used.clear()
         self._first_use_ns.clear()
         for claim, known in claims:
             pod = known.pod
-            if claim.resource_claim and pod is not None and pod.started is not None:
+            if pod is not None and pod.started is not None:
                 started = pod.started.mono_ns
                 before = self._first_use_ns.get(claim.resource_claim, started)
                 self._first_use_ns[claim.resource_claim] = min(started, before)

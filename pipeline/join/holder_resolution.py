@@ -38,11 +38,10 @@ from pipeline.join.arbitration import ArbitrationResult, Candidate, arbitrate
 from pipeline.join.claim_resolution import (
     IdentifyContainer,
     PodKey,
-    RawIds,
     ResolvedClaim,
     resolve_claims,
 )
-from pipeline.join.device_index import DeviceIndex
+from pipeline.join.device_index import DeviceIndex, RawIds
 from pipeline.join.dra_devices import DraNameHistory
 from pipeline.join.partial_claims import PodName
 from pipeline.join.pod_evidence import PodClaims, select_claims
@@ -144,9 +143,9 @@ def resolve(
         if claim.pod is not None and claim.pod.reserves:
             reservations.append(claim)
         else:
-            claims_by_pod.setdefault(_pod_key(claim), []).append(claim)
+            claims_by_pod.setdefault(claim.pod_key, []).append(claim)
     for claim in resolve_shared(resolved.shared_reservations, reservations):
-        claims_by_pod.setdefault(_pod_key(claim), []).append(claim)
+        claims_by_pod.setdefault(claim.pod_key, []).append(claim)
     plugin_managed |= _allocated_by_plugin(resolved.claims)
     plugin_managed |= {parents[uuid] for uuid in plugin_managed if uuid in parents}
     resolution = Resolution(
@@ -230,15 +229,11 @@ def _allocated_by_plugin(resolved_claims: Iterable[ResolvedClaim]) -> set[str]:
     }
 
 
-def _pod_key(resolved: ResolvedClaim) -> PodKey:
-    return (resolved.subject.namespace, resolved.subject.pod, resolved.subject.uid)
-
-
 def _is_explained(resolved: ResolvedClaim, pods: Mapping[PodKey, PodClaims]) -> bool:
     """Whether another claim shows what the container of an ambiguous claim holds."""
     container = resolved.subject.container
     for pod, pod_claims in pods.items():
-        if _is_same_pod(pod, _pod_key(resolved)):
+        if _is_same_pod(pod, resolved.pod_key):
             containers = {candidate.subject.container for _, candidate in pod_claims.candidates}
             if containers and (not container or not containers.isdisjoint({container, ""})):
                 return True

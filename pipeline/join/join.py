@@ -1,6 +1,7 @@
 """The class `Join`: routes events to the tables and makes snapshots of them."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from pipeline.join.attribution import Attributor, Outcome
 from pipeline.join.process_owners import ProcessOwners
@@ -39,6 +40,8 @@ from pipeline.model import (
     XidsReported,
 )
 
+_UNCHANGED: Final = Outcome(changed=False)
+
 
 class Join:
     """Combines readings with the containers that hold the devices.
@@ -74,18 +77,20 @@ class Join:
                 `resolve_pending` or the next `apply` without this flag.
         """
         now = envelope.at
-        outcome = Outcome(changed=False)
+        outcome = _UNCHANGED
         if self._attributor.has_pending_changes and self._must_resolve_before(envelope):
             outcome |= self.resolve_pending(now)
         if not self._attributor.has_pending_changes:
             self._changed_at = now
         # Reports must not expire because the event loop was too busy to receive confirmations.
         due = Instant(now.mono_ns - envelope.loop_delay_ns, now.wall_ns - envelope.loop_delay_ns)
-        expired = self._readings.expire(due.mono_ns)
-        outcome |= self._attributor.expire(due)
-        errors_expired = self._xids.expire(now.mono_ns)
-        if self._usage.expire(now) or expired or errors_expired:
-            outcome |= Outcome(changed=True)
+        expired = (
+            self._readings.expire(due.mono_ns),
+            self._attributor.expire(due),
+            self._xids.expire(now.mono_ns),
+            self._usage.expire(now),
+        )
+        outcome |= Outcome(changed=any(expired))
         up = self._sources.is_up(envelope.source)
         outcome |= self._dispatch(envelope)
         if self._usage.started_counting(now):
@@ -105,10 +110,10 @@ class Join:
     def resolve_pending(self, at: Instant) -> Outcome:
         """Resolve pending changes to holders. Must be called before `snapshot`."""
         if not self._attributor.has_pending_changes:
-            return Outcome(changed=False)
+            return _UNCHANGED
         at = self._changed_at or at
-        outcome = self._attributor.resolve_pending(at)
         attributor = self._attributor
+        outcome = attributor.resolve_pending(at)
         self._usage.update_holders(
             attributor.attributions,
             at,
@@ -135,94 +140,71 @@ class Join:
                 return before is None or before.mono_ns < envelope.at.mono_ns
 
     def _dispatch(self, envelope: Envelope) -> Outcome:
-        source, attributor = envelope.source, self._attributor
         match envelope.event:
-            case SamplesTaken() | ProcessesSampled() | XidsReported():
-                return self._record_event(envelope) | self._apply_facts(envelope)
-            case ClaimsReplaced() as claims:
-                attributor.replace_claims(source, claims)
-                return self._record_confirmation(envelope)
-            case PodsReplaced() | PodUpserted() | PodDeleted():
-                return self._record_confirmation(envelope) | self._apply_pods(envelope)
-            case ContainersReplaced() | ContainerStarted() | ContainerStopped():
-                return self._record_confirmation(envelope) | self._apply_containers(envelope)
-            case DeviceAliasesReplaced() as aliases:
-                outcome = self._record_event(envelope)
-                return (
-                    self._rebuild_devices(envelope)
-                    if attributor.replace_aliases(source, aliases, envelope.at)
-                    else outcome
-                )
-            case ResourcesAdvertised() | TopologyRead():
-                return self._record_event(envelope) | self._apply_node(envelope)
-            case DevicesDiscovered(devices):
-                outcome = self._record_event(envelope)
-                self._sources.record_device_count(source, len(devices))
-                if not attributor.inventory.replace(source, devices):
-                    return outcome
-                placements_before = attributor.mig_placements
-                rebuilt = self._rebuild_devices(envelope)
-                self._readings.drop_moved_instances(placements_before, attributor.mig_placements)
-                return rebuilt
-            case SourceAdded() | SourceLost() | SourceRemoved():
-                return self._apply_source(envelope)
-            case TotalsRestored() | ClockTicked():
-                return self._apply_internal(envelope)
-
-    def _apply_internal(self, envelope: Envelope) -> Outcome:
-        """Apply an event of podgpu itself. It confirms no source and changes no snapshot."""
-        match envelope.event:
+            case ClockTicked():
+                return _UNCHANGED
             case TotalsRestored(accounts):
                 if envelope.relayed_by:
                     # A recording may be played again: existing accounts continue or are final.
                     has_account = self._usage.accounts.has_account
                     accounts = tuple([one for one in accounts if not has_account(one.device)])
                 self._usage.accounts.restore(accounts, envelope.at)
+                return _UNCHANGED
+            case SourceAdded() | SourceLost() | SourceRemoved():
+                return Outcome(changed=self._apply_source(envelope))
             case _:
-                pass
-        return Outcome(changed=False)
+                came_up = Outcome(changed=self._sources.record_event(envelope))
+                return came_up | self._apply_report(envelope)
 
-    def _apply_facts(self, envelope: Envelope) -> Outcome:
-        source, event = envelope.source, envelope.event
-        match event:
+    def _apply_report(self, envelope: Envelope) -> Outcome:
+        """Apply an event of a source."""
+        source, at, attributor = envelope.source, envelope.at, self._attributor
+        changed = False
+        match envelope.event:
             case SamplesTaken(readings, processes):
                 self._readings.update(source, readings)
                 self._readings.update_processes(source, processes)
-                return Outcome(changed=True)
+                changed = True
             case ProcessesSampled(uses):
-                placements = self._attributor.mig_placements
-                return Outcome(changed=self._usage.add_samples(envelope, uses, placements))
+                changed = self._usage.add_samples(envelope, uses, attributor.mig_placements)
             case XidsReported(reports):
-                attributions, placements = (
-                    self._attributor.attributions,
-                    self._attributor.mig_placements,
+                changed = self._xids.add_reports(
+                    source, reports, at, attributor.attributions, attributor.mig_placements
                 )
-                return Outcome(
-                    self._xids.add_reports(source, reports, envelope.at, attributions, placements)
-                )
+            case ClaimsReplaced() as claims:
+                attributor.replace_claims(source, claims)
+                self._sources.record_confirmation(source, at)
+            case PodsReplaced() | PodUpserted() | PodDeleted():
+                self._sources.record_confirmation(source, at)
+                return self._apply_pods(envelope)
+            case ContainersReplaced() | ContainerStarted() | ContainerStopped():
+                self._sources.record_confirmation(source, at)
+                return self._apply_containers(envelope)
+            case DeviceAliasesReplaced() as aliases:
+                if changed := attributor.replace_aliases(source, aliases, at):
+                    self._rebuild_devices(source)
+            case ResourcesAdvertised() as resources:
+                changed = attributor.replace_resources(source, resources, at)
+            case TopologyRead() as topology:
+                changed = self._topology.replace(source, topology)
+            case DevicesDiscovered(devices):
+                self._sources.record_device_count(source, len(devices))
+                if changed := attributor.inventory.replace(source, devices):
+                    placements = attributor.mig_placements
+                    self._rebuild_devices(source)
+                    self._readings.drop_moved_instances(placements, attributor.mig_placements)
             case _:
-                return Outcome(changed=False)
+                pass
+        return Outcome(changed=changed)
 
-    def _apply_node(self, envelope: Envelope) -> Outcome:
-        """Apply a report about the node as a whole."""
-        source, event = envelope.source, envelope.event
-        match event:
-            case ResourcesAdvertised():
-                return Outcome(
-                    changed=self._attributor.replace_resources(source, event, envelope.at)
-                )
-            case TopologyRead():
-                return Outcome(changed=self._topology.replace(source, event))
-            case _:
-                return Outcome(changed=False)
-
-    def _apply_source(self, envelope: Envelope) -> Outcome:
+    def _apply_source(self, envelope: Envelope) -> bool:
+        """Apply an event about a source; return whether the next snapshot differs."""
         match envelope.event:
             case SourceLost():
                 changed = self._sources.record_loss(envelope)
                 if self._sources.take_wait_expired(envelope.at):
                     self._attributor.mark_changed()
-                return Outcome(changed=changed)
+                return changed
             case SourceRemoved():
                 for name in self._sources.with_relayed(envelope.source):
                     self._sources.remove(name)
@@ -232,7 +214,8 @@ class Join:
                     self._usage.remove(name, envelope.at)
             case _:
                 self._sources.record_start(envelope)
-        return self._rebuild_devices(envelope)
+        self._rebuild_devices(envelope.source)
+        return True
 
     def _apply_pods(self, envelope: Envelope) -> Outcome:
         source, at, pods = envelope.source, envelope.at, self._attributor.pods
@@ -246,16 +229,16 @@ class Join:
             case PodDeleted(uid):
                 change = pods.delete(source, uid, at)
             case _:
-                return Outcome(changed=False)
+                return _UNCHANGED
         if change.affects_claims:
             self._attributor.mark_changed()
-        changed_pod = change.changed_pod
-        if changed_pod is None or changed_pod.ended or changed_pod.started is None:
-            # A pod that is not admitted, or has ended, holds nothing that could have changed.
-            return Outcome(changed=False)
-        if not (changed_pod.wants_devices or changed_pod.claims):
-            return Outcome(changed=False)
-        return Outcome(changed=False, hints=(_pod_hint(changed_pod.info.uid, source),))
+        changed = change.changed_pod
+        # A pod that is not admitted, or has ended, holds nothing that could have changed.
+        if changed is None or changed.ended or changed.started is None:
+            return _UNCHANGED
+        if not (changed.wants_devices or changed.claims):
+            return _UNCHANGED
+        return Outcome(changed=False, hints=(_pod_hint(changed.info.uid, source),))
 
     def _update_pods(self, pods: list[Pod]) -> None:
         self._process_owners.update_pods(pods)
@@ -280,20 +263,9 @@ class Join:
             self._attributor.mark_changed(source)
         return Outcome(changed=False, hints=(_pod_hint(uid, source),) if changed and uid else ())
 
-    def _record_event(self, envelope: Envelope) -> Outcome:
-        """Record an event of a source; the outcome is a change if it brought the source up."""
-        return Outcome(changed=self._sources.record_event(envelope))
-
-    def _record_confirmation(self, envelope: Envelope) -> Outcome:
-        """Record that a source confirmed its reports."""
-        outcome = self._record_event(envelope)
-        self._sources.record_confirmation(envelope.source, envelope.at)
-        return outcome
-
-    def _rebuild_devices(self, envelope: Envelope) -> Outcome:
+    def _rebuild_devices(self, source: str) -> None:
         self._readings.layout_changed = True
-        self._attributor.rebuild_devices(envelope.source)
-        return Outcome(changed=True)
+        self._attributor.rebuild_devices(source)
 
     @property
     def plugin_managed(self) -> frozenset[str]:

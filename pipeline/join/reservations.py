@@ -37,8 +37,7 @@ def _devices_by_group(reservations: Iterable[ResolvedClaim]) -> dict[str, set[st
     """
     claims_by_pod: dict[PodKey, list[ResolvedClaim]] = {}
     for claim in reservations:
-        subject = claim.subject
-        claims_by_pod.setdefault((subject.namespace, subject.pod, subject.uid), []).append(claim)
+        claims_by_pod.setdefault(claim.pod_key, []).append(claim)
     devices: dict[str, set[str]] = {}
     for claims in claims_by_pod.values():
         real = [claim for claim in claims if claim.names_real_device]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Final
 
-from pipeline.join.claim_resolution import RawIds
+from pipeline.join.device_index import RawIds
 from pipeline.model import (
     NS,
     ClaimsReplaced,
