@@ -44,6 +44,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tests.support.words
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

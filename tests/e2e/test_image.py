@@ -72,7 +72,7 @@ def test_the_image_contains_podgpu_and_no_build_tools(added: list[tarfile.TarInf
     places = {path.parts[:2] for path in paths}
     assert places == {("opt", "podgpu"), ("etc", "dcgm-exporter"), ("usr", "local"), ("usr", "bin")}
     packages = {path.parts[5] for path in paths if "site-packages" in path.parts}
-    assert {"pipeline", "sources", "sinks", "config", "pynvml.py"} <= packages
+    assert {"podgpu", "pipeline", "sources", "sinks", "config", "pynvml.py"} <= packages
     made_it = {"pip", "setuptools", "wheel", "hatchling", "pathspec", "tests", "deploy", "docs"}
     assert not packages & made_it
     assert not any(path.suffix == ".whl" for path in paths)
@@ -153,7 +153,7 @@ def test_modules_in_the_working_directory_are_not_imported(
 ) -> None:
     trap = tmp_path / "trap"
     trap.mkdir()
-    for name in ("config", "pipeline", "sources", "sinks", "json"):
+    for name in ("podgpu", "config", "pipeline", "sources", "sinks", "json"):
         (trap / f"{name}.py").write_text("raise SystemExit('it was taken from here')\n")
     made = podgpu_pod("trapped", "kinds", folders={"/trap": str(trap)}, inside="/trap")
     kube.run(made, "Succeeded", "Failed")

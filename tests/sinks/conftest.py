@@ -1,4 +1,4 @@
-"""For every test of a sink: what it warns of in the log, the status page tells too."""
+"""For every test of a sink: each warning in the log is on the status page too."""
 
 from collections.abc import Iterator
 
