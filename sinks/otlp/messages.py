@@ -1,57 +1,17 @@
-"""OpenTelemetry's protobuf messages. Only this module imports them."""
+"""OpenTelemetry's protobuf modules. Only this module imports them."""
 
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
-    ExportLogsServiceRequest,
-    ExportLogsServiceResponse,
-)
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-    ExportMetricsServiceResponse,
-)
-from opentelemetry.proto.common.v1.common_pb2 import (
-    AnyValue,
-    InstrumentationScope,
-    KeyValue,
-    KeyValueList,
-)
-from opentelemetry.proto.logs.v1.logs_pb2 import (
-    LogRecord,
-    ResourceLogs,
-    ScopeLogs,
-    SeverityNumber,
-)
-from opentelemetry.proto.metrics.v1.metrics_pb2 import (
-    AggregationTemporality,
-    DataPointFlags,
-    Gauge,
-    Metric,
-    NumberDataPoint,
-    ResourceMetrics,
-    ScopeMetrics,
-    Sum,
-)
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
+from opentelemetry.proto.common.v1 import common_pb2
+from opentelemetry.proto.logs.v1 import logs_pb2
+from opentelemetry.proto.metrics.v1 import metrics_pb2
+from opentelemetry.proto.resource.v1 import resource_pb2
 
 __all__ = [
-    "AggregationTemporality",
-    "AnyValue",
-    "DataPointFlags",
-    "ExportLogsServiceRequest",
-    "ExportLogsServiceResponse",
-    "ExportMetricsServiceRequest",
-    "ExportMetricsServiceResponse",
-    "Gauge",
-    "InstrumentationScope",
-    "KeyValue",
-    "KeyValueList",
-    "LogRecord",
-    "Metric",
-    "NumberDataPoint",
-    "Resource",
-    "ResourceLogs",
-    "ResourceMetrics",
-    "ScopeLogs",
-    "ScopeMetrics",
-    "SeverityNumber",
-    "Sum",
+    "common_pb2",
+    "logs_pb2",
+    "logs_service_pb2",
+    "metrics_pb2",
+    "metrics_service_pb2",
+    "resource_pb2",
 ]

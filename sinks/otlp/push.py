@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -49,8 +50,6 @@ class OtlpPush:
         self._clients: dict[int, SignalClient] = {}
         self._exit_stack = contextlib.AsyncExitStack()
         self._telemetry_sent_ns: int | None = None
-        self._counted: dict[str, int] = {}
-        self._clock_steps = 0
 
     async def __aenter__(self) -> Self:
         """Resolve the settings. The first message opens the connection.
@@ -61,7 +60,8 @@ class OtlpPush:
         if not self._settings:
             self._settings = self._resolve_settings()
         if self._encoder is None or self._ctx.restart_state.get(_ENCODER) is not self._encoder:
-            self._use_encoder(self._make_encoder(self._settings[0]))
+            self._encoder = self._make_encoder(self._settings[0])
+            self._ctx.restart_state[_ENCODER] = self._encoder
         async with contextlib.AsyncExitStack() as stack:
             for settings in self._settings:
                 client = await stack.enter_async_context(SignalClient(settings, self._ctx.clock))
@@ -102,11 +102,6 @@ class OtlpPush:
             previous=previous if isinstance(previous, Encoder) else None,
         )
 
-    def _use_encoder(self, encoder: Encoder) -> None:
-        self._encoder = self._ctx.restart_state[_ENCODER] = encoder
-        self._counted.clear()
-        self._clock_steps = encoder.clock_steps
-
     async def __aexit__(
         self,
         exc_type: type[BaseException] | None,
@@ -126,12 +121,10 @@ class OtlpPush:
         encoder = self._encoder
         if encoder is None:
             raise RuntimeError("encode() outside of the sink's context")
+        dropped, steps = _dropped(encoder), encoder.clock_steps
         records = list(encoder.encode(snapshot))
-        self._count("not_finite", encoder.not_finite)
-        self._count("doubled", encoder.duplicates)
-        if (steps := encoder.clock_steps - self._clock_steps) > 0:
-            self._clock_steps += steps
-            self._ctx.meter.add(_ERRORS, steps, operation="clock", reason="step")
+        for reason, count in (_dropped(encoder) - dropped).items():
+            self._ctx.meter.add(_DROPPED, count, reason=reason)
         every_ns, now = self._options.telemetry_interval.ns, self._ctx.clock.now()
         if every_ns and (
             self._telemetry_sent_ns is None or now.mono_ns - self._telemetry_sent_ns >= every_ns
@@ -140,6 +133,8 @@ class OtlpPush:
             telemetry = encoder.telemetry(now, self._ctx.telemetry())
             if telemetry is not None:
                 records.append(telemetry)
+        if (new_steps := encoder.clock_steps - steps) > 0:
+            self._ctx.meter.add(_ERRORS, new_steps, operation="clock", reason="step")
         # Update it even if log records are disabled: enabling them must not report old events.
         changes = self._changes.update(snapshot)
         if len(self._settings) > 1:
@@ -147,13 +142,6 @@ class OtlpPush:
             if missed := changes.missed_holdings + changes.missed_errors:
                 self._ctx.meter.add(_DROPPED, missed, reason="missed")
         return records
-
-    def _count(self, reason: str, total: int) -> None:
-        """Count readings that the encoder left out."""
-        new = total - self._counted.get(reason, 0)
-        if new:
-            self._counted[reason] = total
-            self._ctx.meter.add(_DROPPED, new, reason=reason)
 
     async def send(self, records: Sequence[Record]) -> Outcome:
         """Send records of one signal as one message, with the client of that signal."""
@@ -186,3 +174,8 @@ class OtlpPush:
         if isinstance(outcome, Acked | TooLarge) and breaker.on_accepted():
             self._ctx.log.info("the receiver accepts log records again")
         return breaker.on_outcome(outcome, clock.now().mono_ns)
+
+
+def _dropped(encoder: Encoder) -> Counter[str]:
+    """Return how many readings the encoder has left out, by reason."""
+    return Counter(not_finite=encoder.not_finite, doubled=encoder.duplicates)

@@ -1,12 +1,14 @@
 """A client that sends the messages of one signal to their receiver."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
 from pipeline.base.clock import Clock
+from pipeline.base.safe_text import redact
 from pipeline.delivery.contract import Outcome, Rejected, Retry
 from sinks.otlp.transport.contract import Transport
 from sinks.otlp.transport.credentials import Credentials, CredentialsError, system_certificates
@@ -65,7 +67,7 @@ class SignalClient:
         """Send a message.
 
         If the receiver refuses podgpu's credentials, the files are read again and the message is
-        sent once more.
+        sent once more. The outcome's text contains no header value and no token.
         """
         credentials = self._credentials
         if credentials is None:
@@ -82,7 +84,17 @@ class SignalClient:
             return Retry("credentials", str(error))
         if self._transport is None:
             raise RuntimeError("send() outside of the sink's context")
-        return await self._transport.send(message, material)
+        outcome = await self._transport.send(message, material)
+        if not outcome.message:
+            return outcome
+        secrets = {material.token, *_secret_parts(self.settings.headers)}
+        return replace(outcome, message=redact(outcome.message, secrets))
+
+
+def _secret_parts(headers: Mapping[str, str]) -> Iterator[str]:
+    for value in headers.values():
+        yield value
+        yield value.rpartition(" ")[2]  # a receiver may repeat `Bearer abc` as `abc`
 
 
 def _load_transport(settings: Settings, clock: Clock) -> Callable[[], Transport]:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final, Literal
 
-from sinks.otlp.messages import ExportMetricsServiceRequest, NumberDataPoint
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
+
 from tests.e2e.processes import free_ports
 
 Mood = Literal["well", "busy", "silent", "forgetful", "garbled"]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from sinks.otlp.messages import ExportMetricsServiceRequest
 from tests.fakes.clock import SetClock
 from tests.soak.checker import Checker, Page
 from tests.soak.faults import FAULTS

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from sinks.otlp.messages import AnyValue, KeyValue
+from sinks.otlp.messages import common_pb2
 
 Pairs: TypeAlias = tuple[tuple[str, str | int], ...]
 
@@ -47,14 +47,14 @@ def cleaned(texts: Mapping[str, str]) -> dict[str, str]:
     return {clean(name): clean(value) for name, value in texts.items() if name and value}
 
 
-def key_values(pairs: Iterable[tuple[str, str | int]]) -> list[KeyValue]:
+def key_values(pairs: Iterable[tuple[str, str | int]]) -> list[common_pb2.KeyValue]:
     """Convert attributes to messages."""
-    return [KeyValue(key=name, value=_value(value)) for name, value in pairs]
+    return [common_pb2.KeyValue(key=name, value=_value(value)) for name, value in pairs]
 
 
-def _value(value: str | int) -> AnyValue:
+def _value(value: str | int) -> common_pb2.AnyValue:
     if isinstance(value, bool):
-        return AnyValue(bool_value=value)
+        return common_pb2.AnyValue(bool_value=value)
     if isinstance(value, int):
-        return AnyValue(int_value=value)
-    return AnyValue(string_value=value)
+        return common_pb2.AnyValue(int_value=value)
+    return common_pb2.AnyValue(string_value=value)

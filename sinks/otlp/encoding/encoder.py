@@ -81,36 +81,36 @@ class Encoder:
         self.receiver = receiver
         continued = previous if previous is not None and self._can_continue(previous) else None
         self._wire = Wire(schema=names == "semconv", delta=self._delta, most_bytes=most_bytes)
-        self.cache = SeriesCache(
+        self.cache: SeriesCache = SeriesCache(
             node,
             plan,
             names,
             containers=containers,
             resource=resource or {},
             wire=self._wire,
-            previous=continued and continued.cache,
+            previous=None if continued is None else continued.cache,
         )
         self._blocks = Blocks(self._wire)
-        self.self_metrics = SelfMetrics(
+        self.self_metrics: SelfMetrics = SelfMetrics(
             self.cache.on_node.front,
             self._wire,
             delta=self._delta,
             page=names == "dcgm",
-            previous=continued and continued.self_metrics,
+            previous=None if continued is None else continued.self_metrics,
         )
-        self.timeline = WallTimeline() if previous is None else previous.timeline
-        self.order = PointOrder(self.timeline) if previous is None else previous.order
-        self.usage = UsagePoints(
+        self.timeline: WallTimeline = WallTimeline() if previous is None else previous.timeline
+        self.order: PointOrder = PointOrder(self.timeline) if previous is None else previous.order
+        self.usage: UsagePoints = UsagePoints(
             self.cache,
             self._blocks,
             self.timeline,
             self.order,
             delta=self._delta,
-            previous=continued and continued.usage,
+            previous=None if continued is None else continued.usage,
         )
         self._events = EventRecords(self.cache, self.usage)
         self._series_layout: SeriesLayout | None = None
-        self._previous_layout = continued and continued.last_layout
+        self._previous_layout = None if continued is None else continued.last_layout
         self.states: dict[tuple[ResourceTemplate, str, bytes], SeriesState] = (
             {} if continued is None else continued.states
         )

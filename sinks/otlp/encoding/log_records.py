@@ -24,26 +24,16 @@ from sinks.otlp.encoding.semconv import SCHEMA_URL
 from sinks.otlp.encoding.series_cache import SeriesCache
 from sinks.otlp.encoding.usage_points import UsagePoints
 from sinks.otlp.encoding.wire_format import ResourceTemplate
-from sinks.otlp.messages import (
-    AnyValue,
-    ExportLogsServiceRequest,
-    InstrumentationScope,
-    KeyValue,
-    KeyValueList,
-    LogRecord,
-    ResourceLogs,
-    ScopeLogs,
-    SeverityNumber,
-)
+from sinks.otlp.messages import common_pb2, logs_pb2, logs_service_pb2
 from sinks.otlp.signals import LOGS
 
 HOLDING_ENDED: Final = "podgpu.holding.ended"
 XID_ERROR: Final = "podgpu.xid_error"
 
 _SEVERITIES: Final = {
-    "INFO": SeverityNumber.SEVERITY_NUMBER_INFO,
-    "WARN": SeverityNumber.SEVERITY_NUMBER_WARN,
-    "ERROR": SeverityNumber.SEVERITY_NUMBER_ERROR,
+    "INFO": logs_pb2.SeverityNumber.SEVERITY_NUMBER_INFO,
+    "WARN": logs_pb2.SeverityNumber.SEVERITY_NUMBER_WARN,
+    "ERROR": logs_pb2.SeverityNumber.SEVERITY_NUMBER_ERROR,
 }
 
 
@@ -59,7 +49,7 @@ class EventRecords:
         self._cache = cache
         self._usage = usage
         self._schema = SCHEMA_URL if cache.semconv else ""
-        self._scope = InstrumentationScope(name="podgpu", version=VERSION)
+        self._scope = common_pb2.InstrumentationScope(name="podgpu", version=VERSION)
 
     def records(
         self, snapshot: Snapshot, holdings: Iterable[Holding], errors: Iterable[XidChange]
@@ -99,9 +89,11 @@ class EventRecords:
         )
         if holding.xids:
             counts = [(str(code), count) for code, count in holding.xids]
-            codes = KeyValueList(values=key_values(merged(counts)))
+            codes = common_pb2.KeyValueList(values=key_values(merged(counts)))
             record.attributes.append(
-                KeyValue(key="podgpu.holding.xids", value=AnyValue(kvlist_value=codes))
+                common_pb2.KeyValue(
+                    key="podgpu.holding.xids", value=common_pb2.AnyValue(kvlist_value=codes)
+                )
             )
         resource = self._resource_of(snapshot, holding.device, holding.subject, holding.pod)
         return self._message(resource, record)
@@ -132,14 +124,14 @@ class EventRecords:
         body: str,
         time: int,
         *attributes: Iterable[tuple[str, str | int]],
-    ) -> LogRecord:
+    ) -> logs_pb2.LogRecord:
         pairs = merged([("event.name", name)], *attributes)
-        return LogRecord(
+        return logs_pb2.LogRecord(
             time_unix_nano=max(time, 0),
             observed_time_unix_nano=max(snapshot.at.wall_ns, 0),
             severity_number=_SEVERITIES[severity],
             severity_text=severity,
-            body=AnyValue(string_value=clean(body)),
+            body=common_pb2.AnyValue(string_value=clean(body)),
             attributes=key_values(pairs),
             event_name=name,
         )
@@ -164,13 +156,15 @@ class EventRecords:
                     return self._cache.container(holder.subject, holder.pod)
         return self._cache.container(subject, pod)
 
-    def _message(self, resource: ResourceTemplate, record: LogRecord) -> bytes:
+    def _message(self, resource: ResourceTemplate, record: logs_pb2.LogRecord) -> bytes:
         # The bytes of a resource are the same in ResourceLogs as in ResourceMetrics.
-        message = ResourceLogs.FromString(resource.front)
+        message = logs_pb2.ResourceLogs.FromString(resource.front)
         message.schema_url = self._schema
-        scope = ScopeLogs(scope=self._scope, log_records=[record], schema_url=self._schema)
+        scope = logs_pb2.ScopeLogs(scope=self._scope, log_records=[record], schema_url=self._schema)
         message.scope_logs.append(scope)
-        return ExportLogsServiceRequest(resource_logs=[message]).SerializeToString()
+        return logs_service_pb2.ExportLogsServiceRequest(
+            resource_logs=[message]
+        ).SerializeToString()
 
 
 def _xid_attributes(change: XidChange, victim: XidVictim | None) -> Iterator[tuple[str, str | int]]:

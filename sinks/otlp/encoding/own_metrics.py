@@ -14,13 +14,13 @@ from pipeline.model import NS
 from sinks.otlp.encoding.attributes import Pairs, key_values, merged
 from sinks.otlp.encoding.semconv import Instrument, Kind
 from sinks.otlp.encoding.wire_format import Wire
-from sinks.otlp.messages import DataPointFlags, Metric, NumberDataPoint
+from sinks.otlp.messages import metrics_pb2
 
 _UNITS: Final = (("_seconds", "s"), ("_bytes", "By"))
 _DOTS: Final = {"podgpu": 2, "process": 1}
 """How many underscores of a name become dots, by the first part of the name."""
 
-NO_RECORDED_VALUE: Final = int(DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK)
+NO_RECORDED_VALUE: Final = int(metrics_pb2.DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK)
 _START_TIME: Final = "process_start_time_seconds"
 
 
@@ -98,7 +98,7 @@ class SelfMetrics:
         process_start = min(next(_start_times(family_list), self.first), now)
         before, self.last = self.last, {}
         ended, self.shown = self.shown, {}
-        metrics: dict[Instrument, Metric] = {}
+        metrics: dict[Instrument, metrics_pb2.Metric] = {}
         for family, points in family_list:
             for point in points:
                 if not math.isfinite(point.value):
@@ -128,8 +128,12 @@ class SelfMetrics:
         return self._wire.request(self.front, metrics.values()), count
 
     def _point(
-        self, metrics: dict[Instrument, Metric], metric: Instrument, pairs: Pairs, now: int
-    ) -> NumberDataPoint:
+        self,
+        metrics: dict[Instrument, metrics_pb2.Metric],
+        metric: Instrument,
+        pairs: Pairs,
+        now: int,
+    ) -> metrics_pb2.NumberDataPoint:
         message = metrics.get(metric)
         if message is None:
             message = metrics[metric] = self._wire.metric(metric)

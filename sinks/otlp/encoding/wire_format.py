@@ -15,18 +15,7 @@ from typing import Final, TypeVar
 from pipeline.base.version import VERSION
 from sinks.otlp.encoding.attributes import Pairs, key_values
 from sinks.otlp.encoding.semconv import SCHEMA_URL, Instrument
-from sinks.otlp.messages import (
-    AggregationTemporality,
-    DataPointFlags,
-    ExportMetricsServiceRequest,
-    Gauge,
-    InstrumentationScope,
-    Metric,
-    NumberDataPoint,
-    Resource,
-    ResourceMetrics,
-    ScopeMetrics,
-)
+from sinks.otlp.messages import common_pb2, metrics_pb2, metrics_service_pb2, resource_pb2
 
 T = TypeVar("T")
 
@@ -39,7 +28,7 @@ _OVERHEAD: Final = 16
 
 def attributes(pairs: Pairs) -> bytes:
     """Return a point's attributes, serialised: they follow its value."""
-    return NumberDataPoint(attributes=key_values(pairs)).SerializeToString()
+    return metrics_pb2.NumberDataPoint(attributes=key_values(pairs)).SerializeToString()
 
 
 def _tag(field: int, wire_type: int = 2) -> bytes:
@@ -47,19 +36,21 @@ def _tag(field: int, wire_type: int = 2) -> bytes:
     return bytes([field << 3 | wire_type])
 
 
-START: Final = _tag(NumberDataPoint.START_TIME_UNIX_NANO_FIELD_NUMBER, 1)
-TIME: Final = _tag(NumberDataPoint.TIME_UNIX_NANO_FIELD_NUMBER, 1)
-AS_DOUBLE: Final = _tag(NumberDataPoint.AS_DOUBLE_FIELD_NUMBER, 1)
-AS_INT: Final = _tag(NumberDataPoint.AS_INT_FIELD_NUMBER, 1)
-NO_VALUE: Final = NumberDataPoint(
-    flags=DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
+START: Final = _tag(metrics_pb2.NumberDataPoint.START_TIME_UNIX_NANO_FIELD_NUMBER, 1)
+TIME: Final = _tag(metrics_pb2.NumberDataPoint.TIME_UNIX_NANO_FIELD_NUMBER, 1)
+AS_DOUBLE: Final = _tag(metrics_pb2.NumberDataPoint.AS_DOUBLE_FIELD_NUMBER, 1)
+AS_INT: Final = _tag(metrics_pb2.NumberDataPoint.AS_INT_FIELD_NUMBER, 1)
+NO_VALUE: Final = metrics_pb2.NumberDataPoint(
+    flags=metrics_pb2.DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
 ).SerializeToString()
-_RESOURCES: Final = _tag(ExportMetricsServiceRequest.RESOURCE_METRICS_FIELD_NUMBER)
-_SCOPES: Final = _tag(ResourceMetrics.SCOPE_METRICS_FIELD_NUMBER)
-_METRICS: Final = _tag(ScopeMetrics.METRICS_FIELD_NUMBER)
-_GAUGE: Final = _tag(Metric.GAUGE_FIELD_NUMBER)
-_SUM: Final = _tag(Metric.SUM_FIELD_NUMBER)
-_POINTS: Final = _tag(Gauge.DATA_POINTS_FIELD_NUMBER)
+_RESOURCES: Final = _tag(
+    metrics_service_pb2.ExportMetricsServiceRequest.RESOURCE_METRICS_FIELD_NUMBER
+)
+_SCOPES: Final = _tag(metrics_pb2.ResourceMetrics.SCOPE_METRICS_FIELD_NUMBER)
+_METRICS: Final = _tag(metrics_pb2.ScopeMetrics.METRICS_FIELD_NUMBER)
+_GAUGE: Final = _tag(metrics_pb2.Metric.GAUGE_FIELD_NUMBER)
+_SUM: Final = _tag(metrics_pb2.Metric.SUM_FIELD_NUMBER)
+_POINTS: Final = _tag(metrics_pb2.Gauge.DATA_POINTS_FIELD_NUMBER)
 """The same as in a sum."""
 
 
@@ -124,30 +115,32 @@ class Wire:
         url = SCHEMA_URL if schema else ""
         self._delta = delta
         self._max_bytes = most_bytes
-        self._scope = ScopeMetrics(
-            scope=InstrumentationScope(name="podgpu", version=VERSION)
+        self._scope = metrics_pb2.ScopeMetrics(
+            scope=common_pb2.InstrumentationScope(name="podgpu", version=VERSION)
         ).SerializeToString()
-        self._scope_back = ScopeMetrics(schema_url=url).SerializeToString()
-        self._resource_back = ResourceMetrics(schema_url=url).SerializeToString()
+        self._scope_back = metrics_pb2.ScopeMetrics(schema_url=url).SerializeToString()
+        self._resource_back = metrics_pb2.ResourceMetrics(schema_url=url).SerializeToString()
         self._back = self._scope_back + self._resource_back
 
     @staticmethod
     def resource_bytes(pairs: Pairs) -> bytes:
         """Return the front of a resource with these attributes."""
-        return ResourceMetrics(resource=Resource(attributes=key_values(pairs))).SerializeToString()
+        return metrics_pb2.ResourceMetrics(
+            resource=resource_pb2.Resource(attributes=key_values(pairs))
+        ).SerializeToString()
 
-    def metric(self, instrument: Instrument) -> Metric:
+    def metric(self, instrument: Instrument) -> metrics_pb2.Metric:
         """Return a metric without points."""
-        metric = Metric(
+        metric = metrics_pb2.Metric(
             name=instrument.name, description=instrument.description, unit=instrument.unit
         )
         if instrument.kind != "gauge":
             counter = instrument.kind == "counter"
             metric.sum.is_monotonic = counter
             metric.sum.aggregation_temporality = (
-                AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
+                metrics_pb2.AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
                 if self._delta and counter
-                else AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+                else metrics_pb2.AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
             )
         return metric
 
@@ -159,18 +152,20 @@ class Wire:
         tag = _GAUGE if instrument.kind == "gauge" else _SUM
         return MetricTemplate(instrument, rank, metric.SerializeToString() + tag, tail)
 
-    def request(self, front: bytes, metrics: Iterable[Metric]) -> bytes:
+    def request(self, front: bytes, metrics: Iterable[metrics_pb2.Metric]) -> bytes:
         """Return a request with one resource and complete metrics.
 
         Args:
             front: front of the resource, from `resource_bytes`.
             metrics: metrics with their points.
         """
-        scope = ScopeMetrics.FromString(self._scope + self._scope_back)
+        scope = metrics_pb2.ScopeMetrics.FromString(self._scope + self._scope_back)
         scope.metrics.extend(metrics)
-        found = ResourceMetrics.FromString(front + self._resource_back)
+        found = metrics_pb2.ResourceMetrics.FromString(front + self._resource_back)
         found.scope_metrics.append(scope)
-        return ExportMetricsServiceRequest(resource_metrics=[found]).SerializeToString()
+        return metrics_service_pb2.ExportMetricsServiceRequest(
+            resource_metrics=[found]
+        ).SerializeToString()
 
     def blocks(
         self, templates: Sequence[SeriesTemplate], value_sizes: Sequence[int]

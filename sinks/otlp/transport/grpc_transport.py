@@ -20,7 +20,6 @@ from sinks.otlp.transport.contract import MAX_MESSAGE_BYTES, MAX_RESPONSE_BYTES,
 from sinks.otlp.transport.credentials import RequestCredentials, Tls
 from sinks.otlp.transport.grpc_status import grpc_outcome
 from sinks.otlp.transport.http_status import accepted_response
-from sinks.otlp.transport.redaction import redact_outcome
 from sinks.otlp.transport.settings import Settings
 
 _DETAILS: Final = "grpc-status-details-bin"
@@ -65,10 +64,6 @@ class GrpcTransport:
 
     async def send(self, message: bytes, credentials: RequestCredentials) -> Outcome:
         """Call the gRPC method of the signal."""
-        outcome = await self._send(message, credentials)
-        return redact_outcome(outcome, self._settings.headers, credentials.token)
-
-    async def _send(self, message: bytes, credentials: RequestCredentials) -> Outcome:
         address, timeout = self._settings.endpoint.display_address, self._settings.timeout
         metadata = self._metadata
         if credentials.token:

@@ -12,7 +12,7 @@ from typing import Final
 from pipeline.base.safe_text import line
 from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
 from pipeline.net.protobuf import DecodeError
-from sinks.otlp.messages import ExportLogsServiceResponse, ExportMetricsServiceResponse
+from sinks.otlp.messages import logs_service_pb2, metrics_service_pb2
 from sinks.otlp.signals import LOGS, METRICS, Signal
 from sinks.otlp.transport.rpc_status import read_status
 
@@ -169,9 +169,9 @@ def _decode_partial_success(body: bytes, signal: Signal) -> tuple[int, str] | No
     """Return the number of rejected points, and the receiver's message about them."""
     try:
         if signal is LOGS:
-            logs = ExportLogsServiceResponse.FromString(body).partial_success
+            logs = logs_service_pb2.ExportLogsServiceResponse.FromString(body).partial_success
             return logs.rejected_log_records, logs.error_message
-        metrics = ExportMetricsServiceResponse.FromString(body).partial_success
+        metrics = metrics_service_pb2.ExportMetricsServiceResponse.FromString(body).partial_success
     except DecodeError:
         return None
     return metrics.rejected_data_points, metrics.error_message

@@ -11,7 +11,6 @@ from pipeline.net.http_post import Poster, PostError
 from sinks.otlp.transport.contract import MAX_RESPONSE_BYTES, USER_AGENT
 from sinks.otlp.transport.credentials import RequestCredentials, Tls
 from sinks.otlp.transport.http_status import http_outcome
-from sinks.otlp.transport.redaction import redact_outcome
 from sinks.otlp.transport.settings import Settings
 
 _GZIP_LEVEL: Final = 1
@@ -43,10 +42,6 @@ class HttpTransport:
 
     async def send(self, message: bytes, credentials: RequestCredentials) -> Outcome:
         """Post a message."""
-        outcome = await self._send(message, credentials)
-        return redact_outcome(outcome, self._settings.headers, credentials.token)
-
-    async def _send(self, message: bytes, credentials: RequestCredentials) -> Outcome:
         address = self._settings.endpoint.display_address
         headers = dict(self._headers)
         if credentials.token:

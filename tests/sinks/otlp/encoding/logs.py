@@ -4,8 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+
 from pipeline.delivery.contract import Record
-from sinks.otlp.messages import AnyValue, ExportLogsServiceRequest, KeyValue
 from sinks.otlp.signals import LOGS
 
 

@@ -4,9 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+
 from pipeline.delivery.contract import Record
 from pipeline.model import NS, Instant, Pod, PodInfo, PodsReplaced, Snapshot
-from sinks.otlp.messages import ExportMetricsServiceRequest, KeyValue
 from tests.support.nodes import Node, at, claims
 
 Attributes: TypeAlias = tuple[tuple[str, str | int], ...]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.exposition.usage_metrics import CONTAINER, DEVICE, USAGE_FAMILIES
 from pipeline.model import NS, Instant, PodInfo, Usage
-from sinks.otlp.encoding.usage_names import INSTRUMENTS, instrument
+from sinks.otlp.encoding.usage_names import instrument
 from sinks.otlp.options import Names
 from tests.sinks.otlp.encoding.accounts import (
     BUSY,
@@ -30,6 +30,8 @@ from tests.sinks.otlp.encoding.prometheus import name_of
 from tests.sinks.otlp.encoding.support import Identity, held, named, pods, points
 from tests.support.nodes import at, claim, gpu, reading
 from tests.support.usage import account, usage, usages, used
+
+INSTRUMENTS = [instrument(family, page=False) for family in USAGE_FAMILIES]
 
 
 def test_names_units_and_types_of_usage_metrics() -> None:

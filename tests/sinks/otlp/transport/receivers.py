@@ -10,11 +10,11 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 from aiohttp import web
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from pipeline.delivery.contract import Record
 from pipeline.net.grpc_client import keep_library
 from pipeline.net.protobuf import Schema
-from sinks.otlp.messages import ExportMetricsServiceRequest
 
 METHOD: Final = "Export"
 SERVICE: Final = "opentelemetry.proto.collector.metrics.v1.MetricsService"

@@ -11,9 +11,11 @@ from typing import Any
 
 import grpc
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceResponse,
+)
 
 from pipeline.delivery.contract import Acked, Rejected, Retry, TooLarge
-from sinks.otlp.messages import ExportMetricsServiceResponse
 from sinks.otlp.transport.contract import USER_AGENT
 from sinks.otlp.transport.grpc_status import grpc_outcome
 from tests.sinks.otlp.transport.receivers import (

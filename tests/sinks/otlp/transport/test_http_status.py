@@ -1,9 +1,12 @@
 """The outcome of each HTTP and gRPC status. No servers; those are in the other modules here."""
 
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceResponse,
+)
 
 from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
-from sinks.otlp.messages import ExportLogsServiceResponse, ExportMetricsServiceResponse
 from sinks.otlp.signals import LOGS, METRICS, Signal
 from sinks.otlp.transport.grpc_status import grpc_outcome
 from sinks.otlp.transport.http_status import accepted_response, http_outcome

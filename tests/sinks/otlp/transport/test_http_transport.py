@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceResponse,
+)
 
 from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
-from sinks.otlp.messages import ExportMetricsServiceResponse
 from sinks.otlp.transport.contract import USER_AGENT
 from tests.sinks.otlp.transport.receivers import (
     GrpcReceiver,

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
 from config.value_types import Duration
 from pipeline.delivery.contract import Record, Rejected
 from pipeline.delivery.options import QueueOptions, RetryOptions
 from pipeline.model import NS, Holding, Snapshot
 from sinks.otlp import circuit_breaker
-from sinks.otlp.messages import ExportLogsServiceResponse
 from sinks.otlp.signals import SIGNALS
 from tests.sinks.otlp.encoding.logs import Log, logs_of
 from tests.sinks.otlp.transport.receivers import (

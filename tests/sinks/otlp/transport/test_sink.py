@@ -254,7 +254,7 @@ async def test_only_the_library_of_the_used_protocol_is_imported() -> None:
 import asyncio, logging, sys
 from pipeline.base.clock import SystemClock
 from pipeline.fields import FieldPlan
-from pipeline.component.registry import build_sink
+from pipeline.component.registry import OWN_FAMILIES, build_sink
 from pipeline.base.telemetry import Meter, Telemetry
 from sinks.otlp.options import Options
 class Context:
