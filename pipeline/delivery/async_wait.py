@@ -1,6 +1,7 @@
-"""Waits that end early when a future or an event is done."""
+"""Waits that end early when something else is done."""
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 from pipeline.base.clock import Clock
@@ -22,18 +23,17 @@ async def wait_first(clock: Clock, seconds: float, *others: "asyncio.Future[Any]
     return any(other.done() for other in others)
 
 
-async def wait_or_stop(clock: Clock, seconds: float, end: asyncio.Event) -> bool:
-    """Wait until an event is set, but at most a number of seconds.
+async def ends_within(clock: Clock, seconds: float, work: Coroutine[Any, Any, Any]) -> bool:
+    """Wait until a coroutine ends, but at most a number of seconds; then cancel it.
 
     Returns:
-        Whether the event is set.
+        Whether it has ended.
     """
-    ended = asyncio.ensure_future(end.wait())
+    working = asyncio.ensure_future(work)
     try:
-        await wait_first(clock, seconds, ended)
-        return end.is_set()
+        return await wait_first(clock, seconds, working)
     finally:
-        ended.cancel()
+        working.cancel()
 
 
 async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:

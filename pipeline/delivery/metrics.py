@@ -34,12 +34,7 @@ _EMITTED: Final = "podgpu_sink_emitted_total"
 _REJECTED: Final = "podgpu_sink_rejected_total"
 _DROPPED: Final = "podgpu_sink_dropped_total"
 _QUEUED: Final = "podgpu_sink_queued"
-_BYTES: Final = "podgpu_sink_queue_bytes"
-_WRITABLE: Final = "podgpu_sink_queue_writable"
 _AGE: Final = "podgpu_sink_oldest_age_seconds"
-_DELIVERING: Final = "podgpu_sink_delivering"
-_RETRIES: Final = "podgpu_sink_retries_total"
-_ERRORS: Final = "podgpu_sink_errors_total"
 
 
 _folders: Final[WeakKeyDictionary[Clock, dict[str, Path | None]]] = WeakKeyDictionary()
@@ -59,8 +54,7 @@ class DeliveryMetrics:
     def __init__(self, ctx: SinkContext) -> None:
         self._ctx = ctx
         self._last: QueueState | None = None
-        self._shut = 0
-        self._reported_ages = Totals()
+        self._counted = Totals()
         self._recovered = self._left_behind_points = 0
 
     @property
@@ -84,7 +78,7 @@ class DeliveryMetrics:
         meter.add(_DROPPED, 0, reason=SHUTDOWN)
         for reason in (PARTIAL, TOO_LARGE):
             meter.add(_REJECTED, 0, reason=reason)
-        self._reported_ages, self._recovered, self._left_behind_points = (
+        self._counted, self._recovered, self._left_behind_points = (
             Totals(),
             0,
             self._queued_before(),
@@ -129,7 +123,7 @@ class DeliveryMetrics:
         """Report what changed since the last state."""
         meter = self._ctx.meter
         self._count_recovered(state)
-        now, before = self._own_totals(state), self._reported_ages
+        now, before = self._own_totals(state), self._counted
         meter.add(_PRODUCED, now.appended - before.appended)
         meter.add(_EMITTED, now.acked - before.acked)
         for reason, points in _risen(now.rejected, before.rejected).items():
@@ -143,17 +137,17 @@ class DeliveryMetrics:
             meter.set_problem(warning, self._ctx.clock.now())
         faults = _risen(state.faults, self._last.faults if self._last else {})
         for (operation, reason), times in faults.items():
-            meter.add(_ERRORS, times, operation=operation, reason=reason)
+            meter.add("podgpu_sink_errors_total", times, operation=operation, reason=reason)
             problem = state.notes[-1] if state.notes else f"queue: {operation} fails: {reason}"
             meter.set_problem(problem, self._ctx.clock.now())
         meter.set(_QUEUED, state.totals.queued + self._left_behind_points)
-        meter.set(_BYTES, state.bytes)
-        meter.set(_WRITABLE, int(state.writable))
+        meter.set("podgpu_sink_queue_bytes", state.bytes)
+        meter.set("podgpu_sink_queue_writable", int(state.writable))
         lost = self._last is None and state.recovered > state.totals.queued
         level = logging.WARNING if faults or dropped or lost else logging.INFO
         for note in state.notes:
             self._ctx.log.log(level, "%s", note)
-        self._reported_ages, self._last = now, state
+        self._counted, self._last = now, state
         self.update_age()
 
     def _own_totals(self, state: QueueState) -> Totals:
@@ -189,10 +183,6 @@ class DeliveryMetrics:
             age_ns = max(0, self._ctx.clock.now().wall_ns - oldest_ns)
             self._ctx.meter.set(_AGE, age_ns / NS)
 
-    def on_disk_unresponsive(self) -> None:
-        """Report that the queue's disk does not respond."""
-        self._ctx.meter.set(_WRITABLE, 0)
-
     def count_lost(self, points: int) -> None:
         """Count points that may or may not be in the queue, because its disk hangs, as dropped."""
         self._ctx.meter.add(_PRODUCED, points)
@@ -200,23 +190,13 @@ class DeliveryMetrics:
 
     def on_closed(self) -> None:
         """Log how many points were lost with the memory of a closed queue."""
-        last = self._last
-        lost = last.totals.dropped.get(SHUTDOWN, 0) - self._shut if last else 0
-        if lost:
+        if lost := self._counted.dropped.get(SHUTDOWN, 0):
             warn(
                 self._ctx,
                 "%d points in memory are lost at shutdown; set queue.path to a folder that can be "
                 "written to keep them for the next start",
                 lost,
             )
-
-    def set_delivering(self, accepted: bool) -> None:
-        """Report whether the receiver accepts data."""
-        self._ctx.meter.set(_DELIVERING, int(accepted))
-
-    def count_retry(self, reason: str) -> None:
-        """Count a message that has to be sent again."""
-        self._ctx.meter.add(_RETRIES, reason=reason)
 
 
 def _risen(now: Mapping[K, int], before: Mapping[K, int]) -> dict[K, int]:

@@ -3,21 +3,17 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from types import TracebackType
 from typing import Final, Self
 
-from pipeline.base.errors import TransientError
 from pipeline.component.contracts import SinkContext, SinkInbox
 from pipeline.component.warnings import warn
 from pipeline.delivery.async_wait import cancel_and_wait, wait_first
 from pipeline.delivery.contract import OpenQueue, PushSink
-from pipeline.delivery.maintenance import maintain_queue
 from pipeline.delivery.metrics import DeliveryMetrics
 from pipeline.delivery.options import QueueOptions, RetryOptions
 from pipeline.delivery.production_rate import ProductionRate
 from pipeline.delivery.queue.factory import open_queue as open_default_queue
 from pipeline.delivery.queue_thread import QueueOpening, ThreadedQueue
-from pipeline.delivery.rate_limits import MessageSizeLimit, RateLimiter, RetryBackoff
 from pipeline.delivery.sender import Sender, StopSignal
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.model import Instant
@@ -27,6 +23,11 @@ _CLOSE_SECONDS: Final = 3.0
 
 _MIN_FLUSH_SECONDS: Final = 1.0
 """Minimum seconds that earlier calls of the queue get, before closing is given up."""
+
+_MAINTENANCE_INTERVAL: Final = 1.0
+_MIN_MAINTENANCE_INTERVAL: Final = 0.05
+_MAX_UNANSWERED: Final = 10
+"""Seconds after which a call of the queue that does not return is reported."""
 
 
 class QueuedSink:
@@ -65,15 +66,13 @@ class QueuedSink:
         self._open_queue = open_queue
         self._executor = executor
         self._reporter = DeliveryMetrics(ctx)
-        self._backoff = RetryBackoff(retry)
-        self._size_limit = MessageSizeLimit(int(most_bytes))
-        self._rate_limiter = RateLimiter(int(queue.max_rate))
+        self._sender = Sender(
+            push, ctx, self._reporter, options=queue, retry=retry, most_bytes=int(most_bytes)
+        )
         self._production = ProductionRate(queue.max_rate, ctx)
         self._opening: QueueOpening | None = None
         self._queue: ThreadedQueue | None = None
         self._ended: Instant | None = None
-        self._ready = False
-        self._not_ready: TransientError | None = None
 
     async def __aenter__(self) -> Self:
         """Open the queue and acquire what sending needs; if the latter fails for now, data waits.
@@ -84,12 +83,9 @@ class QueuedSink:
                 this method is called again, or this object is collected.
         """
         self._queue = await self._opened()
-        self._not_ready = self._ended = None
+        self._ended = None
         try:
-            await self._push.__aenter__()
-            self._ready = True
-        except TransientError as error:
-            self._not_ready = error
+            await self._sender.enter()
         except BaseException:
             await self._close()
             raise
@@ -110,21 +106,13 @@ class QueuedSink:
         self._reporter.on_opened(state, self._options.path)
         return queue
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Release everything.
 
         Records on disk stay there; records in memory are dropped and counted.
         """
         try:
-            if self._ready:
-                self._ready = False
-                await self._push.__aexit__(exc_type, exc, traceback)
+            await self._sender.leave()
         finally:
             await self._close()
 
@@ -152,25 +140,8 @@ class QueuedSink:
         queue, stop_signal = self._queue, StopSignal()
         if queue is None:
             raise RuntimeError("run() was called outside of the sink's context")
-        sender = Sender(
-            self._push,
-            queue,
-            self._ctx,
-            self._reporter,
-            backoff=self._backoff,
-            size_limit=self._size_limit,
-            rate_limiter=self._rate_limiter,
-            stop_signal=stop_signal,
-            has_backlog=self._reporter.queued > 0,
-            persistent=self._options.path is not None,
-            not_ready=self._not_ready,
-        )
-        sending = asyncio.create_task(sender.run())
-        maintaining = asyncio.create_task(
-            maintain_queue(
-                queue, self._options, self._ctx, self._reporter, stop_signal.work_available
-            )
-        )
+        sending = asyncio.create_task(self._sender.run(queue, stop_signal))
+        maintaining = asyncio.create_task(self._maintain(queue, stop_signal))
         filling = asyncio.create_task(self._fill(queue, inbox, stop_signal))
         tasks, clock = (filling, sending, maintaining), self._ctx.clock
         closed = asyncio.create_task(inbox.wait_closed())
@@ -187,8 +158,6 @@ class QueuedSink:
             _raise_failure(*tasks)
         finally:
             await cancel_and_wait(*tasks, closed)
-            self._ready = sender.ready
-            self._not_ready = None
 
     async def _fill(self, queue: ThreadedQueue, inbox: SinkInbox, stop_signal: StopSignal) -> None:
         """Put the records of snapshots into the queue.
@@ -200,6 +169,35 @@ class QueuedSink:
                 await queue.append(records)
                 stop_signal.work_available.set()
             self._production.record(sum(len(record.data) for record in records))
+
+    async def _maintain(self, queue: ThreadedQueue, stop_signal: StopSignal) -> None:
+        """Let the queue flush and retry its disk, each second or as often as `fsync` requires."""
+        ctx, path = self._ctx, self._options.path
+        fsync = float(self._options.fsync) or _MAINTENANCE_INTERVAL
+        while True:
+            await ctx.clock.sleep(min(_MAINTENANCE_INTERVAL, max(fsync, _MIN_MAINTENANCE_INTERVAL)))
+            call = asyncio.create_task(queue.maintain(ctx.clock.now().mono_ns))
+            try:
+                seconds = 0
+                while not await wait_first(ctx.clock, _MAINTENANCE_INTERVAL, call):
+                    self._reporter.update_age()
+                    seconds += 1
+                    if seconds == _MAX_UNANSWERED:
+                        ctx.meter.set("podgpu_sink_queue_writable", 0)
+                        message = (
+                            f"the queue in {path} has not responded for {_MAX_UNANSWERED} s: check "
+                            "its disk; new data waits in the sink's inbox while there is room"
+                        )
+                        ctx.log.warning("%s", message)
+                        ctx.meter.set_problem(message, ctx.clock.now())
+                call.result()
+                if self._reporter.queued:
+                    # A disk that could not be read may work again.
+                    stop_signal.work_available.set()
+                if seconds >= _MAX_UNANSWERED:
+                    ctx.log.info("the queue in %s responds again", path)
+            finally:
+                call.cancel()
 
 
 def _raise_failure(*tasks: "asyncio.Task[None]") -> None:

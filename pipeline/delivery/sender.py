@@ -2,16 +2,20 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 from pipeline.base.errors import ComponentError, TransientError
 from pipeline.component.contracts import SinkContext
-from pipeline.delivery.async_wait import wait_or_stop
+from pipeline.delivery.async_wait import ends_within
 from pipeline.delivery.contract import Acked, PushSink, Record, Rejected, Retry, TooLarge
 from pipeline.delivery.log_throttle import LogThrottle
 from pipeline.delivery.metrics import PARTIAL, TOO_LARGE, DeliveryMetrics
-from pipeline.delivery.outage_log import Outage
+from pipeline.delivery.options import QueueOptions, RetryOptions
 from pipeline.delivery.queue_thread import ThreadedQueue
 from pipeline.delivery.rate_limits import MessageSizeLimit, RateLimiter, RetryBackoff
+from pipeline.model import NS
+
+_DELIVERING: Final = "podgpu_sink_delivering"
 
 NOT_READY = "not_ready"
 """Reason of retries: the sink could not acquire what sending needs."""
@@ -38,70 +42,86 @@ class StopSignal:
 class Sender:
     """Sends one message at a time, oldest data first, and repeats each until its outcome is final.
 
+    What it has learned of the receiver's limits stays for the next run.
+
     Args:
         push: sends messages.
-        queue: the records to send.
         ctx: logger, metrics and clock of the sink.
         reporter: reports delivery in podgpu's own metrics.
-        backoff: how long to wait before a retry.
-        size_limit: size limit of a message.
-        rate_limiter: limit of bytes per second while there is a backlog.
-        stop_signal: when to stop.
-        has_backlog: whether there is a backlog from the start.
-        persistent: whether records that can't be sent before the stop are sent after the next
-            start. If not, the rate limit does not apply while stopping.
-        not_ready: why `push` could not be entered so far; None if it was entered.
-
-    Attributes:
-        ready: whether `push` was entered.
+        options: options of the queue.
+        retry: how long to wait before a retry.
+        most_bytes: size limit of a message.
     """
 
     def __init__(
         self,
         push: PushSink,
-        queue: ThreadedQueue,
         ctx: SinkContext,
         reporter: DeliveryMetrics,
         *,
-        backoff: RetryBackoff,
-        size_limit: MessageSizeLimit,
-        rate_limiter: RateLimiter,
-        stop_signal: StopSignal,
-        has_backlog: bool,
-        persistent: bool,
-        not_ready: TransientError | None = None,
+        options: QueueOptions,
+        retry: RetryOptions,
+        most_bytes: int,
     ) -> None:
         self._push = push
-        self._queue = queue
         self._ctx = ctx
         self._reporter = reporter
-        self._backoff = backoff
-        self._size_limit = size_limit
-        self._rate_limiter = rate_limiter
-        self._stop_signal = stop_signal
-        self._has_backlog = has_backlog
-        self._persistent = persistent
+        # Records on disk that can't be sent before the stop are sent after the next start.
+        self._persistent = options.path is not None
+        self._backoff = RetryBackoff(retry)
+        self._size_limit = MessageSizeLimit(most_bytes)
+        self._rate_limiter = RateLimiter(int(options.max_rate))
         self._throttle = LogThrottle(ctx.log, ctx.clock)
-        self._outage = Outage(ctx, reporter, self._throttle)
+        self._queue: ThreadedQueue
+        self._stop_signal: StopSignal
+        self._has_backlog = self._ready = False
         self._repeat_bytes: int | None = None
-        self._not_ready_error = not_ready
-        self.ready = not_ready is None
+        self._not_ready_error: TransientError | None = None
+        self._outage_since_ns: int | None = None
+        self._outage_reason = ""
+        self._outage_logged = False
 
-    async def run(self) -> None:
-        """Send until the sink stops and all is sent, or the rest can't be sent before that."""
-        if self._not_ready_error is not None and not await self._wait_until_ready(
-            self._not_ready_error
-        ):
+    async def enter(self) -> None:
+        """Acquire what sending needs; after a transient error, `run` tries it again.
+
+        Raises:
+            PermanentError: not possible with this configuration.
+        """
+        self._not_ready_error = None
+        try:
+            await self._push.__aenter__()
+            self._ready = True
+        except TransientError as error:
+            self._not_ready_error = error
+
+    async def leave(self) -> None:
+        """Release what `enter` or `run` has acquired."""
+        if self._ready:
+            self._ready = False
+            await self._push.__aexit__(None, None, None)
+
+    async def run(self, queue: ThreadedQueue, stop_signal: StopSignal) -> None:
+        """Send until the sink stops and all is sent, or the rest can't be sent before that.
+
+        Args:
+            queue: the records to send.
+            stop_signal: when to stop.
+        """
+        self._queue, self._stop_signal = queue, stop_signal
+        self._has_backlog = self._reporter.queued > 0
+        self._repeat_bytes = self._outage_since_ns = None
+        error, self._not_ready_error = self._not_ready_error, None
+        if error is not None and not await self._wait_until_ready(error):
             return
         while True:
-            if not self.ready:
+            if not self._ready:
                 try:
                     await self._push.__aenter__()
-                except ComponentError as error:
-                    if not await self._wait_until_ready(error):
+                except ComponentError as failure:
+                    if not await self._wait_until_ready(failure):
                         return
                     continue
-                self.ready = True
+                self._ready = True
             await self._limit_rate()
             last = self._stop_signal.stopping.is_set()
             self._stop_signal.work_available.clear()
@@ -134,7 +154,8 @@ class Sender:
             if self._stop_signal.stopping.is_set():
                 await self._ctx.clock.sleep(seconds)
             else:
-                await wait_or_stop(self._ctx.clock, seconds, self._stop_signal.stopping)
+                stopping = self._stop_signal.stopping.wait()
+                await ends_within(self._ctx.clock, seconds, stopping)
 
     async def _send(self, records: Sequence[Record]) -> bool:
         """Send one message and handle its outcome; return whether to continue."""
@@ -169,11 +190,11 @@ class Sender:
 
     def _report_delivering(self, records: Sequence[Record], *, accepted: bool) -> None:
         if not records[0].signal:  # other signals don't show whether the main one is delivered
-            self._reporter.set_delivering(accepted)
+            self._ctx.meter.set(_DELIVERING, int(accepted))
 
     def _on_response(self, size: int) -> None:
         self._repeat_bytes = None
-        self._outage.report_recovery()
+        self._report_recovery()
         self._backoff.reset()
         self._size_limit.on_accepted(size)
 
@@ -208,7 +229,7 @@ class Sender:
         await self._queue.release()
 
     async def _on_retry(self, records: Sequence[Record], outcome: Retry) -> bool:
-        self._reporter.count_retry(outcome.reason)
+        self._ctx.meter.add("podgpu_sink_retries_total", reason=outcome.reason)
         accepted_records, rest = records[: outcome.accepted], records[outcome.accepted :]
         if accepted_records:
             await self._queue.settle(
@@ -240,13 +261,40 @@ class Sender:
     async def _wait_to_retry(self, retry: Retry) -> bool:
         """Wait before a retry; return whether to retry, since the sink may have to stop."""
         self._has_backlog = True
-        self._outage.report_failure(retry)
+        self._report_failure(retry)
         if self._stop_signal.stopping.is_set():
             return False
         seconds = self._backoff.next_delay(retry.after)
         # One last attempt when the sink stops, unless the receiver requested a wait.
-        ended = await wait_or_stop(self._ctx.clock, seconds, self._stop_signal.stopping)
+        stopping = self._stop_signal.stopping.wait()
+        ended = await ends_within(self._ctx.clock, seconds, stopping)
         return not ended or retry.after is None
+
+    def _report_failure(self, retry: Retry) -> None:
+        """Report a failure; log it if an outage starts or its reason changes."""
+        self._ctx.meter.set(_DELIVERING, 0)
+        self._ctx.meter.set_problem(retry.message, self._ctx.clock.now())
+        if self._outage_since_ns is None:
+            self._outage_since_ns = self._ctx.clock.now().mono_ns
+            self._outage_reason, self._outage_logged = "", False
+        text = "%s; data is queued and will be sent again"
+        if retry.reason != self._outage_reason:
+            self._outage_reason = retry.reason
+            self._outage_logged |= self._throttle.warn(
+                f"again: {retry.reason}", text, retry.message
+            )
+        else:
+            self._ctx.log.debug(text, retry.message)
+
+    def _report_recovery(self) -> None:
+        """End an outage: log that the receiver responds again, and how many points are queued."""
+        since_ns, self._outage_since_ns = self._outage_since_ns, None
+        if since_ns is not None and self._outage_logged:
+            self._ctx.log.info(
+                "the receiver responds again after %.0f s; %d points are queued",
+                (self._ctx.clock.now().mono_ns - since_ns) / NS,
+                self._reporter.queued,
+            )
 
 
 def _size(records: Sequence[Record]) -> int:

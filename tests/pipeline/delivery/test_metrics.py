@@ -35,3 +35,18 @@ def test_lost_points_and_disk_faults_are_problems_and_not_warnings(
     reporter.update(state)
     problem = ctx.own.problems["sink", "push"]
     assert (problem.text, problem.warning) == (text, False)
+
+
+def test_points_that_an_earlier_stop_dropped_are_not_reported_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ctx = FakeSinkContext("push")
+    reporter = DeliveryMetrics(ctx)
+    earlier = Totals(appended=5, dropped={"shutdown": 5})
+    reporter.on_opened(QueueState(earlier, 0, 0, None, previous=earlier), None)
+    reporter.on_closed()
+    assert caplog.text == ""
+    now = Totals(appended=7, dropped={"shutdown": 7})
+    reporter.update(QueueState(now, 0, 0, None, previous=earlier))
+    reporter.on_closed()
+    assert "2 points in memory are lost at shutdown" in caplog.text

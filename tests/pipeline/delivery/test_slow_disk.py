@@ -55,7 +55,7 @@ class HangingDisk:
 async def test_a_disk_that_hangs_does_not_block_the_stop(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pipeline.delivery.maintenance._INTERVAL", 0.02)
+    monkeypatch.setattr("pipeline.delivery.queued_sink._MAINTENANCE_INTERVAL", 0.02)
     monkeypatch.setattr("pipeline.delivery.queued_sink._CLOSE_SECONDS", 0.1)
     monkeypatch.setattr("pipeline.delivery.queued_sink._MIN_FLUSH_SECONDS", 0.1)
     disk, bench = HangingDisk(), Bench(executor=DaemonExecutor)
@@ -91,7 +91,7 @@ async def test_a_disk_that_hangs_does_not_block_the_stop(
 async def test_a_disk_that_responds_again_is_used_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pipeline.delivery.maintenance._INTERVAL", 0.02)
+    monkeypatch.setattr("pipeline.delivery.queued_sink._MAINTENANCE_INTERVAL", 0.02)
     caplog.set_level("INFO", "podgpu")
     disk, bench = HangingDisk(), Bench(executor=DaemonExecutor)
     async with bench.life():
