@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote, unquote_plus
 
 import aiohttp
@@ -19,14 +19,10 @@ from yarl import URL
 from pipeline.base.errors import TransientError
 from pipeline.base.safe_text import line, redact, without_query
 from pipeline.base.version import VERSION
-from pipeline.net.proxies import ProxyError, proxy_for
+from pipeline.net.proxies import Proxy, ProxyError, proxy_for
 
-_HEADERS: Final = {
-    "User-Agent": f"podgpu/{VERSION}",
-    # A small compressed body could become arbitrarily large.
-    "Accept-Encoding": "identity",
-}
-HEADER_BYTES: Final = 1 << 14
+_HEADERS: Final = {"User-Agent": f"podgpu/{VERSION}"}
+_HEADER_BYTES: Final = 1 << 14
 """Maximum length of a line in a response's header."""
 
 _FIXES: Final[dict[int, str]] = {
@@ -63,6 +59,50 @@ def tls(ca_file: Path | None = None, *, insecure: bool = False) -> ssl.SSLContex
     return context
 
 
+def new_session(
+    timeout: float, connector: aiohttp.BaseConnector | None = None
+) -> aiohttp.ClientSession:
+    """Return a session that keeps no cookies and limits time and header.
+
+    Args:
+        timeout: seconds for a whole request and response.
+        connector: makes connections; None for the library's own.
+    """
+    return aiohttp.ClientSession(
+        connector=connector,
+        timeout=aiohttp.ClientTimeout(total=timeout),
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        max_line_size=_HEADER_BYTES,
+        max_field_size=_HEADER_BYTES,
+    )
+
+
+def request_options(
+    url: str, headers: Mapping[str, str], context: ssl.SSLContext | None, proxy: Proxy | None
+) -> dict[str, Any]:
+    """Return the options of a request that follows no redirects and uses a proxy, if there is one.
+
+    Args:
+        url: without user and password.
+        headers: headers of the request.
+        context: verifies the server; None for the certificates of the system.
+        proxy: the proxy for the URL.
+    """
+    # A small compressed body could become arbitrarily large.
+    sent = {"Accept-Encoding": "identity", **headers}
+    options: dict[str, Any] = {
+        "headers": sent,
+        "allow_redirects": False,
+        "ssl": True if context is None else context,
+    }
+    if proxy is not None:
+        for_request, options["proxy_headers"] = proxy.sent(url)
+        sent |= for_request
+        options["proxy"] = proxy.url
+    return options
+
+
 async def fetch(
     url: str,
     *,
@@ -88,27 +128,11 @@ async def fetch(
     """
     shown_url = without_query(url)
     secrets = frozenset(_secrets(url, headers or {}))
-    limit = aiohttp.ClientTimeout(total=timeout)
     try:
-        proxy = proxy_for(url, os.environ)
-        for_request, for_proxy = proxy.sent(url) if proxy else ({}, {})
-        async with (
-            aiohttp.ClientSession(
-                timeout=limit,
-                auto_decompress=False,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                max_line_size=HEADER_BYTES,
-                max_field_size=HEADER_BYTES,
-            ) as session,
-            session.get(
-                url,
-                headers={**_HEADERS, **(headers or {}), **for_request},
-                allow_redirects=False,
-                ssl=True if context is None else context,
-                proxy=proxy.url if proxy else None,
-                proxy_headers=for_proxy,
-            ) as response,
-        ):
+        options = request_options(
+            url, {**_HEADERS, **(headers or {})}, context, proxy_for(url, os.environ)
+        )
+        async with new_session(timeout) as session, session.get(url, **options) as response:
             if response.status != HTTPStatus.OK:
                 raise TransientError(f"{shown_url}: {_status_error(response, secrets)}")
             if response.headers.get("Content-Encoding", "identity") != "identity":

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 import aiohttp
 
 from pipeline.base.safe_text import line
-from pipeline.net.http_get import BROKEN, HEADER_BYTES, describe_error
+from pipeline.net.http_get import BROKEN, describe_error, new_session, request_options
 from pipeline.net.proxies import Proxy, ProxyError, proxy_for
 
 Reason: TypeAlias = Literal["timeout", "tls", "unreachable", "proxy", "broken"]
@@ -94,21 +94,9 @@ class Poster:
         self._context = context
         self._server_name = server_name or None
         self._uses_tls = url.lower().startswith("https:")
-        # The library's own proxy support also reads ~/.netrc.
         self._proxy: Proxy | None = None
-        self._proxy_error: ProxyError | None = None
-        try:
-            self._proxy = proxy_for(url, os.environ)
-        except ProxyError as error:
-            self._proxy_error = error
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(keepalive_timeout=_IDLE_SECONDS, use_dns_cache=False),
-            timeout=aiohttp.ClientTimeout(total=timeout),
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            max_line_size=HEADER_BYTES,
-            max_field_size=HEADER_BYTES,
-        )
+        connector = aiohttp.TCPConnector(keepalive_timeout=_IDLE_SECONDS, use_dns_cache=False)
+        self._session = new_session(timeout, connector)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -124,20 +112,18 @@ class Poster:
         Raises:
             PostError: there is no response.
         """
-        if self._proxy_error is not None:
-            raise PostError("proxy", f"{self._shown_url}: {self._proxy_error}")
-        for_request, for_proxy = self._proxy.sent(self._url) if self._proxy else ({}, {})
+        try:
+            # The library's own proxy support also reads ~/.netrc.
+            self._proxy = proxy_for(self._url, os.environ)
+        except ProxyError as error:
+            raise PostError("proxy", f"{self._shown_url}: {error}") from None
         try:
             async with self._session.post(
                 self._url,
                 # A large bytes object would be written in one piece.
                 data=io.BytesIO(body),
-                headers={"Accept-Encoding": "identity", **headers, **for_request},
-                allow_redirects=False,
-                ssl=True if self._context is None else self._context,
                 server_hostname=self._server_name,
-                proxy=self._proxy.url if self._proxy else None,
-                proxy_headers=for_proxy,
+                **request_options(self._url, headers, self._context, self._proxy),
             ) as response:
                 content, fault = await self._body(response)
                 if fault:
@@ -185,22 +171,17 @@ class Poster:
         """Return the body, or why it can't be read."""
         encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("identity", *_ZLIB_FORMATS):
-            return (
-                b"",
-                f"a response with encoding {line(encoding, 40)}, which podgpu did not request",
-            )
-        decompressor = (
-            zlib.decompressobj(_ZLIB_FORMATS[encoding]) if encoding in _ZLIB_FORMATS else None
-        )
+            shown = line(encoding, 40)
+            return b"", f"a response with encoding {shown}, which podgpu did not request"
+        decompressor = None
+        if encoding in _ZLIB_FORMATS:
+            decompressor = zlib.decompressobj(_ZLIB_FORMATS[encoding])
         body = bytearray()
         async for piece in response.content.iter_any():
             try:
                 # One byte more than the limit shows that the body is too long.
-                body += (
-                    decompressor.decompress(piece, self._most + 1 - len(body))
-                    if decompressor
-                    else piece
-                )
+                room = self._most + 1 - len(body)
+                body += decompressor.decompress(piece, room) if decompressor else piece
             except zlib.error:
                 return b"", "a response that can't be decompressed"
             if len(body) > self._most:
