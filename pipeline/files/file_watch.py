@@ -1,11 +1,11 @@
 """Detects changes of a file by inotify."""
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from asyncinotify import Event, InitFlags, Inotify, Mask, Watch
@@ -59,13 +59,12 @@ class Watcher:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._close()
+    def __exit__(self, *_: object) -> None:
+        self.forget()
+        if self._inotify is not None:
+            asyncio.get_running_loop().remove_reader(self._inotify.fd)
+            self._inotify.close()
+            self._inotify, self._armed = None, {}
 
     def open(self) -> None:
         """Get an inotify instance, if there is none."""
@@ -103,12 +102,10 @@ class Watcher:
 
     async def wait(self, seconds: float) -> bool:
         """Wait for a change, for a limited time; return whether there may have been one."""
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
-        except TimeoutError:
-            return False
-        return True
+        return self._changed.is_set()
 
     def wake(self) -> None:
         """End `wait` as if there had been a change."""
@@ -169,14 +166,6 @@ class Watcher:
             # the file open, the file is read after a moment.
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(_SETTLE_SECONDS, self._changed.set)
-
-    def _close(self) -> None:
-        self.forget()
-        if self._inotify is not None:
-            asyncio.get_running_loop().remove_reader(self._inotify.fd)
-            self._inotify.close()
-            self._inotify = None
-            self._armed = {}
 
 
 def _add(inotify: Inotify, path: str, mask: Mask, armed: dict[int, Watch]) -> str:

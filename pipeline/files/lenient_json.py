@@ -9,7 +9,10 @@ import json
 import re
 from typing import Final
 
+import msgspec
 import orjson
+
+_split: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 BOM: Final = b"\xef\xbb\xbf"
 
@@ -21,12 +24,27 @@ _ESCAPE: Final = re.compile(
 )
 
 
-def masked(text: bytes) -> bytes:
-    """Replace halves of surrogate pairs, which msgspec rejects, by U+FFFD.
+def elements(text: bytes) -> list[memoryview]:
+    """Split a list into the texts of its elements.
 
-    The replacement has the same length, so that offsets stay.
+    Raises:
+        msgspec.DecodeError: it is not JSON, or (ValidationError) not a list.
+        RecursionError: it is nested too deeply.
     """
-    return _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], text)
+    try:
+        return [memoryview(piece) for piece in _split.decode(text)]
+    except msgspec.DecodeError:
+        # msgspec rejects halves of surrogate pairs. The escape of U+FFFD has the same length.
+        masked = _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], text)
+        if masked == text:
+            raise
+    whole, end, found = memoryview(text), 0, []
+    for piece in _split.decode(masked):
+        view = memoryview(piece)
+        begin = find(masked, view, end)
+        end = begin + len(view)
+        found.append(whole[begin:end])
+    return found
 
 
 def parse(element: bytes | memoryview) -> object:

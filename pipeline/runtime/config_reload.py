@@ -3,27 +3,20 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from asyncinotify import Inotify, Mask
-
 from config.schema import Component, Config
 from pipeline.base.telemetry import Telemetry
 from pipeline.component.registry import KINDS
+from pipeline.files.file_watch import Watcher
 
 _POLL = 10.0
 """Seconds between checks of the file if no events arrive: network file systems, unusual mounts."""
 
 _SETTLE = 0.1
 """Seconds to wait after an event: an editor or an update of a ConfigMap causes several."""
-
-_MASK = (
-    Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.CREATE | Mask.DELETE | Mask.MODIFY | Mask.DELETE_SELF
-)
-
 
 Changed: TypeAlias = Literal["configuration", "counters"]
 """What can be reloaded separately: the configuration file, or the counters list."""
@@ -101,9 +94,6 @@ def changes(old: Config, new: Config, *, replanned: bool = False) -> Changes:
 class FileWatch:
     """Reports when a file's content changes, by any method of writing.
 
-    Watches the folder instead of the file, because an editor renames a new file into place, and an
-    update of a mounted ConfigMap replaces the link `..data` in the folder.
-
     Attributes:
         path: the file.
     """
@@ -112,70 +102,34 @@ class FileWatch:
         self.path = path
         self._log = log
         self._seen: bytes | None = None
-        self._logged_error = ""
         self._asked = False
-        self._wake_event = asyncio.Event()
+        self._watcher = Watcher(path)
 
     def ask(self) -> None:
         """Report the file as soon as possible, changed or not."""
         self._asked = True
-        self._wake_event.set()
+        self._watcher.wake()
 
     async def changed(self) -> AsyncIterator[bool]:
         """Iterate over changes, without end; True for one that `ask` requested.
 
         The first is immediate: the file may have changed since it was read at start.
         """
-        while True:
-            with ExitStack() as stack:
-                # Opened again each time, because the folder may have been replaced.
-                self._wake_event.clear()
-                self._watch_folder(stack)
+        with self._watcher as watcher:
+            while True:
+                watcher.open()
+                watcher.forget()
                 content = await asyncio.to_thread(self._read)
-                asked = self._asked
+                watcher.log_state(self._log)
+                asked, self._asked = self._asked, False
                 if asked or (content is not None and content != self._seen):
-                    self._asked = False
                     self._seen = content
                     yield asked
-                if await self._event():
+                if await watcher.wait(watcher.max_wait(_POLL)):
                     await asyncio.sleep(_SETTLE)
 
-    def _watch_folder(self, stack: ExitStack) -> None:
-        """Watch the folder until `stack` ends; if that fails, log the error once."""
-        try:
-            inotify = stack.enter_context(Inotify())
-            inotify.add_watch(self.path.parent, _MASK)
-        except OSError as error:
-            if self._logged_error != str(error):
-                self._logged_error = str(error)
-                self._log.warning(
-                    "cannot watch %s for changes (%s); checking it every %.0f s instead",
-                    self.path.parent,
-                    error,
-                    _POLL,
-                )
-            return
-        self._logged_error = ""
-        # The first event is enough, of any kind, so that the descriptor is never read. The loop
-        # stops to use the descriptor before it is closed.
-        loop = asyncio.get_running_loop()
-        loop.add_reader(inotify.fd, self._wake, inotify.fd)
-        stack.callback(loop.remove_reader, inotify.fd)
-
-    def _wake(self, descriptor: int) -> None:
-        asyncio.get_running_loop().remove_reader(descriptor)
-        self._wake_event.set()
-
-    async def _event(self) -> bool:
-        """Wait for an event, a request or the poll interval; return True for the first two."""
-        try:
-            async with asyncio.timeout(_POLL):
-                await self._wake_event.wait()
-        except TimeoutError:
-            return False
-        return True
-
     def _read(self) -> bytes | None:
+        self._watcher.arm()
         try:
             return self.path.read_bytes()
         except OSError:

@@ -9,7 +9,6 @@ from pathlib import Path
 from config.value_types import ListenAddress
 from pipeline.base.channels import Channel, ChannelClosedError
 from pipeline.base.clock import Clock
-from pipeline.base.hint_board import HintBoard
 from pipeline.base.telemetry import FamilyPoints, Meter
 from pipeline.component.accepted_annotations import AcceptedAnnotations
 from pipeline.component.contracts import HttpMounts, KubeApi
@@ -54,8 +53,9 @@ class RunningSource:
     """Implements `SourceContext`.
 
     Attributes:
+        hints: iterates over the join's hints.
         is_running: whether a source with this name runs.
-        connect: opens a shared session with an API server.
+        kube: opens a shared session with an API server.
         has_emitted: the source has emitted or relayed an event.
     """
 
@@ -68,9 +68,9 @@ class RunningSource:
     meter: Meter
     restart_state: dict[str, object]
     inlet: Inlet
-    board: HintBoard
+    hints: Callable[[], AsyncIterator[Hint]]
     is_running: Callable[[str], bool]
-    connect: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
+    kube: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
     accepted: AcceptedAnnotations
     has_emitted: bool = False
 
@@ -87,18 +87,17 @@ class RunningSource:
             name = f"{name}@{self.name}"
         await self.inlet.relay(replace(envelope, source=name, relayed_by=self.name))
 
-    def hints(self) -> AsyncIterator[Hint]:
-        """Iterate over the join's hints."""
-        return self.board.subscribe()
-
-    def kube(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
-        """Return a shared session with an API server."""
-        return self.connect(kubeconfig)
-
 
 @dataclass(slots=True)
 class RunningSink:
-    """Implements `SinkContext`."""
+    """Implements `SinkContext`.
+
+    Attributes:
+        latest: returns the newest snapshot.
+        telemetry: returns the current values of podgpu's own metrics.
+        http: opens a shared HTTP listener.
+        kube: opens a shared session with an API server.
+    """
 
     name: str
     node: str
@@ -106,24 +105,8 @@ class RunningSink:
     plan: FieldPlan
     log: logging.Logger
     meter: Meter
-    snapshot: Callable[[], Snapshot | None]
-    collect: Callable[[], list[FamilyPoints]]
-    listen: Callable[[ListenAddress], AbstractAsyncContextManager[HttpMounts]]
-    connect: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
+    latest: Callable[[], Snapshot | None]
+    telemetry: Callable[[], list[FamilyPoints]]
+    http: Callable[[ListenAddress], AbstractAsyncContextManager[HttpMounts]]
+    kube: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
     restart_state: dict[str, object] = field(default_factory=dict)
-
-    def latest(self) -> Snapshot | None:
-        """Return the newest snapshot."""
-        return self.snapshot()
-
-    def telemetry(self) -> list[FamilyPoints]:
-        """Return the current values of podgpu's own metrics."""
-        return self.collect()
-
-    def http(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
-        """Return a shared HTTP listener."""
-        return self.listen(address)
-
-    def kube(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
-        """Return a shared session with an API server."""
-        return self.connect(kubeconfig)

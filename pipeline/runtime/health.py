@@ -1,6 +1,7 @@
 """podgpu's own metrics, health and readiness."""
 
 import platform
+from collections import defaultdict
 from collections.abc import Mapping
 
 from pipeline.base.channels import Channel
@@ -8,7 +9,7 @@ from pipeline.base.clock import Clock
 from pipeline.base.telemetry import FamilyPoints, Point, Telemetry
 from pipeline.base.version import VERSION
 from pipeline.host.process_metrics import ProcessFigures
-from pipeline.model import NS, Envelope, Snapshot, SourceState
+from pipeline.model import Envelope, Snapshot, SourceState
 from pipeline.runtime.publisher import Publisher
 
 _HEARTBEAT_LIMIT = 10.0
@@ -72,28 +73,21 @@ class Status:
 
     def _source_points(self, sources: Mapping[str, SourceState]) -> dict[str, list[Point]]:
         now = self._clock.now()
-        points: dict[str, list[Point]] = {
-            "podgpu_source_up": [],
-            "podgpu_source_age_seconds": [],
-            "podgpu_attribution_age_seconds": [],
-            "podgpu_source_events_total": [],
-            "podgpu_device_ids_unresolved": [],
-            "podgpu_unresolved_device_ids_total": [],
-        }
+        points: defaultdict[str, list[Point]] = defaultdict(list)
         for name, state in sources.items():
             labels = (("source", name), ("kind", state.kind))
-            points["podgpu_source_up"].append(Point(labels, float(state.up)))
-            points["podgpu_source_events_total"].append(Point(labels, state.events))
+            values: dict[str, float] = {
+                "podgpu_source_up": float(state.up),
+                "podgpu_source_events_total": state.events,
+            }
             if state.last_event_at is not None:
-                age = (now.mono_ns - state.last_event_at.mono_ns) / NS
-                points["podgpu_source_age_seconds"].append(Point(labels, age))
+                values["podgpu_source_age_seconds"] = state.last_event_at.seconds_until(now)
             if state.confirmed_at is not None:
-                age = (now.mono_ns - state.confirmed_at.mono_ns) / NS
-                points["podgpu_attribution_age_seconds"].append(Point(labels, age))
-                points["podgpu_device_ids_unresolved"].append(Point(labels, len(state.unresolved)))
-                points["podgpu_unresolved_device_ids_total"].append(
-                    Point(labels, state.unresolved_total)
-                )
+                values["podgpu_attribution_age_seconds"] = state.confirmed_at.seconds_until(now)
+                values["podgpu_device_ids_unresolved"] = len(state.unresolved)
+                values["podgpu_unresolved_device_ids_total"] = state.unresolved_total
+            for family, value in values.items():
+                points[family].append(Point(labels, value))
         return points
 
 

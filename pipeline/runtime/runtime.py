@@ -3,10 +3,11 @@
 import asyncio
 import logging
 import socket
+from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from config.schema import Config
 from pipeline.base.channels import Channel
@@ -68,6 +69,10 @@ class Runtime:
         clock: the source of all times.
         taps: called with each envelope before the join gets it.
         allowed: code that the configuration names and that may run.
+
+    Attributes:
+        config: the current configuration.
+        attempts: counts and results of reloads.
     """
 
     def __init__(
@@ -80,7 +85,7 @@ class Runtime:
     ):
         clock = clock or SystemClock()
         log = logging.getLogger(ROOT)
-        self._config = config
+        self.config = config
         self._allowed = allowed
         self._inbox: Channel[Envelope] = Channel(_INBOX)
         hints, telemetry = HintBoard(), Telemetry(clock.now, OWN_FAMILIES)
@@ -115,15 +120,10 @@ class Runtime:
         self._sinks = SinkSet(self._shared, self._status.collect, self._serving.listen)
         # Only set while podgpu runs, because its queries are tasks of podgpu.
         self._last_day: LastDayCache | None = None
-        self._attempts = ReloadAttempts(telemetry)
+        self.attempts = ReloadAttempts(telemetry)
         self._keeper = self._make_keeper(config)
         self._keeping: asyncio.Task[None] | None = None
         self._lifecycle = Lifecycle()
-
-    @property
-    def config(self) -> Config:
-        """The current configuration."""
-        return self._config
 
     @property
     def plan(self) -> FieldPlan:
@@ -144,16 +144,11 @@ class Runtime:
             snapshot=publisher.latest,
             sources=publisher.join.sources(),
             holders_known=publisher.join.holders_known,
-            sinks={name: sink.kind for name, sink in self._config.sinks.items()},
+            sinks={name: sink.kind for name, sink in self.config.sinks.items()},
             telemetry=self._status.collect(),
             troubles=shared.telemetry.problems,
             last_day=self._last_day.known() if self._last_day is not None else None,
         )
-
-    @property
-    def attempts(self) -> ReloadAttempts:
-        """Counts and results of reloads."""
-        return self._attempts
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set, then drain and return.
@@ -193,7 +188,7 @@ class Runtime:
 
     async def _start_sources(self) -> None:
         await self._restore_usage()
-        for order, component in enumerate(self._config.sources.values()):
+        for order, component in enumerate(self.config.sources.values()):
             await self._sources.start(component, order, fatal=True)
 
     async def _restore_usage(self) -> None:
@@ -202,18 +197,15 @@ class Runtime:
             await self._shared.inlet.put(*found)
 
     async def _prepare(self) -> None:
-        await self._check_code_allowed(self._config)
-        try:
-            self._shared.plan = await self._keeper.first(DEFAULT_TEXT) or self._shared.plan
-        except ListUnavailableError as error:
-            raise PermanentError(f"counters: {error}") from error
-        await self._serving.enter(self._config.http)
-        await self._sinks.enter(self._config, node_name(self._config))
+        await self._check_code_allowed(self.config)
+        self._shared.plan = await _read_list(self._keeper, DEFAULT_TEXT) or self._shared.plan
+        await self._serving.enter(self.config.http)
+        await self._sinks.enter(self.config, node_name(self.config))
 
     async def _stop(self, joining: asyncio.Task[None], ticking: asyncio.Task[None]) -> None:
         """Stop sources, the join and sinks in this order, within `shutdown_grace`."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + float(self._config.shutdown_grace)
+        deadline = loop.time() + float(self.config.shutdown_grace)
         if changing := self._lifecycle.close():
             # A reload may wait for a sink that does not stop, or for a disk.
             await asyncio.wait(changing, timeout=_CANCEL)
@@ -241,35 +233,30 @@ class Runtime:
             CancelledError: podgpu stops.
         """
         async with self._lifecycle.change():
-            return await self._reload(config)
+            return await self._succeeds(self._reload(config))
 
-    async def _reload(self, config: Config) -> bool:
+    async def _succeeds(self, change: Coroutine[Any, Any, None]) -> bool:
+        """Make a change of the configuration, or log why it failed; return whether it is done."""
         try:
-            await self._check_code_allowed(config)
-        except PermanentError as error:
+            await change
+        except ComponentError as error:
             self._shared.log.error(
                 "configuration not reloaded: %s; podgpu keeps running with the previous one", error
             )
             return False
-        keeper, plan, usable = self._keeper, self._shared.plan, True
-        if config.counters != self._config.counters:
-            keeper = self._make_keeper(config)
-            try:
-                listed = await keeper.first(KEPT_TEXT)
-            except ListUnavailableError as error:
-                reason = f"counters: {error}"
-                self._shared.log.error(
-                    "configuration not reloaded: %s; podgpu keeps running with the previous one",
-                    reason,
-                )
-                return False
-            plan, usable = listed or plan, listed is not None
-        if not await self._exchange(config, plan):
-            return False
-        if keeper is not self._keeper:
-            self._attempts.note("counters", taken=usable)
-            self._keep(keeper)
         return True
+
+    async def _reload(self, config: Config) -> None:
+        await self._check_code_allowed(config)
+        keeper, plan, usable = self._keeper, self._shared.plan, True
+        if config.counters != self.config.counters:
+            keeper = self._make_keeper(config)
+            listed = await _read_list(keeper, KEPT_TEXT)
+            plan, usable = listed or plan, listed is not None
+        await self._exchange(config, plan)
+        if keeper is not self._keeper:
+            self.attempts.note("counters", taken=usable)
+            self._keep(keeper)
 
     async def _check_code_allowed(self, config: Config) -> None:
         """Check that podgpu may run all code that the configuration names.
@@ -287,31 +274,27 @@ class Runtime:
             problems = [f"{each.path}: {each.message}; {each.hint}" for each in found]
             raise PermanentError("\n".join(problems))
 
-    async def _exchange(self, config: Config, plan: FieldPlan) -> bool:
+    async def _exchange(self, config: Config, plan: FieldPlan) -> None:
         before = self._shared.plan
-        difference = changes(self._config, config, replanned=plan != before)
+        difference = changes(self.config, config, replanned=plan != before)
         self._shared.plan = plan
         try:
             async with self._serving.changed(config.http):
-                await self._sinks.reload(difference.sinks, self._config, config, node_name(config))
-        except ComponentError as error:
+                await self._sinks.reload(difference.sinks, self.config, config, node_name(config))
+        except ComponentError:
             self._shared.plan = before
-            self._shared.log.error(
-                "configuration not reloaded: %s; podgpu keeps running with the previous one", error
-            )
-            return False
-        self._config = config
+            raise
+        self.config = config
         self._shared.node = node_name(config)
         self._serving.rename(self._shared.node)
         await self._sources.reload(difference, config)
-        return True
 
     def reread(self) -> bool:
         """Read the counters list again, changed or not; return whether one is configured."""
         return self._keeper.ask()
 
     def _make_keeper(self, config: Config) -> CountersKeeper:
-        count = partial(self._attempts.count, "counters")
+        count = partial(self.attempts.count, "counters")
         return CountersKeeper(config.counters, self._connect, self._shared.log, count)
 
     def _keep(self, keeper: CountersKeeper) -> None:
@@ -326,12 +309,12 @@ class Runtime:
         async with self._lifecycle.change():
             before = self._shared.plan
             if plan == before:
-                self._attempts.note_unchanged("counters")
+                self.attempts.note_unchanged("counters")
                 if asked:
                     self._shared.log.info("counters list unchanged")
                 return
-            done = await self._exchange(self._config, plan)
-            self._attempts.count("counters", "done" if done else "failed")
+            done = await self._succeeds(self._exchange(self.config, plan))
+            self.attempts.count("counters", "done" if done else "failed")
             if done:
                 self._shared.log.info("counters reloaded: %s", describe_plan_change(before, plan))
 
@@ -351,6 +334,13 @@ class Runtime:
             if silent >= _SILENCE:
                 await shared.inlet.put("", "clock", ClockTicked())
             await shared.inlet.lateness.measure()
+
+
+async def _read_list(keeper: CountersKeeper, text: str) -> FieldPlan | None:
+    try:
+        return await keeper.first(text)
+    except ListUnavailableError as error:
+        raise PermanentError(f"counters: {error}") from error
 
 
 def describe_plan_change(before: FieldPlan, plan: FieldPlan) -> str:

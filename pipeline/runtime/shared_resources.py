@@ -11,7 +11,6 @@ from typing import Any
 from pipeline.base.clock import Clock
 from pipeline.base.hint_board import HintBoard
 from pipeline.base.telemetry import Telemetry
-from pipeline.component.accepted_annotations import AcceptedAnnotations
 from pipeline.component.contracts import KubeApi
 from pipeline.fields import FieldPlan
 from pipeline.runtime.contexts import Inlet
@@ -39,11 +38,6 @@ class Shared:
     kube: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
     node: str
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
-
-    @property
-    def accepted(self) -> AcceptedAnnotations:
-        """The annotations of pods that are accepted as claims."""
-        return self.publisher.accepted
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Start a task; its name is used in messages.

@@ -163,10 +163,10 @@ class SinkSet:
             plan=shared.plan,
             log=logging.getLogger(f"{ROOT}.sinks.{name}"),
             meter=Meter(shared.telemetry, "sink", name),
-            snapshot=lambda: shared.publisher.latest,
-            collect=self._collect,
-            listen=self._listen,
-            connect=shared.kube,
+            latest=lambda: shared.publisher.latest,
+            telemetry=self._collect,
+            http=self._listen,
+            kube=shared.kube,
             restart_state=self._restart_states.setdefault((name, component.kind), {}),
         )
         sink = build_sink(component.kind, component.options, context)

@@ -38,7 +38,7 @@ class SourceSet:
         self._shared = shared
         self._running: dict[str, _Running] = {}
         self._restart_states: dict[tuple[str, str], dict[str, object]] = {}
-        self._leaving: dict[str, tuple[Component, asyncio.Task[None]]] = {}
+        self._leaving: dict[str, _Running] = {}
 
     async def start(self, component: Component, order: int, *, fatal: bool = False) -> None:
         """Start a source.
@@ -60,17 +60,19 @@ class SourceSet:
             meter=Meter(shared.telemetry, "source", name),
             restart_state=self._restart_states.setdefault((name, component.kind), {}),
             inlet=shared.inlet,
-            board=shared.hints,
+            hints=shared.hints.subscribe,
             is_running=self._running.__contains__,
-            connect=shared.kube,
-            accepted=shared.accepted,
+            kube=shared.kube,
+            accepted=shared.publisher.accepted,
         )
         source = build_source(component.kind, component.options)
-        await shared.inlet.put(
-            name, component.kind, source_added(component.kind, component.options, order)
-        )
+        await self._announce(component, order)
         task = shared.spawn(supervise_source(source, context, fatal=fatal), f"source {name}")
         self._running[name] = _Running(component, task)
+
+    async def _announce(self, component: Component, order: int) -> None:
+        added = source_added(component.kind, component.options, order)
+        await self._shared.inlet.put(component.name, component.kind, added)
 
     async def reload(self, difference: Changes, config: Config) -> None:
         """Replace what has changed. Reports of removed sources stay valid until new ones report."""
@@ -90,15 +92,13 @@ class SourceSet:
                 await self.start(component, order)
                 started.append(name)
             elif difference.reordered:
-                await self._shared.inlet.put(
-                    name, component.kind, source_added(component.kind, component.options, order)
-                )
+                await self._announce(component, order)
         for component in removed:
             if started:
                 leaving = self._shared.spawn(
                     self._hand_over(component, started), f"removal of source {component.name}"
                 )
-                self._leaving[component.name] = (component, leaving)
+                self._leaving[component.name] = _Running(component, leaving)
             else:
                 await self._remove(component)
 
@@ -120,10 +120,9 @@ class SourceSet:
         leaving = self._leaving.pop(component.name, None)
         if leaving is None:
             return
-        old, task = leaving
-        task.cancel()
-        if old.kind != component.kind:
-            await self._remove(old)
+        leaving.task.cancel()
+        if leaving.component.kind != component.kind:
+            await self._remove(leaving.component)
 
     async def _remove(self, component: Component) -> None:
         await self._shared.inlet.put(component.name, component.kind, SourceRemoved())
@@ -133,8 +132,8 @@ class SourceSet:
 
     async def stop(self) -> None:
         """Stop all sources."""
-        for _, task in self._leaving.values():
-            task.cancel()
+        for leaving in self._leaving.values():
+            leaving.task.cancel()
         await self._end(list(self._running.values()))
 
     async def _end(self, running: list[_Running]) -> None:

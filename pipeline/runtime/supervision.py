@@ -4,13 +4,13 @@ A `TransientError` degrades the component: it is logged and counted, and the com
 after a growing delay. Any unexpected exception ends the process, because a retry would hide a bug.
 """
 
-import asyncio
 import logging
 
 from pipeline.base.backoff import Backoff
 from pipeline.base.channels import Channel
 from pipeline.base.errors import ComponentError, PermanentError, TransientError
 from pipeline.component.contracts import Sink, Source
+from pipeline.delivery.async_wait import ends_within
 from pipeline.model import Snapshot, SourceLost
 from pipeline.runtime.contexts import RunningSink, RunningSource
 
@@ -46,15 +46,8 @@ async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -
             return
         fatal = False
         delay = backoff.delay(started.seconds_until(ctx.clock.now()), retry_after)
-        # Each reason is logged once: a missing driver may be missing for days.
-        ctx.log.log(
-            logging.DEBUG if reason == logged else logging.WARNING,
-            "%s; retrying, next attempt in %.0f s",
-            reason,
-            delay,
-        )
+        _report(ctx, reason, delay, is_new=reason != logged)
         logged = reason
-        ctx.meter.set_problem(reason, ctx.clock.now())
         ctx.meter.add("podgpu_source_restarts_total")
         await ctx.emit(SourceLost(reason))
         await ctx.clock.sleep(delay)
@@ -62,6 +55,13 @@ async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -
 
 def _retry_after(error: ComponentError) -> float | None:
     return error.retry_after if isinstance(error, TransientError) else _SLOW_RETRY
+
+
+def _report(ctx: RunningSource | RunningSink, reason: str, delay: float, *, is_new: bool) -> None:
+    """Log and record a failure. Each reason is logged once: a driver may be missing for days."""
+    level = logging.WARNING if is_new else logging.DEBUG
+    ctx.log.log(level, "%s; retrying, next attempt in %.0f s", reason, delay)
+    ctx.meter.set_problem(reason, ctx.clock.now())
 
 
 class SinkRunner:
@@ -75,16 +75,11 @@ class SinkRunner:
 
     def __init__(self, sink: Sink, ctx: RunningSink, outlet: Channel[Snapshot]) -> None:
         self.outlet = outlet
-        self._sink = sink
+        self.sink = sink
         self._ctx = ctx
         self._entered = False
         self._backoff = Backoff()
         self._logged_error = ""
-
-    @property
-    def sink(self) -> Sink:
-        """The sink that it runs."""
-        return self._sink
 
     async def enter(self) -> None:
         """Enter the sink; after a transient error, `run` tries it again.
@@ -95,7 +90,7 @@ class SinkRunner:
         self._ctx.meter.add("podgpu_sink_dropped_total", 0, reason="queue_full")
         self._ctx.meter.set("podgpu_sink_up", 0)
         try:
-            await self._sink.__aenter__()
+            await self.sink.__aenter__()
         except TransientError as error:
             self._logged_error = str(error)
             self._ctx.meter.set_problem(self._logged_error, self._ctx.clock.now())
@@ -109,9 +104,9 @@ class SinkRunner:
             started = self._ctx.clock.now()
             try:
                 if not self._entered:
-                    await self._sink.__aenter__()
+                    await self.sink.__aenter__()
                     self._mark_entered()
-                await self._sink.run(self.outlet)
+                await self.sink.run(self.outlet)
             except ComponentError as error:
                 reason, retry_after = str(error), _retry_after(error)
             else:
@@ -119,15 +114,9 @@ class SinkRunner:
             finally:
                 await self.leave()
             delay = self._backoff.delay(started.seconds_until(self._ctx.clock.now()), retry_after)
-            self._ctx.log.log(
-                logging.DEBUG if reason == self._logged_error else logging.WARNING,
-                "%s; retrying, next attempt in %.0f s",
-                reason,
-                delay,
-            )
+            _report(self._ctx, reason, delay, is_new=reason != self._logged_error)
             self._logged_error = reason
-            self._ctx.meter.set_problem(reason, self._ctx.clock.now())
-            if await self._closed_within(delay):
+            if await ends_within(self._ctx.clock, delay, self.outlet.wait_closed()):
                 return
 
     def _mark_entered(self) -> None:
@@ -139,15 +128,4 @@ class SinkRunner:
         if self._entered:
             self._entered = False
             self._ctx.meter.set("podgpu_sink_up", 0)
-            await self._sink.__aexit__(None, None, None)
-
-    async def _closed_within(self, seconds: float) -> bool:
-        """Wait, but at most until the outlet is closed; return whether it is closed."""
-        sleep = asyncio.ensure_future(self._ctx.clock.sleep(seconds))
-        closed = asyncio.ensure_future(self.outlet.wait_closed())
-        try:
-            await asyncio.wait({sleep, closed}, return_when=asyncio.FIRST_COMPLETED)
-            return self.outlet.closed
-        finally:
-            sleep.cancel()
-            closed.cancel()
+            await self.sink.__aexit__(None, None, None)

@@ -100,10 +100,10 @@ async def supervised(
         plan=ctx.plan,
         log=ctx.log,
         meter=ctx.meter,
-        snapshot=ctx.latest,
-        collect=list,
-        listen=ctx.http,
-        connect=ctx.kube,
+        latest=ctx.latest,
+        telemetry=list,
+        http=ctx.http,
+        kube=ctx.kube,
     )
     runner = SinkRunner(sink, context, inbox)
     await runner.enter()

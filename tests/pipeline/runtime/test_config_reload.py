@@ -157,11 +157,11 @@ async def test_without_inotify_the_file_is_read_periodically(
 ) -> None:
     """As on a node where all inotify instances or watches of the user are in use."""
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EMFILE if fails == "instance" else errno.ENOSPC, "none left")
 
     if fails == "instance":
-        monkeypatch.setattr(config_reload, "Inotify", refuse)
+        monkeypatch.setattr("pipeline.files.file_watch.Inotify", refuse)
     else:
         monkeypatch.setattr(Inotify, "add_watch", refuse)
     monkeypatch.setattr(config_reload, "_POLL", 0.1)

@@ -230,6 +230,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Machine
         machines.append(Machine(registered, tmp_path / "podgpu.yaml", stuck))
         return machines[-1]
 
+    # Calls of threads run in the event loop here, in which the path must not be resolved.
+    monkeypatch.setattr("pipeline.files.file_watch.links_of", lambda _: ())
     monkeypatch.setattr(daemon, "DaemonExecutor", InlineExecutor)
     monkeypatch.setattr(daemon, "load", lambda *_, **__: machines[-1].file)
     with registered.installed(monkeypatch):
