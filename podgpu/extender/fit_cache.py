@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from pipeline.model.topology_tree import Topology
-from podgpu.extender.node_selection.gpu_requirement import Requirement
 from podgpu.extender.node_selection.node_fit import Fit, fit
+from podgpu.extender.node_selection.pod_demand import Requirement
 
 MOST: Final = 4096
 """The largest number of entries, of about 300 bytes each: a node with 8 GPUs has at most 255

@@ -6,16 +6,17 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+from weakref import WeakValueDictionary
 
 from pipeline.base.errors import ApiError
 from pipeline.base.safe_text import line
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.kube.json_access import as_dict, as_text
+from pipeline.model.topology_tree import Topology
 from pipeline.topology.node_annotation import Published, published
 from podgpu.extender.node_selection.node_state import NOT_YET, NOTHING, STATES, NodeKnowledge, State
-from podgpu.extender.node_selection.quantity import whole
-from podgpu.extender.topology_pool import Shapes
+from podgpu.extender.node_selection.pod_demand import whole
 
 PATH: Final = "/api/v1/nodes"
 
@@ -189,3 +190,31 @@ def _published(annotation: str) -> Published:
     if not all(0 <= (link.nvlinks or 0) <= _LINKS for link in made.topology.links.values()):
         raise ValueError(f"the number of NVLinks between two GPUs is not from 0 to {_LINKS}")
     return made
+
+
+_Shape: TypeAlias = tuple[int, bytes, tuple[int | None, ...], tuple[int, ...]]
+
+
+class Shapes:
+    """Returns the same object for topologies of the same shape, while it is in use."""
+
+    def __init__(self) -> None:
+        self._known: WeakValueDictionary[_Shape, Topology] = WeakValueDictionary()
+
+    def shared(self, topology: Topology) -> Topology:
+        """Return a topology with the same links, levels and NVLink groups; UUIDs may differ."""
+        return self._known.setdefault(_shape(topology), topology)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def _shape(topology: Topology) -> _Shape:
+    # The nodes of a level follow from the links: two GPUs share a node from their link's level on.
+    links = [topology.links[pair] for pair in sorted(topology.links)]
+    return (
+        len(topology.cards),
+        bytes(link.level for link in links),
+        tuple(link.nvlinks for link in links),
+        tuple(domain.mask for domain in topology.domains),
+    )

@@ -17,7 +17,7 @@ from config.value_types import ListenAddress
 from pipeline.base.backoff import Backoff
 from pipeline.base.clock import Clock, SystemClock
 from pipeline.base.errors import TransientError
-from pipeline.base.telemetry import FAMILIES, FamilyPoints, Point, Telemetry
+from pipeline.base.telemetry import FAMILIES, Family, FamilyPoints, Point, Telemetry
 from pipeline.base.version import VERSION
 from pipeline.component.contracts import HttpHandler, HttpRequest, HttpResponse, KubeApi
 from pipeline.exposition.own_metrics import tail
@@ -32,9 +32,33 @@ from pipeline.kube.sessions import Sessions
 from pipeline.model import NS
 from pipeline.runtime.http_service import Serving
 from pipeline.topology.node_annotation import KEY
-from podgpu.extender.metric_families import EXTENDER_FAMILIES
 from podgpu.extender.node_cache import PATH, NodeMapper, Nodes
 from podgpu.extender.service import Service, Verb
+
+EXTENDER_FAMILIES: Final = (
+    Family(
+        "podgpu_extender_up",
+        "gauge",
+        "1 while the extender watches the cluster's Nodes, 0 while it answers from the last known "
+        "state.",
+    ),
+    Family(
+        "podgpu_extender_nodes",
+        "gauge",
+        "Nodes that the extender knows, by what they report of their topology.",
+    ),
+    Family(
+        "podgpu_extender_requests_total",
+        "counter",
+        "Requests of the scheduler, by verb and result.",
+    ),
+    Family(
+        "podgpu_extender_request_duration_seconds",
+        "summary",
+        "Time in which the extender answered a request of the scheduler.",
+    ),
+)
+
 
 RESOURCE: Final = "nvidia.com/gpu"
 """Resource name of NVIDIA's device plugin."""

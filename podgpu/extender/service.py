@@ -15,11 +15,10 @@ from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.http.builtin_pages import plain
 from pipeline.http.fair_queue import BusyError, FairQueue
 from pipeline.model import NS
-from podgpu.extender.fit_cache import FitCache
+from podgpu.extender.fit_cache import FitCache, StoppedError
 from podgpu.extender.node_cache import Nodes
 from podgpu.extender.node_selection.node_filter import FilterResult, filter_node, unfiltered
-from podgpu.extender.node_selection.node_fit import Fit
-from podgpu.extender.node_selection.node_score import scored
+from podgpu.extender.node_selection.node_fit import Fit, scored
 from podgpu.extender.node_selection.node_state import AtHand
 from podgpu.extender.node_selection.pod_demand import Demand, demand
 from podgpu.extender.scheduler_messages import (
@@ -68,10 +67,6 @@ class PendingQuestion:
     demand: Demand
     now: float
     abandoned: threading.Event
-
-
-class _AbandonedError(Exception):
-    """The response is no longer needed."""
 
 
 class _UnreadError(Exception):
@@ -198,45 +193,24 @@ class Service:
                 await self._turns.acquire(request.source)
         except TimeoutError:
             raise _UnreadError from None
+        one, abandoned = None, threading.Event()
+        limit = asyncio.timeout_at(deadline)
         try:
-            return await self._process_in_turn(request.body, work, late, deadline)
-        finally:
-            self._turns.release()
-
-    async def _process_in_turn(
-        self,
-        body: bytes,
-        work: Callable[[PendingQuestion], bytes],
-        late: Callable[[PendingQuestion], bytes],
-        deadline: float,
-    ) -> tuple[bytes, str]:
-        abandoned = threading.Event()
-        now = self._clock.now().wall_ns / NS
-        try:
+            async with limit:
+                now = self._clock.now().wall_ns / NS
+                one = await _run(self._threads, self._parse, request.body, now, abandoned)
+                return await _run(self._threads, work, one), "ok"
+        except TimeoutError:
+            if not limit.expired():
+                raise
             # Any response needs the names of the nodes.
-            one = await self._with_deadline(deadline, self._parse, body, now, abandoned)
             if one is None:
-                raise _UnreadError
-            response = await self._with_deadline(deadline, work, one)
-            if response is not None:
-                return response, "ok"
+                raise _UnreadError from None
             abandoned.set()
             return await _run(self._late_thread, late, one), "timeout"
         finally:
             abandoned.set()
-
-    async def _with_deadline(
-        self, deadline: float, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-    ) -> T | None:
-        """Return the result of work in a thread; None if the time was up before."""
-        limit = asyncio.timeout_at(deadline)
-        try:
-            async with limit:
-                return await _run(self._threads, work, *args, **kwargs)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            return None
+            self._turns.release()
 
     def _parse(self, body: bytes, now: float, abandoned: threading.Event) -> PendingQuestion:
         question = parse_question(body)
@@ -250,7 +224,7 @@ class Service:
 
     def _filter_node(self, one: PendingQuestion, name: str) -> FilterResult:
         if one.abandoned.is_set():
-            raise _AbandonedError
+            raise StoppedError
         return filter_node(one.demand, self._nodes.known_of(name), one.now)
 
     def _unfiltered(self, one: PendingQuestion) -> bytes:
@@ -262,7 +236,7 @@ class Service:
 
     def _fit(self, one: PendingQuestion, name: str) -> Fit | None:
         if one.abandoned.is_set():
-            raise _AbandonedError
+            raise StoppedError
         if not one.demand.count or one.demand.wrong:
             return None
         found = self._nodes.known_of(name).at_hand(one.now)

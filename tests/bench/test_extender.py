@@ -13,7 +13,7 @@ from pipeline.topology.node_annotation import KEY
 from podgpu.extender.fit_cache import FitCache
 from podgpu.extender.node_cache import NodeMapper, Nodes
 from podgpu.extender.node_selection.node_filter import PASSED, filter_node
-from podgpu.extender.node_selection.node_score import scored
+from podgpu.extender.node_selection.node_fit import scored
 from podgpu.extender.node_selection.node_state import AtHand
 from podgpu.extender.node_selection.pod_demand import Demand
 from podgpu.extender.scheduler_messages import filtered, parse_question

@@ -7,9 +7,8 @@ decides. If the pod requires a group, such a node does not pass.
 from dataclasses import dataclass
 from typing import Final
 
-from podgpu.extender.node_selection.gpu_requirement import Requirement
 from podgpu.extender.node_selection.node_state import AtHand, NodeKnowledge
-from podgpu.extender.node_selection.pod_demand import Demand
+from podgpu.extender.node_selection.pod_demand import Demand, Requirement
 
 
 @dataclass(frozen=True, slots=True)

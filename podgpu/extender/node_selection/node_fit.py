@@ -1,12 +1,14 @@
 """Calculates how well free GPUs of a node fit a pod; node scores are made from this."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
 
 from pipeline.model.bitmask import bits
 from pipeline.model.topology_tree import LEVELS, Topology
 from pipeline.topology import best
-from podgpu.extender.node_selection.gpu_requirement import Requirement, groups
+from podgpu.extender.node_selection.pod_demand import Requirement, groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +69,32 @@ def _broken(topology: Topology, free: int, number: int) -> int:
     mine = [mask for mask in masks if mask >> number & 1 and mask & (mask - 1)]
     smallest = min(mine, key=int.bit_count, default=0)
     return (smallest & free & ~(1 << number)).bit_count()
+
+
+LINKS: Final = 8
+LEAVES: Final = 2
+MOST: Final = LINKS + LEAVES
+"""kube-scheduler's MaxExtenderPriority (k8s.io/kube-scheduler/extender/v1)."""
+
+
+def scored(fits: Sequence[Fit | None]) -> list[int]:
+    """Return the scores of the nodes of one request.
+
+    Args:
+        fits: one per node; None if the pod does not fit or nothing is known: the score is 0.
+    """
+    found = [fit for fit in fits if fit is not None]
+    links = max((fit.link_score for fit in found), default=0)
+    breaks = max((fit.breaks for fit in found), default=0)
+    left = max((fit.left for fit in found), default=0)
+    return [0 if fit is None else _points(fit, links, breaks, left) for fit in fits]
+
+
+def _points(fit: Fit, links: int, breaks: int, left: int) -> int:
+    joined = _part(fit.link_score, links) * (1 - _part(fit.breaks, breaks, none=0))
+    points = LINKS * joined + LEAVES * (1 - _part(fit.left, left, none=0))
+    return int(points + Fraction(1, 2))
+
+
+def _part(value: int, most: int, *, none: int = 1) -> Fraction:
+    return Fraction(value, most) if most > 0 else Fraction(none)

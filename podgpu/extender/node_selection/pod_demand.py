@@ -1,13 +1,73 @@
 """What a pod requests: how many GPUs, and which group must contain them."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
-from podgpu.extender.node_selection.gpu_requirement import Requirement, requirement
-from podgpu.extender.node_selection.quantity import whole
+from pipeline.model import Level
+from pipeline.model.topology_tree import Topology
+
+
+class Requirement(Enum):
+    """A kind of group that must contain all GPUs of a pod; the values are used in annotations."""
+
+    NVLINK = "nvlink"
+    SINGLE = "single"
+    MULTIPLE = "multiple"
+    HOSTBRIDGE = "hostbridge"
+    NODE = "node"
+
+    @property
+    def title(self) -> str:
+        """The name of such a group in messages."""
+        return _TITLES[self]
+
+    def groups(self, topology: Topology) -> tuple[int, ...]:
+        """Return the masks of a node's groups of this kind.
+
+        A GPU without close neighbours is a group of its own, but not an NVLink group.
+        """
+        if self is Requirement.NVLINK:
+            return tuple(domain.mask for domain in topology.domains)
+        return tuple(node.mask for node in topology.levels.get(Level[self.name], ()))
+
+
+_TITLES: Final[Mapping[Requirement, str]] = MappingProxyType(
+    {
+        Requirement.NVLINK: "NVLink group",
+        Requirement.SINGLE: "PCIe switch",
+        Requirement.MULTIPLE: "group of PCIe switches",
+        Requirement.HOSTBRIDGE: "PCIe host bridge",
+        Requirement.NODE: "NUMA node",
+    }
+)
+
+WORDS: Final = tuple(each.value for each in Requirement)
+_LONGEST: Final = 40
+
+
+def requirement(word: str) -> Requirement:
+    """Return the requirement for the value of an annotation.
+
+    Raises:
+        ValueError: the value is not in `WORDS`; the text starts with the value.
+    """
+    try:
+        return Requirement(word)
+    except ValueError:
+        raise ValueError(f"{word[:_LONGEST]!r}: use one of {', '.join(WORDS)}") from None
+
+
+def groups(topology: Topology, required: Requirement | None) -> tuple[int, ...]:
+    """Return the masks of the groups of which one must contain all GPUs of a pod."""
+    return (topology.mask,) if required is None else required.groups(topology)
+
 
 REQUIRE: Final = "podgpu.io/require"
 """The pod's annotation for the group that must contain its GPUs."""
@@ -125,3 +185,41 @@ def _of(container: Container, resource: str) -> int:
         if resource in found:
             return whole(found[resource])
     return 0
+
+
+_FORM: Final = re.compile(
+    r"([+-]?)([0-9]{1,18})(?:\.([0-9]{0,18}))?"
+    r"(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]{1,2}))?"
+)
+_DECIMAL: Final = {
+    suffix: Fraction(10) ** power
+    for suffix, power in zip("numkMGTPE", (-9, -6, -3, 3, 6, 9, 12, 15, 18), strict=True)
+}
+_BINARY: Final = {f"{suffix}i": Fraction(1024) ** n for n, suffix in enumerate("KMGTPE", 1)}
+_FACTORS: Final = {**_DECIMAL, **_BINARY, "": Fraction(1)}
+_MOST: Final = 2**63 - 1
+
+
+def whole(value: str | int | float) -> int:
+    """Return a quantity of an extended resource, which must be a whole number.
+
+    The API server writes quantities as text, and large round ones with a suffix: `2k`
+    (k8s.io/apimachinery/pkg/api/resource).
+
+    Args:
+        value: a text such as `4` or `2k`, or a number.
+
+    Raises:
+        ValueError: it is no quantity, not a whole number, or below 0.
+    """
+    match = _FORM.fullmatch(str(value))
+    if match is None:
+        raise ValueError(f"{str(value)[:40]!r} is no quantity")
+    sign, integer, fraction, suffix, exponent = match.groups(default="")
+    number = Fraction(int(integer + fraction), 10 ** len(fraction)) * _FACTORS[suffix]
+    number *= Fraction(10) ** int(exponent or 0)
+    if sign == "-":
+        number = -number
+    if number.denominator != 1 or not 0 <= number <= _MOST:
+        raise ValueError(f"{str(value)[:40]!r} is not a whole number of 0 or more")
+    return int(number)

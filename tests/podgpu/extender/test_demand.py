@@ -7,9 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podgpu.extender.node_selection.gpu_requirement import Requirement
-from podgpu.extender.node_selection.pod_demand import Demand, Pod, demand, needed
-from podgpu.extender.node_selection.quantity import whole
+from podgpu.extender.node_selection.pod_demand import (
+    Demand,
+    Pod,
+    Requirement,
+    demand,
+    needed,
+    whole,
+)
 from tests.podgpu.extender.cluster import GPU, container, pod
 
 C = container

@@ -5,11 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from pipeline.model.topology_tree import Topology
-from podgpu.extender.node_selection.gpu_requirement import Requirement
 from podgpu.extender.node_selection.node_filter import PASSED, filter_node, unfiltered
 from podgpu.extender.node_selection.node_fit import fit
 from podgpu.extender.node_selection.node_state import NOT_YET, NOTHING, NodeKnowledge
-from podgpu.extender.node_selection.pod_demand import Demand
+from podgpu.extender.node_selection.pod_demand import Demand, Requirement
 from tests.pipeline.topology.layouts import dgx1, four_h100, hgx, islands, pcie
 from tests.podgpu.extender.cluster import NOW, REFRESH, free_of, knowledge
 

@@ -15,11 +15,9 @@ from pipeline.model import Level
 from pipeline.model.topology_tree import Topology
 from pipeline.topology import build
 from pipeline.topology.node_annotation import KEY, published
-from podgpu.extender.node_cache import LONGEST, NodeMapper, NodeRecord, Nodes
-from podgpu.extender.node_selection.node_fit import fit
-from podgpu.extender.node_selection.node_score import scored
+from podgpu.extender.node_cache import LONGEST, NodeMapper, NodeRecord, Nodes, Shapes
+from podgpu.extender.node_selection.node_fit import fit, scored
 from podgpu.extender.node_selection.node_state import NOT_YET, NOTHING, AtHand
-from podgpu.extender.topology_pool import Shapes
 from tests.pipeline.topology.layouts import PIX, PXB, card, dgx1, hgx, islands, pcie, read
 from tests.podgpu.extender.cluster import GPU, NOW, REFRESH, annotation_of, annotation_with, node
 

@@ -14,9 +14,8 @@ from config.loader import parse
 from pipeline.component.registry import RegisteredKinds
 from pipeline.topology.node_annotation import KEY
 from podgpu.extender.node_cache import NodeMapper
-from podgpu.extender.node_selection.gpu_requirement import Requirement
 from podgpu.extender.node_selection.node_state import State
-from podgpu.extender.node_selection.pod_demand import Demand, Pod, demand
+from podgpu.extender.node_selection.pod_demand import Demand, Pod, Requirement, demand
 from podgpu.extender.scheduler_messages import parse_question
 from podgpu.extender.service import RESULTS
 from tests.e2e.documented import objects

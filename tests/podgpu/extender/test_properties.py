@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 
 from pipeline.model.bitmask import mask_of
 from pipeline.topology import build
-from podgpu.extender.node_selection.gpu_requirement import Requirement, groups
 from podgpu.extender.node_selection.node_filter import filter_node
-from podgpu.extender.node_selection.node_fit import Fit, fit
-from podgpu.extender.node_selection.node_score import MOST, scored
+from podgpu.extender.node_selection.node_fit import MOST, Fit, fit, scored
 from podgpu.extender.node_selection.node_state import NodeKnowledge
-from podgpu.extender.node_selection.pod_demand import Demand, Pod
+from podgpu.extender.node_selection.pod_demand import Demand, Pod, Requirement, groups
 from podgpu.extender.scheduler_messages import Question, filtered
 from tests.pipeline.topology.layouts import reads
 from tests.podgpu.extender.cluster import NOW, knowledge

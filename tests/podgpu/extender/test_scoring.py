@@ -5,9 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from pipeline.model.topology_tree import Topology
-from podgpu.extender.node_selection.gpu_requirement import Requirement
-from podgpu.extender.node_selection.node_fit import Fit, fit
-from podgpu.extender.node_selection.node_score import scored
+from podgpu.extender.node_selection.node_fit import Fit, fit, scored
+from podgpu.extender.node_selection.pod_demand import Requirement
 from tests.pipeline.topology.layouts import dgx1, hgx, islands, pcie
 from tests.podgpu.extender.cluster import free_of
 

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from podgpu.extender.metric_families import EXTENDER_FAMILIES
 
 from pipeline.base.clock import SystemClock
 from pipeline.base.telemetry import FAMILIES, Telemetry
@@ -21,9 +20,10 @@ from pipeline.model.topology_tree import Topology
 from pipeline.topology.node_annotation import KEY
 from podgpu.extender.fit_cache import FitCache, StoppedError
 from podgpu.extender.node_cache import NodeMapper, Nodes
-from podgpu.extender.node_selection.gpu_requirement import Requirement
 from podgpu.extender.node_selection.node_filter import filter_node
+from podgpu.extender.node_selection.pod_demand import Requirement
 from podgpu.extender.scheduler_messages import prioritized
+from podgpu.extender.server import EXTENDER_FAMILIES
 from podgpu.extender.service import THREADS, WAITING, Service
 from tests.pipeline.topology.layouts import hgx, islands, pcie
 from tests.podgpu.extender.cluster import GPU, NOW, annotation_with, node, pod, question
