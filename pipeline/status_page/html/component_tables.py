@@ -3,25 +3,11 @@
 from typing import Final
 
 from pipeline.status_page.display_text import UNKNOWN, amount, size, span, unresolved_text
-from pipeline.status_page.html.elements import cell, known, table, text
+from pipeline.status_page.html.elements import cell, known, row, table, text
 from pipeline.status_page.status_document import ErrorStatus, SinkStatus, SourceStatus
 
-_SOURCES: Final = (
-    ("Source", "dev"),
-    ("State", ""),
-    ("Last report", ""),
-    ("Holders confirmed", ""),
-    ("Restarts", ""),
-    ("Last error", ""),
-)
-_SINKS: Final = (
-    ("Sink", "dev"),
-    ("State", ""),
-    ("Emitted", ""),
-    ("Queued", ""),
-    ("Lost", ""),
-    ("Last error", ""),
-)
+_SOURCES: Final = ("Source", "State", "Last report", "Holders confirmed", "Restarts", "Last error")
+_SINKS: Final = ("Sink", "State", "Emitted", "Queued", "Lost", "Last error")
 _STATES: Final = {
     "up": "up",
     "down": '<span class="bad">down</span>',
@@ -31,37 +17,34 @@ _STATES: Final = {
 
 def sources(found: tuple[SourceStatus, ...]) -> str:
     """Return the table of sources."""
-    return _table("sources", _SOURCES, "".join(_source(each) for each in found))
+    return table("parts", "sources", _SOURCES, "".join(map(_source, found)))
 
 
 def sinks(found: tuple[SinkStatus, ...]) -> str:
     """Return the table of sinks."""
     if not found:
         return "<p>No sinks are configured.</p>"
-    return _table("sinks", _SINKS, "".join(_sink(each) for each in found))
-
-
-def _table(name: str, columns: tuple[tuple[str, str], ...], rows: str) -> str:
-    return table("parts", name, columns, f'<tbody role="rowgroup">{rows}</tbody>')
+    return table("parts", "sinks", _SINKS, "".join(map(_sink, found)))
 
 
 def _row(name: str, kind: str | None, *cells: str) -> str:
     kind_text = f' <span class="soft">{text(kind)}</span>' if kind and kind != name else ""
-    return (
-        f'<tr role="row"><th scope="row" role="rowheader"><b>{text(name)}</b>{kind_text}</th>'
-        f"{''.join(cells)}</tr>\n"
-    )
+    return row(f"<b>{text(name)}</b>{kind_text}", "".join(cells))
 
 
 def _source(source: SourceStatus) -> str:
     unresolved = unresolved_text(source.unresolved)
     note = f'<small class="warn">{unresolved}</small>' if unresolved else ""
+    confirmed = source.confirmed_seconds
     return _row(
         source.name,
         source.kind,
         cell(_STATES[source.state] + note, label="State"),
         cell(_ago(source.age_seconds), "num", "Last report"),
-        _confirmed(source.confirmed_seconds),
+        # Empty for a source that reports no holders.
+        cell(_ago(confirmed), "num", "Holders confirmed")
+        if confirmed is not None
+        else cell("", "no"),
         cell(_count(source.restarts), "num", "Restarts"),
         cell(_error(source.error), "wide", "Last error"),
     )
@@ -113,13 +96,6 @@ def _error(error: ErrorStatus | None) -> str:
 
 def _ago(seconds: float | None) -> str:
     return known(UNKNOWN) if seconds is None else f"{span(seconds)} ago"
-
-
-def _confirmed(seconds: float | None) -> str:
-    """Return a cell; empty for a source that reports no holders."""
-    if seconds is None:
-        return cell("", "no")
-    return cell(_ago(seconds), "num", "Holders confirmed")
 
 
 def _count(count: int | None) -> str:

@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Final
 from urllib.parse import quote
 
@@ -52,22 +53,38 @@ def cell(content: str, kind: str = "", label: str = "") -> str:
     return f'<td role="cell"{_classes(kind)}{named}>{content}</td>'
 
 
-def table(kind: str, titled: str, columns: Iterable[tuple[str, str]], bodies: str) -> str:
+def row(head: str, cells: str, kind: str = "") -> str:
+    """Return a table row.
+
+    Args:
+        head: HTML of its first cell, which is its heading.
+        cells: HTML of the other cells.
+        kind: CSS class.
+    """
+    first = f'<th scope="row" role="rowheader">{head}</th>'
+    return f'<tr role="row"{_classes(kind)}>{first}{cells}</tr>\n'
+
+
+def table(
+    kind: str, titled: str, titles: Iterable[str], *bodies: str, classes: Iterable[str] = ("dev",)
+) -> str:
     """Return a table.
 
     Args:
         kind: CSS class.
         titled: id of the element that has its title.
-        columns: titles and CSS classes of the columns.
-        bodies: HTML of the rows.
+        titles: titles of the columns.
+        bodies: HTML of the rows, in groups.
+        classes: CSS classes of the first columns.
     """
     heads = "".join(
-        f'<th scope="col" role="columnheader"{_classes(classes)}>{text(title)}</th>'
-        for title, classes in columns
+        f'<th scope="col" role="columnheader"{_classes(names)}>{text(title)}</th>'
+        for title, names in zip_longest(titles, classes, fillvalue="")
     )
+    groups = "".join(f'<tbody role="rowgroup">{body}</tbody>\n' for body in bodies)
     return (
         f'<table class="{kind}" role="table" aria-labelledby="{titled}"><thead role="rowgroup">'
-        f'<tr role="row">{heads}</tr></thead>{bodies}</table>\n'
+        f'<tr role="row">{heads}</tr></thead>{groups}</table>\n'
     )
 
 

@@ -16,7 +16,7 @@ from pipeline.status_page.display_text import (
     span,
     unheld_text,
 )
-from pipeline.status_page.html.elements import bar, cell, figure, known, table, text
+from pipeline.status_page.html.elements import bar, cell, figure, known, row, table, text
 from pipeline.status_page.status_document import (
     DeviceStatus,
     GpuStatus,
@@ -29,14 +29,8 @@ from pipeline.status_page.status_document import (
 MOST: Final = 8
 """Most holders of one device that the page shows; `/status` has more."""
 
-_COLUMNS: Final = (
-    ("GPU", "dev"),
-    ("Use", "use"),
-    ("Memory", "mem"),
-    ("Power", ""),
-    ("Temp.", ""),
-    ("Held by", "held"),
-)
+_COLUMNS: Final = ("GPU", "Use", "Memory", "Power", "Temp.", "Held by")
+_CLASSES: Final = ("dev", "use", "mem", "", "", "held")
 _STATES: Final[dict[State, str]] = {
     "up": "",
     "lost": ' <span class="bad">lost</span>',
@@ -50,12 +44,11 @@ def gpus(status: StatusDocument) -> str:
         return "<p>No source has reported GPUs yet.</p>"
     if not status.gpus:
         return "<p>This node has no GPU.</p>"
-    bodies = "".join(
-        f'<tbody role="rowgroup">{_gpu(gpu, status.time)}'
-        f"{''.join(_instance(each, status.time) for each in gpu.instances)}</tbody>\n"
+    bodies = (
+        _gpu(gpu, status.time) + "".join(_instance(each, status.time) for each in gpu.instances)
         for gpu in status.gpus
     )
-    return table("gpus", "gpus", _COLUMNS, bodies)
+    return table("gpus", "gpus", _COLUMNS, *bodies, classes=_CLASSES)
 
 
 def _gpu(gpu: GpuStatus, now: datetime) -> str:
@@ -65,22 +58,20 @@ def _gpu(gpu: GpuStatus, now: datetime) -> str:
     if gpu.power_limit_watts is not None:
         power += f" of {figure(gpu.power_limit_watts, 'W')}"
     holders = _holders(gpu, now, instances=held(gpu) if gpu.instances else "")
-    return (
-        f'<tr role="row"><th scope="row" role="rowheader"><b>{text(gpu_name(gpu))}</b>{name}'
-        f"{_STATES[gpu.state]}{uuid}</th>{_load(gpu)}"
-        f"{cell(power, label='Power')}"
-        f"{cell(figure(gpu.temperature_celsius, '°C'), 'num', 'Temp.')}"
-        f"{cell(holders, 'wide')}</tr>"
+    temperature = cell(figure(gpu.temperature_celsius, "°C"), "num", "Temp.")
+    return row(
+        f"<b>{text(gpu_name(gpu))}</b>{name}{_STATES[gpu.state]}{uuid}",
+        f"{_load(gpu)}{cell(power, label='Power')}{temperature}{cell(holders, 'wide')}",
     )
 
 
 def _instance(each: InstanceStatus, now: datetime) -> str:
     state = _STATES[each.state] if each.state == "lost" else ""
-    return (
-        '<tr role="row" class="mig"><th scope="row" role="rowheader">'
-        f"<b>{text(each.profile or 'MIG')}</b> "
-        f'<span class="soft">{placement_text(each)}</span>{state}</th>{_load(each)}'
-        f"{cell('', 'no')}{cell('', 'no')}{cell(_holders(each, now), 'wide')}</tr>"
+    place = f'<span class="soft">{placement_text(each)}</span>'
+    return row(
+        f"<b>{text(each.profile or 'MIG')}</b> {place}{state}",
+        f"{_load(each)}{cell('', 'no') * 2}{cell(_holders(each, now), 'wide')}",
+        "mig",
     )
 
 

@@ -1,8 +1,8 @@
 """Render the usage of the last 24 hours: a table of pods and a table of devices."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from pipeline.status_page.display_text import (
     UNKNOWN,
@@ -13,7 +13,7 @@ from pipeline.status_page.display_text import (
     placement_text,
     span,
 )
-from pipeline.status_page.html.elements import cell, known, table, text
+from pipeline.status_page.html.elements import cell, known, row, table, text
 from pipeline.status_page.status_document import (
     AmountsStatus,
     DayStatus,
@@ -23,26 +23,8 @@ from pipeline.status_page.status_document import (
     UsageStatus,
 )
 
-_COLUMNS: Final = (
-    ("Pod", "dev"),
-    ("Held", ""),
-    ("Free", ""),
-    ("Unknown", ""),
-    ("Busy", ""),
-    ("Idle", ""),
-    ("Energy", ""),
-)
-
-_DEVICE_COLUMNS: Final = (
-    ("Device", "dev"),
-    ("Held", ""),
-    ("Free", ""),
-    ("Unknown", ""),
-    ("Allocated", ""),
-    ("Used", ""),
-    ("Busy", ""),
-    ("Energy", ""),
-)
+_Columns: TypeAlias = Mapping[str, Callable[[AmountsStatus], str]]
+"""HTML of the cells of a row, by title of the column."""
 
 
 def used(status: UsageStatus | None, gpus: Sequence[GpuStatus]) -> str:
@@ -75,17 +57,19 @@ def used(status: UsageStatus | None, gpus: Sequence[GpuStatus]) -> str:
 def _day(day: DayStatus, age: float | None, gpus: Sequence[GpuStatus]) -> str:
     ago = "" if age is None else f", as of {span(age)} ago"
     names = Counter(_name(each) for each in day.pods)
-    rows = [_row(f"<b>{text(_unique_name(each, names))}</b>", each) for each in day.pods]
+    rows: list[tuple[str, AmountsStatus, _Columns]] = [
+        (f"<b>{text(_unique_name(each, names))}</b>", each, _POD) for each in day.pods
+    ]
     if day.others is not None:
         more = f"{amount(day.pods_left_out)} other pod{'' if day.pods_left_out == 1 else 's'}"
-        rows.append(_row(more, day.others))
-    rows.append(_row("unattributed", day.unattributed, whole=True))
-    rows.append(_row("<b>total</b>", day.total, whole=True))
+        rows.append((more, day.others, _POD))
+    rows += [("unattributed", day.unattributed, _ALL), ("<b>total</b>", day.total, _ALL)]
+    body = "".join(_row(name + _mark(usage), usage, columns) for name, usage, columns in rows)
     return (
         f'<p class="soft"><time datetime="{day.since.isoformat()}">{day.since:%Y-%m-%d %H:%M}'
         f'</time> to <time datetime="{day.until.isoformat()}">{day.until:%Y-%m-%d %H:%M} UTC'
         f"</time>{ago}. {_accounted(day)} {_parts(day.total)}</p>\n"
-        + table("day", "day", _COLUMNS, f'<tbody role="rowgroup">{"".join(rows)}</tbody>')
+        + table("day", "day", ("Pod", *_ALL), body)
         + _devices(day, gpus)
         + _notes(day)
     )
@@ -101,7 +85,7 @@ def _devices(day: DayStatus, gpus: Sequence[GpuStatus]) -> str:
     more = day.devices_left_out
     return (
         '<h3 id="cards">By device</h3>\n'
-        + table("cards", "cards", _DEVICE_COLUMNS, f'<tbody role="rowgroup">{rows}</tbody>')
+        + table("cards", "cards", ("Device", *_DEVICE), rows)
         + (f"<p>{amount(more)} more devices are not shown.</p>\n" if more else "")
     )
 
@@ -115,18 +99,8 @@ def _device(usage: DeviceAmountsStatus, name: str) -> str:
     """
     model = f" {text(usage.name)}" if usage.name else ""
     uuid = f"<small>{text(usage.uuid)}</small>" if name else ""
-    mark = " *" if usage.incomplete else ""
-    return (
-        f'<tr role="row"><th scope="row" role="rowheader"><b>{text(name or usage.uuid)}</b>{model}'
-        f"{mark}{uuid}</th>"
-        f"{cell(_hours(usage.held_seconds), 'num', 'Held')}"
-        f"{cell(_hours(usage.free_seconds), 'num', 'Free')}"
-        f"{cell(_hours(usage.unknown_seconds), 'num', 'Unknown')}"
-        f"{cell(_percent(usage.allocated_ratio), 'num', 'Allocated')}"
-        f"{cell(_percent(usage.used_ratio), 'num', 'Used')}"
-        f"{cell(_hours(usage.busy_seconds), 'num', 'Busy')}"
-        f"{cell(_energy(usage.energy_joules), 'num', 'Energy')}</tr>\n"
-    )
+    head = f"<b>{text(name or usage.uuid)}</b>{model}{_mark(usage)}{uuid}"
+    return _row(head, usage, _DEVICE)
 
 
 def _accounted(day: DayStatus) -> str:
@@ -160,18 +134,12 @@ def _unique_name(pod: PodAmountsStatus, names: Mapping[str, int]) -> str:
     return name if names[name] < 2 else f"{name} (uid {pod.uid or UNKNOWN})"
 
 
-def _row(name: str, usage: AmountsStatus, *, whole: bool = False) -> str:
-    """Return a row. If `whole`, it is not a pod's row and can have free and unknown time."""
-    mark = " *" if usage.incomplete else ""
-    return (
-        f'<tr role="row"><th scope="row" role="rowheader">{name}{mark}</th>'
-        f"{cell(_hours(usage.held_seconds), 'num', 'Held')}"
-        f"{cell(_hours(usage.free_seconds) if whole else '', 'num', 'Free')}"
-        f"{cell(_hours(usage.unknown_seconds) if whole else '', 'num', 'Unknown')}"
-        f"{cell(_hours(usage.busy_seconds), 'num', 'Busy')}"
-        f"{cell(_hours(usage.idle_seconds), 'num', 'Idle')}"
-        f"{cell(_energy(usage.energy_joules), 'num', 'Energy')}</tr>\n"
-    )
+def _row(head: str, usage: AmountsStatus, columns: _Columns) -> str:
+    return row(head, "".join(cell(show(usage), "num", title) for title, show in columns.items()))
+
+
+def _mark(usage: AmountsStatus) -> str:
+    return " *" if usage.incomplete else ""
 
 
 def _hours(seconds: float | None) -> str:
@@ -184,3 +152,25 @@ def _percent(ratio: float | None) -> str:
 
 def _energy(joules: float | None) -> str:
     return known(UNKNOWN if joules is None else kilowatt_hours(joules))
+
+
+_ALL: Final[_Columns] = {
+    "Held": lambda usage: _hours(usage.held_seconds),
+    "Free": lambda usage: _hours(usage.free_seconds),
+    "Unknown": lambda usage: _hours(usage.unknown_seconds),
+    "Busy": lambda usage: _hours(usage.busy_seconds),
+    "Idle": lambda usage: _hours(usage.idle_seconds),
+    "Energy": lambda usage: _energy(usage.energy_joules),
+}
+_POD: Final[_Columns] = {**_ALL, "Free": lambda _: "", "Unknown": lambda _: ""}
+"""A pod has no free and no unknown time."""
+
+_DEVICE: Final[_Columns] = {
+    "Held": _ALL["Held"],
+    "Free": _ALL["Free"],
+    "Unknown": _ALL["Unknown"],
+    "Allocated": lambda usage: _percent(usage.allocated_ratio),
+    "Used": lambda usage: _percent(usage.used_ratio),
+    "Busy": _ALL["Busy"],
+    "Energy": _ALL["Energy"],
+}
