@@ -8,12 +8,11 @@ from pathlib import Path
 from config.errors import ConfigError
 from pipeline.base.version import VERSION
 from podgpu.cli import config_commands, field_table, run_commands
-from podgpu.cli.argument_types import address, duration
-from podgpu.cli.code_permission_options import add_allowed
 from podgpu.cli.dcgm_exporter import command
 from podgpu.cli.doctor import arguments as doctor
 from podgpu.cli.extender import arguments as extender
 from podgpu.cli.parser import Parser
+from podgpu.cli.shared_options import add_allowed, add_file, address, duration
 from podgpu.cli.top import arguments as top
 from podgpu.cli.topology import arguments as topology
 from podgpu.cli.usage import arguments as usage
@@ -117,11 +116,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _config_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add_file(
+        parser,
         "-c",
         "--config",
-        metavar="FILE",
-        type=Path,
-        help="configuration file; default: the first that exists of ./podgpu.yaml and "
+        help_text="configuration file; default: the first that exists of ./podgpu.yaml and "
         "/etc/podgpu/config.yaml, else a built-in one: this machine's GPUs on :9400",
     )

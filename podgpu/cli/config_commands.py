@@ -11,8 +11,8 @@ from config.option_docs import describe
 from config.schema import Config
 from pipeline.component.code_permissions import refused
 from pipeline.component.registry import KINDS, RegisteredKinds
-from podgpu.cli.code_permission_options import allowed_of
 from podgpu.cli.config_location import located
+from podgpu.cli.shared_options import allowed_of
 
 
 def check(arguments: argparse.Namespace) -> int:

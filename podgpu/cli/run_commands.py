@@ -12,8 +12,8 @@ from config.schema import Config, Http
 from pipeline.base.logs import set_up
 from pipeline.base.version import VERSION
 from pipeline.component.code_permissions import NOTHING, Allowed
-from podgpu.cli.code_permission_options import allowed_of
 from podgpu.cli.config_location import built_in, located
+from podgpu.cli.shared_options import allowed_of
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,9 +1,11 @@
 """`podgpu dcgm-exporter`: convert options and environment variables, and run the daemon."""
 
+import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from config.errors import ConfigError, Problem
 from config.loader import parse
@@ -18,12 +20,34 @@ from podgpu.cli.dcgm_exporter import (
     option_help,
     yaml_writer,
 )
-from podgpu.cli.dcgm_exporter.option_warnings import Remark, remarks
+from podgpu.cli.dcgm_exporter.option import Support
 from podgpu.cli.dcgm_exporter.settings import COMMAND, Settings
 
 # The nvml source reports an invalid combination of options with the path of the source. Of the
 # options that this command sets, only `devices` can cause that.
 _COMBINATION_OPTION = {"sources.gpus": "sources.gpus.devices"}
+
+
+_REQUIRES: Final = {
+    "kubernetes-enable-pod-labels": "kubernetes",
+    "kubernetes-enable-pod-uid": "kubernetes",
+    "kubernetes-enable-dra": "kubernetes",
+    "kubernetes-virtual-gpus": "kubernetes",
+    "nvidia-resource-names": "kubernetes",
+    "kubernetes-pod-label-allowlist-regex": "kubernetes-enable-pod-labels",
+}
+
+
+class Remark(NamedTuple):
+    """A message for the log.
+
+    Attributes:
+        level: log level of `logging`.
+        text: the message.
+    """
+
+    level: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +112,45 @@ def _problem_of_option(problem: Problem, draft: yaml_writer.ConfigDraft) -> Prob
     """Replace the path of a problem with the option that set the value; users have no file."""
     place = _COMBINATION_OPTION.get(problem.path, problem.path)
     return Problem(draft.origin(place) or place, problem.message, problem.hint)
+
+
+def remarks(
+    settings: Settings, ignored: Sequence[str], warnings: Sequence[str]
+) -> Iterator[Remark]:
+    """Yield the messages to log at the start.
+
+    Args:
+        settings: the options.
+        ignored: words of the command line that are not read.
+        warnings: further warnings.
+    """
+    for text in warnings:
+        yield Remark(logging.WARNING, text)
+    if ignored:
+        yield Remark(
+            logging.WARNING,
+            f"{ignored[0]} is not an option; as in dcgm-exporter, everything from there on is "
+            f"ignored: {' '.join(ignored)}; write a switch as -k or -k=true",
+        )
+    for option in settings.changed():
+        if option.support is Support.NOT_SUPPORTED:
+            origin = settings.origin(option.name)
+            yield Remark(logging.WARNING, f"{origin} has no effect: {option.why}")
+    changed = {option.name for option in settings.changed()}
+    for name, needed in _REQUIRES.items():
+        if name in changed and not settings.switch(needed):
+            origin = settings.origin(name)
+            yield Remark(logging.WARNING, f"{origin} has no effect without --{needed}")
+    if settings.given("labels") and settings.switch("use-old-namespace"):
+        origin = settings.origin("use-old-namespace")
+        yield Remark(logging.WARNING, f"{origin} has no effect with {settings.origin('labels')}")
+    needless = [
+        settings.origin(option.name)
+        for option in settings.changed()
+        if option.support in {Support.NOT_NEEDED, Support.RENAMED}
+    ]
+    if needless:
+        yield Remark(
+            logging.INFO,
+            f"not needed in podgpu: {', '.join(needless)}; see docs/migrating.md",
+        )

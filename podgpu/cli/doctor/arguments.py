@@ -1,15 +1,16 @@
 """Options of `podgpu doctor`. All commands import this module, so it imports almost nothing."""
 
 import argparse
-from functools import partial
-from pathlib import Path
+from typing import Final
 
 from pipeline.component.code_permissions import LIBRARY, NOTHING, OPTION
-from podgpu.cli.code_permission_options import add_allowed, allowed_of
-from podgpu.cli.doctor import DCGM_COMMAND
+from podgpu.cli.shared_options import Commands, add_allowed, add_file, allowed_of, run_later
+
+DCGM_COMMAND: Final = "dcgm-exporter"
+"""The argument after which all options are those of dcgm-exporter."""
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add(commands: Commands) -> None:
     """Add the command to the parser of podgpu."""
     parser = commands.add_parser(
         "doctor",
@@ -22,13 +23,12 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "runs: kubectl exec POD -- podgpu doctor. Exit status: 0 without problems, 1 for warnings, "
         "2 for failures, 3 if podgpu doctor itself fails.",
     )
-    parser.add_argument(
+    add_file(
+        parser,
         "-c",
         "--config",
-        metavar="FILE",
-        type=Path,
-        help="configuration file, - for standard input; default: that of the podgpu running here, "
-        "else the one that podgpu run would use, else dcgm-exporter's environment variables",
+        help_text="configuration file, - for standard input; default: that of the podgpu running "
+        "here, else the one that podgpu run would use, else dcgm-exporter's environment variables",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_allowed(parser)
@@ -42,24 +42,14 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     cluster.add_argument(
         "--cluster", action="store_true", help="check podgpu's objects in a cluster instead"
     )
-    cluster.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        type=Path,
-        help="credentials; default: those of KUBECONFIG, else those of the pod",
-    )
+    kubeconfig = "credentials; default: those of KUBECONFIG, else those of the pod"
+    add_file(cluster, "--kubeconfig", help_text=kubeconfig)
     cluster.add_argument(
         "--namespace", metavar="NS", default="", help="podgpu's namespace; default: all"
     )
-    parser.set_defaults(command=partial(_doctor, parser))
-
-
-def _doctor(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
-    if error := _contradiction(arguments):
-        parser.error(error)
-    from podgpu.cli.doctor import command
-
-    return command.doctor(arguments)
+    parser.set_defaults(
+        command=run_later("podgpu.cli.doctor.command:doctor", parser, _contradiction)
+    )
 
 
 def _contradiction(arguments: argparse.Namespace) -> str:

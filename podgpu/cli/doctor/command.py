@@ -17,9 +17,9 @@ from config.schema import Config
 from pipeline.component.code_permissions import GIVE_BOTH, Allowed, libraries
 from pipeline.component.findings import Finding, exit_status
 from pipeline.host.daemon_threads import DaemonExecutor
-from podgpu.cli.code_permission_options import allowed_of
 from podgpu.cli.doctor.config_selection import configured
 from podgpu.cli.output import EXIT_UNWRITTEN, put
+from podgpu.cli.shared_options import allowed_of
 from podgpu.doctor.checks import CHECKS
 from podgpu.doctor.cluster import checks as cluster_checks
 from podgpu.doctor.report import Subject, as_json, as_text

@@ -20,7 +20,7 @@ from podgpu.cli.config_location import PLACES, located
 from podgpu.cli.dcgm_exporter import go_arguments
 from podgpu.cli.dcgm_exporter.command import effective_config
 from podgpu.cli.dcgm_exporter.settings import COMMAND
-from podgpu.cli.doctor import DCGM_COMMAND
+from podgpu.cli.doctor.arguments import DCGM_COMMAND
 
 _PROC: Final = Roots().proc
 _BUILT_IN: Final = "the built-in configuration"

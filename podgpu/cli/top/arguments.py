@@ -1,16 +1,12 @@
 """Options of `podgpu top`. All commands import this module, so it imports almost nothing."""
 
-import argparse
-from typing import Final
-
-from config.value_types import Duration, FormatError
 from podgpu.cli.client_options import LOCAL, add_access
+from podgpu.cli.shared_options import Commands, duration_between, run_later
 
-_MIN_SECONDS: Final = 0.5
-_MAX_SECONDS: Final = 3600.0
+_interval = duration_between("500ms", "1h")
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add(commands: Commands) -> None:
     """Add the command to the parser of podgpu."""
     parser = commands.add_parser(
         "top",
@@ -28,20 +24,4 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     )
     parser.add_argument("--once", action="store_true", help="print a table once, and exit")
     add_access(parser)
-    parser.set_defaults(command=_top)
-
-
-def _interval(text: str) -> Duration:
-    try:
-        interval = Duration.parse(text)
-    except FormatError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    if not _MIN_SECONDS <= float(interval) <= _MAX_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text} is not between 500ms and 1h")
-    return interval
-
-
-def _top(arguments: argparse.Namespace) -> int:
-    from podgpu.cli.top import command
-
-    return command.top(arguments)
+    parser.set_defaults(command=run_later("podgpu.cli.top.command:top"))

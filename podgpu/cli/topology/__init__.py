@@ -3,8 +3,3 @@
 `command` runs the command. It queries a daemon with `podgpu.cli.daemon_client`. Without a daemon,
 `local_topology` reads this machine's driver or a recording.
 """
-
-from typing import Final
-
-TOO_FEW: Final = 3
-"""Exit status of `best` if there are too few GPUs to choose from."""

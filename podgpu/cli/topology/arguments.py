@@ -1,14 +1,16 @@
 """Options of `podgpu topology`. All commands import this module, so it imports almost nothing."""
 
 import argparse
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from podgpu.cli.client_options import LOCAL, add_access
-from podgpu.cli.topology import TOO_FEW
+from podgpu.cli.shared_options import Commands, add_file, run_later
+
+TOO_FEW: Final = 3
+"""Exit status of `best` if there are too few GPUs to choose from."""
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add(commands: Commands) -> None:
     """Add the command to the parser of podgpu."""
     parser = commands.add_parser(
         "topology",
@@ -19,7 +21,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print JSON, as the daemon's /topology")
     shape.add_argument("--dot", action="store_true", help="print a graph for Graphviz")
-    parser.set_defaults(command=_topology)
+    parser.set_defaults(command=run_later("podgpu.cli.topology.command:topology"))
 
     best = parser.add_subparsers(title="subcommand", metavar="[best]").add_parser(
         "best",
@@ -43,7 +45,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         default=argparse.SUPPRESS,
         help="print JSON, as the daemon's /topology/best",
     )
-    best.set_defaults(command=_best)
+    best.set_defaults(command=run_later("podgpu.cli.topology.command:choose"))
 
 
 def _add_origin(parser: argparse.ArgumentParser, default: Any) -> None:
@@ -55,31 +57,8 @@ def _add_origin(parser: argparse.ArgumentParser, default: Any) -> None:
         default=default or False,
         help="read NVML; the sources of a configuration report the holders",
     )
-    origin.add_argument(
-        "--recording",
-        metavar="FILE",
-        type=Path,
-        default=default,
-        help="read the state at the end of a recording",
-    )
-    parser.add_argument(
-        "-c",
-        "--config",
-        metavar="FILE",
-        type=Path,
-        default=default,
-        help="configuration file, for --local",
-    )
+    recording = "read the state at the end of a recording"
+    add_file(origin, "--recording", help_text=recording, default=default)
+    config = "configuration file, for --local"
+    add_file(parser, "-c", "--config", help_text=config, default=default)
     add_access(parser, default)
-
-
-def _topology(arguments: argparse.Namespace) -> int:
-    from podgpu.cli.topology import command
-
-    return command.topology(arguments)
-
-
-def _best(arguments: argparse.Namespace) -> int:
-    from podgpu.cli.topology import command
-
-    return command.choose(arguments)

@@ -22,7 +22,8 @@ from podgpu.cli import daemon_client
 from podgpu.cli.client_options import LOCAL, access_of
 from podgpu.cli.config_location import located
 from podgpu.cli.output import lines
-from podgpu.cli.topology import TOO_FEW, local_topology
+from podgpu.cli.topology import local_topology
+from podgpu.cli.topology.arguments import TOO_FEW
 
 _EXIT_FAILED: Final = 1
 _EXIT_INVALID: Final = 2

@@ -1,22 +1,21 @@
 """Options of `podgpu usage`. All commands import this module, so it imports almost nothing."""
 
 import argparse
-import re
-from functools import partial
-from pathlib import Path
-from typing import Final
 
-from podgpu.cli.usage.time_span import BEGINNING, Moment, MomentError, beginning, moment
+from podgpu.cli.shared_options import Commands, add_file, argument_type, matching, run_later
+from podgpu.cli.usage.time_span import BEGINNING, beginning, moment
 
-FORMATS: Final = ("table", "csv", "json")
+FORMATS = ("table", "csv", "json")
+MOST_HOLDINGS = 1000
+"""Most holdings that are listed by default."""
 
-_PRICE: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
-_CURRENCY: Final = 12
-_COUNT: Final = re.compile(r"[1-9][0-9]{0,6}")
-_HOLDINGS: Final = 1000
+_CURRENCY = 12
+_beginning = argument_type(beginning)
+_price = matching(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", "write a price such as 2.50")
+_count = matching("[1-9][0-9]{0,6}", "write a number from 1 to 9999999")
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add(commands: Commands) -> None:
     """Add the command to the parser of podgpu."""
     parser = commands.add_parser(
         "usage",
@@ -38,7 +37,10 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         f"YYYY-MM-DD[THH:MM]; {BEGINNING} for all data",
     )
     parser.add_argument(
-        "--until", metavar="TIME", type=_moment, help="end of the report (default: now)"
+        "--until",
+        metavar="TIME",
+        type=argument_type(moment),
+        help="end of the report (default: now)",
     )
     parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
     parser.add_argument(
@@ -47,7 +49,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         help="list the holdings instead of sums, the latest first",
     )
     parser.add_argument(
-        "--limit", metavar="N", type=_count, help=f"most holdings to list (default {_HOLDINGS})"
+        "--limit", metavar="N", type=_count, help=f"most holdings to list (default {MOST_HOLDINGS})"
     )
     prices = parser.add_argument_group("prices")
     prices.add_argument(
@@ -60,26 +62,16 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "--currency", metavar="NAME", type=_currency, help="currency of the prices, for display"
     )
     where = parser.add_argument_group("the ledger")
-    where.add_argument("--ledger", metavar="FILE", type=Path, help="file of the ledger")
-    where.add_argument(
+    add_file(where, "--ledger", help_text="file of the ledger")
+    add_file(
+        where,
         "-c",
         "--config",
-        metavar="FILE",
-        type=Path,
-        help="configuration file with a ledger sink; default: that of the podgpu running here, "
-        "else the one that podgpu run would use",
+        help_text="configuration file with a ledger sink; default: that of the podgpu running "
+        "here, else the one that podgpu run would use",
     )
     where.add_argument("--sink", metavar="NAME", help="name of the ledger sink; default: the first")
-    parser.set_defaults(command=partial(_usage, parser))
-
-
-def _usage(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
-    if fault := _contradiction(arguments):
-        parser.error(fault)
-    arguments.limit = arguments.limit or _HOLDINGS
-    from podgpu.cli.usage import command
-
-    return command.usage(arguments)
+    parser.set_defaults(command=run_later("podgpu.cli.usage.command:usage", parser, _contradiction))
 
 
 def _contradiction(arguments: argparse.Namespace) -> str:
@@ -94,33 +86,6 @@ def _contradiction(arguments: argparse.Namespace) -> str:
     if arguments.currency and not priced:
         return "--currency needs a price: give --price-gpu-hour or --price-kwh"
     return ""
-
-
-def _beginning(text: str) -> Moment:
-    try:
-        return beginning(text)
-    except MomentError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _moment(text: str) -> Moment:
-    try:
-        return moment(text)
-    except MomentError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _price(text: str) -> str:
-    """Check the format of a price. It stays a string until it is converted to a decimal number."""
-    if not _PRICE.fullmatch(text):
-        raise argparse.ArgumentTypeError("write a price such as 2.50")
-    return text
-
-
-def _count(text: str) -> int:
-    if not _COUNT.fullmatch(text):
-        raise argparse.ArgumentTypeError("write a number from 1 to 9999999")
-    return int(text)
 
 
 def _currency(text: str) -> str:

@@ -7,20 +7,27 @@ from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Final
+from typing import Final, Protocol, cast
 
+from config.errors import ConfigError, Problem
+from config.schema import Config
 from pipeline.base.clock import SystemClock
 from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
 from pipeline.ledger.file_open import READ_ERRORS, open_readonly, to_ledger_error
 from pipeline.ledger.queries import HoldingRecord, is_empty, read_holdings, read_window
 from pipeline.ledger.reports import GroupBy, GroupByError, Prices, build_report
 from pipeline.model.usage_window import UsageWindow
+from podgpu.cli.doctor.config_selection import configured
 from podgpu.cli.output import EXIT_UNWRITTEN, complain, is_terminal, lines, out, put
-from podgpu.cli.usage.holding_formats import holdings_csv, holdings_document
-from podgpu.cli.usage.holding_table import holding_lines
-from podgpu.cli.usage.ledger_location import ledger_of
-from podgpu.cli.usage.report_formats import document, json_text, report_csv
-from podgpu.cli.usage.report_table import report_lines
+from podgpu.cli.usage.arguments import MOST_HOLDINGS
+from podgpu.cli.usage.report_formats import (
+    document,
+    holdings_csv,
+    holdings_document,
+    json_text,
+    report_csv,
+)
+from podgpu.cli.usage.report_table import holding_lines, report_lines
 from podgpu.cli.usage.time_span import since, utc
 
 _LATEST_NS: Final = 1 << 62
@@ -42,12 +49,12 @@ def usage(arguments: argparse.Namespace) -> int:
     except _SpanError as error:
         return _invalid(str(error))
     path = arguments.ledger or ledger_of(arguments.config, arguments.sink)
-    limit = arguments.limit if arguments.holdings else 0
+    limit = int(arguments.limit or MOST_HOLDINGS) if arguments.holdings else 0
     try:
         with _without_gc():
             window, rows = _read(path, start_ns, end_ns, limit)
             text = (
-                _holdings_text(window, rows, arguments)
+                _holdings_text(window, rows, limit, arguments.format)
                 if limit
                 else _report_text(window, by, arguments)
             )
@@ -129,18 +136,13 @@ def _report_text(window: UsageWindow, by: GroupBy, arguments: argparse.Namespace
     return "\n".join(report_lines(found, _width()))
 
 
-def _holdings_text(
-    window: UsageWindow, rows: list[HoldingRecord], arguments: argparse.Namespace
-) -> str:
-    if len(rows) > arguments.limit:
-        complain(
-            f"podgpu: only the latest {arguments.limit} holdings are shown; raise --limit to see "
-            "more"
-        )
-        del rows[arguments.limit :]
-    if arguments.format == "json":
+def _holdings_text(window: UsageWindow, rows: list[HoldingRecord], limit: int, form: str) -> str:
+    if len(rows) > limit:
+        complain(f"podgpu: only the latest {limit} holdings are shown; raise --limit to see more")
+        del rows[limit:]
+    if form == "json":
         return json_text(holdings_document(window, rows))
-    if arguments.format == "csv":
+    if form == "csv":
         return holdings_csv(rows)
     return "\n".join(holding_lines(window, rows, _width()))
 
@@ -148,3 +150,40 @@ def _holdings_text(
 def _width() -> int:
     """Return the terminal's width; 0 without a terminal, so that names are not cut."""
     return get_terminal_size((80, 0)).columns if is_terminal(out()) else 0
+
+
+KIND: Final = "ledger"
+"""The kind of sink that stores a ledger."""
+
+_HINT: Final = "add a sink of kind ledger, or give the file as --ledger"
+
+
+class _LedgerOptions(Protocol):
+    path: Path
+
+
+def ledger_of(named: Path | None, sink: str | None) -> Path:
+    """Return the file of a configuration's ledger.
+
+    Args:
+        named: the configuration file; None for that of the podgpu that runs here, or the one that
+            `podgpu run` would use.
+        sink: name of the sink; None for the first ledger.
+
+    Raises:
+        ConfigError: the configuration cannot be read or is invalid, or has no such ledger.
+    """
+    config, origin = configured(named, ())
+    return _path(config, origin, sink)
+
+
+def _path(config: Config, origin: str, sink: str | None) -> Path:
+    found = [name for name, each in config.sinks.items() if each.kind == KIND]
+    if sink is None and not found:
+        raise ConfigError(origin, [Problem("sinks", "has no ledger", _HINT)])
+    if sink is not None and sink not in found:
+        others = f"its ledgers are: {', '.join(found)}" if found else _HINT
+        problem = Problem("sinks", f"has no ledger with the name given by --sink; {others}")
+        raise ConfigError(origin, [problem])
+    options = config.sinks[found[0] if sink is None else sink].options
+    return cast("_LedgerOptions", options).path

@@ -2,14 +2,17 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from pipeline.ledger.queries import HoldingRecord
 from pipeline.ledger.reports import Report, Row
+from pipeline.model.usage_window import UsageWindow
 from podgpu.cli.terminal_text import terminal_safe
 from podgpu.cli.usage.time_span import exact
 
@@ -20,8 +23,20 @@ In version 1, unattributed held time was the time in which no container held a d
 total.
 """
 
-_COLUMNS: Final = ("held_seconds", "busy_seconds", "idle_seconds", "energy_joules")
-_MORE_COLUMNS: Final = ("free_seconds", "unknown_seconds", "allocated_ratio", "used_ratio")
+_CSV_COLUMNS: Final = (
+    "held_seconds",
+    "busy_seconds",
+    "idle_seconds",
+    "energy_joules",
+    "holdings",
+    "cost",
+    "currency",
+    "incomplete",
+    "free_seconds",
+    "unknown_seconds",
+    "allocated_ratio",
+    "used_ratio",
+)
 _PPM: Final = 1_000_000
 _JSON: Final = msgspec.json.Encoder(decimal_format="number")
 
@@ -30,33 +45,34 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 https://owasp.org/www-community/attacks/CSV_Injection"""
 
 
-def seconds(ns: int | None) -> Decimal | None:
-    """Convert nanoseconds to seconds, with full precision."""
-    return None if ns is None else _decimal(ns, 9)
-
-
-def joules(mj: int | None) -> Decimal | None:
-    """Convert millijoules to joules, with full precision."""
-    return None if mj is None else _decimal(mj, 3)
-
-
-def _decimal(value: int, digits: int) -> Decimal:
+def _decimal(value: int | None, digits: int) -> Decimal | None:
+    """Move the decimal point by some digits, with full precision; None for an unknown value."""
+    if value is None:
+        return None
     # Not with `scaleb`, which rounds to the precision of the decimal context.
-    sign, number = (1, -value) if value < 0 else (0, value)
-    whole, rest = divmod(number, 10**digits)
-    text = f"{rest:0{digits}d}".rstrip("0")
-    return Decimal(f"{'-' if sign else ''}{whole}{f'.{text}' if text else ''}")
+    whole, rest = divmod(abs(value), 10**digits)
+    text = f"{whole}.{rest:0{digits}d}".rstrip("0").rstrip(".")
+    return Decimal(f"-{text}" if value < 0 else text)
+
+
+_seconds: Final = partial(_decimal, digits=9)  # from nanoseconds
+_joules: Final = partial(_decimal, digits=3)  # from millijoules
+
+
+def _head(window: UsageWindow) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "node": window.node,
+        "since": exact(window.start_ns),
+        "until": exact(window.end_ns),
+    }
 
 
 def document(report: Report) -> dict[str, Any]:
     """Return the report as a JSON document. docs/reports.md describes its keys."""
     window, prices = report.window, report.prices
     fields = report.by.fields
-    return {
-        "version": VERSION,
-        "node": window.node,
-        "since": exact(window.start_ns),
-        "until": exact(window.end_ns),
+    return _head(window) | {
         "by": str(report.by),
         "price_gpu_hour": prices.gpu_hour,
         "price_kwh": prices.kwh,
@@ -72,11 +88,11 @@ def document(report: Report) -> dict[str, Any]:
             {
                 "device": total.device,
                 "device_name": total.name or None,
-                "accounted_seconds": seconds(total.accounted_ns),
-                "gap_seconds": seconds(total.gap_ns),
-                "unknown_seconds": seconds(total.unknown_ns),
-                "busy_seconds": seconds(total.busy_ns),
-                "energy_joules": joules(total.energy_mj),
+                "accounted_seconds": _seconds(total.accounted_ns),
+                "gap_seconds": _seconds(total.gap_ns),
+                "unknown_seconds": _seconds(total.unknown_ns),
+                "busy_seconds": _seconds(total.busy_ns),
+                "energy_joules": _joules(total.energy_mj),
             }
             for total in window.totals
         ],
@@ -93,17 +109,21 @@ def document(report: Report) -> dict[str, Any]:
 
 
 def _figures(row: Row) -> dict[str, Any]:
-    sums = (row.busy_ns, row.idle_ns, row.energy_mj)
-    incomplete = [name for name, each in zip(_COLUMNS[1:], sums, strict=True) if each.partial]
+    sums = {
+        "busy_seconds": row.busy_ns,
+        "idle_seconds": row.idle_ns,
+        "energy_joules": row.energy_mj,
+    }
+    incomplete = [name for name, each in sums.items() if each.partial]
     return {
-        "held_seconds": seconds(row.held_ns),
-        "busy_seconds": seconds(row.busy_ns.known),
-        "idle_seconds": seconds(row.idle_ns.known),
-        "energy_joules": joules(row.energy_mj.known),
+        "held_seconds": _seconds(row.held_ns),
+        "busy_seconds": _seconds(row.busy_ns.known),
+        "idle_seconds": _seconds(row.idle_ns.known),
+        "energy_joules": _joules(row.energy_mj.known),
         "holdings": row.holdings,
         "cost": row.cost,
-        "free_seconds": seconds(row.free_ns),
-        "unknown_seconds": seconds(row.unknown_ns),
+        "free_seconds": _seconds(row.free_ns),
+        "unknown_seconds": _seconds(row.unknown_ns),
         "allocated_ratio": _ratio(row.allocated),
         "used_ratio": _ratio(row.used),
         "incomplete": incomplete + ["cost"] * row.cost_partial,
@@ -169,31 +189,52 @@ def _cell(cell: object) -> str:
 def report_csv(report: Report) -> str:
     """Return the report as CSV. The column `row` is group, unattributed or total."""
     fields = report.by.fields
-    heading = [
-        "row",
-        *fields,
-        *_COLUMNS,
-        "holdings",
-        "cost",
-        "currency",
-        "incomplete",
-        *_MORE_COLUMNS,
-    ]
     kinds = [(row, "group") for row in report.rows]
     kinds += [(report.unattributed, "unattributed"), (report.total, "total")]
     rows: list[list[object]] = []
     for row, kind in kinds:
         values = _figures(row)
+        values["incomplete"] = " ".join(values["incomplete"])
+        values["currency"] = report.prices.currency if row.cost is not None else None
         parts = (None,) * len(fields) if row.key is None else row.key.parts
-        currency = report.prices.currency if row.cost is not None else None
-        rows.append(
-            [
-                kind,
-                *parts,
-                *(values[name] for name in (*_COLUMNS, "holdings", "cost")),
-                currency,
-                " ".join(values["incomplete"]),
-                *(values[name] for name in _MORE_COLUMNS),
-            ]
-        )
-    return csv_text(heading, rows)
+        rows.append([kind, *parts, *(values[name] for name in _CSV_COLUMNS)])
+    return csv_text(["row", *fields, *_CSV_COLUMNS], rows)
+
+
+def holdings_document(window: UsageWindow, holdings: Sequence[HoldingRecord]) -> dict[str, Any]:
+    """Return the holdings as a JSON document. docs/reports.md describes its keys."""
+    rows = [{key: value(one) for key, value in _HOLDING.items()} for one in holdings]
+    return _head(window) | {"holdings": rows}
+
+
+def holdings_csv(holdings: Sequence[HoldingRecord]) -> str:
+    """Return the holdings as CSV, one in each line. An XID is written `CODE:COUNT`."""
+    columns = _HOLDING | {"xids": lambda one: " ".join(f"{code}:{n}" for code, n in one.xids)}
+    return csv_text(list(columns), [[value(one) for value in columns.values()] for one in holdings])
+
+
+_HOLDING: Final[dict[str, Callable[[HoldingRecord], Any]]] = {
+    "namespace": lambda one: one.container.subject.namespace or None,
+    "pod": lambda one: one.container.subject.pod or None,
+    "container": lambda one: one.container.subject.container or None,
+    "pod_uid": lambda one: one.container.subject.uid or None,
+    "owner_kind": lambda one: one.container.owner_kind or None,
+    "owner_name": lambda one: one.container.owner_name or None,
+    "device": lambda one: one.device,
+    "start": lambda one: exact(one.start_ns),
+    "end": lambda one: None if one.end_ns is None else exact(one.end_ns),
+    "until": lambda one: exact(one.until_ns),
+    "source": lambda one: one.source or None,
+    "evidence": lambda one: one.evidence or None,
+    "counted_seconds": lambda one: _seconds(one.counted_ns),
+    "gap_seconds": lambda one: _seconds(one.gap_ns),
+    "held_seconds": lambda one: _seconds(one.held_ns),
+    "busy_seconds": lambda one: _seconds(one.busy_ns),
+    "energy_joules": lambda one: _joules(one.energy_mj),
+    "memory_peak_bytes": lambda one: one.memory_peak_bytes,
+    "memory_mean_bytes": lambda one: one.memory_mean_bytes,
+    "busy_mean_ratio": lambda one: _decimal(one.busy_mean_ppm, 6),
+    "busy_peak_ratio": lambda one: _decimal(one.busy_peak_ppm, 6),
+    "xids": lambda one: [{"code": code, "count": count} for code, count in one.xids],
+}
+"""Keys and values of a holding."""

@@ -1,23 +1,30 @@
 """Format the report as a text table."""
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from pipeline.ledger.queries import HoldingRecord
 from pipeline.ledger.reports import Report, Row
+from pipeline.model import PartialRef
 from pipeline.model.usage_window import Gap, UsageWindow
 from podgpu.cli.terminal_text import terminal_safe
-from podgpu.cli.usage.number_format import (
+from podgpu.cli.usage.table_layout import (
+    GIB,
     HOUR_NS,
     KWH_MJ,
     MARK,
     NOTHING,
+    WH_MJ,
+    Column,
     digits_of,
     hours,
+    laid_out,
     marked,
     percent,
+    scaled,
+    span,
 )
-from podgpu.cli.usage.table_layout import Column, laid_out
 from podgpu.cli.usage.time_span import utc
 
 UNATTRIBUTED: Final = "(unattributed)"
@@ -152,3 +159,64 @@ def _notes(report: Report, rows: Iterable[list[str]]) -> Iterator[str]:
         yield f"no pod has the label {report.by.label}; check the option labels of the pods source"
     if report.prices.gpu_hour is not None and _instances(report.window):
         yield "a MIG instance costs a part of the GPU price, in proportion to its compute slices"
+
+
+def holding_lines(window: UsageWindow, holdings: Sequence[HoldingRecord], width: int) -> list[str]:
+    """Return the lines of the table of holdings.
+
+    Args:
+        window: usage in the same time, for the header.
+        holdings: the holdings.
+        width: width of the terminal; 0 without a terminal, so that nothing is cut.
+    """
+    count = f"{len(holdings)} holding{'' if len(holdings) == 1 else 's'}"
+    rows = [[text(each) for _, text in _HOLDING] for each in holdings]
+    columns = [column for column, _ in _HOLDING]
+    return [*header(window, count, width), "", *laid_out(columns, rows, width)]
+
+
+def container(subject: PartialRef) -> str:
+    """Return `namespace/pod (container)`, as far as it is known."""
+    pod = subject.pod or f"uid {subject.uid or 'unknown'}"
+    whole = f"{subject.namespace}/{pod}" if subject.namespace else pod
+    return f"{whole} ({subject.container})" if subject.container else whole
+
+
+def _duration(one: HoldingRecord) -> str:
+    return f"{span(one.counted_ns + one.gap_ns)}{'+' if one.end_ns is None else ''}"
+
+
+def _watt_hours(energy_mj: int | None) -> str:
+    return "" if energy_mj is None else scaled(energy_mj, WH_MJ, digits_of(energy_mj, WH_MJ))
+
+
+def _gib(count: int | None) -> str:
+    return "" if count is None else scaled(count, GIB, 1)
+
+
+def _percent(ppm: int | None) -> str:
+    return "" if ppm is None else f"{scaled(ppm, _PERCENT_PPM, 0)}%"
+
+
+def _xids(one: HoldingRecord) -> str:
+    return " ".join(f"{code}x{count}" if count > 1 else f"{code}" for code, count in one.xids)
+
+
+_PERCENT_PPM: Final = 10_000
+_HOLDING: Final[tuple[tuple[Column, Callable[[HoldingRecord], str]], ...]] = (
+    (Column("CONTAINER", name=True, least=24), lambda one: container(one.container.subject)),
+    (Column("DEVICE", name=True, rank=6), lambda one: one.device),
+    (Column("START"), lambda one: utc(one.start_ns, "%Y-%m-%d %H:%M:%S")),
+    (Column("FOR"), _duration),
+    (Column("HELD"), lambda one: span(one.held_ns)),
+    (Column("BUSY"), lambda one: "" if one.busy_ns is None else span(one.busy_ns)),
+    (Column("WH", rank=1), lambda one: _watt_hours(one.energy_mj)),
+    (Column("GIB PEAK", rank=3), lambda one: _gib(one.memory_peak_bytes)),
+    (Column("MEAN", rank=5), lambda one: _gib(one.memory_mean_bytes)),
+    (Column("USE MEAN", rank=4), lambda one: _percent(one.busy_mean_ppm)),
+    (Column("MAX", rank=7), lambda one: _percent(one.busy_peak_ppm)),
+    (Column("XIDS", name=True, rank=2), _xids),
+    (Column("GAPS", rank=8), lambda one: span(one.gap_ns) if one.gap_ns else ""),
+    (Column("BY", name=True, rank=9), lambda one: one.source),
+)
+"""The columns of the table of holdings, and the text of a holding in each."""

@@ -15,12 +15,16 @@ from pipeline.ledger.queries import HoldingRecord
 from pipeline.ledger.reports import GroupBy, Prices, build_report
 from pipeline.model.usage_window import Gap, UsageWindow
 from podgpu.cli.terminal_text import width as display_width
-from podgpu.cli.usage.holding_formats import holdings_csv, holdings_document
-from podgpu.cli.usage.holding_table import holding_lines
-from podgpu.cli.usage.number_format import HOUR_NS, digits_of, scaled, span
-from podgpu.cli.usage.report_formats import csv_text, document, json_text, report_csv
-from podgpu.cli.usage.report_table import report_lines
-from podgpu.cli.usage.table_layout import Column, laid_out
+from podgpu.cli.usage.report_formats import (
+    csv_text,
+    document,
+    holdings_csv,
+    holdings_document,
+    json_text,
+    report_csv,
+)
+from podgpu.cli.usage.report_table import holding_lines, report_lines
+from podgpu.cli.usage.table_layout import HOUR_NS, Column, digits_of, laid_out, scaled, span
 from tests.pipeline.ledger.reports.windows import (
     GPUS,
     HOUR,

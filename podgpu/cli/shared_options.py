@@ -1,0 +1,115 @@
+"""What the options of several commands have in common. It imports almost nothing.
+
+Converters for values, used as `type` of `argparse` options, and options that several commands have.
+"""
+
+import argparse
+import pkgutil
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from config.value_types import Duration, ListenAddress
+from pipeline.component.code_permissions import LIBRARY, OPTION, Allowed
+
+T = TypeVar("T")
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
+"""What `add_subparsers` returns; argparse has no public name for it."""
+
+
+def argument_type(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a converter that reports the text of a ValueError, which argparse would hide."""
+
+    def convert(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return convert
+
+
+address = argument_type(ListenAddress.parse)
+duration = argument_type(Duration.parse)
+
+
+def duration_between(least: str, most: str) -> Callable[[str], Duration]:
+    """Return a converter for a duration in a range."""
+
+    def parse(text: str) -> Duration:
+        if not Duration.parse(least) <= (found := Duration.parse(text)) <= Duration.parse(most):
+            raise ValueError(f"{text} is not between {least} and {most}")
+        return found
+
+    return argument_type(parse)
+
+
+def matching(pattern: str, problem: str) -> Callable[[str], str]:
+    """Return a converter that accepts texts that match a pattern.
+
+    Args:
+        pattern: regular expression for the whole text.
+        problem: message for other texts; `{}` stands for the text.
+    """
+
+    def parse(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(problem.format(repr(text[:60])))
+        return text
+
+    return argument_type(parse)
+
+
+def run_later(
+    function: str,
+    parser: argparse.ArgumentParser | None = None,
+    contradiction: Callable[[argparse.Namespace], str] = lambda _: "",
+) -> Callable[[argparse.Namespace], int]:
+    """Return a command that imports its function when it runs, so that others start fast.
+
+    Args:
+        function: `module:name` of a function that gets the arguments and returns an exit status.
+        parser: reports the contradiction.
+        contradiction: returns an error if arguments exclude each other; empty if they do not.
+    """
+
+    def run(arguments: argparse.Namespace) -> int:
+        if parser is not None and (error := contradiction(arguments)):
+            parser.error(error)
+        status: int = pkgutil.resolve_name(function)(arguments)
+        return status
+
+    return run
+
+
+def add_file(group: Any, *names: str, help_text: str, default: Any = None) -> None:
+    """Add an option whose value is a path, to a parser or a group of one."""
+    group.add_argument(*names, metavar="FILE", type=Path, default=default, help=help_text)
+
+
+def add_allowed(parser: argparse.ArgumentParser) -> None:
+    """Add the options that permit external code that a configuration refers to."""
+    group = parser.add_argument_group("external code that the configuration refers to")
+    group.add_argument(
+        OPTION,
+        dest="allow_everything",
+        action="store_true",
+        help="allow all of it: the credential programs of a kubeconfig, and the library of "
+        "hostengine; then, whoever can write these files can run code as podgpu",
+    )
+    group.add_argument(
+        LIBRARY,
+        dest="allow_libraries",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="load this library if the configuration names it; can be given several times",
+    )
+
+
+def allowed_of(arguments: argparse.Namespace) -> Allowed:
+    """Return what these options allow."""
+    return Allowed(arguments.allow_everything, frozenset(arguments.allow_libraries))
