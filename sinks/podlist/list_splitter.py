@@ -12,8 +12,6 @@ from pipeline.files import lenient_json
 _LIST_START: Final = re.compile(rb"[\s\0]*(?:\[[\s\0]*(?:\{|\Z)|\Z)")
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]"]', re.DOTALL)
 
-_split: Final = msgspec.json.Decoder(list[msgspec.Raw])
-
 
 class NoListError(Exception):
     """The text is neither a list nor the beginning of one."""
@@ -32,7 +30,7 @@ def split(data: bytes) -> tuple[list[bytes], bool]:
     if text.strip() == b"null":  # how Go encodes a nil slice
         return [], True
     try:
-        return _elements(text), True
+        return [bytes(element) for element in lenient_json.elements(text)], True
     except (msgspec.DecodeError, RecursionError):
         if not _LIST_START.match(text):
             raise NoListError from None
@@ -45,21 +43,6 @@ def parse(element: bytes) -> object:
         return lenient_json.parse(element)
     except (ValueError, RecursionError):  # such as an integer of thousands of digits
         return None
-
-
-def _elements(text: bytes) -> list[bytes]:
-    try:
-        return [bytes(element) for element in _split.decode(text)]
-    except msgspec.DecodeError:
-        masked = lenient_json.masked(text)
-        if masked == text:
-            raise
-    end, elements = 0, []
-    for element in map(bytes, _split.decode(masked)):
-        begin = lenient_json.find(masked, element, end)
-        end = begin + len(element)
-        elements.append(text[begin:end])
-    return elements
 
 
 def _objects(text: bytes) -> Iterator[bytes]:

@@ -1,12 +1,12 @@
-"""Split a pod list into its entries, and parse each of them separately."""
+"""Split a pod list into its entries, and find positions in it, for messages."""
 
+import json
 import re
 from pathlib import Path
 
 import msgspec
 
 from pipeline.files import UnreadableError, lenient_json
-from sources.podlist.json_position import line_and_column
 
 # Limits the memory for a file full of commas: a parsed value takes up to a hundred bytes.
 _MOST_VALUES = 1_000_000
@@ -20,15 +20,10 @@ _KINDS = {
     "bool": "true or false",
     "null": "null",
 }
-_split = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class BadDocumentError(UnreadableError):
     """The file as a whole is not a pod list; the message says where and why."""
-
-
-class UnreadableEntryError(Exception):
-    """The entry cannot be parsed."""
 
 
 def split(data: bytes, path: Path) -> tuple[bytes, list[memoryview]]:
@@ -48,58 +43,62 @@ def split(data: bytes, path: Path) -> tuple[bytes, list[memoryview]]:
     # Parsing 10 MB in one call would block the event loop for 80 ms. Splitting takes a tenth of
     # that, and other threads can run between the entries.
     try:
-        return text, [memoryview(piece) for piece in _split.decode(text)]
+        return text, lenient_json.elements(text)
     except msgspec.ValidationError as error:
         kind = _GOT.search(str(error))
-        name = _KINDS.get(kind[1] if kind else "", "something else")
-        start = len(text) - len(text.lstrip())
-        raise BadDocumentError(
-            f"{path}:{place(text, start)}: expected a list, found {name}"
-        ) from None
-    except msgspec.DecodeError:
-        return text, _split_masked(text, path)
-    except RecursionError:
-        raise BadDocumentError(f"{path}: is nested too deeply") from None
-
-
-def _split_masked(text: bytes, path: Path) -> list[memoryview]:
-    """Split a text that may contain lone surrogates, which msgspec refuses."""
-    masked = lenient_json.masked(text)
-    try:
-        pieces = [memoryview(piece) for piece in _split.decode(masked)]
-    except RecursionError:
-        raise BadDocumentError(f"{path}: is nested too deeply") from None
+        problem = f"expected a list, found {_KINDS.get(kind[1] if kind else '', 'something else')}"
+        offset = len(text) - len(text.lstrip())
     except msgspec.DecodeError as error:
         problem, offset = "ends too early", len(text)
         if found := _BYTE.search(str(error)):
             problem, offset = str(error)[: found.start()], int(found[1])
             # For this error, msgspec reports the byte after the first extra one.
             offset -= problem.endswith("trailing characters")
-        raise BadDocumentError(f"{path}:{place(text, offset)}: {problem}") from None
-    whole, begin, original = memoryview(text), 0, []
-    for piece in pieces:
-        begin = lenient_json.find(masked, piece, begin)
-        original.append(whole[begin : begin + len(piece)])
-        begin += len(piece)
-    return original
-
-
-def parse(piece: memoryview) -> object:
-    """Parse an entry.
-
-    Some invalid JSON is accepted, because it may be in a value that is not used: lone surrogates
-    and bytes that are not UTF-8 become surrogates, and numbers too large for a float infinity.
-
-    Raises:
-        UnreadableEntryError: it still cannot be parsed.
-    """
-    try:
-        return lenient_json.parse(piece)
-    except (ValueError, RecursionError) as error:  # such as an integer of thousands of digits
-        raise UnreadableEntryError(str(error)) from None
+    except RecursionError:
+        raise BadDocumentError(f"{path}: is nested too deeply") from None
+    raise BadDocumentError(f"{path}:{place(text, offset)}: {problem}")
 
 
 def place(text: bytes, offset: int) -> str:
-    """Return line and column as text, for a message."""
-    line, column = line_and_column(text, offset)
-    return f"{line}:{column}"
+    """Return line and column of a byte, for a message. The column counts characters from 1."""
+    lines = text[:offset].split(b"\n")
+    return f"{len(lines)}:{len(lines[-1].decode('utf-8', 'replace')) + 1}"
+
+
+def value_offset(entry: bytes, key: str, item: int | None = None) -> int:
+    """Return where the value of a key begins in an entry that can be parsed, as an offset in bytes.
+
+    If the key occurs twice, the last one counts, as when the entry is parsed.
+
+    Args:
+        entry: the entry, a JSON object.
+        key: a key of the object itself, not of a nested one.
+        item: index of an element of the value, if the value is a list.
+    """
+    text = entry.decode("utf-8", "surrogateescape")
+    found, at = 0, _skip(text, 1)
+    try:
+        while text.startswith('"', at):
+            name, at = _value(text, at)
+            start = _skip(text, at, 1)
+            at = _skip(text, _value(text, start)[1], 1)
+            if name == key:
+                found = start
+        if found and item is not None:
+            found = _skip(text, found + 1)
+            for _ in range(item):
+                found = _skip(text, _value(text, found)[1], 1)
+    except RecursionError:  # msgspec and orjson accept deeper nesting
+        return 0
+    return len(text[:found].encode("utf-8", "surrogateescape"))
+
+
+def _skip(text: str, at: int, marks: int = 0) -> int:
+    """Return the offset after white space, then a number of other characters and white space."""
+    while text[at : at + 1].isspace():
+        at += 1
+    return _skip(text, at + marks) if marks else at
+
+
+# Numbers stay texts, because a number of thousands of digits cannot be converted.
+_value = json.JSONDecoder(parse_int=str, parse_float=str, strict=False).raw_decode

@@ -8,15 +8,8 @@ from pipeline.component.claim_file_reader import FileClaims
 from pipeline.files import lenient_json
 from pipeline.model import Claim, Evidence, Origin, PartialRef, RawDeviceId
 from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES
-from sources.podlist.json_position import value_offset
 from sources.podlist.list_entries import EntryProblem, Integers, read_entry
-from sources.podlist.list_splitter import (
-    BadDocumentError,
-    UnreadableEntryError,
-    parse,
-    place,
-    split,
-)
+from sources.podlist.list_splitter import BadDocumentError, place, split, value_offset
 
 _MAX_REPORTED = 3
 
@@ -72,8 +65,8 @@ def _read(
     piece: memoryview, integers: Integers, problems: list[EntryProblem]
 ) -> tuple[PartialRef, list[RawDeviceId]] | None:
     try:
-        entry = parse(piece)
-    except UnreadableEntryError as error:
+        entry = lenient_json.parse(piece)
+    except (ValueError, RecursionError) as error:  # such as an integer of thousands of digits
         problems.append(EntryProblem("", None, False, f"can't be read: {error}"))
         return None
     return read_entry(entry, integers, problems)
@@ -82,19 +75,10 @@ def _read(
 def _complaints(
     text: bytes, pieces: list[memoryview], reported: list[tuple[int, EntryProblem]], path: Path
 ) -> Iterator[str]:
-    offsets = _offsets(text, pieces, [number for number, _ in reported])
-    for (number, wrong), offset in zip(reported, offsets, strict=True):
+    offset, done = 0, 0
+    for number, wrong in reported:
+        for piece in pieces[done:number]:
+            offset = lenient_json.find(text, piece, offset) + len(piece)
+        done, offset = number, lenient_json.find(text, pieces[number], offset)
         within = value_offset(bytes(pieces[number]), wrong.key, wrong.item) if wrong.present else 0
         yield f"{path}:{place(text, offset + within)}: [{number}]{wrong.path}: {wrong.text}"
-
-
-def _offsets(text: bytes, pieces: list[memoryview], numbers: list[int]) -> Iterator[int]:
-    """Yield the offsets of entries, for ascending indexes."""
-    offset, done = 0, -1
-    for number in numbers:
-        while done < number:
-            if done >= 0:
-                offset += len(pieces[done])
-            done += 1
-            offset = lenient_json.find(text, pieces[done], offset)
-        yield offset

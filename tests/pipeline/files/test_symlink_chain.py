@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from pipeline.files.symlink_chain import links_of
-from sources.podlist.json_position import line_and_column, value_offset
 
 
 def below(root: Path, path: str) -> list[str]:
@@ -54,32 +53,3 @@ def test_a_loop_of_links_ends(root: Path) -> None:
     (root / "a").symlink_to("b")
     (root / "b").symlink_to("a")
     assert len(below(root, "a/file")) == 41
-
-
-@pytest.mark.parametrize(
-    ("offset", "place"),
-    [(0, (1, 1)), (3, (1, 3)), (5, (2, 1)), (7, (3, 2)), (99, (3, 3))],
-)
-def test_line_and_column_count_characters_not_bytes(offset: int, place: tuple[int, int]) -> None:
-    assert line_and_column("aä\r\n\nxy".encode(), offset) == place
-
-
-@pytest.mark.parametrize(
-    ("text", "item", "rest"),
-    [
-        ('{"k": 1}', None, "1}"),
-        ('{"k":\r\n [1]}', None, "[1]}"),
-        ('{"a": {"k": 1}, "k" : 2}', None, "2}"),
-        ('{"k": 1, "k": 2}', None, "2}"),
-        ('{"a": "k", "k": 2}', None, "2}"),
-        ('{"a": ":{\\"k\\": 1,", "k": 2}', None, "2}"),
-        ('{"\\u006b": 2}', None, "2}"),
-        ('{"k": [ 1, [2, 3], {"x": [4, 5]}, 6]}', 0, "1, ["),
-        ('{"k": [ 1, [2, 3], {"x": [4, 5]}, 6]}', 1, "[2, 3"),
-        ('{"k": [ 1, [2, 3], {"x": [4, 5]}, 6]}', 3, "6]}"),
-        ('{"k": [1, 2], "k": [3, 4], "l": [5, 6]}', 1, "4],"),
-        ('{"a": 1}', None, "{"),
-    ],
-)
-def test_the_offset_of_a_value_is_found(text: str, item: int | None, rest: str) -> None:
-    assert text[value_offset(text.encode(), "k", item) :].startswith(rest)
