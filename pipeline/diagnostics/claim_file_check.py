@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from config.value_types import ByteSize
 from pipeline.base.clock import Clock
@@ -17,23 +17,10 @@ _FUTURE_TOLERANCE: Final = 60.0
 """Seconds by which the modification time may be in the future, as on a file server."""
 
 
-class FileOptions(Protocol):
-    """The options that sources of claims files have in common."""
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        ...
-
-    @property
-    def max_size(self) -> ByteSize:
-        """The size limit; a larger file is not read."""
-        ...
-
-
 def check_file(
     check: Check,
-    options: FileOptions,
+    path: Path,
+    max_size: ByteSize,
     read: Callable[[bytes], FileClaims],
     *,
     writer: str,
@@ -44,7 +31,8 @@ def check_file(
 
     Args:
         check: the check that makes the finding.
-        options: which file.
+        path: the file.
+        max_size: the size limit; a larger file is not read.
         read: parses the content into claims, or raises `UnreadableError`.
         writer: the program that writes the file, for people.
         clock: gives the age of the file.
@@ -53,9 +41,8 @@ def check_file(
     Returns:
         The finding, and the content if the file could be read.
     """
-    path = options.path
     try:
-        content = read_file(path, options.max_size, None)
+        content = read_file(path, max_size, None)
     except AbsentError:
         observed, fix = _absent(path, writer)
         return check.failure(str(path), observed, fix + (elsewhere and f": {elsewhere}")), None

@@ -1,7 +1,6 @@
 """Whether podgpu can access a path, tested before anything else is done with the path."""
 
 import os
-import stat
 from pathlib import Path
 
 
@@ -21,14 +20,6 @@ def access_problem(path: Path) -> str:
         code = error.errno if isinstance(error, OSError) else None
         return os.strerror(code).lower() if code else str(error)
     return ""
-
-
-def is_socket(path: Path) -> bool:
-    """Return whether a path is a socket; False if that is unknown. Blocking."""
-    try:
-        return stat.S_ISSOCK(path.stat().st_mode)
-    except (OSError, ValueError):
-        return False
 
 
 def access_fix(path: Path) -> str:

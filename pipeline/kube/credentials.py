@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from pipeline.base.errors import CodeRefusedError, TransientError
 from pipeline.component.code_permissions import FIX
@@ -76,26 +76,6 @@ class Access:
         )
 
 
-class Credentials(Protocol):
-    """Credentials that can be read again and again."""
-
-    @property
-    def place(self) -> str:
-        """Where the credentials come from, for people."""
-        ...
-
-    def load(self, *, reload: bool) -> Access:
-        """Read the present credentials. Blocks: call it in a thread.
-
-        Args:
-            reload: the server rejected the previous credentials; discard all cached ones.
-
-        Raises:
-            TransientError: they are missing or cannot be read.
-        """
-        ...
-
-
 @dataclass(frozen=True)
 class ServiceAccount:
     """Credentials of the pod in which podgpu runs.
@@ -112,11 +92,15 @@ class ServiceAccount:
 
     @property
     def place(self) -> str:
-        """The token file."""
+        """The token file, where the credentials come from."""
         return str(self.folder / "token")
 
     def load(self, *, reload: bool) -> Access:  # noqa: ARG002 - nothing is cached
-        """Read address, token and certificate."""
+        """Read address, token and certificate. Blocks: call it in a thread.
+
+        Raises:
+            TransientError: they are missing or cannot be read.
+        """
         try:
             host = self.environ["KUBERNETES_SERVICE_HOST"]
             address = f"[{host}]" if ":" in host else host
@@ -166,6 +150,9 @@ class KubeconfigFile:
 
     def load(self, *, reload: bool) -> Access:
         """Read the file and the files that it names; run a plugin again when its token expires.
+
+        Args:
+            reload: the server rejected the previous credentials; discard all cached ones.
 
         Raises:
             TransientError: there are no credentials.
@@ -243,6 +230,9 @@ class KubeconfigFile:
                 f"{self._path}: {_NONE}: podgpu does not run the credential plugin "
                 f"{program(loop.refused[-1])} because the configuration names this file; {FIX}"
             ) from None
+
+
+Credentials: TypeAlias = ServiceAccount | KubeconfigFile
 
 
 def _check_file(path: Path) -> None:

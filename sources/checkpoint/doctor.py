@@ -15,11 +15,11 @@ from sources.checkpoint.options import Options
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     """Run the check `checkpoint.file`."""
     read = partial(read_checkpoint, path=options.path, wanted=glob_matcher(options.resources))
-    check = CHECKS["checkpoint.file"]
     checking = partial(
         check_file,
-        check,
-        options,
+        CHECKS["checkpoint.file"],
+        options.path,
+        options.max_size,
         read,
         writer="the kubelet",
         clock=ctx.clock,

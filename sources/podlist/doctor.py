@@ -24,7 +24,9 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 def _check(options: Options, ctx: DoctorContext) -> Finding:
     check = CHECKS["podlist.file"]
     read = partial(read_pod_list, path=options.path, integers=options.integers)
-    finding, content = check_file(check, options, read, writer=_WRITER, clock=ctx.clock)
+    finding, content = check_file(
+        check, options.path, options.max_size, read, writer=_WRITER, clock=ctx.clock
+    )
     boot_s = _boot_s(ctx.roots.proc)
     if finding.verdict is not Verdict.OK or content is None or boot_s is None:
         return finding

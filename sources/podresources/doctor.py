@@ -10,7 +10,7 @@ from config.value_types import Duration
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.kubelet_roots import ROOTS, other_roots
-from pipeline.diagnostics.path_access import access_problem, is_socket
+from pipeline.diagnostics.path_access import access_problem
 from pipeline.model import AdvertisedResource, RawDeviceId
 from pipeline.model.plugin_ids import glob_matcher, without_replica
 from sources.podresources.checks import CHECKS
@@ -50,12 +50,11 @@ def _unusable(path: Path, host: Path) -> Finding | None:
     if problem := access_problem(path):
         return _inaccessible(path, problem)
     mount = f"mount the folder {path.parent} from the host"
-    others = [(host / root / _SOCKET, users) for root, users in ROOTS]
-    elsewhere = [(at, users) for at, users in others if at != path and is_socket(at)]
-    if elsewhere:
-        at, users = elsewhere[0]
-        observed = f"no socket here; there is one at {at}, as with {users}"
-        return check.failure(str(path), observed, f"set sockets: [{at}]")
+    for root, users in ROOTS:
+        other = host / root / _SOCKET
+        if other != path and not isinstance(find_socket(other), str):
+            observed = f"no socket here; there is one at {other}, as with {users}"
+            return check.failure(str(path), observed, f"set sockets: [{other}]")
     if path.parent.is_dir():
         observed = "the folder exists, but it has no socket"
         fix = (

@@ -14,7 +14,6 @@ from podgpu.doctor.cluster import (
     exporter_checks,
     extender_checks,
     monitor_checks,
-    network_policies,
     node_gpus,
 )
 from podgpu.doctor.cluster.checks import CHECKS
@@ -57,7 +56,7 @@ async def _diagnose(kube: OpenSession, kubeconfig: Path | None, namespace: str) 
                 "monitors": partial(_async, monitor_checks.check_monitors, cluster),
                 "exporters": partial(_async, exporter_checks.check_exporters, cluster),
                 "scheduler extenders": partial(extender_checks.check_extenders, api, cluster),
-                "NetworkPolicies": partial(network_policies.check_policies, api, cluster),
+                "NetworkPolicies": partial(extender_checks.check_policies, api, cluster),
             }
             examinations = [
                 Examination(name, work, timeout_fix=_TIMEOUT_FIX) for name, work in checks.items()

@@ -1,11 +1,16 @@
-"""Check `cluster.extender`: whether the extender's pods are ready, and may watch the Nodes.
+"""Check the scheduler extender: `cluster.extender` and `cluster.networkpolicy`.
 
 The extender has its own service account. SubjectAccessReviews query that account's permissions: the
-API server answers by all rules in force, regardless of where they are defined.
+API server answers by all rules in force, regardless of where they are defined. Without a web
+configuration file, the extender accepts requests of every client, so a NetworkPolicy has to limit
+the clients: a client can send so many requests that the scheduler has to wait.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote
+
+import orjson
 
 from pipeline.base.errors import ApiError
 from pipeline.component.contracts import KubeApi
@@ -19,6 +24,8 @@ from podgpu.doctor.cluster.objects import (
     display_name,
     image_name,
     labels_of,
+    matches,
+    name_of,
     namespace_of,
     template_of,
 )
@@ -32,6 +39,11 @@ _COMPONENT: Final = "app.kubernetes.io/component"
 _KUBECONFIG: Final = "--kubeconfig"
 _FIRST_WORDS: Final = 4
 """The command is among the first words: an interpreter may come before it."""
+
+_POLICY_FIX: Final = (
+    "allow only the scheduler and the readers of its metrics: extender.networkPolicy.from of the "
+    "chart; for a scheduler on the host network, use an ipBlock of the control plane's nodes"
+)
 
 
 async def check_extenders(api: KubeApi, cluster: Cluster) -> list[Finding]:
@@ -133,3 +145,46 @@ def _readiness(deployment: Mapping[str, Any]) -> list[Finding]:
     observed = f"{ready} of {wanted} pods are ready"
     fix = f"see kubectl -n {namespace_of(deployment)} describe pods, and their logs"
     return [(check.warning if ready else check.failure)(place, observed, fix)]
+
+
+async def check_policies(api: KubeApi, cluster: Cluster) -> list[Finding]:
+    """Run the check `cluster.networkpolicy`."""
+    check, ours = CHECKS["cluster.networkpolicy"], extenders(cluster)
+    if not ours:
+        return [check.skip("NetworkPolicies", "not needed: no podgpu extender is known")]
+    return [await _check_policies(api, each) for each in ours]
+
+
+async def _check_policies(api: KubeApi, deployment: Raw) -> Finding:
+    check, place = CHECKS["cluster.networkpolicy"], display_name(deployment)
+    if has_option(deployment, "--web-config"):
+        return check.skip(place, "its web configuration file limits who can query it")
+    space = quote(namespace_of(deployment), safe="")
+    path = f"/apis/networking.k8s.io/v1/namespaces/{space}/networkpolicies"
+    try:
+        response = as_dict(orjson.loads(await api.get(path, {})))
+    except (ApiError, orjson.JSONDecodeError) as error:
+        return check.skip(place, f"its NetworkPolicies cannot be listed: {error}")
+    labels = labels_of(template_of(deployment))
+    selecting = [each for each in as_dicts(response.get("items")) if _selects(each, labels)]
+    if not selecting:
+        observed = "no NetworkPolicy selects its pods: every pod of the cluster may query it"
+        return check.warning(place, observed, _POLICY_FIX)
+    names = ", ".join(map(name_of, selecting))
+    if open_to_all := [name_of(each) for each in selecting if _allows_all(each)]:
+        observed = f"NetworkPolicy {', '.join(open_to_all)} allows connections from everywhere"
+        return check.warning(place, observed, _POLICY_FIX)
+    return check.ok(place, f"NetworkPolicy {names} limits who can connect")
+
+
+def _selects(policy: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a policy limits connections to a pod; without `policyTypes` every policy does."""
+    spec = as_dict(policy.get("spec"))
+    types = spec.get("policyTypes")
+    incoming = not isinstance(types, list) or not types or "Ingress" in types
+    return incoming and matches(spec.get("podSelector"), labels)
+
+
+def _allows_all(policy: Mapping[str, Any]) -> bool:
+    rules: Sequence[Raw] = as_dicts(as_dict(policy.get("spec")).get("ingress"))
+    return any(not rule.get("from") for rule in rules)

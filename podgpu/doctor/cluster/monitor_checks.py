@@ -19,11 +19,8 @@ from podgpu.doctor.cluster.objects import (
 
 _NAME: Final = "app.kubernetes.io/name"
 _FIELDS: Final = {"ServiceMonitor": "serviceMonitor", "PodMonitor": "podMonitor"}
-_ENDPOINTS: Final = {"ServiceMonitor": "endpoints", "PodMonitor": "podMetricsEndpoints"}
 _NUMBERED: Final = ("targetPort", "portNumber")
 """Fields that give a port by its number; such an endpoint needs no port name."""
-
-_SELECTOR: Final = "set its selector to the labels of podgpu's {kind}, as the chart does"
 
 
 def check_monitors(cluster: Cluster) -> list[Finding]:
@@ -69,11 +66,11 @@ def _monitor(
     monitor: Raw, prometheuses: Sequence[Raw], spaces: Mapping[str, Mapping[str, str]]
 ) -> Finding:
     check, place = CHECKS["cluster.servicemonitor"], display_name(monitor)
-    refusals = [(each, _refusal(monitor, each, spaces)) for each in prometheuses]
-    selecting = [display_name(each) for each, why in refusals if not why]
+    refusals = {display_name(each): _refusal(monitor, each, spaces) for each in prometheuses}
+    selecting = [name for name, why in refusals.items() if not why]
     if selecting:
         return check.ok(place, f"selected by {', '.join(selecting)}")
-    text = "; ".join(f"{display_name(each)} {why}" for each, why in refusals)
+    text = "; ".join(f"{name} {why}" for name, why in refusals.items())
     fix = _fix_for(monitor, prometheuses)
     return check.warning(place, f"no Prometheus selects it: {text}", fix)
 
@@ -138,9 +135,26 @@ def _target_problem(monitor: Mapping[str, Any], cluster: Cluster) -> tuple[str, 
         where = ", ".join(sorted({namespace_of(each) for each in ours}))
         fix = f"set namespaceSelector: {{matchNames: [{where}]}} in it, or move it there"
         return f"does not select podgpu's namespace: {where}", fix
+    spec = as_dict(monitor.get("spec"))
     if monitor.get("kind") == "PodMonitor":
-        return _of_pods(monitor, seen)
-    return None if cluster.services is None else _of_services(monitor, seen, cluster.services)
+        what, labels, endpoints = "pod", "pods", spec.get("podMetricsEndpoints")
+        found = [
+            each for each in seen if matches(spec.get("selector"), labels_of(template_of(each)))
+        ]
+    elif cluster.services is None:
+        return None
+    else:
+        what, labels, endpoints = "Service", "Service", spec.get("endpoints")
+        found = [
+            each
+            for each in cluster.services
+            if matches(spec.get("selector"), labels_of(each))
+            and any(_selects_pods(each, daemonset) for daemonset in seen)
+        ]
+    if found:
+        return _port_problem(as_dicts(endpoints), found)
+    fix = f"set its selector to the labels of podgpu's {labels}, as the chart does"
+    return f"selects no {what} of podgpu", fix
 
 
 def _reaches(monitor: Mapping[str, Any], namespace: str) -> bool:
@@ -154,30 +168,6 @@ def _reaches(monitor: Mapping[str, Any], namespace: str) -> bool:
     return namespace == namespace_of(monitor)
 
 
-def _of_pods(monitor: Mapping[str, Any], daemonsets: Sequence[Raw]) -> tuple[str, str] | None:
-    selector = as_dict(monitor.get("spec")).get("selector")
-    found = [each for each in daemonsets if matches(selector, labels_of(template_of(each)))]
-    if not found:
-        return "selects no pod of podgpu", _SELECTOR.format(kind="pods")
-    containers = [
-        container
-        for each in found
-        for container in as_dicts(as_dict(template_of(each).get("spec")).get("containers"))
-    ]
-    return _port(monitor, display_name(found[0]), containers)
-
-
-def _of_services(
-    monitor: Mapping[str, Any], daemonsets: Sequence[Raw], services: Sequence[Raw]
-) -> tuple[str, str] | None:
-    selector = as_dict(monitor.get("spec")).get("selector")
-    found = [each for each in services if matches(selector, labels_of(each))]
-    found = [each for each in found if any(_selects_pods(each, to) for to in daemonsets)]
-    if not found:
-        return "selects no Service of podgpu", _SELECTOR.format(kind="Service")
-    return _port(monitor, display_name(found[0]), [as_dict(each.get("spec")) for each in found])
-
-
 def _selects_pods(service: Mapping[str, Any], daemonset: Raw) -> bool:
     """Whether a Service selects the pods of a DaemonSet."""
     wanted = as_dict(as_dict(service.get("spec")).get("selector"))
@@ -188,20 +178,24 @@ def _selects_pods(service: Mapping[str, Any], daemonset: Raw) -> bool:
     )
 
 
-def _port(
-    monitor: Mapping[str, Any], subject: str, owners: Sequence[Mapping[str, Any]]
+def _port_problem(
+    endpoints: Sequence[Mapping[str, Any]], found: Sequence[Raw]
 ) -> tuple[str, str] | None:
-    """Return a problem and its fix if no endpoint names one of the ports of `owners`."""
-    endpoints = as_dicts(as_dict(monitor.get("spec")).get(_ENDPOINTS[as_text(monitor.get("kind"))]))
-    there = sorted({as_text(port.get("name")) for each in owners for port in _ports(each)} - {""})
+    """Return a problem and its fix if no endpoint names a port of the DaemonSets or Services."""
+    ports = [
+        as_text(port.get("name"))
+        for each in found
+        for owner in (as_dict(each.get("spec")), *_containers(each))
+        for port in as_dicts(owner.get("ports"))
+    ]
     wanted = [as_text(each.get("port")) for each in endpoints]
     numbered = any(each.get(key) is not None for each in endpoints for key in _NUMBERED)
-    if not endpoints or numbered or set(wanted) & set(there):
+    if not endpoints or numbered or set(wanted) & set(ports) - {""}:
         return None
-    names = ", ".join(there) or "no named port"
-    observed = f"names the port {', '.join(wanted)}, but {subject} has {names}"
+    names, subject = ", ".join(sorted(set(ports) - {""})), display_name(found[0])
+    observed = f"names the port {', '.join(wanted)}, but {subject} has {names or 'no named port'}"
     return observed, f"set port in it to one of the ports of {subject}"
 
 
-def _ports(owner: Mapping[str, Any]) -> list[Raw]:
-    return as_dicts(owner.get("ports"))
+def _containers(daemonset: Raw) -> list[Raw]:
+    return as_dicts(as_dict(template_of(daemonset).get("spec")).get("containers"))

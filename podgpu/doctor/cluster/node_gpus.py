@@ -25,7 +25,6 @@ node feature discovery, GKE, EKS and AKS set them."""
 
 _COUNT: Final = "nvidia.com/gpu.count"
 _REPLICAS: Final = "nvidia.com/gpu.replicas"
-_PREFIX: Final = "nvidia.com/"
 _IS_GPU: Final = glob_matcher(("nvidia.com/*", "*/*gpu*"))
 """The default of the option `resources` of the source `podresources`."""
 
@@ -46,12 +45,12 @@ def has_gpus(node: Mapping[str, Any]) -> bool:
 def gpu_resources(node: Mapping[str, Any], part: str) -> dict[str, int]:
     """Return the number of devices of each GPU resource, by `capacity` or `allocatable`."""
     found = as_dict(as_dict(node.get("status")).get(part))
-    counts = {
-        resource: _count(count)
-        for resource, count in found.items()
+    return {
+        resource: count
+        for resource, quantity in found.items()
         if _IS_GPU(resource) and not resource.startswith(_OTHER_VENDORS)
+        if (count := _count(quantity)) is not None
     }
-    return {resource: count for resource, count in counts.items() if count is not None}
 
 
 def _count(quantity: object) -> int | None:
@@ -112,21 +111,17 @@ def _node_problem(node: Mapping[str, Any], *, by_claims: bool) -> tuple[str, str
             "check that the pod of the device plugin or DRA driver runs on it, and read its log: "
             "usually a runtime class or the driver is missing"
         )
-        observed = "has GPUs according to its labels, but offers none to pods"
-        return observed, fix
-    unhealthy = [
-        f"{free.get(name, 0)} of {n} {name}"
-        for name, n in capacity.items()
-        if free.get(name, 0) < n
-    ]
-    if unhealthy:
+        return "has GPUs according to its labels, but offers none to pods", fix
+    if unhealthy := [
+        f"{free.get(name, 0)} of {number} {name}"
+        for name, number in capacity.items()
+        if free.get(name, 0) < number
+    ]:
         fix = "see the device plugin's log for unhealthy devices (XID errors), and podgpu's xid_*"
         return f"allocatable are {', '.join(unhealthy)}", fix
-    labels = labels_of(node)
-    count, replicas = labels.get(_COUNT, ""), labels.get(_REPLICAS, "1")
-    whole = capacity.get(f"{_PREFIX}gpu", 0)
-    labelled = _count(count)
-    if labelled is not None and replicas in {"", "0", "1"} and 0 < whole < labelled:
+    labels, whole = labels_of(node), capacity.get("nvidia.com/gpu", 0)
+    labelled = _count(labels.get(_COUNT)) or 0
+    if labels.get(_REPLICAS, "1") in {"", "0", "1"} and 0 < whole < labelled:
         fix = "see the device plugin's log: a GPU may be lost since the node was labelled"
         return f"offers {whole} of {labelled} GPUs", fix
     return None

@@ -113,12 +113,7 @@ class Fetcher:
         check = CHECKS["cluster.server"]
         try:
             async with asyncio.timeout(_LIST_TIMEOUT):
-                for attempt in range(1, _ATTEMPTS + 1):
-                    try:
-                        return await self._pages(kind, path, query, found)
-                    except ApiError as error:
-                        if error.status != _GONE or attempt == _ATTEMPTS:
-                            raise
+                return await self._pages(kind, path, query, found)
         except TimeoutError:
             observed = f"takes longer than {_LIST_TIMEOUT:g} s"
             fix = "check the load of the API server, and the network to it"
@@ -146,24 +141,30 @@ class Fetcher:
     async def _pages(
         self, kind: str, path: str, query: dict[str, str], found: list[Raw]
     ) -> list[Raw] | None:
-        """Replace the content of `found` by all objects; return them.
+        """Add all objects to `found`, also while there are more; return them.
 
         Raises:
             ApiError: as `KubeApi.get` does; `found` then has the objects of the pages before.
         """
-        check, more = CHECKS["cluster.server"], ""
-        before, fresh = list(found), list[Raw]()
+        check, more, attempts = CHECKS["cluster.server"], "", 1
+        fresh: list[Raw] = []
         for _ in range(_MAX_PAGES):
-            page = await self.api.get(path, query | ({"continue": more} if more else {}))
             try:
+                page = await self.api.get(path, query | ({"continue": more} if more else {}))
                 response = as_dict(orjson.loads(page))
+            except ApiError as error:
+                if error.status != _GONE or attempts == _ATTEMPTS:
+                    raise
+                attempts, more, fresh = attempts + 1, "", []
+                continue
             except orjson.JSONDecodeError:
                 fix = "check that the kubeconfig's server is a Kubernetes API server"
                 self.findings.append(check.warning(path, "the response is not JSON", fix))
                 return None
             fresh += [{**each, "kind": kind} for each in as_dicts(response.get("items"))]
             # Keep the objects of an earlier attempt while that one had more.
-            found[:] = fresh if len(fresh) >= len(before) else before
+            if len(fresh) >= len(found):
+                found[:] = fresh
             more = as_text(as_dict(response.get("metadata")).get("continue"))
             if not more:
                 return fresh

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.diagnostics.path_access import access_problem, is_socket
-from tests.podgpu.doctor.support import unix_socket, write
+from pipeline.diagnostics.path_access import access_problem
+from tests.podgpu.doctor.support import write
 
 ROOT = Path(__file__).parents[3]
 SOURCE = "sources: {r: {kind: replay, path: 'builtin:demo'}}\n"
@@ -101,10 +101,3 @@ def test_an_unusable_path_has_an_access_problem_with_the_reason(
 ) -> None:
     (tmp_path / "loop").symlink_to("loop")
     assert expected in access_problem(tmp_path / name)
-    assert not is_socket(tmp_path / name)
-
-
-def test_only_a_socket_is_a_socket(tmp_path: Path) -> None:
-    with unix_socket(tmp_path / "s"):
-        assert is_socket(tmp_path / "s")
-    assert not is_socket(write(tmp_path / "f"))
