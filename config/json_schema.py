@@ -165,13 +165,7 @@ def _scalar(shape: Scalar | Choice) -> dict[str, Any]:
 
 
 def _range(limits: Limits) -> dict[str, Any]:
-    names = {
-        "minimum": limits.ge,
-        "exclusiveMinimum": limits.gt,
-        "maximum": limits.le,
-        "exclusiveMaximum": limits.lt,
-        "multipleOf": limits.multiple_of,
-    }
+    names = {"minimum": limits.ge, "maximum": limits.le}
     return {name: value for name, value in names.items() if value is not None}
 
 

@@ -100,13 +100,7 @@ def type_text(shape: Shape) -> str:
 
 
 def _bounds(shape: Scalar) -> str:
-    limits = shape.limits
-    words = {
-        "at least": limits.ge,
-        "more than": limits.gt,
-        "at most": limits.le,
-        "less than": limits.lt,
-    }
+    words = {"at least": shape.limits.ge, "at most": shape.limits.le}
     return "".join(f", {word} {bound}" for word, bound in words.items() if bound is not None)
 
 

@@ -19,15 +19,12 @@ _NOUNS: Final[dict[type, str]] = {str: "characters", tuple: "items", list: "item
 class Limits:
     """The limits of a value of the right type; None means no limit.
 
-    ``ge``, ``gt``, ``le``, ``lt`` have the value's type; lengths count characters, items or
+    ``ge`` and ``le`` have the value's type; lengths count characters, items or
     entries; ``pattern`` may match anywhere in a text.
     """
 
     ge: float | None = None
-    gt: float | None = None
     le: float | None = None
-    lt: float | None = None
-    multiple_of: float | None = None
     min_length: int | None = None
     max_length: int | None = None
     pattern: str | None = None
@@ -48,8 +45,6 @@ class Limits:
             raise TypeError(f"{where}: {hint} has no length to bound")
         if "pattern" in found and base is not str:
             raise TypeError(f"{where}: {hint} is not a text to match")
-        if "multiple_of" in found and base not in _ORDERED:
-            raise TypeError(f"{where}: {hint} is not a number to divide")
         return cls(**found)
 
     def broken(self, value: Any) -> Iterator[tuple[str, str]]:
@@ -59,14 +54,8 @@ class Limits:
         """
         if self.ge is not None and value < self.ge:
             yield "is too small", f"the minimum is {self.ge}"
-        if self.gt is not None and value <= self.gt:
-            yield "is too small", f"it must be more than {self.gt}"
         if self.le is not None and value > self.le:
             yield "is too large", f"the maximum is {self.le}"
-        if self.lt is not None and value >= self.lt:
-            yield "is too large", f"it must be less than {self.lt}"
-        if self.multiple_of is not None and value % self.multiple_of:
-            yield "does not fit", f"it must be a multiple of {self.multiple_of}"
         noun = next((noun for base, noun in _NOUNS.items() if isinstance(value, base)), "")
         if self.min_length is not None and len(value) < self.min_length:
             yield "is too short", f"it needs {self.min_length} or more {noun}"
@@ -87,11 +76,13 @@ def _bound(base: Any, bound: str | float, where: str) -> float:
 
 
 def _meta(base: Any, meta: msgspec.Meta, where: str) -> Iterator[tuple[str, Any]]:
-    for name in ("ge", "gt", "le", "lt"):
+    if (meta.gt, meta.lt, meta.multiple_of) != (None, None, None):
+        raise TypeError(f"{where}: write inclusive bounds: ge and le")
+    for name in ("ge", "le"):
         bound = getattr(meta, name)
         if bound is not None:
             yield name, _bound(base, bound, where)
-    for name in ("multiple_of", "min_length", "max_length", "pattern"):
+    for name in ("min_length", "max_length", "pattern"):
         value = getattr(meta, name)
         if value is not None:
             yield name, value

@@ -103,8 +103,6 @@ def _text(shape: Shape) -> list[str]:
     bounds = _sizes(limits, ("character", "characters"))
     if limits.pattern is not None:
         bounds.append(f"matches `{limits.pattern}`")
-    if limits.multiple_of is not None:
-        bounds.append(f"a multiple of {limits.multiple_of}")
     if shape.known:
         bounds.append(f"each a known [{shape.known}](fields.md)")
     return bounds

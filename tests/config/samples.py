@@ -49,7 +49,7 @@ class Everything(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     flag: bool = False
     count: Annotated[int, msgspec.Meta(ge=1, le=10)] = 1
-    ratio: Annotated[float, msgspec.Meta(gt=0, lt=1), Doc("A share.")] = 0.5
+    ratio: Annotated[float, msgspec.Meta(ge=0.1, le=0.9), Doc("A share.")] = 0.5
     mode: Literal["on", "off", 3] = "off"
     maybe: str | None = None
     wait: Duration | None = None

@@ -169,8 +169,8 @@ SCHEMA_CANNOT_KNOW = True
             ),
             SCHEMA_CANNOT_KNOW,
         ),
-        ("ratio: 0", '4:12: ratio: "0" is too small; it must be more than 0', False),
-        ("ratio: 1.0", '4:12: ratio: "1.0" is too large; it must be less than 1', False),
+        ("ratio: 0", '4:12: ratio: "0" is too small; the minimum is 0.1', False),
+        ("ratio: 1.0", '4:12: ratio: "1.0" is too large; the maximum is 0.9', False),
         (
             "ratio: .nan",
             '4:12: ratio: expected a number, found the number ".nan"',
