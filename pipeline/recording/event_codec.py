@@ -34,19 +34,15 @@ from pipeline.recording.errors import LineError
 from pipeline.recording.json_text import dump, load
 from pipeline.recording.sample_codec import (
     Offset,
+    Samples,
     SamplesDecoder,
     SamplesEncoder,
-    builtins_of,
+    TableLine,
+    TableWriter,
     instant_at,
     offset,
-    samples_of,
 )
-from pipeline.recording.usage_sample_codec import (
-    UsesDecoder,
-    UsesEncoder,
-    builtins_of_uses,
-    uses_of,
-)
+from pipeline.recording.usage_sample_codec import Uses, UsesDecoder, UsesEncoder
 
 # These events are rare. They are written with all keys, so that people can read them. msgspec
 # ignores keys that a newer podgpu adds.
@@ -103,17 +99,11 @@ class Encoder:
         event = envelope.event
         if isinstance(event, ClockTicked):
             return b""
-        extended: SamplesEncoder | UsesEncoder | None = None
+        written: tuple[TableWriter, TableLine] | None = None
         if isinstance(event, SamplesTaken):
-            samples = self._samples.encode(event, envelope.at)
-            extended = self._samples if samples.extends else None
-            body = builtins_of(samples)
+            written = self._samples, self._samples.encode(event, envelope.at)
         elif isinstance(event, ProcessesSampled):
-            uses = self._uses.encode(event, envelope.at)
-            extended = self._uses if uses.extends else None
-            body = builtins_of_uses(uses)
-        else:
-            body = msgspec.to_builtins(event)
+            written = self._uses, self._uses.encode(event, envelope.at)
         line = dump(
             {
                 "source": envelope.source,
@@ -121,11 +111,12 @@ class Encoder:
                 "seq": envelope.seq,
                 "at": offset(self._started, envelope.at),
                 "event": type(event).__name__,
-                "body": body,
+                "body": msgspec.to_builtins(event if written is None else written[1]),
             }
         )
-        if extended is not None:
-            extended.extended(len(line))
+        if written is not None:
+            tables, body = written
+            tables.count(body, len(line))
         return line
 
 
@@ -156,9 +147,11 @@ class Decoder:
             line = msgspec.convert(parsed, _Line)
             at = instant_at(self._started, line.at)
             if line.event == _SAMPLES:
-                event: Event = self._samples.decode(samples_of(line.body), at, len(text))
+                event: Event = self._samples.decode(
+                    msgspec.convert(line.body, Samples), at, len(text)
+                )
             elif line.event == _USAGE_SAMPLES:
-                event = self._uses.decode(uses_of(line.body), at, len(text))
+                event = self._uses.decode(msgspec.convert(line.body, Uses), at, len(text))
             elif (event_type := _EVENTS_BY_NAME.get(line.event)) is not None:
                 event = cast("Event", msgspec.convert(line.body, event_type))
             else:

@@ -5,8 +5,8 @@ fields are written once, as new entries of tables. Later lines contain only indi
 tables and values. The order of readings is kept: only adjacent ones with the same time are grouped.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Final, Literal, TypeAlias, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ TABLE_BYTES: Final = 4 << 20
 Offset: TypeAlias = tuple[int, int]
 """An instant relative to another one: the difference on the monotonic clock in nanoseconds, and the
 difference of the wall clock minus that (nearly always a small number)."""
+
+T = TypeVar("T")
 
 _Column: TypeAlias = tuple[str, Attrs]
 _Ref: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
@@ -34,6 +36,77 @@ def instant_at(base: Instant, distance: Offset) -> Instant:
     """Return the instant at an offset from `base`."""
     mono, wall = distance
     return Instant(base.mono_ns + mono, base.wall_ns + mono + wall)
+
+
+class TableLine(msgspec.Struct, omit_defaults=True):
+    """An event with new entries of two tables, to which it and later lines refer by index.
+
+    Attributes:
+        reset: clear both tables before reading on.
+        devices: new entries of the table of devices.
+    """
+
+    reset: bool = False
+    devices: list[str] = []
+
+    @property
+    def entries(self) -> Sequence[object]:
+        """New entries of the other table."""
+        raise NotImplementedError
+
+    @property
+    def extends(self) -> bool:
+        """Whether it adds entries to the tables."""
+        return bool(self.devices or self.entries)
+
+
+class TableWriter:
+    """The tables of an encoder."""
+
+    def __init__(self) -> None:
+        self.devices: dict[str, int] = {}
+        self.entries: dict[object, int] = {}
+        self._bytes = 0
+
+    def reset_if_full(self) -> bool:
+        """Clear the tables if they are large; return whether they were."""
+        if self._bytes <= TABLE_BYTES:
+            return False
+        self.devices.clear()
+        self.entries.clear()
+        self._bytes = 0
+        return True
+
+    def count(self, line: TableLine, size: int) -> None:
+        """Add the size of a line, if it extends the tables."""
+        self._bytes += size if line.extends else 0
+
+
+class TableReader(Generic[T]):
+    """The tables of a decoder."""
+
+    def __init__(self) -> None:
+        self.devices: list[str] = []
+        self.entries: list[T] = []
+        self._bytes = 0
+
+    def extend(self, line: TableLine, entries: Iterable[T], size: int) -> None:
+        """Add the new entries of a line of `size` bytes.
+
+        Raises:
+            ValueError: the tables are too large.
+        """
+        if line.reset:
+            self.devices.clear()
+            self.entries.clear()
+            self._bytes = 0
+        if line.extends:
+            self._bytes += size
+            # The writer resets its tables long before. Without a limit, a file could fill memory.
+            if self._bytes > 8 * TABLE_BYTES:
+                raise ValueError("the tables are too large")
+            self.devices += line.devices
+            self.entries += entries
 
 
 class Group(msgspec.Struct, array_like=True):
@@ -56,53 +129,39 @@ class ProcessListRecord(msgspec.Struct, array_like=True):
     processes: list[tuple[int, Literal["compute", "graphics", "mps"], int | None]]
 
 
-class Samples(msgspec.Struct, omit_defaults=True):
+class Samples(TableLine, omit_defaults=True):
     """A `SamplesTaken` event as written in the file.
 
     Attributes:
-        reset: clear both tables before reading on.
-        devices: new entries of the table of devices.
         columns: new entries of the table of columns, each a list of (field, attributes).
         groups: the readings.
         processes: the process lists.
     """
 
-    reset: bool = False
-    devices: list[str] = []
     columns: list[tuple[_Column, ...]] = []
     groups: list[Group] = []
     processes: list[ProcessListRecord] = []
 
     @property
-    def extends(self) -> bool:
-        """Whether it adds entries to the tables."""
-        return bool(self.devices or self.columns)
+    def entries(self) -> Sequence[object]:
+        """The columns."""
+        return self.columns
 
 
-class SamplesEncoder:
+class SamplesEncoder(TableWriter):
     """Encodes events for the file, and keeps the tables."""
-
-    def __init__(self) -> None:
-        self._devices: dict[str, int] = {}
-        self._columns: dict[tuple[_Column, ...], int] = {}
-        self._bytes = 0
 
     def encode(self, event: SamplesTaken, base: Instant) -> Samples:
         """Return the encoded event, with times relative to `base`."""
-        line = Samples()
-        if self._bytes > TABLE_BYTES:
-            self._devices.clear()
-            self._columns.clear()
-            self._bytes = 0
-            line.reset = True
+        line = Samples(reset=self.reset_if_full())
         for run in _runs(event.readings):
             first = run[0]
             start = first.window_start
             columns = tuple([(reading.field, reading.attrs) for reading in run])
             line.groups.append(
                 Group(
-                    index_in(self._devices, first.device, line.devices),
-                    index_in(self._columns, columns, line.columns),
+                    index_in(self.devices, first.device, line.devices),
+                    index_in(self.entries, columns, line.columns),
                     offset(base, first.at),
                     None if start is None else offset(base, start),
                     first.good_for_ns,
@@ -112,7 +171,7 @@ class SamplesEncoder:
         for process_list in event.processes:
             line.processes.append(
                 ProcessListRecord(
-                    index_in(self._devices, process_list.device, line.devices),
+                    index_in(self.devices, process_list.device, line.devices),
                     offset(base, process_list.at),
                     process_list.good_for_ns,
                     [(p.pid, p.kind, p.memory_bytes) for p in process_list.processes],
@@ -120,18 +179,9 @@ class SamplesEncoder:
             )
         return line
 
-    def extended(self, size: int) -> None:
-        """Add the size of a line that extends the tables."""
-        self._bytes += size
 
-
-class SamplesDecoder:
+class SamplesDecoder(TableReader[tuple[_Column, ...]]):
     """Decodes events from the file, and keeps the tables."""
-
-    def __init__(self) -> None:
-        self._devices: list[str] = []
-        self._columns: list[tuple[_Column, ...]] = []
-        self._bytes = 0
 
     def decode(self, line: Samples, base: Instant, size: int) -> SamplesTaken:
         """Return the event of a line of `size` bytes, with times relative to `base`.
@@ -140,33 +190,23 @@ class SamplesDecoder:
             ValueError: the line does not fit the tables, or they are too large.
             IndexError: an index is outside of the tables.
         """
-        if line.reset:
-            self._devices.clear()
-            self._columns.clear()
-            self._bytes = 0
-        if line.extends:
-            self._bytes += size
-            # The writer resets its tables long before. Without a limit, a file could fill memory.
-            if self._bytes > 8 * TABLE_BYTES:
-                raise ValueError("the tables are too large")
-            self._devices += line.devices
-            self._columns += line.columns
+        self.extend(line, line.columns, size)
         readings: list[Reading] = []
         for group in line.groups:
-            device, at = self._devices[group.device], instant_at(base, group.at)
+            device, at = self.devices[group.device], instant_at(base, group.at)
             start = None if group.window_start is None else instant_at(base, group.window_start)
             good_for = group.good_for_ns
             readings += [
                 Reading(device, field, attrs, _decoded_value(value), start, at, good_for)
                 for (field, attrs), value in zip(
-                    self._columns[group.columns], group.values, strict=True
+                    self.entries[group.columns], group.values, strict=True
                 )
             ]
         return SamplesTaken(
             tuple(readings),
             tuple(
                 ProcessList(
-                    self._devices[process_list.device],
+                    self.devices[process_list.device],
                     tuple(
                         GpuProcess(pid, kind, memory)
                         for pid, kind, memory in process_list.processes
@@ -221,17 +261,3 @@ def _decoded_value(written: _Written) -> Value:
         return written
     parse: Callable[[str], Value] = float if written in {"nan", "inf", "-inf"} else int
     return parse(written)
-
-
-def samples_of(body: object) -> Samples:
-    """Parse the body of a line.
-
-    Raises:
-        msgspec.ValidationError: the body is invalid.
-    """
-    return msgspec.convert(body, Samples)
-
-
-def builtins_of(line: Samples) -> dict[str, Any]:
-    """Return the body of a line as JSON types."""
-    return cast("dict[str, Any]", msgspec.to_builtins(line))

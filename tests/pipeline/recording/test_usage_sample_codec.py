@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.model import DeviceUse, Envelope, PartialRef, ProcessesSampled, ProcessUse
-from pipeline.recording import RecordingError, usage_sample_codec
+from pipeline.recording import RecordingError, sample_codec
 from tests.pipeline.recording.strategies import device_uses, instants
 from tests.pipeline.recording.test_recording import (
     GOOD,
@@ -80,11 +80,11 @@ def test_tables_are_reset_before_they_are_too_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     envelopes = [sample_event(n, 8, churn=3 * n) for n in range(5, 60)]
-    monkeypatch.setattr(usage_sample_codec, "TABLE_BYTES", 4000)
+    monkeypatch.setattr(sample_codec, "TABLE_BYTES", 4000)
     path = record(tmp_path / "many", envelopes)
     assert gzip.decompress(path.read_bytes()).count(b'"reset":true') > 5
     assert replayed(path) == envelopes
-    monkeypatch.setattr(usage_sample_codec, "TABLE_BYTES", 100)
+    monkeypatch.setattr(sample_codec, "TABLE_BYTES", 100)
     with pytest.raises(RecordingError, match="tables are too large"):
         replayed(path)
 
