@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pipeline.allocations.device_injection import ENV, Injection, annotated_gpus, requested_gpus
 from pipeline.model import RawDeviceId
-from sources.nri import messages
+from sources.nri.messages import decode
 from sources.nri.text_limits import LONGEST, names, names_all_gpus, plausible
 
 STOPPED: Final = 4
@@ -71,7 +71,7 @@ def read_container(data: bytes) -> Container | None:
     Raises:
         ProtocolError: the message is invalid.
     """
-    message = messages.read_container(data)
+    message = decode("Container", data)
     if not plausible(message.id, message.pod_sandbox_id, message.name) or _is_sandbox(message):
         return None
     cgroup = message.linux.cgroups_path

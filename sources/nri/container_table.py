@@ -16,7 +16,6 @@ from sources.nri.container_parser import STOPPED, Container
 from sources.nri.errors import ConnectionLostError
 from sources.nri.pod_parser import Pod
 from sources.nri.text_limits import plausible
-from sources.nri.warnings import OnceWarnings
 
 MAX_CONTAINERS: Final = 10_000
 """Limit for containers, for pods, and for pending changes. A node runs some hundred."""
@@ -24,6 +23,10 @@ MAX_CONTAINERS: Final = 10_000
 _MAX_STOPPED: Final = 4096
 """How many ended containers and pods are remembered: the end of a short-lived container may be
 reported before its start."""
+
+
+_MAX_WARNINGS: Final = 1024
+"""How many keys of warnings are remembered. After that, the oldest may be logged again."""
 
 
 class ContainerChanges(NamedTuple):
@@ -38,6 +41,28 @@ class ContainerChanges(NamedTuple):
     full_list: tuple[RunningContainer, ...] | None
     changes: dict[str, RunningContainer | None]
     warnings: list[str]
+
+
+class _Warnings:
+    """Collects warnings, one per key."""
+
+    def __init__(self) -> None:
+        self._warned: dict[str, None] = {}
+        self._waiting: list[str] = []
+
+    def add(self, key: str, text: str) -> None:
+        """Add a warning, unless there was one with this key."""
+        if key in self._warned or len(self._waiting) >= _MAX_WARNINGS:
+            return
+        if len(self._warned) >= _MAX_WARNINGS:
+            del self._warned[next(iter(self._warned))]
+        self._warned[key] = None
+        self._waiting.append(text)
+
+    def take(self) -> list[str]:
+        """Return and clear the warnings that were added since the last call."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
 
 
 class ContainerTable:
@@ -59,7 +84,7 @@ class ContainerTable:
         self._synchronized = False
         self._full_list: tuple[RunningContainer, ...] | None = None
         self._changes: dict[str, RunningContainer | None] = {}
-        self._warnings = OnceWarnings()
+        self._warnings = _Warnings()
 
     # Methods for the connection's thread.
 

@@ -9,7 +9,6 @@ from pipeline.model import (
     RunningContainer,
 )
 from sources.nri.container_table import ContainerChanges
-from sources.nri.messages import Runtime
 
 
 class EventEmitter:
@@ -30,17 +29,21 @@ class EventEmitter:
         self._running: dict[str, RunningContainer] | None = None
         self._full_list: tuple[RunningContainer, ...] | None = None
 
-    async def emit(self, changes: ContainerChanges, runtime: Runtime) -> None:
-        """Log the warnings and emit the changes, in their order."""
+    async def emit(self, changes: ContainerChanges, runtime: str) -> None:
+        """Log the warnings and emit the changes, in their order.
+
+        Args:
+            changes: the changes.
+            runtime: name and version of the runtime.
+        """
         for text in changes.warnings:
             self._ctx.log.warning("%s", text)
         if changes.full_list is not None:
             self._running = {one.subject.container_id: one for one in changes.full_list}
             self._full_list = changes.full_list
             self._ctx.log.info(
-                "connected to %s %s; it runs %d containers",
-                runtime.name or "the runtime",
-                runtime.version,
+                "connected to %s; it runs %d containers",
+                runtime,
                 len(changes.full_list),
             )
             self.due = True

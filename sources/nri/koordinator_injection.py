@@ -13,9 +13,9 @@ from pipeline.allocations.device_injection import ENV
 from pipeline.base.safe_text import shortened
 from pipeline.component.accepted_annotations import AcceptedAnnotations, Gpu
 from pipeline.model import RawDeviceId
-from sources.nri import messages
 from sources.nri.container_parser import requested_by_name, visible_devices
 from sources.nri.container_table import ContainerTable
+from sources.nri.messages import decode, encode
 from sources.nri.pod_parser import koordinator_annotation
 
 _ALL: Final = "all"
@@ -41,11 +41,11 @@ def koordinator_adjustment(
     Raises:
         ProtocolError: the argument is invalid.
     """
-    subject = messages.read_subject(payload)
-    pod = messages.read_pod(subject.pod)
+    subject = decode("Subject", payload)
+    pod = decode("PodSandbox", subject.pod)
     if koordinator.ANNOTATION not in pod.annotations:
         return NO_ADJUSTMENT
-    container = messages.read_container(subject.container)
+    container = decode("Container", subject.container)
     value = visible_devices(container)
     if value not in {None, _ALL} or requested_by_name(container) is not None:
         return NO_ADJUSTMENT
@@ -57,8 +57,9 @@ def koordinator_adjustment(
     if why or not minors:
         return NO_ADJUSTMENT
     # Remove the variable first: then it is no conflict if another plugin has set it.
-    removal = {f"-{ENV}": ""} if value == _ALL else {}
-    return messages.adjusted({**removal, ENV: ",".join(map(str, minors))})
+    env = [{"key": f"-{ENV}", "value": ""}] if value == _ALL else []
+    env.append({"key": ENV, "value": ",".join(map(str, minors))})
+    return encode("CreateContainerResponse", adjust={"env": env})
 
 
 def _gpus_to_inject(accepted: AcceptedAnnotations, pod: Any) -> tuple[Iterable[int], str]:

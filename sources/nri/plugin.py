@@ -6,15 +6,15 @@ them. The plugin uses no socket, clock or thread itself.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pipeline.base.safe_text import line
-from sources.nri import messages, mux, ttrpc
+from sources.nri import mux, ttrpc
 from sources.nri.container_parser import Container, read_container
 from sources.nri.container_table import MAX_CONTAINERS, ContainerTable
 from sources.nri.errors import ConnectionLostError
 from sources.nri.koordinator_injection import NO_ADJUSTMENT
-from sources.nri.messages import METHODS, PLUGIN_SERVICE, Event, Subject
+from sources.nri.messages import METHODS, PLUGIN_SERVICE, RUNTIME_SERVICE, Event, decode, encode
 from sources.nri.pod_parser import Pod, read_pod
 from sources.nri.text_limits import plausible
 
@@ -79,7 +79,7 @@ class Plugin:
         send: Send,
         inject: Inject | None = None,
     ) -> None:
-        self.runtime = messages.Runtime("", "")
+        self.runtime = ""
         self.configured = False
         self.synchronized = False
         self._identity = identity
@@ -92,9 +92,12 @@ class Plugin:
 
     def register(self) -> None:
         """Register the plugin. From now on, all data from the runtime has to be fed."""
-        argument = messages.register(self._identity.name, self._identity.index)
-        call = ttrpc.Request(messages.RUNTIME_SERVICE, "RegisterPlugin", argument)
-        self._send(mux.RUNTIME, ttrpc.request(_REGISTER_CALL, call, _REGISTER_TIMEOUT))
+        own = self._identity
+        argument = encode("RegisterPluginRequest", plugin_name=own.name, plugin_idx=own.index)
+        call = ttrpc.request(
+            _REGISTER_CALL, RUNTIME_SERVICE, "RegisterPlugin", argument, _REGISTER_TIMEOUT
+        )
+        self._send(mux.RUNTIME, call)
 
     def feed(self, data: bytes) -> None:
         """Process data from the runtime, in pieces of any size.
@@ -110,33 +113,38 @@ class Plugin:
             else:
                 for frame in self._answers.feed(piece):
                     if frame.kind == ttrpc.RESPONSE and frame.stream == _REGISTER_CALL:
-                        _check(ttrpc.read_response(frame.data))
+                        _check(ttrpc.read_status(frame.data))
 
-    def _serve(self, stream: int, call: ttrpc.Request) -> None:
+    def _serve(self, stream: int, call: Any) -> None:
         if call.service != PLUGIN_SERVICE:
             self._refuse(stream, f"service {line(call.service, 100)}")
             return
         match call.method:
             case "Configure":
-                self._reply(stream, messages.configured(mask(injecting=self._inject is not None)))
-                self.runtime = messages.read_runtime(call.payload)
+                # A mask of 0 would mean all events.
+                events = mask(injecting=self._inject is not None)
+                self._reply(stream, encode("ConfigureResponse", events=events))
+                runtime = decode("ConfigureRequest", call.payload)
+                name = runtime.runtime_name[:64] or "the runtime"
+                self.runtime = f"{name} {runtime.runtime_version[:64]}"
                 self.configured = True
             case "Synchronize":
-                chunk = messages.read_chunk(call.payload)
-                self._reply(stream, messages.synchronized(more=chunk.more))
+                chunk = decode("SynchronizeRequest", call.payload)
+                self._reply(stream, encode("SynchronizeResponse", more=chunk.more))
                 self._add_chunk(chunk)
             case "CreateContainer":
                 self._reply(stream, self._adjustment(call.payload))
             case "StateChange":
                 self._reply(stream)
-                self._on_event(*messages.read_state_change(call.payload))
+                change = decode("StateChangeEvent", call.payload)
+                self._on_event(change.event, change)
             case "Shutdown":
                 self._reply(stream)
             case method if method in METHODS:
                 # Never refuse an event, even without a subscription: a pod could fail to start.
                 self._reply(stream)
                 if METHODS[method] in _OBSERVED:
-                    self._on_event(METHODS[method], messages.read_subject(call.payload))
+                    self._on_event(METHODS[method], decode("Subject", call.payload))
             case method:
                 self._refuse(stream, f"method {line(method, 100)}")
 
@@ -156,7 +164,8 @@ class Plugin:
             self._container_table.warn(about, f"no GPU is injected: {about}: {line(str(error))}")
             return NO_ADJUSTMENT
 
-    def _add_chunk(self, chunk: messages.Chunk) -> None:
+    def _add_chunk(self, chunk: Any) -> None:
+        """Add a part of the list; containers may precede their pods."""
         pods: dict[str, Pod] = {}
         containers: dict[str, Container] = {}
         if max(len(chunk.pods), len(chunk.containers)) > MAX_CONTAINERS:
@@ -174,7 +183,7 @@ class Plugin:
             self._container_table.complete_list()
             self.synchronized = True
 
-    def _on_event(self, event: int, subject: Subject) -> None:
+    def _on_event(self, event: int, subject: Any) -> None:
         match event:
             case Event.POST_CREATE_CONTAINER | Event.POST_START_CONTAINER:
                 pod, container = read_pod(subject.pod), read_container(subject.container)
@@ -182,16 +191,14 @@ class Plugin:
                     self._container_table.container_started(pod, container)
             case Event.STOP_CONTAINER | Event.REMOVE_CONTAINER:
                 # The pod may have been removed already.
-                self._container_table.container_stopped(
-                    messages.read_container(subject.container).id
-                )
+                self._container_table.container_stopped(decode("Container", subject.container).id)
             case Event.STOP_POD_SANDBOX | Event.REMOVE_POD_SANDBOX:
-                if plausible(sandbox := messages.read_pod(subject.pod).id):
+                if plausible(sandbox := decode("PodSandbox", subject.pod).id):
                     self._container_table.pod_stopped(sandbox)
             case _:
                 pass
 
 
-def _check(response: ttrpc.Response) -> None:
-    if response.code != ttrpc.Code.OK:
-        raise ConnectionLostError(f"the runtime refuses the plugin: {line(response.message)}")
+def _check(status: Any) -> None:
+    if status.code != ttrpc.Code.OK:
+        raise ConnectionLostError(f"the runtime refuses the plugin: {line(status.message)}")

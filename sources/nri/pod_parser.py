@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from pipeline.allocations import MalformedError, koordinator
 from pipeline.allocations.device_injection import annotated_gpus
-from sources.nri import messages
+from sources.nri.messages import decode
 from sources.nri.text_limits import names, names_all_gpus, plausible
 
 _MAX_CHARACTERS: Final = 1 << 16
@@ -43,7 +43,7 @@ def read_pod(data: bytes) -> Pod | None:
     Raises:
         ProtocolError: the message is invalid.
     """
-    message = messages.read_pod(data)
+    message = decode("PodSandbox", data)
     if not plausible(message.id, message.namespace, message.name, message.uid):
         return None
     annotations = message.annotations

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -15,14 +16,37 @@ from sources.nri.event_builder import EventEmitter
 from sources.nri.koordinator_injection import koordinator_adjustment
 from sources.nri.options import Options
 from sources.nri.plugin import Identity, Plugin, Send
-from sources.nri.reconnect import ReconnectBackoff
 from sources.nri.watchdog import Watchdog
 
 _CONFIRM_SECONDS: Final = 30.0
 """Seconds between two confirmations of the containers."""
 
+_MAX_IN_A_ROW: Final = 3
+_FIRST_SECONDS: Final = 300.0
+_MAX_SECONDS: Final = 3600.0
 _MOMENTS: Final = "moments"
 _LOSSES: Final = "losses"
+
+
+@dataclass(slots=True)
+class ReconnectBackoff:
+    """Counts consecutive connections that were lost while the runtime listed its containers.
+
+    Listing all containers for a plugin can make a runtime fail: with a few very large containers,
+    some releases crash, and would crash again at each connection.
+    """
+
+    count: int = 0
+
+    def record_loss(self) -> float | None:
+        """Count a loss; return the seconds to wait before reconnecting, None for the default."""
+        self.count += 1
+        beyond = self.count - _MAX_IN_A_ROW
+        return min(_FIRST_SECONDS * 2 ** min(beyond, 10), _MAX_SECONDS) if beyond >= 0 else None
+
+    def reset(self) -> None:
+        """Reset the count after a successful synchronization."""
+        self.count = 0
 
 
 class NriSource:

@@ -2,9 +2,8 @@
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from pipeline.net.protobuf import DecodeError, Schema
@@ -48,41 +47,45 @@ class Encoded(NamedTuple):
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request.
+class Messages:
+    """The messages of a schema of this package, which is loaded on first use.
 
-    Attributes:
-        service: full name of the service.
-        method: name of the method, without the service.
-        payload: the encoded argument.
+    Args:
+        package: the name of the schema's package and of its file.
     """
 
-    service: str
-    method: str
-    payload: bytes
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    @cached_property
+    def _schema(self) -> Schema:
+        return Schema.load_from_package("sources.nri", f"{self._package}.binpb")
+
+    def encode(self, name: str, **fields: Any) -> bytes:
+        """Return an encoded message."""
+        message = self._schema.message(f"{self._package}.{name}")
+        return bytes(message(**fields).SerializeToString())
+
+    def decode(self, name: str, data: bytes) -> Any:
+        """Return a decoded message.
+
+        Raises:
+            ProtocolError: the data is invalid.
+        """
+        try:
+            return self._schema.message(f"{self._package}.{name}").FromString(data)
+        except DecodeError:
+            raise ProtocolError(f"the runtime sent an invalid {name}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
-    """The status in a response.
-
-    Attributes:
-        code: 0 for success.
-        message: the error message of a failure.
-    """
-
-    code: int
-    message: str
+_MESSAGES: Final = Messages("ttrpc")
 
 
 class Assembler:
     """Assembles messages from the pieces of a stream. It keeps at most one incomplete message."""
 
     def __init__(self) -> None:
-        self._header = bytearray()
-        self._body = bytearray()
-        self._wanted: tuple[int, int, int] | None = None
+        self._data = bytearray()
 
     def feed(self, piece: memoryview) -> Iterator[Frame]:
         """Yield the messages that are complete now.
@@ -90,96 +93,63 @@ class Assembler:
         Raises:
             ProtocolError: a message is too long.
         """
-        rest = piece
-        while True:
-            if self._wanted is None:
-                missing = _HEADER.size - len(self._header)
-                self._header += rest[:missing]
-                rest = rest[missing:]
-                if len(self._header) < _HEADER.size:
-                    return
-                length, stream, kind, _ = _HEADER.unpack(self._header)
-                self._header.clear()
-                if length > LONGEST:
-                    raise ProtocolError(f"the runtime announced a message of {length} bytes")
-                self._wanted = length, stream, kind
-            length, stream, kind = self._wanted
-            missing = length - len(self._body)
-            self._body += rest[:missing]
-            rest = rest[missing:]
-            if len(self._body) < length:
+        self._data += piece
+        while len(self._data) >= _HEADER.size:
+            length, stream, kind, _ = _HEADER.unpack_from(self._data)
+            if length > LONGEST:
+                raise ProtocolError(f"the runtime announced a message of {length} bytes")
+            end = _HEADER.size + length
+            if len(self._data) < end:
                 return
-            data = bytes(self._body)
-            self._body = bytearray()
-            self._wanted = None
+            data = bytes(self._data[_HEADER.size : end])
+            del self._data[:end]
             yield Frame(stream, kind, data)
 
 
-def read_request(data: bytes) -> Request:
-    """Decode a request.
+def read_request(data: bytes) -> Any:
+    """Decode a request: `service`, `method` and `payload`, the encoded argument.
 
     Raises:
         ProtocolError: the message is invalid.
     """
-    message = _decode("Request", data)
-    return Request(message.service, message.method, message.payload)
+    return _MESSAGES.decode("Request", data)
 
 
-def read_response(data: bytes) -> Response:
-    """Decode a response.
+def read_status(data: bytes) -> Any:
+    """Decode the status of a response: `code`, 0 for success, and the error's `message`.
 
     Raises:
         ProtocolError: the message is invalid.
     """
-    message = _decode("Response", data)
-    return Response(message.status.code, message.status.message)
+    return _MESSAGES.decode("Response", data).status
 
 
-def request(stream: int, call: Request, seconds: float) -> Encoded:
+def request(stream: int, service: str, method: str, payload: bytes, seconds: float) -> Encoded:
     """Return an encoded request.
 
     Args:
         stream: number of the call: odd, and higher than all earlier ones of this connection.
-        call: the request.
+        service: full name of the service.
+        method: name of the method, without the service.
+        payload: the encoded argument.
         seconds: timeout for the response.
     """
-    data = _message("Request")(
-        service=call.service,
-        method=call.method,
-        payload=call.payload,
-        timeout_nano=round(seconds * _NS),
-    )
-    return _encoded(stream, REQUEST, data.SerializeToString())
+    timeout_ns = round(seconds * _NS)
+    fields = {"service": service, "method": method, "payload": payload, "timeout_nano": timeout_ns}
+    return _encoded(stream, REQUEST, _MESSAGES.encode("Request", **fields))
 
 
 def success(stream: int, payload: bytes = b"") -> Encoded:
     """Return an encoded response to a successful call; an empty payload is an empty message."""
-    data = _message("Response")(payload=payload).SerializeToString() if payload else b""
+    data = _MESSAGES.encode("Response", payload=payload) if payload else b""
     return _encoded(stream, RESPONSE, data)
 
 
 def failure(stream: int, code: Code, message: str) -> Encoded:
     """Return an encoded response to a call that failed."""
-    response = _message("Response")(status={"code": int(code), "message": message})
-    return _encoded(stream, RESPONSE, response.SerializeToString())
+    status = {"code": int(code), "message": message}
+    return _encoded(stream, RESPONSE, _MESSAGES.encode("Response", status=status))
 
 
 def _encoded(stream: int, kind: int, data: bytes) -> Encoded:
     return Encoded(_HEADER.pack(len(data), stream, kind, 0), data)
-
-
-def _decode(name: str, data: bytes) -> Any:
-    try:
-        return _message(name).FromString(data)
-    except DecodeError:
-        raise ProtocolError(f"the runtime sent an invalid {name.lower()}") from None
-
-
-@cache
-def _message(name: str) -> type[Any]:
-    return _schema().message(f"ttrpc.{name}")
-
-
-@cache
-def _schema() -> Schema:
-    return Schema.load_from_package("sources.nri", "ttrpc.binpb")

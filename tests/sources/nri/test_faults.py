@@ -18,8 +18,7 @@ from pipeline.model import ContainersReplaced, SourceLost
 from pipeline.runtime.supervision import supervise_source
 from sources.nri import connection as link
 from sources.nri.options import Options
-from sources.nri.reconnect import ReconnectBackoff
-from sources.nri.source import NriSource
+from sources.nri.source import NriSource, ReconnectBackoff
 from tests.fakes.nri import FakeRuntime, wire
 from tests.fakes.nri.connection import PLUGIN, Connection
 from tests.fakes.nri.rules import HEADER
@@ -160,11 +159,11 @@ async def test_there_is_no_timeout_after_synchronization(
         ),
         (
             struct.pack(">II", 1, 11) + HEADER.pack(1, 1, 1, 0) + b"\xff",
-            "the runtime sent an invalid request",
+            "the runtime sent an invalid Request",
         ),
         (
             struct.pack(">II", 2, 11) + HEADER.pack(1, 1, 2, 0) + b"\xff",
-            "the runtime sent an invalid response",
+            "the runtime sent an invalid Response",
         ),
     ],
 )

@@ -35,9 +35,9 @@ def only_frame(vector: bytes) -> tuple[int, bytes]:
             mux.RUNTIME,
             ttrpc.request(
                 1,
-                ttrpc.Request(
-                    messages.RUNTIME_SERVICE, "RegisterPlugin", messages.register("gpud", "90")
-                ),
+                messages.RUNTIME_SERVICE,
+                "RegisterPlugin",
+                messages.encode("RegisterPluginRequest", plugin_name="gpud", plugin_idx="90"),
                 5,
             ),
             id="RegisterPlugin",
@@ -45,7 +45,7 @@ def only_frame(vector: bytes) -> tuple[int, bytes]:
         pytest.param(
             CONFIGURED,
             mux.PLUGIN,
-            ttrpc.success(1, messages.configured(0x657)),
+            ttrpc.success(1, messages.encode("ConfigureResponse", events=0x657)),
             id="response to Configure",
         ),
         pytest.param(
@@ -154,10 +154,10 @@ def test_random_messages_in_random_pieces_are_assembled() -> None:
 
 
 def test_an_invalid_request_or_response_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="the runtime sent an invalid request"):
+    with pytest.raises(ProtocolError, match="the runtime sent an invalid Request"):
         ttrpc.read_request(b"\xff")
-    with pytest.raises(ProtocolError, match="the runtime sent an invalid response"):
-        ttrpc.read_response(b"\x0a\x05\x08")
+    with pytest.raises(ProtocolError, match="the runtime sent an invalid Response"):
+        ttrpc.read_status(b"\x0a\x05\x08")
 
 
 @pytest.mark.parametrize("injecting", [False, True])
